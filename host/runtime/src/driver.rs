@@ -1,9 +1,9 @@
-//! The loop around a room: wait for events, append them to the journal, hand them to the core,
-//! perform the effects. No decisions.
+//! The event loop of a room: receives events, appends them to the journal, passes them to the core
+//! and performs the effects. It makes no decisions.
 //!
-//! One loop is the one writer of its room. Everything that takes time runs beside it and comes back
-//! as an event. A room that is over can be given another run: `begin`, then `run` again. One that
-//! was cut off goes on from its journal: `reopen`, then `run`.
+//! One loop is the only writer of its room. Slow work runs in tasks beside the loop and returns as
+//! an event. After a run has ended, `begin` and `run` start another one. An interrupted room is
+//! resumed from its journal with `reopen` and `run`.
 
 pub mod approve;
 mod approving;
@@ -56,16 +56,16 @@ use port::WaitingModels;
 use side_effects::WaitingSideEffects;
 use timers::Timers;
 
-/// Events that are taken at once: one append for all of them.
+/// The number of events taken at once; they share one append.
 const BATCH: usize = 64;
 
-/// Things under way that need not be looked through.
+/// The number of entries in `under_way` below which it is never searched for ended calls.
 const CLEAN_AT: usize = 32;
 
 /// The clients of a config's models.
 pub(crate) type Models = HashMap<ModelName, Arc<dyn ModelClient>>;
 
-/// What the rooms of a run share.
+/// The state shared by the rooms of a run.
 #[derive(Clone)]
 pub(crate) struct RunContext {
     pub(crate) plugins: Arc<dyn Plugins>,
@@ -78,82 +78,81 @@ pub(crate) struct RunContext {
     pub(crate) subscribers: Subscribers,
     pub(crate) principal: Principal,
     pub(crate) everything: Arc<RoomRegistry>,
-    /// What the plugins are now; a room that is gone on with may have been opened with others.
+    /// The setup of the plugins as loaded now. A resumed room may have been opened with another
+    /// one.
     pub(crate) admitted: Arc<Setup>,
 }
 
-/// A room with its loop.
+/// A room with its event loop.
 pub(crate) struct Driver {
     shared: Arc<RunContext>,
     setup: Arc<Setup>,
     id: RoomId,
-    /// What the room is opened with; one that is gone on with has it from its journal.
+    /// The secret that a new room is opened with. A resumed room has its secret from its journal.
     secret: RoomSecret,
     teller: Publisher,
-    /// What calls say of themselves while what began them is not yet told.
+    /// Holds back the log lines of calls until the records that began them are published.
     follow: Arc<FollowGate>,
     room: Room,
-    /// Milliseconds by which the room's time is ahead of the clock: its journal may end later than
-    /// the clock says it is.
+    /// Milliseconds by which the room's time is ahead of the clock. The last record of its journal
+    /// may be later than the clock's time.
     ahead_ms: u64,
     journal: RoomJournal,
     seq: u64,
     sender: UnboundedSender<Event>,
     events: UnboundedReceiver<Event>,
-    /// What begins the next run; before whatever else comes.
+    /// The event that begins the next run; handled before every other event.
     first: Option<Event>,
-    /// What follows on that, or on the resumption.
+    /// The event handled after `first`, or after the resumption.
     second: Option<Event>,
-    /// How a room that was cut off goes on.
+    /// The steps that resume an interrupted room.
     resumption: Option<Resumption>,
-    /// What calls that are run again were told before; taken when they start.
+    /// The call logs of calls that are run again, taken when they start.
     traces: HashMap<CallId, Arc<CallLog>>,
-    /// What waits until the records behind it are kept.
+    /// The output that waits until its records are durable.
     held: OutputBuffer,
-    /// What the room knows of; none before it was opened.
+    /// The setup that the room's core has; `None` before the room was opened.
     opened: Option<Arc<Setup>>,
     under_way: HashMap<CallId, UnderWay>,
-    /// When it has so many, those that are over are taken out.
+    /// The length of `under_way` at which ended calls are removed.
     clean_at: usize,
-    /// Why the run is paused; its child rooms are then too.
+    /// The reason why the run is paused; its child rooms are paused with it.
     paused: Option<String>,
     waiting: Arc<WaitingModels>,
     side_effects: Arc<WaitingSideEffects>,
-    /// What those outside who speak to the room share with it.
+    /// The state shared with the handles of the room.
     outside: Arc<RoomClients>,
-    /// Where its guests tell their progress; none: no room above runs it.
+    /// The sink for the progress of its plugins; `None` for a root room.
     progressing: Option<Progressing>,
     timers: Timers,
-    /// Model requests; stopped when the room ends.
+    /// Model requests; aborted when the room ends.
     beside: JoinSet<()>,
-    /// Journals of child rooms that get the end which they had no time for; waited for when the
-    /// room ends.
+    /// Tasks that write the missing end into journals of child rooms; awaited when the room ends.
     ends: JoinSet<()>,
-    /// Those of them that are model requests.
+    /// The abort handles of the model requests in `beside`, by call.
     asking: Vec<(CallId, AbortHandle)>,
-    /// Child rooms; waited for when the room ends.
+    /// Child rooms; awaited when the room ends.
     children: BTreeMap<CallId, Lease>,
 }
 
-/// Something that runs for a call.
+/// The work that runs for a call.
 enum UnderWay {
-    /// Stopping it drops its sandbox.
+    /// A task; aborting it drops its sandbox.
     Work(AbortHandle),
-    /// A child room is told, so that its journal has an end.
+    /// A child room; it is cancelled by an event, so that its journal gets an end.
     Child { room: RoomId, events: UnboundedSender<Event> },
 }
 
-/// The journal of a room, which is opened where nobody waits for it: before the room's first event
-/// is taken.
+/// The journal of a room. It opens in the background, and the room's first event waits for it.
 enum RoomJournal {
     Opening(JournalOpening),
     Open(Box<dyn Journal>),
-    /// It could not be opened, and its room has been told so.
+    /// The journal could not be opened, and the room's run has returned the failure.
     Failed,
 }
 
-/// Where a room's events come in. It is there before the room's journal is, so that the room can be
-/// spoken to meanwhile.
+/// The channel for a room's events. It exists before the room's journal, so events are accepted
+/// while the journal opens.
 struct Inlet {
     id: RoomId,
     sender: UnboundedSender<Event>,
@@ -172,10 +171,10 @@ impl Inlet {
 }
 
 impl Driver {
-    /// A room that nothing happens in yet.
+    /// Returns a new room without events.
     ///
     /// # Errors
-    /// When it cannot have a journal, or the machine gives no randomness for its secret.
+    /// Fails when no journal can be opened, or the system has no randomness for the room's secret.
     pub(crate) fn new(
         shared: Arc<RunContext>,
         setup: Arc<Setup>,
@@ -239,7 +238,7 @@ impl Driver {
         }
     }
 
-    /// Waits until the journal is open. Dropping the future loses nothing.
+    /// Waits until the journal is open. The future is cancel-safe.
     async fn journal_opened(&mut self) -> Result<(), JournalFailure> {
         if let RoomJournal::Opening(opening) = &mut self.journal {
             match opening.await {
@@ -253,8 +252,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the room's time. Never before the last record, so that nothing took less than no
-    /// time.
+    /// Returns the room's time. It never precedes the last record, so no duration is negative.
     pub(crate) fn now(&self) -> Millis {
         self.shared.clock.now().plus(self.ahead_ms).max(self.room.now())
     }
@@ -273,7 +271,7 @@ impl Driver {
         }
     }
 
-    /// Later runs go on with these; between two runs.
+    /// Replaces the setup, plugins and models for later runs. Called between two runs.
     pub(crate) fn reconfigure(
         &mut self,
         setup: Arc<Setup>,
@@ -289,44 +287,46 @@ impl Driver {
         self.setup = setup;
     }
 
-    /// The next run begins with what was admitted now, not with what the room was opened with.
+    /// Begins the next run with the setup as loaded now instead of the one that the room was opened
+    /// with.
     pub(crate) fn renew(&mut self) {
         self.setup = Arc::clone(&self.shared.admitted);
     }
 
-    /// The task that the room's conversation was handed to, if later runs still have it.
+    /// Returns the task that the conversation was handed to, if the setup still has it.
     pub(crate) fn handed_to(&self) -> Option<TaskName> {
         self.room.handed_to().filter(|task| self.setup.tasks.contains_key(*task)).cloned()
     }
 
-    /// What later runs go on with.
+    /// Returns the setup that later runs begin with.
     pub(crate) fn setup(&self) -> &Arc<Setup> {
         &self.setup
     }
 
-    /// How the last run ended; none while it goes on, or there was none.
+    /// Returns the outcome of the last run; `None` while a run is active or before the first one.
     pub(crate) fn outcome(&self) -> Option<&Arc<Outcome>> {
         self.room.outcome()
     }
 
-    /// The history of a task's agent as it is now.
+    /// Returns the current history of a task's agent.
     pub(crate) fn history(&self, task: &TaskName) -> History {
         self.room.history(task)
     }
 
-    /// A run is to begin: the room's first, or another after the one before is over. Nothing
-    /// happens before [`run`](Self::run).
+    /// Prepares a run: the room's first, or the next after one has ended. Nothing happens before
+    /// [`run`](Self::run).
     pub(crate) fn begin(&mut self, opening: RunOpening) {
         self.forget_stale();
         self.begin_with(opening);
     }
 
-    /// The same, with the events that came before: a child room is stopped, paused and spoken to
-    /// while its journal is being opened.
+    /// Does the same but keeps the events that already arrived: a child room can be stopped, paused
+    /// and sent messages while its journal opens.
     fn begin_with(&mut self, opening: RunOpening) {
         self.outside.open();
         let setup = Arc::clone(&self.setup);
         if self.opened.is_none() {
+            // Handles see the config's channels until the room's first event is handled.
             self.outside.known.bind(&setup.channels);
         }
         self.first = Some(match &self.opened {
@@ -338,28 +338,28 @@ impl Driver {
         });
     }
 
-    /// Between two runs nobody waits for an answer, and there is nothing to stop; only what is for
-    /// the journal is kept.
+    /// Discards the events that arrived between two runs: there is no run to stop and no reply to
+    /// give. Plugin replacements stay, because they belong in the journal.
     fn forget_stale(&mut self) {
         let mut kept = Vec::new();
         while let Ok(event) = self.events.try_recv() {
             match event {
                 Event::PluginReplaced { .. } => kept.push(event),
-                // Not confirmed, so it is received again.
+                // Dropping the sender leaves the message unconfirmed, so it is delivered again.
                 Event::ControlReceived { id, .. } => drop(self.outside.controls.take(&id)),
                 _ => {}
             }
         }
         for event in kept {
-            // The loop holds the other end, so this cannot fail.
+            // The loop holds the receiver, so sending cannot fail.
             let _ = self.sender.send(event);
         }
     }
 
-    /// Takes an event now, between two runs, and waits until it is kept.
+    /// Handles an event between two runs and waits until its record is durable.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails when the journal fails.
     pub(crate) async fn take_now(&mut self, event: Event) -> Result<(), JournalFailure> {
         self.take_and_perform(&mut vec![event]).await?;
         self.all_kept().await?;
@@ -367,18 +367,17 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends a run that nobody waits for any more: what it does is stopped now, and the journal says
-    /// so.
+    /// Ends an abandoned run: stops its work now and records the cancellation.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails when the journal fails.
     pub(crate) async fn give_up(&mut self, reason: &str) -> Result<(), JournalFailure> {
         self.outside.close();
         if self.first.take().is_some() {
-            // It never began.
+            // The run never began, so the journal needs no end for it.
             return Ok(());
         }
-        // Stopped also when the journal fails.
+        // The result is checked later: the work stops even if the journal fails.
         let taken = match self.room.outcome() {
             None => {
                 self.take_and_perform(&mut vec![Event::Cancelled { reason: reason.to_owned() }])
@@ -388,39 +387,38 @@ impl Driver {
         };
         self.stop_what_is_left();
         taken?;
-        // Whoever dropped the run may drop what it is kept in next.
+        // The caller may drop the store next, so the end is made durable first.
         self.all_kept().await?;
         self.perform_free();
         Ok(())
     }
 
-    /// A run was begun, or cut off, and is to be brought to its end.
+    /// Returns whether a run was begun or interrupted and still has to end.
     pub(crate) fn is_begun(&self) -> bool {
         self.first.is_some() || self.resumption.is_some()
     }
 
-    /// Where events from outside go in, such as `Cancelled`.
+    /// Returns the sender for events from outside, such as `Cancelled`.
     pub(crate) fn sender(&self) -> UnboundedSender<Event> {
         self.sender.clone()
     }
 
-    /// Who speaks to the room while it is open.
+    /// Returns a handle to the room; it works while a run is open.
     pub(crate) fn handle(&self) -> RoomHandle {
         RoomHandle::new(self.id.clone(), &self.sender, Arc::clone(&self.outside))
     }
 
-    /// Runs what was begun to its end, or what was cut off.
+    /// Runs the room until the begun or interrupted run ends.
     ///
     /// # Errors
-    /// When the journal fails: what it does not hold must not be performed.
+    /// Fails when the journal fails: an effect without a record must not be performed.
     pub(crate) async fn run(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
-        // Of a run that was given up: they were told to stop, and nothing of theirs belongs to this
-        // one.
+        // Children of an abandoned run may still be stopping. Their events must not reach this run.
         self.children_over().await;
         let ended = self.run_on().await;
         self.outside.close();
         if ended.is_err() {
-            // What the journal does not hold must not go on.
+            // Work that the journal does not hold must not continue.
             self.stop_what_is_left();
         }
         ended
@@ -428,6 +426,7 @@ impl Driver {
 
     async fn run_on(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
         self.journal_opened().await?;
+        // Only child rooms have `progressing`, and `opened` is called for root rooms only.
         if self.progressing.is_none() {
             self.shared.channels.opened(&self.handle());
         }
@@ -449,7 +448,7 @@ impl Driver {
             if let Some(outcome) = self.room.outcome().map(Arc::clone) {
                 self.all_kept().await?;
                 self.perform_free();
-                // What was asked and not taken any more is answered before children are waited for.
+                // Refuses pending requests before the wait for child rooms, which can take long.
                 self.outside.close();
                 self.stop_what_is_left();
                 self.children_over().await;
@@ -463,18 +462,21 @@ impl Driver {
             let room = &self.room;
             self.timers.clean(|timer| room.waits_for(timer));
             tokio::select! {
+                // Durable output and timers come first, so that a stream of events cannot delay
+                // them.
                 biased;
                 kept = self.held.kept(), if !self.held.is_empty() => {
                     kept?;
                     self.perform_free();
                 }
                 due = self.timers.due(&*self.shared.clock, self.ahead_ms), if !self.timers.is_empty() => {
-                    // What came in before the deadline counts, however late this loop gets to it.
+                    // Events that arrived before the deadline are handled first, however late this
+                    // loop polls the timer.
                     batch.extend(std::iter::from_fn(|| self.events.try_recv().ok()));
                     batch.extend(due.into_iter().map(|timer| Event::TimerFired { timer }));
                 }
-                // The loop holds a sender itself, so there is always one more event to wait for
-                // until the room has finished.
+                // The loop holds a sender itself, so the channel stays open until the room has
+                // ended.
                 _ = self.events.recv_many(&mut batch, BATCH) => {}
             }
         }
@@ -490,7 +492,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Waits until all that was handed over is kept.
+    /// Waits until every append so far is durable.
     async fn all_kept(&mut self) -> Result<(), JournalFailure> {
         while !self.held.is_empty() {
             self.held.kept().await?;
@@ -498,7 +500,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Does what may be done, in the order in which it came up.
+    /// Performs the free output in its original order.
     fn perform_free(&mut self) {
         while let Some(told) = self.held.next() {
             match told {
@@ -517,15 +519,17 @@ impl Driver {
         }
     }
 
-    /// Tells the sender of a control message that its record is kept, once it is safe from a kill
-    /// and a loss of power too.
+    /// Confirms a control message to its sender once the journal is settled, which covers process
+    /// kills and power loss.
     fn confirm(&mut self, id: &ControlId) {
         let Some(waiting) = self.outside.controls.take(id) else { return };
         let Ok(journal) = self.journal() else { return };
         let settled = journal.settle();
-        // Without an executor nobody confirms it: the message is received again, and ignored.
+        // Without an executor there is no confirmation: the message is delivered again and ignored
+        // then.
         if let Ok(executor) = tokio::runtime::Handle::try_current() {
-            // Not beside the loop: a message that ends the room is confirmed too.
+            // Spawned outside `beside`, which is aborted at the end: a message that ends the room
+            // is confirmed too.
             executor.spawn(async move {
                 if settled.await.is_ok() {
                     let _ = waiting.send(());
@@ -534,12 +538,13 @@ impl Driver {
         }
     }
 
-    /// A call can be abandoned while the records before it are being kept.
+    /// Returns whether an effect is still to be performed. Its call may have been abandoned while
+    /// its records became durable.
     fn is_wanted(&self, effect: &Effect) -> bool {
         if let Effect::CallModel { call, ordinal, .. } = effect
             && !self.room.is_in_flight(*call)
         {
-            // The room has set something aside for it.
+            // The room reserved budget for the request, so it needs an answer.
             let given_up = ModelError::Other {
                 message: "the request was given up before it was sent".to_owned(),
             };
@@ -554,14 +559,14 @@ impl Driver {
         if let Effect::StartBackground { id, .. } = effect
             && self.room.task(id).is_some_and(|task| task.detached)
         {
-            // It was let go before it had begun, and goes on alone all the same.
+            // The task was detached before it began; it runs on its own.
             return true;
         }
         effect.starts().is_none_or(|call| self.room.is_in_flight(call))
     }
 
-    /// The journal gets the records and what came of them; what may be done before they are kept is
-    /// ready to be done then. True: nothing may be done before all is kept.
+    /// Appends the records of a batch to the journal and queues the output. Returns true if every
+    /// output must wait until all records are durable.
     fn take(&mut self, batch: &mut Vec<Event>) -> Result<bool, JournalFailure> {
         let now = self.now();
         let (is_kept, is_followed) = (self.journal()?.keeps(), !self.shared.subscribers.is_empty());
@@ -574,7 +579,7 @@ impl Driver {
             if let Event::TimerFired { timer } = &event
                 && !self.room.waits_for(*timer)
             {
-                // Nobody waits for it any more.
+                // The room no longer waits for this timer.
                 continue;
             }
             let control = if let Event::ControlReceived { id, .. } = &event {
@@ -583,7 +588,8 @@ impl Driver {
                 None
             };
             if let Some(id) = control.as_ref().filter(|id| self.room.has_received(id)) {
-                // It took effect before; its sender is told once that record is kept.
+                // The message took effect before. Its sender is confirmed once that record is
+                // durable.
                 repeated.push(HeldOutput::Control(id.clone()));
                 continue;
             }
@@ -597,7 +603,7 @@ impl Driver {
             let over = WaitChange::of_event(&event).filter(|_| is_kept);
             pauses.extend(self.note_pause(&event));
             if let Event::BackgroundEnded { call, .. } = &event {
-                // Its loop was over before.
+                // The child's own loop has ended already, so its lease is not awaited again.
                 self.children.remove(call);
             }
             may_bind |= matches!(
@@ -623,12 +629,12 @@ impl Driver {
             } else {
                 self.room.handle(event, now);
             }
-            // A decision that was none leaves its question open.
+            // An invalid decision leaves its question open, so it closes no wait.
             if !decided.is_some_and(|call| self.room.is_in_flight(call)) {
                 waits.extend(over);
             }
             if let Some(call) = decided.filter(|call| !self.room.is_in_flight(*call)) {
-                // Whoever else was asked about it need not answer any more.
+                // One approval decides the call, so the other approver is no longer needed.
                 self.let_go(call);
             }
             told.extend(control.map(HeldOutput::Control));
@@ -645,7 +651,7 @@ impl Driver {
                 if is_kept {
                     waits.extend(WaitChange::of_effect(&effect));
                 }
-                // As the room is now: that is what a call that is run again begins with too.
+                // Computed from the room's present state, which a replayed call starts from too.
                 let start = Start::of(&effect, &self.room).map(Box::new);
                 told.push(HeldOutput::Effect(effect, start));
             }
@@ -654,7 +660,8 @@ impl Driver {
             self.outside.known.bind(self.room.bindings());
         }
         if records.is_empty() && told.is_empty() && is_kept {
-            // Only timers that nobody waits for, and messages that were received before.
+            // The batch held only stale timers and repeated messages, so there is nothing to
+            // append.
             self.held.add_after_all(repeated);
             return Ok(false);
         }
@@ -668,6 +675,7 @@ impl Driver {
         kill_point!("before-append");
         let keeping = self.journal()?.append(&entry)?;
         kill_point!("after-append");
+        // After the append: a child must not record a pause before its parent does.
         self.report_children(pauses);
         let (kept, first) = match keeping {
             Keeping::Kept => (None, false),
@@ -679,27 +687,27 @@ impl Driver {
         Ok(first)
     }
 
-    /// Forgets what ran for calls that have been answered.
+    /// Removes the entries of calls that have been answered.
     fn end_answered(&mut self) {
         if self.under_way.len() > self.clean_at {
             let room = &self.room;
             self.under_way.retain(|call, _| room.is_in_flight(*call));
-            // Not at each event: thousands may be under way.
+            // Searched only when the map has doubled, because thousands of calls may be in flight.
             self.clean_at = CLEAN_AT.max(2 * self.under_way.len());
         }
     }
 
-    /// Stops whoever was asked for an answer that has come from elsewhere.
+    /// Aborts the approver of a call that was decided elsewhere.
     fn let_go(&mut self, call: CallId) {
         if let Some(UnderWay::Work(work)) = self.under_way.remove(&call) {
             work.abort();
         }
     }
 
-    /// Children that were told to stop end by themselves; their journals are whole before the run
-    /// is over.
+    /// Waits until all child rooms have ended and their journals are complete.
     async fn children_over(&mut self) {
-        // One at a time and in its place: dropping this future must not let go of any.
+        // Each lease stays in the map while it is awaited: dropping this future must not release a
+        // child.
         while let Some(mut child) = self.children.first_entry() {
             child.get_mut().over().await;
             self.children.pop_first();
@@ -707,7 +715,7 @@ impl Driver {
         while self.ends.join_next().await.is_some() {}
     }
 
-    /// Nothing of a run that is over goes on into the next one.
+    /// Stops all remaining work, so that nothing of this run reaches the next one.
     fn stop_what_is_left(&mut self) {
         for (_, under_way) in self.under_way.drain() {
             match under_way {
@@ -726,7 +734,7 @@ impl Driver {
 }
 
 impl Drop for Driver {
-    /// A dropped run stops its guests: nobody would take their answers.
+    /// Aborts the work of a dropped run, since its answers would be lost.
     fn drop(&mut self) {
         self.outside.close();
         for under_way in self.under_way.values() {

@@ -1,4 +1,5 @@
-//! The host: loads what a config names, checks that it fits, starts runs. What an embedder holds.
+//! The host: loads the plugins of a config, checks them against it and starts runs. The entry point
+//! for embedding programs.
 
 #[cfg(feature = "openai")]
 pub use clients::Probe;
@@ -55,34 +56,34 @@ use crate::plugin::{Cache, CacheError, CodeOrigin, Compiler, LoadedPlugin, Loade
 use crate::sandbox::engine::{Engine, EngineError, EngineSettings};
 use crate::support::blobs::{BlobError, Blobs, MemoryBlobs};
 
-/// What a host is made of. The default: no plugins but those of files, no models but scripted ones,
-/// no keys, nothing kept on the disk.
+/// The options of a host. The default has no stock or native plugins, only scripted models, no
+/// keys, and writes nothing to disk.
 pub struct HostOptions {
     pub engine: EngineSettings,
-    /// Where compiled code is kept between runs; none: everything is compiled anew. Only this host
-    /// may write there.
+    /// The folder for compiled code; `None` compiles everything anew. Only this host may write
+    /// there.
     pub cache: Option<PathBuf>,
-    /// Who compiles components from files and addresses, which others may have made; what is in
-    /// `stock` is compiled here.
+    /// The compiler of components from files and URLs, which are untrusted. The components in
+    /// `stock` are compiled in this process.
     pub compiler: Compiler,
-    /// Components that configs can name as `stock:NAME`.
+    /// The components that configs can name as `stock:NAME`.
     pub stock: BTreeMap<String, Cow<'static, [u8]>>,
-    /// Plugins of the program's own, which configs can name as `native:NAME`; of two with one name
-    /// the last.
+    /// The native plugins, which configs can name as `native:NAME`. The last of two with one name
+    /// wins.
     pub native: Vec<native::Plugin>,
-    /// Clients for `[models.NAME]` with `kind = "native"`.
+    /// The clients for `[models.NAME]` with `kind = "native"`.
     pub models: BTreeMap<String, Arc<dyn ModelClient>>,
-    /// Where the keys of model servers come from.
+    /// The source of the keys for model servers.
     pub secrets: Arc<dyn SecretSource>,
-    /// Where attachments are kept.
+    /// The store of attachments.
     pub blobs: Arc<dyn Blobs>,
-    /// Where plugins with `grants.kv` keep what they keep from run to run.
+    /// The store of plugins with `grants.kv`, which lasts from run to run.
     pub kv: Arc<dyn KvStore>,
-    /// Speaks to servers of tools, for `source = { mcp = { … } }`; none: a config with one is
-    /// refused.
+    /// The client for tool servers (`source = { mcp = { … } }`); `None` refuses configs that name
+    /// one.
     pub servers: Option<Arc<dyn ToolServers>>,
-    /// What no plugin may be let into besides what the config shows: the config's own file, where
-    /// journals and stores are kept.
+    /// Paths closed to plugins besides those named in the config, such as the config's own file and
+    /// the folders of journals and stores.
     pub guarded: Vec<GuardedPath>,
 }
 
@@ -117,8 +118,8 @@ impl fmt::Debug for HostOptions {
     }
 }
 
-/// Loads plugins and starts runs. It has an engine of its own, and nothing that other hosts of the
-/// process could see.
+/// Loads plugins and starts runs. Each host has its own engine and shares no state with other hosts
+/// of the process.
 ///
 /// Two hosts in one process, each with a plugin of the same name:
 /// ```
@@ -173,16 +174,16 @@ impl fmt::Debug for Host {
     }
 }
 
-/// How far loading has come.
+/// A step of loading a config.
 #[derive(Clone, Debug)]
 pub enum LoadStep {
-    /// It is not kept here yet.
+    /// The component is not in the cache of downloads.
     Downloading {
         plugin: PluginName,
-        /// Its address.
+        /// The URL of the component.
         from: String,
     },
-    /// Nothing is in the cache for it; this takes a while.
+    /// The compiled code is not in the cache; compiling takes seconds.
     Compiling {
         plugin: PluginName,
         bytes: u64,
@@ -192,36 +193,37 @@ pub enum LoadStep {
         took: Duration,
         from_cache: bool,
     },
-    /// It goes on, but the operator should know.
+    /// A problem that the operator should know about, and that does not stop the loading.
     Warning {
         plugin: Option<PluginName>,
         message: String,
     },
 }
 
-/// Is told how far loading has come.
+/// The callback for the steps of loading.
 pub type Follow = Arc<dyn Fn(LoadStep) + Send + Sync>;
 
-/// A config that cannot be run. Each holds all problems, at their places in the config.
+/// The reason why a config cannot be run. Each variant holds all problems with their places in the
+/// config.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// It does not fit its plugins, or names files that are not there.
+    /// The config does not fit its plugins, or names files that do not exist.
     #[error("{0}")]
     Config(Problems),
-    /// Nothing is wrong but that keys of models, or secrets, are not where the config says.
+    /// Only keys of models or secrets are missing.
     #[error("{0}")]
     Keys(Problems),
-    /// Plugins could not be loaded; what else is wrong is among the problems.
+    /// Plugins could not be loaded; the list holds all other problems too.
     #[error("{0}")]
     Plugins(Problems),
 }
 
 impl Host {
-    /// A host with an engine of its own. A cache that cannot be used is told of when plugins are
-    /// loaded, and done without.
+    /// Returns a host with its own engine. A cache that cannot be opened is skipped, and loading
+    /// reports it as a warning.
     ///
     /// # Errors
-    /// When the engine cannot be set up on this machine.
+    /// Fails when the engine cannot be set up on this machine.
     pub fn new(options: HostOptions) -> Result<Self, EngineError> {
         let HostOptions {
             engine,
@@ -263,28 +265,28 @@ impl Host {
         })
     }
 
-    /// Its engine: how many sandboxes are alive, and how many calls wait without one.
+    /// Returns the engine, which counts live sandboxes and waiting calls.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         self.loader.engine()
     }
 
-    /// Stops every run of this host, whoever started it, as [`Stopper::stop`](crate::Stopper::stop)
-    /// stops one; gives how many were told.
+    /// Stops every run of this host, as [`Stopper::stop`](crate::Stopper::stop) stops one. Returns
+    /// the number of stopped rooms.
     pub fn stop_all(&self, reason: &str) -> usize {
         self.everything.stop(reason)
     }
 
-    /// A handle on a room that is under way in this host, be it a run's or a background task's;
-    /// none when it is not.
+    /// Returns a handle to an active room, of a run or of a background task; `None` if the room is
+    /// not active in this host.
     #[must_use]
     pub fn stopper(&self, room: &RoomId) -> Option<Stopper> {
         self.everything.get(room).map(Stopper)
     }
 
-    /// Hands a control message to a room that is under way in this host. The receiver gets a
-    /// confirmation once the room's record of the message is durable, and fails when the room ends
-    /// first. `None` if no run goes on in the room here.
+    /// Delivers a control message to an active room. The receiver gets a confirmation once the
+    /// room's record of the message is durable, and fails if the room ends first. `None` if the
+    /// room has no active run here.
     #[cfg(feature = "sqlite")]
     pub(crate) fn deliver(
         &self,
@@ -302,7 +304,7 @@ impl Host {
         events.send(received).is_ok().then_some(confirmed)
     }
 
-    /// Keeps bytes that are to go with a message: what it gives is put into
+    /// Stores bytes that belong to a message. The returned blob goes into
     /// [`RunOptions::attachments`](crate::RunOptions::attachments).
     ///
     /// # Errors
@@ -316,14 +318,14 @@ impl Host {
         self.blobs.keep(bytes, media_type, name)
     }
 
-    /// Where attachments are kept.
+    /// Returns the store of attachments.
     #[must_use]
     pub fn blobs(&self) -> &Arc<dyn Blobs> {
         &self.blobs
     }
 
-    /// What is wrong with the folders that a config grants: they are not there, or hold what no
-    /// plugin may read or change. Loads nothing.
+    /// Returns the problems of the folders that a config grants: missing ones, and those that hold
+    /// paths closed to plugins. It loads nothing.
     #[must_use]
     pub fn folder_problems(&self, config: &Config) -> Problems {
         let mut problems = Problems::default();
@@ -331,7 +333,7 @@ impl Host {
         problems
     }
 
-    /// [`prepare`](Self::prepare), when nobody wants to know how far it has come.
+    /// Does the same as [`prepare`](Self::prepare), without progress reports.
     ///
     /// # Errors
     /// As `prepare`.
@@ -339,11 +341,11 @@ impl Host {
         self.prepare(config, &(Arc::new(|_| {}) as Follow)).await
     }
 
-    /// Loads the plugins of a config and checks that everything fits. No key is read, and no model
-    /// asked.
+    /// Loads the plugins of a config and checks that everything fits. It reads no key and calls no
+    /// model.
     ///
     /// # Errors
-    /// `Plugins` when a plugin is refused, `Config` when anything else is wrong.
+    /// `Plugins` if a plugin is refused, `Keys` if only keys or secrets are missing, else `Config`.
     pub async fn prepare(
         &self,
         config: &Config,
@@ -352,17 +354,18 @@ impl Host {
         self.prepare_pinned(config, &Pins::default(), follow).await
     }
 
-    /// [`prepare`](Self::prepare), with plugins held to what they were when they were let in: the
-    /// models see the texts of the lock, and no others.
+    /// Does the same as [`prepare`](Self::prepare) with pinned plugins: models get the texts of the
+    /// lock, and no others.
     ///
     /// # Errors
-    /// As `prepare`; `Plugins` also when one differs from the lock.
+    /// As `prepare`; `Plugins` also if a plugin differs from the lock.
     pub async fn prepare_pinned(
         &self,
         config: &Config,
         pins: &Pins,
         follow: &Follow,
     ) -> Result<Prepared, PrepareError> {
+        // The host works without a cache, so a failure to open it is only a warning.
         if let Some(failure) = &self.cache_failure {
             follow(LoadStep::Warning { plugin: None, message: failure.to_string() });
         }
@@ -371,6 +374,8 @@ impl Host {
         let config = priced.as_ref().unwrap_or(config);
         let with_micro_agents = micro::read(config, &mut problems);
         let config = with_micro_agents.as_ref().unwrap_or(config);
+        // The steps below collect problems instead of returning early, so that all of a config are
+        // reported at once.
         let (loaded, mut refused) = self.load_all(config, follow, &mut problems).await;
         let natives = self.load_natives(config, follow, &mut problems, &mut refused).await;
         let (models, keyless) = self.clients(config, &mut problems);
@@ -387,6 +392,8 @@ impl Host {
             let errors =
                 problems.0.iter().filter(|problem| problem.severity == Severity::Error).count();
             return Err(match refused {
+                // A refused plugin takes precedence. `Keys` requires that every error is a missing
+                // key or secret.
                 true => PrepareError::Plugins(problems),
                 false if errors == keyless + missing => PrepareError::Keys(problems),
                 false => PrepareError::Config(problems),
@@ -418,6 +425,7 @@ impl Host {
             let (from_cache, size) =
                 (plugin.origin() == CodeOrigin::Cache, plugin.inspection().size);
             plugins.push(PluginInfo { name: name.clone(), from_cache, size, is_native: false });
+            // Opens the granted folders, which may have changed since the check above.
             match Sandbox::new(Arc::new(plugin), name.clone(), setup_of(&name)) {
                 Ok(sandbox) => {
                     sandboxes.push(sandbox.with_stores(stores.clone()).with_secrets(&vault))
@@ -459,6 +467,7 @@ impl Host {
                 size: 0,
                 is_native: true,
             }));
+            // `Prepared::plugins` returns them ordered by name.
             plugins.sort_by(|one, other| one.name.cmp(&other.name));
             let ready = natives
                 .into_iter()
@@ -479,7 +488,7 @@ impl Host {
         })
     }
 
-    /// The plugins that could be loaded, and whether one was refused.
+    /// Returns the plugins that could be loaded, and whether one was refused.
     async fn load_all(
         &self,
         config: &Config,
@@ -501,6 +510,8 @@ impl Host {
             {
                 Ok(bytes) => bytes,
                 Err(missing) => {
+                    // An absent component is a problem of the config; a different one is a refused
+                    // plugin.
                     refused |= missing.is_other;
                     problems.push(missing.problem(config, &key));
                     continue;
@@ -508,6 +519,7 @@ impl Host {
             };
             let (told, who, size) = (Arc::clone(follow), name.clone(), bytes.len() as u64);
             let compiling = move || told(LoadStep::Compiling { plugin: who, bytes: size });
+            // Stock components belong to this program, so they need no separate compiler.
             let loader = if matches!(plugin.source, PluginSource::Stock(_)) {
                 self.loader.in_process()
             } else {

@@ -1,9 +1,9 @@
-//! Conclave's shell: loads plugins, calls them in fresh sandboxes, performs the core's effects,
-//! keeps the journal.
+//! The runtime of Conclave: loads plugins, calls them in fresh sandboxes, performs the core's
+//! effects and writes the journal.
 //!
-//! A library: it prints nothing, reads no environment, installs no handler. The command line is one
-//! of its users. Start with [`Host`], and with `docs/embed/library.md`, whose examples are tests of
-//! this crate.
+//! A library: it prints nothing, reads no environment variables and installs no handlers. The
+//! command line is one of its users. Start with [`Host`] and with `docs/embed.md`, whose examples
+//! are tests of this crate.
 //!
 //! ```
 //! use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, native};
@@ -30,9 +30,9 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
 
-// The folders stand here from the lowest to the highest; a folder imports only from those above it
+// The folders are listed from the lowest to the highest. A folder imports only from those above it
 // in this list, which `cargo xtask test` checks.
-/// Clocks, ids, digests, files that survive a power cut, and places for calls.
+/// Clocks, ids, digests, crash-safe files, and permits for calls.
 mod support {
     pub(crate) mod admission;
     pub mod blobs;
@@ -43,14 +43,14 @@ mod support {
     pub mod ids;
     pub(crate) mod suspension;
 }
-/// What a run publishes, and who receives it.
+/// The events that a run publishes, and their subscribers.
 mod observe {
     pub mod subscribe;
     #[cfg(feature = "tracing")]
     pub mod telemetry;
 }
 pub mod calls;
-/// What stands behind the imports of a plugin, and the state of its call.
+/// The implementation of a plugin's imports, and the state of its call.
 mod imports {
     pub(crate) mod bindings;
     pub(crate) mod call;
@@ -71,7 +71,7 @@ mod sandbox {
 pub mod plugin;
 
 pub mod native;
-/// Journals, and the stores that keep them.
+/// Journals, and their stores.
 mod storage {
     pub mod history_file;
     pub mod journal;
@@ -105,8 +105,7 @@ pub use conclave_core::types::{
     fault, history, limits, message, outcome, request, risk, room_secret, side_effect, stuck_rules,
     task_options, tool, usage,
 };
-/// What speaks to models. A client of the program's own, for `[models.NAME]` with `kind =
-/// "native"`:
+/// Model clients. A client of the embedding program, for `[models.NAME]` with `kind = "native"`:
 /// ```
 /// use std::sync::Arc;
 ///

@@ -1,11 +1,11 @@
-//! Plugins of the embedding program's own: tools, agents, memories, analyzers, condensers and gates
-//! that are Rust closures. A config names one as `source = "native:NAME"`.
+//! Native plugins of the embedding program: tools, agents, memories, analyzers, condensers and
+//! gates that are Rust closures. A config names one as `source = "native:NAME"`.
 //!
-//! To the core they are plugins like any other: a manifest that asks, grants, a schema that
-//! arguments are held against, limits, a journal. But their code runs **in this process and in no
-//! sandbox**: it can do what the program can do, and no grant holds it back. Of the limits `wall`,
-//! `output`, `log` and `at_once` hold; memory and computing are not counted. A panic is a fault of
-//! the call, unless the program is built with `panic = "abort"`.
+//! To the core they are plugins like any other: they have a manifest with requests, grants, schemas
+//! for arguments, limits and a journal. But their code runs **in this process and in no sandbox**:
+//! it can do what the program can do, and no grant restricts it. The limits `wall`, `output`, `log`
+//! and `at_once` apply; memory and computing are not counted. A panic is a fault of the call,
+//! unless the program is built with `panic = "abort"`.
 //!
 //! ```
 //! use conclave_runtime::native::{Call, Failure, Plugin, Tool};

@@ -1,6 +1,6 @@
-//! `cargo xtask attacks`: the table of docs/reference/security.md in one run. Every test that a row
-//! names is run, and the rows are counted: what plugins, servers and clients that mean harm try,
-//! and that it is stopped.
+//! `cargo xtask attacks`: runs the table of docs/security.md. It runs every test that a row names,
+//! and counts the rows. Each row is an attack by a malicious plugin, server or client that must be
+//! stopped.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -50,7 +50,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     Ok(ExitCode::SUCCESS)
 }
 
-/// The rows that name a test.
+/// Returns the rows that name a test.
 fn attacks(page: &str) -> Vec<Attack> {
     let rows = page.lines().filter(|line| line.starts_with("| "));
     rows.filter_map(|row| {

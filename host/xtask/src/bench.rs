@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds the measuring program with its own profile and runs it.
+//! `cargo xtask bench`: builds the benchmark program with its own profile and runs it.
 
 use std::process::{Command, ExitCode};
 
@@ -9,7 +9,7 @@ use crate::needs;
 use crate::phase::Phases;
 use crate::place::Checkout;
 
-/// The profile of the root Cargo.toml: fast at run time, yet built in minutes.
+/// The profile in the root Cargo.toml: fast at run time, and built in minutes.
 const PROFILE: &str = "bench-host";
 
 pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {

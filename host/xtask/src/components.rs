@@ -1,5 +1,5 @@
-//! Building components, the stock plugins and the guests of the tests, and putting them where host,
-//! tests and configs look for them.
+//! Builds components, which are the stock plugins and the guests of the tests, and places them
+//! where the host, tests and configs look for them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::toml;
 
 const STOCK_PREFIX: &str = "conclave-plugin-";
 
-/// `cargo xtask build`.
+/// Runs `cargo xtask build`.
 pub(crate) fn run_build(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let (mut verbose, mut release) = (false, false);
     for word in arguments {
@@ -37,7 +37,7 @@ pub(crate) fn run_build(place: Checkout, arguments: &[String]) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// `cargo xtask guests`.
+/// Runs `cargo xtask guests`.
 pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let verbose = match arguments {
         [] => false,
@@ -55,7 +55,7 @@ pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// One phase: the stock plugins, into `target/conclave/stock`.
+/// One phase: builds the stock plugins into `target/conclave/stock`.
 pub(crate) fn build_stock(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
     let plugins = stock_plugins(place)?;
     let mut command = place.cargo(["build", "--profile", "plugin", "--target", PLUGIN_TARGET]);
@@ -69,7 +69,7 @@ pub(crate) fn build_stock(place: &Checkout, phases: &mut Phases) -> Result<(), X
     publish_all(components, &place.stock())
 }
 
-/// One phase: the program with the stock plugins inside.
+/// One phase: builds the program with the stock plugins inside.
 pub(crate) fn build_conclave(
     place: &Checkout,
     phases: &mut Phases,
@@ -82,7 +82,7 @@ pub(crate) fn build_conclave(
     phases.run("building the program conclave", "conclave", command)
 }
 
-/// One phase: the guests of the tests, into `target/conclave/guests`.
+/// One phase: builds the guests of the tests into `target/conclave/guests`.
 pub(crate) fn build_guests(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
     let guests = guests(place)?;
     let command = place.cargo([
@@ -99,7 +99,7 @@ pub(crate) fn build_guests(place: &Checkout, phases: &mut Phases) -> Result<(), 
     publish_all(guests.into_iter().map(|name| (built_guest(place, &name), name)), &place.guests())
 }
 
-/// One phase: only these guests; the others stay as they are.
+/// One phase: builds only these guests; the others stay unchanged.
 pub(crate) fn build_some_guests(
     place: &Checkout,
     phases: &mut Phases,
@@ -125,7 +125,7 @@ pub(crate) fn build_some_guests(
     })
 }
 
-/// The guests by name, as tests/guests/Cargo.toml lists them.
+/// Returns the names of the guests from tests/guests/Cargo.toml.
 pub(crate) fn guests(place: &Checkout) -> Result<Vec<String>, XtaskFailure> {
     Ok(toml::strings(&place.read("tests/guests/Cargo.toml")?, "[[example]]", "name"))
 }
@@ -140,12 +140,12 @@ fn built_guest(place: &Checkout, name: &str) -> PathBuf {
 
 struct ComponentCrate {
     package: String,
-    /// Name of the file that cargo makes of it.
+    /// The name of the file that cargo builds.
     file: String,
 }
 
 impl ComponentCrate {
-    /// What configs call it: `stock:NAME`.
+    /// Returns the name for configs: `stock:NAME`.
     fn name(&self) -> &str {
         self.package.strip_prefix(STOCK_PREFIX).unwrap_or(&self.package)
     }
@@ -186,8 +186,8 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Makes `folder` hold exactly these components. What has not changed is not touched: its age
-/// decides what is built anew.
+/// Makes `folder` hold exactly these components. Unchanged files are not touched, because their age
+/// decides which crates are rebuilt.
 fn publish_all(
     components: impl Iterator<Item = (PathBuf, String)>,
     folder: &Path,
@@ -210,8 +210,8 @@ fn publish_all(
 fn publish(built: &Path, file: &Path) -> Result<(), XtaskFailure> {
     let bytes =
         fs::read(built).map_err(|error| XtaskFailure::io("read the component", built, &error))?;
-    // The fifth to eighth byte: version 13 of the binary format in layer 1 is a component, anything
-    // else a bare core module.
+    // The fifth to eighth byte: version 13 of the binary format in layer 1 is a component, any
+    // other a bare core module.
     if bytes.get(..8) != Some(b"\0asm\x0d\0\x01\0") {
         return Err(XtaskFailure::new(format!(
             "{} is no component: its [lib] or [[example]] needs crate-type = [\"cdylib\"]",
@@ -221,7 +221,7 @@ fn publish(built: &Path, file: &Path) -> Result<(), XtaskFailure> {
     if fs::read(file).is_ok_and(|old| old == bytes) {
         return Ok(());
     }
-    // In two steps, so that whoever reads at this moment never sees half a component.
+    // Written in two steps, so that a concurrent reader never sees half a component.
     let draft = file.with_extension("wasm.new");
     fs::write(&draft, bytes).map_err(|error| XtaskFailure::io("write", &draft, &error))?;
     fs::rename(&draft, file).map_err(|error| XtaskFailure::io("write", file, &error))

@@ -10,8 +10,8 @@ use crate::needs;
 use crate::phase::Phases;
 use crate::place::Checkout;
 
-/// The components that play agents, tools and a strategy that breaks; beside them the stock
-/// workspace and strategies.
+/// The components that act as agents, tools and a failing strategy, besides the stock workspace and
+/// strategies.
 const GUESTS: [&str; 7] = [
     "script_agent",
     "script_tools",
@@ -23,7 +23,8 @@ const GUESTS: [&str; 7] = [
 ];
 const PROGRAM: &str = "conclave-conformance";
 
-/// Words are passed on as they are; files among them are looked for from where this was started.
+/// Runs the command. Arguments are passed on unchanged; relative files in them start at the present
+/// folder.
 pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
     needs::check(&place)?;

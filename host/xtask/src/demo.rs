@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: builds, then runs `conclave run` on an example config, which is all that the
-//! demo is, and says what to type next.
+//! `cargo xtask demo`: builds, runs `conclave run` on an example config and prints the next command
+//! to type.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::place::Checkout;
 const EXAMPLES: &str = "docs/examples";
 const QUESTION: &str = "What is a manifest?";
 const FOLDER_QUESTION: &str = "What is this about?";
-/// The component of a stranger that stranger.toml names, and those that hostile.toml names.
+/// The untrusted component in stranger.toml, and those in hostile.toml.
 const STRANGER_GUESTS: [&str; 1] = ["finder"];
 const HOSTILE_GUESTS: [&str; 2] = ["agent_hostile_tour", "weather"];
-/// Where the configs expect them.
+/// The folder in which the configs expect them.
 const GUESTS: &str = "../../target/conclave/guests/";
 const HOSTILE_QUESTION: &str = "How warm is it in Oslo?";
 
@@ -55,7 +55,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// Returns what to type next.
+/// Returns the next commands to type.
 fn next(program: &str) -> String {
     let commands = [
         (format!("{program} why"), "what was refused, by which layer, and what would allow it"),
@@ -74,8 +74,7 @@ impl DemoOptions {
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
             match word.as_str() {
-                // cargo's own separator, which people type out of habit: `cargo xtask demo --
-                // "question"`.
+                // cargo's own separator, typed out of habit: `cargo xtask demo -- "question"`.
                 "--" => {}
                 "--hostile" => options.hostile = true,
                 "--verbose" | "-v" => options.verbose = true,
@@ -122,8 +121,8 @@ impl DemoOptions {
         if self.hostile { &HOSTILE_GUESTS } else { &STRANGER_GUESTS }
     }
 
-    /// The example itself, or a copy of it in the target folder: where it reads another folder, and
-    /// where cargo builds elsewhere.
+    /// Returns the path of the example. It is copied to the target folder if it grants another
+    /// folder, or if cargo builds elsewhere.
     fn config(&self, place: &Checkout) -> Result<PathBuf, XtaskFailure> {
         let examples = place.root.join(EXAMPLES);
         let name = if self.hostile { "hostile.toml" } else { "stranger.toml" };
@@ -156,8 +155,8 @@ fn folder(path: &str) -> Result<PathBuf, XtaskFailure> {
     }
 }
 
-/// The config for another place: the folder that its first `dir` names is replaced wherever it is
-/// granted, and other relative paths, which start at the config's own folder, become absolute.
+/// Returns the config for another place. The folder of its first `dir` is replaced in every grant.
+/// Other relative paths, which start at the config's own folder, become absolute.
 fn moved(text: &str, examples: &Path, folder: Option<&Path>) -> String {
     let granted = text.lines().find_map(dir).map(str::to_owned);
     let mut moved =
@@ -178,8 +177,8 @@ fn moved(text: &str, examples: &Path, folder: Option<&Path>) -> String {
     moved
 }
 
-/// What the folder is called in answers: its own name, as far as it can stand in a path of the
-/// contract.
+/// Returns the name of the folder in answers: its own name, without characters that paths of the
+/// contract cannot contain.
 fn name(folder: &Path) -> String {
     let name =
         folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -188,13 +187,14 @@ fn name(folder: &Path) -> String {
     if plain.trim_matches('.').is_empty() { "folder".to_owned() } else { plain }
 }
 
-/// The path in `dir = "PATH"`.
+/// Returns the path in `dir = "PATH"`.
 fn dir(line: &str) -> Option<&str> {
     let uncommented = Some(line).filter(|line| !line.trim_start().starts_with('#'))?;
     uncommented.split_once("dir = \"")?.1.split_once('"').map(|(path, _)| path)
 }
 
-/// Strings that begin with `./` or `../`, joined to the folder they start from.
+/// Returns the line with strings that begin with `./` or `../` joined to the folder they start
+/// from.
 fn absolute(line: &str, start: &Path) -> String {
     let parts: Vec<&str> = line.split('"').collect();
     let mut result = String::new();
@@ -210,7 +210,7 @@ fn absolute(line: &str, start: &Path) -> String {
     result
 }
 
-/// Without steps up: configs are shown.
+/// Returns the path without `..`, because configs are shown.
 fn plain(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut plain, part| {
         match part {
@@ -221,12 +221,13 @@ fn plain(path: &Path) -> PathBuf {
     })
 }
 
-/// As a TOML string.
+/// Returns the path as a TOML string.
 fn quoted(path: &Path) -> String {
     format!("\"{}\"", path.display().to_string().replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Hands over to the program: its exit code and its way with signals are the command's.
+/// Replaces this process with the program, whose exit code and signal handling become the
+/// command's.
 #[cfg(unix)]
 pub(crate) fn become_program(mut command: Command) -> Result<ExitCode, XtaskFailure> {
     use std::os::unix::process::CommandExt;

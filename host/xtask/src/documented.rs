@@ -1,10 +1,10 @@
-//! Holds the documentation to xtask: every `cargo xtask …` that a page shows is a command.
+//! Checks the documentation against xtask: every `cargo xtask …` on a page is a command.
 
 use crate::USAGE;
 use crate::place::files_below;
 use std::path::Path;
 
-/// The commands that the usage text lists.
+/// Returns the commands that the usage text lists.
 fn commands() -> Vec<&'static str> {
     let listed = USAGE.lines().filter_map(|line| line.strip_prefix("  "));
     listed

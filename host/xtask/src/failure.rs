@@ -1,10 +1,10 @@
-//! Why a command stopped, in the words that the person at the terminal will read.
+//! The reason why a command stopped, as text for the terminal.
 
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-/// Text for stderr and the exit code that goes with it.
+/// The text for stderr with its exit code.
 #[derive(Debug)]
 pub(crate) struct XtaskFailure {
     pub(crate) text: String,
@@ -16,12 +16,12 @@ impl XtaskFailure {
         Self { text: text.to_string(), code: 1 }
     }
 
-    /// The command line makes no sense: exit code 2.
+    /// Returns the failure for invalid arguments, with exit code 2.
     pub(crate) fn usage(text: impl Display) -> Self {
         Self { text: text.to_string(), code: 2 }
     }
 
-    /// `cannot ACTION PATH: ERROR`.
+    /// Returns the failure `cannot ACTION PATH: ERROR`.
     pub(crate) fn io(action: &str, path: &Path, error: &io::Error) -> Self {
         Self::new(format!("cannot {action} {}: {error}", path.display()))
     }

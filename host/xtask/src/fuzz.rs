@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: builds the targets of `tests/fuzz` and runs them. With a C++ compiler
-//! libFuzzer chooses what to change by the code that was reached: the counters that it needs are
-//! flags of stable rustc. Without one, or with `--plain`, the driver in conclave-fuzz.
+//! libFuzzer chooses mutations by code coverage; the counters that it needs are flags of stable
+//! rustc. Without one, or with `--plain`, the driver in conclave-fuzz is used.
 
 mod keep;
 mod watch;
@@ -19,11 +19,11 @@ use crate::place::Checkout;
 
 const PACKAGE: &str = "conclave-fuzz";
 const PROGRAM: &str = "conclave-libfuzzer";
-/// Names the target for libFuzzer's program, which keeps its arguments for itself.
+/// The variable that names the target for libFuzzer's program, whose arguments belong to libFuzzer.
 const TARGET: &str = "CONCLAVE_FUZZ_TARGET";
 const SECONDS: u64 = 60;
 
-/// Goes to stderr, so that stdout has the names alone.
+/// Printed on stderr, so that stdout contains only the names.
 const HINT: &str = "\
 cargo xtask fuzz NAME [SECONDS]   one of them, for 60 s when not said
 cargo xtask fuzz all [SECONDS]    one after the other, so long each
@@ -31,15 +31,16 @@ What each reads and what must hold: docs/internals/fuzzing.md";
 
 const INSTALL: &str = "Debian, Ubuntu: `apt install g++`. Fedora: `dnf install gcc-c++`. macOS: `xcode-select --install`.";
 
-/// What cargo-fuzz passes too, less the sanitizer, which only a nightly compiler has and which
-/// finds nothing in code without `unsafe`.
+/// The flags that cargo-fuzz passes, without the sanitizer: it needs a nightly compiler and finds
+/// nothing in code without `unsafe`.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// An input that takes longer hangs; memory that no input of these sizes needs.
+/// The time in seconds after which an input counts as a hang, and a memory limit that no input of
+/// these sizes needs.
 const LIMITS: [&str; 3] = ["-timeout=120", "-rss_limit_mb=2048", "-print_final_stats=1"];
 
-/// No target reads more of an input.
+/// The maximum length of an input that a target reads.
 const LONGEST: &str = "-max_len=65536";
 
 #[derive(Debug, Default)]
@@ -52,7 +53,7 @@ struct FuzzOptions {
     verbose: bool,
 }
 
-/// What one run came to.
+/// The outcome of one run.
 #[derive(Debug, Default)]
 struct FuzzOutcome {
     executions: u64,
@@ -60,11 +61,11 @@ struct FuzzOutcome {
     corpus: usize,
     new: usize,
     finding: Option<PathBuf>,
-    /// The program ended with an error.
+    /// Whether the program ended with an error.
     failed: bool,
-    /// What the program said when it failed, in a line or two.
+    /// The program's message when it failed, in a line or two.
     reason: Option<String>,
-    /// Inputs that were taken into the repository's corpus.
+    /// The number of inputs that were added to the repository's corpus.
     kept: usize,
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Says what follows from an outcome: a finding and how to have it again, and what was taken into
+/// Prints the consequences of an outcome: a finding with its reproduction, and the inputs added to
 /// the corpus.
 fn report(place: &Checkout, name: &str, outcome: &FuzzOutcome) {
     if let Some(reason) = &outcome.reason {
@@ -115,7 +116,7 @@ fn report(place: &Checkout, name: &str, outcome: &FuzzOutcome) {
     }
 }
 
-/// The targets are the folders of the corpus; a test of conclave-fuzz says so.
+/// Returns the targets, which are the folders of the corpus; a test of conclave-fuzz checks that.
 fn names(place: &Checkout) -> Vec<String> {
     let entries = fs::read_dir(corpus_of(place, "")).into_iter().flatten().flatten();
     let mut names: Vec<String> =
@@ -180,7 +181,7 @@ fn unknown(word: &str, known: &[String]) -> XtaskFailure {
     XtaskFailure::usage(format!("There is no target `{word}`. Targets:\n  all\n{}", names.concat()))
 }
 
-/// As wide as a terminal.
+/// Returns a row that fits the width of a terminal.
 fn row(name: &str, outcome: &FuzzOutcome) -> String {
     let rate = outcome.executions / outcome.seconds.max(1);
     format!(
@@ -210,7 +211,7 @@ fn replay(place: &Checkout, wanted: &FuzzOptions, file: &Path) -> Result<ExitCod
     }
 }
 
-/// The program of the dev profile, which needs nothing but Rust.
+/// Builds the program in the dev profile, which needs nothing but Rust.
 fn plain_program(place: &Checkout, wanted: &FuzzOptions) -> Result<PathBuf, XtaskFailure> {
     let mut phases = Phases::new(place, 1, wanted.verbose);
     phases.run(
@@ -221,7 +222,7 @@ fn plain_program(place: &Checkout, wanted: &FuzzOptions) -> Result<PathBuf, Xtas
     Ok(place.program("debug", PACKAGE))
 }
 
-/// What runs a target.
+/// The program that runs a target.
 enum FuzzEngine {
     LibFuzzer(PathBuf),
     Plain(PathBuf),
@@ -264,7 +265,7 @@ impl FuzzEngine {
     }
 }
 
-/// The C++ compiler that the crate `cc` takes, or what stands before it (`ccache g++`).
+/// Returns the C++ compiler that the crate `cc` uses, or its wrapper (`ccache g++`).
 fn compiler() -> String {
     let named = env::var("CXX").unwrap_or_default();
     named.split_whitespace().next().unwrap_or("c++").to_owned()
@@ -279,7 +280,7 @@ fn has_compiler() -> bool {
     ran.is_ok_and(|status| status.success())
 }
 
-/// What a person is told who did not ask for the plain driver.
+/// Returns the message for a missing compiler when the plain driver was not requested.
 fn without_compiler(wanted: &FuzzOptions) -> Result<String, XtaskFailure> {
     let compiler = compiler();
     if wanted.keep {
@@ -313,6 +314,7 @@ fn fuzz(
     for folder in [&grown, &findings] {
         fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("create", folder, &error))?;
     }
+    // Compared afterwards, for drivers that do not print the path of their finding.
     let before = files(&findings);
     let seconds = wanted.seconds.unwrap_or(SECONDS);
     let mut command = match engine {
@@ -325,6 +327,8 @@ fn fuzz(
                 .arg(LONGEST);
             command
                 .arg(format!("-artifact_prefix={}/", findings.display()))
+                // libFuzzer writes new inputs to the first folder, so the repository's corpus is
+                // the second.
                 .args([&grown, &corpus_of(place, name)]);
             command
         }
@@ -343,7 +347,7 @@ fn fuzz(
     let began = Instant::now();
     let mut seen = watch::watched(&log_of(place, name), name, seconds, &mut command)?;
     let took = began.elapsed().as_secs();
-    // What it found before it names again, and does not write anew.
+    // A finding of an earlier run is reported again but not written again.
     let named = seen.finding.take().filter(|path| path.is_file());
     let new = || {
         files(&findings).into_iter().find(|path| !before.contains(path)).map(kept_apart).transpose()
@@ -373,7 +377,8 @@ fn fuzz(
     })
 }
 
-/// The plain driver leaves the input of an abort as `current`, which the next run would write over.
+/// Renames the input of an abort, which the plain driver leaves as `current`: the next run would
+/// overwrite it.
 fn kept_apart(path: PathBuf) -> Result<PathBuf, XtaskFailure> {
     if path.file_name() != Some(OsStr::new("current")) {
         return Ok(path);

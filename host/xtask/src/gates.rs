@@ -1,5 +1,5 @@
-//! Checks on the repository's text that no compiler makes: every rule that code cites is written
-//! down, every guest has a test.
+//! Checks on the repository's text that no compiler makes: every rule cited in code is documented,
+//! and every guest has a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,12 +10,11 @@ use crate::failure::XtaskFailure;
 use crate::phase;
 use crate::place::{Checkout, files_below};
 
-/// Where rules are cited.
+/// The folders and file types in which rules are cited.
 const CITING: [(&str, &str); 4] =
     [("host", ".rs"), ("sdk", ".rs"), ("plugins", ".rs"), ("wit", ".wit")];
 
-/// Fails with the rules (`L-081`, `O-060`, `R-044`) that are cited and that no page of
-/// docs/internals/rules names.
+/// Fails with the rules (`L-081`, `O-060`, `R-044`) that are cited and missing from docs/rules.
 pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), XtaskFailure> {
     let pages = files_below(&place.root.join("docs/internals/rules"), ".md");
     let mut written = BTreeSet::new();
@@ -24,7 +23,7 @@ pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), XtaskFailure> 
     }
     let mut unknown: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (folder, ending) in CITING {
-        // xtask's own tests hold numbers that nobody wrote.
+        // xtask's own tests contain fictitious rule numbers.
         for file in files_below(&place.root.join(folder), ending)
             .iter()
             .filter(|file| !file.starts_with(place.root.join("host/xtask")))
@@ -80,9 +79,9 @@ pub(crate) fn guests_are_tested(place: &Checkout) -> Result<(), XtaskFailure> {
     )))
 }
 
-/// Fails when the fuzzer's own lock file, which is not the workspace's, does not fit the
-/// dependencies any more: `cargo xtask fuzz` would not build. Where cargo has no index of the
-/// registry, it cannot say, and that is no failure.
+/// Fails if the fuzzer's own lock file, which is not the workspace's, does not match the
+/// dependencies: `cargo xtask fuzz` would not build. Without an index of the registry cargo cannot
+/// check it, and the gate passes.
 pub(crate) fn fuzzer_is_locked(place: &Checkout) -> Result<(), XtaskFailure> {
     let manifest = "tests/fuzz/libfuzzer/Cargo.toml";
     let mut command = place.cargo([
@@ -105,8 +104,8 @@ pub(crate) fn fuzzer_is_locked(place: &Checkout) -> Result<(), XtaskFailure> {
     )))
 }
 
-/// What no test does: wait for time to pass, give up after some, or look how long something took.
-/// Machines are slow, and busy. Also as the end of a longer name, such as `recv_timeout(`.
+/// Calls that no test makes: sleeps, timeouts and time measurements, because machines can be slow
+/// and busy. They match as the end of a longer name too, such as `recv_timeout(`.
 const TIMED: [&str; 9] = [
     "sleep(",
     "sleep_until(",
@@ -119,14 +118,15 @@ const TIMED: [&str; 9] = [
     "interval_at(",
 ];
 
-/// Where tests are.
+/// The folders that contain tests.
 const TESTS: [&str; 4] = ["host", "sdk", "plugins", "tests"];
 
-/// Where there are none all the same: components that tests run, benchmarks, and this file, which
-/// says what it looks for.
+/// The exceptions without tests: components that tests run, benchmarks, and this file, which lists
+/// the words.
 const NO_TESTS: [&str; 3] = ["tests/guests/", "tests/bench/", "host/xtask/src/gates.rs"];
 
-/// Files of tests that may, how often, and why no machine is too slow for it.
+/// The test files with permitted calls, their number, and the reason why no machine is too slow for
+/// them.
 const TIMED_ALL_THE_SAME: [(&str, usize, &str); 13] = [
     (
         "tests/support/src/program.rs",
@@ -180,7 +180,7 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 13] = [
     ),
 ];
 
-/// Fails with the tests that sleep or measure time, but for those that say why they may.
+/// Fails with the tests that sleep or measure time without a listed reason.
 pub(crate) fn tests_wait_for_facts(place: &Checkout) -> Result<(), XtaskFailure> {
     let files = TESTS.iter().flat_map(|folder| files_below(&place.root.join(folder), ".rs"));
     let files = files
@@ -196,7 +196,7 @@ pub(crate) fn tests_wait_for_facts(place: &Checkout) -> Result<(), XtaskFailure>
     )))
 }
 
-/// Of these files with their texts, those in which tests do what they should not, with the lines.
+/// Returns the files in which tests make these calls, with the lines.
 fn timed_files(files: &[(String, String)]) -> BTreeMap<String, Vec<usize>> {
     let modules: Vec<String> =
         files.iter().flat_map(|(file, text)| test_modules(file, text)).collect();
@@ -212,7 +212,7 @@ fn timed_files(files: &[(String, String)]) -> BTreeMap<String, Vec<usize>> {
     found.filter(|(_, lines)| !lines.is_empty()).collect()
 }
 
-/// The whole file is a test, by its name or by its folder's.
+/// Returns whether the whole file is a test, by its name or its folder's.
 fn is_test(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or_default();
     file.starts_with("tests/")
@@ -223,7 +223,7 @@ fn is_test(file: &str) -> bool {
         || name.ends_with("_tests.rs")
 }
 
-/// The files of modules that are compiled for tests alone, without their ending.
+/// Returns the files of modules that are compiled only for tests, without their extension.
 fn test_modules(file: &str, text: &str) -> Vec<String> {
     let (folder, name) = file.rsplit_once('/').unwrap_or_default();
     let folder = match name.trim_end_matches(".rs") {
@@ -248,8 +248,8 @@ fn test_modules(file: &str, text: &str) -> Vec<String> {
     modules
 }
 
-/// The lines, from 1, in which tests do what they should not; where the whole file is no test,
-/// those of items that are compiled for tests.
+/// Returns the lines, from 1, in which tests make these calls. In a file that is no test, only
+/// items compiled for tests count.
 fn timed(text: &str, is_test: bool) -> Vec<usize> {
     let (mut tested, mut paused): (Option<Item>, Option<Item>) = (None, None);
     let mut lines = Vec::new();
@@ -260,7 +260,7 @@ fn timed(text: &str, is_test: bool) -> Vec<usize> {
             && line.trim_start().starts_with("#[")
             && line.contains("start_paused = true")
         {
-            // Its clock is the test's own: no time passes while it waits.
+            // A paused clock belongs to the test: no time passes while it waits.
             paused = Some(Item::below(line));
         }
         if (is_test || tested.is_some())
@@ -272,7 +272,7 @@ fn timed(text: &str, is_test: bool) -> Vec<usize> {
         tested = tested.filter(|item| !item.ends_with(line));
         paused = paused.filter(|item| !item.ends_with(line));
         if tested.is_some() && line.ends_with('{') && line.contains("mod ") {
-            // A module of tests is the last in its file.
+            // A module of tests is the last item of its file.
             tested = Some(Item { indent: None });
         }
     }
@@ -281,7 +281,7 @@ fn timed(text: &str, is_test: bool) -> Vec<usize> {
 
 /// The item below an attribute, as rustfmt lays it out.
 struct Item {
-    /// How far it is indented; none when it goes to the end of the file.
+    /// The indentation in characters; `None` if it extends to the end of the file.
     indent: Option<usize>,
 }
 
@@ -302,12 +302,12 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// A line without its comment.
+/// Returns a line without its comment.
 fn code_of(line: &str) -> &str {
     line.split("//").next().unwrap_or_default().trim_end()
 }
 
-/// `#[cfg(test)]`, also among other conditions.
+/// Returns whether the line is `#[cfg(test)]`, possibly with other conditions.
 fn is_for_tests(line: &str) -> bool {
     let Some(condition) = line.trim().strip_prefix("#[cfg(") else { return false };
     condition.match_indices("test").any(|(at, word)| {
@@ -318,7 +318,7 @@ fn is_for_tests(line: &str) -> bool {
     })
 }
 
-/// Whether such a function is called, not defined.
+/// Returns whether such a function is called, and not defined.
 fn calls(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(at, _)| {
         let before = code[..at].trim_end_matches(is_word);
@@ -344,7 +344,7 @@ fn timed_problems(found: &BTreeMap<String, Vec<usize>>, allowed: &[(&str, usize,
     list.chain(stale).collect()
 }
 
-/// Functions that run a guest: their own name or that of their first parameter says so.
+/// Returns the functions that run a guest, as their name or that of their first parameter says.
 fn runners(text: &str) -> impl Iterator<Item = &str> {
     text.split("fn ").skip(1).filter_map(|function| {
         let (name, parameters) = function.split_once('(')?;
@@ -363,8 +363,8 @@ fn untested<'a>(guests: &'a [String], runners: &[&str], tests: &str) -> Vec<&'a 
     guests.iter().map(String::as_str).filter(|name| !runs(name)).collect()
 }
 
-/// Whether a name that stands behind this text is given to a runner, or is of a list that `for
-/// guest in` goes through.
+/// Returns whether a name behind this text is passed to a runner, or is in a list that
+/// `for guest in` iterates.
 fn is_run(before: &str, runners: &[&str]) -> bool {
     let caller = before.trim_end().strip_suffix('(').unwrap_or_default();
     let looped = before.rsplit("for ").next().unwrap_or_default();
@@ -377,14 +377,14 @@ fn sources(place: &Checkout, folder: &str) -> Result<String, XtaskFailure> {
     files_below(&place.root.join(folder), ".rs").iter().map(|file| text_of(file)).collect()
 }
 
-/// Every rule number in a text with the line it stands in, from 1.
+/// Returns every rule number in a text with its line, from 1.
 fn rules_in(text: &str) -> impl Iterator<Item = (&str, usize)> {
     text.lines()
         .zip(1..)
         .flat_map(|(line, number)| rules_in_line(line).map(move |rule| (rule, number)))
 }
 
-/// `[LOR]-\d+[a-z]?` as a word of its own.
+/// Returns the matches of `[LOR]-\d+[a-z]?` as whole words.
 fn rules_in_line(line: &str) -> impl Iterator<Item = &str> {
     let dashes = line.match_indices('-').map(|(at, _)| at);
     dashes.filter_map(move |dash| {

@@ -1,5 +1,5 @@
-//! Imports between the folders of a crate: they point down. The order of the folders is the order
-//! in which the crate's root lists them, the lowest first.
+//! Checks that imports between the folders of a crate point down. The order of the folders is that
+//! of the crate's root, the lowest first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -70,7 +70,7 @@ fn is_test(inside: &Path) -> bool {
 fn upward(order: &BTreeMap<String, usize>, own: &str, text: &str) -> Vec<(usize, String)> {
     let Some(own) = order.get(own) else { return Vec::new() };
     let mut found = Vec::new();
-    // Tests of a file stand at its end, and may use everything.
+    // The tests at the end of a file may import everything.
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
     for (number, line) in code.lines().enumerate() {
         let line = line.split("//").next().unwrap_or(line);
@@ -83,7 +83,7 @@ fn upward(order: &BTreeMap<String, usize>, own: &str, text: &str) -> Vec<(usize,
     found
 }
 
-/// Returns the modules that stand behind each `crate::` of a line.
+/// Returns the modules behind each `crate::` of a line.
 fn targets(line: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (at, _) in line.match_indices("crate::") {

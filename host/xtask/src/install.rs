@@ -1,6 +1,6 @@
-//! `cargo xtask install` and `cargo xtask dist`: the program where a shell finds it, or in one
-//! archive for another machine. What goes with it (man pages, completions, the schema) is written
-//! by the program itself.
+//! `cargo xtask install` and `cargo xtask dist`: installs the program for this user, or packs it
+//! into an archive for another machine. The program itself writes its man pages, completions and
+//! schema.
 
 use std::env;
 use std::fs;
@@ -14,18 +14,18 @@ use crate::phase::Phases;
 use crate::place::Checkout;
 use crate::toml;
 
-/// Built within minutes: see Cargo.toml.
+/// The profile that builds within minutes; see Cargo.toml.
 const QUICK: &str = "program";
-/// Optimised fully, stripped.
+/// The fully optimised, stripped profile.
 const WHOLE: &str = "dist";
 const PROGRAM: &str = "conclave";
-/// Each with the name that its shell looks for.
+/// The completions, each with the file name that its shell looks for.
 const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "conclave.bash"), ("zsh", "_conclave"), ("fish", "conclave.fish")];
-/// What people get besides the program.
+/// The documents in the archive besides the program.
 const PAPERS: [&str; 3] = ["LICENSE", "README.md", "CHANGELOG.md"];
 
-/// `cargo xtask install`.
+/// Runs `cargo xtask install`.
 pub(crate) fn run_install(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let mut words = arguments.iter();
     let (mut verbose, mut profile, mut root) = (false, QUICK, None);
@@ -75,7 +75,7 @@ pub(crate) fn run_install(place: Checkout, arguments: &[String]) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// `cargo xtask dist`.
+/// Runs `cargo xtask dist`.
 pub(crate) fn run_dist(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let (mut verbose, mut profile) = (false, WHOLE);
     for word in arguments {
@@ -103,8 +103,8 @@ pub(crate) fn run_dist(place: Checkout, arguments: &[String]) -> Result<ExitCode
     copy_program(&built, &staged.join("bin").join(file_name()))?;
     furnish(&place, &staged)?;
     let archive = format!("{name}.tar.gz");
-    // In order of name and with one date, so that the same files give the same archive; other tars
-    // than GNU's do not know how.
+    // Sorted by name and with a fixed date, so that equal files give an equal archive. Only GNU tar
+    // has these options.
     let mut tar = Command::new("tar");
     tar.current_dir(&folder);
     if is_gnu_tar() {
@@ -121,7 +121,7 @@ pub(crate) fn run_dist(place: Checkout, arguments: &[String]) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Two phases: stock plugins, and the program with them inside.
+/// Two phases: builds the stock plugins, and the program with them inside.
 fn build(place: &Checkout, phases: &mut Phases, profile: &str) -> Result<PathBuf, XtaskFailure> {
     components::build_stock(place, phases)?;
     let command = place.cargo(["build", "-p", "conclave-host", "--profile", profile]);
@@ -129,7 +129,7 @@ fn build(place: &Checkout, phases: &mut Phases, profile: &str) -> Result<PathBuf
     Ok(place.program(profile, PROGRAM))
 }
 
-/// In two steps: a program that runs cannot be written to, but another can take its place.
+/// Copies in two steps: a running program cannot be written to, but it can be replaced.
 fn copy_program(built: &Path, program: &Path) -> Result<(), XtaskFailure> {
     let folder = program.parent().unwrap_or(program);
     fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("make", folder, &error))?;
@@ -143,7 +143,7 @@ fn write_manual(program: &Path, folder: &Path) -> Result<(), XtaskFailure> {
     said_by(Command::new(program).arg("--quiet").arg("man").arg(folder)).map(drop)
 }
 
-/// Everything that goes with the program.
+/// Writes everything that accompanies the program.
 fn furnish(place: &Checkout, staged: &Path) -> Result<(), XtaskFailure> {
     let program = staged.join("bin").join(file_name());
     write_manual(&program, &staged.join("share/man/man1"))?;
@@ -169,7 +169,7 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), XtaskFailure> {
     fs::write(file, bytes).map_err(|error| XtaskFailure::io("write", file, &error))
 }
 
-/// What a program says on stdout; its failure is told in its own words.
+/// Returns a program's output on stdout; on failure its own error message.
 fn said_by(command: &mut Command) -> Result<Vec<u8>, XtaskFailure> {
     let output = command.output().map_err(|error| {
         XtaskFailure::new(format!("{} could not be started: {error}", shown(command)))
@@ -215,7 +215,7 @@ fn checksum(folder: &Path, archive: &str) -> Result<String, XtaskFailure> {
     ))
 }
 
-/// Where cargo installs programs.
+/// Returns the folder in which cargo installs programs.
 fn default_root() -> Result<PathBuf, XtaskFailure> {
     let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     named("CARGO_INSTALL_ROOT").or_else(|| named("CARGO_HOME")).or_else(|| named("HOME").map(|home| home.join(".cargo"))).ok_or_else(|| {

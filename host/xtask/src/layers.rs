@@ -1,6 +1,6 @@
-//! What is tested, in layers: each can be run alone, and each is timed. The packages are the
-//! workspace's own, so a new one is tested without a word said here; it is of the layer `runtime`
-//! until it is named.
+//! The layers of tests: each can be run alone and is timed. The packages come from the workspace,
+//! so a new one is tested without a change here. It belongs to the layer `runtime` until it is
+//! listed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use crate::place::Checkout;
 use crate::toml;
 
 /// The package whose tests run real components through the whole host, or start the program. Its
-/// modules are of several layers.
+/// modules belong to several layers.
 pub(crate) const SUITE: &str = "conclave-suite";
 
-/// Members of the workspace without tests of their own, and why.
+/// Members of the workspace without tests of their own, with the reason.
 const UNTESTED: [(&str, &str); 2] = [
     (
         "conclave-guests",
@@ -25,13 +25,13 @@ const UNTESTED: [(&str, &str); 2] = [
     ),
 ];
 
-/// What a layer's tests need beside their own binaries.
+/// The artefacts that a layer's tests need besides their own binaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Needs {
     Nothing,
-    /// The stock plugins, which some packages build in.
+    /// The stock plugins, which some packages include.
     Stock,
-    /// Stock plugins, guests and the program.
+    /// The stock plugins, the guests and the program.
     All,
 }
 
@@ -40,14 +40,15 @@ pub(crate) enum Needs {
 pub(crate) struct TestLayer {
     pub(crate) name: &'static str,
     pub(crate) holds: &'static str,
-    /// Packages of which all tests are of it; `prefix-*` is every one that begins so.
+    /// The packages whose tests all belong to the layer; `prefix-*` matches every package with that
+    /// prefix.
     packages: &'static [&'static str],
-    /// Modules of the suite.
+    /// The modules of the suite that belong to the layer.
     pub(crate) modules: &'static [&'static str],
     pub(crate) needs: Needs,
 }
 
-/// From what is quickest to what needs most.
+/// The layers, from the quickest to the one with the most requirements.
 pub(crate) const LAYERS: [TestLayer; 7] = [
     TestLayer {
         name: "core",
@@ -56,7 +57,7 @@ pub(crate) const LAYERS: [TestLayer; 7] = [
         modules: &[],
         needs: Needs::Nothing,
     },
-    // And every package that no other layer names.
+    // Includes every package that no other layer lists.
     TestLayer {
         name: RUNTIME,
         holds: "the host around it: store, sandbox, models, MCP, the kits; every package that no other layer names",
@@ -144,7 +145,7 @@ pub(crate) struct Package {
     pub(crate) name: String,
 }
 
-/// The packages that are tested, by name.
+/// Returns the tested packages, ordered by name.
 pub(crate) fn tested(place: &Checkout) -> Result<Vec<Package>, XtaskFailure> {
     let members = toml::list(&place.read("Cargo.toml")?, "[workspace]", "members");
     let mut packages = Vec::new();
@@ -164,7 +165,7 @@ pub(crate) fn tested(place: &Checkout) -> Result<Vec<Package>, XtaskFailure> {
     Ok(packages)
 }
 
-/// The folder of a member, or those that a last `*` stands for.
+/// Returns the folder of a member, or the folders that a final `*` matches.
 fn matching(place: &Checkout, member: &str) -> Vec<PathBuf> {
     let Some(parent) = member.strip_suffix("/*") else { return vec![place.root.join(member)] };
     let entries = fs::read_dir(place.root.join(parent)).into_iter().flatten().flatten();
@@ -176,7 +177,7 @@ impl TestLayer {
         LAYERS.iter().find(|layer| layer.name == name)
     }
 
-    /// The packages of which all tests are of this layer.
+    /// Returns the packages whose tests all belong to this layer.
     pub(crate) fn packages<'a>(&self, tested: &'a [Package]) -> Vec<&'a str> {
         let own = tested
             .iter()
@@ -185,12 +186,12 @@ impl TestLayer {
         own.collect()
     }
 
-    /// It has tests in the suite.
+    /// Returns whether the layer has tests in the suite.
     pub(crate) fn has_suite(&self) -> bool {
         self.name == THE_SUITE || !self.modules.is_empty()
     }
 
-    /// A test of the suite is of it.
+    /// Returns whether a test of the suite belongs to the layer.
     pub(crate) fn has_test(&self, name: &str) -> bool {
         let is_in =
             |module: &str| name.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"));
@@ -201,7 +202,7 @@ impl TestLayer {
         }
     }
 
-    /// Its tests as a filter of nextest.
+    /// Returns the layer's tests as a filter expression of nextest.
     pub(crate) fn expression(&self, tested: &[Package]) -> String {
         let mut parts: Vec<String> =
             self.packages(tested).iter().map(|name| format!("package(={name})")).collect();
@@ -217,7 +218,7 @@ impl TestLayer {
     }
 }
 
-/// Modules of the suite that are of another layer than `suite`.
+/// Returns the modules of the suite that belong to another layer than `suite`.
 pub(crate) fn elsewhere() -> impl Iterator<Item = &'static str> {
     LAYERS.iter().flat_map(|layer| layer.modules.iter().copied())
 }
@@ -226,7 +227,7 @@ fn of_modules(modules: impl Iterator<Item = &'static str>) -> String {
     format!("test(/^({})::/)", modules.collect::<Vec<_>>().join("|"))
 }
 
-/// None for the suite itself, which is of several.
+/// Returns the layer of a package; `None` for the suite itself, which belongs to several.
 fn layer_of(package: &str) -> Option<&'static str> {
     if package == SUITE {
         return None;
@@ -255,8 +256,8 @@ mod tests {
         tested(&here()).unwrap_or_else(|failure| panic!("{}", failure.text))
     }
 
-    /// Whoever adds a crate to the workspace has it tested; the folders are looked up here in
-    /// another way.
+    /// A crate added to the workspace is tested by default. This test finds the folders in a
+    /// different way.
     #[test]
     fn every_crate_of_the_repository_is_tested_or_says_why_not() {
         let place = here();

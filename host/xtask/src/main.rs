@@ -1,8 +1,8 @@
-//! `cargo xtask`: the chores of this repository behind one word each.
+//! `cargo xtask`: the maintenance commands of this repository.
 //!
 //! It starts other programs (cargo, rustup, `conclave`) and moves files within the target folder.
-//! It knows nothing of the host's own code, so it builds in seconds and works while the rest does
-//! not compile.
+//! It does not depend on the host's code, so it builds in seconds and works while the rest does not
+//! compile.
 
 mod attacks;
 mod bench;
@@ -89,7 +89,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let Some((command, rest)) = arguments.split_first() else {
         return Err(XtaskFailure::usage(USAGE));
     };
-    // Behind `--` everything belongs to the program that the command runs.
+    // Arguments after `--` belong to the program that the command runs.
     let own = rest.iter().take_while(|word| *word != "--");
     if matches!(command.as_str(), "--help" | "-h" | "help")
         || own.clone().any(|word| word == "--help" || word == "-h")

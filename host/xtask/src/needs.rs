@@ -1,5 +1,4 @@
-//! What a machine must have before anything can be built, found out before a compiler says it in
-//! its own words.
+//! The requirements of a build, checked before a compiler fails with a less clear message.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,7 +12,8 @@ use crate::toml;
 
 const RUSTUP: &str = "rustup";
 
-/// What every command needs: a compiler that is new enough, and the plugins' target.
+/// Checks the requirements of every command: a compiler that is new enough, and the plugins'
+/// target.
 pub(crate) fn check(place: &Checkout) -> Result<(), XtaskFailure> {
     let compiler = TargetCompiler::find()?;
     let wanted = toml::string(&place.read("Cargo.toml")?, "[workspace.package]", "rust-version")
@@ -27,7 +27,7 @@ pub(crate) fn check(place: &Checkout) -> Result<(), XtaskFailure> {
     add_target(place, &compiler)
 }
 
-/// What `test` needs besides: cargo's two companions.
+/// Checks the further requirements of `test`: rustfmt and clippy.
 pub(crate) fn check_companions(place: &Checkout) -> Result<(), XtaskFailure> {
     for (word, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         if answers(&mut place.cargo([word, "--version"])) {
@@ -53,12 +53,12 @@ pub(crate) fn check_companions(place: &Checkout) -> Result<(), XtaskFailure> {
     Ok(())
 }
 
-/// The machine that programs are built for, as the compiler calls it: `x86_64-unknown-linux-gnu`.
+/// Returns the host's target triple, such as `x86_64-unknown-linux-gnu`.
 pub(crate) fn host_triple() -> Result<String, XtaskFailure> {
     TargetCompiler::find().map(|compiler| compiler.host)
 }
 
-/// Whether `cargo nextest` is installed.
+/// Returns whether `cargo nextest` is installed.
 pub(crate) fn has_nextest(place: &Checkout) -> bool {
     answers(&mut place.cargo(["nextest", "--version"]))
 }
@@ -148,7 +148,7 @@ fn answers(command: &mut Command) -> bool {
     command.output().is_ok_and(|answer| answer.status.success())
 }
 
-/// `1.95.0-nightly` as `[1, 95, 0]`; a missing last number counts as 0.
+/// Returns `1.95.0-nightly` as `[1, 95, 0]`; a missing last number counts as 0.
 fn numbers(version: &str) -> [u32; 3] {
     let mut numbers = [0; 3];
     let plain = version.split(['-', ' ']).next().unwrap_or_default();

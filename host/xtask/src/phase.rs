@@ -1,5 +1,5 @@
-//! A long piece of work as people see it: one line on stderr with the time it took, cargo's own
-//! words in a log, and the part of the log that matters when it fails.
+//! The phases of a long command. Each is one line on stderr with the time it took. Cargo's output
+//! goes to a log, whose relevant part is shown on failure.
 
 use std::env;
 use std::fs::{self, File};
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use crate::failure::XtaskFailure;
 use crate::place::Checkout;
 
-/// At most so many lines of a log are shown; the first error and its context fit, a page of errors
-/// stays in the file.
+/// The maximum number of lines shown of a log: the first error with its context fits, a page of
+/// errors stays in the file.
 const SHOWN_LINES: usize = 60;
 
-/// What is known from a log about the cause, and what to do about it.
+/// The known causes of failures by their text in a log, with their remedies.
 const REMEDIES: [(&str, &str); 6] = [
     (
         "No space left on device",
@@ -45,7 +45,7 @@ const REMEDIES: [(&str, &str); 6] = [
     ),
 ];
 
-/// The phases of one command, numbered.
+/// The numbered phases of one command.
 pub(crate) struct Phases {
     place: Checkout,
     screen: StderrScreen,
@@ -59,8 +59,8 @@ impl Phases {
         Self { place: place.clone(), screen: StderrScreen::find(), verbose, total, begun: 0 }
     }
 
-    /// Runs a program to its end. Its output goes to `target/xtask/LOG.log`; with `--verbose` to
-    /// the terminal instead.
+    /// Runs a program to its end. Its output goes to `target/xtask/LOG.log`, or to the terminal
+    /// with `--verbose`.
     pub(crate) fn run(
         &mut self,
         what: &str,
@@ -70,7 +70,7 @@ impl Phases {
         self.run_or(what, log, command, None)
     }
 
-    /// As `run`; when it fails, the report ends with what to do about it.
+    /// Does the same as `run`; on failure the report ends with a remedy.
     pub(crate) fn run_or(
         &mut self,
         what: &str,
@@ -90,7 +90,7 @@ impl Phases {
         })
     }
 
-    /// Does something within this process.
+    /// Runs work within this process.
     pub(crate) fn check(
         &mut self,
         what: &str,
@@ -100,7 +100,7 @@ impl Phases {
         self.screen.quietly(&label, work)
     }
 
-    /// Announces the last phase, whose program talks to the terminal itself.
+    /// Announces the last phase, whose program uses the terminal itself.
     pub(crate) fn announce(&mut self, what: &str) {
         let label = self.label(what);
         eprintln!("{label}");
@@ -113,7 +113,7 @@ impl Phases {
     }
 }
 
-/// A phase before the numbered ones, such as getting something that is missing.
+/// Runs a phase before the numbered ones, such as a download of a missing part.
 pub(crate) fn beforehand(
     place: &Checkout,
     what: &str,
@@ -128,10 +128,10 @@ pub(crate) fn beforehand(
     })
 }
 
-/// What stderr can do.
+/// The capabilities of stderr.
 #[derive(Clone, Copy)]
 struct StderrScreen {
-    /// The line may be written again while the phase runs.
+    /// Whether a line can be rewritten while the phase runs.
     live: bool,
     colours: bool,
 }
@@ -151,7 +151,7 @@ impl StderrScreen {
         if self.colours { format!("\x1b[31m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// One line for the whole phase; on a terminal the seconds count up.
+    /// Prints one line for the whole phase; on a terminal the seconds count up.
     fn quietly(
         self,
         label: &str,
@@ -170,7 +170,7 @@ impl StderrScreen {
         outcome
     }
 
-    /// A line before and one after, because the work writes in between.
+    /// Prints a line before and one after, because the work prints in between.
     fn aloud(
         self,
         label: &str,
@@ -196,7 +196,7 @@ fn ticking(
             while ending.recv_timeout(Duration::from_secs(1))
                 == Err(mpsc::RecvTimeoutError::Timeout)
             {
-                // What stood there may have been longer: `9.0 s` is, than `10 s`.
+                // The text before may have been longer: `9.0 s` is longer than `10 s`.
                 eprint!("\r{label} …  ({})\x1b[K", spelled(began.elapsed()));
                 let _ = io::stderr().flush();
             }
@@ -207,7 +207,7 @@ fn ticking(
     })
 }
 
-/// `0.4 s`, `12 s`, `2 min 05 s`.
+/// Returns a duration such as `0.4 s`, `12 s` or `2 min 05 s`.
 pub(crate) fn spelled(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.1} s", time.as_secs_f64()),
@@ -251,13 +251,13 @@ pub(crate) fn not_started(command: &Command, error: &io::Error) -> XtaskFailure 
     ))
 }
 
-/// The command as one could type it.
+/// Returns the command as it would be typed.
 fn typed(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_stem().unwrap_or(command.get_program());
     format!("{} {}", program.to_string_lossy(), arguments(command))
 }
 
-/// The command's arguments, in quotes where a shell needs them.
+/// Returns the command's arguments, quoted where a shell needs it.
 pub(crate) fn arguments(command: &Command) -> String {
     let quoted = |word: &str| {
         if word.is_empty() || word.contains([' ', '"', '\'', '$', '*', '?']) {
@@ -279,7 +279,7 @@ fn explained(what: &str, log: &PathBuf, shown: &str, remedy: Option<&str>) -> Xt
     XtaskFailure::new(report)
 }
 
-/// From the first error on, or else the end.
+/// Returns the log from the first error on, or else its end.
 fn excerpt(log: &str) -> String {
     let lines: Vec<&str> = log.lines().skip(1).collect();
     let first = lines.iter().position(|line| line.starts_with("error"));

@@ -1,5 +1,5 @@
-//! `cargo xtask picture`: the pictures of the README and of docs/use/trace.md, drawn from what
-//! `conclave` really prints.
+//! `cargo xtask picture`: draws the pictures of the README and of docs/trace.md from real output of
+//! `conclave`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,16 +11,17 @@ use crate::needs;
 use crate::phase::{self, Phases};
 use crate::place::Checkout;
 
-/// A picture: the command that it shows, and where it goes.
+/// A picture: its command and its file.
 struct Picture {
     file: &'static str,
     title: &'static str,
     options: &'static [&'static str],
     config: &'static str,
     question: &'static str,
-    /// Characters of a line; longer ones are cut, as in a terminal of this width.
+    /// The maximum number of characters of a line; longer ones are cut, as in a terminal of this
+    /// width.
     columns: usize,
-    /// What strategies say on the terminal is left out.
+    /// Whether the speeches of strategies on the terminal are left out.
     is_without_speech: bool,
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     components::build_some_guests(&place, &mut phases, &["agent_hostile_tour", "weather"])?;
     components::build_conclave(&place, &mut phases, false)?;
     for picture in &PICTURES {
-        // The first run compiles the plugins, which is no part of the picture.
+        // The first run compiles the plugins, which does not belong in the picture.
         output(&place, picture)?;
         let output = output(&place, picture)?;
         let path = place.root.join(picture.file);
@@ -70,7 +71,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a person at a terminal would see, colors included.
+/// Returns the output as on a terminal, with colors.
 fn output(place: &Checkout, picture: &Picture) -> Result<String, XtaskFailure> {
     let mut command = Command::new(place.conclave());
     command
@@ -86,7 +87,7 @@ fn output(place: &Checkout, picture: &Picture) -> Result<String, XtaskFailure> {
     let told = String::from_utf8_lossy(&output.stderr);
     let is_speech = |line: &str| picture.is_without_speech && line.starts_with("      \u{1b}[2m│");
     told.lines().filter(|line| !is_speech(line)).for_each(|line| seen.extend([line, "\n"]));
-    // On a terminal the answer stands before the line that sums up.
+    // On a terminal the answer precedes the summary line.
     let answer = if picture.is_without_speech {
         String::new()
     } else {
@@ -122,7 +123,7 @@ fn draw(output: &str, title: &str, columns: usize) -> String {
     svg
 }
 
-/// The parts of a line with their looks, cut at the last column.
+/// Returns the parts of a line with their styles, cut at the last column.
 fn spans(line: &str, columns: usize) -> Vec<(&'static str, String)> {
     let mut spans = Vec::new();
     let mut style = "fill=\"#d5d8de\"";
@@ -141,7 +142,7 @@ fn spans(line: &str, columns: usize) -> Vec<(&'static str, String)> {
     cut(spans, columns)
 }
 
-/// At most so many characters; the last is a mark where some are left out.
+/// Returns at most this number of characters; the last one marks a cut.
 fn cut(spans: Vec<(&'static str, String)>, columns: usize) -> Vec<(&'static str, String)> {
     let all: usize = spans.iter().map(|(_, text)| text.chars().count()).sum();
     if all <= columns {
@@ -162,7 +163,7 @@ fn cut(spans: Vec<(&'static str, String)>, columns: usize) -> Vec<(&'static str,
     kept
 }
 
-/// The look of an SGR code; codes add up, so bold before a color changes nothing here.
+/// Returns the style of an SGR code. Codes add up, so bold before a color changes nothing here.
 fn look(code: &str, before: &'static str) -> &'static str {
     match code {
         "0" => "fill=\"#d5d8de\"",

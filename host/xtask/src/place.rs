@@ -1,5 +1,5 @@
-//! Where things are: the repository, cargo's target folder and what xtask keeps in it; and how to
-//! start cargo so that it agrees.
+//! The folders of the repository, of cargo's builds and of xtask's own files, and cargo commands
+//! that use them.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::failure::XtaskFailure;
 
-/// The triple that plugins are built for.
+/// The target triple of plugins.
 pub(crate) const PLUGIN_TARGET: &str = "wasm32-wasip2";
 
 /// The folders that every command works in. All paths are absolute.
@@ -17,16 +17,16 @@ pub(crate) const PLUGIN_TARGET: &str = "wasm32-wasip2";
 pub(crate) struct Checkout {
     /// The folder of the workspace's Cargo.toml.
     pub(crate) root: PathBuf,
-    /// Cargo's target folder, wherever environment or config put it.
+    /// Cargo's target folder, as set by the environment or the config.
     pub(crate) target: PathBuf,
-    /// Where cargo puts programs of the dev profile.
+    /// The folder of programs of the dev profile.
     programs: PathBuf,
 }
 
 impl Checkout {
     pub(crate) fn find() -> Result<Self, XtaskFailure> {
-        // At run time first: with a target folder shared by two checkouts the program may have been
-        // compiled in the other one.
+        // The run-time variable first: with a target folder shared by two checkouts the program may
+        // have been compiled in the other one.
         let manifest = env::var_os("CARGO_MANIFEST_DIR")
             .unwrap_or_else(|| OsString::from(env!("CARGO_MANIFEST_DIR")));
         let root =
@@ -44,23 +44,23 @@ impl Checkout {
         Ok(Self { target: target_of(&programs), root, programs })
     }
 
-    /// Whether the target folder is `target` in the repository, by whatever name.
+    /// Returns whether the target folder is `target` in the repository, possibly through a link.
     pub(crate) fn builds_at_home(&self) -> bool {
         fs::canonicalize(self.root.join("target"))
             .is_ok_and(|home| fs::canonicalize(&self.target).is_ok_and(|target| target == home))
     }
 
-    /// Components of the stock plugins, `NAME.wasm`.
+    /// Returns the folder of the stock plugins' components, `NAME.wasm`.
     pub(crate) fn stock(&self) -> PathBuf {
         self.target.join("conclave/stock")
     }
 
-    /// Components that the tests run, `NAME.wasm`.
+    /// Returns the folder of the components that the tests run, `NAME.wasm`.
     pub(crate) fn guests(&self) -> PathBuf {
         self.target.join("conclave/guests")
     }
 
-    /// What hosts that run here keep of components that they compiled; tests share it too.
+    /// Returns the compilation cache of hosts that run here; tests share it.
     pub(crate) fn compiled(&self) -> PathBuf {
         self.target.join("conclave/test-cache")
     }
@@ -69,30 +69,30 @@ impl Checkout {
         self.target.join("conclave/bench.json")
     }
 
-    /// What xtask itself writes: logs and generated configs.
+    /// Returns the folder for xtask's own logs and generated configs.
     pub(crate) fn own(&self) -> PathBuf {
         self.target.join("xtask")
     }
 
-    /// The program `conclave` of the dev profile.
+    /// Returns the path of the program `conclave` of the dev profile.
     pub(crate) fn conclave(&self) -> PathBuf {
         self.programs.join(format!("conclave{}", env::consts::EXE_SUFFIX))
     }
 
-    /// A program of another profile.
+    /// Returns the path of a program of another profile.
     pub(crate) fn program(&self, profile: &str, name: &str) -> PathBuf {
         self.programs.with_file_name(profile).join(format!("{name}{}", env::consts::EXE_SUFFIX))
     }
 
-    /// `cargo WORDS`, in the repository and with the same target folder as this process.
+    /// Returns `cargo WORDS`, in the repository and with the same target folder as this process.
     pub(crate) fn cargo<const N: usize>(&self, words: [&str; N]) -> Command {
         let mut command =
             Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
         command.args(words).current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
         self.report_where(&mut command);
-        // `cargo run` describes xtask's own package to this process. A build script that watches
-        // one of these would otherwise run again, and everything behind it be built again, at every
-        // change between `cargo build` and `cargo xtask build`.
+        // `cargo run` describes xtask's own package to this process. Build scripts that watch one
+        // of these variables would run again whenever `cargo build` and `cargo xtask build` take
+        // turns. Everything behind them would be rebuilt.
         for (name, _) in env::vars_os() {
             if name.to_str().is_some_and(|name| {
                 name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
@@ -103,13 +103,13 @@ impl Checkout {
         command
     }
 
-    /// Says to tests and build scripts where the components are, where they could not find them by
+    /// Sets the variables for tests and build scripts that cannot find the components by
     /// themselves.
     fn report_where(&self, command: &mut Command) {
         command.env("CONCLAVE_GUESTS", self.guests()).env("CONCLAVE_BIN", self.conclave());
         // host/stock/build.rs finds the folder through cargo's CACHEDIR.TAG. Setting the variable
-        // all the same would build the program anew whenever `cargo build` and `cargo xtask build`
-        // take turns.
+        // anyway would rebuild the program whenever `cargo build` and `cargo xtask build` take
+        // turns.
         if !self.target.join("CACHEDIR.TAG").is_file()
             || env::var_os("CARGO_BUILD_BUILD_DIR").is_some()
         {
@@ -117,7 +117,7 @@ impl Checkout {
         }
     }
 
-    /// A path as people would type it inside the repository.
+    /// Returns a path relative to the repository, as it would be typed there.
     pub(crate) fn shown(&self, path: &Path) -> String {
         path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
     }
@@ -128,15 +128,16 @@ impl Checkout {
     }
 }
 
-/// The target folder above the folder of programs: the one that cargo marked, or else the parent
-/// (cargo marks only what it made).
+/// Returns the target folder above the folder of programs: the one that cargo marked, else the
+/// parent. Cargo marks only folders that it created.
 fn target_of(programs: &Path) -> PathBuf {
     let marked =
         programs.ancestors().skip(1).take(3).find(|folder| folder.join("CACHEDIR.TAG").is_file());
     marked.or(programs.parent()).unwrap_or(programs).to_path_buf()
 }
 
-/// Files below `folder` whose names end in `ending`, sorted; empty when there is no such folder.
+/// Returns the files below `folder` whose names end in `ending`, sorted; empty if there is no such
+/// folder.
 pub(crate) fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];

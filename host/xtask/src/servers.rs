@@ -1,5 +1,5 @@
-//! Programs that others wrote, for the tests that talk to them: LiteLLM and the MCP SDK from pip,
-//! each in a virtual environment below the target folder.
+//! Foreign programs for the tests that talk to them: LiteLLM and the MCP SDK from pip, each in a
+//! virtual environment below the target folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use crate::failure::XtaskFailure;
 use crate::phase::Phases;
 use crate::place::Checkout;
 
-/// A package from pip, held to a version: what it does is compared with what was seen.
+/// A package from pip with a fixed version, because tests compare its behaviour.
 struct PipPackage {
     folder: &'static str,
     package: &'static str,
-    /// What is run of it.
+    /// The program of the package that is run.
     program: &'static str,
     label: &'static str,
 }
@@ -31,8 +31,8 @@ const MCP: PipPackage = PipPackage {
     label: "getting the MCP SDK for Python, which others wrote",
 };
 
-/// One phase. The program of the server; none, after saying why, where there is no Python, no pip
-/// or no way to the package.
+/// One phase. Returns the program of the server. `None`, with a printed reason, if there is no
+/// Python, no pip or no access to the package.
 pub(crate) fn litellm(
     place: &Checkout,
     phases: &mut Phases,
@@ -40,7 +40,7 @@ pub(crate) fn litellm(
     foreign(&LITELLM, place, phases)
 }
 
-/// One phase. The Python that has the package; none likewise.
+/// One phase. Returns the Python that has the package; `None` under the same conditions.
 pub(crate) fn mcp(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, XtaskFailure> {
     foreign(&MCP, place, phases)
 }

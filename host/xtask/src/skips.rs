@@ -1,6 +1,5 @@
-//! Tests that this machine cannot do. A test that finds that something is missing returns, and its
-//! runner counts it as passed; so it also writes the reason into a file, and from there the reasons
-//! reach whoever runs the tests.
+//! Tests that this machine cannot run. Such a test returns early and counts as passed. It also
+//! writes the reason to a file, from which xtask reports it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +8,10 @@ use std::path::PathBuf;
 use crate::failure::XtaskFailure;
 use crate::place::Checkout;
 
-/// Names the file to the tests (`tests/soak/src/skip.rs`).
+/// The variable that names the file to the tests (`tests/soak/src/skip.rs`).
 pub(crate) const VARIABLE: &str = "CONCLAVE_TEST_SKIPS";
 
-/// The file: a line for each skipped test.
+/// The file with one line for each skipped test.
 pub(crate) struct Skips(PathBuf);
 
 impl Skips {
@@ -32,12 +31,12 @@ impl Skips {
         fs::read_to_string(&self.0).unwrap_or_default()
     }
 
-    /// How many tests were skipped so far.
+    /// Returns the number of tests skipped so far.
     pub(crate) fn count(&self) -> u64 {
         self.text().lines().count() as u64
     }
 
-    /// The reasons, for people.
+    /// Returns the reasons as text for the terminal.
     pub(crate) fn explained(&self) -> String {
         explained(&self.text())
     }

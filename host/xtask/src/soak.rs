@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: builds the guests that a busy host runs and the program that kills it, then
+//! `cargo xtask soak`: builds the guests of a busy host and the program that kills the host, then
 //! becomes that program.
 
 use std::process::{Command, ExitCode};
@@ -10,7 +10,7 @@ use crate::needs;
 use crate::phase::Phases;
 use crate::place::Checkout;
 
-/// The components that the host runs, beside the stock plugins.
+/// The components that the host runs, besides the stock plugins.
 const GUESTS: [&str; 3] = ["agent_busy", "fetch_probe", "kv_quota"];
 const PROGRAM: &str = "conclave-soak";
 

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything that CI checks, the cheap things first, then the tests in layers,
-//! and the sum of them last.
+//! `cargo xtask test`: everything that CI checks. The cheap checks run first, then the tests in
+//! layers, and the totals come last.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
@@ -18,16 +18,16 @@ use crate::place::Checkout;
 use crate::servers;
 use crate::skips::{self, Skips};
 
-/// What was typed.
+/// The parsed arguments.
 #[derive(Debug, Default)]
 struct TestOptions {
     verbose: bool,
     layers: Vec<&'static TestLayer>,
-    /// Parts of tests' names.
+    /// Parts of test names.
     filters: Vec<String>,
-    /// Loops that keep the machine busy meanwhile.
+    /// The number of loops that keep the machine busy meanwhile.
     busy: u32,
-    /// The tests find a home that is not empty.
+    /// Whether the tests get a home folder that is not empty.
     is_crowded: bool,
 }
 
@@ -53,7 +53,7 @@ impl TestOptions {
                         LAYERS.map(|layer| layer.name).join(", ")
                     )));
                 }
-                // The name of a layer is one, also where tests are called so.
+                // The name of a layer selects the layer, even if tests have the same name.
                 word => match TestLayer::named(word) {
                     Some(layer) if asked.layers.iter().any(|known| known.name == layer.name) => {}
                     Some(layer) => asked.layers.push(layer),
@@ -119,7 +119,7 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskF
     Ok(told(&rows, &tests.surroundings.skips))
 }
 
-/// Layers by themselves: what they need is built, and nothing else.
+/// Runs only these layers, and builds only what they need.
 fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, XtaskFailure> {
     let most = asked.layers.iter().map(|layer| layer.needs).max().unwrap_or(Needs::Nothing);
     let prepared = match most {
@@ -129,8 +129,8 @@ fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, Xtask
     };
     let own: usize = asked.layers.iter().map(|layer| phases_of(layer)).sum();
     let mut phases = Phases::new(tests.place, prepared + own, asked.verbose);
-    // Cargo chooses features by what is built together. Where the host is needed, all that is ever
-    // tested is built together, so that nothing is built twice with other features.
+    // Cargo selects features by the packages that are built together. If the host is needed, all
+    // tested packages are built together, so that nothing is built twice with different features.
     let binaries: Vec<&str> = match most {
         Needs::Nothing => {
             asked.layers.iter().flat_map(|layer| layer.packages(tests.tested)).collect()
@@ -155,7 +155,7 @@ fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, Xtask
     Ok(told(&rows, &tests.surroundings.skips))
 }
 
-/// How many phases a layer is.
+/// Returns the number of phases of a layer.
 fn phases_of(layer: &TestLayer) -> usize {
     match layer.name {
         DOCS => 2,
@@ -164,27 +164,27 @@ fn phases_of(layer: &TestLayer) -> usize {
     }
 }
 
-/// Tests that were run.
+/// The counts of tests that were run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
-    /// Those that were skipped are none of them.
+    /// The number of passed tests, without the skipped ones.
     passed: u64,
     failed: u64,
 }
 
-/// What came of a layer.
+/// The result of a layer.
 struct LayerRow {
     name: &'static str,
-    /// None: it was left out.
+    /// The counts; `None` if the layer was left out.
     count: Option<Count>,
-    /// Tests that this machine cannot do.
+    /// The number of tests that this machine cannot run.
     skipped: u64,
     took: Duration,
-    /// Something failed that is no test.
+    /// Whether something other than a test failed.
     is_broken: bool,
 }
 
-/// The table, and in a line of its own the sum of it, last of all.
+/// Prints the table, and the totals in a line of their own at the end.
 fn told(rows: &[LayerRow], skips: &Skips) -> ExitCode {
     let mut sum = Count::default();
     eprintln!("\n{:<10}{:>8}{:>8}{:>9}   time", "layer", "passed", "failed", "skipped");
@@ -212,7 +212,7 @@ fn told(rows: &[LayerRow], skips: &Skips) -> ExitCode {
     if is_broken || is_empty || sum.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// The tests of the workspace, and how they are run.
+/// The tests of the workspace, and the parameters of running them.
 struct Tests<'a> {
     place: &'a Checkout,
     tested: &'a [Package],
@@ -221,7 +221,7 @@ struct Tests<'a> {
 }
 
 impl Tests<'_> {
-    /// Runs a layer, from binaries that were built with these packages.
+    /// Runs a layer with binaries that were built with these packages.
     fn layer(
         &self,
         layer: &'static TestLayer,
@@ -251,8 +251,8 @@ impl Tests<'_> {
         for mut command in commands {
             self.quietly(&mut command);
             if needs::has_nextest(self.place) {
-                // A filter may be meant for another of the layers; that none has such a test is
-                // seen at the end.
+                // A filter may be meant for another layer; a filter without any test is reported at
+                // the end.
                 command.args(["--no-tests", "pass"]);
             }
             let (count, is_well) = counted_run(&mut command)?;
@@ -263,7 +263,7 @@ impl Tests<'_> {
         Ok(row)
     }
 
-    /// The examples in the documentation of the code, as a phase.
+    /// Runs the examples in the documentation of the code, as a phase.
     fn examples(&self, row: &mut LayerRow, phases: &mut Phases) -> Result<(), XtaskFailure> {
         let mut command = self.place.cargo(["test", "--doc", "--all-features", "--no-fail-fast"]);
         command.args(packages(&names(self.tested))).arg("--").args(self.filters);
@@ -280,8 +280,8 @@ impl Tests<'_> {
         Ok(())
     }
 
-    /// One command with nextest; without it one for packages and one for tests of the suite, and
-    /// the same tests.
+    /// Returns one command with nextest. Without it, returns one for packages and one for tests of
+    /// the suite, with the same tests.
     fn commands(&self, layer: &TestLayer, built: &[&str]) -> Result<Vec<Command>, XtaskFailure> {
         if needs::has_nextest(self.place) {
             let mut command = self.runner(built);
@@ -299,9 +299,9 @@ impl Tests<'_> {
         Ok(commands)
     }
 
-    /// Without nextest: runs these tests of the suite, as far as the filters let them through;
-    /// `None` if there are none. They are given by their whole names, because `cargo test` takes
-    /// whatever stands behind `--` as parts of names, any of which is enough.
+    /// Returns a command without nextest that runs these tests of the suite, as far as the filters
+    /// accept them; `None` if there are none. The tests are passed by their whole names, because
+    /// `cargo test` matches every argument after `--` as a part of a name.
     fn exactly(
         &self,
         wanted: impl Fn(&str) -> bool,
@@ -330,8 +330,8 @@ impl Tests<'_> {
         Ok((!names.is_empty()).then_some(command))
     }
 
-    /// Two phases: what is talked to. The tests that talk to a program that others wrote; the
-    /// others leave them out.
+    /// Two phases for the foreign programs. Returns commands for the tests that talk to them, which
+    /// the other layers leave out.
     fn foreign(&self, phases: &mut Phases) -> Result<Vec<Command>, XtaskFailure> {
         let (litellm, mcp) =
             (servers::litellm(self.place, phases)?, servers::mcp(self.place, phases)?);
@@ -379,7 +379,7 @@ impl Tests<'_> {
         configured(self.place, command);
     }
 
-    /// Says little but what failed, and runs only what the filters let through.
+    /// Limits the output to failures, and the tests to those that the filters accept.
     fn quietly(&self, command: &mut Command) {
         if needs::has_nextest(self.place) {
             command.args(QUIET).args(self.filters);
@@ -392,10 +392,10 @@ impl Tests<'_> {
     }
 }
 
-/// Names are whole ones, for libtest.
+/// libtest's flag for matching whole names.
 const EXACT: &str = "--exact";
 
-/// For nextest.
+/// nextest's flags for output of failures only.
 const QUIET: [&str; 6] = [
     "--no-fail-fast",
     "--status-level",
@@ -411,7 +411,7 @@ impl LayerRow {
         self.is_broken |= is_broken;
     }
 
-    /// So many that were counted as passed were skipped.
+    /// Subtracts skipped tests from those counted as passed.
     fn skip(&mut self, skipped: u64) {
         self.skipped += skipped;
         if let Some(count) = &mut self.count {
@@ -426,8 +426,8 @@ impl Count {
     }
 }
 
-/// Runs a command, passes on what it says, and counts what it says of tests; and whether it was
-/// content.
+/// Runs a command, passes on its output and returns the counts of tests in it, and whether the
+/// command succeeded.
 fn counted_run(command: &mut Command) -> Result<(Count, bool), XtaskFailure> {
     if io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
         command.env("CARGO_TERM_COLOR", "always");
@@ -459,16 +459,16 @@ fn passed_on(from: impl Read, mut to: impl Write) -> Count {
     count
 }
 
-/// Without colours.
+/// Returns the line without colours.
 fn plain(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |plain, part| plain + part.split_once('m').map_or("", |(_, rest)| rest))
 }
 
-/// What a line of nextest's or cargo's says at the end of some tests; none when it is another line.
+/// Returns the counts in a summary line of nextest or cargo; `None` for any other line.
 fn counted(line: &str) -> Option<Count> {
-    // Indented it is what a failed test printed, which nextest has counted.
+    // An indented line was printed by a failed test, which nextest has counted.
     let of_cargo = line.strip_prefix("test result: ");
     let line = line.trim();
     let before = |text: &str, word: &str| {
@@ -479,14 +479,14 @@ fn counted(line: &str) -> Option<Count> {
         return Some(Count { passed: before(told, " passed")?, failed: before(told, " failed")? });
     }
     let (_, told) = line.strip_prefix("Summary [")?.split_once(']')?;
-    // `12 tests run` or, when it was stopped, `3/12 tests run`.
+    // `12 tests run`, or `3/12 tests run` after a stop.
     let run = before(told, " tests run").or_else(|| before(told, " test run"))?;
     let passed = before(told, " passed")?;
     Some(Count { passed, failed: run.saturating_sub(passed) })
 }
 
-/// The names in a list of libtest's that hold one of the filters, or all names where there is no
-/// filter.
+/// Returns the names in a list of libtest that contain one of the filters; all names without
+/// filters.
 fn names_of_tests<'a>(listed: &'a str, filters: &[String]) -> impl Iterator<Item = &'a str> {
     let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
     names.filter(|name| {
@@ -494,14 +494,14 @@ fn names_of_tests<'a>(listed: &'a str, filters: &[String]) -> impl Iterator<Item
     })
 }
 
-/// What the tests find on the machine.
+/// The environment that the tests get.
 struct Surroundings {
     variables: Vec<(&'static str, std::ffi::OsString)>,
     skips: Skips,
     _busy: BusyLoops,
 }
 
-/// Loops that compute nothing, until this is dropped.
+/// Loops that keep the machine busy until this is dropped.
 struct BusyLoops(Vec<Child>);
 
 impl Drop for BusyLoops {
@@ -520,7 +520,7 @@ impl Surroundings {
         variables.push((skips::VARIABLE, skips.file().into()));
         let mut busy = BusyLoops(Vec::new());
         for _ in 0..asked.busy {
-            // A little behind the tests, so that these come to an end.
+            // Lower priority than the tests, so that the tests still finish.
             let mut command = Command::new("nice");
             command.args(["-n", "5", "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
             let child = command.spawn().map_err(|error| phase::not_started(&command, &error))?;
@@ -534,7 +534,7 @@ impl Surroundings {
     }
 }
 
-/// A home with stores, locks, keys and configs in it, of which none can be read, and a folder for
+/// Creates a home folder with unreadable stores, locks, keys and configs, and a folder for
 /// temporary files below it.
 fn crowded(place: &Checkout) -> Result<Vec<(&'static str, std::ffi::OsString)>, XtaskFailure> {
     let home = place.own().join("crowded/home");
@@ -557,7 +557,7 @@ fn crowded(place: &Checkout) -> Result<Vec<(&'static str, std::ffi::OsString)>, 
             .and_then(|()| fs::write(&file, text))
             .map_err(|error| XtaskFailure::io("write", &file, &error))?;
     }
-    // Cargo and rustup keep theirs where they are.
+    // Cargo and rustup keep their own folders.
     let own = |name: &str, folder: &str| {
         env::var_os(name).unwrap_or_else(|| {
             std::path::PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(folder).into()
@@ -591,7 +591,7 @@ fn build_components(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFa
     components::build_guests(place, phases)
 }
 
-/// Two phases. The program is built for the tests that start it, whichever package they are in.
+/// Two phases. The program is built for the tests that start it, in any package.
 fn build_tests(
     place: &Checkout,
     phases: &mut Phases,
@@ -611,8 +611,7 @@ fn build_binaries(
     phases.run("building the tests", "tests", command)
 }
 
-/// `cargo nextest run`, or `cargo test` where nextest is not installed, without the examples in the
-/// documentation.
+/// Returns `cargo nextest run`, or `cargo test` without nextest. Doc examples are left out.
 fn runner(place: &Checkout, names: &[&str]) -> Command {
     let mut command = if needs::has_nextest(place) {
         let mut command = place.cargo([
@@ -633,14 +632,14 @@ fn runner(place: &Checkout, names: &[&str]) -> Command {
     command
 }
 
-/// With the time after which nextest ends a test that hangs.
+/// Adds the config with the time after which nextest ends a test that hangs.
 fn configured(place: &Checkout, command: &mut Command) {
     command
         .arg("--tool-config-file")
         .arg(format!("conclave:{}", place.root.join("host/xtask/nextest.toml").display()));
 }
 
-/// The runner for tests of exactly these names, in whatever module they are.
+/// Returns the runner for tests of exactly these names, in any module.
 pub(crate) fn runner_of(
     place: &Checkout,
     wanted: &BTreeSet<&str>,

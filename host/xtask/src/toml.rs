@@ -1,9 +1,9 @@
-//! The little of TOML that xtask reads: string values in the repository's own Cargo.toml files, one
-//! to a line.
+//! A parser for the subset of TOML that xtask reads: string values in the repository's own
+//! Cargo.toml files, one to a line.
 //!
 //! A real parser would cost more build time than the rest of xtask.
 
-/// The string at `key` in each section with this header, such as `[lib]` or `[[example]]`.
+/// Returns the string at `key` in each section with this header, such as `[lib]` or `[[example]]`.
 pub(crate) fn strings(text: &str, header: &str, key: &str) -> Vec<String> {
     let mut inside = false;
     let mut found = Vec::new();
@@ -21,8 +21,8 @@ pub(crate) fn string(text: &str, header: &str, key: &str) -> Option<String> {
     strings(text, header, key).into_iter().next()
 }
 
-/// The strings of a list, which may go over several lines; without comments and without brackets in
-/// them.
+/// Returns the strings of a list, which can span several lines. Comments and brackets in it are not
+/// supported.
 pub(crate) fn list(text: &str, header: &str, key: &str) -> Vec<String> {
     let section = text.split_once(&format!("{header}\n")).map_or("", |(_, section)| section);
     let Some(at) = section.lines().position(|line| {

@@ -1,5 +1,5 @@
-//! Approvers: who decides about a tool call that a rule of the operator asks about, and whether a
-//! run may have more of what it has used up. The rules themselves are the core's.
+//! Approvers, which decide about tool calls that need approval and about limit increases. The rules
+//! that require an approval belong to the core.
 
 use conclave_core::policy::budget::LimitIncrease;
 use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
@@ -37,15 +37,15 @@ use crate::support::clock::BoxFuture;
 /// # drop(options);
 /// ```
 pub trait Approver: Send + Sync + 'static {
-    /// Returns whether the call may run, and who says so; the journal keeps both. The run waits;
-    /// the future is dropped when the call is stopped. [`ApprovalRequest::causes`] says why the
-    /// host asks: an answer that stands for a rule must not answer
+    /// Returns the decision and its author; the journal keeps both. The run waits, and the future
+    /// is dropped when the call is stopped. [`ApprovalRequest::causes`] lists why the host asks: a
+    /// standing answer to a rule must not answer
     /// [`ApprovalCause::Confirm`](conclave_core::types::approval::ApprovalCause::Confirm).
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer>;
 
-    /// Whether a run that has used up a limit may have more: as proposed, or as much as `{"add":
-    /// …}` says ([`LimitIncrease::amount`]). The run waits, and ends when it is refused; without a word
-    /// from the approver nobody gives more.
+    /// Returns whether a run that has used up a limit gets more: the proposed amount, or the one in
+    /// `{"add": …}` ([`LimitIncrease::amount`]). The run waits, and ends if the increase is
+    /// refused. The default refuses.
     fn top_up(&self, top_up: LimitIncrease) -> BoxFuture<'static, ApprovalAnswer> {
         drop(top_up);
         let reason = "nobody is there to give more".to_owned();
@@ -53,7 +53,7 @@ pub trait Approver: Send + Sync + 'static {
     }
 }
 
-/// Refuses everything: nobody is there to ask.
+/// An approver that refuses everything, for runs without a person.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoApprover;
 

@@ -1,5 +1,5 @@
-//! Asking an approver: about arguments that could run, and again when those that the approver wrote
-//! could not. What a rule says is the core's; whom to ask is the embedding program's.
+//! The dialogue with an approver: it is asked again while its edited arguments cannot run. The
+//! rules belong to the core, the approver to the embedding program.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::RunContext;
 use crate::calls::Plugins;
 use crate::driver::approve::Approver;
 
-/// How often an approver may write arguments anew; a program could do so for ever.
+/// The number of times an approver is asked; a program could return invalid arguments for ever.
 const TRIES: u32 = 16;
 
-/// An approver, and what their arguments are held against.
+/// An approver, and the plugins and rules that check its arguments.
 pub(super) struct ApproverQueue {
     approver: Arc<dyn Approver>,
     plugins: Arc<dyn Plugins>,
@@ -32,7 +32,7 @@ impl ApproverQueue {
         }
     }
 
-    /// Asks until there is an answer that can be carried out.
+    /// Asks until the answer can be carried out.
     pub(super) async fn decide(&self, mut request: ApprovalRequest) -> ApprovalAnswer {
         if let Err(message) = self.fits(&request.tool, &request.arguments).await {
             return Approval::Invalid { message }.by(ApprovalAuthor::Nobody);
@@ -41,7 +41,8 @@ impl ApproverQueue {
             let ApprovalAnswer { approval, author } = self.approver.decide(request.clone()).await;
             let arguments = match approval {
                 Approval::Edited { arguments } => arguments,
-                // What they wrote before, and it could not run.
+                // The approver confirms the arguments that it wrote in the round before, which did
+                // not fit.
                 Approval::Approved if request.problem.is_some() => request.arguments.clone(),
                 approval => return approval.by(author),
             };
@@ -54,7 +55,7 @@ impl ApproverQueue {
             .by(ApprovalAuthor::Nobody)
     }
 
-    /// Why edited arguments cannot run.
+    /// Returns the reason why edited arguments cannot run.
     async fn problem(&self, request: &ApprovalRequest, arguments: &Value) -> Option<String> {
         if let Err(message) = self.fits(&request.tool, arguments).await {
             return Some(message);

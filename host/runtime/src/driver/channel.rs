@@ -1,4 +1,5 @@
-//! Channels: how a room reaches people. The command line has a terminal, tests have a list.
+//! Channels, through which a room reaches people. The command line implements a terminal, tests a
+//! list.
 
 use conclave_core::types::ids::{ChannelId, TaskName};
 use conclave_core::types::message::Blob;
@@ -8,7 +9,7 @@ use crate::support::clock::BoxFuture;
 
 pub use conclave_core::types::delivery::Speech;
 
-/// The people's side of a room's channels.
+/// The human end of a room's channels.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -35,8 +36,8 @@ pub use conclave_core::types::delivery::Speech;
 /// # drop(options);
 /// ```
 pub trait Channels: Send + Sync + 'static {
-    /// Asks for an answer to `prompt`; none when nobody is there. A task whose other responders
-    /// cannot answer either ends then, with the cause `nobody-to-ask`.
+    /// Asks for an answer to `prompt`. `None` if no person is there: the task then ends with the
+    /// cause `nobody-to-ask`, unless another responder can answer.
     fn ask(
         &self,
         channel: ChannelId,
@@ -44,41 +45,42 @@ pub trait Channels: Send + Sync + 'static {
         prompt: String,
     ) -> BoxFuture<'static, Option<HumanAnswer>>;
 
-    /// The run of a room begins, and from now on it can be spoken to: what its channels are doing,
-    /// what comes in on them. Called for root rooms, again for each run of a session, inside the
-    /// run: it must not block.
+    /// Called when a room's run begins, with a handle for messages and activity of its channels. It
+    /// is called for root rooms only, and again for each run of a session. It runs inside the run
+    /// and must not block.
     fn opened(&self, room: &RoomHandle) {
         let _ = room;
     }
 
-    /// It takes the time that speaking on this channel would take by itself, so the host need not
-    /// simulate that (`channels.NAME.simulate`).
+    /// Returns whether this implementation takes the time of speaking itself, so that the host need
+    /// not simulate it (`channels.NAME.simulate`).
     fn simulates(&self, channel: &ChannelId) -> bool {
         let _ = channel;
         false
     }
 
-    /// Says something. A speech with a key that was taken before is taken again, and not said
-    /// again: after a crash nobody knows whether it was.
+    /// Speaks a text. A speech whose key was accepted before returns `Ok` and is not spoken again:
+    /// after a crash the host cannot know whether it was.
     ///
     /// # Errors
-    /// Why the channel did not take it, for the strategy that wanted it said.
+    /// Returns why the channel did not accept the speech; the strategy that sent it receives this
+    /// text.
     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>>;
 }
 
-/// What a person answers.
+/// The answer of a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HumanAnswer {
     pub text: String,
-    /// Kept in the host's blobs before.
+    /// The attachments; the host's blobs already hold them.
     pub attachments: Vec<Blob>,
-    /// Nobody was asked: the agent first reads what the host has for it, such as the result of a
+    /// The question was passed over: the agent first reads pending input, such as the result of a
     /// tool.
     pub passed: bool,
 }
 
 impl HumanAnswer {
-    /// Returns the answer of a channel that lets the agent go on without asking anybody.
+    /// Returns the answer of a channel that lets the agent continue without asking a person.
     #[must_use]
     pub fn pass() -> Self {
         Self { passed: true, ..Self::default() }
@@ -91,7 +93,7 @@ impl From<String> for HumanAnswer {
     }
 }
 
-/// Nobody is there, and whatever is said is taken.
+/// A channel without a person: questions get no answer, and every speech is accepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UnattendedChannel;
 

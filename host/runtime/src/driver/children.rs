@@ -1,5 +1,5 @@
-//! Background tasks of a room: each is a child room with a loop of its own, handed to the task
-//! runner. Not what a task may do, nor what becomes of its result, which are the core's.
+//! The background tasks of a room: each is a child room with its own loop, passed to the task
+//! runner. The permissions of a task and the delivery of its result belong to the core.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,8 +17,8 @@ use crate::storage::journal::JournalFailure;
 use crate::support::fail_points::kill_point;
 
 impl Driver {
-    /// Opens a child room; when the host goes on after it had stopped, the room may be there
-    /// already, and then goes on too.
+    /// Opens a child room. If `again` is set, the host was restarted: the room may exist already
+    /// and is then resumed.
     pub(super) fn start_background(
         &mut self,
         call: CallId,
@@ -40,6 +40,7 @@ impl Driver {
         let progressing = Progressing::default();
         let inlet = Inlet::new(&self.shared, opening.room.clone());
         let (room, events) = (inlet.id.clone(), inlet.sender.clone());
+        // A resumed child gets its pause state from `pause_as`, once its journal is read.
         if let (Some(reason), false) = (&self.paused, again) {
             let _ = events.send(Event::Paused { reason: reason.clone() });
         }
@@ -61,8 +62,7 @@ impl Driver {
             };
             let given_up =
                 || broke_off("the room above it was given up".to_owned(), Spent::default());
-            // Nobody can say what a room used whose journal is not there, so all that was set aside
-            // for it counts.
+            // Without a journal the room's usage is unknown, so its whole reservation counts.
             let limits = beginning.opening.limits.as_spent();
             let mut child = tokio::select! {
                 biased;
@@ -96,12 +96,12 @@ impl Driver {
 
     pub(super) fn report_child(&self, call: CallId, id: &ControlId, text: &str) {
         if let Some(UnderWay::Child { room, .. }) = self.under_way.get(&call) {
-            // It may be over; then its parent has its end on the way.
+            // The task may have ended; its end is then on the way to the parent.
             self.shared.runner.message(room, id, text);
         }
     }
 
-    /// It goes on alone, under the runner: its end is in its own journal, and nobody waits for it.
+    /// Detaches a child room: it runs on under the runner, and only its own journal gets its end.
     pub(super) fn detach_child(&mut self, call: CallId) {
         if let Some(UnderWay::Child { room, .. }) = self.under_way.remove(&call) {
             self.shared.runner.detach(&room);
@@ -113,21 +113,21 @@ impl Driver {
     }
 }
 
-/// A child room that is about to begin, or to go on.
+/// The parameters of a child room that is about to begin or to be resumed.
 struct Beginning {
     shared: Arc<RunContext>,
     setup: Arc<Setup>,
     opening: RunOpening,
-    /// The host goes on after it had stopped: the room may be there already.
+    /// Whether the host was restarted, so that the room may exist already.
     again: bool,
-    /// Why the room above is paused.
+    /// The reason why the parent room is paused.
     paused: Option<String>,
     progressing: Progressing,
 }
 
 impl Beginning {
-    /// Returns the child room with its journal, or why there is none. Its parent's loop goes on
-    /// meanwhile.
+    /// Returns the child room with its journal, or the reason why it cannot be opened. The parent's
+    /// loop runs meanwhile.
     async fn child(self, inlet: Inlet) -> Result<Driver, String> {
         let text = |failure: JournalFailure| failure.to_string();
         let inlet = match self.again {

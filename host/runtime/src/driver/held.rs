@@ -1,6 +1,6 @@
-//! What came of events and waits until they are kept. What does not leave the host need not wait,
-//! so a step begins while the disk still works; what leaves, and what people are told, waits its
-//! turn.
+//! Output that waits until its records are durable. Effects that stay on the host skip the wait, so
+//! a step begins while the disk still writes. Effects that leave the host, and everything
+//! published, wait for their turn.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,40 +14,40 @@ use crate::observe::subscribe::RunEvent;
 use crate::storage::journal::JournalFailure;
 use crate::support::clock::BoxFuture;
 
-/// Something that came of an event.
+/// A piece of output that follows from an event.
 pub(super) enum HeldOutput {
-    /// For followers, with the number of its record.
+    /// An event for subscribers, with the number of its record.
     What(Option<u64>, RunEvent),
-    /// A background task, for those who list and wait.
+    /// A background task, for handles that list tasks or wait for them.
     Task(Arc<BackgroundRecord>),
-    /// A control message was received, for whoever sent it.
+    /// The receipt of a control message, for its sender.
     Control(ControlId),
     Effect(Effect, Option<Box<Start>>),
-    /// All that came of the batch of this number was told.
+    /// A mark that all output of the batch with this number was published.
     Batch(u64),
 }
 
 type Kept = BoxFuture<'static, Result<(), JournalFailure>>;
 
-/// In the order in which it came up.
+/// The pending output, in its original order.
 #[derive(Default)]
 pub(super) struct OutputBuffer {
-    /// May be done now.
+    /// Output that can be performed now.
     free: VecDeque<HeldOutput>,
-    /// Each batch waits for its records; they are kept one after the other.
+    /// Batches that wait for their records, which become durable in this order.
     batches: VecDeque<(Kept, Vec<HeldOutput>)>,
-    /// Batches that had to wait so far, those that are kept among them.
+    /// The number of batches that had to wait so far, durable ones included.
     numbered: u64,
 }
 
 impl OutputBuffer {
-    /// Nothing waits.
+    /// Returns whether no batch waits.
     pub(super) fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
 
-    /// Takes what came of a batch of events; without `kept` they are kept already. What `may_go`
-    /// lets go need not wait.
+    /// Appends the output of a batch of events. `kept` is `None` if its records are durable
+    /// already. Effects that `may_go` accepts become free at once.
     pub(super) fn add(
         &mut self,
         told: Vec<HeldOutput>,
@@ -55,7 +55,8 @@ impl OutputBuffer {
         may_go: impl Fn(&Effect) -> bool,
     ) {
         let Some(kept) = kept else {
-            // What is kept later was handed over later, so nothing waits before it.
+            // Without durable waits every batch is complete on append, so none can be ahead of this
+            // one.
             self.free.extend(told);
             return;
         };
@@ -67,7 +68,7 @@ impl OutputBuffer {
         self.batches.push_back((kept, waits));
     }
 
-    /// Takes what is to wait until all that was handed over before is kept.
+    /// Appends output that waits until every earlier batch is durable.
     pub(super) fn add_after_all(&mut self, told: Vec<HeldOutput>) {
         match self.batches.back_mut() {
             Some((_, waits)) => waits.extend(told),
@@ -80,13 +81,12 @@ impl OutputBuffer {
         self.numbered
     }
 
-    /// What may be done now.
+    /// Returns the next free output.
     pub(super) fn next(&mut self) -> Option<HeldOutput> {
         self.free.pop_front()
     }
 
-    /// Waits until the oldest batch is kept; what waited for it may be done then. Dropping the
-    /// future loses nothing.
+    /// Waits until the oldest batch is durable and frees its output. The future is cancel-safe.
     pub(super) async fn kept(&mut self) -> Result<(), JournalFailure> {
         let Some((kept, _)) = self.batches.front_mut() else { return std::future::pending().await };
         kept.await?;

@@ -1,44 +1,45 @@
-//! A pause reaches the rooms below: each child room is told what its parent was told. What a pause
-//! means is the core's.
+//! The propagation of pauses: each child room gets the pause events of its parent. The meaning of a
+//! pause belongs to the core.
 
 use conclave_core::protocol::event::Event;
 
 use super::{Driver, UnderWay};
 
-/// What an event makes of a pause: none when it says nothing about one.
+/// Returns the pause state after an event; `None` if the event does not change it.
 fn paused_by(event: &Event) -> Option<Option<String>> {
     match event.effective() {
         Event::Paused { reason } => Some(Some(reason.clone())),
-        // A run that begins is not paused.
+        // A run begins unpaused.
         Event::Unpaused | Event::RunStarted { .. } | Event::RoomOpened { .. } => Some(None),
         _ => None,
     }
 }
 
-/// Why a run is paused after these events.
+/// Returns the reason why a run is paused after these events.
 pub(super) fn paused_after<'a>(events: impl IntoIterator<Item = &'a Event>) -> Option<String> {
     events.into_iter().filter_map(paused_by).last().flatten()
 }
 
 impl Driver {
-    /// Why the run is paused; none when it is not.
+    /// Returns the reason why the run is paused; `None` if it is not.
     pub(crate) fn paused(&self) -> Option<&str> {
         self.paused.as_deref()
     }
 
-    /// Remembers what an event makes of a pause; gives what child rooms are to be told.
+    /// Updates the pause state from an event. Returns the event if child rooms are to get it.
     pub(super) fn note_pause(&mut self, event: &Event) -> Option<Event> {
         self.paused = paused_by(event)?;
         let event = event.effective();
         matches!(event, Event::Paused { .. } | Event::Unpaused).then(|| event.clone())
     }
 
-    /// Once the records are handed over: a child's never come before its parent's.
+    /// Sends pause events to the child rooms. Called after the append, so that a child's record
+    /// never precedes its parent's.
     pub(super) fn report_children(&self, pauses: Vec<Event>) {
         for pause in pauses {
             for under_way in self.under_way.values() {
                 if let UnderWay::Child { events, .. } = under_way {
-                    // It may be over.
+                    // The child may be over.
                     let _ = events.send(pause.clone());
                 }
             }
@@ -46,8 +47,8 @@ impl Driver {
     }
 }
 
-/// What a child room is to take first so that it is paused when its parent is: it may have stopped
-/// before it was told.
+/// Returns the event that gives a child room the pause state of its parent. The child may have been
+/// interrupted before it received the parent's event.
 pub(super) fn pause_as(parent: Option<&str>, was_paused: bool) -> Option<Event> {
     match (parent, was_paused) {
         (Some(reason), false) => Some(Event::Paused { reason: reason.to_owned() }),

@@ -1,5 +1,5 @@
-//! One function per effect. Each starts something and comes back at once; what it starts sends the
-//! event that answers it.
+//! One function per effect. Each starts the work and returns at once; the work sends the event that
+//! answers it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -57,6 +57,7 @@ impl Driver {
                     let HumanAnswer { text, attachments, passed } = answer?;
                     Some(Event::UserAnswered { call, text: Some(text), attachments, passed })
                 };
+                // Also the fallback: a channel that panics counts as one without a person.
                 let nobody = move || Event::UserAnswered {
                     call,
                     text: None,
@@ -111,12 +112,13 @@ impl Driver {
             Effect::DetachTask { call } => self.detach_child(call),
             Effect::SetTimer { timer, at } => self.timers.set(timer, at),
             Effect::AbandonCall { call } => self.abandon_call(call),
+            // The loop takes the outcome from the room.
             Effect::Finish { .. } => {}
         }
     }
 
-    /// Runs work for a call beside the loop. Should it panic, the host is at fault, and the room
-    /// gets `fallback` for an answer: nobody waits for ever.
+    /// Runs the work of a call beside the loop. If the work panics, the room gets `fallback` as the
+    /// answer, so that no call waits for ever.
     fn start(
         &mut self,
         call: CallId,
@@ -126,8 +128,9 @@ impl Driver {
         let mut answering = Answering { events: self.sender.clone(), fallback: Some(fallback) };
         let task = tokio::spawn(async move {
             let answer = work.await;
+            // If the work panics before this line, the drop of `answering` sends the fallback.
             answering.fallback = None;
-            // The room may be over; then nobody takes the answer.
+            // The room may be over and its receiver gone.
             let _ = answering.events.send(answer);
         });
         self.under_way.insert(call, UnderWay::Work(task.abort_handle()));
@@ -161,6 +164,8 @@ impl Driver {
             }),
             observer: Arc::new(Follower {
                 gate: Arc::clone(&self.follow),
+                // Log lines of the call wait for this batch, which contains the record that began
+                // it.
                 batch: self.held.last_batch(),
                 events: self.sender.clone(),
                 progressing: self.progressing.clone(),
@@ -250,7 +255,7 @@ impl Driver {
         let client = self.shared.models.get(model).cloned();
         let name = model.to_string();
         let sink = Arc::new(StreamedText { teller: self.teller.clone(), call, ordinal });
-        // It answers for a client that panics, and for a request that is given up.
+        // The fallback answers for a client that panics, and for a request that is aborted.
         let broke_off = ModelError::Other {
             message: "no answer came: the request was given up, or its client broke off".to_owned(),
         };
@@ -270,14 +275,15 @@ impl Driver {
             answering.fallback = None;
             let _ = answering.events.send(Event::ModelAnswered { call, ordinal, answer, trouble });
         });
+        // Keeps the list as short as the number of requests in flight.
         self.asking.retain(|(_, asking)| !asking.is_finished());
         self.asking.push((call, asking));
     }
 
     fn abandon_call(&mut self, call: CallId) {
         self.waiting.forget(call);
-        // The host has no use for the answer, so the server need not go on. A plugin that ends
-        // first pays for what it asked.
+        // The host has no use for the answer, so the server can stop. A plugin that ends first
+        // still pays for its requests.
         self.asking.iter().filter(|(of, _)| *of == call).for_each(|(_, asking)| asking.abort());
         match self.under_way.remove(&call) {
             Some(UnderWay::Work(work)) => work.abort(),
@@ -289,11 +295,10 @@ impl Driver {
     }
 }
 
-/// How often an approver may write an amount that is none; a program could do so for ever.
+/// The number of times an approver is asked; a program could return invalid amounts for ever.
 const TRIES: u32 = 16;
 
-/// Asks until the answer is one: to the room an amount that is none says nothing, and it would wait
-/// on.
+/// Asks until the answer holds a valid amount. The room ignores an invalid one and would wait on.
 async fn asked_for_more(approver: &dyn Approver, mut top_up: LimitIncrease) -> ApprovalAnswer {
     for _ in 0..TRIES {
         let answer = approver.top_up(top_up.clone()).await;
@@ -310,13 +315,13 @@ fn decided(call: CallId, ApprovalAnswer { approval, author }: ApprovalAnswer) ->
     Event::Decided { call, approval, author }
 }
 
-/// The answer when the approver's future ends without one.
+/// Returns the answer for an approver whose future ends without one.
 fn approver_broke_off(call: CallId) -> Event {
     let refused = Approval::Refused { reason: "the approver broke off".to_owned() };
     decided(call, refused.by(ApprovalAuthor::Nobody))
 }
 
-/// Answers with the fallback when the work did not.
+/// Sends the fallback when the work sent no answer.
 struct Answering {
     events: UnboundedSender<Event>,
     fallback: Option<Event>,
@@ -334,7 +339,7 @@ fn broke_off() -> Fault {
     Fault::new(FaultKind::Abandoned, "the call broke off inside the host; its log has the reason")
 }
 
-/// Tells followers what a model says while it says it.
+/// Publishes the text of a model while it streams.
 struct StreamedText {
     teller: Publisher,
     call: CallId,
@@ -351,10 +356,10 @@ impl TextSink for StreamedText {
     }
 }
 
-/// Tells followers what a plugin does while it runs.
+/// Publishes the activity of a plugin while it runs.
 struct Follower {
     gate: Arc<FollowGate>,
-    /// The batch that began the call.
+    /// The number of the batch that began the call.
     batch: u64,
     events: UnboundedSender<Event>,
     progressing: Option<Progressing>,
@@ -385,7 +390,7 @@ impl Observer for Follower {
     }
 
     fn denied(&self, call: CallId, record: &conclave_core::types::denial::DenialRecord) {
-        // The room may be over; then the report of the call has it.
+        // If the room is over, the report of the call has the record.
         let _ = self.events.send(Event::Refused {
             call,
             plugin: self.plugin.clone(),

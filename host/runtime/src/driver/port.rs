@@ -1,6 +1,6 @@
-//! The way from a plugin that asks for a completion to the room, and of the answer back. The plugin
-//! waits in its import; the loop journals the request before it goes out and the answer before the
-//! plugin sees it.
+//! The path of a model request from a plugin to the room, and of the answer back. The plugin waits
+//! in its import. The loop journals the request before it is sent, and the answer before the plugin
+//! gets it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,19 +16,19 @@ use crate::support::clock::BoxFuture;
 
 type Answer = Result<Completion, ModelError>;
 
-/// Model requests of one call: each is an event that the room keeps, answered or not.
+/// The maximum number of model requests of one call; each is an event that the room keeps.
 const REQUESTS: u32 = 256;
-/// Requests of one call that wait at once.
+/// The maximum number of concurrent model requests of one call.
 const AT_ONCE: usize = 64;
 
-/// Plugins that wait for a model.
+/// The model requests that wait for their answers.
 #[derive(Default)]
 pub(super) struct WaitingModels {
     waiting: Mutex<Waiting>,
     expected: Mutex<HashMap<(CallId, u32), Option<Answer>>>,
 }
 
-/// Who waits, by call and ordinal. No call is in it for whom nobody waits.
+/// The waiting requests, by call and ordinal. A call without waiting requests has no entry.
 type Waiting = HashMap<CallId, HashMap<u32, oneshot::Sender<Answer>>>;
 
 impl WaitingModels {
@@ -40,13 +40,13 @@ impl WaitingModels {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call that is run again asked for this before, and its answer may come before the call is
-    /// there.
+    /// Registers a request that a replayed call made before. Its answer may arrive before the call
+    /// runs again.
     pub(super) fn expect(&self, call: CallId, ordinal: u32) {
         self.expected().insert((call, ordinal), None);
     }
 
-    /// Waits for an answer, unless the call asked too often.
+    /// Registers a waiting request, unless the call has made too many.
     fn enter(
         self: &Arc<Self>,
         call: CallId,
@@ -75,7 +75,7 @@ impl WaitingModels {
         taken
     }
 
-    /// Gives an answer to whoever waits for it; nobody may wait any more.
+    /// Delivers an answer to its waiting request, if it still waits.
     pub(super) fn answer(&self, call: CallId, ordinal: u32, answer: Answer) {
         if let Some(place) = self.expected().get_mut(&(call, ordinal)) {
             *place = Some(answer);
@@ -96,7 +96,7 @@ impl WaitingModels {
         self.expected().clear();
     }
 
-    /// Waits for what was asked for before the host stopped; none when this was not.
+    /// Registers a waiting request that was made before the host stopped; `None` if it was not.
     fn enter_expected(
         self: &Arc<Self>,
         call: CallId,
@@ -114,7 +114,7 @@ impl WaitingModels {
     }
 }
 
-/// A place among those who wait, given up when nobody waits there any more.
+/// The registration of a waiting request; dropping it removes the entry.
 struct ModelWaiter {
     waiting: Arc<WaitingModels>,
     call: CallId,
@@ -127,7 +127,7 @@ impl Drop for ModelWaiter {
     }
 }
 
-/// The port that the imports of a room's plugins hold.
+/// The model port of a room's plugins.
 pub(super) struct RoomPort {
     pub(super) events: UnboundedSender<Event>,
     pub(super) waiting: Arc<WaitingModels>,

@@ -1,5 +1,5 @@
-//! All rooms that a host has under way, so that one word stops them all, and whoever is not part of
-//! a run finds one by its name. It holds no run alive.
+//! The registry of a host's open rooms. It stops all of them at once and finds one by its name. It
+//! keeps no run alive.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -9,19 +9,18 @@ use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 
 use crate::driver::room_handle::RoomClients;
 
-/// Rooms that need not be looked through.
+/// The number of rooms below which the list is never searched for ended ones.
 const CLEAN_AT: usize = 32;
 
-/// Where the events of rooms go in; child rooms too.
+/// The senders for the events of open rooms, child rooms included.
 #[derive(Debug, Default)]
 pub(crate) struct RoomRegistry(Mutex<Rooms>);
 
 #[derive(Debug)]
 struct Rooms {
     open: Vec<OpenRoom>,
-    /// When there are so many, those that are over are taken out: twice as many as were left the
-    /// last time, so that an added room costs a constant on average, whatever the list's capacity
-    /// is.
+    /// The number of rooms at which ended ones are removed. It is twice the number left the last
+    /// time, so adding a room has a constant amortised cost, independent of the list's capacity.
     clean_at: usize,
 }
 
@@ -35,7 +34,7 @@ struct OpenRoom {
     room: RoomId,
     events: WeakUnboundedSender<Event>,
     outside: Weak<RoomClients>,
-    /// No room above stops it.
+    /// Whether the room has no parent that stops it.
     is_alone: bool,
 }
 
@@ -49,7 +48,7 @@ impl std::fmt::Debug for OpenRoom {
 }
 
 impl OpenRoom {
-    /// None when it is over: nobody receives its events any more.
+    /// Returns the sender for the room's events; `None` if the room is over.
     fn sender(&self) -> Option<UnboundedSender<Event>> {
         self.events.upgrade().filter(|events| !events.is_closed())
     }
@@ -80,20 +79,21 @@ impl RoomRegistry {
         });
     }
 
-    /// From now on the room is stopped here and by nobody above.
+    /// Marks a room as detached: it is stopped here, and no longer by its parent.
     pub(crate) fn detach(&self, room: &RoomId) {
         if let Some(open) = self.lock().open.iter_mut().rev().find(|open| open.room == *room) {
             open.is_alone = true;
         }
     }
 
-    /// Where the events of a room go in; none when it is not under way here.
+    /// Returns the sender for a room's events; `None` if it does not run here.
     pub(crate) fn get(&self, room: &RoomId) -> Option<UnboundedSender<Event>> {
         let rooms = self.lock();
+        // The newest entry wins: a reopened room is registered again under its name.
         rooms.open.iter().rev().filter(|open| open.room == *room).find_map(OpenRoom::sender)
     }
 
-    /// The same, with what those who speak to the room share with it.
+    /// Returns the same sender with the state that the room shares with its handles.
     #[cfg_attr(
         not(feature = "sqlite"),
         expect(dead_code, reason = "control messages come through a store")
@@ -107,8 +107,8 @@ impl RoomRegistry {
         of_name.find_map(|open| Some((open.sender()?, open.outside.upgrade()?)))
     }
 
-    /// Stops what goes on; gives how many were told. What a stopped room has in child rooms it
-    /// stops itself.
+    /// Cancels all rooms without a parent and returns their number. A cancelled room stops its own
+    /// child rooms.
     pub(crate) fn stop(&self, reason: &str) -> usize {
         let rooms = self.lock();
         let alone = rooms.open.iter().filter(|open| open.is_alone);
@@ -131,7 +131,7 @@ mod tests {
         let everything = RoomRegistry::default();
         let outside =
             Arc::new(RoomClients::new(Arc::new(LocalRunner::new()), Arc::new(SystemClock)));
-        // As a list is that once was long.
+        // Reserves the capacity of a list that was long once.
         everything.lock().open.reserve(100_000);
         let (lasting, _events) = unbounded_channel();
         everything.add(&RoomId::from("lasting"), &lasting, &outside);

@@ -1,5 +1,5 @@
-//! A room that was cut off goes on: its journal is folded, what it waited for is started again.
-//! What may be repeated is the core's.
+//! The resumption of an interrupted room: its journal is replayed, and its pending work is started
+//! again. The core decides which calls can be repeated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::driver::room_handle::next_request;
 use crate::storage::journal::JournalFailure;
 
 impl Driver {
-    /// The room of that name as its journal has it; none when it has none.
+    /// Returns the room from its journal; `None` if it has no journal.
     ///
     /// # Errors
-    /// When the journal cannot be read.
+    /// Fails when the journal cannot be read.
     pub(crate) async fn reopen(
         shared: Arc<RunContext>,
         id: &RoomId,
@@ -29,7 +29,7 @@ impl Driver {
         Ok(Self::reopening(shared, inlet).await?.ok())
     }
 
-    /// The same with what leads into it already; it comes back when there is no such room.
+    /// Does the same with an existing inlet, which is returned if there is no such room.
     pub(super) async fn reopening(
         shared: Arc<RunContext>,
         inlet: Inlet,
@@ -40,11 +40,12 @@ impl Driver {
         let paused = paused_after(reopened.records.iter().map(|record| &record.event));
         let next_request = next_request(reopened.records.iter().map(|record| &record.event));
         let unfinished = Unfinished::fold(reopened.records);
-        // A clock that was set back meanwhile would hold up every deadline until it has caught up.
+        // Without the difference, a clock that was set back would delay every deadline until it has
+        // caught up.
         let ahead_ms = unfinished.room.now().since(shared.clock.now());
         let now = shared.clock.now().plus(ahead_ms);
         let setup = Arc::clone(unfinished.room.setup());
-        // One that was never opened opens with a new secret.
+        // A room that was never opened has no secret yet.
         let secret =
             unfinished.room.secret().cloned().map_or_else(|| draw_secret(&inlet.id), Ok)?;
         let mut driver = Self::with(
@@ -57,7 +58,7 @@ impl Driver {
         driver.seq = unfinished.next;
         driver.ahead_ms = ahead_ms;
         driver.paused = paused;
-        // Before its first event there is nothing to go on with; a run begins as any other.
+        // A journal without events has nothing to resume; the run begins like any other.
         driver.opened = (unfinished.next > 0).then_some(setup);
         driver.resumption = (unfinished.next > 0 && unfinished.room.outcome().is_none())
             .then(|| unfinished.resumption(now));
@@ -72,14 +73,14 @@ impl Driver {
         Ok(Ok(driver))
     }
 
-    /// A background task that was told to stop before the host was cut off: its room gets the end
-    /// that it had no time for. Beside the loop, since its journal is to be read; the run
-    /// waits for it at its end.
+    /// Ends a background task that was cancelled before the host was interrupted: its room gets the
+    /// end that it had no time for. It runs beside the loop, because the journal must be
+    /// read; the run awaits it at its end.
     fn end_child(&mut self, effect: &Effect) {
         let Effect::StartBackground { opening, .. } = effect else { return };
         let (shared, room) = (Arc::clone(&self.shared), opening.room.clone());
         self.ends.spawn(async move {
-            // What cannot be read now stays cut off, as it was.
+            // If the journal cannot be read now, the room stays interrupted.
             if let Ok(Some(mut child)) = Self::reopen(shared, &room).await
                 && child.is_cut_off()
             {
@@ -88,13 +89,12 @@ impl Driver {
         });
     }
 
-    /// The room was opened before, and its run has not ended.
+    /// Returns whether the room was opened before and its run has not ended.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.resumption.is_some()
     }
 
-    /// Of the plugins with a call that would be run again, one whose component is another than it
-    /// was.
+    /// Returns a plugin whose component has changed although one of its calls would be run again.
     pub(crate) fn changed_plugin(&self, now: &Setup) -> Option<PluginName> {
         let before = &self.room.setup().plugins;
         let sha256 = |setup: &BTreeMap<PluginName, Arc<PluginSetup>>, name: &PluginName| {
@@ -104,19 +104,19 @@ impl Driver {
         again.into_iter().find(|name| sha256(before, name) != sha256(&now.plugins, name)).cloned()
     }
 
-    /// Returns what came in meanwhile and is to be taken next.
+    /// Returns the events that arrived meanwhile and are to be handled next.
     pub(super) async fn resume(
         &mut self,
         resumption: Resumption,
     ) -> Result<Vec<Event>, JournalFailure> {
         let Resumption { mut events, again } = resumption;
         self.take_and_perform(&mut events).await?;
-        // All that follows was journalled before.
+        // The steps below build on these events, so their records come first.
         self.all_kept().await?;
         self.perform_free();
-        // What came in before the room was resumed, such as an approval from another process, is
-        // taken before anybody is asked again. Requests wait: they may be for background tasks,
-        // which are started again below.
+        // Events that arrived before the resumption, such as an approval from another process, are
+        // handled before any approver is asked again. Requests wait, because they may refer to
+        // background tasks that are started again below.
         let mut received: Vec<Event> = self
             .second
             .take()
@@ -150,7 +150,7 @@ impl Driver {
         Ok(later)
     }
 
-    /// Answers that are still to come may come before their call is there again.
+    /// Registers the answers that can arrive before their call runs again.
     fn expect(&self, call: CallId, trace: &CallLog) {
         let open = trace.models.iter().filter(|(_, asked)| asked.answer.is_none());
         open.for_each(|(ordinal, _)| self.waiting.expect(call, *ordinal));

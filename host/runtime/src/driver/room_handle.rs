@@ -1,6 +1,6 @@
-//! A room that is open, as the program around the host speaks to it: messages on its channels,
-//! tasks in its background, its close. Each request is journalled before its reply is given. Not
-//! what a room does with it, which is the core's.
+//! Handles to an open room for the embedding program: messages on its channels, its background
+//! tasks and its close. Each request is journalled before its reply is given. The handling of a
+//! request belongs to the core.
 
 mod controls;
 mod requests;
@@ -29,7 +29,7 @@ pub(crate) use requests::{Requests, next_request};
 pub(crate) use tasks::RoomView;
 pub use tasks::WaitError;
 
-/// What a room's loop and its handles share.
+/// The state shared by a room's loop and its handles.
 pub(crate) struct RoomClients {
     pub(crate) requests: Requests,
     pub(crate) controls: Controls,
@@ -49,14 +49,14 @@ impl RoomClients {
         }
     }
 
-    /// A run begins, or goes on.
+    /// Opens the room to requests when a run begins or is resumed.
     pub(crate) fn open(&self) {
         self.requests.open();
         self.controls.open();
         self.known.open();
     }
 
-    /// No run goes on any more.
+    /// Refuses further requests: no run is active.
     pub(crate) fn close(&self) {
         self.requests.close();
         self.controls.close();
@@ -64,11 +64,11 @@ impl RoomClients {
     }
 }
 
-/// Speaks to a room while it is open. Clones speak to the same; none of them holds the room open.
-/// [`Prepared::open_room`] gives one, and [`Session::handle`].
+/// A handle to an open room. Clones refer to the same room, and none of them keeps it open.
+/// [`Prepared::open_room`] and [`Session::handle`] return one.
 ///
-/// Every method that asks something is refused with `room_closed` when no run goes on in the room,
-/// or none goes on any more when the reply would come.
+/// Every method that sends a request is refused with `room_closed` if no run is active, or if the
+/// run ends before the reply.
 ///
 /// ```
 /// use conclave_runtime::native::{self, Plugin, Step};
@@ -93,7 +93,7 @@ impl RoomClients {
 #[derive(Clone)]
 pub struct RoomHandle {
     room: RoomId,
-    /// The room's loop holds the other end, and one like it that keeps it open.
+    /// A weak sender: the room's loop holds the receiver and the strong sender that keeps it open.
     events: WeakUnboundedSender<Event>,
     outside: Arc<RoomClients>,
 }
@@ -104,40 +104,40 @@ impl fmt::Debug for RoomHandle {
     }
 }
 
-/// A message that a room took.
+/// A message that a room accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// Its number in the room's timeline, without gaps.
+    /// The index of the message in the room's timeline, which has no gaps.
     pub index: u64,
-    /// It came before, under the same key; the number is that of the first.
+    /// Whether a message with the same key came before; `index` is then that of the first.
     pub duplicate: bool,
 }
 
-/// What became of an announcement so far.
+/// The delivery state of an announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announced {
     pub delivery: DeliveryRecord,
-    /// It came before, under the same key.
+    /// Whether an announcement with the same key came before.
     pub duplicate: bool,
 }
 
-/// A background task that was asked for: the receipt, and ways to wait for it and to stop it.
+/// The receipt of a delegated background task, with methods to wait for it and to stop it.
 #[derive(Clone, Debug)]
 pub struct TaskHandle {
     pub id: BackgroundId,
-    /// The child room that it works in.
+    /// The child room that the task runs in.
     pub room: RoomId,
     pub agent: TaskName,
-    /// The same was delegated before, and has its result.
+    /// Whether the task took the result of an identical earlier delegation.
     pub from_cache: bool,
     parent: RoomHandle,
 }
 
 impl TaskHandle {
-    /// Waits for its end, as [`RoomHandle::wait`].
+    /// Waits for the end of the task, as [`RoomHandle::wait`] does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`RoomHandle::wait`].
     pub async fn wait(
         &self,
         at_most: Option<Duration>,
@@ -145,10 +145,10 @@ impl TaskHandle {
         self.parent.wait(&self.id, at_most).await
     }
 
-    /// Stops it, as [`RoomHandle::cancel`].
+    /// Stops the task, as [`RoomHandle::cancel`] does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`RoomHandle::cancel`].
     pub async fn cancel(&self, reason: impl Into<String>) -> Result<bool, Refusal> {
         self.parent.cancel(&self.id, reason).await
     }
@@ -163,16 +163,16 @@ impl RoomHandle {
         Self { room, events: events.downgrade(), outside }
     }
 
-    /// The room's id.
+    /// Returns the room's id.
     #[must_use]
     pub fn room(&self) -> &RoomId {
         &self.room
     }
 
-    /// Asks something of the room. The journal holds what came of it when the reply is there.
+    /// Sends a request to the room. Its result is journalled before the reply is given.
     ///
     /// # Errors
-    /// Why it came to nothing; `room_closed` too when the room is over before it answers.
+    /// Returns why the request was refused; `room_closed` also if the room ends before it answers.
     pub async fn ask(&self, what: RoomRequest) -> Result<RequestReply, Refusal> {
         let (request, reply) = self.outside.requests.enter().ok_or_else(requests::over)?;
         let sent = self
@@ -185,14 +185,14 @@ impl RoomHandle {
         reply.await.unwrap_or_else(|_| Err(requests::over()))
     }
 
-    /// The same, and nobody waits for a reply.
+    /// Sends a request without waiting for a reply.
     pub(crate) fn notify(&self, what: RoomRequest) {
         if let Some(events) = self.events.upgrade() {
             let _ = events.send(Event::Requested { request: RequestId::NO_REPLY, what });
         }
     }
 
-    /// Takes a message in on one of the room's channels.
+    /// Accepts a message on one of the room's channels.
     ///
     /// # Errors
     /// `unknown_channel`, `no_access`, `rate_limited`, `chain_depth`, `blocked` by a gate,
@@ -204,7 +204,7 @@ impl RoomHandle {
         }
     }
 
-    /// The same for a text of nobody in particular.
+    /// Accepts a text without a sender.
     ///
     /// # Errors
     /// As [`inbound`](Self::inbound).
@@ -216,8 +216,8 @@ impl RoomHandle {
         self.inbound(Inbound::new(channel, text)).await
     }
 
-    /// Starts a background task on the program's own behalf: no agent's grants count, the run's
-    /// limits do. The reply is a receipt; the task's end is waited for with [`wait`](Self::wait).
+    /// Starts a background task on behalf of the program: no agent's grants apply, but the run's
+    /// limits do. The reply is a receipt; [`wait`](Self::wait) waits for the end of the task.
     ///
     /// # Errors
     /// `unknown_agent`, `empty_task`, `limit_reached`, `channel_not_shared`, `blocked`,
@@ -226,7 +226,7 @@ impl RoomHandle {
         self.delegate_by(None, delegation).await
     }
 
-    /// The same on behalf of a task, whose agent's grants then count.
+    /// Starts a background task on behalf of a task, with the grants of that task's agent.
     ///
     /// # Errors
     /// As [`delegate`](Self::delegate), and `not_granted`.
@@ -251,8 +251,8 @@ impl RoomHandle {
         }
     }
 
-    /// Stops a background task, also in the middle of a step; false when there is none of that
-    /// name, or it had ended.
+    /// Stops a background task, even in the middle of a step. Returns false if it does not exist or
+    /// had ended.
     ///
     /// # Errors
     /// `room_closed`.
@@ -270,7 +270,7 @@ impl RoomHandle {
         }
     }
 
-    /// Says something to a background task that runs; its agent reads it in its next step.
+    /// Sends a message to a running background task, which its agent reads in its next step.
     ///
     /// # Errors
     /// `unknown_task`, `task_ended`, `room_closed`.
@@ -278,7 +278,7 @@ impl RoomHandle {
         self.done(RoomRequest::TellTask { task: task.clone(), text: text.into() }).await
     }
 
-    /// Tells something in the room that nobody there asked for.
+    /// Announces a text in the room that no task there requested.
     ///
     /// # Errors
     /// `unknown_channel`, `unknown_agent`, `no_access`, `chain_depth`, `blocked`, `room_closed`.
@@ -291,7 +291,7 @@ impl RoomHandle {
         }
     }
 
-    /// Attaches a channel to the room, or changes what it may do there.
+    /// Attaches a channel to the room, or changes its permissions there.
     ///
     /// # Errors
     /// `bad_arguments`, `room_closed`.
@@ -303,7 +303,7 @@ impl RoomHandle {
         self.done(RoomRequest::Bind { channel: channel.into(), binding: Some(binding) }).await
     }
 
-    /// Detaches a channel; one that is not attached is detached already.
+    /// Detaches a channel; succeeds for a channel that is not attached.
     ///
     /// # Errors
     /// `room_closed`.
@@ -311,7 +311,7 @@ impl RoomHandle {
         self.done(RoomRequest::Bind { channel: channel.into(), binding: None }).await
     }
 
-    /// Reports what keeps a channel busy: strategies that wait for quiet are asked again when it
+    /// Reports the activity of a channel. Strategies that wait for quiet are asked again when it
     /// changes.
     ///
     /// # Errors
@@ -324,11 +324,11 @@ impl RoomHandle {
         self.done(RoomRequest::Activity { channel: channel.into(), activity }).await
     }
 
-    /// Closes the room: it takes nothing new, and each background task goes the way of its
-    /// `on_close`. A room that is over is closed.
+    /// Closes the room: it accepts no more requests, and each background task ends as its
+    /// `on_close` says. Closing a room that is over succeeds.
     ///
     /// # Errors
-    /// None today; a reply that could not be kept is `room_closed`, which this takes as done.
+    /// None today: `room_closed`, also from a reply that could not be kept, counts as success.
     pub async fn close(&self, reason: impl Into<String>) -> Result<(), Refusal> {
         match self.done(RoomRequest::Close { reason: reason.into() }).await {
             Err(refusal) if refusal.error == RefusalCode::RoomClosed => Ok(()),
@@ -340,22 +340,21 @@ impl RoomHandle {
         self.ask(what).await.map(drop)
     }
 
-    /// The background tasks of the room, ended ones included, in the order in which they began;
-    /// also after the room is over. Asks nothing of the room, so nothing is journalled.
+    /// Returns the room's background tasks in the order in which they began, ended ones included.
+    /// It works after the room is over, and sends no request.
     #[must_use]
     pub fn tasks(&self) -> Vec<Arc<BackgroundRecord>> {
         self.outside.known.tasks()
     }
 
-    /// One of them; likewise.
+    /// Returns one background task, under the same conditions.
     #[must_use]
     pub fn task(&self, id: &BackgroundId) -> Option<Arc<BackgroundRecord>> {
         self.outside.known.task(id)
     }
 
-    /// Waits for the end of a task, and not for the delivery of its result, which has a record of
-    /// its own. However the wait ends, the task is left alone. `at_most` is counted by the run's
-    /// clock.
+    /// Waits for the end of a task, but not for the delivery of its result, which has its own
+    /// record. The wait never affects the task. `at_most` is measured by the run's clock.
     ///
     /// # Errors
     /// `TimedOut`, `Unknown`, `RoomOver`.
@@ -394,22 +393,22 @@ impl RoomHandle {
         }
     }
 
-    /// What the guests of a background task say of their progress from now on; none when it is not
-    /// at work here.
+    /// Returns the progress of a background task's plugins from now on; `None` if the task does not
+    /// run here.
     #[must_use]
     pub fn progress(&self, id: &BackgroundId) -> Option<ProgressStream> {
         let task = self.task(id)?;
         self.outside.runner.progress(&task.room)
     }
 
-    /// The channels of the room as they are bound now; also after the room is over.
+    /// Returns the current channel bindings of the room, also after it is over.
     #[must_use]
     pub fn bindings(&self) -> Arc<BTreeMap<ChannelId, Binding>> {
         self.outside.known.bindings()
     }
 }
 
-/// A reply that does not belong to its request is a fault of the host's.
+/// Returns the refusal for a reply of the wrong kind, which is a bug of the host.
 fn unfit(reply: &RequestReply) -> Refusal {
     Refusal::new(
         RefusalCode::Busy,

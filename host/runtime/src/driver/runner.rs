@@ -1,7 +1,7 @@
-//! Where background tasks run: each is a child room with a loop of its own. A runner starts, stops
-//! and lists them, and holds no truth: what a task did and how it ended is in the event log, so a
-//! runner that is lost with its host loses nothing. Not what a task is allowed, nor what becomes of
-//! its result, which are its parent room's.
+//! Task runners, which run background tasks: each task is a child room with its own loop. A runner
+//! starts, stops and lists tasks. The event log holds what a task did and how it ended, so losing a
+//! runner with its host loses nothing. A task's permissions and the delivery of its result belong
+//! to the parent room.
 
 mod local;
 mod progress;
@@ -24,81 +24,80 @@ pub use submission::{Reins, Submission, TaskEnd};
 pub(crate) use progress::Progressing;
 pub(crate) use submission::{Child, EndReporter, Lease};
 
-/// Runs background tasks, for any number of rooms. Tasks are told apart by their child room, whose
-/// name is never used twice.
+/// Runs background tasks, for any number of rooms. A task is identified by its child room, whose
+/// name is never reused.
 ///
-/// [`LocalRunner`] is the default, and runs them in this process. One that spreads them over
-/// machines by a broker (NATS JetStream, say) plugs in here, with an event log that all machines
-/// reach:
+/// [`LocalRunner`] is the default and runs tasks in this process. A runner over several machines
+/// uses a broker such as NATS JetStream and an event log that all machines can reach:
 ///
-/// 1. `submit` publishes [`Submission::opening`] under the child room's name (the broker drops a
-///    second message of that name), and keeps the submission, whose own [`run`](Submission::run) is
-///    for whoever works in this process.
-/// 2. A worker on another machine, with the same config, opens that room over the shared log, runs
-///    it to its end, and publishes the [`Ended`], which can be serialised. One that dies is
-///    replaced: the message comes again, and the room is gone on with from its log.
-/// 3. The runner that submitted hands the answer to [`Submission::finish`]. Should it have died
-///    too, the parent is gone on with from its log, and submits the same child again; a worker that
-///    finds the room over publishes the end that the log holds.
-/// 4. `cancel` and `message` are published under the child room's name, and the worker hands them
+/// 1. `submit` publishes [`Submission::opening`] under the child room's name, by which the broker
+///    removes duplicates. It keeps the submission, whose own [`run`](Submission::run) is for
+///    workers in this process.
+/// 2. A worker on another machine, with the same config, opens that room over the shared log. It
+///    runs the room to its end and publishes the [`TaskEnd`], which can be serialised. If it dies,
+///    the broker redelivers the message, and another worker resumes the room from its log.
+/// 3. The runner that submitted passes the answer to [`Submission::finish`]. If it has died too,
+///    the parent is resumed from its log and submits the same child again. A worker that finds the
+///    room ended publishes the end from the log.
+/// 4. `cancel` and `message` are published under the child room's name, and the worker passes them
 ///    to the room.
 ///
-/// So the broker carries, and the log decides: whatever the broker repeats or loses, a room has one
-/// end.
+/// The broker only carries messages and the log decides: if the broker repeats or loses a message,
+/// a room still has one end.
 pub trait TaskRunner: Send + Sync + 'static {
-    /// Takes a task. It must come to [`run`](Submission::run), [`finish`](Submission::finish) or
-    /// [`stop`](Submission::stop), or be dropped, and its parent gets one end in each case.
+    /// Accepts a task. It must be passed to [`run`](Submission::run),
+    /// [`finish`](Submission::finish) or [`stop`](Submission::stop), or be dropped; its parent gets
+    /// exactly one end in each case.
     fn submit(&self, submission: Submission);
 
-    /// Stops a task, also in the middle of a step; false when it is not here. Its end is told as
-    /// ever.
+    /// Stops a task, even in the middle of a step. Returns false if it is not here. Its end is
+    /// reported as usual.
     fn cancel(&self, room: &RoomId, reason: &str) -> bool;
 
-    /// Says something to a task; false when it is not here. What comes under the same id again,
-    /// because a host went on after it had stopped, is heard once: the id goes to the room with the
-    /// text.
+    /// Sends a message to a task; returns false if it is not here. The id goes to the room with the
+    /// text. A message repeated under the same id, such as after a host restart, is handled once.
     fn message(&self, room: &RoomId, id: &ControlId, text: &str) -> bool;
 
-    /// Waits until a task is over, and leaves it alone whatever comes of that.
+    /// Waits until a task has ended. The wait never affects the task.
     ///
     /// # Errors
-    /// `Unknown` when it is not here (the log has those that are over), `TimedOut`.
+    /// `Unknown` if the task is not here (the log has ended ones), `TimedOut` if the time is up.
     fn wait(
         &self,
         room: &RoomId,
         at_most: Option<Duration>,
     ) -> BoxFuture<'static, Result<Arc<EndedTask>, WaitError>>;
 
-    /// The tasks that are here, in order of their rooms' names.
+    /// Returns the tasks that are here, ordered by the names of their rooms.
     fn list(&self) -> Vec<Submitted>;
 
-    /// One of them; none when it is not here.
+    /// Returns one task; `None` if it is not here.
     fn inspect(&self, room: &RoomId) -> Option<Submitted>;
 
-    /// What its guests say of their progress from now on; none when it is not here.
+    /// Returns the progress of a task's plugins from now on; `None` if the task is not here.
     fn progress(&self, room: &RoomId) -> Option<ProgressStream>;
 
-    /// From now on it goes on without its parent; false when it is not here.
+    /// Detaches a task from its parent; returns false if it is not here.
     fn detach(&self, room: &RoomId) -> bool;
 
-    /// Takes no more tasks, stops those that are here, those submitted meanwhile too, and waits
-    /// until none is left.
+    /// Accepts no more tasks, stops the present ones, and waits until none is left. Tasks submitted
+    /// meanwhile are stopped too.
     fn close(&self, reason: &str) -> BoxFuture<'static, ()>;
 }
 
-/// A task that a runner has.
+/// A task that a runner holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submitted {
     /// The child room.
     pub room: RoomId,
-    /// The room that wants it done.
+    /// The parent room.
     pub parent: RoomId,
-    /// What it is called there.
+    /// The id of the task in the parent room.
     pub id: BackgroundId,
-    /// The task of the config that works.
+    /// The task of the config that does the work.
     pub agent: TaskName,
-    /// `Pending` while it waits for its turn, then `Running`.
+    /// `Pending` while it is queued, then `Running`.
     pub state: BackgroundState,
-    /// Its parent does not wait for it any more.
+    /// Whether its parent no longer waits for it.
     pub is_detached: bool,
 }

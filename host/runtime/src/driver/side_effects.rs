@@ -1,6 +1,6 @@
-//! The way from an import that is about to do something to the room, and of its leave back. The
-//! plugin waits in its import; the loop journals what is about to be done before it is, and how it
-//! went before the plugin learns of it.
+//! The path of a side effect from an import to the room, and of the permit back. The plugin waits
+//! in its import. The loop journals the side effect before it is performed, and its result before
+//! the plugin gets it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::calls::EffectPort;
 use crate::support::clock::BoxFuture;
 use crate::support::fail_points::kill_point;
 
-/// What is waited for.
+/// The step of a side effect that an import waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum EffectStep {
     Asked,
@@ -27,7 +27,7 @@ pub(super) enum EffectStep {
 type Key = (CallId, u32, EffectStep);
 type Leave = Result<(), Denial>;
 
-/// Plugins that wait for leave, or for the end to be kept.
+/// Imports that wait for a permit, or for the record of a side effect's end.
 #[derive(Default)]
 pub(super) struct WaitingSideEffects(Mutex<HashMap<Key, oneshot::Sender<Leave>>>);
 
@@ -36,7 +36,7 @@ impl WaitingSideEffects {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whoever waits; nobody may wait any more.
+    /// Answers the waiting import, if it still waits.
     pub(super) fn answer(&self, call: CallId, ordinal: u32, step: EffectStep, leave: Leave) {
         let waiting = self.lock().remove(&(call, ordinal, step));
         if let Some(waiting) = waiting {
@@ -49,18 +49,19 @@ impl WaitingSideEffects {
     }
 }
 
-/// The port that the imports of a room's plugins hold.
+/// The side-effect port of a room's plugins.
 pub(super) struct SideEffectPort {
     pub(super) events: UnboundedSender<Event>,
     pub(super) waiting: Arc<WaitingSideEffects>,
-    /// The room's journal survives power cuts.
+    /// Whether the room's journal survives power cuts.
     pub(super) survives_power_cuts: bool,
 }
 
 impl SideEffectPort {
-    /// Sends an event, and waits until the loop has kept it; none when the room is over.
+    /// Sends an event and waits until its record is durable; `None` if the room is over.
     fn kept(&self, key: Key, event: Event) -> BoxFuture<'static, Option<Leave>> {
         let (sender, receiver) = oneshot::channel();
+        // Registered before the event is sent, so that the answer finds its receiver.
         self.waiting.lock().insert(key, sender);
         let place = EffectWaiter { waiting: Arc::clone(&self.waiting), key };
         let sent = self.events.send(event);
@@ -93,7 +94,7 @@ impl EffectPort for SideEffectPort {
     }
 
     fn read(&self, call: CallId, reads: Vec<LoggedRead>) {
-        // The room may be over; then nothing comes of what was read.
+        // If the room is over, the reads have no effect on it.
         let _ = self.events.send(Event::ReadsKept { call, reads });
     }
 
@@ -116,7 +117,7 @@ impl EffectPort for SideEffectPort {
     }
 }
 
-/// A place among those who wait, given up when nobody waits there any more.
+/// The registration of a waiting import; dropping it removes the entry.
 struct EffectWaiter {
     waiting: Arc<WaitingSideEffects>,
     key: Key,

@@ -1,5 +1,5 @@
-//! The timers of a room: one queue, of which the loop polls the nearest deadline. A timer that the
-//! room does not wait for any more leaves the queue, so a room that is held open collects none.
+//! The timers of a room: one queue, whose nearest deadline the loop polls. Timers that the room no
+//! longer waits for are removed, so a long-lived room does not accumulate them.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use conclave_core::types::ids::{Millis, TimerId};
 
 use crate::support::clock::{BoxFuture, Clock};
 
-/// Timers that need not be looked through.
+/// The number of timers below which the queue is never searched for stale ones.
 const CLEAN_AT: usize = 32;
 
-/// Timers that have not fired, in order of their deadlines.
+/// The timers that have not fired, in order of their deadlines.
 pub(super) struct Timers {
     waiting: BTreeSet<(Millis, TimerId)>,
     /// The sleep until the nearest deadline, once it was polled.
     sleep: Option<(Millis, BoxFuture<'static, ()>)>,
-    /// When there are so many, those that nobody waits for are taken out.
+    /// The number of timers at which stale ones are removed.
     clean_at: usize,
 }
 
@@ -38,15 +38,15 @@ impl Timers {
         *self = Self::default();
     }
 
-    /// Takes out timers that nobody waits for: those before the nearest that somebody waits for at
-    /// once, so that the loop does not wake for them, and the others in time.
+    /// Removes stale timers. Those at the front are removed at once, so that the loop does not wake
+    /// for them. The others are removed when the queue has doubled.
     pub(super) fn clean(&mut self, is_waited_for: impl Fn(TimerId) -> bool) {
         while self.waiting.first().is_some_and(|(_, timer)| !is_waited_for(*timer)) {
             self.waiting.pop_first();
         }
         if self.waiting.len() >= self.clean_at {
             self.waiting.retain(|(_, timer)| is_waited_for(*timer));
-            // Twice as many as were left, so that a timer costs a constant on average.
+            // Twice the number that was left gives a constant amortised cost per timer.
             self.clean_at = CLEAN_AT.max(2 * self.waiting.len());
         }
         if self.waiting.is_empty() {
@@ -54,12 +54,13 @@ impl Timers {
         }
     }
 
-    /// Waits until the nearest deadline, and takes out the timers that are due then, in order.
-    /// Dropping the future loses none. The room's time is `ahead_ms` ahead of the clock.
+    /// Waits until the nearest deadline and removes the timers due then, in order. The future is
+    /// cancel-safe. The room's time is `ahead_ms` milliseconds ahead of the clock.
     pub(super) async fn due(&mut self, clock: &dyn Clock, ahead_ms: u64) -> Vec<TimerId> {
         let Some((nearest, _)) = self.waiting.first().copied() else {
             return std::future::pending().await;
         };
+        // A nearer timer was set, or the nearest one was removed, since the sleep began.
         if self.sleep.as_ref().is_some_and(|(at, _)| *at != nearest) {
             self.sleep = None;
         }
@@ -90,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// Stands still unless it is moved; counts who sleeps.
+    /// A manual clock that counts its sleepers.
     #[derive(Default)]
     struct Counting {
         now: Arc<AtomicU64>,
@@ -122,7 +123,7 @@ mod tests {
         }
     }
 
-    /// The timers that are due now; none when the nearest is not.
+    /// Returns the timers that are due now; `None` if the nearest is not.
     fn poll(timers: &mut Timers, clock: &Counting) -> Option<Vec<u64>> {
         block_on(std::future::poll_fn(|context| {
             let mut due = std::pin::pin!(timers.due(clock, 0));
@@ -138,8 +139,8 @@ mod tests {
         let (clock, mut timers) = (Counting::default(), Timers::default());
         timers.set(TimerId(0), Millis(1_000_000));
         for number in 1..10_000_u64 {
-            // As an approval with a limit of time that is answered: its timer is set, and then
-            // nobody waits for it.
+            // Like an approval with a timeout that is answered: its timer is set and then goes
+            // stale.
             timers.set(TimerId(number), Millis(2_000_000 + number));
             assert_eq!(poll(&mut timers, &clock), None);
             timers.clean(|timer| timer == TimerId(0));
@@ -149,7 +150,7 @@ mod tests {
             (clock.most.load(Ordering::Relaxed), clock.sleeping.load(Ordering::Relaxed)),
             (1, 1)
         );
-        // The nearest is cancelled too: nobody sleeps for it.
+        // The nearest timer is cancelled too, so the sleep ends.
         timers.clean(|_| false);
         assert!(timers.is_empty());
         assert_eq!(clock.sleeping.load(Ordering::Relaxed), 0);

@@ -1,6 +1,6 @@
-//! Many runs of one config: a window of them at a time, results in the order of what was asked,
-//! each in a room and with a budget of its own (L-190…L-194). Not what an answer means, and not
-//! where questions come from.
+//! Batches: many runs of one config, a limited number at a time, with results in the order of the
+//! inputs. Each run has its own room and budget (L-190…L-194). The source of the inputs and the
+//! meaning of the answers belong to the caller.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,19 +13,20 @@ use tokio::task::JoinSet;
 use crate::host::prepared::{Prepared, RunOptions};
 use crate::host::session::{RunInput, Session, SessionError};
 
-/// What an error of one job does to the others (L-191).
+/// The effect of one job's error on the others (L-191).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// The first one ends the batch, and the others are cancelled.
+    /// The first error ends the batch and cancels the other jobs.
     #[default]
     Stop,
-    /// It counts as no result.
+    /// The job counts as one without a result.
     Null,
-    /// It stands in its place among the results.
+    /// The error takes the job's place among the results.
     Report,
 }
 
-/// How many at once, and when it is enough. The default: one after the other, to the first error.
+/// The concurrency of a batch and its conditions for an early end. The default runs one job after
+/// the other, until the first error.
 ///
 /// ```
 /// use conclave_runtime::batch::{Batch, OnError};
@@ -35,15 +36,15 @@ pub enum OnError {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Jobs that go on at the same time; the next begins when one ends (L-193). 0 is taken for 1.
+    /// The maximum number of concurrent jobs; the next begins when one ends (L-193). 0 counts as 1.
     pub concurrency: usize,
     pub on_error: OnError,
-    /// The first result ends the batch, and the others are cancelled (L-192). With `Report` an
+    /// Whether the first result ends the batch and cancels the other jobs (L-192). With `Report` an
     /// error is a result.
     pub stop_on_first: bool,
-    /// Steps of the entry task, for whatever is asked without a number of its own.
+    /// The number of steps of the entry task, for inputs that set none.
     pub turns: Option<u32>,
-    /// Limits of each run, for whatever is asked without its own.
+    /// The limits of each run, for inputs that set none.
     pub limits: Option<RunLimits>,
 }
 
@@ -59,20 +60,20 @@ impl Default for Batch {
     }
 }
 
-/// What became of one job.
+/// The end of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemEnd<T, E> {
-    /// It has a result.
+    /// The job has a result.
     Value(T),
-    /// It came to an end without one.
+    /// The job ended without a result.
     Null,
     Failed(E),
-    /// Another one ended the batch before this one had an end, or began.
+    /// The batch ended before this job ended or began.
     Cancelled,
 }
 
 impl<T, E> ItemEnd<T, E> {
-    /// The result, if there is one.
+    /// Returns the result; `None` for every other end.
     #[must_use]
     pub fn value(&self) -> Option<&T> {
         match self {
@@ -82,34 +83,34 @@ impl<T, E> ItemEnd<T, E> {
     }
 }
 
-/// What became of all of them.
+/// The ends of all jobs of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchOutcome<T, E> {
-    /// In the order of the jobs.
+    /// The ends in the order of the jobs.
     pub items: Vec<ItemEnd<T, E>>,
-    /// The job whose result or error ended the batch early.
+    /// The index of the job whose result or error ended the batch early.
     pub ended_by: Option<usize>,
 }
 
-/// Where a batch is, each time that a job has ended.
+/// The progress of a batch, reported each time a job has ended.
 #[derive(Debug)]
 pub struct BatchProgress<'a, T, E> {
-    /// The job that has ended, counted from 0.
+    /// The index of the job that has ended, from 0.
     pub index: usize,
     pub end: &'a ItemEnd<T, E>,
-    /// Jobs that have ended, this one included.
+    /// The number of jobs that have ended, this one included.
     pub done: usize,
-    /// Those of them that failed, whatever becomes of their error.
+    /// The number of ended jobs that failed, however `on_error` counts them.
     pub failed: usize,
     pub total: usize,
 }
 
-/// Runs jobs, at most `batch.concurrency` at a time, on the threads of the executor. `on_progress`
-/// is called each time one has ended, in the order in which they end. Dropping the future cancels
-/// all; when it ends by itself, nothing of a cancelled job goes on.
+/// Runs jobs on the executor, at most `batch.concurrency` at a time. `on_progress` is called for
+/// each job in the order in which they end. Dropping the future cancels all jobs. When the future
+/// completes, no cancelled job is still running.
 ///
 /// # Panics
-/// When a job does; the others are cancelled.
+/// Panics when a job panics; the others are cancelled.
 ///
 /// ```
 /// use conclave_runtime::batch::{Batch, ItemEnd, OnError, run_all};
@@ -134,6 +135,7 @@ where
     F: Future<Output = Result<Option<T>, E>> + Send,
 {
     let total = jobs.len();
+    // Jobs that never begin, or are aborted below, keep this end.
     let mut items: Vec<ItemEnd<T, E>> =
         std::iter::repeat_with(|| ItemEnd::Cancelled).take(total).collect();
     let (mut waiting, mut going) = (jobs.into_iter().enumerate(), JoinSet::new());
@@ -163,11 +165,12 @@ where
             break;
         }
     }
+    // Waits for the aborted jobs, so that none is still running when this returns.
     going.shutdown().await;
     BatchOutcome { items, ended_by }
 }
 
-/// What a result counts as, and whether it ends the batch (L-191, L-192).
+/// Returns the end that a result counts as, and whether it ends the batch (L-191, L-192).
 fn judge<T, E>(result: Result<Option<T>, E>, batch: &Batch) -> (ItemEnd<T, E>, bool) {
     match (result, batch.on_error) {
         (Ok(Some(value)), _) => (ItemEnd::Value(value), batch.stop_on_first),
@@ -177,24 +180,24 @@ fn judge<T, E>(result: Result<Option<T>, E>, batch: &Batch) -> (ItemEnd<T, E>, b
     }
 }
 
-/// Why one run of a batch has no result.
+/// The reason why one run of a batch has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum BatchError {
-    /// It began, and ended so.
+    /// The run ended with this outcome.
     #[error("{}: {}", .0.status.as_str(), .0.reason)]
     Ended(Arc<Outcome>),
-    /// It did not begin, or its journal failed.
+    /// The run did not begin, or its journal failed.
     #[error(transparent)]
     Session(#[from] SessionError),
 }
 
-/// What the end of a run counts as in a batch: its result, none, or an error.
+/// Returns the result that an outcome counts as in a batch.
 ///
-/// None is an end as `STALLED`, `MAX_TURNS` (L-088), `REJECTED` and `NOT_ADDRESSED`, and a success
-/// that says nothing. Every other end that is no success is an error.
+/// `None` for the ends `STALLED`, `MAX_TURNS` (L-088), `REJECTED` and `NOT_ADDRESSED`, and for a
+/// success without content. Every other unsuccessful end is an error.
 ///
 /// # Errors
-/// The outcome, when it counts as one.
+/// Returns the outcome if it counts as an error.
 pub fn verdict(outcome: Arc<Outcome>) -> Result<Option<Arc<Outcome>>, BatchError> {
     match outcome.status {
         Status::Done | Status::FixedTurns | Status::UserQuit => {
@@ -221,16 +224,15 @@ fn says_something(outcome: &Outcome) -> bool {
         || !outcome.tools.is_empty()
 }
 
-/// The room of one run of a batch: `ROOM.INDEX`.
+/// Returns the room of one run of a batch: `ROOM.INDEX`.
 #[must_use]
 pub fn room_of(room: &RoomId, index: usize) -> RoomId {
     RoomId::from(format!("{room}.{index}"))
 }
 
 impl Prepared {
-    /// Runs the config once for each of these, each in a room of its own; they share nothing but
-    /// the host. What the options' `ids` give is what the rooms' names begin with (see
-    /// [`room_of`]).
+    /// Runs the config once for each input, each in its own room; the runs share only the host. The
+    /// rooms' names begin with the name from the options' `ids` (see [`room_of`]).
     ///
     /// ```
     /// use conclave_runtime::batch::Batch;
@@ -261,7 +263,7 @@ impl Prepared {
                 let options =
                     RunOptions { ids: Arc::new(room_of(&room, index)), ..options.clone() };
                 let (parts, ask) = (parts.clone(), batch.ask(ask));
-                // The room opens when its turn comes: a thousand journals need not be open at once.
+                // The room opens when its job begins: a thousand journals need not be open at once.
                 || async move {
                     verdict(
                         Session::open(parts, options).map_err(SessionError::from)?.run(ask).await?,
@@ -273,7 +275,7 @@ impl Prepared {
 }
 
 impl Batch {
-    /// The same, with what the batch says where it says nothing itself.
+    /// Fills in the batch's steps and limits where an input sets none.
     #[must_use]
     pub fn ask(&self, ask: RunInput) -> RunInput {
         RunInput {
@@ -293,7 +295,7 @@ mod tests {
 
     type Job = Box<dyn FnOnce() -> BoxFuture<'static, Result<Option<u32>, u32>> + Send>;
 
-    /// Comes to this after so many rounds through the executor.
+    /// Returns a job that yields this result after `rounds` turns of the executor.
     fn job(result: Result<Option<u32>, u32>, rounds: usize) -> Job {
         Box::new(move || {
             Box::pin(async move {
@@ -369,7 +371,7 @@ mod tests {
         }
     }
 
-    /// Counts the jobs that go on.
+    /// Counts the running jobs.
     struct Counted(Arc<AtomicUsize>);
 
     impl Counted {

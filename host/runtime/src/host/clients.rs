@@ -1,5 +1,5 @@
-//! Clients for the models of a config: from a script, from the embedding program, or for a server.
-//! None is asked anything here.
+//! Clients for the models of a config: from a script, from the embedding program or for a server.
+//! No request is sent while they are made.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::imports::secrets::KeyOf;
 use crate::models::openai::{OpenAi, OpenAiError, OpenAiSettings};
 use crate::models::{ModelClient, Scripted};
 
-/// What a model's server said when it was asked for its models.
+/// The reply of a model server to the request for its list of models.
 #[cfg(feature = "openai")]
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// In the config.
+    /// The name of the model in the config.
     pub name: ModelName,
     pub url: String,
-    /// At the server.
+    /// The name of the model at the server.
     pub model: String,
-    /// The models that the server has; empty when it does not say.
+    /// The models that the server has; empty if it does not list them.
     pub answer: Result<Vec<String>, ModelDiagnostic>,
     pub took: Duration,
 }
@@ -38,9 +38,9 @@ pub struct Probe {
 type Clients = HashMap<ModelName, Arc<dyn ModelClient>>;
 
 impl Host {
-    /// A client for every model for which one can be made.
+    /// Returns a client for every model that one can be made for.
     ///
-    /// Besides, how many of the problems are keys that are not there.
+    /// The second value is the number of problems that are missing keys.
     pub(super) fn clients(&self, config: &Config, problems: &mut Problems) -> (Clients, usize) {
         let mut keyless = 0;
         let mut clients = Clients::new();
@@ -140,8 +140,8 @@ impl Host {
         })
     }
 
-    /// Asks the server of each model of a config which models it has: whether it answers, and
-    /// whether it takes the key. Costs nothing.
+    /// Requests the list of models from the server of each model. This checks the connection and
+    /// the key, and costs nothing.
     #[cfg(feature = "openai")]
     pub async fn probe(&self, config: &Config) -> Vec<Probe> {
         let mut probes = Vec::new();
@@ -173,7 +173,7 @@ impl Host {
         name: &ModelName,
         _: &OpenAiConfig,
     ) -> Result<Arc<dyn ModelClient>, Vec<ConfigProblem>> {
-        // What the missing client would need is not looked at.
+        // Unused in this build; the fields exist in every build.
         let _ = (&self.secrets, &self.blobs);
         let what = "this program was built without a client for model servers";
         let help =

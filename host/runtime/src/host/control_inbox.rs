@@ -1,6 +1,6 @@
-//! Hands control messages from other processes to the rooms that this host has under way. A
-//! message's file is deleted once the room's record of it is durable. Not how often somebody looks,
-//! nor what people are shown of it.
+//! Delivers control messages from other processes to the active rooms of this host. A message's
+//! file is deleted once the room's record of it is durable. Polling and display belong to the
+//! caller.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::storage::store::mail::ReceivedMail;
 use crate::storage::store::{ControlCommand, ControlMessage, RunState, Store, StoreReader};
 
-/// The receiver of a store's [`ControlMessage`].
+/// The receiver of a store's control messages.
 #[derive(Clone)]
 pub struct ControlInbox {
     store: Store,
@@ -19,10 +19,10 @@ pub struct ControlInbox {
     in_hand: InHand,
 }
 
-/// Messages that were handed to a room which has not confirmed them.
+/// Messages that were delivered to a room and are not confirmed yet.
 type InHand = Arc<Mutex<HashSet<ControlId>>>;
 
-/// A message is in hand for as long as this lives.
+/// Keeps a message in the `InHand` set until it is dropped.
 struct MessageGuard(InHand, ControlId);
 
 impl Drop for MessageGuard {
@@ -36,18 +36,18 @@ fn lock(in_hand: &InHand) -> MutexGuard<'_, HashSet<ControlId>> {
 }
 
 impl ControlInbox {
-    /// Returns an inbox for the runs of this host that are kept in this store.
+    /// Returns an inbox for the runs of this host in this store.
     #[must_use]
     pub fn new(store: &Store, host: &Arc<Host>) -> Self {
         Self { store: store.clone(), host: Arc::clone(host), in_hand: InHand::default() }
     }
 
-    /// Looks once, and hands each message to its room; `notify` is called with each. Messages to
-    /// rooms that are not under way here stay where they are, but for a stop: this process alone
-    /// could have that run under way, so it was interrupted, and is ended.
+    /// Polls once and delivers each message to its room; `notify` is called with each. Messages to
+    /// rooms that are not active here stay in place. The exception is a stop: only this process
+    /// could run that room, so the run was interrupted, and the stop ends it.
     ///
-    /// Disk work happens on other threads. Returns when all are handed over, and does not wait
-    /// until they are journalled.
+    /// Disk access happens on blocking threads. Returns when all messages are delivered, without
+    /// waiting for their records.
     pub async fn receive(&self, notify: impl Fn(&ControlMessage)) {
         let (store, host, in_hand) =
             (self.store.clone(), Arc::clone(&self.host), Arc::clone(&self.in_hand));
@@ -59,7 +59,7 @@ impl ControlInbox {
             let is_in_hand = |mail: &ControlMessage| lock(&in_hand).contains(&mail.id);
             store.mail_for(|mail| !is_in_hand(mail) && is_here(mail), |mail| !is_in_hand(mail))
         };
-        // What cannot be read now is there at the next look.
+        // A message that cannot be read now is read at the next poll.
         let Ok(Ok(received)) = tokio::task::spawn_blocking(look).await else { return };
         for received in received {
             self.hand_over(received, &notify);
@@ -67,14 +67,15 @@ impl ControlInbox {
     }
 
     fn hand_over(&self, received: ReceivedMail, notify: &impl Fn(&ControlMessage)) {
+        // Marked before the delivery, so that the next poll skips the message.
         lock(&self.in_hand).insert(received.mail.id.clone());
         let held = MessageGuard(Arc::clone(&self.in_hand), received.mail.id.clone());
         let ControlMessage { id, room, word } = &received.mail;
         if let Some(confirmed) = self.host.deliver(room, id, word.to_event()) {
             notify(&received.mail);
             tokio::spawn(async move {
-                // Without a confirmation the room was over first: the message stays for whoever
-                // resumes it, or its sender takes it back.
+                // Without a confirmation the room ended first. The message stays for the process
+                // that resumes the room, or until its sender withdraws it.
                 if confirmed.await.is_ok() {
                     let _ = tokio::task::spawn_blocking(move || received.delete()).await;
                 }
@@ -90,8 +91,8 @@ impl ControlInbox {
     }
 }
 
-/// Ends a run that no process has. It may be about to begin or to end here: then the message is for
-/// the next look.
+/// Ends an interrupted run that no process has open. A run that is just beginning or ending here
+/// keeps the message for the next poll.
 fn end(store: &Store, received: &ReceivedMail) {
     let ControlMessage { room, word, .. } = &received.mail;
     let ControlCommand::Stop { reason } = word else { return };
@@ -101,7 +102,7 @@ fn end(store: &Store, received: &ReceivedMail) {
 }
 
 fn is_open(store: &Store, room: &RoomId) -> bool {
-    // What cannot be read now may be open still.
+    // A store that cannot be read may still have the run open.
     let Ok(rooms) = StoreReader::open(store.folder()).and_then(|reader| reader.rooms(room)) else {
         return true;
     };

@@ -1,5 +1,5 @@
-//! Granted folders, before they are opened: that they are there, and that a plugin which may write
-//! in one cannot change what decides about plugins with it, such as the config itself.
+//! Checks of granted folders before they are opened. Each must exist, and a plugin that can write
+//! in one must not reach files that control plugins, such as the config.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,15 @@ use conclave_core::permissions::grant::FileMode;
 
 use super::guarded::{Guarded, GuardedPath, guarded};
 
-/// The config's folder without links, as far as it can be found; names whose stores are whose.
+/// Returns the config's folder with links resolved as far as possible. Its path separates the
+/// stores of different configs.
 pub(super) fn home(config: &Config) -> PathBuf {
     let folder = if config.folder.is_empty() { Path::new(".") } else { Path::new(&config.folder) };
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
-/// Says what is wrong with the folders of a config. `cache` is where this host keeps compiled code,
-/// `guards` what else its program names.
+/// Appends the problems of the folders of a config. `cache` is the host's folder for compiled code,
+/// and `guards` are the program's own guarded paths.
 pub(super) fn check(
     config: &Config,
     cache: Option<&Path>,
@@ -26,6 +27,7 @@ pub(super) fn check(
     for (name, plugin) in &config.plugins {
         for (index, grant) in plugin.grants.files.iter().enumerate() {
             let key = format!("plugins.{name}.grants.files[{index}]");
+            // Resolved, so that a link to a guarded folder is detected.
             let Some(dir) = Path::new(&grant.dir).canonicalize().ok().filter(|dir| dir.is_dir())
             else {
                 let problem = config.problem(&key, format!("there is no folder {}", grant.dir));
@@ -37,6 +39,7 @@ pub(super) fn check(
                 continue;
             };
             let writes = grant.mode == FileMode::ReadWrite;
+            // Read access is closed only for secrets, write access for every guarded path.
             let holds = guarded
                 .iter()
                 .find(|guarded| (writes || guarded.secret) && guarded.is_in_reach_of(&dir));
@@ -107,8 +110,8 @@ mod tests {
         assert!(problems(&files, "out/x", "read-write").contains("there is no folder"));
     }
 
-    /// What is wrong with granting a folder below `conf/..` for writing and for reading; the config
-    /// lies in `conf`.
+    /// Returns the problems of granting a folder below `conf/..` for writing and for reading; the
+    /// config lies in `conf`.
     fn both(temp: &Path, dir: &str, rest: &str, guards: &[GuardedPath]) -> [String; 2] {
         ["read-write", "read"].map(|mode| {
             let text = format!(
@@ -158,7 +161,7 @@ mod tests {
             assert_eq!(reads, "", "{rest}");
             assert_eq!(both(temp.path(), "out", &rest, &[]), ["", ""], "{rest}");
         }
-        // All that is below the folder of a server, or is a package that it runs.
+        // Everything below a server's folder, or in a package that it runs.
         let cwd = mcp("command = [\"python3\", \"-m\", \"srv\"], cwd = \"../data\"");
         assert!(
             both(temp.path(), "../data/sub", &cwd, &[])[0]
@@ -244,7 +247,7 @@ mod tests {
             );
         }
         assert_eq!(both(temp.path(), "../free", "", &guards), ["", ""]);
-        // A circle of links ends.
+        // A circle of links ends the search.
         std::os::unix::fs::symlink("loop", temp.path().join("conf/loop")).unwrap();
         let circle = [GuardedPath { path: temp.path().join("conf/loop"), ..guards[0].clone() }];
         assert_eq!(both(temp.path(), "../free", "", &circle), ["", ""]);

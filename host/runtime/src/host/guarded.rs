@@ -1,6 +1,6 @@
-//! What no plugin may change, and what none may even read: the paths that decide about plugins,
-//! those of programs that the host starts outside any sandbox, and those of keys. Which folder
-//! reaches one of them is said in `folders`.
+//! Paths closed to plugins: files that control plugins, programs that the host starts outside any
+//! sandbox, and keys. Some are closed to reading too. The check against granted folders is in
+//! `folders`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,29 +8,29 @@ use conclave_core::config::{Config, KeyRef, McpReach, ModelKind, PluginSource};
 
 use super::folders::home;
 
-/// Links that are followed on the way to a path; more of them lead in a circle.
+/// The maximum number of links followed on the way to a path; longer chains count as circles.
 const LINKS: usize = 8;
 
-/// A file or a folder of the host's own that no plugin may be let into: the config's file, where
-/// journals and stores are kept.
+/// A file or folder of the host that is closed to plugins, such as the config's file or the folder
+/// of the journals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardedPath {
-    /// In words, for a problem: "the journals".
+    /// A description for problem messages, such as "the journals".
     pub what: String,
     pub path: PathBuf,
-    /// No plugin may read it either.
+    /// Whether plugins may not read it either.
     pub secret: bool,
-    /// It is a folder, and all that is below it is meant.
+    /// Whether it is a folder that is closed with everything below it.
     pub whole: bool,
 }
 
-/// Something that no plugin may change.
+/// A path that plugins may not change.
 pub(super) struct Guarded {
     pub(super) what: String,
     path: PathBuf,
-    /// No plugin may read it either.
+    /// Whether plugins may not read it either.
     pub(super) secret: bool,
-    /// It is a folder, and all that is below it.
+    /// Whether it is a folder that is closed with everything below it.
     pub(super) whole: bool,
 }
 
@@ -40,7 +40,7 @@ impl Guarded {
     }
 }
 
-/// What is collected; a path that leads over links is guarded at each of them.
+/// The collected paths; a path through links is guarded at each link.
 struct GuardedPaths {
     home: PathBuf,
     all: Vec<Guarded>,
@@ -50,7 +50,8 @@ impl GuardedPaths {
     fn add(&mut self, what: &str, path: &Path, secret: bool, whole: bool) {
         let ways = ways(path, LINKS);
         let guarded = ways.into_iter().enumerate().map(|(index, path)| {
-            // A link is no folder: what lies below its own place is elsewhere.
+            // Only the resolved path covers a folder's content: a link's own place contains
+            // nothing.
             Guarded { what: what.to_owned(), path, secret, whole: whole && index == 0 }
         });
         self.all.extend(guarded);
@@ -58,7 +59,7 @@ impl GuardedPaths {
 
     fn key(&mut self, what: &str, key: &KeyRef, folder: &Path) {
         match key {
-            // One that is not there is another problem.
+            // A missing key file is reported as another problem.
             KeyRef::File(path) if Path::new(&path.path).exists() => {
                 self.add(what, Path::new(&path.path), true, false)
             }
@@ -75,9 +76,9 @@ impl GuardedPaths {
         }
     }
 
-    /// The words of a command that are paths: the program where it is looked for, the others from
-    /// where it starts. Where a bare name is found is the environment's business: whoever reads
-    /// that guards its folders.
+    /// Guards the words of a command that are paths: `program`, and the arguments relative to
+    /// `cwd`. A bare program name is found through the environment; the caller that reads the
+    /// environment guards those folders.
     fn command(&mut self, what: &str, words: &[String], program: Option<&Path>, cwd: &Path) {
         let Some((name, arguments)) = words.split_first() else { return };
         if let Some(program) = program.filter(|_| name.contains('/')) {
@@ -95,16 +96,16 @@ impl GuardedPaths {
         if path.symlink_metadata().is_err() {
             return;
         }
-        // One that the config lies in holds all sorts of things, and is guarded for the config's
-        // sake.
+        // A folder that contains the config also holds unrelated files; the config itself is
+        // guarded separately.
         let whole =
             path.canonicalize().is_ok_and(|path| path.is_dir() && !self.home.starts_with(path));
         self.add(what, path, false, whole);
     }
 }
 
-/// The path without links, and the place of each link on the way to it: who changes one of those
-/// changes where it leads.
+/// Returns the resolved path and the place of each link on the way to it. Changing one of these
+/// links changes the target.
 fn ways(path: &Path, links: usize) -> Vec<PathBuf> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut ways = vec![resolved(&path)];
@@ -120,7 +121,8 @@ fn ways(path: &Path, links: usize) -> Vec<PathBuf> {
     ways
 }
 
-/// Without links as far as it is there; what is missing may be made later.
+/// Returns the path with the links of its existing part resolved; the missing part may be created
+/// later.
 fn resolved(path: &Path) -> PathBuf {
     let there = path.ancestors().find_map(|prefix| Some((prefix, prefix.canonicalize().ok()?)));
     match there {
@@ -142,7 +144,8 @@ pub(super) fn guarded(
 ) -> Vec<Guarded> {
     let mut found = GuardedPaths { home: home(config), all: Vec::new() };
     let folder = found.home.clone();
-    // Whatever the config's file is called, it lies there.
+    // The config is guarded under its usual name; its actual name may differ, but its folder is
+    // this one.
     found.add("the config", &folder.join("conclave.toml"), false, false);
     for guard in guards {
         found.add(&guard.what, &guard.path, guard.secret, guard.whole);
@@ -178,10 +181,10 @@ impl GuardedPaths {
             McpReach::Program { command, keys, cwd, .. } => {
                 let cwd = if cwd.path.is_empty() { Path::new(".") } else { Path::new(&cwd.path) };
                 let what = format!("what the server {name} is started from");
-                // Its first word starts at the config's folder already.
+                // The first word is relative to the config's folder already.
                 self.command(&what, command, command.first().map(Path::new), cwd);
-                // Without one of its own it starts in the config's folder, where plugins may well
-                // have folders.
+                // Without its own folder the server starts in the config's folder, in which plugins
+                // often have granted folders.
                 if resolved(cwd) != self.home {
                     self.add(
                         &format!("the folder in which the server {name} starts"),

@@ -1,5 +1,5 @@
-//! The files of micro-agents and of knowledge that a config names, read when the config is used.
-//! What they mean is the core's.
+//! The files of micro-agents and knowledge that a config names, read when the config is loaded.
+//! Their meaning belongs to the core.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use conclave_core::config::micro::LARGEST_FILE;
 use conclave_core::config::{Config, ConfigPath, Problems};
 
-/// Returns the config with what those files say; `None` if it names none.
+/// Returns the config with the content of those files; `None` if it names none.
 pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
     let micro: Vec<_> =
         config.micro_files().map(|(task, file)| (task.clone(), file.clone())).collect();
@@ -30,7 +30,7 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
     Some(taken)
 }
 
-/// Reads one file; `key` is where the config names it.
+/// Reads one file; `key` is its place in the config.
 fn take(
     config: &Config,
     file: &ConfigPath,
@@ -51,8 +51,8 @@ fn take(
     }
 }
 
-/// One byte more than a file may have, so that the core says what is wrong with it; a device
-/// without an end ends too.
+/// Returns at most one byte more than the limit, so that the core reports the excess. The limit
+/// also stops at a device without an end.
 fn text_of(file: &ConfigPath) -> io::Result<String> {
     let opened = File::open(&file.path)?;
     if opened.metadata()?.is_dir() {

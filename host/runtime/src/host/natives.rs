@@ -1,5 +1,5 @@
-//! Plugins that the embedding program brings, and those that stand for servers of tools: looked at
-//! like any other before a config gives them anything.
+//! Loads native plugins and the plugins of tool servers. They are checked like components before
+//! they get a grant.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::host::servers::ServerStart;
 use crate::native::{self, Native};
 use crate::plugin::{ArgumentChecker, schemas};
 
-/// A native plugin that was taken in.
+/// A native plugin that was loaded.
 pub(super) struct LoadedNative {
     plugin: native::Plugin,
     pub(super) facts: PluginFacts,
@@ -24,27 +24,27 @@ pub(super) struct LoadedNative {
 
 impl LoadedNative {
     /// # Errors
-    /// Why it is refused: what it asks for, or the schema of a tool.
+    /// Returns why the plugin is refused: a capability that it requests, or the schema of a tool.
     async fn load(plugin: &native::Plugin) -> Result<Self, String> {
         let facts = plugin.facts()?;
         let schemas = schemas(facts.tools.clone()).await.map_err(|error| error.to_string())?;
         Ok(Self { plugin: plugin.clone(), facts, arguments: ArgumentChecker::new(schemas) })
     }
 
-    /// The plugin with what the operator gave it.
+    /// Returns the plugin with its grants from the config.
     pub(super) fn given(self, name: PluginName, setup: Arc<PluginSetup>) -> Native {
         Native::new(self.plugin, self.arguments, name, setup)
     }
 }
 
-/// Why there is no such plugin.
+/// The reason why a native plugin cannot be loaded.
 enum NativeRefusal {
     Missing(Missing),
     Other(String),
 }
 
 impl Host {
-    /// The native plugins that a config names, and those that stand for servers of tools.
+    /// Loads the native plugins of a config and the plugins of its tool servers.
     pub(super) async fn load_natives(
         &self,
         config: &Config,
@@ -83,7 +83,8 @@ impl Host {
         loaded
     }
 
-    /// A server of tools, which is told of before it is started: nothing holds it back.
+    /// Loads the plugin of a tool server. The warning comes before the server starts, because the
+    /// server runs outside the sandbox.
     async fn load_server(
         &self,
         name: &PluginName,

@@ -1,5 +1,5 @@
-//! Holds what was loaded to the operator's lock, and gives what a lock is made of. What counts as a
-//! difference is decided in the core; the file is read and written by whoever runs the host.
+//! Checks loaded plugins against the operator's lock, and returns the facts for a new lock. The
+//! core decides which differences count; the caller reads and writes the file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,12 +13,12 @@ use conclave_core::types::ids::PluginName;
 
 use super::{Follow, Host, PrepareError};
 
-/// What plugins are held to. The default: nothing.
+/// The lock that plugins must match. The default requires nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Pins {
-    /// None: nothing was ever pinned.
+    /// The lock; `None` if nothing was ever pinned.
     pub lock: Option<Lockfile>,
-    /// Nothing may differ from the lock or be missing in it, not even where it would do no harm.
+    /// Whether every difference and every missing entry is refused, even a harmless one.
     pub locked: bool,
 }
 
@@ -26,7 +26,7 @@ impl Pins {
     /// Decides about one plugin.
     ///
     /// # Errors
-    /// Why it may not be used as it is.
+    /// Returns why the plugin may not be used as it is.
     pub fn admit(
         &self,
         plugin: &PluginName,
@@ -36,7 +36,7 @@ impl Pins {
         admit(self.lock.as_ref(), plugin, source, facts, self.locked)
     }
 
-    /// Returns whether the lock says that the operator builds this plugin.
+    /// Returns whether the lock marks this plugin as built by the operator.
     #[must_use]
     pub fn is_dev(&self, plugin: &str) -> bool {
         self.lock
@@ -45,7 +45,7 @@ impl Pins {
             .is_some_and(|pinned| pinned.dev)
     }
 
-    /// Decides about all of them; gives whether one is refused.
+    /// Decides about all plugins and returns whether one is refused.
     pub(super) fn hold<'a>(
         &self,
         config: &Config,
@@ -60,7 +60,7 @@ impl Pins {
             };
             let at = |what: String| config.problem(&format!("plugins.{name}.source"), what);
             match self.admit(name, &plugin.source, facts) {
-                // What came with this program is as trusted as the program.
+                // A plugin built into this program is as trusted as the program.
                 Ok(Admission::NotPinned) if plugin.source.label() != "stock" => {
                     let problem = at(format!(
                         "the plugin `{name}` is not in the lock: what it says may change unseen"
@@ -90,7 +90,7 @@ impl Pins {
     }
 }
 
-/// With the command that mends it, for this config.
+/// Adds the command that solves the problem, for this config.
 fn helped(problem: ConfigProblem, refusal: &LockRefusal, plugin: &PluginName) -> ConfigProblem {
     let file = problem.file.to_string();
     let is_usual = file == "conclave.toml";
@@ -100,7 +100,7 @@ fn helped(problem: ConfigProblem, refusal: &LockRefusal, plugin: &PluginName) ->
     let command = refusal.remedy(plugin);
     let (what, command) = match refusal {
         LockRefusal::Differs(changes) => {
-            // An operator who builds it would be asked at every build.
+            // An operator who builds the plugin would be asked again at every build.
             let is_build = !changes.is_empty() && is_harmless(changes);
             let what = if is_build {
                 "shows the difference, and asks whether to accept it; with `--dev` each build of it is accepted, for what you build yourself"
@@ -116,11 +116,11 @@ fn helped(problem: ConfigProblem, refusal: &LockRefusal, plugin: &PluginName) ->
 }
 
 impl Host {
-    /// What the plugins of a config are, with nothing granted: what a lock is made of. Whether they
-    /// fit the config is not looked at.
+    /// Returns the facts of a config's plugins without grants, from which a lock is made. It does
+    /// not check whether they fit the config.
     ///
     /// # Errors
-    /// `Plugins` when one could not be loaded.
+    /// `Plugins` if one could not be loaded.
     pub async fn facts_of(
         &self,
         config: &Config,
@@ -139,11 +139,11 @@ impl Host {
     }
 }
 
-/// Where the lock of a config is: beside it, under its name.
+/// Returns the path of a config's lock: beside the config, under its name.
 #[must_use]
 pub fn lock_of(config: &Path) -> std::path::PathBuf {
     match config.extension() {
-        // It would be the config itself.
+        // The usual name would be the config itself.
         Some(ending) if ending == "lock" => config.with_extension("lock.lock"),
         _ => config.with_extension("lock"),
     }

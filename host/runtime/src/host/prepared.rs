@@ -34,18 +34,18 @@ use crate::support::ids::{Ids, RandomIds};
 
 pub use call_tool::{CallToolError, Caller, ToolCalling, ToolRun};
 
-/// A plugin as it was loaded.
+/// A loaded plugin.
 #[derive(Clone, Debug)]
 pub struct PluginInfo {
     pub name: PluginName,
     pub from_cache: bool,
-    /// In bytes; 0 for a native one.
+    /// The size of the component in bytes; 0 for a native plugin.
     pub size: u64,
-    /// It is the program's own, and runs in no sandbox.
+    /// Whether the plugin belongs to the program and runs in no sandbox.
     pub is_native: bool,
 }
 
-/// A config whose plugins are loaded and admitted. Cheap to run many times.
+/// A config whose plugins are loaded and admitted. Starting a run from it is cheap.
 pub struct Prepared {
     pub(crate) setup: Arc<Setup>,
     pub(crate) calls: Arc<dyn Plugins>,
@@ -54,13 +54,13 @@ pub struct Prepared {
     pub(crate) sources: BTreeMap<PluginName, String>,
     pub(crate) warnings: Problems,
     pub(crate) rebuilt: Rebuilt,
-    /// In a conversation.
+    /// The wall-time limit of one turn of a conversation; set by `for_chat`.
     pub(crate) turn_wall: Option<Duration>,
     pub(crate) everything: Arc<RoomRegistry>,
 }
 
-/// Who takes part in a run besides its plugins. The default: nobody is there, nothing is kept,
-/// nobody follows.
+/// The host side of a run besides its plugins. The default is unattended, has no journal and no
+/// subscribers.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -75,21 +75,22 @@ pub struct Prepared {
 /// ```
 #[derive(Clone)]
 pub struct RunOptions {
-    /// What the run is called; a [`RoomId`] is always that one.
+    /// The source of the room's name; a [`RoomId`] always gives itself.
     pub ids: Arc<dyn Ids>,
-    /// On whose behalf it runs.
+    /// The principal on whose behalf the run acts.
     pub principal: Principal,
-    /// A JSON object for the entry agent's `inputs`; in a session and a batch each [`RunInput`] brings
+    /// A JSON object for the entry agent's `inputs`; in sessions and batches each [`RunInput`] has
     /// its own.
     pub inputs: serde_json::Value,
-    /// What goes with the message; likewise.
+    /// The attachments of the message; in sessions and batches each [`RunInput`] has its own.
     pub attachments: Vec<Blob>,
-    /// Turns that are taken in the place of the entry agent's first steps; likewise (O-119).
+    /// Turns that replace the entry agent's first steps (O-119); in sessions and batches each
+    /// [`RunInput`] has its own.
     pub replay: Vec<Turn>,
     pub channels: Arc<dyn Channels>,
-    /// Runs the background tasks.
+    /// The runner of background tasks.
     pub runner: Arc<dyn TaskRunner>,
-    /// Decides about tool calls that a rule asks about.
+    /// The approver of tool calls that need an approval.
     pub approver: Arc<dyn Approver>,
     pub clock: Arc<dyn Clock>,
     pub journals: Arc<dyn Journals>,
@@ -114,10 +115,10 @@ impl Default for RunOptions {
     }
 }
 
-/// A run that goes on: a session of one. Dropping it stops its sandboxes.
+/// An active run: a session of one run. Dropping it stops its sandboxes.
 pub struct Run(Session);
 
-/// Stops a run from elsewhere, pauses it, and says something to it.
+/// Controls a run from elsewhere: stops it, pauses it and sends it messages.
 ///
 /// ```
 /// use conclave_runtime::native::{Failure, Plugin};
@@ -141,43 +142,43 @@ pub struct Run(Session);
 pub struct Stopper(pub(crate) UnboundedSender<Event>);
 
 impl Stopper {
-    /// Stops it, also inside a step; nothing happens when it is over.
+    /// Stops the run, even inside a step; has no effect once it is over.
     pub fn stop(&self, reason: &str) {
         let _ = self.0.send(Event::Cancelled { reason: reason.to_owned() });
     }
 
-    /// Stops what the entry task is doing now. An interactive task then asks its user; another
+    /// Stops the current work of the entry task. An interactive task then asks its user; any other
     /// ends.
     pub fn stop_turn(&self, reason: &str) {
         let _ = self.0.send(Event::TurnStopped { reason: reason.to_owned() });
     }
 
-    /// Stops one task, wherever in the run it is at work, and what it had others do: a sub-task's
-    /// caller goes on with what it had, a background task ends as cancelled. The entry task is the
-    /// run.
+    /// Stops one task, wherever it works in the run, and its own sub-tasks. The caller of a
+    /// sub-task continues with the partial result; a background task ends as cancelled. Stopping
+    /// the entry task ends the run.
     pub fn kill_task(&self, task: &TaskName, reason: &str) {
         let _ = self.0.send(Event::TaskKilled { task: task.clone(), reason: reason.to_owned() });
     }
 
-    /// Decides about a call that waits for an approval, in the place of the approver; nothing
-    /// happens when it waits no more.
+    /// Decides about a call that waits for an approval, instead of the approver. It has no effect
+    /// if the call no longer waits.
     pub fn decide(&self, call: CallId, approval: Approval) {
         let _ = self.0.send(Event::Decided { call, approval, author: ApprovalAuthor::Program });
     }
 
-    /// Pauses it, background tasks included: what is under way goes on to its end, and nothing new
+    /// Pauses the run with its background tasks: active work runs to its end, and nothing new
     /// begins (O-122).
     pub fn pause(&self, reason: &str) {
         let _ = self.0.send(Event::Paused { reason: reason.to_owned() });
     }
 
-    /// Lets it go on; nothing happens when it is not paused.
+    /// Resumes a paused run; has no effect if it is not paused.
     pub fn unpause(&self) {
         let _ = self.0.send(Event::Unpaused);
     }
 
-    /// Says something to a task while the run is at work; its agent reads it in its next step
-    /// (O-053). None: the entry task.
+    /// Sends a message to a task of the active run, which its agent reads in its next step (O-053).
+    /// `None` means the entry task.
     pub fn tell(&self, task: Option<&TaskName>, text: &str) {
         let _ = self.0.send(Event::UserSaid {
             task: task.cloned(),
@@ -186,12 +187,13 @@ impl Stopper {
         });
     }
 
-    /// Asks something of the room, and waits for no reply; [`RoomHandle`](crate::RoomHandle) does.
+    /// Sends a request to the room without waiting for the reply; [`RoomHandle`](crate::RoomHandle)
+    /// waits.
     pub fn request(&self, what: RoomRequest) {
         let _ = self.0.send(Event::Requested { request: RequestId::NO_REPLY, what });
     }
 
-    /// Has the journal say that calls from here on go to a component that was built anew.
+    /// Records that later calls of a plugin go to a rebuilt component.
     pub fn note_replaced(&self, plugin: &PluginName, sha256: &str) {
         let _ = self
             .0
@@ -200,61 +202,62 @@ impl Stopper {
 }
 
 impl Prepared {
-    /// What the rooms of its runs run with.
+    /// Returns the setup of the rooms.
     #[must_use]
     pub fn setup(&self) -> &Arc<Setup> {
         &self.setup
     }
 
-    /// Looks after the plugins that come from files, for an author who builds them anew: the next
-    /// call goes to the new one.
+    /// Returns a reloader for plugins from files, for authors who rebuild them: the next call uses
+    /// the new component.
     #[must_use]
     pub fn reloader(&self) -> Reloader {
         Reloader::new(self.rebuilt.clone())
     }
 
-    /// It was held to a lock.
+    /// Returns whether the config was checked against a lock.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         self.rebuilt.pins.lock.is_some()
     }
 
-    /// Returns whether the lock says that the operator builds this plugin.
+    /// Returns whether the lock marks this plugin as built by the operator.
     #[must_use]
     pub fn is_dev(&self, plugin: &PluginName) -> bool {
         self.rebuilt.pins.is_dev(plugin.as_str())
     }
 
-    /// The plugins, in order of name.
+    /// Returns the plugins, ordered by name.
     #[must_use]
     pub fn plugins(&self) -> &[PluginInfo] {
         &self.plugins
     }
 
-    /// The label of each plugin's source.
+    /// Returns the label of each plugin's source.
     #[must_use]
     pub fn sources(&self) -> &BTreeMap<PluginName, String> {
         &self.sources
     }
 
-    /// What fits and is most likely not meant.
+    /// Returns the warnings: valid settings that are probably mistakes.
     #[must_use]
     pub fn warnings(&self) -> &Problems {
         &self.warnings
     }
 
-    /// Calls into its plugins without a task: every call has a sandbox of its own and the plugin's
-    /// limits.
+    /// Returns access to the plugins without a task. Every call has its own sandbox and the
+    /// plugin's limits.
     #[must_use]
     pub fn calls(&self) -> &Arc<dyn Plugins> {
         &self.calls
     }
 
-    /// The same for a conversation: the entry task, and whatever task it may be handed to, asks its
-    /// user after each of its answers, whatever its config says, and only the user ends it. An
-    /// answer that says nothing is one too, so that the user is asked then as well. The run's wall
-    /// time is taken out of it: the time that a person thinks is not the run's, so it is for
-    /// whoever leads the conversation to hold each turn to [`turn_wall`](Self::turn_wall).
+    /// Returns the config for a conversation. The entry task, and each task that the conversation
+    /// can be handed to, asks its user after every answer; only the user ends it. This overrides
+    /// the config, and an empty answer counts as an answer too.
+    ///
+    /// The run's wall-time limit is removed, because the user's thinking time would count. The
+    /// caller limits each turn to [`turn_wall`](Self::turn_wall) instead.
     #[must_use]
     pub fn for_chat(mut self) -> Self {
         let setup = Arc::make_mut(&mut self.setup);
@@ -268,8 +271,8 @@ impl Prepared {
         self
     }
 
-    /// How long one turn of a conversation may take: `limits.run.wall`; none when there is no
-    /// limit, or when it is no conversation.
+    /// Returns the wall-time limit of one turn of a conversation, from `limits.run.wall`. `None` if
+    /// there is no limit, or outside a conversation.
     #[must_use]
     pub fn turn_wall(&self) -> Option<Duration> {
         self.turn_wall
@@ -278,7 +281,7 @@ impl Prepared {
     /// Opens a room for a message. The work begins when the outcome is awaited.
     ///
     /// # Errors
-    /// When the room's journal cannot be made.
+    /// Fails when the room's journal cannot be created.
     pub fn start(
         &self,
         message: Option<String>,
@@ -287,11 +290,11 @@ impl Prepared {
         self.parts().start(message, options)
     }
 
-    /// Opens a room for run after run: what its agents remember stays from one to the next, unless
-    /// a task's `restart` says otherwise.
+    /// Opens a room for several runs. Its agents keep their histories from one run to the next,
+    /// unless a task's `restart` resets them.
     ///
     /// # Errors
-    /// When the room's journal cannot be made.
+    /// Fails when the room's journal cannot be created.
     ///
     /// ```
     /// use conclave_runtime::native::{Plugin, Step};
@@ -311,22 +314,22 @@ impl Prepared {
         Session::open(self.parts(), options)
     }
 
-    /// Goes on with a room that `options.journals` keep: its history is there, and a run that was
-    /// cut off can be brought to its end. What the room was allowed when that run began stays so
-    /// until the next run; what a plugin may reach is this config's.
+    /// Resumes a room from `options.journals` with its histories; an interrupted run can be brought
+    /// to its end. The room keeps the permissions from when that run began until the next run.
+    /// Access to the outside follows this config.
     ///
     /// # Errors
-    /// `Unknown` when there is no such room, `Changed` when a component that was cut off in a call
-    /// is another now.
+    /// `Unknown` if there is no such room, `Changed` if the component of an interrupted call is
+    /// another one now.
     pub async fn reopen(&self, room: &RoomId, options: RunOptions) -> Result<Session, ResumeError> {
         Session::reopen(self.parts(), options, room).await
     }
 
-    /// Opens a room that stays open until it is closed: it takes what comes in on its channels, and
-    /// tasks. Its loop runs beside the caller, on the executor that this is called on.
+    /// Opens a room that stays open until it is closed, and accepts messages on its channels and
+    /// tasks. Its loop runs on the executor that this is called on.
     ///
     /// # Errors
-    /// When the room's journal cannot be made.
+    /// Fails when the room's journal cannot be created.
     ///
     /// ```
     /// use conclave_runtime::native::{self, Plugin, Step};
@@ -360,22 +363,22 @@ impl Prepared {
 }
 
 impl Run {
-    /// The root room's id.
+    /// Returns the root room's id.
     #[must_use]
     pub fn room(&self) -> &RoomId {
         self.0.room()
     }
 
-    /// A handle that stops it.
+    /// Returns a handle that stops the run.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.0.stopper()
     }
 
-    /// Runs it to its end, background tasks included.
+    /// Runs to the end, background tasks included.
     ///
     /// # Errors
-    /// When the journal fails; then nothing more was performed.
+    /// Fails when the journal fails; nothing more was performed after that.
     pub async fn outcome(mut self) -> Result<Arc<Outcome>, JournalFailure> {
         self.0.driver.run().await
     }

@@ -1,14 +1,14 @@
-//! The file of prices that a config names, read when the config is used. What it means is the
-//! core's.
+//! The price file that a config names, read when the config is loaded. Its meaning belongs to the
+//! core.
 
 use std::fs;
 
 use conclave_core::config::{Config, Problems};
 
-/// Larger files are no tables of prices.
+/// The maximum size of a price file in bytes.
 const MOST: u64 = 4 << 20;
 
-/// The config with its prices; none when it names no file of them, or a wrong one.
+/// Returns the config with its prices; `None` if it names no price file or an invalid one.
 pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
     let file = config.prices.as_ref()?;
     let text = fs::metadata(&file.path).and_then(|found| {

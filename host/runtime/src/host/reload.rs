@@ -1,6 +1,6 @@
-//! Hot reload for authors: looks whether a plugin's file was built anew, loads it, and lets the
-//! next call go to it. Whether it may take the place of the one that was admitted is decided in the
-//! core; a refused or broken one changes nothing.
+//! Hot reload for authors: polls the files of plugins, loads rebuilt ones and routes the next call
+//! to them. The core decides whether a rebuilt plugin may replace the admitted one. A refused or
+//! broken file changes nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ use crate::host::Pins;
 use crate::plugin::sandboxed::{Sandbox, Sandboxes};
 use crate::plugin::{Loader, read_component};
 
-/// What became of a file that has changed.
+/// The result of reloading a changed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reloaded {
-    /// The next call goes to it.
+    /// The next call goes to the new component.
     Replaced {
         plugin: PluginName,
-        /// Lower-case hexadecimal, of the new component.
+        /// The SHA-256 digest of the new component, in lower-case hexadecimal.
         sha256: String,
         took: Duration,
     },
-    /// The one before it stays.
+    /// The component before it stays.
     Refused { plugin: PluginName, reason: String },
 }
 
@@ -35,12 +35,12 @@ pub enum Reloaded {
 #[derive(Clone, Debug)]
 pub(crate) struct PluginFile {
     pub(crate) path: PathBuf,
-    /// As the config names it.
+    /// The source as the config names it.
     pub(crate) named: PluginSource,
     pub(crate) setup: Arc<PluginSetup>,
 }
 
-/// What it takes to load a config's plugins again.
+/// The parts needed to load a config's plugins again.
 #[derive(Clone, Debug)]
 pub(crate) struct Rebuilt {
     pub(crate) loader: Loader,
@@ -49,7 +49,7 @@ pub(crate) struct Rebuilt {
     pub(crate) pins: Arc<Pins>,
 }
 
-/// Looks after the files of a config's plugins.
+/// Polls the files of a config's plugins.
 #[derive(Debug)]
 pub struct Reloader {
     loader: Loader,
@@ -61,14 +61,14 @@ pub struct Reloader {
 #[derive(Debug)]
 struct WatchedFile {
     source: PluginFile,
-    /// Of what is loaded, or was refused.
+    /// The version that is loaded, or was refused.
     known: Option<FileVersion>,
-    /// Seen at the last look: loaded once it is the same at the next, for a file is not written at
-    /// once.
+    /// The changed version seen at the last poll. It is loaded if the next poll sees it again,
+    /// because a file is not written at once.
     changed: Option<FileVersion>,
 }
 
-/// Tells one version of a file from another without reading it.
+/// The version of a file, determined without reading its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileVersion {
     modified: SystemTime,
@@ -76,7 +76,7 @@ pub struct FileVersion {
 }
 
 impl FileVersion {
-    /// That of a file; none when there is none.
+    /// Returns the version of a file; `None` if there is no such file.
     #[must_use]
     pub fn of(file: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(file).ok()?;
@@ -84,7 +84,7 @@ impl FileVersion {
     }
 }
 
-/// Goes on looking until it is dropped.
+/// A background poll that stops when it is dropped.
 #[derive(Debug)]
 pub struct FileWatch(JoinHandle<()>);
 
@@ -103,7 +103,7 @@ impl Reloader {
         Self { loader, sandboxes, files: sources.into_iter().map(watched).collect(), pins }
     }
 
-    /// Looks again every so often, and tells what became of files that have changed.
+    /// Polls at this interval and reports each reloaded file.
     #[must_use]
     pub fn watch(
         mut self,
@@ -118,7 +118,7 @@ impl Reloader {
         }))
     }
 
-    /// Looks at every file once. A change counts when two looks in a row see the same of it.
+    /// Polls every file once. A change counts once two polls in a row see the same version.
     pub async fn look(&mut self) -> Vec<Reloaded> {
         let mut settled = Vec::new();
         for (name, file) in &mut self.files {

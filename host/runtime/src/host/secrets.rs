@@ -1,4 +1,4 @@
-//! The secrets of a config: whether each that a plugin was granted is there. None is read here.
+//! The secrets of a config: a check that each granted one exists. No secret is read here.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use super::Host;
 use crate::imports::secrets::vault::Vault;
 
 impl Host {
-    /// Holds the secrets that plugins were granted. Besides, how many of the problems are secrets
-    /// that are not there.
+    /// Returns the vault of the granted secrets, and the number of problems that are missing
+    /// secrets.
     pub(super) fn vault(&self, config: &Config, problems: &mut Problems) -> (Arc<Vault>, usize) {
         let granted: BTreeSet<&SecretName> = config
             .plugins

@@ -1,5 +1,4 @@
-//! Servers of tools that others wrote: what the host asks of whoever speaks to them. How that is
-//! done is not known here; `conclave-mcp` does it.
+//! The interface to tool servers written by others. The protocol is implemented in `conclave-mcp`.
 
 use std::sync::Arc;
 
@@ -12,26 +11,27 @@ use crate::native;
 use crate::support::blobs::Blobs;
 use crate::support::clock::BoxFuture;
 
-/// A server that is to be reached, or started.
+/// A tool server that is to be started or connected to.
 #[derive(Clone)]
 pub struct ServerStart {
-    /// Its name in the config.
+    /// The plugin's name in the config.
     pub plugin: PluginName,
     pub source: McpSource,
     pub limits: PluginLimits,
-    /// Where its keys come from.
+    /// The source of its keys.
     pub secrets: Arc<dyn SecretSource>,
-    /// Where what it gives besides text is kept.
+    /// The store of its results that are not text.
     pub blobs: Arc<dyn Blobs>,
 }
 
-/// Reaches servers of tools.
+/// Connects to tool servers.
 pub trait ToolServers: Send + Sync + 'static {
-    /// A plugin whose tools are the server's. Names, descriptions and schemas are checked as any
-    /// plugin's; its calls are held to the limits `wall`, `output` and `at_once`, and what they
-    /// give is labelled as text from outside.
+    /// Returns a plugin with the server's tools. Names, descriptions and schemas are checked as any
+    /// plugin's. Its calls obey the limits `wall`, `output` and `at_once`, and their results are
+    /// labelled as untrusted text.
     ///
     /// # Errors
-    /// In words for the operator: why it could not be reached. Never a key or a part of one.
+    /// Returns a message for the operator that says why the server cannot be reached. It never
+    /// contains a key or a part of one.
     fn connect(&self, start: ServerStart) -> BoxFuture<'static, Result<native::Plugin, String>>;
 }

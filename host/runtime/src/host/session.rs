@@ -1,6 +1,5 @@
-//! One room for run after run: what its agents remember stays, and one journal holds all of it. Not
-//! what a run does, which is the core's, and not how a kept history is written, which is
-//! `history_file`'s.
+//! Sessions: one room for several runs, with histories that persist and one journal. Runs belong to
+//! the core, the format of exported histories to `history_file`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -26,12 +25,12 @@ use crate::observe::subscribe::Subscribers;
 use crate::storage::history_file::{self, HistoryFileError};
 use crate::storage::journal::JournalFailure;
 
-/// The channel on which the user of a run is asked.
+/// The channel that asks the user of a run.
 const USER_CHANNEL: &str = "terminal";
-/// What the journal says of a run whose future was dropped.
+/// The recorded reason for a run whose future was dropped.
 const GIVEN_UP: &str = "nobody waits for this run any more";
 
-/// What one run is asked. The default is no message to the config's entry task.
+/// The input of one run. The default is no message to the config's entry task.
 ///
 /// ```
 /// use conclave_runtime::RunInput;
@@ -41,41 +40,40 @@ const GIVEN_UP: &str = "nobody waits for this run any more";
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunInput {
-    /// The task that gets the message; none: the one that the conversation was handed to, else the
-    /// config's `entry`.
+    /// The task that gets the message. `None` means the task that the conversation was handed to,
+    /// else the config's `entry`.
     pub entry: Option<TaskName>,
-    /// None: the task starts from its system message alone.
+    /// The message; `None` starts the task from its system message alone.
     pub content: Option<String>,
-    /// What goes with the message.
+    /// The attachments of the message.
     pub attachments: Vec<Blob>,
     /// A JSON object for the entry agent's `inputs`.
     pub inputs: Value,
-    /// Whom the message is for; the run is over at once when it is not the entry task (L-050d).
+    /// The recipient of the message. The run ends at once if it is not the entry task (L-050d).
     pub recipient: Option<String>,
-    /// Calls that come with the message.
+    /// The tool calls that come with the message.
     pub tools: Vec<ToolCall>,
-    /// Steps of the entry task, in the place of its own number (L-050f).
+    /// The number of steps of the entry task, instead of its own setting (L-050f).
     pub turns: Option<u32>,
-    /// The seat that the message is taken to come from, instead of the user's; then it counts as
-    /// the program's own word.
+    /// The sender of the message instead of the user; the message then counts as the program's own.
     pub sender: Option<Entity>,
-    /// The run is killed once its entry task has made so many steps: for whoever looks into it step
-    /// by step.
+    /// The number of steps of the entry task after which the run is killed; for inspecting a run
+    /// step by step.
     pub kill_after: Option<u32>,
-    /// What the result is to be, in the place of what the task says.
+    /// The type of the result, instead of the task's own.
     pub returns: Option<ReturnType>,
-    /// Turns that are taken in the place of the entry agent's first steps, carried out anew: a run
-    /// that is played again (O-119).
+    /// Turns that replace the entry agent's first steps and are carried out again: a replayed run
+    /// (O-119).
     pub replay: Vec<Turn>,
-    /// Only this seat of the entry task is asked.
+    /// The only responder of the entry task that is asked.
     pub seat: Option<SeatCall>,
-    /// In the place of the config's.
+    /// The limits of the run, instead of the config's.
     pub limits: Option<RunLimits>,
-    /// The room stays open when nobody is at work in it, and takes what comes in on its channels,
-    /// until it is closed.
+    /// Whether the room stays open while idle, and accepts messages on its channels until it is
+    /// closed.
     pub hold: bool,
-    /// What is known of the room: a JSON object, null when there is nothing. What it holds under
-    /// `_child_metadata` goes to all rooms below (R-025).
+    /// The metadata of the room: a JSON object, or null. The value under `_child_metadata` is
+    /// passed to all rooms below (R-025).
     pub metadata: Value,
 }
 
@@ -113,37 +111,36 @@ impl From<String> for RunInput {
     }
 }
 
-/// Why a session could not do what it was asked.
+/// The reason why a session could not do as requested.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The config has no task of that name; nothing was started.
+    /// The config has no such task; nothing was started.
     #[error("there is no task `{task}`; these are there: {}", .known.join(", "))]
     UnknownTask { task: TaskName, known: Vec<String> },
-    /// A history that was kept cannot be taken; nothing was changed.
+    /// An exported history cannot be imported; nothing was changed.
     #[error(transparent)]
     History(#[from] HistoryFileError),
-    /// The journal failed; nothing more was performed, and nothing more can be.
+    /// The journal failed; nothing more was performed, and the session is unusable.
     #[error(transparent)]
     Journal(#[from] JournalFailure),
-    /// There is nothing to go on with.
+    /// There is no run to resume.
     #[error("the room {room} has no run to go on with")]
     NotBegun { room: RoomId },
-    /// The executor of the program was shut down while the room was open; what its journal holds
-    /// can be gone on with.
+    /// The executor of the program was shut down while the room was open; the room can be resumed
+    /// from its journal.
     #[error("the room {room} was cut off: the program's executor was shut down while it was open")]
     CutOff { room: RoomId },
-    /// The journal failed before, so what comes now could not be kept.
+    /// The journal failed before, so nothing can be recorded now.
     #[error("the journal of room {room} has failed before; what is to go on needs another session")]
     Broken { room: RoomId },
 }
 
-/// Why a room cannot be gone on with.
+/// The reason why a room cannot be resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
     #[error("no room {room} is kept here")]
     Unknown { room: RoomId },
-    /// A call of it was cut off, and would have to be run again by a component that may do
-    /// something else.
+    /// An interrupted call would have to be run again by a different component.
     #[error(
         "the plugin `{plugin}` is not what it was when room {room} was cut off in the middle of one of its calls; build or install the \
          same component again, or end the run: conclave stop {room}"
@@ -153,7 +150,7 @@ pub enum ResumeError {
     Journal(#[from] JournalFailure),
 }
 
-/// What a room's runs go on with.
+/// The parts of a config that a room's runs need.
 #[derive(Clone)]
 pub(crate) struct SessionParts {
     pub(crate) setup: Arc<Setup>,
@@ -162,20 +159,20 @@ pub(crate) struct SessionParts {
     pub(crate) everything: Arc<RoomRegistry>,
 }
 
-/// A room that run after run happens in, one at a time. Its agents remember, unless a task's
-/// `restart` has each run begin anew. The limits of a run, and what grants allow for a whole run,
-/// begin anew with each.
+/// A room for several runs, one at a time. Its agents keep their histories, unless a task's
+/// `restart` resets them. The limits of a run, and per-run limits of grants, begin anew with each
+/// run.
 ///
-/// Dropping it stops what goes on, at once and without an ending in the journal.
+/// Dropping it stops an active run at once, without an end in the journal.
 pub struct Session {
     room: RoomId,
     pub(crate) driver: Driver,
     is_broken: bool,
-    /// Dropped last, so that nothing is told afterwards.
+    /// Dropped last, so that nothing is published afterwards.
     _over: Over,
 }
 
-/// A room whose loop runs beside the program. Dropping it stops the room and what goes on in it.
+/// A room whose loop runs beside the program. Dropping it stops the room and its work.
 #[derive(Debug)]
 pub struct Hosted {
     running: JoinHandle<Result<Arc<Outcome>, SessionError>>,
@@ -184,13 +181,13 @@ pub struct Hosted {
 }
 
 impl Hosted {
-    /// Waits until the room was closed and all that it waits for is over.
+    /// Waits until the room was closed and all its work is over.
     ///
     /// # Errors
     /// As [`Session::run`], and `CutOff`.
     ///
     /// # Panics
-    /// When the loop did.
+    /// Panics if the loop panicked.
     pub async fn closed(mut self) -> Result<Arc<Outcome>, SessionError> {
         match (&mut self.running).await {
             Ok(outcome) => outcome,
@@ -199,19 +196,19 @@ impl Hosted {
         }
     }
 
-    /// What speaks to the room.
+    /// Returns a handle to the room.
     #[must_use]
     pub fn handle(&self) -> &RoomHandle {
         &self.handle
     }
 
-    /// A handle that stops it, pauses it, and decides what waits for an approval.
+    /// Returns a handle that stops and pauses the room, and decides pending approvals.
     #[must_use]
     pub fn stopper(&self) -> &Stopper {
         &self.stopper
     }
 
-    /// The room is over.
+    /// Returns whether the room is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.running.is_finished()
@@ -224,7 +221,7 @@ impl Drop for Hosted {
     }
 }
 
-/// Tells the subscribers that a room's runs are over, however they came to their end.
+/// Reports the end of a room's runs to the subscribers when it is dropped.
 struct Over {
     room: RoomId,
     subscribers: Subscribers,
@@ -245,7 +242,7 @@ impl Session {
         Ok(Self { room, driver, is_broken: false, _over: over })
     }
 
-    /// The room of that name, as its journal has it.
+    /// Returns the session of a room from its journal.
     pub(crate) async fn reopen(
         parts: SessionParts,
         options: RunOptions,
@@ -269,24 +266,25 @@ impl Session {
         }
     }
 
-    /// Its last run was cut off, and [`go_on`](Self::go_on) brings it to its end.
+    /// Returns whether the last run was interrupted; [`resume`](Self::resume) brings it to its end.
     #[must_use]
     pub fn is_cut_off(&self) -> bool {
         self.driver.is_cut_off()
     }
 
-    /// Why its run is paused; none when it is not. One that was paused and cut off is paused when
-    /// it is gone on with, until a [`Stopper`] lets it go on.
+    /// Returns the reason why the run is paused; `None` if it is not. A run that was interrupted
+    /// while paused stays paused on resumption, until a [`Stopper`] unpauses it.
     #[must_use]
     pub fn paused(&self) -> Option<&str> {
         self.driver.paused()
     }
 
-    /// Brings the run that was cut off to its end; the outcome of the last run when none was.
+    /// Brings an interrupted run to its end. Returns the outcome of the last run if none was
+    /// interrupted.
     ///
     /// # Errors
-    /// `Journal` when the journal fails, `Broken` when it did before, `NotBegun` when the room
-    /// never had a run.
+    /// `Journal` if the journal fails, `Broken` if it did before, `NotBegun` if the room never had
+    /// a run.
     pub async fn resume(&mut self) -> Result<Arc<Outcome>, SessionError> {
         self.check(None)?;
         if !self.is_cut_off() {
@@ -305,36 +303,36 @@ impl Session {
         Ok(outcome?)
     }
 
-    /// The root room's id.
+    /// Returns the root room's id.
     #[must_use]
     pub fn room(&self) -> &RoomId {
         &self.room
     }
 
-    /// Who speaks to the room while it is open.
+    /// Returns a handle to the room.
     #[must_use]
     pub fn handle(&self) -> RoomHandle {
         self.driver.handle()
     }
 
-    /// A handle that stops the run that goes on; between two runs it does nothing.
+    /// Returns a handle that stops the active run; it has no effect between two runs.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(self.driver.sender())
     }
 
-    /// Runs the room once more, to the end of the run, background tasks included. Dropping the
-    /// future stops the run, and the next one can begin.
+    /// Runs the room once more to the end of the run, background tasks included. Dropping the
+    /// future stops the run, and another one can begin.
     ///
     /// # Errors
-    /// `UnknownTask` when `ask.entry` names none, `Journal` when the journal fails, `Broken` when
-    /// it did before.
+    /// `UnknownTask` if `ask.entry` names no task, `Journal` if the journal fails, `Broken` if it
+    /// did before.
     pub fn run(
         &mut self,
         ask: impl Into<RunInput>,
     ) -> impl Future<Output = Result<Arc<Outcome>, SessionError>> + Send {
         let ask = ask.into();
-        // Here and not when it is first polled: whoever stops it from now on means this run.
+        // Begun here, not at the first poll, so that a stop from now on applies to this run.
         let begun = self.check(ask.entry.as_ref()).map(|()| {
             self.begin(ask);
             RunGuard(Some(self))
@@ -342,9 +340,8 @@ impl Session {
         async move { Ok(begun?.into_end().await?) }
     }
 
-    /// Runs the room once more, and holds it open until it is closed; `hold` is what it begins
-    /// with, if it has a message. The loop runs beside the caller, on the executor that this is
-    /// called on.
+    /// Runs the room once more and keeps it open until it is closed; `hold` is its first input. The
+    /// loop runs on the executor that this is called on.
     #[must_use = "the room is stopped when its `Hosted` is dropped"]
     pub fn host(mut self, hold: RunInput) -> (RoomHandle, Hosted) {
         let begun =
@@ -352,8 +349,8 @@ impl Session {
         self.run_beside(begun)
     }
 
-    /// Goes on with a room that was cut off while it was held open, as [`host`](Self::host). One
-    /// that was not cut off is over, and its outcome is that of its last run.
+    /// Resumes a room that was interrupted while open, like [`host`](Self::host). Without an
+    /// interrupted run the room is over, with the outcome of its last run.
     #[must_use = "the room is stopped when its `Hosted` is dropped"]
     pub fn host_on(self) -> (RoomHandle, Hosted) {
         let begun = self.check(None);
@@ -372,7 +369,7 @@ impl Session {
         (handle.clone(), Hosted { running, handle, stopper })
     }
 
-    /// Changes what a task's agent remembers.
+    /// Changes the history of a task's agent.
     ///
     /// # Errors
     /// `UnknownTask`, `Journal` and `Broken`, as [`run`](Self::run).
@@ -388,24 +385,24 @@ impl Session {
         Ok(taken?)
     }
 
-    /// What a task's agent remembers; empty when it remembers nothing, or there is no such task.
+    /// Returns the history of a task's agent; empty if there is none, or no such task.
     #[must_use]
     pub fn history(&self, task: &TaskName) -> History {
         self.driver.history(task)
     }
 
-    /// The same as text that [`import_history`](Self::import_history) takes, here or in another
+    /// Returns the history as text for [`import_history`](Self::import_history), here or in another
     /// session (L-183).
     #[must_use]
     pub fn export_history(&self, task: &TaskName) -> String {
         history_file::to_text(&self.history(task))
     }
 
-    /// Puts a history that was exported in the place of a task's. What its messages refer to must
-    /// be among this host's blobs to be read.
+    /// Replaces a task's history with an exported one. The blobs that its messages refer to must be
+    /// in this host's store to be readable.
     ///
     /// # Errors
-    /// `History` when the text is no such history, and where; else as
+    /// `History` if the text is no exported history, with the position; otherwise as
     /// [`change_history`](Self::change_history).
     pub async fn import_history(
         &mut self,
@@ -416,8 +413,8 @@ impl Session {
         self.change_history(task, HistoryChange::Import { messages }).await
     }
 
-    /// Later runs go on with this config: its tasks, plugins and models. What was remembered stays
-    /// with the tasks that have the same name.
+    /// Replaces the config for later runs: tasks, plugins and models. Histories stay with the tasks
+    /// that keep their names.
     pub fn reconfigure(&mut self, prepared: &Prepared) {
         let SessionParts { setup, plugins, models, everything: _ } = prepared.parts();
         self.driver.reconfigure(setup, plugins, models);
@@ -437,7 +434,7 @@ impl Session {
         }
     }
 
-    /// Nothing happens before the driver runs.
+    /// Prepares a run; nothing happens before the driver runs.
     pub(crate) fn begin(&mut self, ask: RunInput) {
         let setup = self.driver.setup();
         let limits = ask.limits.unwrap_or_else(|| setup.limits.clone());
@@ -471,6 +468,7 @@ impl Session {
 
 fn shared(parts: SessionParts, options: RunOptions, room: &RoomId) -> (Arc<RunContext>, Over) {
     let over = Over { room: room.clone(), subscribers: options.subscribers.clone() };
+    // A steady clock, so that a change of the system time fires no deadline.
     let clock = options.clock.steady().unwrap_or(options.clock);
     let shared = RunContext {
         plugins: parts.plugins,
@@ -488,7 +486,7 @@ fn shared(parts: SessionParts, options: RunOptions, room: &RoomId) -> (Arc<RunCo
     (Arc::new(shared), over)
 }
 
-/// A run that is waited for. Dropped before its end, it is stopped.
+/// A run that is awaited. Dropping it before its end stops the run.
 struct RunGuard<'a>(Option<&'a mut Session>);
 
 impl RunGuard<'_> {
@@ -501,7 +499,7 @@ impl RunGuard<'_> {
 }
 
 impl RunGuard<'_> {
-    /// The run's outcome; the session is as it was.
+    /// Returns the run's outcome and releases the session.
     async fn into_end(mut self) -> Result<Arc<Outcome>, JournalFailure> {
         let outcome = self.outcome().await;
         if let Some(session) = self.0.take() {
@@ -514,7 +512,7 @@ impl RunGuard<'_> {
 impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
         if let Some(session) = self.0.take() {
-            // The one place that waits where it stands: a drop cannot await. The journal ends the
+            // Blocking is unavoidable here, because a drop cannot await. The journal completes the
             // wait by itself, without the executor.
             let given_up = session.driver.give_up(GIVEN_UP);
             session.is_broken =

@@ -1,6 +1,6 @@
-//! A voice that takes its time and makes no sound, for tests and for trying out strategies: it is
-//! busy for as long as its words would take, says so to the room, and can be cut short. Not what is
-//! said when, which strategies decide.
+//! A simulated voice channel for tests and for trying out strategies. It makes no sound, is busy
+//! for the duration of its words, reports that to the room and can be interrupted. The choice of
+//! speeches belongs to strategies.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -17,16 +17,15 @@ use crate::driver::channel::{Channels, HumanAnswer, Speech};
 use crate::driver::room_handle::RoomHandle;
 use crate::support::clock::{BoxFuture, Clock};
 
-/// What a speech that was cut short is answered, so that its strategy may have it said again.
+/// The answer to an interrupted speech, so that its strategy can have it spoken again.
 pub const INTERRUPTED: &str = "interrupted";
 
-/// Channels of which some are voices that are simulated. What is said there takes so many
-/// milliseconds for each word, one speech after the other; the room hears when a channel speaks and
-/// when it is idle again. A speech that interrupts cuts off the one that is being said, and so does
-/// a user who begins to speak: that one is answered [`INTERRUPTED`].
+/// Channels with simulated voices. A speech takes a fixed number of milliseconds per word, one
+/// speech after the other, and the room gets the channel's activity. An interrupting speech, or a
+/// user who begins to speak, cuts off the current one, which is answered with [`INTERRUPTED`].
 ///
-/// A run has it by itself for channels whose config says `simulate`. A program makes its own to
-/// move its user:
+/// A run adds it by itself for channels whose config sets `simulate`. A program creates its own to
+/// simulate its user:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,7 +55,7 @@ impl fmt::Debug for SimulatedVoice {
 
 struct Voices {
     clock: Arc<dyn Clock>,
-    /// Milliseconds for a word.
+    /// Milliseconds per word, by channel.
     pace: BTreeMap<ChannelId, u32>,
     room: Mutex<Option<RoomHandle>>,
     lines: Mutex<HashMap<ChannelId, Arc<ChannelLine>>>,
@@ -66,13 +65,13 @@ struct Voices {
 struct ChannelLine(Mutex<SpeechState>);
 
 struct SpeechState {
-    /// Somebody has the turn.
+    /// Whether a speech holds the floor.
     is_taken: bool,
-    /// Those that wait for it; next first.
+    /// The speeches that wait for the floor, next first.
     waiting: VecDeque<oneshot::Sender<FloorPermit>>,
-    /// Counts what cuts a speech off.
+    /// The number of interruptions so far.
     cuts: watch::Sender<u64>,
-    /// What was said in full.
+    /// The keys of the speeches that were spoken in full.
     said: HashSet<String>,
     is_speaking: bool,
     is_user_speaking: bool,
@@ -108,7 +107,7 @@ impl ChannelLine {
         self.lock().cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Waits for the turn to speak; who interrupts is next.
+    /// Waits for the floor; an interrupting speech goes to the front of the queue.
     async fn turn(self: &Arc<Self>, interrupts: bool) -> FloorPermit {
         let handed_on = {
             let mut talk = self.lock();
@@ -123,13 +122,14 @@ impl ChannelLine {
             }
             handed_on
         };
-        // Those that wait are kept by the line, which is kept by whoever waits; an empty turn would
-        // only let two speak at once.
+        // The queue lives in the line, and this future keeps the line alive. An error without a
+        // permit would let two speeches overlap.
         handed_on.await.unwrap_or(FloorPermit(None))
     }
 }
 
-/// The turn to speak; handed on when it is dropped, also on its way to somebody who waits no more.
+/// The floor. Dropping the permit passes it to the next waiting speech, and skips those that were
+/// dropped.
 struct FloorPermit(Option<Arc<ChannelLine>>);
 
 impl Drop for FloorPermit {
@@ -144,7 +144,8 @@ impl Drop for FloorPermit {
             drop(talk);
             match next.send(Self(Some(Arc::clone(&line)))) {
                 Ok(()) => return,
-                // It is given to the next, and not dropped: that would hand it on again.
+                // The permit is emptied before its drop, because a drop would pass it on a second
+                // time.
                 Err(mut refused) => drop(refused.0.take()),
             }
         }
@@ -161,17 +162,17 @@ impl Voices {
         self.room.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// As the room has it bound now, or as the config had it.
+    /// Returns the pace from the room's current binding, else from the config.
     fn pace(&self, channel: &ChannelId) -> Option<u32> {
         let bound = self.room().and_then(|room| room.bindings().get(channel)?.simulate_ms);
         bound.or_else(|| self.pace.get(channel).copied())
     }
 
-    /// Waits for nothing; a room that is over has no use for it.
+    /// Reports a channel's activity without waiting; a room that is over ignores it.
     fn report(&self, channel: &ChannelId) {
         let Some(room) = self.room() else { return };
         let line = self.line(channel);
-        // Said while it is locked: what is newer is told later.
+        // Sent under the lock, so that reports arrive in the order of their changes.
         let talk = line.lock();
         room.notify(RoomRequest::Activity { channel: channel.clone(), activity: talk.activity() });
     }
@@ -192,9 +193,11 @@ impl Voices {
             line.cut_off();
         }
         let _turn = line.turn(speech.interrupt).await;
+        // Checked with the floor, because the same key may have been spoken during the wait.
         if line.lock().said.contains(&speech.key) {
             return Ok(());
         }
+        // Subscribed before the speech begins, so that no interruption is missed.
         let mut cuts = line.lock().cuts.subscribe();
         let words = u32::try_from(speech.text.split_whitespace().count()).unwrap_or(u32::MAX);
         let (channel, key) = (speech.channel.clone(), speech.key.clone());
@@ -202,7 +205,7 @@ impl Voices {
         let _saying = BusySpeech::begin(&self, &channel);
         tokio::select! {
             biased;
-            // The line is there as long as this is.
+            // The sender lives in the line, which this future holds.
             _ = cuts.changed() => Err(INTERRUPTED.to_owned()),
             () = self.wait(Duration::from_millis(u64::from(word_ms) * u64::from(words))) => {
                 if !key.is_empty() {
@@ -214,7 +217,7 @@ impl Voices {
     }
 }
 
-/// A channel is busy until this is dropped, whatever becomes of the speech.
+/// Keeps a channel busy until it is dropped, however the speech ends.
 struct BusySpeech {
     voices: Arc<Voices>,
     channel: ChannelId,
@@ -235,7 +238,7 @@ impl Drop for BusySpeech {
     }
 }
 
-/// Likewise, of its user.
+/// Keeps a channel's user speaking until it is dropped.
 struct UserSaying {
     voices: Arc<Voices>,
     channel: ChannelId,
@@ -249,8 +252,8 @@ impl Drop for UserSaying {
 }
 
 impl SimulatedVoice {
-    /// These channels, of which those with a pace, in milliseconds for a word, are voices that take
-    /// their time by this clock. What is said there goes to `channels` too, when it begins.
+    /// Returns channels whose entries in `pace`, in milliseconds per word, are voices simulated by
+    /// this clock. Each speech also goes to `channels` when it begins.
     #[must_use]
     pub fn new(
         channels: Arc<dyn Channels>,
@@ -266,8 +269,8 @@ impl SimulatedVoice {
         Self { inner: channels, voices: Arc::new(voices) }
     }
 
-    /// The channels as they are, or around them a voice for those of the setup that are to be
-    /// simulated, and are not already.
+    /// Returns the channels, wrapped if the setup has voices to simulate that they do not simulate
+    /// themselves.
     pub(crate) fn around(
         channels: Arc<dyn Channels>,
         clock: &Arc<dyn Clock>,
@@ -285,8 +288,8 @@ impl SimulatedVoice {
         }
     }
 
-    /// The user of a channel speaks, until this future has ended or is dropped; what the channel
-    /// says is cut off.
+    /// Lets the user of a channel speak until this future completes or is dropped; the channel's
+    /// current speech is cut off.
     pub fn user_speaks_for(
         &self,
         channel: impl Into<ChannelId>,
@@ -303,11 +306,11 @@ impl SimulatedVoice {
         })
     }
 
-    /// Reports that a channel is busy, or is not, whatever it does; such as that a model makes what
-    /// it will say.
+    /// Reports the activity of a channel independently of its speeches, such as a model that is
+    /// generating its next one.
     ///
     /// # Errors
-    /// As [`RoomHandle::activity`]; nothing happens before a room is open.
+    /// As [`RoomHandle::activity`]; it has no effect before a room is open.
     pub async fn set_activity(
         &self,
         channel: impl Into<ChannelId>,
@@ -357,7 +360,7 @@ mod tests {
     use super::*;
     use crate::driver::channel::UnattendedChannel;
 
-    /// Stands still until it is moved.
+    /// A clock that stands still until it is moved.
     #[derive(Default)]
     struct Hands {
         now: Mutex<u64>,
@@ -386,7 +389,7 @@ mod tests {
         }
     }
 
-    /// Keeps what was said.
+    /// Records the speeches.
     #[derive(Default)]
     struct Heard(Mutex<Vec<String>>);
 
@@ -423,7 +426,7 @@ mod tests {
         }
     }
 
-    /// Under way, and being said.
+    /// Starts a speech and waits until it is being spoken.
     async fn begun(
         voice: &SimulatedVoice,
         hands: &Hands,
@@ -445,10 +448,10 @@ mod tests {
         hands.move_on(1);
         assert_eq!(saying.await.unwrap(), Ok(()));
         assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Idle);
-        // The same key once more: taken, and not said.
+        // The same key once more is accepted and not spoken.
         assert_eq!(voice.speak(speech("one two three", "a", false)).await, Ok(()));
         assert_eq!(*heard.0.lock().unwrap(), ["one two three"]);
-        // Another channel is none of its business.
+        // Another channel is not simulated.
         let desk = Speech { channel: ChannelId::from("desk"), ..speech("hello there", "b", false) };
         assert_eq!(voice.speak(desk).await, Ok(()));
     }
@@ -470,7 +473,7 @@ mod tests {
         hands.move_on(100);
         assert_eq!(second.await.unwrap(), Ok(()));
         assert_eq!(*heard.0.lock().unwrap(), ["a long story", "fire", "another"]);
-        // What was cut off was not said: it is when it is wanted again.
+        // An interrupted speech was not spoken, so the same key is spoken again.
         let again = begun(&voice, &hands, speech("a long story", "a", false)).await;
         hands.move_on(300);
         assert_eq!(again.await.unwrap(), Ok(()));

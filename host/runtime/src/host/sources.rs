@@ -1,4 +1,4 @@
-//! Where the components of a config come from: the program itself, a file, or somewhere else.
+//! The sources of a config's components: the program itself, a file or a URL.
 
 use std::path::Path;
 
@@ -10,7 +10,8 @@ use super::Host;
 use crate::plugin::{LoadError, read_component};
 
 impl Host {
-    /// The bytes of a plugin's component. `downloading` is called before the network is used.
+    /// Returns the bytes of a plugin's component. `downloading` is called before the network is
+    /// used.
     pub(super) async fn component(
         &self,
         source: &PluginSource,
@@ -37,11 +38,12 @@ impl Host {
         }
     }
 
-    /// The tools of a component, with nothing granted and no config: for whoever looks before they
-    /// let it in.
+    /// Returns the tools of a component without grants and config, for inspection before it is
+    /// admitted.
     ///
     /// # Errors
-    /// Why it is refused; what it asks for and is not granted is no reason.
+    /// Returns why the component is refused; requested capabilities that are not granted do not
+    /// count.
     pub async fn tools_of(&self, bytes: Vec<u8>) -> Result<Vec<ToolSpec>, LoadError> {
         let plugin = self
             .loader
@@ -86,17 +88,17 @@ impl Host {
     }
 }
 
-/// A server of tools, where nobody speaks to one.
+/// Returns the problem for a tool server when the program has no client for them.
 pub(super) fn no_servers() -> Missing {
     let help = "run this config with `conclave`, or give the host a client: `HostOptions::servers`";
     Missing::new("this program does not speak to MCP servers", help)
 }
 
-/// A component that is not where the config says.
+/// A component that is not at its source.
 pub(super) struct Missing {
     what: String,
     help: String,
-    /// Something is there, and it is not what the config means.
+    /// Whether a component is there, but not the one that the config means.
     pub(super) is_other: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What the host gives to a native call while it runs: its log, its settings, its models. What it
-//! does beside that, with the program's own means, the host does not see.
+//! The host's services for a native call while it runs: log, settings and models. The host does not
+//! see actions by the program's own means.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,8 +20,8 @@ use crate::calls::{CallStart, ModelPort, Observer};
 use crate::imports::call::log::LogBook;
 use crate::observe::subscribe::Level;
 
-/// The host's side of one call. Cloning is cheap; once the call has ended it gives nothing any
-/// more.
+/// The host's side of one call. Cloning is cheap. After the end of the call its methods have no
+/// effect.
 #[derive(Clone)]
 pub struct CallAccess(Arc<AccessState>);
 
@@ -42,6 +42,7 @@ struct AccessState {
 
 impl CallAccess {
     pub(super) fn new(start: CallStart, setup: Arc<PluginSetup>) -> Self {
+        // Unused fields are named, so that a new field causes a compile error here.
         let CallStart {
             room,
             secret: _,
@@ -74,57 +75,57 @@ impl CallAccess {
         }))
     }
 
-    /// The room that the call is in.
+    /// Returns the room of the call.
     #[must_use]
     pub fn room(&self) -> &RoomId {
         &self.0.room
     }
 
-    /// The number of the call; unique in its room.
+    /// Returns the number of the call, which is unique in its room.
     #[must_use]
     pub fn call(&self) -> CallId {
         self.0.call
     }
 
-    /// The plugin's name in the config.
+    /// Returns the plugin's name in the config.
     #[must_use]
     pub fn plugin(&self) -> &PluginName {
         &self.0.plugin
     }
 
-    /// The time of the run's clock when the call began.
+    /// Returns the time of the run's clock when the call began.
     #[must_use]
     pub fn now(&self) -> Millis {
         self.0.now
     }
 
-    /// The plugin's settings: `config` of the operator with the defaults filled in, an object.
+    /// Returns the plugin's settings: the operator's `config` with defaults filled in, an object.
     #[must_use]
     pub fn config(&self) -> &Value {
         &self.0.setup.config
     }
 
-    /// Writes a line into the plugin's log, until its volume (`limits.log`) is used up. Control
-    /// characters are shown escaped.
+    /// Writes a line to the plugin's log, until its volume (`limits.log`) is used up. Control
+    /// characters are escaped.
     pub fn log(&self, level: Level, message: &str) {
         if !self.is_over() {
             self.0.book.line(level, message);
         }
     }
 
-    /// Tells how far the call has come. Shares the volume of the log.
+    /// Reports the progress of the call. It shares the volume of the log.
     pub fn progress(&self, done: u64, total: Option<u64>, message: &str) {
         if !self.is_over() {
             self.0.book.progress(done, total, message);
         }
     }
 
-    /// Asks a model. The plugin needs the `model` grant, and the budgets of grant and run hold.
-    /// Dropping the future gives up waiting.
+    /// Sends a request to a model. The plugin needs the `model` grant, and the budgets of grant and
+    /// run apply. Dropping the future abandons the request.
     ///
     /// # Errors
-    /// What the room or the model's client says: refused, used up, unknown, too long, not
-    /// available.
+    /// Returns the error of the room or of the model's client: denied, budget exhausted, unknown,
+    /// too long or unavailable.
     pub async fn ask(&self, request: ModelRequest) -> Result<Completion, ModelCallFailure> {
         if self.is_over() {
             return Err(ModelCallFailure(ModelError::Other {
@@ -139,7 +140,7 @@ impl CallAccess {
         }
         let ordinal = self.0.requests.fetch_add(1, Ordering::Relaxed);
         match self.0.trace.model(ordinal, &request) {
-            // It is paid for.
+            // A replayed answer, which was paid for in the first run.
             Before::Answered(answer) => answer.clone().map_err(ModelCallFailure),
             Before::New | Before::Open => {
                 self.0.models.ask(self.0.call, ordinal, request).await.map_err(ModelCallFailure)
@@ -165,7 +166,7 @@ impl CallAccess {
     fn refused(&self, record: DenialRecord) -> ModelCallFailure {
         let denial = record.denial.clone();
         let mut denials = self.0.denials.lock().unwrap_or_else(PoisonError::into_inner);
-        // A closure that tries one thing ten thousand times is told of once.
+        // Each denial is recorded once, because a closure can repeat it ten thousand times.
         if !denials.contains(&record) {
             self.0.observer.denied(self.0.call, &record);
             denials.push(record);
@@ -177,7 +178,7 @@ impl CallAccess {
         self.0.is_over.load(Ordering::Relaxed)
     }
 
-    /// Ends it: what the call used and was refused.
+    /// Ends the call and returns its usage and denials.
     pub(super) fn end(&self, wall_us: u64) -> CallReport {
         self.0.is_over.store(true, Ordering::Relaxed);
         let denials =

@@ -1,4 +1,4 @@
-//! A native memory, analyzer, condenser or gate: an async closure from a question to its answer.
+//! Native memories, analyzers, condensers and gates: async closures from a query to a reply.
 
 use std::sync::Arc;
 
@@ -13,49 +13,49 @@ use crate::support::clock::BoxFuture;
 pub(super) type AdvisorBody =
     Arc<dyn Fn(Consultation) -> BoxFuture<'static, Result<PluginReply, Failure>> + Send + Sync>;
 
-/// A question to a memory.
+/// A query to a memory.
 #[derive(Clone, Debug)]
 pub struct Recall {
     pub query: String,
-    /// How many memories are wanted at most, best first; more are cut off.
+    /// The maximum number of memories, best first; more are cut off.
     pub limit: u32,
-    /// Log, settings, models.
+    /// Log, settings and models.
     pub host: CallAccess,
 }
 
-/// A question to an analyzer: how risky is this action?
+/// A query to an analyzer: the risk of an action.
 #[derive(Clone, Debug)]
 pub struct Assess {
-    /// A tool call comes as a `Reply` with that one call.
+    /// The action; a tool call is a `Reply` with that one call.
     pub action: Action,
-    /// Why the agent wants it; may be empty.
+    /// The agent's reason for the action; may be empty.
     pub thought: String,
-    /// What the agent sees.
+    /// The agent's view.
     pub view: AgentView,
-    /// Log, settings, models.
+    /// Log, settings and models.
     pub host: CallAccess,
 }
 
-/// A question to a condenser: what may be forgotten?
+/// A query to a condenser: the part of a history that can be forgotten.
 #[derive(Clone, Debug)]
 pub struct Condense {
     pub reason: CondenseReason,
-    /// What the agent sees; its history is what is to become shorter.
+    /// The agent's view, whose history is to be shortened.
     pub view: AgentView,
-    /// Log, settings, models.
+    /// Log, settings and models.
     pub host: CallAccess,
 }
 
-/// A question to a gate: may it pass?
+/// A query to a gate: whether a text may pass.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Where it is asked, about what text, from whom and for whom.
+    /// The gate's place, the text, its sender and its recipient.
     pub passing: Passing,
-    /// Log, settings, models.
+    /// Log, settings and models.
     pub host: CallAccess,
 }
 
-/// Any of them.
+/// A query to a plugin of any of these kinds.
 pub(super) enum Consultation {
     Recall(Recall),
     Assess(Box<Assess>),
@@ -64,7 +64,7 @@ pub(super) enum Consultation {
 }
 
 impl Consultation {
-    /// None: it needs a view, and there is none.
+    /// Returns the query; `None` if it needs a view and has none.
     pub(super) fn new(
         question: PluginQuery,
         view: Option<AgentView>,

@@ -1,4 +1,4 @@
-//! A native agent: an async closure from what it may see to its turn.
+//! Native agents: async closures from a view to a turn.
 
 use std::sync::Arc;
 
@@ -18,20 +18,21 @@ pub(super) type AgentBody =
 /// One step of an agent.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The task as the agent may see it; a snapshot, cheap to clone.
+    /// The agent's view of its task; a snapshot that is cheap to clone.
     pub view: AgentView,
-    /// Log, settings, models.
+    /// Log, settings and models.
     pub host: CallAccess,
 }
 
 impl Step {
-    /// The text that is to be answered; empty when nothing was said.
+    /// Returns the text that is to be answered; empty if there is none.
     #[must_use]
     pub fn text(&self) -> &str {
         self.view.pending.as_deref().map(Message::text).unwrap_or_default()
     }
 
-    /// Answers to the tool calls of its last turn, in their order; empty when it made none.
+    /// Returns the answers to the tool calls of the last turn, in their order; empty if it made
+    /// none.
     #[must_use]
     pub fn results(&self) -> &[ToolResult] {
         self.view
@@ -41,17 +42,17 @@ impl Step {
             .unwrap_or_default()
     }
 
-    /// Asks the agent's default model to go on: the task's system message, the whole history, every
-    /// tool that the agent may call.
+    /// Sends a request to the agent's default model with the task's system message, the whole
+    /// history and every tool that the agent may call.
     ///
     /// # Errors
-    /// As [`Access::ask`].
+    /// As [`CallAccess::ask`].
     pub async fn complete(&self) -> Result<Completion, ModelCallFailure> {
         self.host.ask(ModelRequest::default()).await
     }
 }
 
-/// What a closure can return for an agent's turn.
+/// A type that a closure can return as an agent's turn.
 pub trait IntoTurn {
     fn into_turn(self) -> Turn;
 }
@@ -68,21 +69,21 @@ impl IntoTurn for Action {
     }
 }
 
-/// Says it.
+/// Becomes a text reply.
 impl IntoTurn for String {
     fn into_turn(self) -> Turn {
         say(self)
     }
 }
 
-/// Says it.
+/// Becomes a text reply.
 impl IntoTurn for &'static str {
     fn into_turn(self) -> Turn {
         say(self)
     }
 }
 
-/// Says what the model said, and calls what it calls.
+/// Becomes a reply with the model's text and tool calls.
 impl IntoTurn for Completion {
     fn into_turn(self) -> Turn {
         let Self { id, content, tool_calls, .. } = self;
@@ -91,19 +92,20 @@ impl IntoTurn for Completion {
     }
 }
 
-/// A turn that says something, and leaves open whether the task is done.
+/// Returns a turn with a text reply, which leaves open whether the task is done.
 pub fn say(text: impl Into<String>) -> Turn {
     Action::Reply(Reply { content: Some(text.into()), ..Reply::default() }).into_turn()
 }
 
-/// A turn that calls one tool, `plugin.tool`. The next step gets the answer in [`Step::results`].
+/// Returns a turn that calls one tool, `plugin.tool`. The next step gets the answer in
+/// [`Step::results`].
 #[must_use]
 pub fn call(tool: &str, arguments: Value) -> Turn {
     let call = ToolCall { id: String::new(), name: tool.to_owned(), arguments, untrusted: false };
     Action::Reply(Reply { tool_calls: vec![call], ..Reply::default() }).into_turn()
 }
 
-/// A turn that ends the task with this result: text, or any other JSON value.
+/// Returns a turn that ends the task with this result: text or any other JSON value.
 pub fn finish(outputs: impl Into<Value>) -> Turn {
     Action::Finish { outputs: outputs.into() }.into_turn()
 }

@@ -1,5 +1,5 @@
-//! What a native tool or agent says when it cannot do its work. Every kind of it becomes what a
-//! component would have said.
+//! The failures of native tools and agents. Each maps to an error that a component could have
+//! returned.
 
 use std::error::Error;
 use std::fmt;
@@ -10,8 +10,8 @@ use conclave_core::types::denial::Denial;
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::tool::ToolError;
 
-/// Why there is no answer. `?` makes one of any error; **the error's text goes to the agent and its
-/// model**, so an error that names what they should not know is better mapped by hand.
+/// The reason why there is no answer. `?` converts any error; **the error's text goes to the agent
+/// and its model**, so errors with confidential details are better mapped by hand.
 ///
 /// ```
 /// use conclave_runtime::native::Failure;
@@ -28,17 +28,18 @@ use conclave_core::types::tool::ToolError;
 pub struct Failure(ToolError);
 
 impl Failure {
-    /// It could not be done, and why.
+    /// Returns a failure with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self(ToolError::Other { message: message.into() })
     }
 
-    /// The arguments make no sense; the agent is told to correct them.
+    /// Returns a failure for invalid arguments, which the agent is asked to correct.
     pub fn invalid_arguments(message: impl Into<String>) -> Self {
         Self(ToolError::InvalidArguments { message: message.into() })
     }
 
-    /// Something outside is down; `retry_after` when it is known how long.
+    /// Returns a failure for an unavailable service; `retry_after` is the time until a retry, if
+    /// known.
     #[must_use]
     pub fn unavailable(retry_after: Option<Duration>) -> Self {
         let retry_after_ms =
@@ -46,7 +47,8 @@ impl Failure {
         Self(ToolError::Unavailable { retry_after_ms })
     }
 
-    /// The host asks a closure only what it is for.
+    /// Returns the failure for a query of a kind that the closure does not handle, which the host
+    /// never sends.
     pub(super) fn other_kind() -> Self {
         Self::new("it was asked something that it is not for")
     }
@@ -55,7 +57,7 @@ impl Failure {
         self.0
     }
 
-    /// An agent's failure, named after `plugin`.
+    /// Returns the fault of an agent, named after `plugin`.
     pub(super) fn into_fault(self, plugin: &str) -> Fault {
         let message = match self.0 {
             ToolError::Other { message } | ToolError::InvalidArguments { message } => message,
@@ -81,7 +83,7 @@ impl<E: Error + 'static> From<E> for Failure {
     }
 }
 
-/// A model that gave no completion.
+/// The error of a model request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelCallFailure(pub ModelError);
 

@@ -1,4 +1,5 @@
-//! A model client made of a closure, for programs that speak to a model themselves, and for tests.
+//! Native model clients made of a closure, for programs that call a model themselves, and for
+//! tests.
 
 use std::sync::Arc;
 
@@ -7,9 +8,9 @@ use conclave_core::types::completion::{Completion, Prompt, StopReason, TokenUsag
 use crate::models::{ModelClient, ModelFailure, TextSink};
 use crate::support::clock::BoxFuture;
 
-/// A client for `[models.NAME]` with `kind = "native"`: a closure from the prompt to the
-/// completion. Its future is dropped when nobody waits for the answer any more. One that has text
-/// while it is generated implements [`ModelClient`] itself.
+/// Returns a client for `[models.NAME]` with `kind = "native"`: a closure from the prompt to the
+/// completion. Its future is dropped when the request is abandoned. A client that streams its text
+/// implements [`ModelClient`] itself.
 ///
 /// ```
 /// use conclave_runtime::completion::Prompt;
@@ -52,7 +53,7 @@ where
     Arc::new(Closure(body))
 }
 
-/// A completion that is only text, and reports no usage.
+/// Returns a completion that is only text and reports no usage.
 pub fn answer(text: impl Into<String>) -> Completion {
     Completion {
         id: String::new(),

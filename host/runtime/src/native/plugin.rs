@@ -1,5 +1,5 @@
-//! A native plugin as the embedding program defines it: what it offers and what it asks for. Not
-//! what a config grants it.
+//! A native plugin as the embedding program defines it: its closures and its requests for
+//! capabilities. Grants are part of the config.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,13 +16,13 @@ use super::agent::{AgentBody, IntoTurn, Step};
 use super::failure::Failure;
 use super::tool::Tool;
 
-/// What native code can be granted. Files, addresses and the like it reaches without asking
-/// anybody.
+/// The capabilities that native code can be granted. Others, such as files and addresses, need no
+/// grant without a sandbox.
 const OFFERED: [Capability; 4] =
     [Capability::Model, Capability::Tools, Capability::Delegate, Capability::Route];
 
 /// A plugin of closures: tools, an agent, a memory, an analyzer, a condenser, a gate, or several of
-/// them. It asks for nothing unless it is told to. Cloning is cheap.
+/// them. By default it requests no capability. Cloning is cheap.
 ///
 /// ```
 /// use conclave_runtime::Capability;
@@ -56,10 +56,11 @@ impl Plugin {
         Self { tools: tools.into_iter().collect(), ..Self::empty(name) }
     }
 
-    /// A plugin that is an agent. The closure is called for each step, and returns text, a
-    /// completion, an action or a turn; several steps can be under way at once. What it keeps in
-    /// its captures is in no journal, and a step that was cut off when the host stopped is run
-    /// again: it must do nothing that may not be done twice, but through `step.host`.
+    /// Returns a plugin with an agent. The closure is called for each step and returns text, a
+    /// completion, an action or a turn; several steps can run concurrently.
+    ///
+    /// State in its captures is not journalled, and an interrupted step is run again after a
+    /// restart. Actions that must not be repeated therefore have to go through `step.host`.
     pub fn agent<F, W, T>(name: &str, body: F) -> Self
     where
         F: Fn(Step) -> W + Send + Sync + 'static,
@@ -82,8 +83,8 @@ impl Plugin {
         }
     }
 
-    /// A plugin that remembers: a task's `memory` names it, and the agent's `recall` asks it. What
-    /// the closure keeps is in no journal.
+    /// Returns a plugin with a memory: a task's `memory` names it, and the agent's `recall` queries
+    /// it. State in the closure is not journalled.
     ///
     /// ```
     /// use conclave_runtime::native::{Plugin, Recall};
@@ -102,8 +103,8 @@ impl Plugin {
         Self::empty(name).with_memory(body)
     }
 
-    /// A plugin that says how risky actions are. Should the closure fail, panic or run out of time,
-    /// the risk is taken to be high.
+    /// Returns a plugin with an analyzer, which rates the risk of actions. If the closure fails,
+    /// panics or times out, the risk counts as high.
     pub fn analyzer<F, W>(name: &str, body: F) -> Self
     where
         F: Fn(Assess) -> W + Send + Sync + 'static,
@@ -112,7 +113,8 @@ impl Plugin {
         Self::empty(name).with_analyzer(body)
     }
 
-    /// A plugin that says what histories may forget; none for nothing.
+    /// Returns a plugin with a condenser, which decides what histories may forget. `None` forgets
+    /// nothing.
     pub fn condenser<F, W>(name: &str, body: F) -> Self
     where
         F: Fn(Condense) -> W + Send + Sync + 'static,
@@ -121,8 +123,8 @@ impl Plugin {
         Self::empty(name).with_condenser(body)
     }
 
-    /// A plugin that says what may pass: a `[[gates]]` names it. Should the closure fail, panic or
-    /// run out of time, nothing passes.
+    /// Returns a plugin with a gate, which decides what may pass; a `[[gates]]` entry names it. If
+    /// the closure fails, panics or times out, nothing passes.
     ///
     /// ```
     /// use conclave_runtime::plugin_query::GateVerdict;
@@ -144,7 +146,7 @@ impl Plugin {
         Self::empty(name).with_gate(body)
     }
 
-    /// The same plugin with a memory.
+    /// Adds a memory to the plugin.
     #[must_use]
     pub fn with_memory<F, W>(self, body: F) -> Self
     where
@@ -160,7 +162,7 @@ impl Plugin {
         })
     }
 
-    /// The same plugin with an analyzer of risks.
+    /// Adds an analyzer of risks to the plugin.
     #[must_use]
     pub fn with_analyzer<F, W>(self, body: F) -> Self
     where
@@ -176,7 +178,7 @@ impl Plugin {
         })
     }
 
-    /// The same plugin with a condenser.
+    /// Adds a condenser to the plugin.
     #[must_use]
     pub fn with_condenser<F, W>(self, body: F) -> Self
     where
@@ -194,7 +196,7 @@ impl Plugin {
         })
     }
 
-    /// The same plugin with a gate.
+    /// Adds a gate to the plugin.
     #[must_use]
     pub fn with_gate<F, W>(self, body: F) -> Self
     where
@@ -219,7 +221,7 @@ impl Plugin {
         self
     }
 
-    /// The same plugin with an agent, for one that has tools too.
+    /// Adds an agent to the plugin, for one that has tools too.
     #[must_use]
     pub fn with_agent<F, W, T>(mut self, body: F) -> Self
     where
@@ -234,21 +236,21 @@ impl Plugin {
         self
     }
 
-    /// The same plugin with a sentence that says what it is.
+    /// Adds a description, one sentence.
     #[must_use]
     pub fn described(mut self, description: &str) -> Self {
         description.clone_into(&mut self.description);
         self
     }
 
-    /// Asks for a capability, and says why: `tools`, `model`, `delegate` or `route`. A config that
+    /// Requests a capability with a reason: `tools`, `model`, `delegate` or `route`. A config that
     /// does not grant it is refused.
     #[must_use]
     pub fn asks(self, capability: Capability, why: &str) -> Self {
         self.asking(capability, why, false)
     }
 
-    /// Asks for a capability that it can do without.
+    /// Requests an optional capability.
     #[must_use]
     pub fn may_use(self, capability: Capability, why: &str) -> Self {
         self.asking(capability, why, true)
@@ -260,24 +262,24 @@ impl Plugin {
         self
     }
 
-    /// Declares a setting, as `[config]` of a manifest does: `{ "type": "string", "default":
-    /// "celsius" }`.
+    /// Declares a setting, as `[config]` of a manifest does:
+    /// `{ "type": "string", "default": "celsius" }`.
     #[must_use]
     pub fn setting(mut self, name: &str, declaration: Value) -> Self {
         self.settings.insert(name.to_owned(), declaration);
         self
     }
 
-    /// What configs call it, after `native:`.
+    /// Returns the plugin's name, which configs use after `native:`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the core needs to know of it.
+    /// Returns the facts of the plugin for the core.
     ///
     /// # Errors
-    /// What it asks for and could not be given.
+    /// Returns a capability that it requests and that native code cannot be granted.
     pub(crate) fn facts(&self) -> Result<PluginFacts, String> {
         if let Some(other) =
             self.asks.keys().find(|name| !OFFERED.iter().any(|offered| offered.as_str() == *name))
@@ -301,7 +303,7 @@ impl Plugin {
         kinds.extend((!self.tools.is_empty()).then_some(PluginKind::Tools));
         kinds.extend(self.advisors.keys().copied());
         let tools = self.tools.iter().map(|tool| tool.spec.clone()).collect();
-        // There is no component to take a digest of.
+        // A native plugin has no component and thus no digest.
         Ok(PluginFacts { manifest, kinds, tools, sha256: String::new(), mcp: false })
     }
 }

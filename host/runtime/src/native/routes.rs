@@ -1,5 +1,4 @@
-//! Which of a config's plugins run in sandboxes and which are the program's own: every call goes to
-//! where its plugin is.
+//! Routes every call of a config's plugins to the native plugin or to the sandbox of the component.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use super::running::Native;
 use crate::calls::{CallStart, Plugins, ToolStart};
 use crate::support::clock::BoxFuture;
 
-/// Native plugins by their names in the config; what is not among them is a component's.
+/// The native plugins by their names in the config; all other names are components.
 pub(crate) struct Routes {
     natives: HashMap<PluginName, Arc<Native>>,
     components: Arc<dyn Plugins>,
@@ -50,7 +49,7 @@ impl Plugins for Routes {
         }
     }
 
-    /// A native agent answers by its steps alone.
+    /// A native agent responds in its steps only.
     fn respond(
         &self,
         start: CallStart,

@@ -1,5 +1,5 @@
-//! One configured native plugin, ready for calls: the closures, and the limits that can be kept
-//! without a sandbox.
+//! One configured native plugin, ready for calls: its closures, and the limits that apply without a
+//! sandbox.
 
 use std::any::Any;
 use std::io::Write;
@@ -30,10 +30,10 @@ use crate::imports::call::{PluginContext, no_view};
 use crate::imports::convert::checked;
 use crate::plugin::ArgumentChecker;
 
-/// Characters of a panic's message in a fault.
+/// The maximum number of characters of a panic's message in a fault.
 const WORDS: usize = 600;
 
-/// A native plugin with what the operator gave it.
+/// A native plugin with its grants and limits.
 pub(crate) struct Native {
     plugin: Plugin,
     grantee: PluginContext,
@@ -55,7 +55,7 @@ impl Native {
         Self { plugin, grantee, arguments, at_once: Arc::new(Semaphore::new(at_once)) }
     }
 
-    /// In the config.
+    /// Returns the plugin's name in the config.
     pub(super) fn name(&self) -> &PluginName {
         &self.grantee.name
     }
@@ -125,7 +125,7 @@ impl Native {
         (answer.and_then(|said| said.map_err(Failure::into_tool_error)), report)
     }
 
-    /// Whether a tool could be called with these arguments; else why not, for the model.
+    /// Checks the arguments of a tool; the error is a message for the model.
     pub(super) async fn check(&self, tool: &str, arguments: Value) -> Result<(), String> {
         match self.plugin.tools.iter().position(|own| own.spec.name == tool) {
             Some(index) => self
@@ -137,8 +137,8 @@ impl Native {
         }
     }
 
-    /// Runs a closure's future within the limits. It has a task of its own, so that one which
-    /// blocks its thread is given up all the same.
+    /// Runs a closure's future within the limits. It runs in its own task, so that one that blocks
+    /// its thread still times out.
     async fn run<T>(
         &self,
         host: &CallAccess,
@@ -149,11 +149,12 @@ impl Native {
     {
         let place =
             Arc::clone(&self.at_once).acquire_owned().await.expect("the semaphore is never closed");
+        // After the permit: waiting for it does not count against the wall-time limit.
         let began = Instant::now();
         let mut task = Cancelled(tokio::spawn(async move {
             let answer = work.await;
-            // Held by the work itself: one that was given up and still blocks a thread takes its
-            // place.
+            // The work itself holds the permit: abandoned work that still blocks a thread keeps
+            // counting against the limit.
             drop(place);
             answer
         }));
@@ -186,7 +187,7 @@ impl Native {
     }
 }
 
-/// Work that stops when nobody waits for it any more.
+/// A task that is aborted on drop.
 struct Cancelled<T>(JoinHandle<T>);
 
 impl<T> Drop for Cancelled<T> {
@@ -206,7 +207,7 @@ fn panic_sentence(panic: &(dyn Any + Send)) -> String {
     )
 }
 
-/// Whether a value has no more bytes than this as JSON; nothing is kept of them.
+/// Returns whether a value has at most `limit` bytes as JSON, without keeping them.
 fn fits_json(value: &impl Serialize, limit: u64) -> bool {
     serde_json::to_writer(CallsLeft(limit), value).is_ok()
 }

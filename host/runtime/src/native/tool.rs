@@ -1,4 +1,4 @@
-//! A native tool: a name, a description, a schema, and an async closure.
+//! Native tools: a name, a description, a schema and an async closure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::support::clock::BoxFuture;
 pub(super) type ToolBody =
     Arc<dyn Fn(Call) -> BoxFuture<'static, Result<ToolOutcome, Failure>> + Send + Sync>;
 
-/// One call of a tool. Its arguments fit the tool's schema.
+/// One call of a tool. Its arguments match the tool's schema.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// A JSON object.
     pub arguments: Value,
     pub task: TaskName,
-    /// The plugin of the agent that calls.
+    /// The plugin of the calling agent.
     pub caller: PluginName,
-    /// Log, settings, models.
+    /// Log, settings and models.
     pub host: CallAccess,
 }
 
@@ -31,14 +31,14 @@ impl Call {
     /// The arguments as a type of the program's own.
     ///
     /// # Errors
-    /// When they are not of this type, which the schema then let through.
+    /// Fails when the arguments do not match the type, although the schema accepted them.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         T::deserialize(&self.arguments)
             .map_err(|error| Failure::invalid_arguments(error.to_string()))
     }
 }
 
-/// What a closure can return for a tool's outcome.
+/// A type that a closure can return as a tool's outcome.
 pub trait IntoOutcome {
     fn into_outcome(self) -> ToolOutcome;
 }
@@ -61,7 +61,7 @@ impl IntoOutcome for &'static str {
     }
 }
 
-/// Its text is what the model reads; other plugins get the value itself.
+/// The model reads the value's text; other plugins get the value itself.
 impl IntoOutcome for Value {
     fn into_outcome(self) -> ToolOutcome {
         let text = self.as_str().map_or_else(|| self.to_string(), str::to_owned);
@@ -82,7 +82,7 @@ impl Tool {
     /// and returns text, a JSON value or a [`ToolOutcome`]. Its future is dropped when it takes
     /// longer than the plugin's `limits.wall`, and when nobody waits for it any more.
     ///
-    /// Whether name and schema are right is said when a config that uses the plugin is prepared.
+    /// Name and schema are checked when a config that uses the plugin is prepared.
     pub fn new<F, W, O>(name: &str, description: &str, schema: Value, body: F) -> Self
     where
         F: Fn(Call) -> W + Send + Sync + 'static,
@@ -102,8 +102,8 @@ impl Tool {
         Self { spec, body }
     }
 
-    /// A tool whose schema is that of its arguments' type. Doc comments of its fields become
-    /// descriptions for the model.
+    /// Returns a tool with the schema of its arguments' type. Doc comments of the type's fields
+    /// become descriptions for the model.
     ///
     /// ```
     /// use conclave_runtime::native::{Call, Tool};
@@ -137,14 +137,14 @@ impl Tool {
         })
     }
 
-    /// Says that calling it twice with the same arguments does no more than calling it once.
+    /// Declares that repeating a call with the same arguments has no further effect.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.spec.idempotent = true;
         self
     }
 
-    /// Its name, without the plugin's.
+    /// Returns the tool's name, without the plugin's.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.spec.name

@@ -1,6 +1,5 @@
-//! What an agent remembers, as text that can be kept and taken in again (L-183). Only its messages:
-//! no state of a task, no bytes of attachments, which are named by their hash. It reads and writes
-//! no file.
+//! An agent's history as text that can be saved and imported again (L-183). It holds only messages:
+//! no task state, and attachments by hash only. It reads and writes no file.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +7,10 @@ use conclave_core::types::history::History;
 use conclave_core::types::message::{Message, ToolCall};
 use serde::{Deserialize, Serialize};
 
-/// The form that is written.
+/// The format version that is written.
 pub const FORMAT: u32 = 1;
 
-/// Text that is no history.
+/// The reason why a text is no valid history.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryFileError {
     #[error("this is not a history: {0}")]
@@ -41,13 +40,13 @@ struct HistoryRead {
     messages: Vec<Message>,
 }
 
-/// A history without its messages.
+/// The header of a history, without its messages.
 #[derive(Deserialize)]
 struct HistoryHeader {
     format: u64,
 }
 
-/// The history as JSON: `{"format":1,"messages":[…]}`.
+/// Returns the history as JSON: `{"format":1,"messages":[…]}`.
 #[must_use]
 pub fn to_text(history: &History) -> String {
     let written = HistoryWrite {
@@ -58,13 +57,12 @@ pub fn to_text(history: &History) -> String {
         .expect("a message holds nothing but JSON values, texts and numbers")
 }
 
-/// The messages of a history that was written by [`to_text`]. Calls that wait for their results may
-/// do so.
+/// Returns the messages of a history written by [`to_text`]. Calls without results are allowed.
 ///
 /// # Errors
-/// `Malformed` when the text is none, `OtherFormat` when another host wrote it, else the first
-/// message that cannot be so: a call's id is its own within its message, and a result answers a
-/// call that was made before and has none yet.
+/// `Malformed` if the text is no history, `OtherFormat` if another version wrote it. Otherwise the
+/// first invalid message: call ids must be unique within a message, and a result must answer an
+/// earlier call without one.
 pub fn from_text(text: &str) -> Result<Vec<Message>, HistoryFileError> {
     let HistoryHeader { format } =
         serde_json::from_str(text).map_err(HistoryFileError::Malformed)?;
@@ -80,7 +78,7 @@ pub fn from_text(text: &str) -> Result<Vec<Message>, HistoryFileError> {
     Ok(messages)
 }
 
-/// `open`: calls that have no result yet.
+/// Checks one message; `open` holds the calls without results.
 fn check<'a>(
     index: usize,
     message: &'a Message,
@@ -100,12 +98,12 @@ fn check<'a>(
             return Err(HistoryFileError::DuplicateCall { message: index, id: id.to_owned() });
         }
     }
-    // An id may come again later, as some models count their calls anew in each answer.
+    // An id may occur again later, because some models restart their numbering in each answer.
     open.extend(own);
     Ok(())
 }
 
-/// What the host calls for somebody has no id.
+/// Returns the ids of the calls; calls made by the host have none.
 fn ids(calls: &[ToolCall]) -> impl Iterator<Item = &str> {
     calls.iter().map(|call| call.id.as_str()).filter(|id| !id.is_empty())
 }

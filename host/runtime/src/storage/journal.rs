@@ -1,5 +1,5 @@
-//! Where records are kept. The driver appends before it performs, so what was acknowledged is never
-//! lost. The format of a line is the core's.
+//! Journals, which store records. The driver appends before it performs, so an acknowledged record
+//! is never lost. The format of a line belongs to the core.
 
 use std::collections::{BTreeMap, btree_map};
 use std::fs::{File, OpenOptions};
@@ -17,64 +17,64 @@ use conclave_core::types::usage::Spent;
 use crate::support::clock::BoxFuture;
 use crate::support::durable_file;
 
-/// What a journal is handed at once.
+/// The records and derived data of one append.
 #[derive(Clone, Copy, Debug)]
 pub struct JournalBatch<'a> {
-    /// In this order, all or none.
+    /// The records in their order; stored all or none.
     pub records: &'a [Arc<Record>],
-    /// What the room waits for since, and what no longer; derived from the records, for whoever
-    /// lists it without folding them.
+    /// The changes of the room's pending work, derived from the records for listings that do not
+    /// replay them.
     pub waits: &'a [WaitChange],
-    /// How the room's run ended, where these records end it.
+    /// The outcome of the room's run, if these records end it.
     pub outcome: Option<&'a Arc<Outcome>>,
-    /// What the run has used up after these records.
+    /// The usage of the run after these records.
     pub spent: Spent,
 }
 
-/// Whether what was handed over is kept. The futures must come to their end by themselves, such as
-/// by a thread of the journal's: a session that is dropped waits for them where it stands, and
-/// nothing of its executor runs meanwhile.
+/// The durability of an append. The futures must complete without the caller's executor, such as by
+/// a thread of the journal. A dropped session blocks on them, and its executor does not run
+/// meanwhile.
 pub enum Keeping {
     Kept,
-    /// It will be, with others; until then nothing that came of it leaves the host, and nobody is
-    /// told of it.
+    /// Durable later, together with other records. Until then no effect leaves the host and nothing
+    /// is published.
     Soon(BoxFuture<'static, Result<(), JournalFailure>>),
-    /// It will be, and until then nothing that came of it is done at all.
+    /// Durable later; until then no effect is performed at all.
     First(BoxFuture<'static, Result<(), JournalFailure>>),
 }
 
-/// The journal of one room; there is one writer.
+/// The journal of one room, with a single writer.
 pub trait Journal: Send + 'static {
-    /// Waits until there is room for more records; awaited before each [`append`](Self::append), so
-    /// that a full queue holds up its room and no thread. As [`Keeping`]'s futures it must come to
-    /// its end by itself. Ready by default.
+    /// Waits until there is space for more records. It is awaited before each
+    /// [`append`](Self::append), so that a full queue delays its room without blocking a thread.
+    /// Like the futures of [`Keeping`], it must complete without the executor. Ready by default.
     ///
     /// # Errors
-    /// When nothing is taken any more.
+    /// Fails when no more records are accepted.
     fn ready(&mut self) -> BoxFuture<'_, Result<(), JournalFailure>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Takes records to keep. Called in the room's loop, so it must not wait: neither for a disk
-    /// nor for another thread.
+    /// Appends records. It is called in the room's loop and must not block, neither on a disk nor
+    /// on another thread.
     ///
     /// # Errors
-    /// When they cannot be kept; the room stops.
+    /// Fails when the records cannot be stored; the room stops.
     fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure>;
 
-    /// Whether it has any use for what it is handed; what nobody keeps is not made up.
+    /// Returns whether the journal stores records; if not, the driver does not build them.
     fn keeps(&self) -> bool {
         true
     }
 
-    /// All that was handed over is kept for good, also should the machine lose its power; awaited
-    /// before an outcome is given out.
+    /// Waits until all appended records survive a power loss too; awaited before an outcome is
+    /// returned.
     fn settle(&mut self) -> BoxFuture<'static, Result<(), JournalFailure>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
-/// A room's journal that is gone on with.
+/// The journal of a resumed room, with its records.
 pub struct Reopened {
     pub records: Vec<Record>,
     pub journal: Box<dyn Journal>,
@@ -86,9 +86,9 @@ pub type Opening = BoxFuture<'static, Result<Box<dyn Journal>, JournalFailure>>;
 /// A journal that is being read, to resume its room.
 pub type Reopening = BoxFuture<'static, Result<Option<Reopened>, JournalFailure>>;
 
-/// Makes the journal of each room of a run. Both methods are called where nothing may block, such
-/// as in the loop of a parent room; what takes time belongs into the futures, and what blocks a
-/// thread on a thread that may, such as that of `tokio::task::spawn_blocking`.
+/// Creates the journal of each room of a run. Both methods are called where nothing may block, such
+/// as in the loop of a parent room. Slow work belongs in the futures, and blocking work on a thread
+/// of its own, such as by `tokio::task::spawn_blocking`.
 ///
 /// ```
 /// use std::sync::{Arc, mpsc};
@@ -127,22 +127,23 @@ pub type Reopening = BoxFuture<'static, Result<Option<Reopened>, JournalFailure>
 /// # drop((options, kept));
 /// ```
 pub trait Journals: Send + Sync + 'static {
-    /// A new journal. The future is polled before the room's first event is taken, and may be
-    /// dropped unpolled.
+    /// Opens a new journal. The future is polled before the room's first event is handled, and may
+    /// be dropped unpolled.
     ///
     /// # Errors
-    /// When it cannot be made, or one of that room is there already: at once, or by the future.
+    /// Fails when the journal cannot be created, or the room has one already: at once or by the
+    /// future.
     fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure>;
 
-    /// Whether what these journals acknowledge survives a power cut. Then what plugins change on
-    /// the disk is synced before its end is journalled; otherwise that would promise more than the
-    /// journal itself.
+    /// Returns whether acknowledged records survive a power cut. If so, a plugin's changes to the
+    /// disk are synced before their end is journalled; otherwise syncing would promise more than
+    /// the journal.
     fn survive_power_cuts(&self) -> bool {
         true
     }
 
-    /// The journal of a room that was cut off; none when there is none of that room, or these keep
-    /// none that can be read again. The future fails when the journal is there and cannot be read.
+    /// Returns the journal of an interrupted room. `None` if there is none, or if these journals
+    /// cannot be read again. The future fails if the journal exists and cannot be read.
     fn reopen(&self, room: &RoomId) -> Reopening {
         let _ = room;
         Box::pin(std::future::ready(Ok(None)))
@@ -165,7 +166,7 @@ fn opened(journal: impl Journal) -> Opening {
     Box::pin(std::future::ready(Ok(journal)))
 }
 
-/// Does on a thread that may block what takes a disk's time.
+/// Runs disk work on a blocking thread.
 async fn off_the_loop<T: Send + 'static>(
     room: RoomId,
     place: String,
@@ -177,7 +178,7 @@ async fn off_the_loop<T: Send + 'static>(
     done.map_err(|cause| JournalFailure { room, place, cause })
 }
 
-/// Keeps nothing.
+/// Journals that store no records.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoJournals;
 
@@ -203,24 +204,25 @@ impl Journal for NoJournal {
     }
 }
 
-/// Keeps records in memory, for tests and embedders.
+/// Journals in memory, for tests and embedding programs.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryJournals(Arc<Mutex<BTreeMap<RoomId, Vec<Arc<Record>>>>>);
 
 impl MemoryJournals {
-    /// Journals in which a room has these records already, such as those of a run that was cut off.
+    /// Returns journals in which a room has these records already, such as those of an interrupted
+    /// run.
     #[must_use]
     pub fn of(room: RoomId, records: impl IntoIterator<Item = Arc<Record>>) -> Self {
         Self(Arc::new(Mutex::new([(room, records.into_iter().collect())].into())))
     }
 
-    /// The records of a room so far; empty when there is none of that name.
+    /// Returns the records of a room so far; empty if there is no such room.
     #[must_use]
     pub fn records(&self, room: &RoomId) -> Vec<Arc<Record>> {
         self.lock().get(room).cloned().unwrap_or_default()
     }
 
-    /// The rooms that have a journal, in order of name.
+    /// Returns the rooms that have a journal, ordered by name.
     #[must_use]
     pub fn rooms(&self) -> Vec<RoomId> {
         self.lock().keys().cloned().collect()
@@ -280,21 +282,21 @@ impl Journal for MemoryJournal {
     }
 }
 
-/// One file of JSON lines for each room, in one folder. A child room's file is named after it, with
-/// `-` for `/`.
+/// Journals as one file of JSON lines for each room, in one folder. A child room's file has its
+/// name, with `-` for `/`.
 #[derive(Clone, Debug)]
 pub struct JsonLines {
     folder: PathBuf,
 }
 
 impl JsonLines {
-    /// Journals in this folder, which is made when the first room opens.
+    /// Returns journals in this folder, which is created when the first room opens.
     #[must_use]
     pub fn in_folder(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
     }
 
-    /// The file of a room.
+    /// Returns the file of a room.
     #[must_use]
     pub fn path(&self, room: &RoomId) -> PathBuf {
         self.folder.join(format!("{}.jsonl", room.as_str().replace('/', "-")))
@@ -308,7 +310,7 @@ impl Journals for JsonLines {
             let place = path.clone();
             let opened = off_the_loop(room.clone(), path.display().to_string(), move || {
                 durable_file::make_folders(&folder, 0o700)?;
-                // `create_new`: two runs never share a journal.
+                // `create_new`, because two runs must never share a journal.
                 let mut options = OpenOptions::new();
                 options.append(true).create_new(true);
                 #[cfg(unix)]
@@ -321,8 +323,7 @@ impl Journals for JsonLines {
         }))
     }
 
-    /// A line is with the operating system when it is acknowledged, and on the disk when the run
-    /// ends.
+    /// An acknowledged line is with the operating system only; it is synced when the run ends.
     fn survive_power_cuts(&self) -> bool {
         false
     }
@@ -342,7 +343,7 @@ impl Journals for JsonLines {
     }
 }
 
-/// Reads a journal and opens it to be appended to.
+/// Reads a journal and opens it for appending.
 fn lines_again(path: &Path) -> std::io::Result<Option<(Vec<Record>, File)>> {
     let text = match std::fs::read(path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -352,7 +353,8 @@ fn lines_again(path: &Path) -> std::io::Result<Option<(Vec<Record>, File)>> {
     let records = from_lines(&text)
         .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
     let file = OpenOptions::new().append(true).open(path)?;
-    // What was torn off was never acknowledged; the next record begins a line.
+    // A torn last line was never acknowledged. It is cut off, so that the next record begins a
+    // line.
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
     file.set_len(whole as u64)?;
     let records = records.into_iter().take(text[..whole].lines().count()).collect();
@@ -381,12 +383,12 @@ impl Journal for JsonLinesJournal {
             lines.push_str(&line);
             lines.push('\n');
         }
-        // One write, so that a crash leaves whole lines and at most one torn one at the end.
+        // A single write, so that a crash leaves whole lines and at most one torn one at the end.
         let written = self.file.write_all(lines.as_bytes());
         written.map(|()| Keeping::Kept).map_err(|cause| self.failure(cause))
     }
 
-    /// On a thread of its own: a disk takes its time.
+    /// Syncs on a thread of its own, because a sync takes milliseconds.
     fn settle(&mut self) -> BoxFuture<'static, Result<(), JournalFailure>> {
         let (room, path, place) =
             (self.room.clone(), self.path.clone(), self.path.display().to_string());

@@ -1,9 +1,9 @@
-//! The event log: one SQLite file in a folder of its own, which one process at a time writes and
-//! any may read. What is in it is in docs/reference/journal-format.md.
+//! The event log: one SQLite file in its own folder, with one writing process at a time and any
+//! number of readers. Its content is specified in docs/journal-format.md.
 //!
-//! [`Store`] is the writer: one thread that commits the records of all rooms in groups. [`StoreReader`]
-//! looks at it, from this process or another. [`ControlMessage`] is how another process sends a control
-//! message to the one that writes, and [`crate::ControlInbox`] receives it there.
+//! [`Store`] is the writer: one thread that commits the records of all rooms in groups.
+//! [`StoreReader`] reads it, from this process or another. [`ControlMessage`] sends a control
+//! message from another process to the writing one, where [`crate::ControlInbox`] receives it.
 
 mod chain;
 mod lock;
@@ -31,70 +31,70 @@ pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader};
 pub use rows::{RoomRow, RunRow, RunState, WaitRow};
 pub use writer::{Collected, Retention, StoreCheck};
 
-/// Why a store cannot be used.
+/// The reason why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another process writes to it.
+    /// Another process is writing to it.
     #[error("the store {} is in use by {who}; one process at a time writes to a store", .folder.display())]
     InUse { folder: PathBuf, who: String },
-    /// It is not there.
+    /// There is no store.
     #[error("there is no store at {}", .folder.display())]
     Missing { folder: PathBuf },
-    /// Its bytes are not what was written.
+    /// Its bytes differ from the written ones.
     #[error("the store {} is damaged: {what}; `conclave store check` says how far, `conclave store backup` saves what can be read", .folder.display())]
     Damaged { folder: PathBuf, what: String },
-    /// A newer host made it.
+    /// A newer host created it.
     #[error("the store {} was written by a newer host (its format is {found}, this host knows {known})", .folder.display())]
     Newer { folder: PathBuf, found: i64, known: i64 },
-    /// What the operating system or SQLite says.
+    /// Any other error of the operating system or SQLite.
     #[error("the store {} cannot be used: {what}", .folder.display())]
     Other { folder: PathBuf, what: String },
 }
 
-/// What is noted of the runs that a process keeps, so that they can be gone on with.
+/// The origin of a process's runs, which is needed to resume them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunOrigin {
-    /// The config's file, absolute.
+    /// The config's file, as an absolute path.
     pub config: Option<PathBuf>,
-    /// Such as `run`, `chat`, `batch`, `mcp`.
+    /// The command, such as `run`, `chat`, `batch` or `mcp`.
     pub command: String,
-    /// The run was held to the lock beside the config.
+    /// Whether the run was checked against the lock beside the config.
     pub locked: bool,
 }
 
-/// How a store is opened.
+/// The options of opening a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// What its file may take up; past it runs stop as when the disk is full. None: what the disk
-    /// has.
+    /// The maximum size of the store's file in bytes, past which runs stop as on a full disk.
+    /// `None` for no limit but the disk.
     pub most_bytes: Option<u64>,
 }
 
-/// What a store has written since it was opened.
+/// The counters of a store since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreTotals {
     pub records: u64,
     pub commits: u64,
-    /// Commits with an fsync.
+    /// The number of commits with an fsync.
     pub synced: u64,
 }
 
-/// A store that this process writes. Dropping the last handle commits what is left and lets the
-/// lock go.
+/// A store that this process writes. Dropping the last handle commits the remaining records and
+/// releases the lock.
 #[derive(Clone)]
 pub struct Store(Arc<writer::StoreWriter>);
 
 impl Store {
-    /// Opens or makes the store in a folder, takes its lock, brings an older format up to date, and
-    /// looks whether it is whole.
+    /// Opens or creates the store in a folder: takes its lock, migrates an older format and checks
+    /// its integrity.
     ///
     /// # Errors
-    /// `InUse`, `Damaged`, `Newer`, or what the operating system says.
+    /// `InUse`, `Damaged`, `Newer`, or `Other` for an error of the operating system.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         Self::open_with(folder, &StoreOptions::default())
     }
 
-    /// The same, otherwise than usual.
+    /// Opens a store with these options.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -102,43 +102,44 @@ impl Store {
         writer::StoreWriter::open(folder, options).map(|writer| Self(Arc::new(writer)))
     }
 
-    /// The first store below a folder that no other process writes and that is whole: `1`, `2` and
-    /// so on, made when it is not there.
+    /// Opens the first store below a folder that is intact and not in use: `1`, `2` and so on. A
+    /// missing one is created.
     ///
     /// # Errors
-    /// As [`open`](Self::open); `InUse`, `Damaged` and `Newer` only when all are.
+    /// As [`open`](Self::open); `InUse`, `Damaged` and `Newer` only if they apply to all.
     pub fn open_free(stores: &Path) -> Result<Self, StoreError> {
         writer::open_free(stores)
     }
 
-    /// Where it is.
+    /// Returns the store's folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.0.folder()
     }
 
-    /// What was written so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn written(&self) -> StoreTotals {
         self.0.written()
     }
 
-    /// Keeps the journals of runs.
+    /// Returns journals in this store.
     #[must_use]
     pub fn journals(&self, durability: Durability, about: RunOrigin) -> Arc<dyn Journals> {
         writer::journals(&self.0, durability, about)
     }
 
-    /// Keeps attachments beside the records that refer to them.
+    /// Returns a store of attachments beside the records that refer to them.
     #[must_use]
     pub fn blobs(&self) -> Arc<dyn Blobs> {
         writer::blobs(&self.0)
     }
 
-    /// Takes the control messages that are meant, oldest first; each is taken again until it is
-    /// deleted. The others stay for the process that has their runs under way next. Those sent more
-    /// than a day ago to a run that has ended, or is not here, are deleted. Those that were taken
-    /// before, are left (`is_left`) and stand in a journal are deleted too.
+    /// Takes the control messages that `is_meant` accepts, oldest first; each is returned again
+    /// until it is deleted. The others stay for the process that opens their runs next.
+    ///
+    /// Messages more than a day old are deleted if their run has ended or is unknown. Messages from
+    /// an earlier delivery that is over (`is_left`) are deleted if they are journalled.
     pub(crate) fn mail_for(
         &self,
         is_meant: impl Fn(&ControlMessage) -> bool,
@@ -153,34 +154,32 @@ impl Store {
         mail::receive(self.folder(), &is_meant, &|room| self.0.is_over(room), &is_received)
     }
 
-    /// Removes what need not be kept any longer: runs that have ended, and payloads that nothing
-    /// refers to.
+    /// Removes ended runs, and blobs without references.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// Fails with an error of SQLite.
     pub fn collect(&self, keep: &Retention) -> Result<Collected, StoreError> {
         self.0.collect(keep)
     }
 
-    /// Marks a run that will not be gone on with as over, without running any of it: for `conclave
-    /// stop` of a run that was cut off. Reads its journals and waits for the disk, so it is for a
-    /// thread that may.
+    /// Marks an interrupted run as ended without running it, for `conclave stop`. It reads the
+    /// run's journals and waits for the disk, so it must be called on a blocking thread.
     ///
     /// # Errors
-    /// What SQLite says, or when there is no such room.
+    /// Fails with an error of SQLite, or if there is no such room.
     pub fn give_up(&self, room: &RoomId, reason: &str) -> Result<(), StoreError> {
         self.0.give_up(room, reason)
     }
 }
 
-/// Whether a process, this one included, writes to the store in a folder. Looks at its lock alone:
-/// nothing is opened, and nobody waits.
+/// Returns whether a process, this one included, writes to the store in a folder. It only checks
+/// the lock: it opens no database and does not wait.
 #[must_use]
 pub fn is_in_use(folder: &Path) -> bool {
     lock::is_held(folder)
 }
 
-/// The stores below a folder, in order: each made by [`Store::open_free`].
+/// Returns the stores below a folder, in order; [`Store::open_free`] created them.
 #[must_use]
 pub fn all(stores: &Path) -> Vec<PathBuf> {
     writer::all(stores)

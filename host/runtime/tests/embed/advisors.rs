@@ -1,5 +1,5 @@
-//! Native memories, analyzers and condensers: what they are asked, what they say, and what becomes
-//! of one that misbehaves.
+//! Native memories, analyzers and condensers: their queries, their replies, and the handling of
+//! faulty ones.
 
 use std::sync::Arc;
 

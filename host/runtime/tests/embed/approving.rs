@@ -1,4 +1,4 @@
-//! The approver of an embedding program: what it edits is what runs, what it refuses does not.
+//! The approver of an embedding program: edited arguments run, refused calls do not.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ impl Approver for Decided {
         assert_eq!(request.tool, "app.pay");
         match request.problem {
             None => assert_eq!(request.arguments, json!({ "euros": 100 })),
-            // Asked again about what it wrote itself.
+            // Asked again about its own arguments.
             Some(_) => assert_eq!(Approval::Edited { arguments: request.arguments }, self.0),
         }
         Box::pin(std::future::ready(self.0.clone().into()))
     }
 }
 
-/// What the agent reads after its call was decided about.
+/// Returns the text that the agent reads after the decision about its call.
 async fn after(approval: Approval) -> String {
     let desk = Plugin::agent("desk", |step: Step| async move {
         Ok(match step.results() {

@@ -1,5 +1,5 @@
-//! Many runs of one config: their order, their rooms, what one of them does to the others, and how
-//! many of them there can be.
+//! Many runs of one config: their order, their rooms, their effects on each other, and their
+//! number.
 
 use std::sync::Arc;
 

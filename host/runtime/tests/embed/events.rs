@@ -1,6 +1,6 @@
-//! docs/embed/events.md shows one line of each kind as `conclave run --json` prints it. Here every
-//! kind is made and written, so the page cannot go stale: what is missing or different there is
-//! printed by the test.
+//! docs/events.md shows one line of each kind of event as `conclave run --json` prints it. This
+//! test creates and prints every kind, so the page cannot become outdated; it prints the missing
+//! and differing lines.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ use serde_json::json;
 
 const PAGE: &str = include_str!("../../../../docs/embed/events.md");
 
-/// The line of each kind on the page.
+/// Returns the line of each kind on the page.
 fn lines() -> Vec<String> {
     let at = Millis(1_760_000_000_000);
     let line = |what: RunEvent| {
@@ -63,7 +63,8 @@ fn the_page_shows_every_kind_as_it_is_written() {
     assert!(stale.is_empty(), "in docs/embed/events.md, and never written: {stale:#?}");
 }
 
-/// A new kind does not compile until it has a sample, and then a line on the page.
+/// The match is exhaustive: a new kind does not compile until it has a sample, and then needs a
+/// line on the page.
 fn is_sampled(what: &RunEvent) -> bool {
     match what {
         RunEvent::Recorded { .. }
@@ -494,7 +495,7 @@ fn notices() -> Vec<Notice> {
     ]
 }
 
-/// What a server did that did not answer, for the operator alone.
+/// The failure of a server, for the operator only.
 #[test]
 fn the_page_shows_trouble_too() {
     let trouble = ModelDiagnostic {

@@ -1,5 +1,5 @@
-//! Native gates in front of a room that a program speaks to, and a conversation that is handed over
-//! and stays there from run to run.
+//! Native gates in front of an open room, and a handed-over conversation that stays with its task
+//! from run to run.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::support::{Told, config, prepared};
 
-/// Answers by what the text says, and keeps what it was shown.
+/// A gate that decides by the text and records its input.
 fn guard(shown: &Arc<Mutex<Vec<Passing>>>) -> Plugin {
     let shown = Arc::clone(shown);
     Plugin::gate("app", move |ask: Check| {
@@ -63,7 +63,7 @@ async fn a_native_gate_stands_in_front_of_a_room_and_whatever_goes_wrong_with_it
             _ => None,
         });
         assert!(why.is_some_and(|why| why.contains(expected)), "{text}: {notices:?}");
-        // Of a gate that failed whoever is kept back reads no more than that.
+        // The sender learns no details of a gate's failure.
         assert!(
             expected.starts_with(&refused.message) || refused.message.contains(expected),
             "{text}: {refused:?}"

@@ -1,4 +1,5 @@
-//! Several hosts in one process, and the seams of a run: clock, ids, attachments, the end of a run.
+//! Several hosts in one process, and the replaceable parts of a run: clock, ids, attachments, the
+//! end of a run.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,7 @@ use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 
 use crate::support::{Told, parse, prepared, run};
 
-/// Stands still until it is set.
+/// The state of a clock that stands still until it is set.
 #[derive(Default)]
 struct Still(AtomicU64, tokio::sync::Notify);
 
@@ -30,7 +31,7 @@ impl Still {
     }
 }
 
-/// A clock that is shared.
+/// A clock with shared state.
 struct Hands(Arc<Still>);
 
 impl Clock for Hands {
@@ -56,7 +57,7 @@ impl Clock for Hands {
 
 const TEXT: &str = "entry = \"desk\"\n[models.default]\nkind = \"native\"\n[plugins.desk]\nsource = \"native:desk\"\ngrants.model = [\"default\"]\n[tasks.desk]\nagent = \"desk\"\n";
 
-/// A host whose model says one word, and whose agent adds the time.
+/// Returns a host whose model answers with one word, and whose agent appends the time.
 fn host_saying(word: &'static str) -> Host {
     let desk = Plugin::agent("desk", |step: Step| async move {
         let said = step.complete().await?.content.unwrap_or_default();
@@ -157,7 +158,7 @@ async fn what_is_attached_reaches_the_model_by_its_digest() {
     assert_eq!(host.blobs().read(&blob.sha256).as_deref(), Some(&b"\x89PNG"[..]));
 }
 
-/// Counts the ends of runs.
+/// A subscriber that counts the ends of runs.
 #[derive(Default)]
 struct Ends(AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! Keys of model servers: where they are looked for, when, and that nobody sees them.
+//! Keys of model servers: where and when they are looked up, and that they are never shown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ async fn problem(secrets: Arc<dyn SecretSource>, key: &str) -> String {
         .to_string()
 }
 
-/// Counts what it is asked.
+/// A source that counts its queries.
 #[derive(Default)]
 struct Counting {
     checks: AtomicUsize,

@@ -1,5 +1,5 @@
-//! The runtime as a library: what an embedding program puts in, and that nothing else comes in or
-//! goes out. No component is needed.
+//! The runtime as a library: it uses only what the embedding program provides. No component is
+//! needed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Native tools and agents: the same grants, checks and limits as for components, as far as there
-//! can be any without a sandbox.
+//! Native tools and agents: the same grants, checks and limits as for components, as far as they
+//! apply without a sandbox.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::support::{Told, config, parse, prepared, refused, run};
 
-/// Calls `app.tool` with an object of the message, and ends with what it said.
+/// Calls `app.tool` with the message as its arguments, and finishes with the answer.
 fn desk() -> Plugin {
     Plugin::agent("desk", |step: Step| async move {
         Ok(match step.results() {
@@ -126,7 +126,8 @@ impl Drop for Dropped {
     }
 }
 
-/// A tool that never ends, and who hears when its future is dropped.
+/// Returns a tool that never ends, a receiver that resolves when its future is dropped, and a
+/// notification of its start.
 fn hanging() -> (Plugin, oneshot::Receiver<()>, Arc<Notify>) {
     let (sender, dropped) = oneshot::channel();
     let (sender, began) = (std::sync::Mutex::new(Some(sender)), Arc::new(Notify::new()));
@@ -182,7 +183,7 @@ async fn dropping_a_run_drops_the_future() {
     dropped.await.unwrap();
 }
 
-/// The closure blocks its thread, so only a room that does not wait for it comes to its end.
+/// The closure blocks its thread, so the room can only end without waiting for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_blocks_its_thread_is_given_up_all_the_same() {
     let (release, blocked) = std::sync::mpsc::channel::<()>();

@@ -1,4 +1,4 @@
-//! One tool without a task.
+//! A single tool call without a task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -132,7 +132,7 @@ async fn calls_that_would_follow_are_listed_and_not_made() {
     assert_eq!(calls.count(), 1);
 }
 
-/// Counts what it is asked, and edits.
+/// An approver that counts its requests and edits the arguments.
 struct Editor(AtomicUsize);
 
 impl Approver for Editor {
@@ -166,7 +166,7 @@ async fn the_policy_holds() {
     assert_eq!(editor.0.load(Ordering::Relaxed), 1);
 }
 
-/// A rule for one caller is for that one.
+/// A rule for one caller applies to no other.
 #[tokio::test]
 async fn a_rule_for_another_caller_does_not_hold() {
     let text = config("", "[[policy]]\ntool = \"app.*\"\ncaller = \"desk\"\ndecide = \"deny\"");

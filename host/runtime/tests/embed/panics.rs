@@ -1,4 +1,4 @@
-//! What the embedding program brings may panic: the run gets an answer, and nobody waits for ever.
+//! Panics in code of the embedding program: the run gets an answer and does not hang.
 
 use std::sync::Arc;
 

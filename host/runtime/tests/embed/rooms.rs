@@ -1,5 +1,5 @@
-//! Rooms that stay open, as a program speaks to them: messages, tasks in the background and their
-//! ends, a close, a host that stops.
+//! Open rooms from the view of a program: messages, background tasks and their ends, a close, and a
+//! host that stops.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,18 +40,18 @@ restart = false
 agent = "worker"
 "#;
 
-/// What the tests and the worker share.
+/// The state shared by the tests and the worker.
 #[derive(Clone, Default)]
 struct Bench {
-    /// Texts that workers began with, of which each waits for its word.
+    /// The texts that workers began with.
     begun: Arc<Mutex<Vec<String>>>,
     begins: Arc<Notify>,
-    /// Work that may end.
+    /// Whether waiting workers may end.
     goes_on: Arc<watch::Sender<bool>>,
 }
 
 impl Bench {
-    /// A worker has begun: its call is in the journal.
+    /// Waits until a worker has begun, so that its call is in the journal.
     async fn begun(&self) {
         self.begins.notified().await;
     }
@@ -60,8 +60,8 @@ impl Bench {
         self.goes_on.send_replace(true);
     }
 
-    /// `never` waits for ever, `wait` for the test's word, and reads in its next step what it was
-    /// told; anything else ends at once.
+    /// An agent: `never` waits for ever, and `wait` waits for the test and then reads its messages
+    /// in the next step. Any other text ends at once.
     fn worker(&self) -> Plugin {
         let bench = self.clone();
         Plugin::agent("worker", move |step: Step| {
@@ -84,7 +84,7 @@ impl Bench {
                     let _ = bench.goes_on.subscribe().wait_for(|goes_on| *goes_on).await;
                 }
                 match text.as_str() {
-                    // There is no such tool, which is an answer too: its next step comes.
+                    // No such tool exists; the error is an answer too, so the next step follows.
                     "wait for a word" => Ok(native::call("nothing", serde_json::json!({}))),
                     "say nothing" => Ok(native::finish("")),
                     text => Ok::<_, Failure>(native::finish(format!("done: {text}"))),
@@ -109,7 +109,7 @@ impl Bench {
     }
 }
 
-/// Hands on what is said.
+/// A channel that passes on each speech.
 struct Loud(mpsc::UnboundedSender<Speech>);
 
 impl Channels for Loud {
@@ -137,7 +137,7 @@ fn work(text: &str) -> Delegation {
     Delegation { agent: "worker".to_owned(), task: text.to_owned(), ..Delegation::default() }
 }
 
-/// Stands still until it is moved.
+/// A clock that stands still until it is set.
 #[derive(Default)]
 struct Hands(AtomicU64, Arc<watch::Sender<u64>>, Arc<Notify>);
 
@@ -280,7 +280,7 @@ async fn a_task_is_stopped_and_its_neighbours_go_on() {
     assert_eq!(stuck.cancel("again").await, Ok(false), "it has ended");
     assert_eq!(room.cancel(&BackgroundId::from("task-99"), "").await, Ok(false));
     assert_eq!(room.tell(&stuck.id, "hello?").await.unwrap_err().error, RefusalCode::TaskEnded);
-    // Its loop is gone too.
+    // The task's loop is gone too.
     let _ = runner.wait(&stuck.room, None).await;
     let left: Vec<RoomId> = runner.list().into_iter().map(|task| task.room).collect();
     assert_eq!(left, std::slice::from_ref(&neighbour.room));
@@ -323,7 +323,7 @@ async fn the_progress_of_a_task_can_be_followed() {
     );
 }
 
-/// A runner of the program's own: each task waits for a word before it begins.
+/// A runner of the program: each task waits for a notification before it begins.
 struct Held {
     inner: LocalRunner,
     word: Arc<Notify>,
@@ -395,7 +395,7 @@ async fn no_more_tasks_run_at_once_than_the_runner_lets() {
     let third = room.delegate(work("wait 3")).await.unwrap();
     bench.begun().await;
     assert_eq!(*bench.begun.lock().unwrap(), ["wait 1"]);
-    // One that has not begun is stopped all the same.
+    // A task that has not begun can be stopped too.
     assert_eq!(second.cancel("not needed").await, Ok(true));
     bench.go_on();
     assert_eq!(first.wait(None).await.unwrap().state, BackgroundState::Completed);
@@ -426,7 +426,7 @@ async fn a_handle_does_not_hold_its_room_open() {
         matches!(&ended, Err(WaitError::RoomOver))
             || ended.is_ok_and(|record| record.state == BackgroundState::Cancelled)
     );
-    // Whoever asks while it is being stopped gets a reply, if only that the room is over.
+    // A request during the stop still gets a reply, at least `room_closed`.
     while room.say("terminal", "hello?").await.is_ok() {
         tokio::task::yield_now().await;
     }
@@ -561,13 +561,13 @@ async fn a_held_room_that_was_cut_off_goes_on() {
         room.bind("desk", Binding::of(ChannelKind::Web)).await.unwrap();
         room.delegate(work("wait a little")).await.unwrap();
         bench.begun().await;
-        // What the machine had written when it lost its power.
+        // The records that were written before the power loss.
         journals
     };
     let cut_off = MemoryJournals::default();
     for room in kept.rooms() {
         let records = kept.records(&room);
-        // Its `Cancelled` is from the end of the block above.
+        // The `Cancelled` comes from the end of the block above.
         let records = records
             .into_iter()
             .take_while(|record| !matches!(record.event, Event::Cancelled { .. }));
@@ -590,7 +590,7 @@ async fn a_held_room_that_was_cut_off_goes_on() {
         room.wait(&tasks[0].id, None).await.unwrap().output.as_deref(),
         Some("done: wait a little")
     );
-    // Replies find whoever asked now, and nobody of before.
+    // Replies go to the present requests, never to those of the earlier host.
     room.say("desk", "still there?").await.unwrap();
     room.close("that was all").await.unwrap();
     hosted.closed().await.unwrap();
@@ -608,7 +608,7 @@ async fn a_held_room_that_was_cut_off_goes_on() {
 
 #[tokio::test]
 async fn what_a_task_was_told_right_before_its_host_stopped_is_read_once() {
-    // Whether the child room had kept it is all that differs.
+    // The two cases differ only in whether the child room's record was durable.
     for is_kept in [false, true] {
         let (bench, room_id) = (Bench::default(), RoomId::from("r"));
         let prepared = bench.prepared("").await;
@@ -650,7 +650,7 @@ async fn what_a_task_was_told_right_before_its_host_stopped_is_read_once() {
     }
 }
 
-/// Puts records into journals as if a host had left them.
+/// Puts records into journals as an interrupted host leaves them.
 fn put(
     journals: &MemoryJournals,
     room: &RoomId,
@@ -667,7 +667,7 @@ fn put(
 
 #[tokio::test]
 async fn channels_are_told_of_the_room_that_they_serve() {
-    /// Says something as soon as the room is open.
+    /// Sends a message as soon as the room is open.
     struct Eager(Arc<Mutex<Vec<RoomId>>>);
 
     impl Channels for Eager {
@@ -764,15 +764,15 @@ async fn a_run_that_is_not_held_can_be_spoken_to_while_it_works() {
     assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("done: hurry")));
 }
 
-/// Journals in memory; those of child rooms are opened, reopened and take records only once the
+/// Journals in memory; those of child rooms can be opened, reopened and appended to only once the
 /// gate is open.
 #[derive(Clone)]
 struct Gated {
     kept: MemoryJournals,
     gate: watch::Sender<bool>,
-    /// A child's journal waits at the gate.
+    /// Notified when a child's journal waits at the gate.
     waits: Arc<Notify>,
-    /// Whether they wait before they are open, or with their first record.
+    /// Whether they wait when they open, or at their first record.
     at_open: bool,
 }
 
@@ -841,14 +841,13 @@ async fn a_room_goes_on_while_its_childs_journal_is_opened_or_full() {
         let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
         let task = room.delegate(work("quick")).await.unwrap();
         journals.waits.notified().await;
-        // The one thread is free, and so is the parent's loop: it takes requests, journals them and
-        // replies.
+        // The single thread is free, and so is the parent's loop: it journals requests and replies.
         room.bind("desk", Binding::of(ChannelKind::Web)).await.unwrap();
         room.say("desk", "still there?").await.unwrap();
         assert!(journals.kept.records(&task.room).is_empty() && !*journals.gate.borrow());
         journals.gate.send_replace(true);
         assert_eq!(task.wait(None).await.unwrap().output.as_deref(), Some("done: quick"));
-        // One that is stopped meanwhile ends so.
+        // A task that is stopped meanwhile ends as cancelled.
         journals.gate.send_replace(false);
         let stopped = room.delegate(work("never")).await.unwrap();
         journals.waits.notified().await;

@@ -1,5 +1,5 @@
-//! Run after run in one room: what stays, what begins anew, what ends a run that nobody waits for,
-//! and what the journal makes of it.
+//! Several runs in one room: what persists and what begins anew, the end of an abandoned run, and
+//! its journal.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::support::{Told, prepared};
 
 const TEXT: &str = "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\n[tasks.desk]\nagent = \"desk\"\nrestart = false\n[tasks.other]\nagent = \"desk\"\nrestart = false\n";
 
-/// Says what it was asked, and how many messages it remembers; `wait` never ends.
+/// An agent that repeats its input with the number of messages in its history; `wait` never ends.
 fn desk(word: &'static str) -> Plugin {
     Plugin::agent("desk", move |step: Step| async move {
         if step.text() == "wait" {
@@ -196,7 +196,7 @@ async fn what_an_agent_remembers_moves_to_another_session() {
     assert_eq!(folded.history(&desk_name()), two.history(&desk_name()));
 }
 
-/// Keeps so many records, and then none.
+/// Journals that accept this number of records and then fail.
 struct Full(usize);
 
 impl Journals for Full {
@@ -228,14 +228,14 @@ async fn a_journal_that_failed_ends_the_session() {
     );
 }
 
-/// Keeps each entry before anything may be done, once the test lets it; the record of this number
-/// cannot be kept.
+/// Journals that make each append durable before any effect, once the test permits it. The record
+/// with the number `fails` cannot be stored.
 #[derive(Clone)]
 struct Gated {
     fails: u64,
-    /// One permit for each entry.
+    /// One permit for each append.
     open: Arc<Semaphore>,
-    /// An entry has found no permit.
+    /// Notified when an append has found no permit.
     held: Arc<Notify>,
 }
 
@@ -286,7 +286,7 @@ async fn a_run_can_be_dropped_wherever_its_journal_is() {
                 ran = &mut run => ran.map(|_| true).unwrap(),
                 () = journal.held.notified() => false,
             };
-            // Before the drop, which waits until the journal holds that the run was given up.
+            // Before the drop, which blocks until the journal holds the end of the abandoned run.
             journal.open();
             is_over
         };

@@ -1,4 +1,4 @@
-//! A program that embeds the host: its plugins, a config, and everything that was told.
+//! An embedding program: its plugins, a config, and a record of all published events.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,8 @@ use conclave_runtime::outcome::Outcome;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 
-/// A task `desk` for the native plugin `desk`, and a native plugin `app` with these lines.
+/// Returns a config with a task `desk` for the native plugin `desk`, and a native plugin `app` with
+/// these lines.
 pub fn config(app_lines: &str, more: &str) -> String {
     format!(
         "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\n[plugins.app]\nsource = \"native:app\"\n{app_lines}\n[tasks.desk]\nagent = \"desk\"\n{more}\n"
@@ -31,7 +32,7 @@ pub async fn prepared(native: impl IntoIterator<Item = Plugin>, text: &str) -> P
     host(native).load(&parse(text)).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What is said about a config that must not load.
+/// Returns the error of a config that must not load.
 pub async fn refused(native: impl IntoIterator<Item = Plugin>, text: &str) -> String {
     host(native)
         .load(&parse(text))
@@ -41,7 +42,7 @@ pub async fn refused(native: impl IntoIterator<Item = Plugin>, text: &str) -> St
         .to_string()
 }
 
-/// Everything that was told.
+/// A subscriber that records every event.
 #[derive(Clone, Default)]
 pub struct Told(Arc<Mutex<Vec<Published>>>);
 
@@ -64,7 +65,7 @@ impl Told {
         self.happenings().into_iter().filter_map(notice).collect()
     }
 
-    /// The fault of the only tool call.
+    /// Returns the fault of the only tool call.
     pub fn fault(&self) -> Fault {
         let faults: Vec<Fault> = self.notices().iter().filter_map(tool_fault).collect();
         assert_eq!(faults.len(), 1, "{:?}", self.notices());

@@ -1,5 +1,5 @@
-//! Spans of a run, seen by a layer on `tracing`'s own registry, which panics when a parent has
-//! ended before its child begins.
+//! Spans of a run, recorded by a layer on `tracing`'s own registry, which panics if a parent ends
+//! before its child begins.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -27,15 +27,15 @@ use crate::support::parse;
 
 type Fields = BTreeMap<String, String>;
 
-/// A span as it is known at the end.
+/// A span as recorded at its end.
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    /// What it is called in a trace, with that of its parents before it.
+    /// The name of the span in a trace, after those of its parents.
     path: String,
     fields: Fields,
 }
 
-/// Keeps all spans and events.
+/// A layer that records all spans and events.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Collected>>);
 
@@ -94,14 +94,14 @@ impl<S: Registered + for<'a> LookupSpan<'a>> Layer<S> for Collector {
 
     fn on_close(&self, id: Id, _: Context<'_, S>) {
         let mut collected = self.0.lock().unwrap();
-        // The registry gives a number again once its span has ended.
+        // The registry reuses a number once its span has ended.
         let seen = collected.spans.remove(&id.into_u64()).unwrap();
         collected.closed.push(seen);
     }
 }
 
 impl Collector {
-    /// All spans that ended, in the order of their ends.
+    /// Returns all ended spans, in the order of their ends.
     fn closed(&self) -> Vec<Seen> {
         let collected = self.0.lock().unwrap();
         assert!(
@@ -126,7 +126,7 @@ impl Collector {
     }
 }
 
-/// Everything in a trace as text.
+/// Returns everything in a trace as text.
 fn all_text(collector: &Collector) -> String {
     format!("{:?} {:?}", collector.closed(), collector.0.lock().unwrap().events)
 }
@@ -151,7 +151,8 @@ agent = "desk"
 agent = "digest"
 "#;
 
-/// Asks a model, calls a tool that may not ask one, starts a background task, and ends.
+/// Returns an agent that calls a model, calls a tool that may not, starts a background task and
+/// ends.
 async fn desk() -> Prepared {
     let desk = Plugin::agent("desk", |step: Step| async move {
         let completion = step.complete().await?;
@@ -330,7 +331,7 @@ async fn a_run_that_is_dropped_leaves_nothing_open() {
     assert!(format!("{spans:?}").contains("rooms: Mutex { data: {}"), "nothing is kept: {spans:?}");
 }
 
-/// Says the same until it was asked often enough; notes how many spans are open then.
+/// A model that repeats its answer a fixed number of times, and records the number of open spans.
 struct Again {
     asked: AtomicUsize,
     collector: Collector,
@@ -390,7 +391,7 @@ async fn spans_of_stopped_tools_end_with_their_turn() {
     let tools =
         collector.paths().iter().filter(|path| path.ends_with("execute_tool app.look")).count();
     assert!(tools >= 5, "{tools}");
-    // While the user is asked, the step that asks may be open; nothing that was stopped is.
+    // While the user is asked, the asking step may be open; no stopped span is.
     let open = open.lock().unwrap();
     assert!(open.len() > 5 && open.iter().all(|count| *count <= 1), "{open:?}");
 }

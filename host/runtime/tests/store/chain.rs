@@ -1,4 +1,4 @@
-//! Whatever is changed in the file by hand shows in the audit chain.
+//! Every manual change of the file is detected by the audit chain.
 
 use conclave_runtime::store::{Store, StoreReader};
 
@@ -15,7 +15,7 @@ fn problems(change: &str) -> (Vec<String>, Vec<String>) {
     let head = before.head.unwrap();
     assert_eq!(reader.verify(Some(&head.to_uppercase())).unwrap().problems, Vec::<String>::new());
     sql(temp.path()).execute_batch(change).unwrap();
-    // What stands in the file by itself: who changes it can change the note beside it too.
+    // An attacker who changes the file can change the note beside it too, so the file must suffice.
     std::fs::remove_file(temp.path().join("reached")).unwrap();
     let problems = |noted| reader.verify(noted).unwrap().problems;
     (problems(None), problems(Some(&head)))

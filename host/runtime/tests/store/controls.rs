@@ -1,5 +1,5 @@
-//! An approval from another process, whose receiver is killed on the way from the message's file to
-//! the journal and on to the deletion of the file: it is neither lost nor applied twice.
+//! An approval from another process whose receiver is killed at each step between receiving the
+//! message and deleting its file. The approval is neither lost nor applied twice.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use serde_json::json;
 
 use crate::support::{about, records};
 
-/// What the process that is killed is told; only then is [`the_child`] one.
+/// The variable with the child's arguments; [`the_child`] does nothing without it.
 const WORDS: &str = "CONCLAVE_CONTROL_CHILD";
 const ROOM: &str = "bells";
 
@@ -41,7 +41,7 @@ impl Approver for Elsewhere {
     }
 }
 
-/// An agent whose one call must be approved, and a bell that writes down each ring.
+/// Returns an agent whose only call must be approved, and a bell that writes down each ring.
 async fn prepared(folder: &Path) -> (Arc<Host>, Prepared) {
     let rings = folder.join("rings");
     let ring = Tool::new("ring", "Rings.", json!({ "type": "object" }), move |_: Call| {
@@ -65,7 +65,7 @@ async fn prepared(folder: &Path) -> (Arc<Host>, Prepared) {
     (host, prepared)
 }
 
-/// Begins the run, or goes on with it, and receives messages until it has ended.
+/// Begins or resumes the run, and receives messages until it has ended.
 async fn live(folder: &Path, kill: Option<&str>) {
     let (host, prepared) = prepared(folder).await;
     let store = Store::open(&folder.join("kept")).unwrap();
@@ -91,8 +91,8 @@ async fn live(folder: &Path, kill: Option<&str>) {
     while !running.is_finished() {
         inbox
             .receive(|_| {
-                // The next commit is that of the message's record: on this one thread its room has
-                // not seen it yet.
+                // The next commit is that of the message's record: on this single thread its room
+                // has not handled it yet.
                 if let Some(kill) = kill.filter(|_| !is_of_control) {
                     fail_points::arm(kill, 1);
                 }
@@ -101,7 +101,7 @@ async fn live(folder: &Path, kill: Option<&str>) {
         tokio::task::yield_now().await;
     }
     running.await.unwrap();
-    // The message that ended it is deleted too.
+    // The message that ended the run is deleted too.
     while !ControlMessage::pending(&folder.join("kept")).unwrap().is_empty() {
         inbox.receive(|_| {}).await;
         tokio::task::yield_now().await;
@@ -124,7 +124,7 @@ fn start(folder: &Path, kill: Option<&str>) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The call that waits for an approval.
+/// Returns the call that waits for an approval.
 fn asked(store: &Path, child: &mut Child) -> CallId {
     loop {
         let waits =
@@ -146,8 +146,8 @@ fn asked(store: &Path, child: &mut Child) -> CallId {
 
 #[test]
 fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed() {
-    // In the order in which the message comes by them; and whether its room has it then, and
-    // whether its file is there.
+    // The fail points in the order in which the message passes them, with whether its room has it
+    // then and whether its file exists.
     let points = [
         ("before-control-delivered", false, true),
         ("before-commit", false, true),
@@ -195,7 +195,7 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
         assert_eq!((received, approved), (1, 1), "{point}");
         let row = StoreReader::open(&store).unwrap().rooms(&RoomId::from(ROOM)).unwrap().remove(0);
         assert!(matches!(row.standing, RunState::Ended(_)), "{point}");
-        // A call that was under way when its host was killed is not repeated.
+        // A call that was in flight when its host was killed is not repeated.
         let rings = std::fs::read_to_string(temp.path().join("rings")).unwrap_or_default();
         assert!(
             rings == "ding\n" || (is_journalled && rings.is_empty()),

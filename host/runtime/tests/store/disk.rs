@@ -1,4 +1,4 @@
-//! A disk that is full, cannot be written, was torn or changed.
+//! Disks that are full or read-only, and files that were torn or changed.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn a_full_disk_stops_the_room_and_a_reopened_store_goes_on() {
     assert_eq!(failure.1.cause.kind(), std::io::ErrorKind::StorageFull, "{}", failure.1);
     assert!(failure.1.to_string().contains(&temp.path().display().to_string()));
     seq += failure.0;
-    // What failed left a gap: nothing more of the room is taken, however small.
+    // The failed record left a gap, so every later record of the room is refused, even a small one.
     assert!(append(&mut *journal, &[said(seq + 1, "small")]).is_err());
     assert!(append(&mut *journal, &[said(seq, "small")]).is_err());
     drop((journal, store));
@@ -38,7 +38,7 @@ fn a_full_disk_stops_the_room_and_a_reopened_store_goes_on() {
     assert!(StoreReader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
 }
 
-/// How many were kept before one was not.
+/// Returns the number of records that fit, and the failure of the next.
 fn loop_until_full(
     journal: &mut dyn conclave_runtime::journal::Journal,
     text: &str,
@@ -85,7 +85,7 @@ fn an_attachment_for_which_there_is_no_room_is_not_lost_silently() {
             },
         )
     };
-    // The others need not suffer.
+    // The other rooms must not fail with it.
     append(&mut *other, &[said(1, "nothing of it")]).unwrap();
     let failure = append(&mut *refers, &[answered(1)]).unwrap_err();
     assert_eq!(failure.cause.kind(), std::io::ErrorKind::StorageFull);
@@ -105,7 +105,7 @@ fn an_attachment_for_which_there_is_no_room_is_not_lost_silently() {
     );
 }
 
-/// A record of room `a` that is there already, so that the next of it fails.
+/// A conflicting record of room `a` makes its next record fail.
 #[test]
 fn nothing_of_a_room_is_kept_after_a_record_that_was_not() {
     let temp = tempfile::tempdir().unwrap();
@@ -114,7 +114,7 @@ fn nothing_of_a_room_is_kept_after_a_record_that_was_not() {
     let sql = crate::support::sql(temp.path());
     let odd = "INSERT INTO events SELECT 1000000, room, 1, at, kind, principal, rules, body, parts, hash FROM events WHERE room = 'a'";
     assert_eq!(sql.execute(odd, []).unwrap(), 1);
-    // Handed over in one go, they share a commit.
+    // Appended without a wait in between, the records share a commit.
     let handed: Vec<_> = (1..4).map(|seq| fails.append(&entry(&[said(seq, "x")]))).collect();
     let beside = other.append(&entry(&[said(1, "x")])).unwrap();
     kept(beside).unwrap();
@@ -137,8 +137,8 @@ fn what_waits_while_the_store_breaks_is_not_said_to_be_kept() {
     waits.append(&entry(&[opened("b", "x")])).unwrap();
     futures_executor::block_on(waits.settle()).unwrap();
     let sql = crate::support::sql(temp.path());
-    // The thread waits for this, and more is handed over meanwhile: behind what it has taken
-    // already, or with it.
+    // The transaction blocks the thread while more records arrive, behind or within the group that
+    // it has taken.
     sql.execute_batch("BEGIN IMMEDIATE").unwrap();
     let broken = breaks.append(&entry(&[said(1, "x")])).unwrap();
     waits.append(&entry(&[said(1, "y")])).unwrap();
@@ -169,14 +169,14 @@ fn a_store_that_cannot_be_written_can_be_read() {
     }
     assert_eq!(records(&folder, "a").len(), 3);
     if std::fs::write(folder.join("probe"), "").is_err() {
-        // Whom the permissions bind: not root, as whom tests may run.
+        // The permissions do not bind root, and tests may run as root.
         assert!(matches!(Store::open(&folder).map(drop), Err(StoreError::Other { .. })));
     }
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
 }
 
-/// A store with small pages, so that there are few places to cut: two records are in its file, four
-/// in the file beside it.
+/// Returns a store with small pages, so that there are few places to cut: two records are in its
+/// file, four in its write-ahead log.
 fn small(folder: &Path) -> Store {
     std::fs::create_dir_all(folder).unwrap();
     let sql = rusqlite::Connection::open(folder.join("log.db")).unwrap();
@@ -222,7 +222,7 @@ fn a_log_that_is_cut_anywhere_gives_a_prefix() {
     std::mem::forget(store);
 }
 
-/// To go on with what is there is as good as to look at it.
+/// Checks that the remaining files can be opened for writing if they can be read.
 fn goes_on(folder: &Path, file: &[u8], log: &[u8], length: usize) {
     std::fs::create_dir_all(folder).unwrap();
     std::fs::write(folder.join("log.db"), file).unwrap();
@@ -262,7 +262,7 @@ fn a_changed_byte_is_found_or_was_nothing() {
         let is_found = reader.as_ref().map_or(true, |reader| {
             reader.check().map_or(true, |checked| !checked.problems.is_empty())
         });
-        // Never a panic, and never something else in the place of what was written.
+        // The result is never a panic, and never other records than the written ones.
         let read = reader.and_then(|reader| reader.records(&RoomId::from("a")));
         assert!(
             read.as_ref()
@@ -347,13 +347,13 @@ fn the_files_are_their_owners_alone() {
     assert!(Store::open(&folder).is_err(), "others could have written it");
 }
 
-/// What was acknowledged is not given up in silence because SQLite stops reading its log.
+/// Acknowledged records must not be lost silently because SQLite stops reading its log.
 #[test]
 fn a_changed_byte_of_the_log_of_a_process_that_was_killed_is_found() {
     let (temp, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = Store::open(temp.path()).unwrap();
     let journal = run(&store, "a", 40);
-    // As a kill leaves it.
+    // A copy of the files, as a kill leaves them.
     copied(temp.path(), other.path());
     drop((journal, store));
     let log = other.path().join("log.db-wal");
@@ -368,14 +368,14 @@ fn a_changed_byte_of_the_log_of_a_process_that_was_killed_is_found() {
     assert_eq!(std::fs::read(&log).unwrap(), bytes, "nothing was written over");
 }
 
-/// The files of a store as they are now, with the note of how far its log reaches.
+/// Copies the present files of a store, with the note of the newest durable line.
 fn as_a_kill_leaves_it(from: &Path, to: &Path) {
     copied(from, to);
     std::fs::copy(from.join("reached"), to.join("reached")).unwrap();
 }
 
-/// What is in its files; one that is empty, as who reads it leaves the log beside it, counts as
-/// none.
+/// Returns the contents of the files. An empty one counts as missing, because readers leave an
+/// empty log behind.
 fn files(folder: &Path) -> Vec<Option<Vec<u8>>> {
     ["log.db", "log.db-wal", "reached"]
         .map(|name| std::fs::read(folder.join(name)).ok().filter(|bytes| !bytes.is_empty()))
@@ -436,7 +436,7 @@ fn a_log_that_was_cut_off_removed_or_emptied_is_found_and_nothing_is_written_ove
         std::fs::remove_file(cut.path().join(name)).unwrap();
     }
     found("both were removed");
-    // Ended as it should be, and put back to an older state.
+    // A clean end, followed by a restore of an older state.
     restore();
     drop((journal, store));
     let (older, newer) =
@@ -474,7 +474,7 @@ fn a_note_that_is_behind_torn_or_gone_is_no_damage() {
     }
 }
 
-/// What a power cut takes that nobody was told is safe.
+/// A power cut may take only records that were never acknowledged as durable.
 #[test]
 fn what_was_never_synced_may_be_missing() {
     let (temp, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -486,7 +486,7 @@ fn what_was_never_synced_may_be_missing() {
         let record = if seq == 0 { opened("b", "x") } else { said(seq, "y") };
         append(&mut *unsynced, &[record]).unwrap();
     }
-    // The newest note there is, beside the log as it was synced last.
+    // The newest note beside the log as it was last synced.
     std::fs::copy(temp.path().join("reached"), other.path().join("reached")).unwrap();
     drop(Store::open(other.path()).unwrap());
     assert_eq!(records(other.path(), "a").len(), 3);
@@ -513,7 +513,7 @@ fn a_folder_that_others_may_write_into_is_refused() {
     assert!(refused.contains("chmod 700"), "{refused}");
 }
 
-/// What a run was allowed is in a blob of its own, and part of what is verified.
+/// The setup of a run is in a blob of its own, and the audit covers it.
 #[test]
 fn a_changed_payload_is_found_by_the_audit() {
     let temp = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Processes that end, well or otherwise, and two that want one store.
+//! Processes that end cleanly or not, and two processes that open one store.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,8 +10,7 @@ use crate::support::{append, copied, open, opened, records, run, said, sql};
 
 const FOLDER: &str = "CONCLAVE_TEST_STORE";
 
-/// This test program once more, as another process, which says a line for each record that was
-/// kept.
+/// Starts this test program as another process, which prints a line for each durable record.
 fn another(folder: &Path) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["ends::another_process", "--exact", "--ignored", "--nocapture"])
@@ -63,7 +62,7 @@ fn two_processes_never_write_one_store_and_one_that_is_killed_loses_nothing_ackn
             }
             other => panic!("{other:?}"),
         }
-        // It can be looked at meanwhile.
+        // The store can be read meanwhile.
         assert_eq!(
             StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing,
             RunState::Running
@@ -125,7 +124,7 @@ fn the_pages_are_looked_at_after_an_end_that_was_none() {
         .unwrap();
     let path = temp.path().join("log.db");
     let mut bytes = std::fs::read(&path).unwrap();
-    // Pages of rows: what begins each no longer says what kind of page it is.
+    // Overwrites the page headers of the rows, so that their page type is invalid.
     let pages = bytes.len() / 4_096;
     (pages / 2..pages).for_each(|page| bytes[page * 4_096..page * 4_096 + 64].fill(0xee));
     std::fs::write(&path, bytes).unwrap();

@@ -1,5 +1,5 @@
-//! Files of every format that was released stay readable. Made anew with UPDATE_FIXTURES=1, and
-//! only before a release.
+//! Files of every released format stay readable. UPDATE_FIXTURES=1 recreates them, only before a
+//! release.
 
 use std::path::{Path, PathBuf};
 
@@ -37,14 +37,14 @@ fn format_1_stays_readable() {
     let folder = temp.path().join("old");
     std::fs::create_dir(&folder).unwrap();
     std::fs::copy(fixtures().join("format-1.db"), folder.join("log.db")).unwrap();
-    // Whatever the umask of whoever checked it out.
+    // Independent of the umask of the checkout.
     #[cfg(unix)]
     std::fs::set_permissions(
         folder.join("log.db"),
         std::os::unix::fs::PermissionsExt::from_mode(0o600),
     )
     .unwrap();
-    // By whoever writes to it, it is brought up to date; then it says what it said.
+    // Opening it for writing migrates it, which must not change its records.
     drop(Store::open(&folder).unwrap());
     let values = |text: &str| {
         text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>()

@@ -1,5 +1,5 @@
-//! A whole host over a store: a disk that is full in the middle of a run, a clock that jumps, and
-//! what goes on afterwards.
+//! A complete host over a store: a disk that fills up during a run, a clock that jumps, and the
+//! resumption afterwards.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use conclave_runtime::outcome::{Outcome, Status};
 use conclave_runtime::store::{Durability, RunState, Store, StoreOptions, StoreReader};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 
-/// Says a lot, and counts how often it was asked.
+/// A model with long answers that counts its requests.
 #[derive(Default)]
 struct Talker(AtomicU64);
 
@@ -27,7 +27,7 @@ impl ModelClient for Talker {
         _: Arc<dyn TextSink>,
     ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
         let asked = self.0.fetch_add(1, Ordering::SeqCst);
-        // No two alike, so that none is kept in the place of another.
+        // The answers differ, because equal ones would share a blob.
         let content = format!("{asked} ").repeat(8_000);
         let usage = TokenUsage { input_tokens: 10, output_tokens: 10, ..TokenUsage::default() };
         let (id, model) = (asked.to_string(), "talker".to_owned());
@@ -48,7 +48,8 @@ impl ModelClient for Talker {
 const CONFIG: &str = "entry = 'desk'\n[models.default]\nkind = 'native'\n[plugins.desk]\nsource = 'native:desk'\ngrants.model = ['default']\n\
                       [tasks.desk]\nagent = 'desk'\n";
 
-/// An agent that asks its model twenty times in one step, and says how often.
+/// Returns an agent that calls its model twenty times in one step, and finishes with the total
+/// length.
 async fn prepared(talker: &Arc<Talker>) -> Prepared {
     let desk = Plugin::agent("desk", |step: Step| async move {
         let mut length = 0;
@@ -101,14 +102,14 @@ async fn a_run_that_met_a_full_disk_goes_on_once_there_is_space() {
     assert!(session.is_cut_off());
     let outcome = session.resume().await.unwrap();
     assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("true")));
-    // The one whose answer could not be kept is asked for again, and no other.
+    // Only the request whose answer could not be stored is sent again.
     let bought = talker.0.load(Ordering::SeqCst);
     assert!((20..=21).contains(&bought), "{bought}");
     assert!(StoreReader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
 }
 
-/// A clock that is set by hand; a sleep until a time that has passed ends at once. The second
-/// field: sessions go by a steady one.
+/// A clock that is set by hand; a sleep until a past time ends at once. If the second field is
+/// true, sessions use a steady clock.
 #[derive(Default)]
 struct Jumping(Mutex<u64>, bool);
 
@@ -131,7 +132,7 @@ impl Clock for Jumping {
     }
 }
 
-/// Moves the clock each time it is asked.
+/// A model that moves the clock at each request.
 struct Mover(Arc<Jumping>, Vec<i64>, AtomicU64);
 
 impl ModelClient for Mover {
@@ -176,15 +177,15 @@ async fn a_clock_that_jumps_costs_nothing_and_owes_nothing() {
     let reader = StoreReader::open(temp.path()).unwrap();
     let records = reader.records(&RoomId::from("talk")).unwrap();
     let times: Vec<u64> = records.iter().map(|record| record.at.0).collect();
-    // A room's own time never goes back, so nothing took less than no time.
+    // A room's own time never goes back, so no duration is negative.
     assert!(times.is_sorted(), "{times:?}");
     let room = conclave_core::journal::record::fold(records);
     assert_eq!(room.now().0, *times.iter().max().unwrap());
     assert!(reader.verify(None).unwrap().problems.is_empty());
 }
 
-/// How a run ended whose model sets the machine's clock at each request, and the times of its
-/// records.
+/// Returns the outcome of a run whose model sets the machine's clock at each request, and the times
+/// of its records.
 async fn ran_while_the_clock_was_set(by: Vec<i64>, is_steady: bool) -> (Arc<Outcome>, Vec<u64>) {
     let clock = Arc::new(Jumping(Mutex::new(1_000_000_000_000), is_steady));
     let steps = by.len();
@@ -232,7 +233,7 @@ async fn a_clock_that_is_set_forward_ends_no_run() {
         let took = times[times.len() - 1] - times[0];
         assert!(times.is_sorted() && took < 600_000, "{by:?}: {times:?}");
     }
-    // Were it not for the steady clock, the deadline would have passed.
+    // Without the steady clock the deadline would have passed.
     let (outcome, _) = ran_while_the_clock_was_set(vec![400 * DAY, 0, 0], false).await;
     assert_eq!(outcome.status, Status::Timeout, "{}", outcome.reason);
 }

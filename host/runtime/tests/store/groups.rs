@@ -1,4 +1,4 @@
-//! Records of many rooms share a commit, and whoever waits is told after it.
+//! Records of many rooms share a commit, and waiting rooms are notified after it.
 
 use std::sync::{Arc, Barrier};
 
@@ -43,7 +43,7 @@ fn what_nobody_waits_for_is_committed_all_the_same_and_without_an_fsync() {
     let store = Store::open(temp.path()).unwrap();
     let mut journal = opened_in(&*store.journals(Durability::Exit, about()), "a").unwrap();
     journal.append(&entry(&[opened("a", "x")])).unwrap();
-    // It is committed before long.
+    // The record is committed soon without a waiting caller.
     while records(temp.path(), "a").is_empty() {
         std::thread::yield_now();
     }
@@ -59,7 +59,7 @@ fn more_than_the_queue_holds_is_taken_in_its_time() {
     let mut journal = opened_in(&*store.journals(Durability::Exit, about()), "a").unwrap();
     journal.append(&entry(&[opened("a", "x")])).unwrap();
     for seq in 1..10_000 {
-        // As the driver does.
+        // As the driver does before each append.
         block_on(journal.ready()).unwrap();
         journal.append(&entry(&[said(seq, "y")])).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What is listed of runs, rooms and what they wait for.
+//! The lists of runs, rooms and their pending work.
 
 use std::sync::Arc;
 
@@ -130,12 +130,12 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
         RunOptions { journals, ids: Arc::new(RoomId::from("a")), ..RunOptions::default() };
     let run = host.load(&config).await.unwrap().start(Some("Wait".to_owned()), options).unwrap();
     let going = tokio::spawn(run.outcome());
-    // It waits for its agent before long.
+    // The room waits for its agent soon.
     while StoreReader::open(&folder).unwrap().waits(None).unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
     assert!(store.give_up(&RoomId::from("a"), "x").is_err(), "this process has it under way");
-    // As if the machine had stopped here.
+    // A copy of the files as after a power loss at this point.
     copied(&folder, &cut_off);
     going.abort();
     let store = Store::open(&cut_off).unwrap();
@@ -160,7 +160,7 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
     assert!(reader.waits(None).unwrap().is_empty());
 }
 
-/// Its history was changed, and nothing was ever said in it.
+/// The room's history was changed, but no run ever began in it.
 #[test]
 fn a_room_that_was_never_opened_can_be_given_up() {
     let temp = tempfile::tempdir().unwrap();

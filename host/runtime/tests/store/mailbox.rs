@@ -20,7 +20,7 @@ fn messages_lie_in_order_until_they_are_taken_back() {
             ControlCommand::Decide { call: CallId(3), approval: Approval::Approved },
         )
     };
-    // The same words twice are two messages.
+    // Two messages with the same content are distinct.
     let sent = [stop("a"), decide(), stop("b"), stop("b")];
     sent.iter().for_each(|mail| mail.send(temp.path()).unwrap());
     assert_eq!(ControlMessage::pending(temp.path()).unwrap(), sent);

@@ -1,5 +1,5 @@
-//! The event log on the disk: what is written is read back, in groups, after every kind of end, and
-//! nothing else is taken for it.
+//! The event log on disk: records are read back after group commits and every kind of end, and
+//! changed files are detected.
 #![cfg(feature = "sqlite")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(

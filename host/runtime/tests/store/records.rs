@@ -1,4 +1,4 @@
-//! What is appended is read back.
+//! Appended records are read back.
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ fn large_fields_and_setups_are_blobs_and_one_setup_is_kept_once() {
     let sql = sql(temp.path());
     let count = |query: &str| sql.query_row(query, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(count("SELECT max(length(body)) < 1000 FROM events"), 1);
-    // The setup and the answer once, each opening for itself.
+    // The setup and the answer are stored once, each opening by itself.
     assert_eq!(count("SELECT count(*) FROM blobs"), 4);
     assert_eq!(count("SELECT count(DISTINCT parts ->> 'setup') FROM events WHERE seq = 0"), 1);
 }
@@ -172,8 +172,8 @@ async fn a_room_that_is_let_go_of_later_is_waited_for_and_holds_up_nobody() {
         waits.send(()).unwrap();
         reopening.await
     });
-    // On the one thread this goes on only when that task gives it free: it waits for the room, and
-    // blocks nothing.
+    // On this single thread the test continues only when that task yields: it waits for the room
+    // without blocking.
     begun.await.unwrap();
     assert!(!reopening.is_finished());
     drop(journal);

@@ -1,4 +1,4 @@
-//! What is removed, and what never is.
+//! The runs and blobs that retention removes, and those that it never removes.
 
 use conclave_runtime::event::Event;
 use conclave_runtime::ids::{CallId, Millis, RoomId};
@@ -38,8 +38,8 @@ fn only_what_has_ended_goes_and_the_chain_stays_whole() {
     assert_eq!(checked.problems, Vec::<String>::new());
     assert!(reader.check().unwrap().problems.is_empty());
     assert!(reader.audit(1, 100).unwrap().iter().take(9).all(|line| line.record.is_none()));
-    // A name is free again once its run is gone, and so is what was taken out of the new one not
-    // forgiven.
+    // The name of a removed run can be reused, and a record missing from the new run is still
+    // detected.
     ended(&store, "a");
     drop((going, store));
     crate::support::sql(temp.path())

@@ -1,4 +1,4 @@
-//! Records of a made-up run, and a store to put them in.
+//! Records of a fictitious run, and stores for them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use conclave_runtime::store::{Durability, RunOrigin, Store, StoreReader};
 use conclave_runtime::usage::Spent;
 use futures_executor::block_on;
 
-/// The secret of every room here.
+/// The secret of every room in these tests.
 pub const SECRET: RoomSecret = RoomSecret::new([0x5e; RoomSecret::LENGTH]);
 
 pub fn setup() -> Arc<Setup> {
@@ -77,7 +77,7 @@ pub fn kept(keeping: Keeping) -> Result<(), JournalFailure> {
     }
 }
 
-/// Appends, and waits until it is kept.
+/// Appends records and waits until they are durable.
 pub fn append(journal: &mut dyn Journal, records: &[Arc<Record>]) -> Result<(), JournalFailure> {
     journal.append(&entry(records)).and_then(kept)
 }
@@ -120,7 +120,7 @@ pub fn reopen(store: &Store, room: &str) -> Reopened {
     reopened_in(&*store.journals(Durability::Group, about()), room).unwrap().unwrap()
 }
 
-/// A run of so many records, kept.
+/// Returns the journal of a run with this number of durable records.
 pub fn run(store: &Store, room: &str, records: u64) -> Box<dyn Journal> {
     let mut journal = open(store, room);
     append(&mut *journal, &[opened(room, "Good morning")]).unwrap();
@@ -130,7 +130,7 @@ pub fn run(store: &Store, room: &str, records: u64) -> Box<dyn Journal> {
     journal
 }
 
-/// A run that has ended.
+/// Writes a run that has ended.
 pub fn ended(store: &Store, room: &str) {
     let mut journal = run(store, room, 2);
     end(&mut *journal, said(2, "bye"), Status::Done);
@@ -140,7 +140,7 @@ pub fn records(folder: &Path, room: &str) -> Vec<Record> {
     StoreReader::open(folder).unwrap().records(&RoomId::from(room)).unwrap()
 }
 
-/// The store's file as it is now, without whoever writes it.
+/// Copies the store's present files, without the lock of their writer.
 pub fn copied(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for name in ["log.db", "log.db-wal"] {

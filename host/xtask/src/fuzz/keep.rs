@@ -1,5 +1,5 @@
-//! Takes new inputs into the repository's corpus: of those that reach code that nothing there
-//! reaches, the ones that reach most of it, and no more than keeps the corpus small.
+//! Adds new inputs to the repository's corpus. Only inputs that reach new code are added, those
+//! that reach most of it first, and few enough to keep the corpus small.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,27 +11,31 @@ use crate::place;
 
 use super::files;
 
-/// Bytes of the whole corpus, somewhat below the 1 MiB that a test of conclave-fuzz holds it to.
+/// The maximum size of the whole corpus in bytes, below the 1 MiB that a test of conclave-fuzz
+/// enforces.
 const CORPUS_BYTES: u64 = 960 << 10;
-/// Bytes that one run may add, so that the first target leaves room for the others.
+/// The maximum number of bytes that one run adds, so that the first target leaves space for the
+/// others.
 const RUN_BYTES: u64 = 48 << 10;
-/// Inputs that one run may add: people look through them, and the tests run each.
+/// The maximum number of inputs that one run adds: each is reviewed and run by the tests.
 const RUN_FILES: usize = 24;
-/// Bytes of one input; a larger one is hard to understand, and costs room for many others.
+/// The maximum size of one input in bytes; larger ones are hard to understand and displace many
+/// others.
 const INPUT_BYTES: u64 = 8 << 10;
 
-/// Adds to `corpus` what of `own/corpus` reaches new code, and returns how many inputs that are.
-/// `command` is libFuzzer's program.
+/// Adds the inputs of `own/corpus` that reach new code to `corpus`, and returns their number.
+/// `command` returns libFuzzer's program.
 pub(super) fn keep(
     corpus: &Path,
     own: &Path,
     command: impl Fn() -> Command,
 ) -> Result<usize, XtaskFailure> {
     let (merged, control) = (own.join("merged"), own.join("merged.log"));
-    // An old control file would be taken for that of a merge that was cut off.
+    // libFuzzer would continue an old control file as an interrupted merge.
     let _ = fs::remove_dir_all(&merged);
     let _ = fs::remove_file(&control);
     fs::create_dir_all(&merged).map_err(|error| XtaskFailure::io("create", &merged, &error))?;
+    // libFuzzer merges into its first folder, so it gets a copy of the corpus.
     for file in files(corpus) {
         let to = merged.join(file.file_name().unwrap_or_default());
         fs::copy(&file, &to).map_err(|error| XtaskFailure::io("write", &to, &error))?;
@@ -74,16 +78,17 @@ pub(super) fn keep(
 /// An input that reaches new code.
 #[derive(Debug)]
 struct Candidate {
-    /// Branches that no smaller input reaches.
+    /// The number of branches that no smaller input reaches.
     edges: usize,
     length: u64,
     path: PathBuf,
 }
 
-/// The files that reach code which none before them in a merge reached, but for those of the first
-/// corpus, and how many branches of it. A control file of libFuzzer has the number of files, the
-/// number of those in the first corpus, their paths, and then `COV number edges…` for each. It runs
-/// the smallest first.
+/// Returns the files of a merge that reach code which no file before them reached, with the number
+/// of its branches. Files of the first corpus are left out.
+///
+/// A control file of libFuzzer has the number of files, the number of those in the first corpus,
+/// and their paths. Then `COV number edges…` follows for each, the smallest first.
 fn reaching_new_code(control: &str) -> Vec<(usize, &str)> {
     let mut lines = control.lines();
     let mut number =
@@ -98,7 +103,7 @@ fn reaching_new_code(control: &str) -> Vec<(usize, &str)> {
     lines.filter_map(reaching).collect()
 }
 
-/// Those that reach most, with so many bytes together at most.
+/// Returns the inputs that reach most code, with at most this number of bytes together.
 fn best(mut candidates: Vec<Candidate>, mut bytes: u64) -> Vec<PathBuf> {
     candidates.retain(|candidate| candidate.length <= INPUT_BYTES);
     candidates.sort_by(|a, b| (b.edges, a.length, &a.path).cmp(&(a.edges, b.length, &b.path)));

@@ -1,5 +1,5 @@
-//! Follows a driver while it runs: its words go to a log, a terminal shows how far it is, and its
-//! last words say what it came to.
+//! Follows a driver while it runs. It writes the output to a log, shows the progress on a terminal
+//! and reads the result from the last lines.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 use crate::failure::XtaskFailure;
 use crate::phase;
 
-/// Characters of a reason that are shown; the whole of it is in the log.
+/// The maximum number of characters shown of a reason; the log has all of it.
 const REASON: usize = 300;
 
-/// What a driver said.
+/// The results in a driver's output.
 #[derive(Debug, Default)]
 pub(super) struct DriverReport {
     pub(super) executions: u64,
     pub(super) new: usize,
-    /// The input that libFuzzer says it wrote down.
+    /// The input that libFuzzer wrote down.
     pub(super) finding: Option<PathBuf>,
-    /// The first thing that it said was wrong.
+    /// The first error message.
     pub(super) reason: Option<String>,
     pub(super) is_success: bool,
-    /// A panic's place was said, and its message is the next line.
+    /// Whether the last line was a panic's location, so that its message is the next line.
     is_panic: bool,
 }
 
@@ -55,6 +55,7 @@ impl DriverReport {
             self.reason = Some(format!("{message}\n{place}"));
             return;
         }
+        // Only the first message is the cause; later ones follow from it.
         if self.reason.is_some() {
             return;
         }
@@ -74,7 +75,7 @@ impl DriverReport {
     }
 }
 
-/// How many inputs libFuzzer had run when it said this: `#1234 NEW …`.
+/// Returns the number of inputs that libFuzzer had run at this line: `#1234 NEW …`.
 fn count(line: &str) -> Option<u64> {
     let digits = line.strip_prefix('#')?;
     digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
@@ -101,12 +102,14 @@ pub(super) fn watched(
             let executions = &executions;
             scope.spawn(move || tick(name, seconds, executions, &ending));
         }
+        // Split as bytes, because the output may not be UTF-8.
         for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line).into_owned();
             let _ = writeln!(file, "{line}");
             seen.take(&line);
             executions.fetch_max(count(&line).unwrap_or(0), Ordering::Relaxed);
         }
+        // Ends the ticking thread, which the scope joins.
         drop(ended);
     });
     let status = child
@@ -115,6 +118,7 @@ pub(super) fn watched(
     seen.is_success = status.success();
     seen.executions = seen.executions.max(executions.into_inner());
     if seen.is_success {
+        // A successful run may print lines that look like failures.
         seen.reason = None;
     } else if seen.reason.is_none() {
         seen.reason = Some(format!("it ended with {status}"));
@@ -122,7 +126,7 @@ pub(super) fn watched(
     Ok(seen)
 }
 
-/// One line that is written again each second, and is gone at the end.
+/// Rewrites one line each second, and clears it at the end.
 fn tick(name: &str, seconds: u64, executions: &AtomicU64, ending: &mpsc::Receiver<()>) {
     let began = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! Control messages that wait until their room has journalled them, by id. A room that nobody runs
-//! takes none.
+//! Control messages that wait until their room has journalled them, by id. A room without an active
+//! run accepts none.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,13 +7,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use conclave_core::types::ids::ControlId;
 use tokio::sync::oneshot;
 
-/// Control messages that were handed to a room.
+/// The control messages that were passed to a room.
 #[derive(Debug, Default)]
 pub(crate) struct Controls(Mutex<PendingControl>);
 
 #[derive(Debug, Default)]
 struct PendingControl {
-    /// A run goes on, or is about to.
+    /// Whether a run is active or about to be.
     is_open: bool,
     by_id: HashMap<ControlId, oneshot::Sender<()>>,
 }
@@ -27,7 +27,7 @@ impl Controls {
         self.lock().is_open = true;
     }
 
-    /// Returns the receiver of the confirmation; `None` if no run goes on. The receiver fails when
+    /// Returns the receiver of the confirmation; `None` if no run is active. The receiver fails if
     /// the room ends first.
     #[cfg_attr(
         not(feature = "sqlite"),
@@ -43,12 +43,12 @@ impl Controls {
         Some(receiver)
     }
 
-    /// Takes out the sender of a message's confirmation; `None` if nobody waits for it any more.
+    /// Removes and returns the sender of a message's confirmation; `None` if there is none.
     pub(crate) fn take(&self, id: &ControlId) -> Option<oneshot::Sender<()>> {
         self.lock().by_id.remove(id)
     }
 
-    /// Those that were not journalled are not confirmed.
+    /// Drops the senders of messages that were not journalled, which leaves them unconfirmed.
     pub(crate) fn close(&self) {
         let mut pending = self.lock();
         pending.is_open = false;

@@ -1,4 +1,4 @@
-//! Requests that wait for their replies, by number. A room that nobody runs takes none.
+//! Requests that wait for their replies, by number. A room without an active run accepts none.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,13 +15,13 @@ pub(crate) struct Requests(Mutex<PendingRequests>);
 
 #[derive(Debug, Default)]
 struct PendingRequests {
-    /// A run goes on, or is about to.
+    /// Whether a run is active or about to be.
     is_open: bool,
     next: u64,
     by_id: HashMap<RequestId, oneshot::Sender<RequestAnswer>>,
 }
 
-/// What whoever asks a room that is over is told.
+/// Returns the refusal of a request to a room that is over.
 pub(super) fn over() -> Refusal {
     Refusal::new(
         RefusalCode::RoomClosed,
@@ -29,11 +29,11 @@ pub(super) fn over() -> Refusal {
     )
 }
 
-/// The first number that no request of an earlier host had: whoever asked them waits no more, and
-/// nobody is to get their replies.
+/// Returns the first request number that no earlier host used. Requests of an earlier host no
+/// longer wait, and their numbers must not match new ones.
 pub(crate) fn next_request<'a>(events: impl IntoIterator<Item = &'a Event>) -> u64 {
     let number = |event: &Event| match event {
-        // The greatest number is that of requests that nobody waits for.
+        // `NO_REPLY` is the greatest number and marks requests without a reply.
         Event::Requested { request, .. } if *request != RequestId::NO_REPLY => Some(request.0 + 1),
         _ => None,
     };
@@ -45,17 +45,17 @@ impl Requests {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on there is somebody who answers.
+    /// Accepts requests from now on.
     pub(crate) fn open(&self) {
         self.lock().is_open = true;
     }
 
-    /// An earlier host gave away the numbers before.
+    /// Skips the numbers that an earlier host used.
     pub(crate) fn resume_from(&self, next: u64) {
         self.lock().next = next;
     }
 
-    /// A place for a reply; none when nobody would give one.
+    /// Registers a request; `None` if no run is active.
     pub(super) fn enter(&self) -> Option<(RequestId, oneshot::Receiver<RequestAnswer>)> {
         let mut waiting = self.lock();
         if !waiting.is_open {
@@ -68,7 +68,7 @@ impl Requests {
         Some((request, receiver))
     }
 
-    /// Nobody may wait for it any more.
+    /// Delivers a reply, if its request still waits.
     pub(crate) fn answer(&self, request: RequestId, reply: RequestAnswer) {
         let waiting = self.lock().by_id.remove(&request);
         if let Some(waiting) = waiting {
@@ -76,8 +76,9 @@ impl Requests {
         }
     }
 
-    /// Nobody answers any more: whoever waits is told so.
+    /// Refuses all waiting requests and accepts no more.
     pub(crate) fn close(&self) {
+        // Takes the senders out first, so that none is used under the lock.
         let waiting = {
             let mut waiting = self.lock();
             waiting.is_open = false;

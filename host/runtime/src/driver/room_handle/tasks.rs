@@ -1,6 +1,5 @@
-//! The background tasks of a room, for whoever lists them or waits for one: what the room said of
-//! each last. It stays readable after the room is over. Not what becomes of a task, which is the
-//! core's.
+//! The background tasks of a room as its handles see them: the last state that the room reported.
+//! They stay readable after the room is over. The handling of a task belongs to the core.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,33 +9,32 @@ use conclave_core::types::delegation::BackgroundRecord;
 use conclave_core::types::ids::{BackgroundId, ChannelId};
 use tokio::sync::oneshot;
 
-/// Why nobody can say how a task ended.
+/// The reason why a wait returned without the end of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WaitError {
-    /// It goes on as before, and can be waited for again.
+    /// The task runs on, and can be waited for again.
     #[error("the task has not ended in this time; it goes on")]
     TimedOut,
     /// There is no task of that name.
     #[error("there is no task of that name here")]
     Unknown,
-    /// The room's run is over, and the task had not ended: it was left to go on alone, or its host
-    /// gave up.
+    /// The room's run is over and the task had not ended: it was detached, or its host gave up.
     #[error("the room is over, and nobody waits for this task any more")]
     RoomOver,
 }
 
-/// What is known of a room from outside; fed by its loop.
+/// The state of a room as its handles see it, updated by its loop.
 #[derive(Debug, Default)]
 pub(crate) struct RoomView(Mutex<TaskStates>);
 
 #[derive(Debug, Default)]
 struct TaskStates {
-    /// In the order in which they began.
+    /// The tasks in the order in which they began.
     tasks: Vec<Arc<BackgroundRecord>>,
     places: HashMap<BackgroundId, usize>,
     waiting: HashMap<BackgroundId, Vec<oneshot::Sender<()>>>,
     bindings: Arc<BTreeMap<ChannelId, Binding>>,
-    /// No run goes on, so nothing here changes.
+    /// Whether no run is active, so that nothing here changes.
     is_over: bool,
 }
 
@@ -45,19 +43,19 @@ impl RoomView {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A run begins, or goes on.
+    /// Marks the room as open when a run begins or is resumed.
     pub(crate) fn open(&self) {
         self.lock().is_over = false;
     }
 
-    /// No run goes on any more: whoever waits need wait no more.
+    /// Marks the room as over and releases all waiting handles.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.is_over = true;
         state.waiting.clear();
     }
 
-    /// A task as it is now.
+    /// Stores the current state of a task.
     pub(crate) fn put(&self, record: Arc<BackgroundRecord>) {
         let mut state = self.lock();
         let is_settled = record.state.is_end() || record.detached;
@@ -74,13 +72,14 @@ impl RoomView {
                 state.tasks.push(record);
             }
         }
+        // Unlocked first, so that no waiting handle wakes up under the lock.
         drop(state);
         for waiting in settled.into_iter().flatten() {
             let _ = waiting.send(());
         }
     }
 
-    /// The channels as they are bound now.
+    /// Stores the current channel bindings.
     pub(crate) fn bind(&self, bindings: &BTreeMap<ChannelId, Binding>) {
         let mut state = self.lock();
         if *state.bindings != *bindings {
@@ -101,8 +100,8 @@ impl RoomView {
         state.tasks.get(*state.places.get(id)?).cloned()
     }
 
-    /// The end of a task, when it is there; else what fires when it has ended or nobody waits any
-    /// more.
+    /// Returns the end of a task, or a receiver that resolves when it has ended or the room is
+    /// over.
     fn end_or_wait(
         &self,
         id: &BackgroundId,
@@ -122,7 +121,7 @@ impl RoomView {
         }
         let (sender, receiver) = oneshot::channel();
         let waiting = state.waiting.entry(id.clone()).or_default();
-        // Those whose time was over.
+        // Receivers of waits that timed out are closed.
         waiting.retain(|waiting| !waiting.is_closed());
         waiting.push(sender);
         Ok(Err(receiver))
@@ -135,7 +134,8 @@ impl RoomView {
         loop {
             match self.end_or_wait(id)? {
                 Ok(record) => return Ok(record),
-                // Also when nobody fires it any more; then the next look says why.
+                // The receiver also resolves when the room is over; the next pass returns the
+                // reason.
                 Err(fired) => drop(fired.await),
             }
         }

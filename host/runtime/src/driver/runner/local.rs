@@ -1,4 +1,5 @@
-//! The runner of one process: each task is a loop beside the others, at most so many at once.
+//! The task runner of one process: each task is a loop of its own, with an optional limit on
+//! concurrent tasks.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -17,7 +18,7 @@ use super::{ProgressStream, Reins, Submission, Submitted, TaskRunner};
 use crate::driver::room_handle::WaitError;
 use crate::support::clock::BoxFuture;
 
-/// Runs background tasks in this process. Clones run the same tasks.
+/// Runs background tasks in this process. Clones share their tasks.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -35,7 +36,7 @@ pub struct LocalRunner(Arc<Registry>);
 
 #[derive(Debug, Default)]
 struct Registry {
-    /// Tasks that run at once; none: any number.
+    /// The maximum number of concurrent tasks; `None` for no limit.
     limit: Option<NonZeroUsize>,
     state: Mutex<RunnerState>,
 }
@@ -43,11 +44,11 @@ struct Registry {
 #[derive(Debug, Default)]
 struct RunnerState {
     here: BTreeMap<RoomId, Here>,
-    /// Those that have not begun, oldest first; some may be stopped already.
+    /// The tasks that have not begun, oldest first; some may be stopped already.
     queue: VecDeque<RoomId>,
-    /// Loops that take one task after the other.
+    /// The number of workers; each takes one task after the other.
     workers: usize,
-    /// Why nothing is taken any more.
+    /// The reason why no more tasks are accepted.
     closed: Option<String>,
 }
 
@@ -55,21 +56,21 @@ struct RunnerState {
 struct Here {
     about: Submitted,
     reins: Reins,
-    /// Until it begins.
+    /// The submission, until the task begins.
     waiting: Option<Submission>,
     ended: watch::Sender<Option<Arc<EndedTask>>>,
 }
 
 impl LocalRunner {
-    /// Any number of tasks at once: what a room may have under way its limits say.
+    /// Returns a runner without a limit: only the limits of the rooms apply.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// At most so many at once; the others wait, first come, first served. A task that waits for
-    /// one of its own holds its place meanwhile, so a limit must be greater than the depth to which
-    /// tasks delegate and wait (`limits.run.depth`).
+    /// Returns a runner with at most `at_once` concurrent tasks; the others are queued in order. A
+    /// task that waits for one of its own keeps its permit. The limit must therefore exceed the
+    /// depth to which tasks delegate and wait (`limits.run.depth`).
     #[must_use]
     pub fn with_limit(at_once: NonZeroUsize) -> Self {
         Self(Arc::new(Registry { limit: Some(at_once), state: Mutex::default() }))
@@ -81,10 +82,11 @@ impl Registry {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next task to run here; none: the worker is done.
+    /// Returns the next task to run; `None` if the worker is done.
     fn next(&self) -> Option<Submission> {
         let mut state = self.lock();
         while let Some(room) = state.queue.pop_front() {
+            // It was stopped while it was queued.
             let Some(here) = state.here.get_mut(&room) else { continue };
             if let Some(waiting) = here.waiting.take() {
                 here.about.state = BackgroundState::Running;
@@ -102,13 +104,13 @@ impl Registry {
         }
     }
 
-    /// Takes it out of those that have not begun.
+    /// Removes and returns a task that has not begun.
     fn unbegun(&self, room: &RoomId) -> Option<Submission> {
         self.lock().here.get_mut(room)?.waiting.take()
     }
 
     fn stop(&self, room: &RoomId, reason: &str) -> bool {
-        // Stopped outside the lock: whoever is told may ask the runner something.
+        // Stopped outside the lock, because the parent's callback may call the runner.
         if let Some(submission) = self.unbegun(room) {
             let ended = submission.stop(reason);
             self.over(room, Some(ended));
@@ -119,10 +121,10 @@ impl Registry {
     }
 }
 
-/// Takes one task after the other.
+/// A worker, which runs one task after the other.
 struct TaskWorker {
     registry: Arc<Registry>,
-    /// What it has taken; when the worker is dropped, so is that.
+    /// The task that it runs; dropped with the worker.
     room: Option<RoomId>,
     is_done: bool,
 }
@@ -132,12 +134,13 @@ impl TaskWorker {
         while let Some(submission) = self.registry.next() {
             let room = submission.room().clone();
             self.room = Some(room.clone());
-            // A panic drops the submission, which tells the parent; the worker goes on.
+            // A panic drops the submission, which reports the end to the parent. The worker
+            // continues.
             let ended = contained(submission.run()).await;
             self.room = None;
             self.registry.over(&room, ended);
         }
-        // It was counted out where it was found that nothing waits.
+        // `next` has already reduced the number of workers.
         self.is_done = true;
     }
 }
@@ -153,7 +156,7 @@ impl Drop for TaskWorker {
     }
 }
 
-/// None when the work panicked.
+/// Returns the output of the work; `None` if it panicked.
 async fn contained<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     std::future::poll_fn(|context| {
@@ -170,6 +173,7 @@ impl TaskRunner for LocalRunner {
         let room = submission.room().clone();
         let mut state = self.0.lock();
         if let Some(reason) = state.closed.clone() {
+            // Released first: `stop` calls back into the parent.
             drop(state);
             submission.stop(&reason);
             return;
@@ -239,13 +243,13 @@ impl TaskRunner for LocalRunner {
             state.closed.get_or_insert_with(|| reason.to_owned());
             state.here.iter().map(|(room, here)| (room.clone(), here.ended.subscribe())).collect()
         };
-        // None comes after these: what is submitted from now on is stopped at once.
+        // No task comes after these: one submitted from now on is stopped at once.
         for (room, _) in &here {
             self.0.stop(room, reason);
         }
         Box::pin(async move {
             for (_, mut ended) in here {
-                // An error means that it is gone too.
+                // An error means that the task is gone too.
                 let _ = ended.wait_for(Option::is_some).await.is_ok();
             }
         })

@@ -1,28 +1,29 @@
-//! How far the guests of a background task have come, for whoever wants to know. Beside the
-//! journal: what nobody follows is not kept.
+//! The progress of a background task's plugins, for subscribers. It is not journalled, and progress
+//! without a subscriber is discarded.
 
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::broadcast;
 
-/// What a follower may be behind before it misses something.
+/// The number of reports that a subscriber may lag behind before it misses some.
 const BEHIND: usize = 64;
 
-/// How far a call of a background task has come, in the plugin's own words.
+/// The progress of a call of a background task, as the plugin reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskProgress {
     pub done: u64,
-    /// None: the plugin does not know how much there is.
+    /// The total amount of work; `None` if the plugin does not know it.
     pub total: Option<u64>,
     pub message: String,
 }
 
-/// What a background task says of its progress from now on.
+/// The progress reports of a background task from now on.
 #[derive(Debug)]
 pub struct ProgressStream(broadcast::Receiver<TaskProgress>);
 
 impl ProgressStream {
-    /// The next word; none once the task has ended. Whoever is far behind misses words.
+    /// Returns the next report; `None` once the task has ended. A subscriber that lags far behind
+    /// misses reports.
     pub async fn next(&mut self) -> Option<TaskProgress> {
         loop {
             match self.0.recv().await {
@@ -34,19 +35,19 @@ impl ProgressStream {
     }
 }
 
-/// Where the guests of one task tell it. Nothing is set aside until somebody follows.
+/// The sender of one task's progress reports. The channel is allocated with the first subscriber.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progressing(Arc<OnceLock<broadcast::Sender<TaskProgress>>>);
 
 impl Progressing {
     pub(crate) fn tell(&self, progress: impl FnOnce() -> TaskProgress) {
         if let Some(followers) = self.0.get() {
-            // Nobody may follow any more.
+            // All subscribers may be gone.
             let _ = followers.send(progress());
         }
     }
 
-    /// From now on.
+    /// Subscribes to the reports from now on.
     pub(crate) fn follow(&self) -> ProgressStream {
         ProgressStream(self.0.get_or_init(|| broadcast::Sender::new(BEHIND)).subscribe())
     }

@@ -1,5 +1,5 @@
-//! A task on its way to whoever runs it. However it ends, by itself, by a panic, by being dropped,
-//! its parent is told once.
+//! A task on its way to the code that runs it. The parent gets exactly one end, however the task
+//! ends: by itself, by a panic or by being dropped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::{ProgressStream, Progressing, Submitted};
 use crate::support::clock::BoxFuture;
 
-/// How a background task ended, and what it used up.
+/// The end of a background task, and its usage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskEnd {
     pub task: EndedTask,
@@ -25,14 +25,14 @@ pub struct TaskEnd {
     pub used: UsedByPlugin,
 }
 
-/// Told of the end; called once.
+/// The callback for the end; called once.
 type Told = Box<dyn FnOnce(TaskEnd) + Send>;
 
-/// Tells the end, with the fallback when nobody else has.
+/// Reports the end of a task. When dropped without one, it reports an interrupted task.
 pub(crate) struct EndReporter {
     tell: Option<Told>,
-    /// What is told when the task broke off inside the host: nobody can say what it used, so all
-    /// that was set aside for it counts.
+    /// The usage reported for a task that broke off inside the host. Its real usage is unknown, so
+    /// its whole reservation counts.
     limits: Spent,
 }
 
@@ -64,8 +64,8 @@ impl Drop for EndReporter {
     }
 }
 
-/// What a parent room holds of a task that runs for it: without it the task is dropped, unless it
-/// was let go before.
+/// The parent room's end of a running task. Dropping it drops the task, unless the task was
+/// detached before.
 #[derive(Debug)]
 pub(crate) struct Lease {
     detach: oneshot::Sender<()>,
@@ -73,11 +73,11 @@ pub(crate) struct Lease {
     is_awaited: Arc<AtomicBool>,
 }
 
-/// The other end, which the task holds.
+/// The task's end of a [`Lease`].
 #[derive(Debug)]
 pub(crate) struct Leased {
     parent: oneshot::Receiver<()>,
-    /// Dropped when the task is over.
+    /// Dropped when the task is over, which resolves [`Lease::over`].
     _over: oneshot::Sender<()>,
 }
 
@@ -90,26 +90,27 @@ impl Lease {
         )
     }
 
-    /// False once it goes on alone: nobody is told of its end.
+    /// Returns the flag that is true until the task is detached; its end is not reported after
+    /// that.
     pub(crate) fn is_awaited(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_awaited)
     }
 
-    /// The task goes on alone.
+    /// Detaches the task: it runs without its parent.
     pub(crate) fn detach(self) {
         self.is_awaited.store(false, Ordering::Relaxed);
-        // It may be over.
+        // The task may have ended.
         let _ = self.detach.send(());
     }
 
-    /// Waits until the task is over, its journal whole.
+    /// Waits until the task is over and its journal complete.
     pub(crate) async fn over(&mut self) {
         let _ = (&mut self.over).await;
     }
 }
 
 impl Leased {
-    /// Comes to an end when the parent is gone and did not let the task go on.
+    /// Resolves when the parent is gone without having detached the task.
     pub(crate) async fn given_up(&mut self) {
         if (&mut self.parent).await.is_ok() {
             std::future::pending::<()>().await;
@@ -117,7 +118,7 @@ impl Leased {
     }
 }
 
-/// Speaks to a task that runs. It may be over; then nobody hears it.
+/// Controls a running task. Calls have no effect once it has ended.
 #[derive(Clone)]
 pub struct Reins {
     events: UnboundedSender<Event>,
@@ -125,13 +126,13 @@ pub struct Reins {
 }
 
 impl Reins {
-    /// Stops it, also in the middle of a step.
+    /// Stops the task, even in the middle of a step.
     pub fn cancel(&self, reason: &str) {
         let _ = self.events.send(Event::Cancelled { reason: reason.to_owned() });
     }
 
-    /// Says something to it; its agent reads it in its next step, once however often it comes under
-    /// this id.
+    /// Sends a message to the task, which its agent reads in its next step. A message repeated
+    /// under the same id is read once.
     pub fn tell(&self, id: &ControlId, text: &str) {
         let message = Box::new(Event::UserSaid {
             task: None,
@@ -141,7 +142,7 @@ impl Reins {
         let _ = self.events.send(Event::ControlReceived { id: id.clone(), message });
     }
 
-    /// What its guests say of their progress from now on.
+    /// Returns the progress of the task's plugins from now on.
     #[must_use]
     pub fn progress(&self) -> ProgressStream {
         self.progressing.follow()
@@ -154,7 +155,7 @@ impl fmt::Debug for Reins {
     }
 }
 
-/// What a submission is about.
+/// The child room of a submission.
 pub(crate) struct Child {
     pub(crate) parent: RoomId,
     pub(crate) id: BackgroundId,
@@ -163,7 +164,7 @@ pub(crate) struct Child {
     pub(crate) progressing: Progressing,
 }
 
-/// A background task that is to be run: a child room with its loop, and whoever waits for its end.
+/// A background task that is to be run: a child room with its loop, and the reporter of its end.
 pub struct Submission {
     parent: RoomId,
     id: BackgroundId,
@@ -189,19 +190,19 @@ impl Submission {
         Self { parent, id, opening, reins: Reins { events, progressing }, run, place }
     }
 
-    /// The child room.
+    /// Returns the child room.
     #[must_use]
     pub fn room(&self) -> &RoomId {
         &self.opening.room
     }
 
-    /// What the child room begins with, for a runner that has it opened elsewhere.
+    /// Returns the opening of the child room, for a runner that opens it elsewhere.
     #[must_use]
     pub fn opening(&self) -> &RunOpening {
         &self.opening
     }
 
-    /// As a runner lists it before it runs.
+    /// Returns the entry that a runner lists before the task runs.
     #[must_use]
     pub fn submitted(&self) -> Submitted {
         Submitted {
@@ -214,14 +215,14 @@ impl Submission {
         }
     }
 
-    /// What speaks to it; before it runs too.
+    /// Returns the controls of the task; they work before it runs too.
     #[must_use]
     pub fn reins(&self) -> Reins {
         self.reins.clone()
     }
 
-    /// Runs the child room to its end, here. Its parent is told when the future has ended or is
-    /// dropped.
+    /// Runs the child room to its end in this process. The parent gets the end when the future
+    /// completes or is dropped.
     pub async fn run(self) -> Arc<EndedTask> {
         let Self { run, place, .. } = self;
         let ended = run.await;
@@ -230,15 +231,15 @@ impl Submission {
         task
     }
 
-    /// It ran elsewhere.
+    /// Reports the end of a task that ran elsewhere.
     pub fn finish(self, ended: TaskEnd) {
         let Self { run, place, .. } = self;
-        // The child is over before its parent hears of it.
+        // Dropped first, so that the child is over before its parent receives the end.
         drop(run);
         place.finish(ended);
     }
 
-    /// It is stopped before it began: it used nothing.
+    /// Stops the task before it began; its usage is zero.
     pub fn stop(self, reason: &str) -> Arc<EndedTask> {
         let task = EndedTask {
             status: BackgroundStatus::Cancelled,

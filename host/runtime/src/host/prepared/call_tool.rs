@@ -1,5 +1,5 @@
-//! One tool without a task: a room whose agent makes one call and ends. So grants, budgets, limits,
-//! policy, journal and subscribers hold as in any run. What the tool does is not known here.
+//! A single tool call without a task: a room whose agent makes one call and ends. Grants, budgets,
+//! limits, policy, journal and subscribers apply as in any run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,11 +36,11 @@ use crate::support::clock::BoxFuture;
 
 const TASK: &str = "call";
 
-/// Who calls a tool without a task. No plugin of a config can have such a name, so no rule of the
-/// policy takes one for the other.
+/// The caller of a tool without a task. Its name is no valid plugin name, so policy rules cannot
+/// confuse the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Caller {
-    /// Whoever holds the config.
+    /// The holder of the config.
     #[default]
     You,
     /// A client that speaks the Model Context Protocol.
@@ -48,7 +48,7 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// As a rule of the policy names it: `caller = "(mcp)"`.
+    /// Returns the name that a policy rule uses: `caller = "(mcp)"`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -58,23 +58,23 @@ impl Caller {
     }
 }
 
-/// What a tool gave.
+/// The result of a single tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolRun {
-    /// Calls in its `then` were not made: they are for an agent, and there is none.
+    /// The tool's answer. Calls in its `then` were not made, because only an agent could make them.
     pub answer: Result<ToolOutcome, ToolError>,
-    /// What the call cost and was refused; empty when nothing was started.
+    /// The call's usage and denials; empty if nothing was started.
     pub report: CallReport,
 }
 
-/// Why a tool was not called at all.
+/// The reason why a tool was not called at all.
 #[derive(Debug, thiserror::Error)]
 pub enum CallToolError {
-    /// No plugin of the config has it.
+    /// No plugin of the config has this tool.
     #[error("there is no tool `{tool}`; {}", these(.known))]
     Unknown {
         tool: String,
-        /// `plugin.tool`, in order.
+        /// The tools of the config as `plugin.tool`, in order.
         known: Vec<String>,
     },
     #[error(transparent)]
@@ -90,16 +90,15 @@ fn these(known: &[String]) -> String {
 }
 
 impl Prepared {
-    /// Calls one tool, `plugin.tool`, without a task. It needs no grant: the caller is whoever
-    /// holds the config. Everything that the tool itself does is held against its grants and
-    /// limits, and the policy's rules without a `caller` hold too, and those for `(you)`.
+    /// Calls one tool, `plugin.tool`, without a task. The call needs no grant, because the caller
+    /// holds the config. The tool's own actions obey its grants and limits. Policy rules without a
+    /// `caller` apply, and those for `(you)`.
     ///
     /// The arguments are a JSON object. Dropping the future stops the tool.
     ///
     /// # Errors
-    /// `Unknown` when no plugin has this tool, `Journal` when the journal cannot be made or
-    /// written. What goes wrong in the tool, and what an approver refuses, is in
-    /// [`ToolRun::answer`].
+    /// `Unknown` if no plugin has this tool, `Journal` if the journal cannot be created or written.
+    /// Errors of the tool, and refusals of an approver, are in [`ToolRun::answer`].
     ///
     /// ```
     /// use conclave_runtime::native::{self, Call, Plugin, Tool};
@@ -134,11 +133,11 @@ impl Prepared {
         self.start_tool(Caller::You, tool, arguments, options)?.outcome().await
     }
 
-    /// The same for somebody else, and with a handle that stops it. The work begins when the
+    /// Starts a tool call for another caller, with a handle that stops it. The work begins when the
     /// outcome is awaited.
     ///
     /// # Errors
-    /// `Unknown` when no plugin has this tool, `Journal` when the journal cannot be made.
+    /// `Unknown` if no plugin has this tool, `Journal` if the journal cannot be created.
     pub fn start_tool(
         &self,
         caller: Caller,
@@ -150,6 +149,7 @@ impl Prepared {
             return Err(CallToolError::Unknown { tool: tool.to_owned(), known: self.tools() });
         };
         let seen = Arc::new(CallResult { caller, findings: Mutex::default() });
+        // Kept for the error message, in case the room rejects the arguments.
         let wrong = self
             .setup
             .tool(tool)
@@ -171,7 +171,7 @@ impl Prepared {
         Ok(ToolCalling { run: parts.start(None, options)?, seen, wrong })
     }
 
-    /// Every tool of the config, as `plugin.tool`, in order.
+    /// Returns every tool of the config as `plugin.tool`, in order.
     #[must_use]
     pub fn tools(&self) -> Vec<String> {
         let plugins = self.setup.plugins.iter();
@@ -185,7 +185,7 @@ impl Prepared {
     }
 }
 
-/// A call that goes on. Dropping it stops the tool.
+/// An active tool call. Dropping it stops the tool.
 pub struct ToolCalling {
     run: Run,
     seen: Arc<CallResult>,
@@ -193,16 +193,16 @@ pub struct ToolCalling {
 }
 
 impl ToolCalling {
-    /// A handle that stops it, and has the journal say so.
+    /// Returns a handle that stops the call and records that.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.run.stopper()
     }
 
-    /// What the tool gave.
+    /// Returns the result of the tool.
     ///
     /// # Errors
-    /// `Journal` when the journal fails; then nothing more was performed.
+    /// `Journal` if the journal fails; nothing more was performed after that.
     pub async fn outcome(self) -> Result<ToolRun, CallToolError> {
         let outcome = self.run.outcome().await?;
         let mut seen = self.seen.lock();
@@ -216,8 +216,8 @@ impl ToolCalling {
     }
 }
 
-/// Why the room never came to the call: its arguments do not fit, a rule or an approver said no, or
-/// the run was over first.
+/// Returns the error for a room that never made the call. The causes are invalid arguments, a
+/// denial by a rule or an approver, and an early end of the run.
 fn not_started(denied: Option<Denial>, wrong: &[Wrong], outcome: &Outcome) -> ToolError {
     match (denied, &outcome.content) {
         (Some(denial), _) => ToolError::Denied { denial },
@@ -233,7 +233,7 @@ fn not_started(denied: Option<Denial>, wrong: &[Wrong], outcome: &Outcome) -> To
     }
 }
 
-/// The setup of a room for one call; none when nobody has the tool.
+/// Returns the setup of a room for one call; `None` if no plugin has the tool.
 fn setup_for(setup: &Setup, caller: Caller, tool: &str) -> Option<Setup> {
     let (plugin, spec) = setup.tool(tool)?;
     let tool_of_task = TaskTool::of_plugin(plugin, spec);
@@ -253,8 +253,8 @@ fn setup_for(setup: &Setup, caller: Caller, tool: &str) -> Option<Setup> {
     })
 }
 
-/// Whoever holds the config and makes a call has decided about it; the operator's rules come first
-/// all the same.
+/// Returns the rule that allows the holder of the config to make the call. The operator's rules
+/// still come first.
 fn own_leave(caller: Caller, tool: &str) -> Option<Rule> {
     (caller == Caller::You).then(|| Rule {
         tool: ToolPattern(tool.to_owned()),
@@ -267,7 +267,7 @@ fn own_leave(caller: Caller, tool: &str) -> Option<Rule> {
     })
 }
 
-/// One step, and the tool's answer ends it.
+/// Returns a task with one step, which the tool's answer ends.
 fn task(caller: Caller, tool: TaskTool) -> TaskSetup {
     TaskSetup {
         agent: PluginName::from(caller.as_str()),
@@ -305,7 +305,7 @@ fn setup_of(caller: Caller, tool: &str) -> PluginSetup {
     PluginSetup { facts, grants, limits: PluginLimits::default(), config: json!({}) }
 }
 
-/// What became of the call.
+/// The result of the call, shared between the room's agent and the caller.
 struct CallResult {
     caller: Caller,
     findings: Mutex<Findings>,
@@ -333,7 +333,7 @@ impl Subscriber for CallResult {
     }
 }
 
-/// The plugins of the config, and an agent that makes one call.
+/// The plugins of the config, with an agent that makes one call.
 struct OneCall {
     inner: Arc<dyn Plugins>,
     call: ToolCall,
@@ -370,7 +370,7 @@ impl Plugins for OneCall {
         Box::pin(async move {
             let (answer, report) = called.await;
             seen.lock().answered = Some((answer.clone(), report.clone()));
-            // Whoever called reads them; the room would make them.
+            // The caller gets no further calls; left in place, the room would make them.
             (answer.map(|outcome| ToolOutcome { then: Vec::new(), ..outcome }), report)
         })
     }

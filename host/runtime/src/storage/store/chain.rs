@@ -1,12 +1,11 @@
-//! The audit chain: each line's hash is over the line before it, so that none can be changed, taken
-//! out or moved without all after it changing too. The exact bytes are in
-//! docs/reference/journal-format.md.
+//! The audit chain: each line's hash covers the line before it, so changing, removing or moving a
+//! line changes all later hashes. The exact bytes are in docs/journal-format.md.
 
 use sha2::{Digest, Sha256};
 
 use super::record::Hash;
 
-/// The newest line; number 0 and zeros before the first.
+/// The newest line of the chain; number 0 and a zero hash before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChainHead {
     pub(super) number: u64,
@@ -14,7 +13,7 @@ pub(super) struct ChainHead {
 }
 
 impl ChainHead {
-    /// The line after this one.
+    /// Returns the line after this one.
     #[must_use]
     pub(super) fn next(self, room: &str, seq: u64, at: u64, record: &Hash) -> Self {
         let number = self.number + 1;
@@ -30,7 +29,7 @@ impl ChainHead {
     }
 }
 
-/// Lower-case hexadecimal.
+/// Returns the hash in lower-case hexadecimal.
 pub(super) fn hex(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

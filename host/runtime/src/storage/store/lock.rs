@@ -1,26 +1,25 @@
-//! Who writes a store: a file that its process holds locked for as long as it lives, however it
-//! ends. What stands in the file is only for people.
+//! The lock of a store's writer: a file that its process keeps locked while it lives, so a crash
+//! releases it. The file's content is informative only.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Its name in the store's folder.
+/// The name of the lock file in the store's folder.
 const NAME: &str = "lock";
-/// A reader that looks whether somebody writes holds the lock for a moment: so often is it tried
-/// again.
+/// The number of attempts: a reader that checks for a writer holds the lock for a moment.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
-/// Characters of a command line that are shown.
+/// The maximum number of characters shown of a command line.
 const SHOWN: usize = 160;
 
-/// Held for as long as it is not dropped.
+/// The lock of a store; dropping it releases the lock.
 pub(super) struct StoreLock(File);
 
-/// Why there is no lock.
+/// The reason why there is no lock.
 pub(super) enum NotLocked {
-    /// In words: who has it.
+    /// Another process has the lock; the text describes the process.
     InUse(String),
     Failed(io::Error),
 }
@@ -32,7 +31,8 @@ impl StoreLock {
         for again in (0..TRIES).rev() {
             match file.try_lock() {
                 Ok(()) => {
-                    // Who holds it is told as well as it can be; the lock does not depend on it.
+                    // The content describes the holder for error messages; the lock does not depend
+                    // on it.
                     let _ = write(&mut file);
                     return Ok(Self(file));
                 }
@@ -52,10 +52,11 @@ impl Drop for StoreLock {
     }
 }
 
-/// A process, this one included, writes to the store now.
+/// Returns whether a process, this one included, writes to the store now.
 pub(super) fn is_held(folder: &Path) -> bool {
     let Ok(file) = File::open(path(folder)) else { return false };
-    // Shared, so that readers do not take each other for writers; closing the file lets it go.
+    // A shared lock, so that readers do not mistake each other for writers. Closing the file
+    // releases it.
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
@@ -89,7 +90,7 @@ fn who(file: &mut File) -> String {
     }
 }
 
-/// What a process was started with, where the operating system shows it.
+/// Returns the command line of a process, where the operating system shows it.
 fn command(process: u32) -> Option<String> {
     let parts = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
     let parts: Vec<_> = parts
@@ -100,7 +101,8 @@ fn command(process: u32) -> Option<String> {
     (!parts.is_empty()).then(|| plain(&parts.join(" ")))
 }
 
-/// One line, not too long, that no terminal takes for anything but text.
+/// Returns the text as one line of limited length without control characters, which is safe for
+/// terminals.
 fn plain(text: &str) -> String {
     let shown: String = text
         .chars()

@@ -1,10 +1,10 @@
-//! Control messages from other processes to the one that writes a store: one file each, written
-//! whole or not at all. The receiver journals a message first and deletes its file afterwards, so a
-//! crash in between delivers it again, and the room ignores it by its id.
+//! Control messages from other processes to the writer of a store: one file each, written
+//! atomically. The receiver journals a message first and deletes its file afterwards. A crash in
+//! between delivers it again, and the room ignores the repeated id.
 //!
-//! A file is `ID.json` while nobody has it, and `ID.taken` from when the receiver hands it to a
-//! room until it is deleted: a sender can take back only the first. A message to a run that no
-//! process has waits until the run is resumed.
+//! A file is named `ID.json` until the receiver passes it to a room, then `ID.taken` until it is
+//! deleted. Its sender can withdraw it only before that. A message to a run that no process has
+//! open waits until the run is resumed.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -23,54 +23,54 @@ use crate::support::clock::{Clock, SystemClock};
 use crate::support::durable_file::{self, FileAccess};
 use crate::support::fail_points::kill_point;
 
-/// In the store's folder.
+/// The folder of the messages in the store's folder.
 const FOLDER: &str = "mail";
-/// In the mail's folder: files that hold no message.
+/// The subfolder for files that hold no valid message.
 const BAD: &str = "bad";
-/// How a message's file ends once it is whole.
+/// The extension of a complete message.
 const WHOLE: &str = "json";
-/// How it ends once the receiver has it.
+/// The extension of a message that the receiver has taken.
 const TAKEN: &str = "taken";
-/// Bytes of one message.
+/// The maximum size of a message in bytes.
 const MOST: u64 = 1 << 20;
-/// How long a message is kept that no run will receive.
+/// The age in milliseconds at which a message without a receiving run is deleted.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// A message to the process that has a run under way.
+/// A message to the process that has a run open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControlMessage {
-    /// Unique. The room journals it with the message, and lets no message take effect twice.
+    /// The unique id, which the room journals with the message. A repeated id has no effect.
     pub id: ControlId,
     /// The recipient.
     pub room: RoomId,
     pub word: ControlCommand,
 }
 
-/// What a message says.
+/// The command of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "word", rename_all = "kebab-case")]
 pub enum ControlCommand {
-    /// About a call that waits for an approval.
+    /// Decides a call that waits for an approval.
     Decide { call: CallId, approval: Approval },
-    /// The run is to end.
+    /// Ends the run.
     Stop { reason: String },
-    /// Nothing new is to begin in it.
+    /// Pauses the run: nothing new begins.
     Pause { reason: String },
-    /// It is to continue.
+    /// Resumes a paused run.
     Unpause,
-    /// Its agent is to read this in its next step.
+    /// Sends a text that the agent reads in its next step.
     Tell {
-        /// None: the entry task's agent.
+        /// The recipient; `None` means the entry task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<TaskName>,
         text: String,
     },
-    /// Any other request to a room; nobody waits for the reply.
+    /// Any other request to a room, without a reply.
     Ask { what: Box<RoomRequest> },
 }
 
 impl ControlCommand {
-    /// Returns the event that it is to the room.
+    /// Returns the event of this command.
     pub(crate) fn to_event(&self) -> Event {
         match self.clone() {
             Self::Decide { call, approval } => {
@@ -86,30 +86,30 @@ impl ControlCommand {
     }
 }
 
-/// Where a message is, as its sender sees it.
+/// The state of a message, as its sender sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MailState {
     /// The receiver has not read it yet.
     Waiting,
-    /// The receiver has handed it to its room, which has not confirmed it yet.
+    /// The receiver has passed it to its room, which has not confirmed it yet.
     Taken,
-    /// Its file is deleted: the room has journalled it, or it was taken back.
+    /// Its file is deleted: the room has journalled it, or it was withdrawn.
     Gone,
-    /// The receiver could make nothing of it, and put it aside: it will never take effect.
+    /// The receiver could not parse it and set it aside; it will never take effect.
     PutAside,
 }
 
 impl ControlMessage {
-    /// Returns a message with an id of its own.
+    /// Returns a message with a new id.
     #[must_use]
     pub fn new(room: RoomId, word: ControlCommand) -> Self {
         Self { id: new_id(), room, word }
     }
 
-    /// Writes it where the store's process finds it. It is durable when this returns.
+    /// Writes the message to the store's folder. It is durable when this returns.
     ///
     /// # Errors
-    /// When it is too long, and what the operating system says.
+    /// Fails when the message is too long, or with an error of the operating system.
     pub fn send(&self, store: &Path) -> Result<(), StoreError> {
         if !schema::path(store).is_file() {
             return Err(StoreError::Missing { folder: store.to_owned() });
@@ -120,19 +120,18 @@ impl ControlMessage {
             .map_err(|error| failed(store, &error))
     }
 
-    /// Returns the messages to this store's process that are not deleted yet, in the order in which
-    /// they were made.
+    /// Returns the messages of this store that are not deleted yet, in order of creation.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Fails with an error of the operating system.
     pub fn pending(store: &Path) -> Result<Vec<Self>, StoreError> {
         Ok(files(store)?.iter().filter_map(|path| read(path).ok()).collect())
     }
 
-    /// Takes back messages that the receiver has not read yet, and returns them.
+    /// Withdraws messages that the receiver has not read yet, and returns them.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Fails with an error of the operating system.
     pub fn take_back(
         store: &Path,
         is_meant: impl Fn(&Self) -> bool,
@@ -147,11 +146,11 @@ impl ControlMessage {
         Ok(back)
     }
 
-    /// Returns where this message is.
+    /// Returns the state of this message.
     #[must_use]
     pub fn state(&self, store: &Path) -> MailState {
         let [waiting, taken] = self.paths(store);
-        // In this order: it goes from the first name to the second.
+        // The order matters: a receiver renames the first file to the second.
         if waiting.exists() {
             MailState::Waiting
         } else if taken.exists() {
@@ -163,11 +162,12 @@ impl ControlMessage {
         }
     }
 
-    /// Deletes this message, also when a receiver has it: for a sender whose receiver has ended.
-    /// Whether the room journalled it says [`StoreReader::has_received`](super::Reader::has_received).
+    /// Deletes this message, even if a receiver has taken it; for senders whose receiver has ended.
+    /// [`StoreReader::has_received`](super::StoreReader::has_received) returns whether the room
+    /// journalled it.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// Fails with an error of the operating system.
     pub fn remove(&self, store: &Path) -> Result<(), StoreError> {
         self.paths(store)
             .iter()
@@ -180,7 +180,7 @@ impl ControlMessage {
     }
 }
 
-/// A message that this process has, and whose file is there until [`delete`](Self::delete).
+/// A message that this process has taken; its file remains until [`delete`](Self::delete).
 #[derive(Debug)]
 pub(crate) struct ReceivedMail {
     pub(crate) mail: ControlMessage,
@@ -188,8 +188,8 @@ pub(crate) struct ReceivedMail {
 }
 
 impl ReceivedMail {
-    /// Deletes its file; to be called once the room's record of it is durable. A file that cannot
-    /// be deleted, or that a power cut brings back, is read again, and the room ignores it.
+    /// Deletes the file; called once the room's record of the message is durable. If the file
+    /// cannot be deleted, or a power cut restores it, it is read again, and the room ignores it.
     pub(crate) fn delete(&self) {
         kill_point!("before-control-deleted");
         let _ = fs::remove_file(&self.path);
@@ -197,9 +197,9 @@ impl ReceivedMail {
     }
 }
 
-/// Takes the messages that are meant. `is_over` tells rooms that nobody will resume from others; it
-/// is asked about old messages only. `is_received` is asked about those that were taken before: a
-/// room that ended right afterwards may have journalled them.
+/// Takes the messages that `is_meant` accepts. `is_over` returns whether a room will never be
+/// resumed; it is called for old messages only. `is_received` is called for messages taken before,
+/// because a room that ended right afterwards may have journalled them.
 pub(crate) fn receive(
     store: &Path,
     is_meant: &dyn Fn(&ControlMessage) -> bool,
@@ -212,22 +212,22 @@ pub(crate) fn receive(
             Ok(mail) if !is_meant(&mail) => {
                 if (is_old(&path) && is_over(&mail.room)) || (is_taken(&path) && is_received(&mail))
                 {
-                    // Else it is looked at again.
+                    // If this fails, the next poll tries again.
                     let _ = fs::remove_file(&path);
                 }
             }
-            // Renamed before it is handed on: from then on its sender cannot take it back and say
-            // that nothing came of it.
+            // Renamed before the delivery: from then on its sender cannot withdraw it and assume
+            // that it had no effect.
             Ok(mail) => match take(&path) {
                 Ok(path) => received.push(ReceivedMail { mail, path }),
-                // Its sender took it back.
+                // Its sender withdrew it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                // Those before it are not to be lost to this look.
+                // Messages taken before the failure must not be lost with it.
                 Err(error) if received.is_empty() => return Err(failed(store, &error)),
                 Err(_) => break,
             },
             Err(error) if is_no_message(&error) => put_aside(&store.join(FOLDER), &path),
-            // It is gone, or cannot be read now: its sender waits, and takes it back.
+            // The file is gone or cannot be read now; its sender times out and withdraws it.
             Err(_) => {}
         }
     }
@@ -246,7 +246,7 @@ fn is_taken(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == TAKEN)
 }
 
-/// Returns false if it was not there.
+/// Deletes a file; returns false if it does not exist.
 fn remove(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -259,7 +259,7 @@ fn failed(store: &Path, error: &io::Error) -> StoreError {
     StoreError::Other { folder: store.to_owned(), what: format!("its mail: {error}") }
 }
 
-/// Writes a file that is there whole or not at all, also after a power cut.
+/// Writes a file atomically; it survives a power cut.
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     if bytes.len() as u64 > MOST {
         return Err(io::Error::new(
@@ -268,18 +268,18 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
         ));
     }
     schema::make_folder(folder)?;
-    // A draft has another ending, and is no message.
+    // A draft has another extension and is no message.
     durable_file::replace(&folder.join(format!("{name}.{WHOLE}")), bytes, &FileAccess::Private)
 }
 
-/// In order of time; no other message has it, of whichever process.
+/// Returns a new id. Ids are ordered by time, and unique across processes.
 fn new_id() -> ControlId {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let mut random = [0; 8];
     let random = match getrandom::fill(&mut random) {
         Ok(()) => u64::from_ne_bytes(random),
-        // It need not be secret, so the seed of the standard library's maps will do.
+        // The id need not be secret, so the seed of the standard library's maps is enough.
         Err(_) => RandomState::new().build_hasher().finish(),
     };
     ControlId::from(format!(
@@ -289,7 +289,7 @@ fn new_id() -> ControlId {
     ))
 }
 
-/// The files of whole messages, oldest first.
+/// Returns the files of complete messages, oldest first.
 fn files(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let entries = match fs::read_dir(store.join(FOLDER)) {
         Ok(entries) => entries,
@@ -304,7 +304,7 @@ fn files(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(files)
 }
 
-/// As its name has it.
+/// Returns whether the time in the file's name is more than a day ago.
 fn is_old(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let said = name.split('-').next().and_then(|said| said.parse::<u64>().ok());
@@ -323,18 +323,18 @@ fn read(path: &Path) -> io::Result<ControlMessage> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// The file was read, and holds no message.
+/// Returns whether the error means that the file was read and holds no valid message.
 fn is_no_message(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, InvalidData, InvalidInput, UnexpectedEof};
     matches!(error.kind(), FileTooLarge | InvalidData | InvalidInput | UnexpectedEof)
 }
 
-/// A file that holds no message is kept for the operator, and not looked at again.
+/// Moves an invalid file away, where the operator can inspect it and no poll reads it.
 fn put_aside(folder: &Path, path: &Path) {
     let bad = folder.join(BAD);
     let moved = schema::make_folder(&bad)
         .and_then(|()| path.file_name().map_or(Ok(()), |name| fs::rename(path, bad.join(name))));
-    // Where it cannot be put aside it stays, and is tried again.
+    // If the move fails, the file stays and the next poll tries again.
     let _ = moved;
 }
 
@@ -349,7 +349,7 @@ mod tests {
         )
     }
 
-    /// A folder that a store could be in, and what was sent there.
+    /// Returns a folder with an empty store, and the messages sent to it.
     fn sent(rooms: &[&str]) -> (tempfile::TempDir, Vec<ControlMessage>) {
         let temp = tempfile::tempdir().unwrap();
         fs::write(schema::path(temp.path()), "").unwrap();
@@ -370,7 +370,7 @@ mod tests {
     fn a_message_is_received_until_it_is_deleted() {
         let (temp, sent) = sent(&["a", "b"]);
         assert_eq!(all(temp.path()), sent);
-        // As after a crash: nothing was deleted, so all is there again.
+        // As after a crash: nothing was deleted, so all messages are received again.
         assert_eq!(all(temp.path()), sent);
         assert!(sent.iter().all(|mail| mail.state(temp.path()) == MailState::Taken));
         assert_eq!(

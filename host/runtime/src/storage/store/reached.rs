@@ -1,10 +1,10 @@
-//! How far the log reaches: the newest line of the audit chain that was acknowledged as durable, in
-//! a file of its own beside the log. SQLite takes a write-ahead log that was cut off at a commit,
-//! or removed, for one in which nothing more was written.
+//! A file beside the log with the newest line of the audit chain that was acknowledged as durable.
+//! Without it a write-ahead log that was truncated at a commit, or removed, would look like one
+//! without further commits.
 //!
-//! The line is written after the commit that made it durable has returned, and never for one
-//! without an fsync. It is not synced itself, but for the last one of a process: after a power cut
-//! it may be behind the log, or missing, and is never ahead of it.
+//! The line is written after the commit that made it durable has returned, and never for a commit
+//! without an fsync. Only the last line of a process is synced. After a power cut the file may be
+//! behind the log or missing, but it is never ahead of the log.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -16,14 +16,16 @@ use super::chain::{ChainHead, hex};
 use super::{StoreError, schema};
 use crate::support::digest::sha256;
 
-/// Its name in the store's folder.
+/// The name of the file in the store's folder.
 const NAME: &str = "reached";
-/// What it begins with: its format.
+/// The format version, which begins the line.
 const FORMAT: &str = "1";
-/// Longer than any line; it stays within a sector, so that it is written whole or not at all.
+/// The maximum length in bytes. It is below the size of a sector, so the line is written
+/// atomically.
 const MOST: u64 = 256;
 
-/// The file, held open by the process that writes the store; without one nothing is noted.
+/// The file, held open by the writing process. `None` if it cannot be created; then no line is
+/// noted.
 #[derive(Default)]
 pub(super) struct ReachedFile {
     file: Option<File>,
@@ -36,15 +38,14 @@ impl ReachedFile {
         options.read(true).write(true).create(true).truncate(false);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        // Where it cannot be made, as on a full disk, what is kept is as safe as without it.
+        // If the file cannot be created, as on a full disk, the log is as safe as without it.
         Self { file: options.open(path(folder)).ok(), noted: 0 }
     }
 
     /// Notes a line that an fsync has made durable.
     pub(super) fn note(&mut self, head: &ChainHead) {
         let Some(file) = self.file.as_mut().filter(|_| head.number != self.noted) else { return };
-        // One write of always the same length: the file does not grow, so a full disk does not stop
-        // it.
+        // One write of constant length: the file does not grow, so a full disk does not stop it.
         if file.rewind().and_then(|()| file.write_all(line(head).as_bytes())).is_ok() {
             self.noted = head.number;
         }
@@ -68,7 +69,7 @@ fn line(head: &ChainHead) -> String {
     format!("{text} {sum}\n")
 }
 
-/// Returns the line that was noted; `None` where there is no file, or no whole line in it.
+/// Returns the noted line; `None` if there is no file, or no complete line in it.
 pub(super) fn read(folder: &Path) -> Option<ReachedLine> {
     let mut text = String::new();
     File::open(path(folder)).ok()?.take(MOST).read_to_string(&mut text).ok()?;
@@ -83,12 +84,12 @@ pub(super) fn read(folder: &Path) -> Option<ReachedLine> {
 /// A line of the audit chain that the log must hold.
 pub(super) struct ReachedLine {
     number: u64,
-    /// Lower-case hexadecimal.
+    /// The line's hash in lower-case hexadecimal.
     hash: String,
 }
 
 impl ReachedLine {
-    /// Returns the damage where the log does not hold this line.
+    /// Returns the damage if the log does not hold this line.
     pub(super) fn lacking(&self, connection: &Connection) -> rusqlite::Result<Option<String>> {
         let number = self.number;
         if schema::version(connection)? == 0 {
@@ -118,7 +119,7 @@ impl ReachedLine {
         }
     }
 
-    /// The damage of a log in which nothing is.
+    /// Returns the description of the damage of an empty log.
     pub(super) fn emptied(&self) -> String {
         format!(
             "log.db is empty or gone, and line {} of its audit chain was acknowledged",
@@ -127,10 +128,10 @@ impl ReachedLine {
     }
 }
 
-/// Holds a log that nobody writes against what was noted, without writing to it.
+/// Checks a log without a writer against the noted line, without writing to it.
 ///
 /// # Errors
-/// `Damaged`, or what SQLite says.
+/// `Damaged`, or `Other` for an error of SQLite.
 pub(super) fn check(folder: &Path) -> Result<(), StoreError> {
     let damaged = |what: String| StoreError::Damaged { folder: folder.to_owned(), what };
     if is_empty(folder) {
@@ -139,13 +140,13 @@ pub(super) fn check(folder: &Path) -> Result<(), StoreError> {
     let Some(noted) = read(folder) else { return Ok(()) };
     let failed = |error: rusqlite::Error| schema::failed(folder, &error);
     let connection = schema::look(folder).map_err(failed)?;
-    // A newer host says more about its format than about this.
+    // Checked first: for a newer format, `Newer` is the better error.
     schema::known(folder, &connection)?;
     noted.lacking(&connection).map_err(failed)?.map_or(Ok(()), |what| Err(damaged(what)))
 }
 
-/// Returns the damage of a log that is empty or gone although something was noted, or stands in the
-/// log beside it: SQLite would remove that.
+/// Returns the damage of a log that is empty or gone although a line was noted, or a write-ahead
+/// log remains. SQLite would delete that write-ahead log.
 pub(super) fn emptied(folder: &Path) -> Option<StoreError> {
     let has_log = std::fs::metadata(schema::wal(folder)).is_ok_and(|log| log.len() > 0);
     let what = match read(folder) {
@@ -156,12 +157,12 @@ pub(super) fn emptied(folder: &Path) -> Option<StoreError> {
     Some(StoreError::Damaged { folder: folder.to_owned(), what })
 }
 
-/// Returns whether there is a note, and so was a log.
+/// Returns whether there is a noted line, and so was a log.
 pub(super) fn is_noted(folder: &Path) -> bool {
     path(folder).is_file()
 }
 
-/// Nothing is in the log, or it is gone. Opening it would be the first change.
+/// Returns whether the log is empty or gone, without opening it: opening would already change it.
 pub(super) fn is_empty(folder: &Path) -> bool {
     std::fs::metadata(schema::path(folder)).map_or(true, |log| log.len() == 0)
 }

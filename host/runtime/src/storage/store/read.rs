@@ -1,4 +1,5 @@
-//! Reads records out of a store's tables, each held against its hash. For whoever has a connection.
+//! Reads records from a store's tables and checks each against its hash. It works on any
+//! connection.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,11 +10,11 @@ use rusqlite::{Connection, OptionalExtension, Row as SqlRow};
 use super::record::{EventRow, RowError};
 use super::{StoreError, schema};
 
-/// The columns of [`row`], in its order.
+/// The columns that [`row`] reads, in order.
 pub(super) const COLUMNS: &str =
     "events.seq, events.at, events.principal, events.rules, events.body, events.parts, events.hash";
 
-/// Why records cannot be read.
+/// The reason why records cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     #[error(transparent)]
@@ -33,7 +34,7 @@ impl ReadError {
     }
 }
 
-/// A row of `events` and the hash beside it, from a place in the columns on.
+/// Reads a row of `events` and its stored hash, beginning at column `from`.
 pub(super) fn row(row: &SqlRow<'_>, from: usize) -> rusqlite::Result<(EventRow, Vec<u8>)> {
     let number = |index: usize| row.get::<_, i64>(from + index).map(i64::cast_unsigned);
     let read = EventRow {
@@ -54,7 +55,7 @@ pub(super) fn blob(connection: &Connection, sha256: &str) -> rusqlite::Result<Op
     Ok(bytes)
 }
 
-/// Something of each record of a room, in order.
+/// Maps each record of a room, in order.
 pub(super) fn each<T>(
     connection: &Connection,
     room: &str,
@@ -70,6 +71,7 @@ pub(super) fn each<T>(
         if read.seq != expected {
             return Err(ReadError::Gap { room: room.to_owned(), expected, found: read.seq });
         }
+        // `take` cannot return an error of SQLite, so the closure stores it.
         let mut blob = |sha256: &str| {
             blob(connection, sha256).unwrap_or_else(|error| {
                 failed = Some(error);
@@ -93,12 +95,12 @@ pub(super) fn each<T>(
     Ok(all)
 }
 
-/// The records of a room; empty when there is no such room.
+/// Returns the records of a room; empty if there is no such room.
 pub(super) fn records(connection: &Connection, room: &str) -> Result<Vec<Record>, ReadError> {
     each(connection, room, |row, blob| row.record(blob))
 }
 
-/// They as lines of JSON, whatever rules they were written by.
+/// Returns the records of a room as lines of JSON, of any rules version.
 pub(super) fn lines(connection: &Connection, room: &str) -> Result<Vec<String>, ReadError> {
     each(connection, room, |row, blob| row.line(blob))
 }

@@ -1,4 +1,4 @@
-//! Looks at a store without writing to it, while another process may.
+//! Reads a store without writing to it, while another process may write.
 
 mod checks;
 mod copy;
@@ -15,54 +15,54 @@ use super::rows::{RoomRow, RunRow, WaitRow};
 use super::writer::StoreCheck;
 use super::{StoreError, lock, reached, read, schema, wal};
 
-/// Which runs are meant; what is none does not matter.
+/// A filter for runs; fields that are `None` match every run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunFilter {
     /// `running`, `interrupted`, or an ending's word such as `done`.
     pub status: Option<String>,
     pub agent: Option<String>,
-    /// In the first message, whatever its case.
+    /// A part of the first message, case-insensitive.
     pub text: Option<String>,
-    /// In micro-US-dollars, at least.
+    /// The minimum cost in micro-US-dollars.
     pub cost: Option<u64>,
     pub since: Option<Millis>,
-    /// The newest of them.
+    /// The maximum number of runs, newest first.
     pub most: Option<usize>,
 }
 
-/// What a name that a person wrote stands for.
+/// The rooms that match a name from the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunMatch {
     One(RoomId),
-    /// It begins several names.
+    /// The name is a prefix of several rooms.
     Several(Vec<RoomId>),
     Nothing,
 }
 
-/// A line of the audit chain, with its record where retention has left it.
+/// A line of the audit chain, with its record unless retention removed it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AuditRow {
-    /// From 1, without gaps, over all rooms of the store.
+    /// The line's number from 1, without gaps, over all rooms of the store.
     pub number: u64,
     pub room: RoomId,
     pub seq: u64,
     pub at: Millis,
-    /// Lower-case hexadecimal, over the line before and this record.
+    /// The hash over the line before and this record, in lower-case hexadecimal.
     pub hash: String,
     pub record: Option<Record>,
 }
 
-/// An open store that is only read.
+/// An open, read-only store.
 pub struct StoreReader {
     folder: PathBuf,
     connection: Connection,
 }
 
 impl StoreReader {
-    /// Opens a store.
+    /// Opens a store for reading.
     ///
     /// # Errors
-    /// `Missing`, `Newer`, `Damaged`, or what the operating system says.
+    /// `Missing`, `Newer`, `Damaged`, or `Other` for an error of the operating system.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let missing = || StoreError::Missing { folder: folder.to_owned() };
         let missing = || reached::emptied(folder).unwrap_or_else(missing);
@@ -71,7 +71,7 @@ impl StoreReader {
         }
         let connection = schema::look(folder).map_err(|error| schema::failed(folder, &error))?;
         match schema::known(folder, &connection)? {
-            // Its process is about to make it.
+            // Its process is about to create the tables.
             0 => Err(missing()),
             schema::SCHEMA => Ok(Self { folder: folder.to_owned(), connection }),
             older => {
@@ -84,84 +84,85 @@ impl StoreReader {
         }
     }
 
-    /// Where it is.
+    /// Returns the store's folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Runs, newest first.
+    /// Returns the runs that match a filter, newest first.
     ///
     /// # Errors
-    /// As all of these: `Damaged`, or what SQLite says.
+    /// `Damaged`, or `Other` for an error of SQLite; the same for all methods below.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         self.of(lists::runs(self, filter))
     }
 
-    /// The run or room that a name or its beginning means.
+    /// Returns the run or room with this name or prefix.
     pub fn find(&self, name: &str) -> Result<RunMatch, StoreError> {
         self.of(lists::find(&self.connection, name))
     }
 
-    /// The rooms of a run, the root first.
+    /// Returns the rooms of a run, the root first.
     pub fn rooms(&self, run: &RoomId) -> Result<Vec<RoomRow>, StoreError> {
         self.of(lists::rooms(self, run))
     }
 
-    /// The records of one room, each held against its hash; empty when there is no such room.
+    /// Returns the records of one room, each checked against its hash; empty if there is no such
+    /// room.
     pub fn records(&self, room: &RoomId) -> Result<Vec<Record>, StoreError> {
         read::records(&self.connection, room.as_str()).map_err(|error| error.of(&self.folder))
     }
 
-    /// They as lines of JSON, as a journal of lines has them, whatever rules they were written by.
+    /// Returns the records as lines of JSON in the format of a JSON-lines journal, of any rules
+    /// version.
     pub fn lines(&self, room: &RoomId) -> Result<Vec<String>, StoreError> {
         read::lines(&self.connection, room.as_str()).map_err(|error| error.of(&self.folder))
     }
 
-    /// The bytes of an attachment; none when the store does not hold them.
+    /// Returns the bytes of an attachment; `None` if the store does not have it.
     pub fn blob(&self, sha256: &str) -> Result<Option<std::sync::Arc<[u8]>>, StoreError> {
         self.of(read::blob(&self.connection, sha256))
     }
 
-    /// Milliseconds in which no host ran while the run was under way, as its root room tells it.
+    /// Returns the time in milliseconds in which the run was open and no host ran it, from its root
+    /// room.
     pub fn down_ms(&self, run: &RoomId) -> Result<u64, StoreError> {
         self.of(lists::down_ms(&self.connection, run))
     }
 
-    /// Whether a room has journalled this control message.
+    /// Returns whether a room has journalled this control message.
     pub fn has_received(&self, room: &RoomId, id: &ControlId) -> Result<bool, StoreError> {
         self.of(lists::has_received(&self.connection, room, id))
     }
 
-    /// What rooms wait for, oldest first; of one run, or of all.
+    /// Returns the pending work of one run's rooms, or of all rooms, oldest first.
     pub fn waits(&self, run: Option<&RoomId>) -> Result<Vec<WaitRow>, StoreError> {
         self.of(lists::waits(self, run))
     }
 
-    /// The audit chain from `first` on, so many lines.
+    /// Returns at most `most` lines of the audit chain, from `first` on.
     pub fn audit(&self, first: u64, most: usize) -> Result<Vec<AuditRow>, StoreError> {
         self.of(lists::audit(&self.connection, first, most))
     }
 
-    /// Holds the whole chain and every record against it, and against a hash that somebody noted
-    /// earlier.
+    /// Checks the whole chain and every record against it, and against a hash noted earlier.
     pub fn verify(&self, noted: Option<&str>) -> Result<StoreCheck, StoreError> {
         self.with_log(|connection| checks::verify(connection, noted))
     }
 
-    /// Looks at every page of the file, every hash, and every reference.
+    /// Checks every page of the file, every hash and every reference.
     pub fn check(&self) -> Result<StoreCheck, StoreError> {
         self.with_log(checks::check)
     }
 
-    /// A look at what SQLite reads, with what it does not read of its own log, where nobody writes
-    /// to it, and what it should have read.
+    /// Runs a check and adds the losses that SQLite does not report. These are missing acknowledged
+    /// lines and, unless a process writes, unread frames of its log.
     fn with_log(
         &self,
         look: impl FnOnce(&Connection) -> rusqlite::Result<StoreCheck>,
     ) -> Result<StoreCheck, StoreError> {
-        // Noted before the look begins: a process that writes meanwhile only adds to what was there
-        // then.
+        // Read before the check begins: a process that writes meanwhile only adds to it.
         let reached = reached::read(&self.folder);
         let mut checked = self.of(look(&self.connection))?;
         if let Some(reached) = reached {
@@ -176,8 +177,7 @@ impl StoreReader {
         Ok(checked)
     }
 
-    /// Copies the store as it is now, also while it is written, into a folder that is not there
-    /// yet.
+    /// Copies the store's present state into a new folder, even while a process writes.
     pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
         copy::backup(self, to)
     }
@@ -186,7 +186,7 @@ impl StoreReader {
         result.map_err(|error| schema::failed(&self.folder, &error))
     }
 
-    /// The generation of the process that writes now; none when there is none.
+    /// Returns the generation of the writing process; `None` if no process writes.
     fn live(&self) -> rusqlite::Result<Option<i64>> {
         if lock::is_held(&self.folder) {
             schema::meta(&self.connection, "generation").map(Some)

@@ -1,5 +1,5 @@
-//! A record as a row of the store, and back. Large fields are blobs of their own; the row says
-//! which. Knows nothing of SQLite.
+//! The conversion of records to rows of the store and back. Large fields become blobs, to which the
+//! row refers. It does not depend on SQLite.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,25 +14,25 @@ use conclave_core::types::room_secret::RoomSecret;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// Bytes of JSON that stay in a row; what is larger is a blob.
+/// The maximum size in bytes of JSON in a row; larger values become blobs.
 pub(super) const LARGE: usize = 32 << 10;
-/// In `parts`: the whole event is a blob, but for the fields that are blobs themselves.
+/// The key in `parts` of a blob with the whole event, except for fields that are blobs themselves.
 const WHOLE: &str = "*";
-/// Setups that are kept as JSON, so that many runs of one config write theirs once.
+/// The number of setups cached as JSON, so that many runs of one config serialise theirs once.
 const SETUPS: usize = 8;
 
-/// A SHA-256.
+/// A SHA-256 digest.
 pub(super) type Hash = [u8; 32];
 
-/// Bytes under their digest.
+/// Bytes with their digest.
 #[derive(Clone, Debug)]
 pub(super) struct StoredBytes {
-    /// Lower-case hexadecimal.
+    /// The digest in lower-case hexadecimal.
     pub(super) sha256: String,
     pub(super) bytes: Arc<[u8]>,
 }
 
-/// A row of `events`, but for its room and its number in the store.
+/// A row of `events`, without its room and its number in the store.
 #[derive(Clone, Debug)]
 pub(super) struct EventRow {
     pub(super) seq: u64,
@@ -41,11 +41,11 @@ pub(super) struct EventRow {
     pub(super) rules: u32,
     /// The event as JSON, without the fields in `parts`.
     pub(super) body: String,
-    /// A JSON object from fields to digests.
+    /// A JSON object from field names to digests.
     pub(super) parts: Option<String>,
 }
 
-/// Why a row is no record.
+/// The reason why a row is no valid record.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RowError {
     #[error("its bytes are not what was written")]
@@ -54,14 +54,14 @@ pub(super) enum RowError {
     Blob(String),
     #[error("it is no record: {0}")]
     Malformed(String),
-    /// No host wrote it so; found before anything is built of it.
+    /// The JSON is nested too deeply; checked before it is parsed.
     #[error(
         "it is nested deeper than {JSON_DEPTH_MAX} levels (record_too_deep): no host wrote it, the file was changed"
     )]
     TooDeep,
 }
 
-/// Why a record is no row.
+/// The reason why a record cannot be stored as a row.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoRow {
     #[error(transparent)]
@@ -70,14 +70,14 @@ pub(super) enum NoRow {
     Json(#[from] serde_json::Error),
 }
 
-/// Makes rows; remembers setups that it has made JSON of.
+/// Converts records to rows, with a cache of serialised setups.
 #[derive(Default)]
 pub(super) struct Rows(Mutex<Vec<(Arc<Setup>, StoredBytes)>>);
 
 impl Rows {
-    /// The row of a record, and the blobs that it refers to.
+    /// Returns the row of a record, and the blobs that it refers to.
     pub(super) fn of(&self, record: &Record) -> Result<(EventRow, Vec<StoredBytes>), NoRow> {
-        // Named one by one: a new field must not be forgotten here.
+        // The events are destructured by name, so that a new field causes a compile error here.
         let (mut body, mut parts) = match &record.event {
             Event::RoomOpened { setup, opening, secret } => {
                 self.opened("room-opened", setup, opening, Some(secret))?
@@ -87,7 +87,7 @@ impl Rows {
             }
             event => (serde_json::to_string(event)?, BTreeMap::new()),
         };
-        // A field that is a part stands one level deeper in the event.
+        // A field that is stored as a part is one level deeper in the event.
         let is_deep = |part: &StoredBytes| {
             std::str::from_utf8(&part.bytes)
                 .is_ok_and(|text| is_deeper_than(text, JSON_DEPTH_MAX - 1))
@@ -113,7 +113,8 @@ impl Rows {
         Ok((row, parts.into_values().collect()))
     }
 
-    /// The setup is always a blob: it is the same for many runs.
+    /// Returns the body and parts of an opening event. The setup is always a blob, because many
+    /// runs share it.
     fn opened(
         &self,
         event: &str,
@@ -125,7 +126,7 @@ impl Rows {
         struct OpenedRow<'a> {
             event: &'a str,
             opening: &'a RunOpening,
-            /// Events do not write it by themselves.
+            /// Written explicitly, because the event's own serialisation omits it.
             #[serde(skip_serializing_if = "Option::is_none")]
             secret: Option<String>,
         }
@@ -155,7 +156,7 @@ pub(super) fn part(bytes: Vec<u8>) -> StoredBytes {
     StoredBytes { sha256: crate::support::digest::sha256(&bytes), bytes: bytes.into() }
 }
 
-/// Moves large fields out; when the rest is still large, all of it.
+/// Moves large fields into blobs; if the rest is still large, the whole event.
 fn split(
     body: &str,
     parts: &mut BTreeMap<String, StoredBytes>,
@@ -182,13 +183,13 @@ fn split(
 }
 
 impl EventRow {
-    /// The event's name.
+    /// Returns the event's name.
     pub(super) fn kind(&self) -> &str {
         let rest = self.body.split_once("\"event\":\"").map_or("", |(_, rest)| rest);
         rest.split('"').next().unwrap_or("")
     }
 
-    /// What the row's bytes come to. The exact bytes are in docs/reference/journal-format.md.
+    /// Returns the hash of the row's bytes. The exact bytes are in docs/journal-format.md.
     pub(super) fn hash(&self, room: &str) -> Hash {
         let mut hash = Sha256::new();
         let mut text = |text: &str| {
@@ -205,7 +206,7 @@ impl EventRow {
         hash.finalize().into()
     }
 
-    /// The digests of the blobs that it refers to, by field.
+    /// Returns the digests of the blobs that the row refers to, by field.
     pub(super) fn parts(&self) -> Result<BTreeMap<String, String>, RowError> {
         self.parts.as_deref().map_or_else(
             || Ok(BTreeMap::new()),
@@ -213,7 +214,7 @@ impl EventRow {
         )
     }
 
-    /// The record as a line of JSON, as a journal of lines has it.
+    /// Returns the record as a line of JSON in the format of a JSON-lines journal.
     pub(super) fn line(
         &self,
         read: impl FnMut(&str) -> Option<Arc<[u8]>>,
@@ -248,7 +249,7 @@ impl EventRow {
         })
     }
 
-    /// The whole event as JSON: an object.
+    /// Returns the whole event as a JSON object.
     fn event(&self, mut read: impl FnMut(&str) -> Option<Arc<[u8]>>) -> Result<String, RowError> {
         let mut parts = self.parts()?;
         let mut blob = |sha256: &str| {
@@ -304,7 +305,7 @@ mod tests {
         };
         let secret = RoomSecret::WITHHELD;
         let long = "x".repeat(LARGE);
-        // What the event, its field and the place in the setup leave.
+        // The limit minus the levels of the event, its field and the place in the setup.
         for (event, most) in [
             (
                 &(|levels| Event::RunStarted { setup: None, opening: opening(levels, "") })
@@ -367,7 +368,7 @@ mod tests {
             );
             assert!(matches!(row(body(levels)).line(|_| None), Err(RowError::TooDeep)), "{levels}");
         }
-        // One that is not is read, and is no event.
+        // A row within the limit is parsed, and fails only because it is no event.
         assert!(matches!(
             row(body(JSON_DEPTH_MAX - 1)).record(|_| None),
             Err(RowError::Malformed(_))

@@ -1,4 +1,4 @@
-//! What a list of runs shows of each: kept beside the records, written with them.
+//! The rows of the lists, stored beside the records and written with them.
 
 use std::path::PathBuf;
 
@@ -8,13 +8,13 @@ use conclave_core::types::outcome::Status;
 use conclave_core::types::usage::Spent;
 use serde::Serialize;
 
-/// Where a run is.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "standing", content = "status", rename_all = "kebab-case")]
 pub enum RunState {
-    /// A process has it under way.
+    /// A process has the run open.
     Running,
-    /// The process that had it under way is gone; it can be gone on with.
+    /// The process that had the run open is gone; the run can be resumed.
     CutOff,
     Ended(Status),
 }
@@ -24,16 +24,16 @@ pub enum RunState {
 pub struct RunRow {
     pub run: RoomId,
     pub started: Millis,
-    /// Of the newest record of any of its rooms.
+    /// The time of the newest record of any of its rooms.
     pub changed: Millis,
     pub ended: Option<Millis>,
     pub standing: RunState,
     pub entry: String,
-    /// Plugins that are agents of its tasks, in order.
+    /// The plugins that are agents of its tasks, in order.
     pub agents: Vec<String>,
     /// The beginning of its first message.
     pub text: String,
-    /// Why it ended, in words.
+    /// The reason for its end.
     pub reason: Option<String>,
     pub turns: u64,
     pub tokens: u64,
@@ -62,18 +62,18 @@ pub struct RoomRow {
     pub spent: Spent,
 }
 
-/// Something that a room waits for.
+/// A piece of pending work of a room.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WaitRow {
     pub room: RoomId,
     pub since: Millis,
     pub wait: PendingWork,
-    /// A process has its run under way, and will hear what is said of it.
+    /// Whether a process has the run open and receives control messages for it.
     pub is_live: bool,
 }
 
 impl RunState {
-    /// The word by which a filter asks for it: `running`, `interrupted`, or the ending's, such as
+    /// Returns the word for a filter: `running`, `interrupted`, or the ending's, such as
     /// `max-turns`.
     #[must_use]
     pub fn word(self) -> String {

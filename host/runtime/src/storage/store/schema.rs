@@ -1,5 +1,5 @@
-//! The tables of a store, and how an older file is brought up to date. What each column holds is
-//! said in docs/reference/journal-format.md.
+//! The tables of a store, and the migration of older files. The columns are specified in
+//! docs/journal-format.md.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,34 +10,34 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
 use super::StoreError;
 use crate::support::durable_file::{make_folders, sync_folder};
 
-/// Of the tables below; a file with a higher one was written by a newer host.
+/// The version of the tables below; a newer host wrote a file with a higher one.
 pub(super) const SCHEMA: i64 = MIGRATIONS.len() as i64;
-/// The file's name in the store's folder.
+/// The name of the file in the store's folder.
 const NAME: &str = "log.db";
-/// How long a reader waits for another that puts the file in order.
+/// The time a connection waits for a lock on the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What brings a file from each format to the next. One that was released never changes.
+/// The migrations from each format to the next. A released one never changes.
 const MIGRATIONS: [&str; 1] = [include_str!("schema/1.sql")];
 
 pub(super) fn path(folder: &Path) -> PathBuf {
     folder.join(NAME)
 }
 
-/// SQLite's write-ahead log.
+/// Returns the path of SQLite's write-ahead log.
 pub(super) fn wal(folder: &Path) -> PathBuf {
     folder.join(format!("{NAME}-wal"))
 }
 
-/// Makes the folder and an empty file, for their owner alone; SQLite gives its other files the same
-/// permissions.
+/// Creates the folder and an empty file with permissions for their owner only, which SQLite copies
+/// to its other files.
 pub(super) fn make(folder: &Path) -> io::Result<()> {
     make_folder(folder)?;
     let mut file = std::fs::OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut file, 0o600);
     file.write(true).create(true).truncate(false).open(path(folder))?;
-    // Also of a file that was there: whoever made it may have died before this.
+    // Also for an existing file, because its creator may have crashed before the sync.
     sync_folder(folder)?;
     is_ours(&path(folder))
 }
@@ -49,7 +49,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whoever can write into it could approve calls, by putting words there.
+/// Checks that only this user can write into the folder: a file placed there could approve calls.
 #[cfg(unix)]
 fn is_our_folder(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
@@ -84,14 +84,14 @@ fn is_ours(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A connection that writes.
+/// Returns a connection for writing.
 pub(super) fn connect(folder: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(
         path(folder),
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     connection.busy_timeout(PATIENCE)?;
-    // Before the first table, or not at all: pages that are let go can be given back later.
+    // Must be set before the first table. It lets freed pages be returned to the file system later.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -102,21 +102,21 @@ pub(super) fn connect(folder: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A connection that only reads.
+/// Returns a connection for reading.
 pub(super) fn look(folder: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path(folder), flags)?;
     settle(&connection)?;
     match version(&connection) {
-        // No place for the files that readers and a writer share, and nobody who writes: then it
-        // does not change either.
+        // The folder has no place for the files that readers and a writer share, and no process
+        // writes: the file does not change.
         Err(error) if is_unshared(folder, &error) => still(folder),
         Err(error) => Err(error),
         Ok(_) => Ok(connection),
     }
 }
 
-/// A file in a folder where nothing can be made, and in which all that was written is.
+/// Returns a connection to an unchanging file in a read-only folder.
 fn still(folder: &Path) -> rusqlite::Result<Connection> {
     let mut name = String::from("file:");
     for byte in path(folder).as_os_str().as_encoded_bytes() {
@@ -153,7 +153,7 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// What a file says of itself is not believed.
+/// Disables functions that the file's own schema could call.
 fn distrust(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "trusted_schema", false)
 }
@@ -162,7 +162,7 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Whether this host can read it; 0 for a file in which nothing is yet.
+/// Returns the version of a file that this host can read; 0 for an empty file.
 pub(super) fn known(folder: &Path, connection: &Connection) -> Result<i64, StoreError> {
     let found = version(connection).map_err(|error| failed(folder, &error))?;
     if !(0..=SCHEMA).contains(&found) {
@@ -171,7 +171,7 @@ pub(super) fn known(folder: &Path, connection: &Connection) -> Result<i64, Store
     Ok(found)
 }
 
-/// Brings it to this host's format, in one transaction.
+/// Migrates the file to this host's format, in one transaction.
 pub(super) fn migrate(connection: &mut Connection, found: i64) -> rusqlite::Result<()> {
     if found == SCHEMA {
         return Ok(());
@@ -184,7 +184,7 @@ pub(super) fn migrate(connection: &mut Connection, found: i64) -> rusqlite::Resu
     transaction.commit()
 }
 
-/// A number of the table `meta`; 0 when it is not there.
+/// Returns a number of the table `meta`; 0 if it is not there.
 pub(super) fn meta(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     let value = connection
         .prepare_cached("SELECT value FROM meta WHERE name = ?")?
@@ -200,8 +200,8 @@ pub(super) fn set_meta(connection: &Connection, name: &str, value: i64) -> rusql
     Ok(())
 }
 
-/// What SQLite says of a store's pages, in words; empty when all is well. `quick_check` looks at
-/// pages, `integrity_check` also at indexes.
+/// Returns SQLite's problems of a store's pages; empty if there are none. `quick_check` reads
+/// pages, `integrity_check` also indexes.
 pub(super) fn pages(connection: &Connection, check: &str) -> rusqlite::Result<Vec<String>> {
     let mut query = connection.prepare(&format!("PRAGMA {check}(20)"))?;
     let lines = query
@@ -210,7 +210,7 @@ pub(super) fn pages(connection: &Connection, check: &str) -> rusqlite::Result<Ve
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }
 
-/// What SQLite says, as what it means for a store.
+/// Converts an error of SQLite to one of the store.
 pub(super) fn failed(folder: &Path, error: &rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     let (folder, what) = (folder.to_owned(), error.to_string());

@@ -1,6 +1,6 @@
-//! Whether the end of SQLite's write-ahead log was torn, as a crash leaves it, or changed
-//! afterwards. SQLite stops at the first frame whose sum is wrong and says nothing: a changed byte
-//! in the middle would take away, in silence, all that was committed behind it.
+//! Detects whether SQLite's write-ahead log was torn by a crash or changed afterwards. SQLite stops
+//! silently at the first frame with a wrong checksum. A changed byte in the middle would therefore
+//! drop all later commits unnoticed.
 
 use std::fs;
 use std::io;
@@ -8,14 +8,16 @@ use std::path::Path;
 
 const HEADER: usize = 32;
 const FRAME: usize = 24;
-/// A longer one is not looked at: it would have been taken over into the database long before.
+/// The maximum size of a log that is checked, in bytes. A longer one is implausible, because
+/// checkpoints keep the log short.
 const MOST: u64 = 512 << 20;
 
-/// Commits behind the first frame that SQLite will not read, which were on the disk whole. A torn
-/// end has one at most: each commit is on the disk before the next is begun.
+/// Returns the number of intact commits behind the first frame that SQLite rejects. A torn end has
+/// at most one, because each commit is on the disk before the next begins; a single one is
+/// therefore not reported.
 ///
 /// # Errors
-/// What the operating system says.
+/// Fails with an error of the operating system.
 pub(super) fn lost_commits(wal: &Path) -> io::Result<u64> {
     match fs::metadata(wal) {
         Ok(metadata) if metadata.is_file() && metadata.len() <= MOST => Ok(lost(&fs::read(wal)?)),
@@ -25,7 +27,7 @@ pub(super) fn lost_commits(wal: &Path) -> io::Result<u64> {
     }
 }
 
-/// In words.
+/// Returns the description of the damage.
 pub(super) fn damage(lost: u64) -> String {
     format!(
         "{lost} commits lie behind a changed byte of its write-ahead log (log.db-wal), and are not read"
@@ -43,8 +45,8 @@ fn lost(bytes: &[u8]) -> u64 {
         is_whole &= is_right;
         let is_commit = word(head, 4) != 0;
         lost += u64::from(!is_whole && is_right && is_commit);
-        // Each frame's sum begins with that of the one before, so those behind a changed one can be
-        // held against what it says.
+        // Each frame's checksum continues that of the one before. Frames behind a changed one are
+        // checked against its stored sum.
         sum = stored;
     }
     if lost > 1 { lost } else { 0 }
@@ -71,7 +73,7 @@ impl WalLog {
         })
     }
 
-    /// SQLite's sum over pairs of words.
+    /// Adds words to SQLite's checksum, in pairs.
     fn add(&self, (mut one, mut two): (u32, u32), bytes: &[u8]) -> (u32, u32) {
         for pair in bytes.chunks_exact(8) {
             one = one.wrapping_add(self.word(pair, 0)).wrapping_add(two);
@@ -96,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// A log of so many commits, as a process that was killed leaves it.
+    /// Returns a log with this number of commits, as a killed process leaves it.
     fn log(commits: u32) -> Vec<u8> {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a.db");
@@ -122,7 +124,7 @@ mod tests {
         let mut changed = whole.clone();
         changed[middle] ^= 1;
         assert!(lost(&changed) > 1);
-        // The last commit could have been torn as well as changed.
+        // A bad last commit may be torn as well as changed.
         let mut last = whole.clone();
         *last.last_mut().unwrap() ^= 1;
         assert_eq!(lost(&last), 0);

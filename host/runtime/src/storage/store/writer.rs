@@ -1,6 +1,6 @@
-//! What writes a store: the lock, the file as it is opened, a thread that reads for resumed rooms,
-//! and one that commits the records of all rooms in groups, one transaction and one fsync for each
-//! group.
+//! The writing side of a store: its lock, the opening of its file, a thread that reads for resumed
+//! rooms, and a thread that commits. The committing thread writes the records of all rooms in
+//! groups, with one transaction and one fsync for each group.
 
 mod attachments;
 mod commit;
@@ -34,18 +34,18 @@ use queue::{Answer, Cause, WriterTask};
 use reading::ReaderThread;
 use thread::WriterState;
 
-/// What is kept of runs that have ended; the newest always win.
+/// The retention of ended runs. The newest `runs` stay even if they ended before `before`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Those that ended before this go.
+    /// The time before which ended runs are removed.
     pub before: Option<Millis>,
-    /// So many of the newest stay.
+    /// The number of newest runs that stay.
     pub runs: Option<usize>,
-    /// Nothing is removed; only counted.
+    /// Whether runs are only counted and not removed.
     pub dry: bool,
 }
 
-/// What was removed.
+/// The removed runs and their totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Collected {
     pub runs: Vec<RoomId>,
@@ -54,16 +54,16 @@ pub struct Collected {
     pub bytes: u64,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StoreCheck {
     pub rooms: u64,
     pub records: u64,
     pub blobs: u64,
     pub bytes: u64,
-    /// Of the newest line of the audit chain.
+    /// The hash of the newest line of the audit chain.
     pub head: Option<String>,
-    /// In words; empty when all is whole.
+    /// The descriptions of the problems; empty if the store is intact.
     pub problems: Vec<String>,
 }
 
@@ -71,10 +71,10 @@ pub(super) struct StoreWriter {
     folder: PathBuf,
     shared: Arc<WriterState>,
     rows: Rows,
-    /// For what is read in the course of writing.
+    /// The thread for reads that writing needs.
     reading: Option<ReaderThread>,
     thread: Option<JoinHandle<()>>,
-    /// Let go last.
+    /// Dropped last, so that the lock outlives the threads.
     _lock: StoreLock,
 }
 
@@ -107,7 +107,8 @@ impl StoreWriter {
         }
     }
 
-    /// Hands something to the thread; the future is its answer. The thread waits for nobody.
+    /// Sends a task to the thread and returns its answer as a future. The thread never waits for a
+    /// caller.
     fn asked<T, W>(&self, work: W) -> impl Future<Output = Result<T, Cause>> + use<T, W>
     where
         W: FnOnce(Answer<T>) -> WriterTask,
@@ -122,14 +123,14 @@ impl StoreWriter {
         }
     }
 
-    /// The same for a thread that may wait.
+    /// Does the same on a thread that may block.
     fn ask<T>(&self, work: impl FnOnce(Answer<T>) -> WriterTask) -> Result<T, Cause> {
-        // Where it stands there may be a task of the executor, whose share of polls is used up;
-        // then nothing would wake it.
+        // `unconstrained`, because the caller may be a task whose polling budget is used up; the
+        // answer would then never wake it.
         futures_executor::block_on(tokio::task::unconstrained(self.asked(work)))
     }
 
-    /// All that was handed over so far can be read.
+    /// Waits until everything sent so far can be read.
     fn barrier(&self) -> impl Future<Output = Result<(), Cause>> + use<> {
         self.asked(WriterTask::Barrier)
     }
@@ -148,7 +149,7 @@ impl StoreWriter {
         self.reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?.look_now(look)
     }
 
-    /// It has ended, or was never here.
+    /// Returns whether a run has ended or is not in this store.
     pub(super) fn is_over(&self, room: &RoomId) -> bool {
         let name = room.clone();
         let going = self.read_now(move |connection| {
@@ -172,11 +173,11 @@ impl StoreWriter {
 
 impl Drop for StoreWriter {
     fn drop(&mut self) {
-        // The thread's connection is the last, so that it leaves one file behind.
+        // The writer's connection closes last, so that its checkpoint leaves a single file.
         self.reading.take();
         self.shared.queue.close();
         if let Some(thread) = self.thread.take() {
-            // A thread that has failed has told everybody.
+            // A thread that panicked has already answered all waiting callers.
             let _ = thread.join();
         }
     }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::super::{Child, EndReporter, Progressing, TaskEnd};
 use super::*;
 
-/// A task whose work is a future of a test, and the ends that its parent was told.
+/// A task whose work is a future of a test, and the ends that its parent received.
 struct Task {
     submission: Submission,
     told: UnboundedReceiver<TaskEnd>,
@@ -40,7 +40,7 @@ fn task<F: Future<Output = TaskEnd> + Send + 'static>(
     Task { submission: Submission::new(child, Box::pin(work(received)), place), told }
 }
 
-/// Works until it is cancelled.
+/// Returns a task that works until it is cancelled.
 fn endless(room: &str) -> Task {
     task(room, |mut events| async move {
         loop {
@@ -60,7 +60,7 @@ fn quick(room: &str) -> Task {
 }
 
 impl Task {
-    /// The one end that it was told.
+    /// Returns the only end that the parent received.
     async fn end(&mut self) -> TaskEnd {
         let first = self.told.recv().await.expect("the parent is told");
         assert!(self.told.recv().await.is_none(), "and only once");
@@ -68,11 +68,11 @@ impl Task {
     }
 }
 
-/// Hands it in, and gives what its parent is told.
+/// Submits a task and returns it with the ends that its parent receives.
 fn submit(runner: &LocalRunner, task: Task) -> Task {
     let Task { submission, told } = task;
     runner.submit(submission);
-    // What is left to look at is what is told.
+    // Only the ends are read from here on, so a placeholder replaces the submission.
     let Task { submission, .. } = quick("unused");
     Task { submission, told }
 }
@@ -130,7 +130,7 @@ async fn no_more_run_at_once_than_may_and_the_first_comes_first() {
     assert_eq!(tasks[1].end().await.task.error.as_deref(), Some("enough"));
     tokio::task::yield_now().await;
     assert_eq!(states(&runner), named(&[("r/1", running), ("r/3", running), ("r/4", pending)]));
-    // One that waits is stopped without having begun: it used nothing.
+    // A queued task is stopped before it begins, so its usage is zero.
     assert!(runner.cancel(&RoomId::from("r/4"), "not needed"));
     let stopped = tasks[3].end().await;
     assert_eq!(
@@ -185,7 +185,7 @@ async fn a_runner_that_closes_leaves_nothing_behind() {
     runner.close("twice").await;
 }
 
-/// A program may throw away the executor that the tasks ran on, and go on with another.
+/// A program may drop the executor that the tasks ran on and continue with another.
 #[test]
 fn tasks_of_an_executor_that_is_gone_hold_no_place() {
     let runner = limited(1);

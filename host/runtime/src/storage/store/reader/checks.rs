@@ -1,4 +1,4 @@
-//! Whether what is in a store is what was written to it.
+//! Integrity checks of a store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::storage::store::read;
 use crate::storage::store::schema;
 use crate::storage::store::writer::StoreCheck;
 
-/// Problems that are told; the rest is counted.
+/// The maximum number of problems listed; the rest are counted.
 const TOLD: usize = 50;
 
-/// Takes problems, and stops when there are too many.
+/// The list of problems, of limited length.
 #[derive(Default)]
 struct ProblemList {
     told: Vec<String>,
@@ -41,7 +41,7 @@ pub(super) fn check(connection: &Connection) -> rusqlite::Result<StoreCheck> {
     look(connection, None, true)
 }
 
-/// All of it as of one moment.
+/// Runs the checks on a snapshot.
 fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Result<StoreCheck> {
     let transaction = connection.unchecked_transaction()?;
     let (mut checked, mut problems) = (StoreCheck::default(), ProblemList::default());
@@ -58,7 +58,7 @@ fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Re
     Ok(checked)
 }
 
-/// Each line of the chain against the one before, and its record against it.
+/// Checks each line of the chain against the one before, and its record against it.
 fn lines(
     connection: &Connection,
     noted: Option<&str>,
@@ -80,6 +80,7 @@ fn lines(
         let (seq, at) =
             (row.get::<_, i64>(2)?.cast_unsigned(), row.get::<_, i64>(3)?.cast_unsigned());
         let hash: Vec<u8> = row.get(5)?;
+        // The hash of a line after a gap cannot be verified, so only the gap is reported.
         if number != head.number + 1 {
             problems.add(|| {
                 format!(
@@ -97,9 +98,11 @@ fn lines(
                 });
             }
         }
+        // Continues with the stored hash, so that one changed line is reported only once.
         head = ChainHead { number, hash: <[u8; 32]>::try_from(&hash[..]).unwrap_or_default() };
         is_in_chain |= noted.as_deref().is_some_and(|noted| hex(&hash) == noted);
         if !row.get::<_, bool>(6)? {
+            // Retention removes records but keeps their lines.
             if !removed.is(&room, number)? {
                 problems.add(|| format!("record {seq} of room {room} (line {number} of the audit chain) was taken out"));
             }
@@ -122,7 +125,7 @@ fn lines(
     Ok(())
 }
 
-/// Runs that retention removed, asked for once each.
+/// The runs that retention removed, each queried once.
 struct RemovedRuns<'a> {
     connection: &'a Connection,
     known: BTreeMap<String, i64>,
@@ -142,7 +145,7 @@ impl RemovedRuns<'_> {
     }
 }
 
-/// What belongs to nothing.
+/// Reports rows without an owner.
 fn loose(connection: &Connection, problems: &mut ProblemList) -> rusqlite::Result<()> {
     let mut query = connection.prepare(
         "SELECT 'record ' || seq || ' of room ' || room || ' is not in the audit chain' FROM events
@@ -162,7 +165,7 @@ fn loose(connection: &Connection, problems: &mut ProblemList) -> rusqlite::Resul
     Ok(())
 }
 
-/// As many records as each room is noted to have, without a gap.
+/// Checks that each room has its noted number of records, without a gap.
 fn rooms(
     connection: &Connection,
     checked: &mut StoreCheck,
@@ -189,7 +192,7 @@ fn rooms(
     Ok(())
 }
 
-/// Each blob that an event refers to is there; and, when asked, each is what its digest says.
+/// Checks that each blob with a reference exists, and that its bytes match its digest.
 fn blobs(
     connection: &Connection,
     checked: &mut StoreCheck,
@@ -221,7 +224,7 @@ fn blobs(
     Ok(())
 }
 
-/// Of the file.
+/// Returns the size of the file in bytes.
 fn bytes(connection: &Connection) -> rusqlite::Result<u64> {
     let of = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     Ok((of("page_count")? * of("page_size")?).cast_unsigned())

@@ -1,4 +1,4 @@
-//! A copy of a store in a folder of its own, of one moment, also while it is written.
+//! A snapshot copy of a store in its own folder, even while a process writes.
 
 use std::io;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(super) fn backup(reader: &StoreReader, to: &Path) -> Result<(), StoreError> 
     durable_file::sync_folder(to).and_then(|()| durable_file::sync_folder(parent)).map_err(other)
 }
 
-/// Nothing that is there is written over.
+/// Creates the folder; fails if it exists, so that nothing is overwritten.
 fn make(to: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]
@@ -32,7 +32,7 @@ fn copy(reader: &StoreReader, to: &Path) -> rusqlite::Result<()> {
     let path = schema::path(to);
     reader.connection.execute("VACUUM INTO ?", [path.to_string_lossy()])?;
     let copy = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // Nobody has it open.
+    // The copy has no writing process, unlike its original.
     schema::set_meta(&copy, "open", 0)?;
     copy.pragma_update(None, "journal_mode", "WAL")
 }

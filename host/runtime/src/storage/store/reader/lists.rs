@@ -1,4 +1,4 @@
-//! What a store lists: runs, rooms, what they wait for, lines of the audit chain.
+//! The lists of a store: runs, rooms, pending work and lines of the audit chain.
 
 use conclave_core::journal::pending_work::{PendingWork, WaitKey};
 use conclave_core::types::ids::{ControlId, Millis, RoomId, TimerId};
@@ -11,7 +11,7 @@ use super::{AuditRow, RunFilter, RunMatch, StoreReader};
 use crate::storage::store::rows::{RoomRow, RunRow, RunState, WaitRow};
 use crate::storage::store::{chain, read};
 
-/// Names that a beginning may stand for, as they are told to a person.
+/// The maximum number of names returned for an ambiguous prefix.
 const SEVERAL: usize = 20;
 
 pub(super) fn runs(reader: &StoreReader, filter: &RunFilter) -> rusqlite::Result<Vec<RunRow>> {
@@ -106,7 +106,7 @@ pub(super) fn find(connection: &Connection, name: &str) -> rusqlite::Result<RunM
     if exact.is_some() {
         return Ok(RunMatch::One(RoomId::from(name)));
     }
-    // Of a child room only its run may be cut short.
+    // Only the run's part of a child room's name can be abbreviated.
     let (begins, rest) = match name.split_once('/') {
         Some((run, rest)) => (run, format!("/{rest}")),
         None => (name, String::new()),
@@ -156,7 +156,7 @@ pub(super) fn down_ms(connection: &Connection, run: &RoomId) -> rusqlite::Result
     let rows = query.query_map([run.as_str()], |row| row.get::<_, String>(0))?;
     let mut all: u64 = 0;
     for body in rows {
-        // What does not read as a record is told by `check`, not here.
+        // A record that cannot be parsed is reported by `check`, not here.
         let body: serde_json::Value = serde_json::from_str(&body?).unwrap_or_default();
         all = all.saturating_add(
             body.get("down_ms").and_then(serde_json::Value::as_u64).unwrap_or_default(),
@@ -174,7 +174,7 @@ pub(super) fn has_received(
         .prepare_cached("SELECT body FROM events WHERE room = ? AND kind = 'control-received'")?;
     let rows = query.query_map([room.as_str()], |row| row.get::<_, String>(0))?;
     for body in rows {
-        // An id is small, so it is never in a part.
+        // An id is small, so it is never moved to a blob.
         let body: serde_json::Value = serde_json::from_str(&body?).unwrap_or_default();
         if body.get("id").and_then(serde_json::Value::as_str) == Some(id.as_str()) {
             return Ok(true);
@@ -225,7 +225,7 @@ pub(super) fn audit(
     let rows = query.query_map(params![i64::try_from(first).unwrap_or(i64::MAX), most], |row| {
         let number = |index: usize| row.get::<_, i64>(index).map(i64::cast_unsigned);
         let is_there = row.get::<_, Option<i64>>(5)?.is_some();
-        // What does not read as a record is not shown as one; `verify` says what is wrong with it.
+        // A record that cannot be parsed is omitted here; `verify` reports it.
         let record = if is_there {
             read::row(row, 5)?.0.record(|sha256| read::blob(connection, sha256).ok().flatten()).ok()
         } else {

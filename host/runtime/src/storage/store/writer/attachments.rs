@@ -1,5 +1,5 @@
-//! Attachments in the store: read back at once, and committed no later than the first record that
-//! refers to them.
+//! Attachments in the store. They are readable at once, and committed no later than the first
+//! record that refers to them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::queue::WriterTask;
 use crate::storage::store::{read, record};
 use crate::support::blobs::{Blob, BlobError, BlobSource, Blobs, describe};
 
-/// Bytes of one attachment.
+/// The maximum size of an attachment in bytes.
 const MOST: usize = 16 << 20;
 
 pub(super) struct StoreBlobs(pub(super) Arc<StoreWriter>);
@@ -16,7 +16,7 @@ pub(super) struct StoreBlobs(pub(super) Arc<StoreWriter>);
 impl BlobSource for StoreBlobs {
     fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
         let fresh = self.0.shared.fresh().get(sha256).cloned();
-        // Committed in between, it is in the file.
+        // If the attachment was committed after the check, it is in the file.
         let name = sha256.to_owned();
         fresh.or_else(|| {
             self.0.read_now(move |connection| read::blob(connection, &name)).ok().flatten()

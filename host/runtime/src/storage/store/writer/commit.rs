@@ -1,4 +1,4 @@
-//! One commit: all that a group of records changes, in one transaction.
+//! One commit: all changes of a group of records, in one transaction.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,33 +12,33 @@ use crate::storage::store::reached::ReachedFile;
 use crate::storage::store::record::StoredBytes;
 use crate::support::fail_points::kill_point;
 
-/// Digests that are known to be in the file; past these they are asked for again.
+/// The maximum number of cached digests of blobs in the file; past it the cache is cleared.
 const KNOWN: usize = 4_096;
 
-/// What the thread knows of the file.
+/// The thread's state of the file.
 #[derive(Default)]
 pub(super) struct DatabaseFile {
     pub(super) head: ChainHead,
     pub(super) generation: i64,
     pub(super) known: HashSet<String>,
-    /// Something was committed without an fsync.
+    /// Whether a commit without an fsync is pending.
     pub(super) unsynced: bool,
     pub(super) is_full: Option<bool>,
     pub(super) reached: ReachedFile,
 }
 
-/// What goes into one commit.
+/// The content of one commit.
 #[derive(Default)]
 pub(super) struct CommitGroup<'a> {
     pub(super) writes: Vec<&'a Write>,
     pub(super) blobs: &'a [StoredBytes],
-    /// Rooms that this process has under way from now on, or no longer.
+    /// The rooms that this process opens (true) or closes (false).
     pub(super) claims: Vec<(&'a RoomId, bool)>,
-    /// All is to be safe from a loss of power afterwards.
+    /// Whether everything must survive a power loss afterwards.
     pub(super) durable: bool,
 }
 
-/// What a room waits for after a group, where it differs.
+/// The changes of one room's pending work.
 #[derive(Default)]
 struct PendingWorkRows {
     all_over: bool,
@@ -47,13 +47,14 @@ struct PendingWorkRows {
 }
 
 impl DatabaseFile {
-    /// Writes a group; nothing of it when it fails.
+    /// Writes a group in one transaction.
     pub(super) fn commit(
         &mut self,
         connection: &mut Connection,
         group: &CommitGroup<'_>,
     ) -> rusqlite::Result<()> {
         let durable = group.durable || group.writes.iter().any(|write| write.durable);
+        // Set before the transaction begins, because SQLite refuses a change inside it.
         if self.is_full != Some(durable) {
             connection.pragma_update(
                 None,
@@ -88,8 +89,7 @@ impl DatabaseFile {
                 .execute(params![generation, room.as_str()])?;
         }
         if durable && self.unsynced && group.writes.is_empty() {
-            // An fsync needs something to be written, and takes all that was written before with
-            // it.
+            // An fsync happens only with a write, and covers everything written before.
             transaction
                 .prepare_cached("UPDATE meta SET value = value + 1 WHERE name = 'settled'")?
                 .execute([])?;
@@ -97,14 +97,17 @@ impl DatabaseFile {
         kill_point!("before-commit");
         transaction.commit()?;
         kill_point!("after-commit");
+        // Only after the commit: a failed transaction must not advance the chain.
         self.head = head;
         self.unsynced =
             !durable && (self.unsynced || !group.writes.is_empty() || !group.blobs.is_empty());
+        // Clearing is safe: a digest that is not cached is looked up in the file.
         if self.known.len() + added.len() > KNOWN {
             self.known.clear();
         }
         self.known.extend(added);
         if durable {
+            // The note must never be ahead of the log, so it follows the fsync.
             self.reached.note(&self.head);
         }
         Ok(())
@@ -153,8 +156,8 @@ fn events(
     Ok(head)
 }
 
-/// The rows of rooms are written once for each room: first those that open it, then what is newest
-/// of it.
+/// Returns the writes that update the rows of rooms: those that open a room or begin a run, then
+/// the newest of each room.
 fn latest<'a>(writes: &[&'a Write]) -> Vec<&'a Write> {
     let mut newest: BTreeMap<&RoomId, usize> = BTreeMap::new();
     for (index, write) in writes.iter().enumerate() {
@@ -217,6 +220,7 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
     transaction
         .prepare_cached("UPDATE rooms SET changed = ?, turns = ?, tokens = ?, cost_micro_usd = ?, spent = ?, records = ? WHERE room = ?")?
         .execute(params![at, turns, tokens, cost, spent, last.seq.cast_signed() + 1, room])?;
+    // A room that had ended is open again.
     if write.begins {
         transaction
             .prepare_cached(
@@ -224,6 +228,7 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
             )?
             .execute([room])?;
     }
+    // After the reset above, because one write can both begin a run and end it.
     if let Some(outcome) = &write.outcome {
         transaction
             .prepare_cached("UPDATE rooms SET ended = ?, status = ?, reason = ? WHERE room = ?")?
@@ -313,7 +318,7 @@ fn call_of(key: &WaitKey) -> Option<u64> {
     }
 }
 
-/// As the table has it: JSON, such as `{"call":3}`.
+/// Returns the key as JSON, as the table stores it, such as `{"call":3}`.
 fn name(key: &WaitKey) -> String {
     serde_json::to_string(key).unwrap_or_default()
 }

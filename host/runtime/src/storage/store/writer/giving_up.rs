@@ -1,4 +1,4 @@
-//! Ends a run that nobody will go on with: its rooms get the records that say so, and none of it is
+//! Ends a run that will not be resumed: its rooms get the records of the end, and none of it is
 //! run.
 
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl StoreWriter {
 
     fn end(self: &Arc<Self>, room: &RoomId, reason: &str) -> Result<(), StoreError> {
         let other = |what: String| StoreError::Other { folder: self.folder.clone(), what };
-        // What its run was noted with stays: nothing is noted anew.
+        // The origin noted with the run stays, so the default here is never written.
         let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
         let reopened = journals.reopen_now(room).map_err(|cause| other(cause.text))?;
         let Some(mut reopened) = reopened.filter(|reopened| !reopened.records.is_empty()) else {
@@ -61,6 +61,7 @@ impl StoreWriter {
         let principal = reopened.records[0].principal.clone();
         let rules = reopened.records[0].rules;
         let unfinished = Unfinished::fold(std::mem::take(&mut reopened.records));
+        // Never before the last record, even if the clock was set back.
         let now = SystemClock.now().max(unfinished.room.now());
         let (mut folded, mut records, mut waits) = (unfinished.room, Vec::new(), Vec::new());
         let events = [
@@ -70,6 +71,7 @@ impl StoreWriter {
         for (event, seq) in events.into_iter().zip(unfinished.next..) {
             waits.extend(WaitChange::of_event(&event));
             folded.handle(event.clone(), now);
+            // Nothing is published or performed; the effects only update the pending work.
             while folded.poll_notice().is_some() {}
             while let Some(effect) = folded.poll_effect() {
                 waits.extend(WaitChange::of_effect(&effect));
@@ -83,7 +85,7 @@ impl StoreWriter {
             }));
         }
         let spent: Spent = folded.spent();
-        // A room that was never opened does not end by itself: nothing was to come of it.
+        // A room that was never opened has no outcome of its own.
         let stopped = Arc::new(Outcome::new(Status::Kill, reason));
         let entry = JournalBatch {
             records: &records,

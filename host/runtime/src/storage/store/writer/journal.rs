@@ -1,5 +1,5 @@
-//! The journals of rooms, as the driver sees them: records are made into rows here, beside the
-//! thread, and handed over.
+//! The journals of rooms for the driver. They convert records to rows outside the writer's thread
+//! and send them to it.
 
 use std::path::Path;
 use std::pin::pin;
@@ -20,9 +20,9 @@ use crate::storage::journal::{
 use crate::storage::store::{Durability, RunOrigin};
 use crate::support::clock::BoxFuture;
 
-/// Characters of the first message that a list of runs can look through.
+/// The number of characters of the first message that lists can search.
 const TEXT: usize = 500;
-/// How long a run that was dropped a moment ago may take to be gone.
+/// The time that a dropped run may take to release its room.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
@@ -58,13 +58,13 @@ impl StoreJournals {
         }
     }
 
-    /// Waits until no other journal of the room is open: a run that was dropped a moment ago is let
-    /// go of in a moment.
+    /// Waits until no other journal of the room is open, because a dropped run releases its room
+    /// with a delay.
     async fn claim(&self, room: &RoomId) -> Result<(), Cause> {
         let shared = &self.writer.shared;
         let released = async {
             loop {
-                // Before the look: what is let go of in between is not to be missed.
+                // Registered before the check, so that a release in between is not missed.
                 let mut released = pin!(shared.released.notified());
                 released.as_mut().enable();
                 if shared.live().insert(room.clone()) {
@@ -76,7 +76,7 @@ impl StoreJournals {
         tokio::time::timeout(PATIENCE, released).await.map_err(|_| busy())
     }
 
-    /// The same for a thread that may wait.
+    /// Does the same on a thread that may block.
     fn claim_now(&self, room: &RoomId) -> Result<(), Cause> {
         let pause = Duration::from_millis(5);
         for _ in 0..PATIENCE.as_millis() / pause.as_millis() {
@@ -93,19 +93,19 @@ impl StoreJournals {
         self.claimed(room).await
     }
 
-    /// Reads a journal to append to it, for a thread that may wait.
+    /// Reads a journal for appending, on a thread that may block.
     pub(super) fn reopen_now(self, room: &RoomId) -> Result<Option<Reopened>, Cause> {
         self.claim_now(room)?;
         futures_executor::block_on(tokio::task::unconstrained(self.claimed(room.clone())))
     }
 
     async fn claimed(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
-        // From here on the room is let go of when the journal is dropped.
+        // From here on, dropping the journal releases the room.
         let mut journal = self.journal(&room, 0);
         self.writer.barrier().await?;
         let records = self.writer.records(&room).await?;
         let Some(last) = records.last() else {
-            // Let go of before somebody opens it anew.
+            // Released before another journal of the room is opened.
             drop(journal);
             self.writer.barrier().await?;
             return Ok(None);
@@ -129,7 +129,7 @@ impl Journals for StoreJournals {
         if !self.writer.shared.live().insert(room.clone()) {
             return Err(self.failure(room, &there()));
         }
-        // From here on the room is let go of when the journal is dropped.
+        // From here on, dropping the journal releases the room.
         let (journal, room) = (self.journal(room, 0), room.clone());
         Ok(Box::pin(async move {
             let known = journal.writer.read(move |connection| {
@@ -179,6 +179,7 @@ impl StoreJournal {
         let wrong = |what: String| Cause::new(std::io::ErrorKind::InvalidInput, what);
         let (mut rows, mut parts) = (Vec::with_capacity(entry.records.len()), Vec::new());
         for (record, expected) in entry.records.iter().zip(self.next..) {
+            // A gap would make the room unreadable when it is resumed.
             if record.seq != expected {
                 return Err(wrong(format!(
                     "record {} came where {expected} is the next",
@@ -226,6 +227,7 @@ impl Journal for StoreJournal {
         }
         let mut write = self.write(entry).map_err(|cause| self.failure(&cause))?;
         let (answer, answered) = oneshot::channel();
+        // With `Exit` the room does not wait for the commit.
         write.answer = (self.durability != Durability::Exit).then_some(answer);
         self.writing.began();
         if let Err(cause) = self.writer.shared.queue.push(WriterTask::Write(Box::new(write))) {
@@ -244,6 +246,7 @@ impl Journal for StoreJournal {
         if let Some(cause) = self.writing.failed() {
             return Box::pin(std::future::ready(Err(self.failure(&cause))));
         }
+        // Every record is committed already, and these durabilities commit with an fsync.
         if self.durability != Durability::Exit && !self.writing.is_waiting() {
             return Box::pin(std::future::ready(Ok(())));
         }
@@ -256,7 +259,7 @@ impl Journal for StoreJournal {
 }
 
 impl StoreJournal {
-    /// Whoever waits for it makes the thread begin.
+    /// Returns the answer as a future; polling it makes the thread commit at once.
     fn answered(
         &self,
         mut answered: oneshot::Receiver<Result<(), Cause>>,
@@ -273,7 +276,7 @@ impl StoreJournal {
                         .unwrap_or_else(|_| Err(shared.queue.broken().unwrap_or_else(gone)))
                 }
             };
-            // What came earlier may have failed, with nobody waiting for it.
+            // An earlier append may have failed without a waiting future.
             let answer = answer.and_then(|()| writing.failed().map_or(Ok(()), Err));
             answer.map_err(|cause| cause.failure(&writing.room, &place))
         })
@@ -296,7 +299,7 @@ fn gone() -> Cause {
     Cause::new(std::io::ErrorKind::BrokenPipe, "the thread that writes it is gone")
 }
 
-/// What a list of runs shows, when this record opens the room.
+/// Returns the columns for lists of runs, if this record opens the room.
 fn front(record: &Record) -> Option<Front> {
     let Event::RoomOpened { setup, opening, .. } = &record.event else { return None };
     let mut agents: Vec<&str> = Vec::new();

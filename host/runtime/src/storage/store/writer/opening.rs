@@ -1,5 +1,5 @@
-//! How a store is opened: its folder, its lock, its file; an older format is brought up to date,
-//! and its pages are looked at.
+//! The opening of a store: its folder, lock and file, the migration of an older format, and the
+//! check of its pages.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use crate::storage::store::record::Rows;
 use crate::storage::store::{Store, StoreError, StoreOptions, reached, schema, wal};
 use crate::support::clock::{Clock, SystemClock};
 
-/// Stores of one user at most.
+/// The maximum number of stores of one user.
 const STORES: usize = 64;
-/// After an end as it should be the pages are looked at only so often.
+/// The interval of page checks after clean shutdowns, in milliseconds.
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 impl StoreWriter {
@@ -33,11 +33,12 @@ impl StoreWriter {
             what: error.to_string(),
         };
         schema::make_folder(folder).map_err(other)?;
+        // The lock comes first, because everything below assumes a single writer.
         let lock = StoreLock::take(folder).map_err(|not| match not {
             NotLocked::InUse(who) => StoreError::InUse { folder: folder.to_owned(), who },
             NotLocked::Failed(error) => other(error),
         })?;
-        // Before SQLite begins to write over them.
+        // Checked before SQLite overwrites the lost frames.
         match wal::lost_commits(&schema::wal(folder)).map_err(other)? {
             0 => {}
             lost => {
@@ -52,12 +53,14 @@ impl StoreWriter {
         let failed = |error: rusqlite::Error| schema::failed(folder, &error);
         let mut connection = schema::connect(folder).map_err(failed)?;
         let found = schema::known(folder, &connection)?;
+        // A new file has no pages to check.
         if found > 0 && is_to_be_checked(&connection).map_err(failed)? {
             check(folder, &connection)?;
         }
         schema::migrate(&mut connection, found).map_err(failed)?;
         limit(&connection, options).map_err(failed)?;
         let file = begin(folder, &connection).map_err(failed)?;
+        // Opened after the migration, so that it sees the present tables.
         let reading = ReaderThread::start(schema::look(folder).map_err(failed)?).map_err(other)?;
         let shared = Arc::new(WriterState::default());
         let (blobs, kept, lost) = Default::default();
@@ -77,11 +80,11 @@ impl StoreWriter {
     }
 }
 
-/// After an end that was none, and once a day.
+/// Returns whether to check the pages: after an unclean shutdown, and once a day.
 fn is_to_be_checked(connection: &Connection) -> rusqlite::Result<bool> {
     let (open, checked) = (schema::meta(connection, "open")?, schema::meta(connection, "checked")?);
     let since = now().saturating_sub(checked);
-    // A clock that went back says nothing.
+    // A clock that was set back gives no valid age, so the check runs.
     Ok(open != 0 || !(0..DAY_MS).contains(&since))
 }
 
@@ -99,11 +102,11 @@ fn limit(connection: &Connection, options: &StoreOptions) -> rusqlite::Result<()
     let Some(most) = options.most_bytes else { return Ok(()) };
     let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
     let pages = (i64::try_from(most).unwrap_or(i64::MAX) / page.max(1)).max(1);
-    // Never below what there is already.
+    // SQLite never sets the limit below the present size.
     connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))
 }
 
-/// A new generation: what earlier processes had under way was cut off.
+/// Begins a new generation: runs of earlier generations that are still open were interrupted.
 fn begin(folder: &Path, connection: &Connection) -> rusqlite::Result<DatabaseFile> {
     let generation = schema::meta(connection, "generation")? + 1;
     let transaction = connection.unchecked_transaction()?;
@@ -115,12 +118,12 @@ fn begin(folder: &Path, connection: &Connection) -> rusqlite::Result<DatabaseFil
     }
     transaction.commit()?;
     let (head, mut reached) = (head(connection)?, ReachedFile::open(folder));
-    // The commit above was synced, and all before it with it.
+    // The commit above was synced, and with it all earlier ones.
     reached.note(&head);
     Ok(DatabaseFile { head, generation, reached, ..DatabaseFile::default() })
 }
 
-/// The newest line of the audit chain.
+/// Returns the newest line of the audit chain.
 fn head(connection: &Connection) -> rusqlite::Result<ChainHead> {
     let newest = connection.query_row(
         "SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1",
@@ -134,8 +137,8 @@ fn now() -> i64 {
     i64::try_from(SystemClock.now().0).unwrap_or(i64::MAX)
 }
 
-/// The first of a user's stores that no other process writes. One that is damaged stays as it is,
-/// for whoever looks after it; new runs are kept in the next.
+/// Opens the first of a user's stores that no other process writes. A damaged store stays untouched
+/// for its operator, and new runs go to the next one.
 pub(in crate::storage::store) fn open_free(stores: &Path) -> Result<Store, StoreError> {
     let mut passed_over = None;
     for number in 1..=STORES {
@@ -151,7 +154,7 @@ pub(in crate::storage::store) fn open_free(stores: &Path) -> Result<Store, Store
     Err(passed_over.unwrap_or_else(|| StoreError::Missing { folder: stores.to_owned() }))
 }
 
-/// The stores below a folder, in order of number.
+/// Returns the stores below a folder, in order of their numbers.
 pub(in crate::storage::store) fn all(stores: &Path) -> Vec<PathBuf> {
     let numbers = (1..=STORES).map(|number| stores.join(number.to_string()));
     numbers.filter(|folder| schema::path(folder).is_file() || reached::is_noted(folder)).collect()

@@ -1,5 +1,5 @@
-//! What the writer's thread has before it. Whoever hands something over waits only while the queue
-//! is full, and the thread waits for nobody, so that wait always ends.
+//! The queue of the writer's thread. Callers wait only while it is full, and the thread never waits
+//! for a caller, so every wait ends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,17 +17,17 @@ use super::{Collected, Retention};
 use crate::storage::journal::JournalFailure;
 use crate::storage::store::record::{EventRow, StoredBytes};
 
-/// Records that a commit is not held back for others any more.
+/// The number of records from which a commit is no longer delayed to collect more.
 const ENOUGH: usize = 64;
-/// Records of one commit at most.
+/// The maximum number of records of one commit.
 const MOST: usize = 1_024;
-/// How long records that nobody waits for are held back.
+/// The maximum delay of records without a waiting caller.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Records, and bytes of them, that wait at most; whoever hands over more waits.
+/// The maximum numbers of queued records and bytes, past which callers wait.
 const FULL: usize = 4_096;
 const FULL_BYTES: usize = 64 << 20;
 
-/// Why something is not kept; told to each that waits for it.
+/// The reason for a failure, cloned for each waiting caller.
 #[derive(Clone, Debug)]
 pub(super) struct Cause {
     pub(super) kind: io::ErrorKind,
@@ -61,7 +61,7 @@ impl Cause {
 
 pub(super) type Answer<T> = oneshot::Sender<Result<T, Cause>>;
 
-/// A room that is written: shared by its journal and the writer's thread.
+/// The state of a room that its journal and the writer's thread share.
 #[derive(Debug)]
 pub(super) struct RoomWriting {
     pub(super) room: RoomId,
@@ -70,7 +70,7 @@ pub(super) struct RoomWriting {
 
 #[derive(Debug, Default)]
 struct QueueState {
-    /// Handed over and not yet committed.
+    /// The number of sent and uncommitted writes.
     waiting: usize,
     failed: Option<Cause>,
 }
@@ -84,7 +84,8 @@ impl RoomWriting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing of it is taken after something of it could not be kept: that would leave a gap.
+    /// Returns the failure of an earlier write, after which none is accepted: a later record would
+    /// leave a gap.
     pub(super) fn failed(&self) -> Option<Cause> {
         self.state().failed.clone()
     }
@@ -106,16 +107,16 @@ impl RoomWriting {
     }
 }
 
-/// What a list of runs shows, as the first record has it.
+/// The columns for lists of runs, from the first record.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Front {
     pub(super) entry: String,
-    /// JSON.
+    /// The names of the agents as JSON.
     pub(super) agents: String,
     pub(super) text: String,
 }
 
-/// What is noted of a room when its first record comes.
+/// The columns of a room that are set with its first record.
 #[derive(Clone, Debug)]
 pub(super) struct NewRoom {
     pub(super) durability: &'static str,
@@ -124,35 +125,35 @@ pub(super) struct NewRoom {
     pub(super) locked: bool,
 }
 
-/// Records of one room.
+/// A write of one room's records.
 pub(super) struct Write {
     pub(super) writing: Arc<RoomWriting>,
     pub(super) rows: Vec<EventRow>,
     pub(super) parts: Vec<StoredBytes>,
     pub(super) waits: Vec<WaitChange>,
     pub(super) noted: Arc<NewRoom>,
-    /// When these open the room.
+    /// Set if these records open the room.
     pub(super) front: Option<Front>,
-    /// These begin another run in it.
+    /// Whether these records begin another run in the room.
     pub(super) begins: bool,
     pub(super) outcome: Option<Arc<Outcome>>,
     pub(super) spent: Spent,
-    /// An fsync is wanted.
+    /// Whether an fsync is requested.
     pub(super) durable: bool,
     pub(super) answer: Option<Answer<()>>,
 }
 
-/// For the writer's thread, in this order.
+/// A task for the writer's thread, executed in the order of the queue.
 pub(super) enum WriterTask {
     Write(Box<Write>),
     Blob(StoredBytes),
-    /// This process has the room under way.
+    /// Marks the room as open in this process.
     Claim(Arc<RoomWriting>),
-    /// Nobody has it under way any more.
+    /// Marks the room as closed.
     Release(Arc<RoomWriting>),
-    /// All before it is safe from a loss of power.
+    /// Makes everything before it survive a power loss.
     Settle(Answer<()>),
-    /// All before it can be read.
+    /// Makes everything before it readable.
     Barrier(Answer<()>),
     Collect(Retention, Answer<Collected>),
 }
@@ -180,15 +181,15 @@ struct PendingCommit {
     work: VecDeque<WriterTask>,
     records: usize,
     bytes: usize,
-    /// Somebody waits for what is in it.
+    /// Whether a caller waits for the content.
     urgent: bool,
-    /// When the oldest came.
+    /// The time at which the oldest task arrived.
     since: Option<Instant>,
     closing: bool,
     broken: Option<Cause>,
 }
 
-/// Between those who hand over and the thread.
+/// The queue between the callers and the thread.
 #[derive(Default)]
 pub(super) struct WriterQueue {
     waiting: Mutex<PendingCommit>,
@@ -202,16 +203,16 @@ impl WriterQueue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands something over, also when the queue is full: whoever hands over records waits for
-    /// [`free`](Self::free) before, so past the bound there is one batch of each room at most.
+    /// Appends a task, even to a full queue. Callers with records wait for [`free`](Self::free)
+    /// before, so the excess is at most one batch of each room.
     ///
     /// # Errors
-    /// When the store takes nothing any more.
+    /// Fails when the store accepts no more tasks.
     pub(super) fn push(&self, work: WriterTask) -> Result<(), Cause> {
         self.put(self.lock(), work)
     }
 
-    /// The same once there is room, for a thread that may wait.
+    /// Waits for space and appends a task, on a thread that may block.
     ///
     /// # Errors
     /// As [`push`](Self::push).
@@ -236,17 +237,18 @@ impl WriterQueue {
         waiting.records += work.records();
         waiting.bytes += work.bytes();
         waiting.urgent |= work.is_awaited();
+        // The age of a group is that of its oldest task.
         waiting.since.get_or_insert_with(Instant::now);
         waiting.work.push_back(work);
         self.wake.notify_one();
         Ok(())
     }
 
-    /// Waits until there is room. The thread waits for nobody, so that wait always ends; no
-    /// executor is needed for it.
+    /// Waits until there is space. The thread never waits for a caller, so the wait ends, and it
+    /// needs no executor.
     pub(super) async fn free(&self) {
         loop {
-            // Before the look: what gets free in between is not to be missed.
+            // Registered before the check, so that space freed in between is not missed.
             let mut freed = pin!(self.freed.notified());
             freed.as_mut().enable();
             {
@@ -261,26 +263,26 @@ impl WriterQueue {
         }
     }
 
-    /// Somebody waits for what is in it now.
+    /// Makes the thread commit at once, because a caller waits.
     pub(super) fn urge(&self) {
         self.lock().urgent = true;
         self.wake.notify_one();
     }
 
-    /// Nothing more comes.
+    /// Closes the queue.
     pub(super) fn close(&self) {
         self.lock().closing = true;
         self.wake.notify_one();
     }
 
-    /// Nothing is taken any more, for this reason.
+    /// Refuses all further tasks for this reason.
     pub(super) fn break_off(&self, cause: &Cause) {
         self.lock().broken.get_or_insert_with(|| cause.clone());
         self.space.notify_all();
         self.freed.notify_waiters();
     }
 
-    /// Forgets what waits, so that whoever waits for it is told.
+    /// Drops the queued tasks, so that their callers get an error.
     pub(super) fn forget(&self) {
         let forgotten = std::mem::take(&mut self.lock().work);
         drop(forgotten);
@@ -290,7 +292,7 @@ impl WriterQueue {
         self.lock().broken.clone()
     }
 
-    /// The next to be done at once; waits for it. None when nothing more comes.
+    /// Waits for the next group of tasks; `None` once the queue is closed and empty.
     pub(super) fn next(&self) -> Option<Vec<WriterTask>> {
         let mut waiting = self.lock();
         loop {
@@ -310,6 +312,7 @@ impl WriterQueue {
                     return Some(taken);
                 }
                 Some(age) => {
+                    // A short delay lets more records share one commit.
                     let rest = PATIENCE.saturating_sub(age);
                     waiting = self
                         .wake
@@ -323,12 +326,12 @@ impl WriterQueue {
 }
 
 impl PendingCommit {
-    /// A store that takes nothing is not full: whoever waits is to learn of it.
+    /// A broken store never counts as full, so that callers get its error instead of waiting.
     fn is_full(&self) -> bool {
         self.broken.is_none() && (self.records >= FULL || self.bytes >= FULL_BYTES)
     }
 
-    /// From the front; what collects goes alone.
+    /// Takes the next group from the front; a collection runs alone.
     fn take(&mut self) -> Vec<WriterTask> {
         let mut taken = Vec::new();
         let mut records = 0;
@@ -371,13 +374,13 @@ mod tests {
             free.0.send(()).unwrap();
             waits.free().await;
         });
-        // It waits, and this task goes on beside it on the same thread.
+        // It waits, while this task runs beside it on the same thread.
         free.1.await.unwrap();
         assert!(!waiting.is_finished());
         assert!(queue.lock().urgent, "the thread is told to begin");
         assert_eq!(queue.next().unwrap().len(), 1);
         waiting.await.unwrap();
-        // One that is broken holds up nobody, and takes nothing.
+        // A broken queue delays no caller and accepts no task.
         queue.push(blob(FULL_BYTES)).unwrap();
         let waits = Arc::clone(&queue);
         let waiting = tokio::spawn(async move { waits.free().await });

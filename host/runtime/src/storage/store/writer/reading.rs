@@ -1,5 +1,5 @@
-//! What is read in the course of writing: a thread with a connection of its own, so that no room's
-//! loop runs SQL or waits for a mutex while somebody else does. It knows no tables.
+//! Reads that writing needs: a thread with its own connection, so that no room's loop runs SQL or
+//! waits for a mutex meanwhile. It does not know the tables.
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 type Look = Box<dyn FnOnce(&Connection) + Send>;
 
-/// The thread; dropping this waits until it has ended, and its connection is closed.
+/// The reading thread. Dropping it waits until the thread has ended and its connection is closed.
 pub(super) struct ReaderThread {
     looks: Option<mpsc::Sender<Look>>,
     thread: Option<JoinHandle<()>>,
@@ -20,7 +20,7 @@ impl ReaderThread {
         let (looks, received) = mpsc::channel::<Look>();
         let run = move || {
             for look in received {
-                // A look that panics has no answer; the next one has.
+                // A query that panics gets no answer; later ones do.
                 let _ =
                     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| look(&connection)));
             }
@@ -29,7 +29,7 @@ impl ReaderThread {
         Ok(Self { looks: Some(looks), thread: Some(thread) })
     }
 
-    /// Looks beside the caller, one after the other.
+    /// Runs a query on the thread and waits for it; queries run one after the other.
     pub(super) async fn look<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -39,7 +39,7 @@ impl ReaderThread {
         answered.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// The same for a thread that may wait.
+    /// Does the same on a thread that may block.
     pub(super) fn look_now<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -57,7 +57,7 @@ impl ReaderThread {
 
 impl Drop for ReaderThread {
     fn drop(&mut self) {
-        // The thread ends when nothing more can come.
+        // Closing the channel ends the thread.
         self.looks.take();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -65,7 +65,7 @@ impl Drop for ReaderThread {
     }
 }
 
-/// The thread is gone, or the look broke off.
+/// Returns the error for a thread that is gone, or a query that panicked.
 fn gone() -> rusqlite::Error {
     rusqlite::Error::InvalidQuery
 }

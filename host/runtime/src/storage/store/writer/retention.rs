@@ -1,5 +1,4 @@
-//! What is removed: runs that have ended, and blobs that nothing refers to. The audit chain keeps
-//! its lines.
+//! Retention: removes ended runs, and blobs without references. The audit chain keeps its lines.
 
 use std::collections::HashSet;
 
@@ -11,17 +10,17 @@ use super::{Collected, Retention};
 use crate::storage::store::schema;
 use crate::support::clock::{Clock, SystemClock};
 
-/// Pages given back at once: the file is not held longer than a moment.
+/// The maximum number of pages freed at once, which limits the time that the file is locked.
 const PAGES: u32 = 10_000;
-/// Records that are read in a moment, all of them.
+/// The number of records up to which reading all of them is always cheap enough.
 const FEW: i64 = 10_000;
-/// Else all are read once one part in so many of them has gone.
+/// Above that, all records are read once one in this many has been removed.
 const PART: i64 = 8;
-/// In `meta`: records that were removed since.
+/// The key in `meta` for the number of records removed since the last search for blobs.
 const REMOVED: &str = "removed";
 
 pub(super) fn collect(thread: &mut Thread, keep: &Retention) -> rusqlite::Result<Collected> {
-    // One that has ended may go on: whoever has it under way may begin another run in it.
+    // An ended run may continue: its process can begin another run in the room.
     let live: HashSet<String> =
         thread.shared.live().iter().map(|room| run_of(room.as_str()).to_owned()).collect();
     let transaction =
@@ -34,11 +33,13 @@ pub(super) fn collect(thread: &mut Thread, keep: &Retention) -> rusqlite::Result
     if is_worth_it(&transaction, keep, collected.records)? {
         blobs(&transaction, &thread.kept, &mut collected)?;
     }
+    // A dry run performs the deletions and rolls them back, so its counts are exact.
     if keep.dry {
         transaction.rollback()?;
         return Ok(collected);
     }
     transaction.commit()?;
+    // The cache may hold digests of blobs that were just removed.
     thread.file.known.clear();
     let mut vacuum = thread.connection.prepare(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
     let mut rows = vacuum.query([])?;
@@ -50,8 +51,8 @@ fn run_of(room: &str) -> &str {
     room.split('/').next().unwrap_or(room)
 }
 
-/// To find what nothing refers to, every record is read: that is paid for by what was removed since
-/// it was last done. Whoever asks for nothing else to go gets it at once.
+/// Returns whether to search for blobs without references. The search reads every record, so it
+/// waits until enough records were removed. A collection without conditions searches at once.
 fn is_worth_it(
     transaction: &Transaction<'_>,
     keep: &Retention,
@@ -73,7 +74,7 @@ fn is_worth_it(
     Ok(is_worth_it)
 }
 
-/// Runs that go, oldest first. One that has not ended, or that has a room that has not, never goes.
+/// Returns the runs to remove, oldest first. A run with an open room is never removed.
 fn runs(connection: &Connection, keep: &Retention) -> rusqlite::Result<Vec<String>> {
     if keep.before.is_none() && keep.runs.is_none() {
         return Ok(Vec::new());
@@ -100,6 +101,7 @@ fn remove(
         [run],
         |row| row.get(0),
     )?;
+    // Checks accept missing records of the run only up to this line.
     let last: Option<i64> = transaction
         .query_row(&format!("SELECT max(number) FROM events WHERE {of_run}"), [run], |row| {
             row.get(0)
@@ -120,8 +122,8 @@ fn remove(
     Ok(())
 }
 
-/// Removes what nothing refers to. A reference is the digest as it stands in the JSON of an event,
-/// so none is ever overlooked.
+/// Removes blobs without references. A reference is a digest in the JSON of an event, so none is
+/// overlooked.
 fn blobs(
     transaction: &Transaction<'_>,
     kept: &HashSet<String>,
@@ -142,7 +144,7 @@ fn blobs(
     Ok(())
 }
 
-/// Digests that stand in events, or in a part of one.
+/// Returns the digests in events and in their parts.
 fn used(connection: &Connection) -> rusqlite::Result<HashSet<String>> {
     let (mut used, mut parts) = (HashSet::new(), HashSet::new());
     let mut events = connection.prepare("SELECT body, parts FROM events")?;
@@ -164,7 +166,7 @@ fn used(connection: &Connection) -> rusqlite::Result<HashSet<String>> {
     Ok(used)
 }
 
-/// Words of 64 lower-case hexadecimal digits.
+/// Collects the words of 64 lower-case hexadecimal digits.
 fn digests(text: &[u8], found: &mut HashSet<String>) {
     let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
     for word in text.split(|byte| !is_digit(byte)).filter(|word| word.len() == 64) {

@@ -1,6 +1,6 @@
-//! The thread: takes what is queued, commits it as one group, tells those who wait. When a group
-//! cannot be kept, none of its rooms goes on; when the file cannot be relied on any more, none at
-//! all does before the store is opened again.
+//! The writer's thread: takes the queued tasks, commits them as one group and answers the waiting
+//! callers. If a group cannot be committed, its rooms stop. If the file is unreliable, all rooms
+//! stop until the store is opened again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +16,15 @@ use super::retention;
 use crate::storage::store::record::StoredBytes;
 use crate::storage::store::schema;
 
-/// What the thread shares with those who hand over.
+/// The state that the thread shares with its callers.
 #[derive(Default)]
 pub(super) struct WriterState {
     pub(super) queue: WriterQueue,
-    /// Rooms that have a journal open.
+    /// The rooms that have a journal open.
     pub(super) live: Mutex<HashSet<RoomId>>,
-    /// One of them was let go of.
+    /// Notified when a room is released.
     pub(super) released: Notify,
-    /// Attachments that are not committed yet.
+    /// The attachments that are not committed yet.
     pub(super) fresh: Mutex<HashMap<String, Arc<[u8]>>>,
     pub(super) records: AtomicU64,
     pub(super) commits: AtomicU64,
@@ -36,7 +36,7 @@ impl WriterState {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody has a journal of the room open any more.
+    /// Releases a room whose journal was closed.
     pub(super) fn release(&self, room: &RoomId) {
         self.live().remove(room);
         self.released.notify_waiters();
@@ -51,15 +51,15 @@ pub(super) struct Thread {
     pub(super) connection: Connection,
     pub(super) file: DatabaseFile,
     pub(super) shared: Arc<WriterState>,
-    /// Attachments that are to be in the next commit.
+    /// The attachments for the next commit.
     pub(super) blobs: Vec<StoredBytes>,
-    /// Attachments that this process has kept: a record may refer to them later.
+    /// The attachments stored by this process, which later records may refer to.
     pub(super) kept: HashSet<String>,
-    /// Attachments for which there was no room, and why: no record that refers to one is kept.
+    /// The attachments that did not fit, with the reason. Records that refer to one are refused.
     pub(super) lost: HashMap<String, Cause>,
 }
 
-/// A group, by what is to be done.
+/// A group of tasks, sorted by kind.
 #[derive(Default)]
 struct Sorted {
     writes: Vec<Write>,
@@ -68,7 +68,7 @@ struct Sorted {
     barriers: Vec<Answer<()>>,
 }
 
-/// Nobody waits for a thread that is gone.
+/// Answers all waiting callers if the thread panics.
 struct Gone(Arc<WriterState>);
 
 impl Drop for Gone {
@@ -84,7 +84,7 @@ impl Drop for Gone {
 }
 
 impl Thread {
-    /// Until nothing more comes.
+    /// Runs until the queue is closed.
     pub(super) fn run(mut self) {
         let gone = Gone(Arc::clone(&self.shared));
         while let Some(work) = self.shared.queue.next() {
@@ -94,7 +94,8 @@ impl Thread {
         drop(gone);
     }
 
-    /// All is in the one file, and the next to open it need not look whether it is whole.
+    /// Makes everything durable, and marks the shutdown as clean, so that the next opening skips
+    /// the page check.
     fn close(&mut self) {
         if self.shared.queue.broken().is_some() {
             return;
@@ -106,7 +107,8 @@ impl Thread {
             .and_then(|()| schema::set_meta(&self.connection, "open", 0));
         if closed.is_ok() {
             self.file.reached.sync();
-            // What cannot be moved now stays in the file beside it, and is read from there.
+            // If the checkpoint fails, the records stay in the write-ahead log and are read from
+            // there.
             let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         }
     }
@@ -117,6 +119,7 @@ impl Thread {
             match work {
                 WriterTask::Write(write) => sorted.writes.extend(self.sound(*write)),
                 WriterTask::Blob(part) => {
+                    // An attachment that did not fit before may fit now.
                     self.lost.remove(&part.sha256);
                     self.kept.insert(part.sha256.clone());
                     self.blobs.push(part);
@@ -138,7 +141,7 @@ impl Thread {
         self.group(sorted);
     }
 
-    /// A write, unless nothing of it may be kept; then its room is told, and goes no further.
+    /// Returns the write, unless it must be refused; then its room gets the reason.
     fn sound(&self, write: Write) -> Option<Write> {
         let lost = || {
             self.lost
@@ -166,16 +169,17 @@ impl Thread {
             self.commit(&writes, &claims, durable)
         };
         if matches!(&done, Err(error) if is_full(error)) && !self.blobs.is_empty() {
-            // It may be the attachments that are too much.
+            // The attachments may be what does not fit; commit them separately and try again.
             self.blobs_alone();
             writes = writes.into_iter().filter_map(|write| self.sound(write)).collect();
             done = self.commit(&writes, &claims, durable);
         }
         let done = match done {
-            // One of them is at fault: the others need not suffer.
+            // One write violates a constraint, so each is committed alone: the others must not fail
+            // with it.
             Err(error) if is_constraint(&error) && writes.len() > 1 => {
                 for write in writes {
-                    // Nor may anything of a room be kept after what was not.
+                    // Checked again, because a room's later writes must not follow a failed one.
                     let Some(write) = self.sound(write) else { continue };
                     let done = self.commit(std::slice::from_ref(&write), &[], durable);
                     let done = self.judge(done, std::slice::from_ref(&write));
@@ -190,6 +194,7 @@ impl Thread {
                 done
             }
         };
+        // Released after the commit, so that a reopened room reads all of its records.
         for (writing, claimed) in claims {
             if !claimed {
                 self.shared.release(&writing.room);
@@ -201,7 +206,7 @@ impl Thread {
         }
     }
 
-    /// Commits attachments one by one, and lets go of those for which there is no room.
+    /// Commits attachments one by one, and drops those that do not fit.
     fn blobs_alone(&mut self) {
         for part in std::mem::take(&mut self.blobs) {
             let alone =
@@ -237,7 +242,8 @@ impl Thread {
         Ok(())
     }
 
-    /// What a failure means for the rooms and for the store.
+    /// Marks the rooms of a failed commit as failed, and the whole store after an I/O error or
+    /// damage.
     fn judge(&mut self, done: rusqlite::Result<()>, writes: &[Write]) -> Result<(), Cause> {
         done.map_err(|error| {
             use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, SystemIoFailure};
@@ -247,7 +253,7 @@ impl Thread {
                 error.sqlite_error_code(),
                 Some(SystemIoFailure | DatabaseCorrupt | NotADatabase)
             ) {
-                // After a failed fsync nobody knows what is on the disk.
+                // After a failed fsync the content of the disk is unknown.
                 self.shared.queue.break_off(&cause);
             }
             cause
@@ -262,7 +268,7 @@ fn is_full(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// A reference is the digest as it stands in the JSON of an event.
+/// Returns whether a write refers to a blob. A reference is the digest in the JSON of an event.
 fn refers(write: &Write, sha256: &str) -> bool {
     let is_in =
         |bytes: &[u8]| bytes.windows(sha256.len()).any(|window| window == sha256.as_bytes());
