@@ -1,6 +1,6 @@
-//! What agents do and what they are told, as a log holds it: actions and observations, their fixed
-//! JSON in the wire forms of both eras (2024-07 and 2025-11), and all that is done with a list of
-//! them. Used by the host and by plugins alike, so it knows neither: no files, no clock, no chance.
+//! Agent trajectories as logs hold them: actions, observations, and their JSON in the wire forms of
+//! both eras (2024-07 and 2025-11). Also the operations on lists of them. Host and plugins share
+//! this crate, so it uses no files, clock or randomness.
 //!
 //! - An [`Event`] is an [`Action`] or an [`Observation`] with who, when, and why.
 //!   [`Event::from_json`] reads logs of both eras and our own kinds; [`Event::from_json_of`] reads
