@@ -37,8 +37,9 @@ pub struct LogProblem {
     pub raw: Option<Value>,
 }
 
-/// Reads a log. It is a JSON array of events or of (action, observation) pairs, an object with one
-/// under `history`, `trajectory` or `events`, a single event, or one of these per line.
+/// Reads a log. It is a JSON array of events or of (action, observation) pairs, an object with such
+/// an array under `history`, `trajectory` or `events`, or a single event. JSON lines of these are
+/// read too.
 pub fn load(text: &str) -> Loaded {
     let mut loader = LogLoader::default();
     let text = text.trim_start_matches('\u{feff}');

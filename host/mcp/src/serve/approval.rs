@@ -53,7 +53,7 @@ pub(super) fn question(request: &ApprovalRequest) -> Option<ElicitRequestParams>
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// Escapes deceptive characters and line breaks.
+/// Escapes deceptive characters other than line breaks.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 
-/// Maximum queued error answers; further invalid lines get none.
+/// Maximum queued error answers; further invalid lines are not answered.
 const WAITING: usize = 64;
 /// Bytes per read.
 const CHUNK: usize = 16 << 10;

@@ -17,7 +17,7 @@ impl KeyHolder {
         Self { source, held: Mutex::new(None) }
     }
 
-    /// Returns the key; `None` if the server needs none.
+    /// Returns the key; `None` for a server without keys.
     ///
     /// # Errors
     /// The source's reason why there is no key.

@@ -60,8 +60,8 @@ pub async fn ask(client: &OpenAi, stream: bool) -> (Result<Completion, ModelFail
     (outcome, heard.pieces())
 }
 
-/// Returns the error, and the kind and text of the diagnosis. Checks that the plugin's error
-/// contains no server text.
+/// Returns the error, and the kind and text of the diagnosis. Checks that neither contains the
+/// secret, and that the plugin's error has no address.
 pub async fn fails(client: &OpenAi, stream: bool) -> (ModelError, ModelDiagnosticKind, String) {
     let failure = ask(client, stream).await.0.unwrap_err();
     let trouble = failure.trouble.unwrap();

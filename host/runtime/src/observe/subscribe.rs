@@ -129,7 +129,7 @@ impl Subscribers {
     }
 }
 
-/// Publishes the events of one room to the subscribers. Builds no event if there are none.
+/// Publishes the events of one room to the subscribers. Without subscribers no event is built.
 #[derive(Clone)]
 pub(crate) struct Publisher {
     subscribers: Subscribers,

@@ -50,7 +50,7 @@ impl Sandbox {
         Ok(Self { plugin, grantee, at_once })
     }
 
-    /// Sets the secrets of the config; the default has none.
+    /// Sets the secrets of the config, which are empty by default.
     #[must_use]
     pub(crate) fn with_secrets(mut self, vault: &Arc<Vault>) -> Self {
         if let Some(grantee) = Arc::get_mut(&mut self.grantee) {
@@ -277,7 +277,7 @@ impl Sandboxes {
             .map(|sandbox| Arc::clone(&sandbox.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Replaces the plugin of the same name, from the next call on. Does nothing if there is none.
+    /// Replaces the plugin of the same name, from the next call on. Ignores unknown names.
     pub(crate) fn replace(&self, sandbox: Sandbox) {
         if let Some(place) = self.0.get(&sandbox.grantee.name) {
             *place.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(sandbox);

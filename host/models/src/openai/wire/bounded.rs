@@ -1,4 +1,4 @@
-//! Lists and values of any size, of which only the used parts are kept in memory.
+//! Lists and values of any size. Only their used parts are kept in memory.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde_json::Number;
 
 use super::{CALLS_MAX, CallPiece, WireChoice};
 
-/// The choices of a chunk, only one of which is used.
+/// The choices of a chunk; one of them is used.
 #[derive(Debug, Default)]
 pub(crate) struct Choices {
     /// Whether there is a choice.

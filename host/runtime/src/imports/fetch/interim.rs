@@ -1,6 +1,6 @@
 //! Limits for interim responses such as `100 Continue`. They are counted by the parser and bounded
 //! where bytes arrive. The HTTP library skips them in a loop that only yields when no bytes are
-//! left, so a server that never stops sending would block it.
+//! left. A server that never stops sending would block it.
 
 use std::io;
 use std::pin::Pin;

@@ -192,7 +192,7 @@ impl GrantedFolder {
     }
 }
 
-/// Reads at most `length` bytes from `offset`; returns none past the end.
+/// Reads at most `length` bytes from `offset`; the result is empty past the end.
 pub(crate) fn read_at(file: &File, offset: u64, length: usize) -> Result<Vec<u8>, FolderFailure> {
     // The buffer is no larger than the file: a guest may ask for 4 GB of a small one.
     let left = file.metadata()?.len().saturating_sub(offset);

@@ -415,7 +415,7 @@ mod tests {
         let most = KvGrant { bytes: 20, keys: 3 };
         store.set(&owner(), "b", b"12345", most).unwrap();
         assert_eq!(noted_and_counted(&path), [Some((2, 12)); 2]);
-        // A host with totals enforces the quota whatever the other host writes.
+        // A host with totals enforces the quota independently of the other host.
         put("a", b"1234567890123");
         assert_eq!(noted_and_counted(&path), [Some((2, 20)); 2]);
         assert!(matches!(store.set(&owner(), "c", b"", most), Err(KvError::Full(_))));
