@@ -1,6 +1,6 @@
-//! The Model Context Protocol, both ways: the tools of a config for clients that people run already
-//! ([`serve`]), and servers of others as a source of tools ([`source`]). Only over the runtime's
-//! public surface; it decides about nothing, and reads no environment itself.
+//! The Model Context Protocol in both directions. [`serve`] offers the tools of a config to MCP
+//! clients, and [`source`] makes MCP servers available as plugins. The crate only uses the
+//! runtime's public API, makes no policy decisions, and reads no environment.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
 

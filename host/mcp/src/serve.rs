@@ -1,6 +1,6 @@
-//! The tools of a config, for a client that speaks the protocol: under the same grants, limits,
-//! policy and journal as any run, and with no tool that could change one of them. What a client
-//! says of itself is words for the journal; it decides about nothing but what its person is asked.
+//! Serves the tools of a config to an MCP client, with the grants, limits, policy and journal of
+//! any run. No served tool can change them. The client's statements about itself are only
+//! journalled; its user decides on approvals.
 
 mod approval;
 mod calling;
@@ -27,58 +27,57 @@ pub use tools::OfferError;
 
 use crate::text::shown;
 
-/// Bytes of a message that is taken; a longer one is refused.
+/// Maximum bytes of a message; a longer one is refused.
 pub const MESSAGE_MAX: usize = 8 << 20;
-/// How long calls may take to end when the client has gone.
+/// Time for calls to end after the client has gone.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Which tools a client sees, and what they are called.
+/// The tools that a client sees, and their names.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Only what this task's agent is offered; none: every tool of every plugin.
+    /// Restricts the tools to those of this task's agent; `None` for all tools.
     pub task: Option<TaskName>,
-    /// Only what one of these covers; none of them: all.
+    /// Restricts the tools to these patterns; empty for all.
     pub patterns: Vec<ToolPattern>,
-    /// `search_find` instead of `search.find`, for clients that take no dots.
+    /// Whether names use `search_find` instead of `search.find`, for clients without dots.
     pub underscores: bool,
-    /// One more tool, `ask`: the entry task.
+    /// Whether to add a tool `ask` that runs the entry task.
     pub ask: bool,
 }
 
-/// What a client is served with.
+/// The service for a client.
 pub struct Service {
     pub prepared: Arc<Prepared>,
     pub selection: Selection,
-    /// What every call runs with. The approver is not asked: the client's person is.
+    /// The options of every call. The approver is replaced by the client's user.
     pub options: RunOptions,
-    /// Where attachments of results are read.
+    /// The source of attachments in results.
     pub blobs: Arc<dyn Blobs>,
 }
 
-/// Why serving ended before its time.
+/// Why serving ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
     Offer(#[from] OfferError),
-    /// The client did not begin as the protocol has it.
+    /// The client did not begin with a handshake of the protocol.
     #[error("the client did not begin with `initialize` or `server/discover`: {0}")]
     Beginning(String),
 }
 
-/// The names that a client would see, in order.
+/// Returns the names that a client would see, in order.
 ///
 /// # Errors
-/// `Offer` when nothing is left to serve, or two tools would have one name.
+/// `Offer` if no tool is left, or two tools would have one name.
 pub fn names(prepared: &Prepared, selection: &Selection) -> Result<Vec<String>, OfferError> {
     tools::offered(prepared, selection)
         .map(|tools| tools.iter().map(|tool| tool.shown.name.to_string()).collect())
 }
 
-/// Serves one client until it goes.
+/// Serves one client until it disconnects.
 ///
 /// # Errors
-/// `Offer` as [`names`]; `Beginning` when the client's first message is another than the protocol
-/// has.
+/// `Offer` as in [`names`]; `Beginning` if the client's first message violates the protocol.
 pub async fn serve(
     service: Service,
     from: impl AsyncRead + Send + Unpin + 'static,
@@ -88,7 +87,7 @@ pub async fn serve(
     let transport = Spoken::new(from, to, MESSAGE_MAX);
     let ended = match handler::Handler(Arc::clone(&desk)).serve(transport).await {
         Ok(running) => running.waiting().await.map(drop).map_err(|error| error.to_string()),
-        // A client that goes before it has said anything is no failure.
+        // A client that disconnects before its first message is no error.
         Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
         Err(error) => return Err(ServeError::Beginning(shown(&error.to_string(), 300))),
     };

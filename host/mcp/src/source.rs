@@ -1,7 +1,6 @@
-//! Servers of tools that others wrote, as plugins of a config: started as a program or reached at
-//! an address. A server is believed nothing: its names are made names here, its hints are not read,
-//! its questions are refused, what it says is short or cut off, and what it listed first is what
-//! counts.
+//! MCP servers of third parties as plugins of a config: programs to start, or addresses to reach.
+//! Servers are untrusted. Their tool names are rewritten, their hints ignored and their questions
+//! refused. Their texts are truncated, and only the first tool list counts.
 
 mod address;
 mod connection;
@@ -18,7 +17,7 @@ use conclave_runtime::servers::{ServerStart, ToolServers};
 
 use server::McpServer;
 
-/// Starts and reaches servers, for
+/// Starts and connects to servers, for
 /// [`HostOptions::servers`](conclave_runtime::HostOptions::servers).
 ///
 /// ```
@@ -38,15 +37,15 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// `PATH` and `HOME` of programs that are started are read with this function; nothing else is.
+    /// Returns a source that reads `PATH` and `HOME` for started programs with this function, and
+    /// nothing else.
     #[must_use]
     pub fn new(environment: fn(&str) -> Option<String>) -> Self {
         Self { environment }
     }
 }
 
-/// Ends every program that this process started as a server, at once: for a process that ends
-/// without dropping what it has.
+/// Kills every server program of this process, for a process that exits without dropping its state.
 pub fn stop_all() {
     program::stop_all();
 }

@@ -1,8 +1,8 @@
-//! Words of others, made harmless and short before a person or a model reads them.
+//! Untrusted text, made safe and short for users and models.
 
 use conclave_core::types::text::is_deceptive;
 
-/// On one line, without what steers a terminal or hides itself, and not longer than this.
+/// Returns the text on one line, truncated and without deceptive characters.
 pub(crate) fn shown(text: &str, most: usize) -> String {
     let harmless: String = text.chars().map(|c| if is_deceptive(c) { ' ' } else { c }).collect();
     let mut line: String = harmless.trim().chars().take(most).collect();
@@ -12,7 +12,7 @@ pub(crate) fn shown(text: &str, most: usize) -> String {
     line
 }
 
-/// The beginning of a text, at most so many bytes of it, cut between two characters.
+/// Returns the longest prefix of at most so many bytes that ends between two characters.
 pub(crate) fn cut(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes { text } else { &text[..text.floor_char_boundary(bytes)] }
 }

@@ -1,5 +1,5 @@
-//! Servers and clients that mean harm, and some that do not, over the whole crate. The servers are
-//! `tests/data/mcp/hostile.py`: where there is no Python 3, what needs it is skipped and says so.
+//! Hostile and ordinary servers and clients, against the whole crate. The servers are
+//! `tests/data/mcp/hostile.py`; tests that need Python 3 report that they are skipped without it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
 //! Asks a model behind Chat Completions: `ask URL#MODEL MESSAGE [stream] [tools] [key=KEY]
-//! [models]`. For trying the client against servers that others wrote.
+//! [models]`. It tries the client against real servers.
 
 use std::error::Error;
 use std::io::{self, Write};

@@ -1,16 +1,16 @@
-//! The bytes of attachments, for clients that can show them to a model. Where they are kept is the
-//! runtime's to know.
+//! Access to the bytes of attachments, for clients that can show them to a model. The runtime
+//! stores them.
 
 use std::sync::Arc;
 
-/// Finds attachments.
+/// Reads attachments.
 pub trait BlobSource: Send + Sync + 'static {
-    /// The bytes with this digest, in lower-case hexadecimal; none when they are not kept (any
-    /// more).
+    /// Returns the bytes with this digest, in lower-case hexadecimal; `None` if they are not stored
+    /// (any more).
     fn read(&self, sha256: &str) -> Option<Arc<[u8]>>;
 }
 
-/// Keeps nothing: the model is told that the attachment cannot be shown.
+/// A source without attachments; the model is informed that they are unavailable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoBlobs;
 

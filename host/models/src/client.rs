@@ -1,4 +1,4 @@
-//! What a model client is, whatever it speaks.
+//! The interface of a model client.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,14 +9,14 @@ use conclave_core::types::completion::{Completion, ModelDiagnostic, ModelError, 
 /// A future that can be sent to another thread.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Gets text while it is generated. Called in order; never after the completion was returned, nor
-/// after its future was dropped.
+/// Receives text while it is generated, in order. Never called after the completion was returned or
+/// its future was dropped.
 pub trait TextSink: Send + Sync + 'static {
-    /// The next piece; never empty.
+    /// Receives the next piece, which is never empty.
     fn text(&self, piece: &str);
 }
 
-/// Nobody listens.
+/// A sink that discards the text.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoText;
 
@@ -28,12 +28,12 @@ impl TextSink for () {
     fn text(&self, _piece: &str) {}
 }
 
-/// Why there is no completion, told twice.
+/// Why there is no completion, for the plugin and for the operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelFailure {
-    /// What the plugin reads: no address, no key, nothing that the server wrote.
+    /// The error for the plugin: no address, no key, no server text.
     pub error: ModelError,
-    /// What the operator is told; none when the error says it all.
+    /// The diagnosis for the operator; `None` if the error suffices.
     pub trouble: Option<ModelDiagnostic>,
 }
 
@@ -43,14 +43,14 @@ impl From<ModelError> for ModelFailure {
     }
 }
 
-/// Speaks to one model. Dropping the future cancels the request.
+/// A client of one model. Dropping the future cancels the request.
 pub trait ModelClient: Send + Sync + 'static {
-    /// A completion, whole. When `prompt.stream` is set, its text goes to `sink` as it is
-    /// generated.
+    /// Returns a whole completion. If `prompt.stream` is set, its text also goes to `sink` while it
+    /// is generated.
     ///
     /// # Errors
-    /// Inside the future: `unknown-model`, `context-too-long`, `unavailable`, `other`, as the
-    /// model's server says.
+    /// Inside the future: `unknown-model`, `context-too-long`, `unavailable` or `other`, as the
+    /// server reports.
     fn complete(
         &self,
         prompt: Prompt,

@@ -1,24 +1,23 @@
-//! Server-sent events, read from bytes as they come. Pure: bytes go in, events come out, however
-//! the bytes were cut. Knows nothing of what the events hold. Reconnecting is not supported, so
-//! `id` and `retry` are skipped.
+//! An incremental parser of server-sent events. It does no I/O, accepts any chunk boundaries and
+//! does not interpret the events. Reconnecting is not supported, so `id` and `retry` are skipped.
 
-/// One event.
+/// A server-sent event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamEvent {
-    /// The field `event`; mostly empty.
+    /// The field `event`, usually empty.
     pub kind: String,
-    /// Lines of the field `data`, joined with line breaks. What is not UTF-8 was replaced.
+    /// The lines of the field `data`, joined by newlines. Invalid UTF-8 is replaced.
     pub data: String,
 }
 
-/// A line or an event is larger than allowed.
+/// A line or an event exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event of the stream is larger than {limit} bytes")]
 pub(crate) struct EventTooLarge {
     pub limit: usize,
 }
 
-/// A parser in the middle of a stream.
+/// The state of the parser.
 #[derive(Debug)]
 pub(crate) struct EventStream {
     limit: usize,
@@ -26,13 +25,13 @@ pub(crate) struct EventStream {
     kind: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
-    /// The last byte was a carriage return: a line feed now belongs to it.
+    /// Whether the last byte was a carriage return, so that a line feed belongs to it.
     after_return: bool,
     is_first_line: bool,
 }
 
 impl EventStream {
-    /// A parser that keeps at most about `limit` bytes.
+    /// Returns a parser that buffers at most about `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -45,10 +44,10 @@ impl EventStream {
         }
     }
 
-    /// Reads on; complete events go to `events`.
+    /// Parses further bytes, and appends complete events to `events`.
     ///
     /// # Errors
-    /// When an event is too large; the parser is of no use then.
+    /// If an event is too large; the parser must not be used afterwards.
     pub(crate) fn handle_bytes(
         &mut self,
         bytes: &[u8],
@@ -71,8 +70,8 @@ impl EventStream {
         Ok(())
     }
 
-    /// The event that the stream ended in, if any. The standard drops it; some servers do not end
-    /// their last one.
+    /// Returns the event at the end of the stream, if any. The standard drops it, but some servers
+    /// do not terminate their last event.
     pub(crate) fn finish(mut self) -> Option<StreamEvent> {
         if !self.line.is_empty() {
             self.end_line();
@@ -91,7 +90,7 @@ impl EventStream {
     fn end_line(&mut self) -> Option<StreamEvent> {
         let mut line = std::mem::take(&mut self.line);
         let event = self.read_line(&line);
-        // The buffer is used again: one allocation for a stream, not one for a line.
+        // Reuses the buffer, for one allocation per stream instead of one per line.
         line.clear();
         self.line = line;
         event
@@ -122,7 +121,7 @@ impl EventStream {
                 self.kind.clear();
                 self.kind.extend_from_slice(value);
             }
-            // Also a comment, whose field is empty.
+            // Also skips comments, which have an empty field name.
             _ => {}
         }
         None

@@ -1,5 +1,5 @@
-//! The reader of replies as `tests/fuzz` drives it: bytes in any pieces go in, what was understood
-//! comes out. No network.
+//! The reader of replies as `tests/fuzz` drives it: chunks of bytes in, the parsed reply out. No
+//! network.
 
 use std::sync::Mutex;
 
@@ -8,18 +8,18 @@ use conclave_core::types::completion::Completion;
 use crate::openai::fuzzing;
 use crate::{ApiKey, TextSink};
 
-/// What a reply's bytes came to.
+/// A parsed reply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParsedReply {
     /// Text that was streamed to the caller.
     pub streamed: String,
     /// The answer, or the name of the error.
     pub answer: Result<Completion, &'static str>,
-    /// The error's own words, which depend on how much had come by then.
+    /// The error message, which depends on the chunk boundaries.
     pub error: String,
 }
 
-/// Reads a reply of at most `limit` bytes that comes in these pieces; `key` must not be repeated.
+/// Reads a reply of at most `limit` bytes in these chunks; `key` must not appear in the result.
 #[must_use]
 pub fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limit: u64, key: &str) -> ParsedReply {
     let sink = Streamed::default();

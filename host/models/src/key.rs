@@ -1,5 +1,5 @@
-//! Keys of model servers. A key is written into the header of a request and nowhere else: it cannot
-//! be printed or serialised, and its memory is cleared when it is dropped.
+//! Keys of model servers. A key only appears in request headers: it cannot be printed or
+//! serialised, and its memory is cleared on drop.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use zeroize::Zeroizing;
 
 use crate::BoxFuture;
 
-/// A secret that a server knows its customer by.
+/// A secret that authenticates a client at a server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(Zeroizing<String>);
 
 impl ApiKey {
-    /// Takes a key; white space around it is left out, for a file ends with a line break.
+    /// Returns the key without surrounding white space, since a key file ends with a newline.
     #[must_use]
     pub fn new(secret: String) -> Self {
         let secret = Zeroizing::new(secret);
         Self(Zeroizing::new(secret.trim().to_owned()))
     }
 
-    /// The key itself, for the header of a request.
+    /// Returns the key itself, for a request header.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -32,13 +32,13 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// Where a key comes from. Asked at the first request, and once more after the server refused the
-/// key, for it may have been replaced.
+/// A source of keys. Called at the first request, and again after the server refused the key,
+/// because it may have been rotated.
 pub trait KeySource: Send + Sync + 'static {
-    /// The key as it is now.
+    /// Returns the current key.
     ///
     /// # Errors
-    /// In words for the operator: where it was looked for, and why it is not there.
+    /// In words for the operator: where the source looked, and why there is no key.
     fn key(&self) -> BoxFuture<'static, Result<ApiKey, String>>;
 }
 

@@ -1,8 +1,7 @@
-//! How a prompt reaches a model. Which plugin may ask which model, what it may read and what it may
-//! cost was decided in the core; what is here gets a
-//! [`Prompt`](conclave_core::types::completion::Prompt) and gives a completion or a failure. It
-//! prints nothing and reads no environment: keys come from a [`KeySource`], attachments from a
-//! [`BlobSource`].
+//! Model clients: they turn a [`Prompt`](conclave_core::types::completion::Prompt) into a
+//! completion or a failure. The core has already decided on permissions, contents and costs. This
+//! crate prints nothing and reads no environment: keys come from a [`KeySource`], attachments from
+//! a [`BlobSource`].
 
 mod blobs;
 mod client;

@@ -1,6 +1,5 @@
-//! Chat Completions over HTTP, for any server that speaks it. One [`OpenAi`] is one model on one
-//! server; it keeps connections and the key. It does not know what a call may cost or who may make
-//! it.
+//! Chat Completions over HTTP. One [`OpenAi`] is one model on one server; it keeps connections and
+//! the key. Costs and permissions are decided elsewhere.
 
 mod answer;
 mod content;
@@ -35,7 +34,7 @@ use crate::{ApiKey, BoxFuture, ModelClient, ModelFailure, TextSink};
 pub use self::settings::{OpenAiError, OpenAiSettings};
 pub use self::transport::{platform_tls, shared_tls};
 
-/// A model behind Chat Completions. Cloning is cheap, and clones share connections and the key.
+/// A model behind Chat Completions. Cloning is cheap; clones share connections and the key.
 #[derive(Clone)]
 pub struct OpenAi {
     shared: Arc<ClientState>,
@@ -54,15 +53,15 @@ struct ClientState {
     settings: OpenAiSettings,
     server: ServerAddress,
     keys: KeyHolder,
-    /// Knows the values of the operator's headers, and what the address holds after its `?`.
+    /// Masks the values of the operator's headers and of the URL's query.
     quoter: Quoter,
 }
 
 impl OpenAi {
-    /// Checks the settings; nothing is sent, and no key is asked for.
+    /// Checks the settings, without sending anything or reading a key.
     ///
     /// # Errors
-    /// When an address, a header or an option cannot be used.
+    /// If a URL, a header or an option is invalid.
     pub fn new(settings: OpenAiSettings) -> Result<Self, OpenAiError> {
         if settings.model.is_empty() {
             return Err(OpenAiError::NoModel);
@@ -78,11 +77,11 @@ impl OpenAi {
         Ok(Self { shared: Arc::new(ClientState { settings, server, keys, quoter }) })
     }
 
-    /// Names of the server's models, in its order: whether it can be reached, and takes the key.
-    /// Tried once, for five seconds.
+    /// Returns the names of the server's models, in its order, to test connection and key. One
+    /// attempt, with a timeout of five seconds.
     ///
     /// # Errors
-    /// What stands in the way.
+    /// The reason why it failed.
     pub async fn probe(&self) -> Result<Vec<String>, ModelDiagnostic> {
         self.shared.probe().await.map_err(|failed| failed.trouble)
     }

@@ -1,4 +1,4 @@
-//! A model that answers from a file: for tests, demos, and agents that are to run without a key.
+//! A model that answers from a script, for tests, demos and agents without a key.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,15 +9,15 @@ use serde_json::Value;
 
 use crate::{BoxFuture, ModelClient, ModelFailure, TextSink};
 
-/// Replies from a script. The first rule whose `when` occurs in the newest piece of the prompt
-/// answers; else the next of `replies`, in order; when they are used up, the last again.
+/// Returns replies from a script. The first rule whose `when` occurs in the newest part of the
+/// prompt answers. Otherwise it is the next of `replies`; the last one repeats.
 #[derive(Debug)]
 pub struct Scripted {
     script: Script,
     next: Mutex<usize>,
 }
 
-/// A script that cannot be used.
+/// Why a script is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     #[error(
@@ -41,7 +41,7 @@ struct Script {
     usage: ScriptUsage,
 }
 
-/// A script as it is written. Replies are read one by one, so that a wrong one can be named.
+/// A script file. Replies are parsed one by one, so that an error can name the entry.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScriptFile {
@@ -49,7 +49,7 @@ struct ScriptFile {
     rules: Vec<ScriptRule>,
     #[serde(default)]
     replies: Vec<Value>,
-    /// What every answer reports, so that budgets can be tried without a model.
+    /// The usage that every answer reports, for trying budgets without a model.
     #[serde(default)]
     usage: ScriptUsage,
 }
@@ -113,11 +113,11 @@ fn empty_object() -> Value {
 }
 
 impl Scripted {
-    /// Reads a script.
+    /// Parses a script.
     ///
     /// # Errors
-    /// `Malformed` when it is not JSON of the expected shape, `Reply` when an entry is none,
-    /// `Empty` when it has nothing to answer with.
+    /// `Malformed` if it is not JSON of the expected form, `Reply` if an entry is invalid, `Empty`
+    /// if it has no replies.
     pub fn parse(json: &str) -> Result<Self, ScriptError> {
         let ScriptFile { rules, replies, usage } = serde_json::from_str(json)?;
         if rules.is_empty() && replies.is_empty() {
@@ -190,7 +190,7 @@ impl ModelClient for Scripted {
         let completion = self.answer(&prompt);
         Box::pin(async move {
             if prompt.stream {
-                // A word at a time, as a model would.
+                // One word at a time, like a model.
                 completion
                     .content
                     .iter()

@@ -1,6 +1,6 @@
-//! A server on loopback for tests: HTTP/1.1 with answers from a script, and every fault that a real
-//! one can have. Plain threads, so that tests with and without a runtime can use it. It knows Chat
-//! Completions only in [`Answer`]'s conveniences.
+//! A test server on loopback: HTTP/1.1 with scripted answers, and all faults of real servers. It
+//! uses plain threads, so that tests need no async runtime. Chat Completions only appear in the
+//! constructors of [`TestReply`].
 
 mod answer;
 mod connection;
@@ -15,19 +15,19 @@ use serde_json::{Value, json};
 
 pub use self::answer::TestReply;
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenRequest {
     pub method: String,
-    /// With its query.
+    /// The path with its query.
     pub path: String,
-    /// Names in small letters.
+    /// Headers by lower-case name.
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
 }
 
 impl SeenRequest {
-    /// The body as JSON; null when it is none.
+    /// Returns the body as JSON; null if it is invalid.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
@@ -57,11 +57,11 @@ struct ServerState {
 }
 
 impl Server {
-    /// Answers POST requests with these, in order; the last again when they are used up. A GET of
-    /// `/models` is answered with one model, `test-model`.
+    /// Answers POST requests with these replies, in order, then with the last one. A GET of
+    /// `/models` lists one model, `test-model`.
     ///
     /// # Panics
-    /// When loopback has no free port, or the script is empty.
+    /// If loopback has no free port, or the script is empty.
     #[must_use]
     pub fn start(script: Vec<TestReply>) -> Self {
         let last = script.len().checked_sub(1).expect("a script has an answer");
@@ -80,10 +80,10 @@ impl Server {
         })
     }
 
-    /// Answers every request with what `handler` makes of it.
+    /// Answers every request with the result of `handler`.
     ///
     /// # Panics
-    /// When loopback has no free port.
+    /// If loopback has no free port.
     #[must_use]
     pub fn answering(handler: impl Fn(&SeenRequest) -> TestReply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
@@ -108,32 +108,30 @@ impl Server {
         Self { address, shared }
     }
 
-    /// Where the API begins: `http://127.0.0.1:PORT/v1`.
+    /// Returns the base URL of the API: `http://127.0.0.1:PORT/v1`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// Every request so far, in order.
+    /// Returns all requests so far, in order.
     #[must_use]
     pub fn requests(&self) -> Vec<SeenRequest> {
         self.shared.state().requests.clone()
     }
 
-    /// Connections so far; one may carry many requests.
+    /// Returns the number of connections so far; one may carry many requests.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.state().connections
     }
 
-    /// Waits until so many requests have come. Blocks the thread; when they never come, it is for
-    /// the tests' runner to end it.
+    /// Blocks until so many requests have arrived. The test runner's timeout ends it otherwise.
     pub fn wait_for_requests(&self, count: usize) {
         self.wait_until(|state| state.requests.len() >= count);
     }
 
-    /// Waits until so many clients went away before they had their answer. Blocks the thread
-    /// likewise.
+    /// Blocks until so many clients have disconnected before their answer.
     pub fn wait_for_hang_ups(&self, count: usize) {
         self.wait_until(|state| state.hang_ups >= count);
     }
@@ -151,7 +149,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
-        // The thread looks at the flag when somebody connects.
+        // The thread checks the flag at the next connection.
         drop(TcpStream::connect(self.address));
     }
 }
@@ -166,10 +164,9 @@ impl ServerShared {
         self.changed.notify_all();
     }
 
-    /// Requests of one connection, one after another. An error is the end of it: the client has
-    /// gone.
+    /// Serves the requests of one connection. An error means that the client has disconnected.
     fn serve(&self, stream: &TcpStream) {
-        // Pieces go out as they are written: tests look at how they are put together.
+        // Tests check how pieces are joined, so each must be sent as it is written.
         drop(stream.set_nodelay(true));
         while let Ok(Some(request)) = connection::read_request(stream) {
             let answer = (self.handler)(&request);

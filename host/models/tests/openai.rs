@@ -1,5 +1,4 @@
-//! The client against a server of our own, over loopback: what is sent, what comes back, and
-//! everything that goes wrong between.
+//! The client against a test server on loopback: requests, responses and all kinds of failures.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Calls into plugins, as the driver asks for them. Components are one source; tests and embedders
-//! can put in their own.
+//! The interface through which the driver calls plugins. Components implement it; tests and
+//! embedders can bring their own.
 
 use std::sync::Arc;
 
@@ -21,40 +21,40 @@ use serde_json::Value;
 use crate::observe::subscribe::Level;
 use crate::support::clock::BoxFuture;
 
-/// What every call starts with.
+/// The input of every call.
 pub struct CallStart {
     pub room: RoomId,
-    /// What the call's randomness is derived from.
+    /// The secret from which the call's randomness is derived.
     pub secret: RoomSecret,
     pub call: CallId,
     pub plugin: PluginName,
     /// The time that the guest sees.
     pub now: Millis,
     pub scratch: Arc<Vec<u8>>,
-    /// What the call was told before the host stopped; empty when it is run for the first time.
+    /// The results of the call before a restart; empty for its first run.
     pub trace: Arc<CallLog>,
-    /// The task that an agent works on, which may leave less of its grants; none for tools and
-    /// strategies.
+    /// The task of an agent, which may narrow its grants; `None` for tools and strategies.
     pub task: Option<(TaskName, Arc<TaskSetup>)>,
     pub models: Arc<dyn ModelPort>,
     pub effects: Arc<dyn EffectPort>,
     pub observer: Arc<dyn Observer>,
 }
 
-/// What a tool call starts with besides.
+/// The further input of a tool call.
 pub struct ToolStart {
     pub task: TaskName,
-    /// The plugin of the agent that called.
+    /// The plugin of the calling agent.
     pub caller: PluginName,
-    /// Without the plugin's name.
+    /// The name without the plugin's.
     pub tool: String,
     pub arguments: Value,
 }
 
-/// Where a plugin's model requests go.
+/// Answers the model requests of plugins.
 pub trait ModelPort: Send + Sync + 'static {
-    /// `ordinal` counts the requests of one call from 0. Dropping the future gives up waiting. One
-    /// that the call's trace holds without an answer is only waited for.
+    /// Sends a request. `ordinal` counts the requests of one call from 0. Dropping the future stops
+    /// waiting. A request that the call's trace holds without an answer is only awaited, not sent
+    /// again.
     fn ask(
         &self,
         call: CallId,
@@ -63,31 +63,32 @@ pub trait ModelPort: Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<Completion, ModelError>>;
 }
 
-/// Where a plugin's side effects are kept before they happen and before it learns of them.
+/// Journals the side effects of plugins, before they happen and before the plugin learns their
+/// outcome.
 pub trait EffectPort: Send + Sync + 'static {
-    /// Keeps what is about to be done, and asks the room; nothing may be done before it says yes.
-    /// `ordinal` counts those of one call from 0.
+    /// Journals a planned side effect and asks the room; it may only happen after `Ok`. `ordinal`
+    /// counts the side effects of one call from 0.
     fn ask(
         &self,
         call: CallId,
         ordinal: u32,
         side_effect: SideEffect,
     ) -> BoxFuture<'static, Result<(), Denial>>;
-    /// Keeps what a call has read, before anything that may have come of it is asked for.
+    /// Journals the reads of a call, before it asks for anything that may depend on them.
     fn read(&self, call: CallId, reads: Vec<LoggedRead>) {
         let _ = (call, reads);
     }
-    /// Whether what is kept survives a power cut. Then what was done must survive it too before its
-    /// end is kept.
+    /// Returns whether the journal survives a power cut. If so, a side effect must be durable
+    /// before its end is journalled.
     fn survives_power_cuts(&self) -> bool {
         true
     }
-    /// Keeps how it went; the plugin goes on after that.
+    /// Journals the outcome; the plugin resumes afterwards.
     fn ended(&self, call: CallId, ordinal: u32, answer: SideEffectAnswer)
     -> BoxFuture<'static, ()>;
 }
 
-/// Nothing is kept, so nothing may be done.
+/// Refuses every side effect, for calls without a journal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoEffects;
 
@@ -111,14 +112,14 @@ impl EffectPort for NoEffects {
     }
 }
 
-/// Who wants to know what a plugin does while it runs.
+/// Receives the log, progress and refusals of running plugins.
 pub trait Observer: Send + Sync + 'static {
     fn log(&self, call: CallId, level: Level, message: &str);
     fn progress(&self, call: CallId, done: u64, total: Option<u64>, message: &str);
     fn denied(&self, call: CallId, record: &DenialRecord);
 }
 
-/// The plugins of a run. Every call ends, within the plugin's limits, with an answer; dropping the
+/// The plugins of a run. Every call ends with an answer, within the plugin's limits. Dropping the
 /// future stops the guest.
 pub trait Plugins: Send + Sync + 'static {
     fn step(
@@ -136,7 +137,8 @@ pub trait Plugins: Send + Sync + 'static {
         start: CallStart,
         tool: ToolStart,
     ) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)>;
-    /// Memories, a risk, what a history may forget. `view` is what the agent sees.
+    /// Asks a plugin for memories, a risk, a condensation or a gate verdict. `view` is what the
+    /// agent sees.
     fn consult(
         &self,
         start: CallStart,
@@ -149,8 +151,8 @@ pub trait Plugins: Send + Sync + 'static {
         wake: Wake,
         view: DeliveryView,
     ) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)>;
-    /// Whether a tool of the plugin could be called with these arguments; else why not, for the
-    /// model. Nothing is started. Without a schema to hold them against, every call could run.
+    /// Checks the arguments of a tool call without starting anything. The error explains the
+    /// problem to the model. A tool without a schema accepts everything.
     fn check(
         &self,
         plugin: &PluginName,

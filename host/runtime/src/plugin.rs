@@ -1,5 +1,5 @@
-//! Plugins, from bytes to something that can be called. What they may do is not decided here: a
-//! loaded plugin has no grants yet.
+//! Plugins, from their bytes to callable code. Grants are not decided here: a loaded plugin has
+//! none yet.
 
 mod anatomy;
 mod arguments;
@@ -44,7 +44,7 @@ pub use embed::embed;
 pub use load::{Loader, inspect};
 pub use source::read_component;
 
-/// Why a component is not taken in.
+/// Why a component is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error("it has {size}; up to {limit} are taken (its limits.component)")]
@@ -99,28 +99,28 @@ impl LoadError {
     }
 }
 
-/// What can be known of a component without running it.
+/// The facts of a component that are known without running it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Inspection {
     pub manifest: Manifest,
     pub kinds: BTreeSet<PluginKind>,
-    /// Names, as they stand in the component.
+    /// Names, as the component has them.
     pub imports: Vec<String>,
     pub exports: Vec<String>,
-    /// Lower-case hexadecimal.
+    /// In lower-case hexadecimal.
     pub sha256: String,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// Where compiled code came from.
+/// The origin of compiled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeOrigin {
     Compiled,
     Cache,
 }
 
-/// A component that was taken in. It can be called, with whatever grants a config gives it.
+/// A loaded component, which can be called with the grants of a config.
 pub struct LoadedPlugin {
     engine: Engine,
     code: InstancePre<CallState>,
@@ -134,32 +134,31 @@ pub struct LoadedPlugin {
 }
 
 impl LoadedPlugin {
-    /// What the core needs to know of it.
+    /// Returns the facts for the core.
     #[must_use]
     pub fn facts(&self) -> &PluginFacts {
         &self.facts
     }
 
-    /// What can be known without running it.
+    /// Returns the facts that are known without running it.
     #[must_use]
     pub fn inspection(&self) -> &Inspection {
         &self.inspection
     }
 
-    /// Whether it had to be compiled.
+    /// Returns whether it was compiled or cached.
     #[must_use]
     pub fn origin(&self) -> CodeOrigin {
         self.origin
     }
 
-    /// What the operator should know of the load, such as a cache entry that somebody changed.
-    /// Empty when all went well.
+    /// Returns notes for the operator, such as a manipulated cache entry. Usually empty.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// How long loading took.
+    /// Returns the duration of the load.
     #[must_use]
     pub fn took(&self) -> Duration {
         self.took
@@ -181,11 +180,11 @@ impl LoadedPlugin {
         self.facts.tools.iter().position(|tool| tool.name == name)
     }
 
-    /// Checks arguments of at most so many bytes against the schema of a tool, and gives them back
-    /// with their JSON text.
+    /// Checks arguments of at most so many bytes against the schema of a tool. Returns them with
+    /// their JSON text.
     ///
     /// # Errors
-    /// What is wrong with them, for the model.
+    /// The problems, in words for the model.
     pub(crate) async fn check_arguments(
         &self,
         tool: usize,

@@ -1,6 +1,5 @@
-//! What an agent can do, of both eras and ours: one struct per kind with the union of its
-//! arguments, and the line that describes it. The order of the fields here is the order on the wire
-//! (O-011…O-026, O-041).
+//! The actions of both eras and our own: one struct per kind with the union of its arguments, and
+//! its one-line description. Fields are in the order on the wire (O-011…O-026, O-041).
 
 use serde_json::{Map, Value};
 
@@ -13,98 +12,98 @@ use crate::vocabulary::{
 };
 
 kinds! {
-    /// Something an agent (or a user) does.
+    /// An action of an agent or of the user.
     Action;
 
-    /// Nothing: neither published nor kept (O-011).
+    /// No action; neither published nor stored (O-011).
     Null = "null" BOTH {}
-    /// Run a command in the shell (O-012).
+    /// Runs a command in the shell (O-012).
     Run = "run" BOTH {
-        /// The command line; empty to look at a running one (2025-11).
+        /// The command line; empty to read the output of a running one (2025-11).
         command: String = String::new(), Required Required;
-        /// Leave it running and answer at once (2024-07 only).
+        /// Whether it keeps running in the background (2024-07 only).
         background: bool = false, Optional Absent;
-        /// The command is input to the running process.
+        /// Whether the command is input for the running process.
         is_input: bool = false, Absent Optional;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Optional Optional;
-        /// Wait for the end; needs a timeout.
+        /// Whether to wait for the end; needs a timeout.
         blocking: bool = false, Absent Optional;
-        /// Run in a process of its own.
+        /// Whether to use a separate process.
         is_static: bool = false, Absent Optional;
-        /// The folder, when `is_static`.
+        /// The folder, if `is_static`.
         cwd: Option<String> = None, Absent Optional;
-        /// Keep it out of history.
+        /// Whether the action stays out of history.
         hidden: bool = false, Absent Optional;
-        /// Whether it may run.
+        /// The confirmation by the user.
         confirmation_state: Confirmation = Confirmation::Confirmed, Absent Optional;
-        /// How dangerous it was judged.
+        /// The assessed risk.
         security_risk: SecurityRisk = SecurityRisk::Unknown, Absent Optional;
     }
-    /// Stop a background command (O-013, 2024-07 only).
+    /// Stops a background command (O-013, 2024-07 only).
     Kill = "kill" OLD {
         /// The command's id.
         command_id: LooseId = LooseId::Number(-1), Required Absent;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Optional Absent;
     }
-    /// Run a Python cell (O-014).
+    /// Runs a Python cell (O-014).
     RunIpython = "run_ipython" BOTH {
         /// The cell.
         code: String = String::new(), Required Required;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Optional Optional;
-        /// Add folder and interpreter to the output.
+        /// Whether the output includes folder and interpreter.
         include_extra: bool = true, Absent Optional;
-        /// Whether it may run.
+        /// The confirmation by the user.
         confirmation_state: Confirmation = Confirmation::Confirmed, Absent Optional;
-        /// How dangerous it was judged.
+        /// The assessed risk.
         security_risk: SecurityRisk = SecurityRisk::Unknown, Absent Optional;
-        /// Code to run first when the kernel is started anew.
+        /// Code to run first after a restart of the kernel.
         kernel_init_code: String = String::new(), Optional Optional;
     }
-    /// Open a page (O-015).
+    /// Opens a web page (O-015).
     Browse = "browse" BOTH {
         /// The address.
         url: String = String::new(), Required Required;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Optional Optional;
-        /// How dangerous it was judged.
+        /// The assessed risk.
         security_risk: SecurityRisk = SecurityRisk::Unknown, Absent Optional;
-        /// Return the accessibility tree too.
+        /// Whether to return the accessibility tree.
         return_axtree: bool = false, Absent Optional;
     }
-    /// Act in the browser (O-016).
+    /// Acts in the browser (O-016).
     BrowseInteractive = "browse_interactive" BOTH {
         /// The browser's actions, as code.
         browser_actions: String = String::new(), Required Required;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Optional Optional;
-        /// What to tell the user.
+        /// A text for the user.
         browsergym_send_msg_to_user: String = String::new(), Optional Optional;
-        /// How dangerous it was judged.
+        /// The assessed risk.
         security_risk: SecurityRisk = SecurityRisk::Unknown, Absent Optional;
-        /// Return the accessibility tree too.
+        /// Whether to return the accessibility tree.
         return_axtree: bool = false, Absent Optional;
     }
-    /// Read a file, or lines of it (O-017, O-136).
+    /// Reads a file, or lines of it (O-017, O-136).
     Read = "read" BOTH {
         /// The file.
         path: String = String::new(), Required Required;
         /// The first line, from 0.
         start: i64 = 0, Optional Optional;
-        /// The line after the last; -1 for the end.
+        /// The line after the last; −1 for the end.
         end: i64 = -1, Optional Optional;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Optional Optional;
-        /// How dangerous it was judged.
+        /// The assessed risk.
         security_risk: SecurityRisk = SecurityRisk::Unknown, Absent Optional;
-        /// Which implementation reads.
+        /// The implementation that reads the file.
         impl_source: ReadSource = ReadSource::Default, Absent Optional;
-        /// First and last line from 1, when the editor reads.
+        /// The first and the last line, from 1, for the editor.
         view_range: Option<Vec<i64>> = None, Absent Optional;
     }
-    /// Write a file, or lines of it (O-018, O-137).
+    /// Writes a file, or lines of it (O-018, O-137).
     Write = "write" BOTH {
         /// The file.
         path: String = String::new(), Required Required;
@@ -112,14 +111,14 @@ kinds! {
         content: String = String::new(), Required Required;
         /// The first line to replace, from 0.
         start: i64 = 0, Optional Optional;
-        /// The line after the last to replace; -1 for the end.
+        /// The line after the last to replace; −1 for the end.
         end: i64 = -1, Optional Optional;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Optional Optional;
-        /// How dangerous it was judged.
+        /// The assessed risk.
         security_risk: SecurityRisk = SecurityRisk::Unknown, Absent Optional;
     }
-    /// Edit a file with the editor, or by a draft (O-041, 2025-11 only).
+    /// Edits a file with the editor or by a draft (O-041, 2025-11 only).
     Edit = "edit" NEW {
         /// The file.
         path: String = String::new(), Absent Required;
@@ -127,185 +126,186 @@ kinds! {
         command: Option<String> = Some(String::new()), Absent Optional;
         /// The text of `create`.
         file_text: Option<String> = None, Absent Optional;
-        /// What `str_replace` looks for.
+        /// The text that `str_replace` replaces.
         old_str: Option<String> = None, Absent Optional;
-        /// What `str_replace` and `insert` put there.
+        /// The new text of `str_replace` and `insert`.
         new_str: Option<String> = None, Absent Optional;
-        /// After which line `insert` puts it.
+        /// The line after which `insert` adds the text.
         insert_line: Option<i64> = None, Absent Optional;
         /// The draft.
         content: String = String::new(), Absent Optional;
-        /// The draft's first line, from 1.
+        /// The first line of the draft, from 1.
         start: i64 = 1, Absent Optional;
-        /// The draft's last line; -1 for the end.
+        /// The last line of the draft; −1 for the end.
         end: i64 = -1, Absent Optional;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Absent Optional;
-        /// How dangerous it was judged.
+        /// The assessed risk.
         security_risk: SecurityRisk = SecurityRisk::Unknown, Absent Optional;
-        /// Which implementation edits.
+        /// The implementation that edits the file.
         impl_source: EditSource = EditSource::OhAci, Absent Optional;
     }
-    /// Look something up: memories (2024-07, O-019) or context and knowledge (2025-11).
+    /// Recalls memories (2024-07, O-019), or context and knowledge (2025-11).
     Recall = "recall" BOTH {
-        /// What is asked for (2025-11); none in 2024.
+        /// The kind of the recall (2025-11); `None` in 2024-07.
         recall_type: Option<RecallType> = None, Absent Required;
-        /// The words to look for.
+        /// The search text.
         query: String = String::new(), Required Optional;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Optional Optional;
     }
-    /// Add a task to the plan (O-020, 2024-07 only).
+    /// Adds a task to the plan (O-020, 2024-07 only).
     AddTask = "add_task" OLD {
         /// The parent's id; empty for the root.
         parent: String = String::new(), Required Absent;
-        /// What is to be done.
+        /// The goal of the task.
         goal: String = String::new(), Required Absent;
-        /// Tasks below it, each an object with `goal` and maybe `subtasks`.
+        /// Subtasks, each an object with `goal` and optionally `subtasks`.
+        /// The reason.
         subtasks: Vec<Value> = Vec::new(), Optional Absent;
         /// Why.
         thought: String = String::new(), Optional Absent;
     }
-    /// Change a task's state (O-021, 2024-07 only).
+    /// Changes the state of a task (O-021, 2024-07 only).
     ModifyTask = "modify_task" OLD {
         /// The task's id.
         task_id: LooseId = LooseId::Text(String::new()), Required Absent;
         /// Its new state.
         state: String = String::new(), Required Absent;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Optional Absent;
     }
-    /// Note a thought (2025-11; in 2024 it had no form of its own).
+    /// Notes a thought (2025-11; 2024-07 has no such kind).
     Think = "think" NEW {
         /// The thought.
         thought: String = String::new(), Absent Optional;
     }
-    /// Say something to the room without ending the turn; our own form.
+    /// Sends a message to the room without ending the turn; our own kind.
     Talk = "talk" OURS {
-        /// What is said.
+        /// The text.
         content: String = String::new(), Absent Required;
     }
-    /// End with success (O-022).
+    /// Ends with success (O-022).
     Finish = "finish" BOTH {
         /// The message for the user (2025-11).
         final_thought: String = String::new(), Absent Optional;
-        /// Named results.
+        /// The named results.
         outputs: Map<String, Value> = Map::new(), Optional Optional;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Optional Optional;
     }
-    /// End without success (O-023).
+    /// Ends without success (O-023).
     Reject = "reject" BOTH {
-        /// Named results; `reason` is shown.
+        /// The named results; `reason` is shown.
         outputs: Map<String, Value> = Map::new(), Optional Optional;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Optional Optional;
     }
-    /// Hand a task to another agent (O-024).
+    /// Delegates a task to another agent (O-024).
     Delegate = "delegate" BOTH {
         /// The agent's name.
         agent: String = String::new(), Required Required;
-        /// What it is given.
+        /// The inputs of the task.
         inputs: Map<String, Value> = Map::new(), Required Required;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Optional Optional;
     }
-    /// Say something; maybe wait for an answer (O-025).
+    /// Sends a message, and optionally waits for an answer (O-025).
     Message = "message" BOTH {
         /// The text.
         content: String = String::new(), Required Required;
-        /// Files that go with it.
+        /// Addresses of the attached files.
         file_urls: Option<Vec<String>> = None, Absent Optional;
-        /// Images that go with it.
+        /// Addresses of the attached images.
         image_urls: Option<Vec<String>> = None, Absent Optional;
         /// Whether the agent waits for the user.
         wait_for_response: bool = false, Optional Optional;
-        /// How dangerous it was judged.
+        /// The assessed risk.
         security_risk: SecurityRisk = SecurityRisk::Unknown, Absent Optional;
     }
-    /// Ask for another agent state (O-026).
+    /// Requests another agent state (O-026).
     ChangeAgentState = "change_agent_state" BOTH {
         /// The state.
         agent_state: String = String::new(), Required Required;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Optional Optional;
     }
     /// The system prompt, first in a log (2025-11 only).
     System = "system" NEW {
         /// The prompt.
         content: String = String::new(), Absent Required;
-        /// The tools' descriptions.
+        /// The descriptions of the tools.
         tools: Option<Vec<Value>> = None, Absent Optional;
         /// The version that wrote it.
         openhands_version: Option<String> = None, Absent Optional;
-        /// The agent's class.
+        /// The class of the agent.
         agent_class: Option<String> = None, Absent Optional;
     }
-    /// Forget events, maybe leaving a summary (O-042, 2025-11 only).
+    /// Forgets events, optionally with a summary (O-042, 2025-11 only).
     Condensation = "condensation" NEW {
-        /// Which events, one by one.
+        /// The ids of the forgotten events.
         forgotten_event_ids: Option<Vec<i64>> = None, Absent Optional;
-        /// The first of a range.
+        /// The first id of a forgotten range.
         forgotten_events_start_id: Option<i64> = None, Absent Optional;
-        /// The last of the range, which is forgotten too.
+        /// The last id of the range, inclusive.
         forgotten_events_end_id: Option<i64> = None, Absent Optional;
-        /// What stands for them.
+        /// The summary that replaces them.
         summary: Option<String> = None, Absent Optional;
-        /// Where in the remaining events it stands.
+        /// The position of the summary among the remaining events.
         summary_offset: Option<i64> = None, Absent Optional;
     }
-    /// Ask for a condensation (2025-11 only).
+    /// Requests a condensation (2025-11 only).
     CondensationRequest = "condensation_request" NEW {}
-    /// Call a tool of an MCP server (2025-11 only).
+    /// Calls a tool of an MCP server (2025-11 only).
     CallToolMcp = "call_tool_mcp" NEW {
         /// The tool.
         name: String = String::new(), Absent Required;
         /// Its arguments.
         arguments: Map<String, Value> = Map::new(), Absent Optional;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Absent Optional;
-        /// How dangerous it was judged.
+        /// The assessed risk.
         security_risk: SecurityRisk = SecurityRisk::Unknown, Absent Optional;
     }
-    /// See or set the list of tasks (O-045, 2025-11 only).
+    /// Reads or replaces the task list (O-045, 2025-11 only).
     TaskTracking = "task_tracking" NEW {
         /// `view` or `plan`.
         command: String = "view".to_owned(), Absent Optional;
         /// The whole list, each an object with `title`, `status` and `notes`.
         task_list: Vec<Value> = Vec::new(), Absent Optional;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Absent Optional;
     }
-    /// Choose how to leave a loop (O-108, 2025-11 only).
+    /// Chooses how to leave a loop (O-108, 2025-11 only).
     LoopRecovery = "loop_recovery" NEW {
-        /// 1 wait for the user, 2 repeat the last user message, 3 stop.
+        /// 1 waits for the user, 2 repeats the last user message, 3 stops.
         option: i64 = 1, Absent Optional;
     }
-    /// Hand a task to another agent with context; our own form.
+    /// Delegates a task to another agent with context; our own kind.
     DelegateTask = "delegate_task" OURS {
         /// The agent's name.
         agent: String = String::new(), Absent Required;
-        /// What is to be done.
+        /// The goal of the task.
         task: String = String::new(), Absent Required;
-        /// What it should know.
+        /// Facts for the agent.
         context: Map<String, Value> = Map::new(), Absent Optional;
-        /// Channels that it may use too.
+        /// Channels that the agent may use too.
         share_channels: Vec<String> = Vec::new(), Absent Optional;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Absent Optional;
     }
-    /// Hand tasks to several agents at once; our own form.
+    /// Delegates tasks to several agents at once; our own kind.
     DelegateAll = "delegate_all" OURS {
-        /// To whom, and with what.
+        /// The agents with their tasks.
         delegates: Vec<DelegateOne> = Vec::new(), Absent Required;
-        /// Why.
+        /// The reason.
         thought: String = String::new(), Absent Optional;
     }
 }
 
 impl Action {
-    /// Whether the host must answer with an observation of substance; a bookkeeping action is
-    /// paired with `null` (O-010).
+    /// Returns whether the host must answer with a real observation. Other actions are paired with
+    /// `null` (O-010).
     pub fn runnable(&self) -> bool {
         match self {
             Action::Run(_)
@@ -314,14 +314,14 @@ impl Action {
             | Action::Browse(_)
             | Action::BrowseInteractive(_) => true,
             Action::Read(_) | Action::Write(_) | Action::Edit(_) | Action::CallToolMcp(_) => true,
-            // 2024-07 looks memories up in the runtime; the recall of 2025-11 is bookkeeping,
-            // answered by memory.
+            // In 2024-07 the runtime looks memories up. In 2025-11 the recall is bookkeeping, which
+            // the memory answers.
             Action::Recall(recall) => recall.recall_type.is_none(),
             _ => false,
         }
     }
 
-    /// Why the agent does it; empty when it did not say or cannot.
+    /// Returns the agent's reason; empty if there is none.
     pub fn thought(&self) -> &str {
         match self {
             Action::Run(it) => &it.thought,
@@ -353,7 +353,7 @@ impl Action {
         }
     }
 
-    /// How dangerous the action was judged; none for kinds that carry no judgement.
+    /// Returns the assessed risk; `None` for kinds without one.
     pub fn security_risk(&self) -> Option<SecurityRisk> {
         match self {
             Action::Run(it) => Some(it.security_risk),
@@ -369,12 +369,12 @@ impl Action {
         }
     }
 
-    /// Whether the action keeps itself out of history (O-083).
+    /// Returns whether the action stays out of history (O-083).
     pub fn hidden(&self) -> bool {
         matches!(self, Action::Run(run) if run.hidden)
     }
 
-    /// The line for people that the encoded form derives (O-004).
+    /// Returns the human-readable line that the encoded form carries (O-004).
     pub fn message(&self, era: Era) -> String {
         let old = era == Era::V2024;
         match self {
@@ -431,7 +431,7 @@ impl Action {
         }
     }
 
-    /// Reads the arguments of a kind; none when a reader of this form does not know the kind.
+    /// Reads the arguments of a kind. `None` if `form` does not have the kind.
     pub(crate) fn read(
         kind: &str,
         form: Option<Era>,
@@ -440,10 +440,10 @@ impl Action {
         Action::read_kind(kind, form, args)
     }
 
-    /// The arguments in the order of the wire.
+    /// Returns the arguments in the order on the wire.
     pub(crate) fn args(&self, form: Option<Era>) -> Vec<(&'static str, Json)> {
         let mut args = self.write_fields(form);
-        // 2025-11 requires the type of a recall; a log of 2024 has none, and what it asked for was
+        // The 2025-11 form requires `recall_type`. A recall of 2024-07 has none, and asked for
         // knowledge.
         if form == Some(Era::V2025)
             && let Action::Recall(Recall { recall_type: None, .. }) = self
@@ -477,17 +477,17 @@ fn asking(agents: &[&str]) -> String {
     format!("I'm asking {} for help with this task.", agents.join(", "))
 }
 
-/// Which events a condensation forgets.
+/// The events that a condensation forgets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Forgotten<'a> {
-    /// These.
+    /// The events with these ids.
     Ids(&'a [i64]),
-    /// All from the first to the second, both included.
+    /// All events from the first to the second id, inclusive.
     Range(i64, i64),
 }
 
 impl Forgotten<'_> {
-    /// Whether the event with this id is forgotten.
+    /// Returns whether the event with this id is forgotten.
     pub fn contains(&self, id: i64) -> bool {
         match self {
             Forgotten::Ids(ids) => ids.contains(&id),
@@ -497,7 +497,7 @@ impl Forgotten<'_> {
 }
 
 impl Condensation {
-    /// What is forgotten; none when the fields contradict each other (O-042).
+    /// Returns the forgotten events; `None` if the fields contradict each other (O-042).
     pub fn forgotten(&self) -> Option<Forgotten<'_>> {
         let range = self.forgotten_events_start_id.zip(self.forgotten_events_end_id);
         match (&self.forgotten_event_ids, range) {
@@ -507,8 +507,8 @@ impl Condensation {
         }
     }
 
-    /// Checks the two rules of O-042: one way of naming what is forgotten, and a summary together
-    /// with its place.
+    /// Checks the two rules of O-042: the events are given in exactly one way, and a summary comes
+    /// with its offset.
     pub fn check(&self) -> Result<(), String> {
         if self.forgotten().is_none() {
             return Err("`condensation` must name what is forgotten in exactly one way: either `forgotten_event_ids`, or both \
@@ -528,7 +528,7 @@ impl Condensation {
         if let Some(summary) = self.summary.as_deref().filter(|summary| !summary.is_empty()) {
             return format!("Summary: {summary}");
         }
-        // A range may be absurdly long; beyond this many the line only names its ends.
+        // A range can be very long. Above this length the line only names its ends.
         const LISTED: i64 = 10_000;
         let ids = match self.forgotten() {
             Some(Forgotten::Ids(ids)) => {

@@ -1,5 +1,5 @@
-//! The editor of 2025-11 over text: view, create, replace exactly one place, insert, undo. Pure:
-//! whoever calls it holds the files.
+//! The editor of 2025-11 on text: view, create, replace a unique text, insert, undo. Does no I/O;
+//! callers hold the files.
 
 use std::fmt;
 
@@ -7,56 +7,56 @@ use crate::action;
 use crate::observation;
 use crate::vocabulary::EditSource;
 
-/// How many lines are shown around a change.
+/// Number of lines shown around a change.
 const AROUND: usize = 4;
 
-/// Why the editor did nothing; the text is meant for a model.
+/// Why the editor changed nothing; the text is for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditError {
-    /// There is no such command.
+    /// An unknown command.
     UnknownCommand(String),
-    /// The command needs this argument.
+    /// A missing argument.
     Missing {
         /// The command.
         command: &'static str,
         /// The argument.
         argument: &'static str,
     },
-    /// `create` on a file that is there.
+    /// `create` for an existing file.
     Exists,
-    /// The file is not there.
+    /// The file does not exist.
     NotFound,
     /// The text to replace is not in the file.
     NoMatch {
-        /// The text looked for.
+        /// The text to replace.
         old: String,
-        /// Whether it is there when blanks at the ends of lines are ignored.
+        /// Whether it matches if blanks at line ends are ignored.
         nearly: bool,
     },
-    /// The text to replace is in the file more than once.
+    /// The text to replace occurs more than once.
     ManyMatches {
         /// The lines where it begins, from 1.
         lines: Vec<usize>,
     },
-    /// Replacing a text by itself.
+    /// The old and the new text are equal.
     SameText,
     /// The text to replace is empty.
     EmptyText,
-    /// A line that the file does not have.
+    /// A line outside the file.
     BadLine {
-        /// The line asked for.
+        /// The requested line.
         line: i64,
-        /// How many lines there are.
+        /// The number of lines.
         lines: usize,
     },
-    /// A range that the file does not have.
+    /// A range outside the file.
     BadRange {
-        /// The range asked for.
+        /// The requested range.
         range: Vec<i64>,
-        /// How many lines there are.
+        /// The number of lines.
         lines: usize,
     },
-    /// Nothing was edited before.
+    /// There is no earlier edit.
     NothingToUndo,
 }
 
@@ -100,16 +100,16 @@ impl fmt::Display for EditError {
 
 impl std::error::Error for EditError {}
 
-/// A text that the editor changed.
+/// An edited text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EditedText {
-    /// The text now.
+    /// The new text.
     pub text: String,
     /// The lines around the change, numbered.
     pub snippet: String,
 }
 
-/// The lines of a text with their numbers, all or from the first to the last of `range` (from 1, -1
+/// Returns the numbered lines of a text, all or those of `range` (first and last line from 1, −1
 /// for the end).
 pub fn view(text: &str, range: Option<&[i64]>) -> Result<String, EditError> {
     let lines: Vec<&str> = text.lines().collect();
@@ -120,12 +120,12 @@ pub fn view(text: &str, range: Option<&[i64]>) -> Result<String, EditError> {
     if *first < 1 || *first > count || (*last != -1 && *last < *first) {
         return Err(bad());
     }
-    // An end past the text is its end: models guess it.
+    // Models guess the end, so one after the text is clamped.
     let last = if *last == -1 { count } else { (*last).min(count) };
     Ok(numbered(&lines, (*first - 1) as usize, last as usize))
 }
 
-/// The text of a new file; refused when there is one.
+/// Returns the text of a new file; an existing file is an error.
 pub fn create(existing: Option<&str>, text: &str) -> Result<EditedText, EditError> {
     match existing {
         Some(_) => Err(EditError::Exists),
@@ -133,7 +133,7 @@ pub fn create(existing: Option<&str>, text: &str) -> Result<EditedText, EditErro
     }
 }
 
-/// Replaces `old` by `new` where it is exactly once.
+/// Replaces `old`, which must occur exactly once, by `new`.
 pub fn str_replace(text: &str, old: &str, new: &str) -> Result<EditedText, EditError> {
     if old.is_empty() {
         return Err(EditError::EmptyText);
@@ -161,7 +161,7 @@ pub fn str_replace(text: &str, old: &str, new: &str) -> Result<EditedText, EditE
     Ok(EditedText { text: edited, snippet })
 }
 
-/// Puts `new` after that line, 0 for before the first.
+/// Inserts `new` after a line, 0 for before the first.
 pub fn insert(text: &str, line: i64, new: &str) -> Result<EditedText, EditError> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let at = usize::try_from(line).ok().filter(|at| *at <= lines.len());
@@ -171,23 +171,23 @@ pub fn insert(text: &str, line: i64, new: &str) -> Result<EditedText, EditError>
         before.push('\n');
     }
     let after = lines[at..].concat();
-    // What is inserted ends its line, unless it is put after a last line that did not end its own.
+    // The inserted text ends its line, except after a last line without a newline.
     let ends = new.ends_with('\n') || (after.is_empty() && !text.ends_with('\n'));
     let edited = [before.as_str(), new, if ends { "" } else { "\n" }, after.as_str()].concat();
     let snippet = around(&edited, at, at + new.lines().count());
     Ok(EditedText { text: edited, snippet })
 }
 
-/// The text before the last edit.
+/// Returns the text before the last edit.
 pub fn undo(previous: Option<&str>) -> Result<EditedText, EditError> {
     let text = previous.ok_or(EditError::NothingToUndo)?;
     Ok(EditedText { text: text.to_owned(), snippet: String::new() })
 }
 
-/// Carries out an `edit` action: the observation to tell, and the text to write, if any.
+/// Performs an `edit` action. Returns the observation, and the text to write, if any.
 ///
-/// `existing` is the file's text, none when there is no file; `previous` its text before the last
-/// edit.
+/// `existing` is the text of the file, `None` if there is no file; `previous` is its text before
+/// the last edit.
 pub fn apply(
     action: &action::Edit,
     existing: Option<&str>,
@@ -247,7 +247,7 @@ fn trimmed_lines(text: &str) -> String {
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// The lines from `first` to `end` (from 0, not included) and some on each side.
+/// Returns the lines from `first` to `end` (from 0, exclusive) with some context.
 fn around(text: &str, first: usize, end: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     numbered(&lines, first.saturating_sub(AROUND), end.saturating_add(AROUND))

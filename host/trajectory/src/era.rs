@@ -1,17 +1,17 @@
-//! The two wire forms this library speaks, and which fields and kinds belong to which.
+//! The two wire forms of this crate, with their fields and kinds.
 
 /// A wire form of actions and observations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Era {
     /// July 2024: background commands, `kill`, the plan's `add_task` and `modify_task`.
     V2024,
-    /// November 2025: security risk, confirmation, condensation, MCP; the kinds and arguments above
-    /// are gone (O-039).
+    /// November 2025: security risk, confirmation, condensation, MCP; without the kinds and
+    /// arguments above (O-039).
     V2025,
 }
 
 impl Era {
-    /// The name used in files and messages: `2024-07` or `2025-11`.
+    /// Returns the name for files and messages: `2024-07` or `2025-11`.
     pub const fn name(self) -> &'static str {
         match self {
             Era::V2024 => "2024-07",
@@ -19,7 +19,7 @@ impl Era {
         }
     }
 
-    /// Reads a name: `2024-07`, `2024`, `2025-11`, `2025`.
+    /// Parses a name: `2024-07`, `2024`, `2025-11`, `2025`.
     pub fn parse(name: &str) -> Option<Era> {
         match name {
             "2024-07" | "2024" => Some(Era::V2024),
@@ -29,7 +29,7 @@ impl Era {
     }
 }
 
-/// How a field stands in one era.
+/// The presence of a field in one era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     Absent,
@@ -37,24 +37,24 @@ pub(crate) enum Presence {
     Required,
 }
 
-/// In which eras a kind could be decoded.
+/// The eras that have a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Eras {
     pub(crate) old: bool,
     pub(crate) new: bool,
 }
 
-/// Both eras know the kind.
+/// A kind of both eras.
 pub(crate) const BOTH: Eras = Eras { old: true, new: true };
-/// Only 2024-07 knows the kind.
+/// A kind of 2024-07 only.
 pub(crate) const OLD: Eras = Eras { old: true, new: false };
-/// Only 2025-11 knows the kind.
+/// A kind of 2025-11 only.
 pub(crate) const NEW: Eras = Eras { old: false, new: true };
-/// Neither knows the kind: it is our own.
+/// A kind of neither era: our own.
 pub(crate) const OURS: Eras = Eras { old: false, new: false };
 
 impl Eras {
-    /// Whether a reader of this form knows the kind; no era means the union, which knows all.
+    /// Returns whether this form has the kind; `None` is the union, which has all.
     pub(crate) fn has(self, form: Option<Era>) -> bool {
         match form {
             None => true,
@@ -64,7 +64,7 @@ impl Eras {
     }
 }
 
-/// One field of a kind: its name on the wire and how it stands in each era.
+/// A field of a kind: its name on the wire, and its presence in each era.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldSpec {
     pub(crate) name: &'static str,
@@ -73,9 +73,9 @@ pub(crate) struct FieldSpec {
 }
 
 impl FieldSpec {
-    /// How the field stands for a reader or writer of this form, given where its kind exists.
+    /// Returns the presence of the field in a form, given the eras of its kind.
     ///
-    /// In the union a field is required only when every era that has the kind requires it.
+    /// In the union a field is only required if every era with the kind requires it.
     pub(crate) fn presence(&self, kind: Eras, form: Option<Era>) -> Presence {
         let form = match form {
             Some(_) if !kind.has(form) => None,

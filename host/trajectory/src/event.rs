@@ -1,5 +1,5 @@
-//! One event of a log: what every event carries, and reading and writing it in the form of either
-//! era, or of both at once.
+//! One event of a log: the fields that every event has, and its encoding in either era's form or in
+//! the union of both.
 
 use std::borrow::Cow;
 
@@ -15,21 +15,21 @@ use crate::observation::Observation;
 use crate::text::{remove_bulk, truncate};
 use crate::{metrics, spelling, timestamp};
 
-/// Who an event is from.
+/// The source of an event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The agent.
     Agent,
-    /// A person.
+    /// The user.
     User,
-    /// The host itself (2025-11).
+    /// The host (2025-11).
     Environment,
-    /// Anything else a log names.
+    /// Any other name in a log.
     Other(String),
 }
 
 impl Source {
-    /// The name on the wire.
+    /// Returns the name on the wire.
     pub fn name(&self) -> &str {
         match self {
             Source::Agent => "agent",
@@ -51,33 +51,33 @@ impl From<&str> for Source {
     }
 }
 
-/// What an event says: that something is done, or that something is told.
+/// The content of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
-    /// Something is done.
+    /// An action.
     Action(Action),
-    /// Something is told.
+    /// An observation.
     Observation(Observation),
 }
 
 /// One event of a log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrajectoryEvent {
-    /// Its place in its stream, from 0; none while it is in no stream.
+    /// The position in the stream, from 0; `None` outside a stream.
     pub id: Option<i64>,
-    /// When, ISO-8601 without zone.
+    /// The time, ISO 8601 without a zone.
     pub timestamp: Option<String>,
-    /// From whom.
+    /// The source.
     pub source: Option<Source>,
-    /// Which action an observation answers.
+    /// The id of the action that an observation answers.
     pub cause: Option<i64>,
-    /// How many seconds an action may take (2025-11).
+    /// The time limit of an action in seconds (2025-11).
     pub timeout: Option<f64>,
-    /// Which call of a model this belongs to (2025-11).
+    /// The model call that this belongs to (2025-11).
     pub tool_call_metadata: Option<Value>,
-    /// What the model cost so far (2025-11).
+    /// The cost of the model so far (2025-11).
     pub llm_metrics: Option<Value>,
-    /// What it says.
+    /// The action or observation.
     pub body: Body,
 }
 
@@ -94,7 +94,7 @@ impl From<Observation> for TrajectoryEvent {
 }
 
 impl TrajectoryEvent {
-    /// An event in no stream, from nobody.
+    /// Returns an event without a stream and a source.
     pub fn new(body: Body) -> TrajectoryEvent {
         TrajectoryEvent {
             id: None,
@@ -108,21 +108,21 @@ impl TrajectoryEvent {
         }
     }
 
-    /// The same event from that source.
+    /// Returns the same event with this source.
     #[must_use]
     pub fn from_source(mut self, source: Source) -> TrajectoryEvent {
         self.source = Some(source);
         self
     }
 
-    /// The same event as the answer to that action.
+    /// Returns the same event as the answer to that action.
     #[must_use]
     pub fn caused_by(mut self, cause: i64) -> TrajectoryEvent {
         self.cause = Some(cause);
         self
     }
 
-    /// The action, if it is one.
+    /// Returns the action, if it is one.
     pub fn action(&self) -> Option<&Action> {
         match &self.body {
             Body::Action(action) => Some(action),
@@ -130,7 +130,7 @@ impl TrajectoryEvent {
         }
     }
 
-    /// The observation, if it is one.
+    /// Returns the observation, if it is one.
     pub fn observation(&self) -> Option<&Observation> {
         match &self.body {
             Body::Action(_) => None,
@@ -138,7 +138,7 @@ impl TrajectoryEvent {
         }
     }
 
-    /// The discriminator of the action or observation.
+    /// Returns the discriminator of the action or observation.
     pub fn kind(&self) -> &'static str {
         match &self.body {
             Body::Action(action) => action.kind(),
@@ -146,7 +146,7 @@ impl TrajectoryEvent {
         }
     }
 
-    /// Whether the event keeps itself out of history.
+    /// Returns whether the event stays out of history.
     pub fn hidden(&self) -> bool {
         match &self.body {
             Body::Action(action) => action.hidden(),
@@ -154,7 +154,7 @@ impl TrajectoryEvent {
         }
     }
 
-    /// The line for people that the encoded form derives (O-004).
+    /// Returns the human-readable line that the encoded form carries (O-004).
     pub fn message(&self, era: Era) -> String {
         match &self.body {
             Body::Action(action) => action.message(era),
@@ -162,36 +162,36 @@ impl TrajectoryEvent {
         }
     }
 
-    /// Reads the union of both eras and our own kinds: old logs and new ones alike, old spellings
-    /// too.
+    /// Reads the union of both eras and our own kinds, including old spellings.
     pub fn from_json(value: &Value) -> Result<TrajectoryEvent, Malformed> {
         read(value, None)
     }
 
-    /// Reads as that era alone did; 2025-11 refuses `kill`, `add_task`, `modify_task` and
-    /// `background` (O-039).
+    /// Reads strictly by the rules of one era. 2025-11 refuses `kill`, `add_task`, `modify_task`
+    /// and `background` (O-039).
     pub fn from_json_of(value: &Value, era: Era) -> Result<TrajectoryEvent, Malformed> {
         read(value, Some(era))
     }
 
-    /// The event in the form of that era; a kind the era does not know is written in the form of
-    /// the era that does.
+    /// Returns the event in the form of an era. A kind that this era lacks is written in the form
+    /// of the other.
     pub fn to_json(&self, era: Era) -> Value {
         Json::Object(self.fields(Some(era))).into_value()
     }
 
-    /// The same on one line, with its keys in the order the wire fixes (O-002).
+    /// Returns the same on one line, with the keys in the order of the wire (O-002).
     pub fn to_json_text(&self, era: Era) -> String {
         Json::Object(self.fields(Some(era))).to_text()
     }
 
-    /// The same on one line with a blank after commas and colons, as logs of both eras are stored.
+    /// Returns the same on one line with a blank after commas and colons, as stored logs of both
+    /// eras have it.
     pub fn to_stored_text(&self, era: Era) -> String {
         Json::Object(self.fields(Some(era))).to_spaced_text()
     }
 
-    /// What a model is shown in 2024-07: no envelope but the source, none of the browser's bulk, an
-    /// observation's content cut (O-008).
+    /// Returns the form for a model in 2024-07: no envelope but the source, no bulk data of the
+    /// browser, and the content of an observation truncated (O-008).
     pub fn memory_form(&self, max_chars: usize) -> Value {
         let Value::Object(mut map) = self.to_json(Era::V2024) else { return Value::Null };
         for key in ["id", "cause", "timestamp", "message"] {
@@ -206,16 +206,16 @@ impl TrajectoryEvent {
         Value::Object(map)
     }
 
-    /// The time as that era writes it. 2024-07 knows no finer time than a microsecond, and one form
-    /// for each; whatever is no time stays as it is, for no form of it could be read.
+    /// Returns the timestamp in the form of an era. 2024-07 has one form, with microseconds at
+    /// most. An invalid time stays as it is, since no era could read it.
     fn timestamp_in(&self, form: Option<Era>) -> Option<Cow<'_, str>> {
         let text = self.timestamp.as_deref()?;
         let normal = (form == Some(Era::V2024)).then(|| timestamp::normalised(text)).flatten();
         Some(normal.map_or(Cow::Borrowed(text), Cow::Owned))
     }
 
-    /// All fields in the order of O-002; without an era, everything both eras know and no derived
-    /// line.
+    /// Returns all fields in the order of O-002. Without an era, it has the fields of both eras and
+    /// no derived line.
     fn fields(&self, form: Option<Era>) -> Vec<(&'static str, Json)> {
         let new = form != Some(Era::V2024);
         let mut fields = Vec::new();
@@ -254,7 +254,7 @@ impl TrajectoryEvent {
     }
 }
 
-/// Stored so that nothing of either era is lost; read by [`Event::from_json`].
+/// Serialised as the union of both eras, without loss; read by [`TrajectoryEvent::from_json`].
 impl Serialize for TrajectoryEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Json::Object(self.fields(None)).into_value().serialize(serializer)
@@ -268,7 +268,7 @@ impl<'de> Deserialize<'de> for TrajectoryEvent {
     }
 }
 
-/// Stored as `{"action": …, "args": …}` with everything both eras know.
+/// Serialised as `{"action": …, "args": …}` with the fields of both eras.
 impl Serialize for Action {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Json::Object(vec![
@@ -291,7 +291,7 @@ impl<'de> Deserialize<'de> for Action {
     }
 }
 
-/// Stored as `{"observation": …, "content": …, "extras": …}` with everything both eras know.
+/// Serialised as `{"observation": …, "content": …, "extras": …}` with the fields of both eras.
 impl Serialize for Observation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (content, extras) = self.content_and_extras(None);
@@ -334,6 +334,7 @@ fn read(value: &Value, form: Option<Era>) -> Result<TrajectoryEvent, Malformed> 
         )));
     };
     let mut event = TrajectoryEvent::new(body);
+    // 2025-11 writes −1 for an event without an id.
     event.id = read_id(data, "id")?.filter(|id| *id != -1);
     event.cause = read_id(data, "cause")?;
     event.timestamp = read_timestamp(data, form)?.or(stamp);
@@ -436,7 +437,7 @@ fn read_observation(
         }
     };
     if form != Some(Era::V2024) {
-        // A log of 2024 that names the process and no exit code means 0, its default then.
+        // In 2024-07 the exit code is optional and defaults to 0.
         if form.is_none()
             && kind == "run"
             && extras.contains_key("command_id")

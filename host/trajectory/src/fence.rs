@@ -1,6 +1,6 @@
-//! The fence around data in a prompt: a title, a sentence that says whose data follows, one JSON
-//! value to a line, and an end mark. A line of JSON is never the end mark, so nothing in the data
-//! can end the fence.
+//! The fence around data in a prompt: a title, a sentence about the origin, one JSON value per
+//! line, and an end mark. A JSON line never equals the end mark, so the data cannot close the
+//! fence.
 
 use serde_json::Value;
 
@@ -21,8 +21,8 @@ pub fn fenced(title: &str, origin: &str, lines: impl IntoIterator<Item = String>
     text + END
 }
 
-/// Returns the value as JSON on one line, with an escape for each character that `hides` names: the
-/// reader sees which stands there.
+/// Returns the value as one line of JSON. Characters for which `hides` is true are escaped, so that
+/// the reader sees them.
 #[must_use]
 pub fn line(data: &Value, hides: impl Fn(char) -> bool) -> String {
     let json = data.to_string();
@@ -32,7 +32,7 @@ pub fn line(data: &Value, hides: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {
         if hides(c) {
-            // Only texts of JSON hold such characters, and there an escape means the same.
+            // Only JSON strings contain such characters, where an escape is equivalent.
             let mut units = [0; 2];
             c.encode_utf16(&mut units)
                 .iter()

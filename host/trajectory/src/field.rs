@@ -1,5 +1,4 @@
-//! One argument of an action or one extra of an observation: how each Rust type is read from and
-//! written to JSON.
+//! Conversion between JSON and the Rust types of arguments and extras.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,9 +8,9 @@ use serde_json::{Map, Value};
 use crate::era::{Era, Eras, FieldSpec, Presence};
 use crate::json::Json;
 
-/// A type an argument can have on the wire.
+/// A type of an argument on the wire.
 pub(crate) trait Field: Sized {
-    /// What to write instead, for a message.
+    /// The expected type, for an error message.
     const EXPECTED: &'static str;
     fn read(value: &Value) -> Option<Self>;
     fn write(&self) -> Json;
@@ -56,11 +55,11 @@ impl Field for i64 {
     }
 }
 
-/// A number without a fraction, also when it is written `3.0`.
+/// Returns a whole number, also if it is written as `3.0`.
 pub(crate) fn whole(number: &serde_json::Number) -> Option<i64> {
     number.as_i64().or_else(|| {
         let float = number.as_f64()?;
-        // Beyond 2^53 a float no longer names one whole number.
+        // Above 2^53 a float does not identify a single integer.
         (float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0).then_some(float as i64)
     })
 }
@@ -117,7 +116,7 @@ impl<T: Field> Field for BTreeMap<String, T> {
     }
 }
 
-/// An id that logs write as a number or as text: a command's, or a task's.
+/// An id of a command or task, which logs write as a number or as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LooseId {
     /// Written as a number.
@@ -127,7 +126,7 @@ pub enum LooseId {
 }
 
 impl LooseId {
-    /// The id as a number, if it is one in either writing.
+    /// Returns the id as a number, if either form is one.
     pub fn number(&self) -> Option<i64> {
         match self {
             LooseId::Number(number) => Some(*number),
@@ -174,8 +173,7 @@ impl Field for LooseId {
     }
 }
 
-/// Reads the fields of one kind out of an object, having first looked for names that are unknown or
-/// missing.
+/// Reads the fields of one kind from an object, after checking for unknown and missing names.
 pub(crate) struct FieldReader<'a> {
     kind: &'static str,
     eras: Eras,
@@ -184,7 +182,7 @@ pub(crate) struct FieldReader<'a> {
 }
 
 impl<'a> FieldReader<'a> {
-    /// Refuses unknown and missing names, all at once (O-006).
+    /// Reports unknown and missing names, all at once (O-006).
     pub(crate) fn new(
         kind: &'static str,
         eras: Eras,
@@ -228,7 +226,7 @@ impl<'a> FieldReader<'a> {
         ))
     }
 
-    /// The field, or its default when it is absent, null where null means nothing, or unknown to
+    /// Returns the field. Uses the default if it is absent, null without a meaning, or unknown to
     /// this era.
     pub(crate) fn take<T: Field>(
         &self,
@@ -253,12 +251,12 @@ impl<'a> FieldReader<'a> {
     }
 }
 
-/// A list of names in a sentence; "none" when there are none.
+/// Returns a list of names for a sentence; "none" if it is empty.
 pub(crate) fn list(names: &[&str]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// A value short enough for a message.
+/// Returns a value short enough for an error message.
 pub(crate) fn short(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() <= 60 {
@@ -268,8 +266,8 @@ pub(crate) fn short(value: &Value) -> String {
     }
 }
 
-/// Declares the kinds of one family: a struct per kind, the enum over them, and the tables that
-/// reader and writer need.
+/// Declares the kinds of one family: a struct per kind, the enum over them, and the tables for
+/// reader and writer.
 macro_rules! kinds {
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $wire:literal) => { $wire };
@@ -339,21 +337,21 @@ macro_rules! kinds {
         }
 
         impl $family {
-            /// All kinds, as the discriminator names them, in the order of the specification.
+            /// All kinds by their discriminators, in the order of the specification.
             pub const KINDS: &'static [&'static str] = &[ $( $kind, )* ];
 
-            /// The discriminator.
+            /// Returns the discriminator.
             pub fn kind(&self) -> &'static str {
                 match self { $( $family::$variant(_) => $kind, )* }
             }
 
-            /// Whether an event of this kind could be decoded in that era.
+            /// Returns whether an event of this kind can be decoded in that era.
             pub fn kind_in(kind: &str, era: Era) -> bool {
                 match kind { $( $kind => crate::era::$eras.has(Some(era)), )* _ => false }
             }
 
-            /// The names of all fields of a kind in that era, required ones first in `.1`; none for
-            /// a kind the era does not know.
+            /// Returns the names of all fields of a kind in that era, and of the required ones in
+            /// `.1`. `None` if the era does not have the kind.
             pub fn fields_of(kind: &str, era: Era) -> Option<(Vec<&'static str>, Vec<&'static str>)> {
                 let (specs, eras): (&[FieldSpec], crate::era::Eras) = match kind {
                     $( $kind => ($variant::SPECS, crate::era::$eras), )*

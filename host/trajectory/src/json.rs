@@ -1,11 +1,11 @@
-//! A JSON tree that remembers the order of its keys, because the wire form fixes it (O-002) and
-//! `serde_json`'s map here sorts.
+//! A JSON tree with ordered keys, because the wire form fixes their order (O-002) and
+//! `serde_json`'s map sorts them.
 
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-/// JSON whose objects keep the order in which their keys were written.
+/// JSON whose objects keep the insertion order of their keys.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Json {
     Leaf(Value),
@@ -18,7 +18,7 @@ impl Json {
         Json::Leaf(Value::String(text.into()))
     }
 
-    /// The same as a `serde_json` value; the order of keys is that of its map.
+    /// Returns a `serde_json` value, with the key order of its map.
     pub(crate) fn into_value(self) -> Value {
         match self {
             Json::Leaf(value) => value,
@@ -32,14 +32,15 @@ impl Json {
         }
     }
 
-    /// One line without blanks between tokens, keys in order.
+    /// Returns one line without blanks between tokens, with keys in order.
     pub(crate) fn to_text(&self) -> String {
         let mut out = String::new();
         self.write(&mut out, ",", ":");
         out
     }
 
-    /// One line with a blank after each comma and colon, as the stored logs of both eras have it.
+    /// Returns one line with a blank after each comma and colon, as the stored logs of both eras
+    /// have it.
     pub(crate) fn to_spaced_text(&self) -> String {
         let mut out = String::new();
         self.write(&mut out, ", ", ": ");
@@ -69,8 +70,7 @@ fn write_value(value: &Value, out: &mut String, comma: &str, colon: &str) {
             write_key(key, out, colon);
             write_value(value, out, comma, colon);
         }),
-        // A `Value` that holds no container prints on one line without blanks; writing to a String
-        // cannot fail.
+        // A scalar `Value` prints on one line without blanks; writing to a `String` does not fail.
         leaf => {
             let _ = write!(out, "{leaf}");
         }
@@ -78,7 +78,7 @@ fn write_value(value: &Value, out: &mut String, comma: &str, colon: &str) {
 }
 
 fn write_key(key: &str, out: &mut String, colon: &str) {
-    // Writing to a String cannot fail.
+    // Writing to a `String` does not fail.
     let _ = write!(out, "{}{colon}", Value::String(key.to_owned()));
 }
 

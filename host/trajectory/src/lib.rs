@@ -1,17 +1,18 @@
-//! What agents do and what they are told, as a log holds it: actions and observations, their fixed
-//! JSON in the wire forms of both eras (2024-07 and 2025-11), and all that is done with a list of
-//! them. Used by the host and by plugins alike, so it knows neither: no files, no clock, no chance.
+//! Agent trajectories as logs hold them: actions, observations, and their JSON in the wire forms of
+//! both eras (2024-07 and 2025-11). Also the operations on lists of them. Host and plugins share
+//! this crate, so it uses no files, clock or randomness.
 //!
-//! - An [`Event`] is an [`Action`] or an [`Observation`] with who, when, and why.
-//!   [`Event::from_json`] reads logs of both eras and our own kinds; [`Event::from_json_of`] reads
-//!   as one era alone did; [`Event::to_json_text`] writes an era's form, keys in order. With serde,
-//!   events are stored so that nothing of either era is lost.
-//! - [`load()`] reads a whole log whatever its shape. [`SdkEvent`] is an event of the SDK that came
-//!   later; [`translate()`] makes it one of 2025-11.
-//! - On lists: [`search()`], [`Replay`], [`unmatched_events`], [`tree_of`].
-//! - On texts: [`read_lines`] and [`write_lines`] as `read` and `write` do, [`edit`] as the editor
-//!   does, [`truncate`].
-//! - In prompts: [`fence`], the marks around data.
+//! - A [`TrajectoryEvent`] is an [`Action`] or an [`Observation`] with its source, time and cause.
+//!   [`TrajectoryEvent::from_json`] reads logs of both eras and our own kinds.
+//!   [`TrajectoryEvent::from_json_of`] reads by the rules of one era.
+//!   [`TrajectoryEvent::to_json_text`] writes an era's form, with keys in order. Serde stores the
+//!   union of both eras without loss.
+//! - [`load()`] reads a whole log of any shape. [`SdkEvent`] is an event of the later SDK;
+//!   [`translate()`] converts it to 2025-11.
+//! - For lists of events: [`search()`], [`Replay`], [`unmatched_events`], [`tree_of`].
+//! - For texts: [`read_lines`] and [`write_lines`] like `read` and `write`, [`edit`] like the
+//!   editor, and [`truncate`].
+//! - For prompts: [`fence`], which marks data.
 //!
 //! ```
 //! use conclave_trajectory::{Action, Era, Event, Observation};

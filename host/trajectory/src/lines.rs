@@ -1,11 +1,11 @@
-//! Reading and writing lines of a text as `read` and `write` of 2024-07 do, with their odd edges
-//! (O-136, O-137).
+//! Reads and writes lines like `read` and `write` of 2024-07, including their edge cases (O-136,
+//! O-137).
 
-/// The lines from `start` (from 0, included) to `end` (not included, -1 for the end); out of range
-/// values are moved into it.
+/// Returns the lines from `start` (from 0, inclusive) to `end` (exclusive, −1 for the end). Values
+/// out of range are clamped.
 ///
-/// With an `end`, at least one line is returned, and a `start` past the last line but one is moved
-/// back to it.
+/// With an `end`, at least one line is returned. A `start` after the second last line is moved back
+/// to it.
 pub fn read_lines(text: &str, start: i64, end: i64) -> String {
     let lines = split(text);
     let count = lines.len() as i64;
@@ -19,12 +19,12 @@ pub fn read_lines(text: &str, start: i64, end: i64) -> String {
     lines.get(begin as usize..end as usize).unwrap_or_default().concat()
 }
 
-/// The text after writing `content` over the lines from `start` to `end` (not included, -1 for the
-/// end).
+/// Returns the text with the lines from `start` to `end` (exclusive, −1 for the end) replaced by
+/// `content`.
 ///
-/// Content is split at newlines and each piece gets one, so content that ends with a newline gains
-/// an empty line. A new file takes the content whatever the range. Negative values other than -1
-/// count from the end.
+/// The content is split at newlines and each piece gets one, so content with a final newline gains
+/// an empty line. A new file takes the content regardless of the range. Negative values other than
+/// −1 count from the end.
 pub fn write_lines(existing: Option<&str>, content: &str, start: i64, end: i64) -> String {
     let written: String = content.split('\n').flat_map(|piece| [piece, "\n"]).collect();
     let Some(existing) = existing else { return written };
@@ -34,13 +34,13 @@ pub fn write_lines(existing: Option<&str>, content: &str, start: i64, end: i64) 
     [before.concat(), written, after.concat()].concat()
 }
 
-/// The lines, each with its newline if it has one.
+/// Returns the lines, each with its newline if it has one.
 fn split(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// An index as a place in a list of that length: a negative one counts from the end, one out of
-/// range is the nearest end.
+/// Returns the position of an index in a list of this length. A negative index counts from the end;
+/// one out of range is clamped.
 fn place(index: i64, len: usize) -> usize {
     let len = len as i64;
     let place = if index < 0 { len.saturating_add(index) } else { index };

@@ -1,5 +1,4 @@
-//! Reading a whole log whatever its shape and era, going on after what cannot be read and saying
-//! what that was (O-190, O-191).
+//! Reads a whole log of any shape and era. Invalid parts are skipped and reported (O-190, O-191).
 
 use serde_json::Value;
 
@@ -8,38 +7,39 @@ use crate::event::TrajectoryEvent;
 use crate::sdk::SdkEvent;
 use crate::translate::translate;
 
-/// Under which names an object holds a log.
+/// The keys under which an object holds a log.
 const HOLDERS: [&str; 3] = ["history", "trajectory", "events"];
 
-/// How deep holders and lists may be nested before a log is not looked for any more.
+/// Maximum nesting of objects and lists around a log.
 const DEPTH: usize = 4;
 
-/// A log as far as it could be read.
+/// The readable part of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loaded {
-    /// The events of 2024-07 and 2025-11, in order; after them those of the SDK, translated.
+    /// The events of 2024-07 and 2025-11, in order; then the translated ones of the SDK.
     pub events: Vec<TrajectoryEvent>,
-    /// The events of the SDK as they are, in order.
+    /// The events of the SDK unchanged, in order.
     pub sdk: Vec<SdkEvent>,
-    /// The era that most events belong to; none when they fit both, or are the SDK's.
+    /// The era of most events; `None` if they fit both or are the SDK's.
     pub era: Option<Era>,
-    /// What could not be read.
+    /// The invalid parts.
     pub problems: Vec<LogProblem>,
 }
 
-/// Something of a log that could not be read.
+/// An invalid part of a log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogProblem {
-    /// Where: `line 3`, `event 5`, `pair 2, action`.
+    /// The place: `line 3`, `event 5`, `pair 2, action`.
     pub at: String,
-    /// Why.
+    /// The reason.
     pub text: String,
-    /// What it is, if it is JSON at all, so that nothing is lost.
+    /// The part itself, if it is JSON, so that nothing is lost.
     pub raw: Option<Value>,
 }
 
-/// Reads a log: a JSON array of events or of (action, observation) pairs, an object that holds one
-/// as `history`, `trajectory` or `events`, one event alone, or one of these per line.
+/// Reads a log. It is a JSON array of events or of (action, observation) pairs, an object with such
+/// an array under `history`, `trajectory` or `events`, or a single event. JSON lines of these are
+/// read too.
 pub fn load(text: &str) -> Loaded {
     let mut loader = LogLoader::default();
     let text = text.trim_start_matches('\u{feff}');
@@ -63,7 +63,7 @@ impl LogLoader {
             text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).collect();
         let read: Vec<_> =
             lines.iter().map(|(at, line)| (at + 1, serde_json::from_str::<Value>(line))).collect();
-        // One broken document is one problem, not one per line of its pretty print.
+        // An invalid document is one problem, not one per line.
         let is_lines = read.iter().any(|(_, line)| {
             line.as_ref().is_ok_and(|value| value.is_object() || value.is_array())
         });
@@ -119,8 +119,8 @@ impl LogLoader {
         }
     }
 
-    /// An action and its observation, as the evaluations of 2024-07 keep them; a null action or
-    /// observation only fills the pair.
+    /// Reads an action and its observation, as the evaluations of 2024-07 store them. A null action
+    /// or observation is only a filler.
     fn pair(&mut self, pair: &[Value], at: &str) {
         for (value, family) in pair.iter().zip(["action", "observation"]) {
             let filler = value.get(family).and_then(Value::as_str) == Some("null")
@@ -152,7 +152,7 @@ impl LogLoader {
 
     fn vote(&mut self, value: &Value) {
         let old = TrajectoryEvent::from_json_of(value, Era::V2024).is_ok();
-        // 2025-11 reads the old extras of a command by their old spelling, but never wrote them.
+        // The 2025-11 reader accepts the old spelling of a command's extras, but never wrote it.
         let old_spelling =
             value.get("extras").is_some_and(|extras| extras.get("command_id").is_some());
         let new = TrajectoryEvent::from_json_of(value, Era::V2025).is_ok() && !old_spelling;

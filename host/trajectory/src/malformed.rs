@@ -1,24 +1,24 @@
-//! Why an event was refused, in words a model can act on.
+//! Why an event was refused, in words for a model.
 
 use std::fmt;
 
-/// Which rule an event broke; the names are those of the wire protocol's errors.
+/// The rule that an event broke, by the names of the wire protocol's errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MalformedKind {
-    /// An action of unknown kind, or with a missing, unknown or ill-typed argument (O-006).
+    /// An action of an unknown kind, or with a missing, unknown or ill-typed argument (O-006).
     MalformedAction,
-    /// An observation whose kind this reader does not know.
+    /// An observation of a kind that this reader does not know.
     UnknownObservation,
     /// An observation with a missing, unknown or ill-typed extra.
     BadObservationArgs,
-    /// A value that has the right type and still cannot be: neither action nor observation, a bad
-    /// source, a contradiction.
+    /// A value of the right type that is invalid: neither action nor observation, a bad source, or
+    /// a contradiction.
     ValueError,
 }
 
 impl MalformedKind {
-    /// The kind as text: `malformed-action`, `unknown-observation`, `bad-observation-args` or
-    /// `value-error`.
+    /// Returns the kind as text: `malformed-action`, `unknown-observation`, `bad-observation-args`
+    /// or `value-error`.
     pub const fn name(self) -> &'static str {
         match self {
             MalformedKind::MalformedAction => "malformed-action",
@@ -29,13 +29,13 @@ impl MalformedKind {
     }
 }
 
-/// An event that could not be read: which rule it broke, and a sentence that says what, where, and
-/// what would be right.
+/// An event that could not be read: the broken rule, and a sentence with the problem and the
+/// remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Which rule was broken.
+    /// The broken rule.
     pub kind: MalformedKind,
-    /// What is wrong and what is known or required instead; meant to be shown to a model.
+    /// The problem, and what is known or required instead; written for a model.
     pub text: String,
 }
 

@@ -1,5 +1,4 @@
-//! What stands beside an event of 2025-11 about the model: what it cost, and which call the event
-//! belongs to, in their normal form and order.
+//! Model metadata of 2025-11 events, the cost and the model call, in their normal form and order.
 
 use serde_json::{Map, Value, json};
 
@@ -28,8 +27,8 @@ const LATENCY: [&str; 3] = ["model", "latency", "response_id"];
 const CALL: [&str; 4] =
     ["function_name", "tool_call_id", "model_response", "total_calls_in_response"];
 
-/// The normal form of stored metrics: every total and list present; what is no object is empty
-/// metrics.
+/// Returns the normal form of stored metrics, with every total and list present. Anything but an
+/// object becomes empty metrics.
 pub(crate) fn normalised(metrics: &Value) -> Value {
     let empty = Map::new();
     let given = metrics.as_object().unwrap_or(&empty);
@@ -58,7 +57,7 @@ fn usage(given: &Value) -> Value {
     Value::Object(USAGE.iter().map(|key| ((*key).to_owned(), value(key))).collect())
 }
 
-/// Metrics with their keys in the order of the wire.
+/// Returns metrics with their keys in the order on the wire.
 pub(crate) fn ordered_metrics(metrics: &Value) -> Json {
     ordered(metrics, &METRICS, |key, value| match key {
         "accumulated_token_usage" => ordered(value, &USAGE, leaf),
@@ -69,7 +68,7 @@ pub(crate) fn ordered_metrics(metrics: &Value) -> Json {
     })
 }
 
-/// The call of a model with its keys in the order of the wire.
+/// Returns a model call with its keys in the order on the wire.
 pub(crate) fn ordered_call(call: &Value) -> Json {
     ordered(call, &CALL, leaf)
 }
@@ -87,7 +86,7 @@ fn each(items: &Value, keys: &[&'static str]) -> Json {
     }
 }
 
-/// An object of exactly these names in this order; anything with other names stays as it is.
+/// Orders an object that only has these keys; anything else stays as it is.
 fn ordered(value: &Value, keys: &[&'static str], field: impl Fn(&str, &Value) -> Json) -> Json {
     match value {
         Value::Object(map) if map.keys().all(|key| keys.contains(&key.as_str())) => Json::Object(

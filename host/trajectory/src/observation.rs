@@ -1,6 +1,6 @@
-//! What an agent is told, of both eras: one struct per kind with the union of its extras, and the
-//! line that describes it. The order of the fields here is the order on the wire (O-027…O-043);
-//! `content` stands at the top level, before the extras.
+//! The observations of both eras: one struct per kind with the union of its extras, and its
+//! one-line description. Fields are in the order on the wire (O-027…O-043). `content` is at the top
+//! level, before the extras.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use crate::json::Json;
 use crate::text::truncate;
 use crate::vocabulary::{CommandMetadata, EditSource, ReadSource, RecallType, RecalledKnowledge};
 
-/// Above how many characters the output of a command is cut when a `run` observation is made
+/// Length in characters above which a `run` observation truncates the output of its command
 /// (O-043).
 pub const MAX_COMMAND_OUTPUT: usize = 30_000;
 
 kinds! {
-    /// Something an agent is told.
+    /// A result or a notice that an agent receives.
     ///
-    /// Every kind has a `content`; [`Observation::content`] reads it whatever the kind.
+    /// Every kind has a `content`, which [`Observation::content`] returns.
     Observation;
 
-    /// Nothing to tell (O-027).
+    /// An empty observation (O-027).
     Null = "null" BOTH {
         /// Usually empty.
         content: String = String::new(), Optional Optional;
@@ -36,7 +36,7 @@ kinds! {
         /// Exit code, process, and more; 2024-07 writes the first two as `exit_code` and
         /// `command_id`.
         metadata: CommandMetadata = CommandMetadata::default(), Absent Optional;
-        /// Keep it out of history.
+        /// Whether the observation stays out of history.
         hidden: bool = false, Absent Optional;
     }
     /// The output of a Python cell (O-029).
@@ -45,46 +45,46 @@ kinds! {
         content: String = String::new(), Optional Optional;
         /// The cell.
         code: String = String::new(), Required Required;
-        /// Images it made.
+        /// Addresses of the images that the cell made.
         image_urls: Option<Vec<String>> = None, Absent Optional;
     }
-    /// A page (O-030).
+    /// A web page (O-030).
     Browse = "browse" BOTH {
-        /// The page's text.
+        /// The text of the page.
         content: String = String::new(), Optional Optional;
         /// The address.
         url: String = String::new(), Required Required;
-        /// Which action led here (2025-11).
+        /// The action that opened the page (2025-11).
         trigger_by_action: String = String::new(), Absent Required;
-        /// A picture, base64.
+        /// A screenshot, base64.
         screenshot: String = String::new(), Required Optional;
-        /// Where the picture is.
+        /// The path of the screenshot.
         screenshot_path: Option<String> = None, Absent Optional;
-        /// A picture with marks, base64.
+        /// A screenshot with numbered marks, base64.
         set_of_marks: String = String::new(), Absent Optional;
-        /// The status of HTTP (2024-07 only).
+        /// The HTTP status (2024-07 only).
         status_code: i64 = 200, Optional Absent;
-        /// Whether it failed.
+        /// Whether the page failed to load.
         error: bool = false, Optional Optional;
-        /// Pictures of the goal.
+        /// Images that show the goal.
         goal_image_urls: Vec<String> = Vec::new(), Absent Optional;
-        /// All open pages.
+        /// The addresses of all open pages.
         open_pages_urls: Vec<String> = Vec::new(), Optional Optional;
-        /// Which of them is in front.
+        /// The index of the active page; −1 if it is not known.
         active_page_index: i64 = -1, Optional Optional;
-        /// The document.
+        /// The DOM of the page.
         dom_object: Map<String, Value> = Map::new(), Optional Optional;
-        /// The accessibility tree.
+        /// The accessibility tree of the page.
         axtree_object: Map<String, Value> = Map::new(), Optional Optional;
-        /// More about elements.
+        /// Further properties of its elements.
         extra_element_properties: Map<String, Value> = Map::new(), Optional Optional;
-        /// The browser's last action.
+        /// The last action of the browser.
         last_browser_action: String = String::new(), Optional Optional;
-        /// And why it failed.
+        /// The error of that action.
         last_browser_action_error: String = String::new(), Optional Optional;
-        /// The element in focus.
+        /// The identifier of the focused element.
         focused_element_bid: String = String::new(), Optional Optional;
-        /// Whether hidden elements are left out.
+        /// Whether hidden elements are omitted.
         filter_visible_only: bool = false, Absent Optional;
     }
     /// A file's text (O-031).
@@ -93,7 +93,7 @@ kinds! {
         content: String = String::new(), Optional Optional;
         /// The file.
         path: String = String::new(), Required Required;
-        /// Which implementation read.
+        /// The implementation that read the file.
         impl_source: ReadSource = ReadSource::Default, Absent Optional;
     }
     /// A file was written (O-032).
@@ -105,127 +105,127 @@ kinds! {
     }
     /// A file was edited (2025-11 only).
     Edit = "edit" NEW {
-        /// What the editor says.
+        /// The message of the editor.
         content: String = String::new(), Absent Optional;
         /// The file.
         path: String = String::new(), Absent Optional;
-        /// Whether it was there before.
+        /// Whether the file existed before.
         prev_exist: bool = false, Absent Optional;
-        /// Its text before.
+        /// The text before the edit.
         old_content: Option<String> = None, Absent Optional;
-        /// Its text after.
+        /// The text after the edit.
         new_content: Option<String> = None, Absent Optional;
-        /// Which implementation edited.
+        /// The implementation that edited the file.
         impl_source: EditSource = EditSource::LlmBasedEdit, Absent Optional;
-        /// The difference.
+        /// The diff of the edit.
         diff: Option<String> = None, Absent Optional;
-        /// The difference as it was once shown.
+        /// The diff as it was rendered before.
         diff_cache as "_diff_cache": Option<String> = None, Absent Optional;
     }
-    /// What was looked up: memories (2024-07, O-033) or context and knowledge (2025-11).
+    /// A recall: memories (2024-07, O-033), or context and knowledge (2025-11).
     Recall = "recall" BOTH {
-        /// What to tell the model.
+        /// The text for the model.
         content: String = String::new(), Optional Optional;
         /// The memories (2024-07).
         memories: Vec<String> = Vec::new(), Required Absent;
-        /// In whose role they are told (2024-07).
+        /// The role in which the model receives them (2024-07).
         role: String = "assistant".to_owned(), Optional Absent;
-        /// What was asked for (2025-11); none in 2024.
+        /// The kind of the recall (2025-11); `None` in 2024-07.
         recall_type: Option<RecallType> = None, Absent Required;
-        /// The repository.
+        /// The name of the repository.
         repo_name: String = String::new(), Absent Optional;
-        /// Its folder.
+        /// The folder of the repository.
         repo_directory: String = String::new(), Absent Optional;
-        /// Its branch.
+        /// The branch of the repository.
         repo_branch: String = String::new(), Absent Optional;
-        /// Its instructions.
+        /// The instructions of the repository.
         repo_instructions: String = String::new(), Absent Optional;
-        /// Hosts and their ports.
+        /// Ports by host.
         runtime_hosts: BTreeMap<String, i64> = BTreeMap::new(), Absent Optional;
-        /// More instructions.
+        /// Further instructions for the agent.
         additional_agent_instructions: String = String::new(), Absent Optional;
-        /// Today.
+        /// The current date.
         date: String = String::new(), Absent Optional;
-        /// Which secrets there are, and what for.
+        /// The description of each secret, by its name.
         custom_secrets_descriptions: BTreeMap<String, String> = BTreeMap::new(), Absent Optional;
         /// Instructions of the conversation.
         conversation_instructions: String = String::new(), Absent Optional;
-        /// The folder.
+        /// The working directory.
         working_dir: String = String::new(), Absent Optional;
-        /// Triggered knowledge.
+        /// Knowledge that a keyword triggered.
         microagent_knowledge: Vec<RecalledKnowledge> = Vec::new(), Absent Optional;
     }
-    /// What a delegate came to (O-034).
+    /// The outcome of a delegate (O-034).
     Delegate = "delegate" BOTH {
-        /// A sentence about it.
+        /// A sentence that describes the outcome.
         content: String = String::new(), Optional Optional;
-        /// Its named results.
+        /// The named results.
         outputs: Map<String, Value> = Map::new(), Required Required;
     }
-    /// It worked (O-035).
+    /// A success (O-035).
     Success = "success" BOTH {
-        /// What worked.
+        /// The description of the success.
         content: String = String::new(), Optional Optional;
     }
-    /// It did not work, and the agent can go on (O-036).
+    /// A failure after which the agent can continue (O-036).
     Error = "error" BOTH {
-        /// What went wrong.
+        /// The description of the failure.
         content: String = String::new(), Optional Optional;
-        /// A name for programs.
+        /// A machine-readable name of the failure.
         error_id: String = String::new(), Absent Optional;
     }
-    /// The agent's state changed (O-037).
+    /// A change of the agent's state (O-037).
     AgentStateChanged = "agent_state_changed" BOTH {
-        /// Empty.
+        /// Always empty.
         content: String = String::new(), Optional Optional;
-        /// The state.
+        /// The new state.
         agent_state: String = String::new(), Required Required;
-        /// Why.
+        /// The reason of the change.
         reason: String = String::new(), Absent Optional;
     }
-    /// The user refused the action (2025-11 only).
+    /// The user's refusal of an action (2025-11 only).
     UserRejected = "user_rejected" NEW {
-        /// What the user said.
+        /// The message of the user.
         content: String = String::new(), Absent Optional;
     }
-    /// A summary that stands for forgotten events (2025-11 only).
+    /// A summary that replaces forgotten events (2025-11 only).
     Condense = "condense" NEW {
         /// The summary.
         content: String = String::new(), Absent Optional;
     }
-    /// A thought was noted (O-045, 2025-11 only).
+    /// The acknowledgement of a thought (O-045, 2025-11 only).
     Think = "think" NEW {
-        /// The fixed answer.
+        /// The fixed text of the acknowledgement.
         content: String = String::new(), Absent Optional;
     }
-    /// The result of a tool (2025-11 only); any tool's result is told so.
+    /// The result of a tool (2025-11 only), MCP or not.
     Mcp = "mcp" NEW {
         /// The result.
         content: String = String::new(), Absent Optional;
         /// The tool.
         name: String = String::new(), Absent Optional;
-        /// What it was called with.
+        /// The arguments of the call.
         arguments: Map<String, Value> = Map::new(), Absent Optional;
     }
-    /// A file was downloaded (2025-11 only).
+    /// A downloaded file (2025-11 only).
     Download = "download" NEW {
-        /// What the browser says.
+        /// The message of the browser.
         content: String = String::new(), Absent Optional;
-        /// Where the file is.
+        /// The path of the file.
         file_path: String = String::new(), Absent Required;
     }
     /// The list of tasks (O-045, 2025-11 only).
     TaskTracking = "task_tracking" NEW {
-        /// What to tell the model.
+        /// The text for the model.
         content: String = String::new(), Absent Optional;
-        /// The command that was answered.
+        /// The command that this answers.
         command: String = String::new(), Absent Optional;
-        /// The list.
+        /// The tasks.
         task_list: Vec<Value> = Vec::new(), Absent Optional;
     }
-    /// A loop was found (2025-11 only).
+    /// A detected loop (2025-11 only).
     LoopDetection = "loop_detection" NEW {
-        /// What to tell the user.
+        /// The text for the user.
         content: String = String::new(), Absent Optional;
     }
 }
@@ -258,18 +258,18 @@ macro_rules! any {
 }
 
 impl Observation {
-    /// What the agent is told.
+    /// Returns the text for the agent.
     pub fn content(&self) -> &str {
         any!(self, it => &it.content)
     }
 
-    /// What the agent is told, to change it.
+    /// Returns the text for the agent, mutably.
     pub fn content_mut(&mut self) -> &mut String {
         any!(self, it => &mut it.content)
     }
 
-    /// Whether it tells of a failure: an error, a command that did not end with 0, a page that
-    /// failed (O-038).
+    /// Returns whether this reports a failure: an error, a command with an exit code other than 0,
+    /// or a page that failed (O-038).
     pub fn is_error(&self) -> bool {
         match self {
             Observation::Error(_) => true,
@@ -279,8 +279,8 @@ impl Observation {
         }
     }
 
-    /// The top-level `success` that 2025-11 writes for commands and cells (O-038); none for all
-    /// other kinds.
+    /// Returns the top-level `success` that 2025-11 writes for commands and cells (O-038). `None`
+    /// for all other kinds.
     pub fn success(&self) -> Option<bool> {
         match self {
             Observation::Run(run) => Some(run.metadata.exit_code == 0),
@@ -289,12 +289,12 @@ impl Observation {
         }
     }
 
-    /// Whether the observation keeps itself out of history (O-083).
+    /// Returns whether the observation stays out of history (O-083).
     pub fn hidden(&self) -> bool {
         matches!(self, Observation::Run(run) if run.hidden)
     }
 
-    /// The line for people that the encoded form derives (O-004).
+    /// Returns the human-readable line that the encoded form carries (O-004).
     pub fn message(&self, era: Era) -> String {
         match self {
             Observation::Null(_) => "No observation".to_owned(),
@@ -330,9 +330,9 @@ impl Observation {
         }
     }
 
-    /// Reads content and extras of a kind; none when a reader of this form does not know the kind.
+    /// Reads the content and the extras of a kind. `None` if `form` does not have the kind.
     ///
-    /// `extras` must not have `content`; it is put among them here because every kind has it.
+    /// `extras` must not contain `content`; it is inserted here because every kind has it.
     pub(crate) fn read(
         kind: &str,
         form: Option<Era>,
@@ -349,7 +349,7 @@ impl Observation {
             )));
         }
         if kind == "run" {
-            // 2025-11 took any extra of a command and forgot the unknown ones.
+            // The 2025-11 reader accepts unknown extras of a command and drops them.
             fields.retain(|name, _| Run::SPECS.iter().any(|spec| spec.name == name));
         }
         let read = Observation::read_kind(kind, form, &fields)?;
@@ -361,7 +361,7 @@ impl Observation {
         }))
     }
 
-    /// Content and extras, the extras in the order of the wire.
+    /// Returns the content and the extras, the extras in the order on the wire.
     pub(crate) fn content_and_extras(
         &self,
         form: Option<Era>,
@@ -372,6 +372,7 @@ impl Observation {
         }
         let mut extras = self.write_fields(form);
         extras.retain(|(name, _)| *name != "content");
+        // The 2025-11 form requires `recall_type`; a recall that was read from 2024-07 has none.
         if let (Observation::Recall(Recall { recall_type: None, .. }), Some(Era::V2025)) =
             (self, form)
             && let Some(field) = extras.iter_mut().find(|(name, _)| *name == "recall_type")
@@ -381,8 +382,8 @@ impl Observation {
         (content, extras)
     }
 
-    /// Cuts the output of a command that is over [`MAX_COMMAND_OUTPUT`] characters, unless it is
-    /// hidden (O-043).
+    /// Truncates the output of a command at [`MAX_COMMAND_OUTPUT`] characters, unless it is hidden
+    /// (O-043).
     pub fn cut_output(&mut self) {
         if let Observation::Run(run) = self
             && !run.hidden
@@ -401,7 +402,7 @@ const RUN_OF_2024: &[FieldSpec] = &[
 ];
 
 impl Run {
-    /// The output of a command, cut when it is long (O-043).
+    /// Returns the output of a command, truncated if it is long (O-043).
     pub fn new(command: impl Into<String>, content: impl AsRef<str>, exit_code: i64) -> Run {
         Run {
             content: truncate(content.as_ref(), MAX_COMMAND_OUTPUT),

@@ -1,9 +1,9 @@
-//! The two places where the logs hold Python: values printed in derived lines, and a call of the
-//! editor stored as code (O-044).
+//! The Python syntax in logs: values printed in derived lines, and editor calls stored as code
+//! (O-044).
 
 use serde_json::{Map, Value};
 
-/// An object as Python prints a dictionary.
+/// Returns an object in the form of Python's `repr` of a dictionary.
 pub(crate) fn repr_map(map: &Map<String, Value>) -> String {
     let items: Vec<String> =
         map.iter().map(|(key, value)| format!("{}: {}", repr_text(key), repr(value))).collect();
@@ -29,8 +29,8 @@ fn repr(value: &Value) -> String {
 
 fn repr_float(float: f64) -> String {
     let text = format!("{float:?}");
-    // Rust and Python change to exponents at the same sizes, but Python writes the sign and two
-    // digits.
+    // Rust and Python switch to exponents at the same magnitudes, but Python writes the sign and
+    // two digits.
     match text.split_once('e') {
         None => text,
         Some((digits, exponent)) => match exponent.strip_prefix('-') {
@@ -60,10 +60,10 @@ fn repr_text(text: &str) -> String {
     out
 }
 
-/// How deep a literal may be nested; deeper ones are not what the editor wrote.
+/// Maximum nesting of a literal; the editor writes no deeper ones.
 const DEPTH: usize = 32;
 
-/// Reads a dictionary written as a Python literal; none when it is anything else.
+/// Parses a Python dictionary literal; `None` for anything else.
 pub(crate) fn read_dictionary(source: &str) -> Option<Map<String, Value>> {
     let mut literal = Literal { rest: source };
     let value = literal.value(0)?;
@@ -154,7 +154,7 @@ impl Literal<'_> {
         }
     }
 
-    /// One string or several side by side, which Python joins.
+    /// Parses adjacent strings, which Python concatenates.
     fn strings(&mut self) -> Option<String> {
         let mut text = self.string()?;
         loop {

@@ -1,21 +1,22 @@
-//! What to do again of a trajectory: its task and its actions, in order (O-119).
+//! The replay of a trajectory: its task and its actions, in order (O-119).
 
 use crate::action::Action;
 use crate::event::{Source, TrajectoryEvent};
 use crate::observation::Observation;
 
-/// The task of a trajectory and the actions to issue again.
+/// The task of a trajectory, and the actions to repeat.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replay {
-    /// The first message of the user; none when there is none.
+    /// The first message of the user, if any.
     pub task: Option<String>,
-    /// The actions after it, from agent and user, to be executed anew; a message waits for an
-    /// answer only when it is the last event.
+    /// The later actions of agent and user, to be executed again. Only a message that is the last
+    /// event waits for an answer.
     pub actions: Vec<Action>,
 }
 
 impl Replay {
-    /// What to do again of these events; the environment's events and all observations are skipped.
+    /// Returns the replay of these events, without events of the environment and without
+    /// observations.
     pub fn of(events: &[TrajectoryEvent]) -> Replay {
         let mut issued: Vec<&TrajectoryEvent> = events
             .iter()
@@ -42,7 +43,7 @@ impl Replay {
     }
 }
 
-/// The answer to a message that is not the last comes with the trajectory, so nobody is waited for.
+/// Returns the action without a wait, because the trajectory already contains the answer.
 fn without_waiting(action: &Action) -> Action {
     let mut action = action.clone();
     if let Action::Message(message) = &mut action {

@@ -1,5 +1,5 @@
-//! Events of the SDK that came after 2025-11: tagged by `kind`, with text ids and a parent, unknown
-//! fields refused (O-046…O-049). The payloads of tools belong to the tools and stay as they are.
+//! Events of the SDK that followed 2025-11. They are tagged by `kind`, have text ids and a parent,
+//! and must have no unknown fields (O-046…O-049). The payloads of tools stay unchanged.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::tree::{EventTree, ROOT, TreeError};
 
-/// A kind with its required and its optional fields, and the source it has when none is given.
+/// A kind with its required and optional fields, and its default source.
 struct KindFields {
     kind: &'static str,
     required: &'static [&'static str],
@@ -111,21 +111,21 @@ const SHAPES: &[KindFields] = &[
     ),
 ];
 
-/// Who an SDK event is from.
+/// The source of an SDK event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SdkSource {
     /// The agent.
     Agent,
-    /// A person.
+    /// The user.
     User,
-    /// The host itself.
+    /// The host.
     Environment,
     /// A hook.
     Hook,
 }
 
 impl SdkSource {
-    /// The name on the wire.
+    /// Returns the name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             SdkSource::Agent => "agent",
@@ -135,7 +135,7 @@ impl SdkSource {
         }
     }
 
-    /// Reads the name on the wire.
+    /// Parses the name on the wire.
     pub fn parse(name: &str) -> Option<SdkSource> {
         [SdkSource::Agent, SdkSource::User, SdkSource::Environment, SdkSource::Hook]
             .into_iter()
@@ -143,7 +143,7 @@ impl SdkSource {
     }
 }
 
-/// Why an SDK event was refused: what, where, and what would be right.
+/// Why an SDK event was refused: the problem, its place, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SdkError(pub String);
 
@@ -155,30 +155,30 @@ impl fmt::Display for SdkError {
 
 impl std::error::Error for SdkError {}
 
-/// One event of an SDK conversation.
+/// An event of an SDK conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SdkEvent {
-    /// The type's name.
+    /// The name of the type.
     pub kind: &'static str,
-    /// Its id; none in a log that lets the reader choose one.
+    /// The id; `None` in a log that leaves it to the reader.
     pub id: Option<String>,
-    /// When.
+    /// The time.
     pub timestamp: Option<String>,
-    /// From whom.
+    /// The source.
     pub source: SdkSource,
-    /// Its parent in the tree; none for the first event and in logs older than the tree.
+    /// The parent in the tree; `None` for the first event, and in logs older than the tree.
     pub parent_id: Option<String>,
-    /// The other fields, without nulls at their top.
+    /// The other fields, without top-level nulls.
     pub payload: Map<String, Value>,
 }
 
 impl SdkEvent {
-    /// The kinds that can be read.
+    /// Returns the known kinds.
     pub fn kinds() -> impl Iterator<Item = &'static str> {
         SHAPES.iter().map(|shape| shape.kind)
     }
 
-    /// Whether an encoded event looks like one of the SDK rather than of an earlier era.
+    /// Returns whether an encoded event looks like one of the SDK rather than of an earlier era.
     pub fn looks_like(value: &Value) -> bool {
         let earlier = |key: &str| value.get(key).is_some_and(Value::is_string);
         value.get("kind").is_some_and(Value::is_string)
@@ -186,7 +186,8 @@ impl SdkEvent {
             && !earlier("observation")
     }
 
-    /// Reads an event; an unknown kind, and unknown and missing fields are refused, all at once.
+    /// Reads an event. Unknown kinds, and unknown and missing fields are errors; all are reported
+    /// at once.
     pub fn from_json(value: &Value) -> Result<SdkEvent, SdkError> {
         let refuse = |text: String| Err(SdkError(text));
         let Value::Object(map) = value else {
@@ -258,7 +259,7 @@ impl SdkEvent {
         })
     }
 
-    /// The event as it is stored: nulls left out, at any depth.
+    /// Returns the stored form of the event, without nulls at any depth.
     pub fn to_json(&self) -> Value {
         let mut map = self.payload.clone();
         map.insert("kind".to_owned(), self.kind.into());
@@ -273,23 +274,23 @@ impl SdkEvent {
         value
     }
 
-    /// A text field of the payload.
+    /// Returns a text field of the payload.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.payload.get(key).and_then(Value::as_str)
     }
 
-    /// The name of the file that holds the event at this place of the log.
+    /// Returns the file name of the event at this position of the log.
     pub fn file_name(&self, index: usize) -> Option<String> {
         self.id.as_deref().map(|id| file_name(index, id))
     }
 }
 
-/// The name of an event's file: its place with at least five digits, and its id.
+/// Returns the file name of an event: its position with at least five digits, and its id.
 pub fn file_name(index: usize, id: &str) -> String {
     format!("event-{index:05}-{id}.json")
 }
 
-/// Place and id in the name of an event's file; none for any other name.
+/// Parses position and id from the file name of an event; `None` for any other name.
 pub fn parse_file_name(name: &str) -> Option<(usize, &str)> {
     let (index, id) = name.strip_prefix("event-")?.strip_suffix(".json")?.split_once('-')?;
     let digits = index.len() >= 5 && index.bytes().all(|byte| byte.is_ascii_digit());
@@ -297,9 +298,8 @@ pub fn parse_file_name(name: &str) -> Option<(usize, &str)> {
     if digits && hex { Some((index.parse().ok()?, id)) } else { None }
 }
 
-/// Returns the tree of a log, and what is wrong with it: the place of each event whose id or parent
-/// cannot be, and why. Such an event is in the tree all the same. Events without an id stand for
-/// themselves by their place.
+/// Returns the tree of a log, and the positions of events with an invalid id or parent. Those
+/// events are in the tree nonetheless. Events without an id are identified by their position.
 pub fn tree_of(events: &[SdkEvent]) -> (EventTree, Vec<(usize, TreeError)>) {
     let (mut tree, mut wrong) = (EventTree::default(), Vec::new());
     for (at, event) in events.iter().enumerate() {

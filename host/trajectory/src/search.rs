@@ -1,9 +1,9 @@
-//! Finding events of a log by kind, source, time and words (O-116).
+//! Search in the events of a log by kind, source, time and words (O-116).
 
 use crate::era::Era;
 use crate::event::{Body, TrajectoryEvent};
 
-/// The class names that logs' readers use for kinds, with the discriminator each stands for.
+/// The class names of kinds in log readers, with their discriminators.
 const ACTION_CLASSES: &[(&str, &str)] = &[
     ("NullAction", "null"),
     ("CmdRunAction", "run"),
@@ -57,38 +57,38 @@ const OBSERVATION_CLASSES: &[(&str, &str)] = &[
     ("LoopDetectionObservation", "loop_detection"),
 ];
 
-/// Which events to find; the default finds all.
+/// A search filter; the default matches all events.
 ///
-/// A type is named `run-action`, `run-observation`, `run` (either), `action` or `observation` (any
-/// kind), or by its class, `CmdRunAction`. A name that is none of these finds nothing.
+/// A type is `run-action`, `run-observation`, `run` (either), `action` or `observation` (any kind),
+/// or a class name such as `CmdRunAction`. Any other name matches nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only these types; empty for all.
+    /// Types to include; empty for all.
     pub include_types: Vec<String>,
-    /// None of these types.
+    /// Types to exclude.
     pub exclude_types: Vec<String>,
-    /// Only from this source.
+    /// The source.
     pub source: Option<String>,
-    /// Not before this time stamp, compared as text; events without time stamp pass.
+    /// The earliest timestamp, compared as text; events without one match.
     pub start_date: Option<String>,
-    /// Not after this time stamp, compared as text; events without time stamp pass.
+    /// The latest timestamp, compared as text; events without one match.
     pub end_date: Option<String>,
-    /// Leave out what keeps itself out of history.
+    /// Whether events that stay out of history are excluded.
     pub exclude_hidden: bool,
-    /// Words in the encoded event, in any case of letters.
+    /// Text in the encoded event, in any letter case.
     pub query: Option<String>,
     /// The first id.
     pub start_id: Option<i64>,
-    /// The last id, included.
+    /// The last id, inclusive.
     pub end_id: Option<i64>,
-    /// Newest first.
+    /// Whether the newest comes first.
     pub reverse: bool,
-    /// How many at most, counted after all else; 0 is no limit.
+    /// Maximum results after all other conditions; 0 for no limit.
     pub limit: Option<usize>,
 }
 
 impl Filter {
-    /// Whether the event is one to find; ids, order and limit aside.
+    /// Returns whether the event matches, without regard to ids, order and limit.
     pub fn includes(&self, event: &TrajectoryEvent) -> bool {
         let is = |names: &[String]| names.iter().any(|name| is_type(event, name));
         if !self.include_types.is_empty() && !is(&self.include_types) || is(&self.exclude_types) {
@@ -117,7 +117,7 @@ impl Filter {
         }
     }
 
-    /// The type names that name nothing, to tell whoever asked.
+    /// Returns the unknown type names, for an error message.
     pub fn unknown_types(&self) -> Vec<&str> {
         self.include_types
             .iter()
@@ -128,8 +128,8 @@ impl Filter {
     }
 }
 
-/// The events that the filter finds, in the order it asks for; an event without id counts by its
-/// place in the list.
+/// Returns the matching events in the filter's order. An event without an id is identified by its
+/// position.
 pub fn search<'a>(events: &'a [TrajectoryEvent], filter: &Filter) -> Vec<&'a TrajectoryEvent> {
     let id = |(index, event): &(usize, &TrajectoryEvent)| event.id.unwrap_or(*index as i64);
     let inside = |at: i64| {

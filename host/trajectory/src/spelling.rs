@@ -1,15 +1,15 @@
-//! Old spellings that 2025-11 still reads (O-044): names that changed, names that went, a call of
-//! the editor stored as code.
+//! Old spellings that 2025-11 still reads (O-044): renamed and removed fields, and editor calls
+//! stored as code.
 
 use serde_json::{Map, Value};
 
 use crate::python;
 use crate::vocabulary::SecurityRisk;
 
-/// How a stored call of the editor begins and ends.
+/// The prefix and suffix of a stored editor call.
 const EDITOR_CALL: (&str, &str) = ("print(file_editor(**", "))");
 
-/// Brings the arguments of an action up to date; returns a time stamp that stood among them.
+/// Converts the arguments of an action to current names; returns a timestamp among them.
 pub(crate) fn update_args(args: &mut Map<String, Value>) -> Option<Value> {
     let timestamp = args.remove("timestamp");
     match args.remove("is_confirmed") {
@@ -39,7 +39,7 @@ pub(crate) fn update_args(args: &mut Map<String, Value>) -> Option<Value> {
         if let Some(call) = literal.and_then(python::read_dictionary) {
             args.extend(call);
         }
-        // To view is to read, and reading has no command.
+        // `view` became the `read` action, which has no command.
         if args.get("command").and_then(Value::as_str) == Some("view") {
             args.remove("command");
         }
@@ -52,7 +52,7 @@ fn is_risk(risk: &Value) -> bool {
     [Unknown, Low, Medium, High].iter().any(|known| risk.as_f64() == Some(known.number() as f64))
 }
 
-/// Brings the extras of an observation up to date.
+/// Converts the extras of an observation to current names.
 pub(crate) fn update_extras(extras: &mut Map<String, Value>) {
     for (old, new) in [("exit_code", "exit_code"), ("command_id", "pid")] {
         let Some(value) = extras.remove(old) else { continue };

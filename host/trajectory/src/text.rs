@@ -1,11 +1,11 @@
-//! Cutting long text, and the bulk of a browser that no model is shown.
+//! Truncation of long text, and removal of browser data that models do not need.
 
 use serde_json::{Map, Value};
 
-/// The line that stands where text was cut out.
+/// The line that replaces truncated text.
 const CUT: &str = "\n[... Observation truncated due to length ...]\n";
 
-/// Extras of a browser that the memory form leaves out, at any depth (O-008).
+/// Browser extras that the memory form omits, at any depth (O-008).
 const BULK: [&str; 9] = [
     "screenshot",
     "dom_object",
@@ -18,10 +18,10 @@ const BULK: [&str; 9] = [
     "extra_element_properties",
 ];
 
-/// Cuts the middle out of a text of more than `max` characters, leaving ⌊max/2⌋ at each end and a
-/// line that says so (O-009).
+/// Truncates the middle of a text of more than `max` characters. Keeps ⌊max/2⌋ at each end, with a
+/// line in between (O-009).
 pub fn truncate(text: &str, max: usize) -> String {
-    // Bytes are never fewer than characters, so a short text need not be counted.
+    // A text has at most as many characters as bytes, so a short one need not be counted.
     if text.len() <= max {
         return text.to_owned();
     }
@@ -34,7 +34,7 @@ pub fn truncate(text: &str, max: usize) -> String {
     format!("{}{CUT}{}", &text[..at(half)], &text[at(count - half)..])
 }
 
-/// Removes the browser's bulk at any depth.
+/// Removes the browser's bulk data at any depth.
 pub(crate) fn remove_bulk(map: &mut Map<String, Value>) {
     map.retain(|key, _| !BULK.contains(&key.as_str()));
     map.values_mut().for_each(remove_bulk_below);

@@ -1,7 +1,7 @@
-//! The normal form of a time stamp of 2024-07: a date and time of day, maybe with microseconds and
-//! a zone (O-005).
+//! The normal form of a 2024-07 timestamp: date and time, optionally with microseconds and a zone
+//! (O-005).
 
-/// Reads an ISO-8601 date and time and writes it as 2024-07 stored it; none when it is not one.
+/// Returns an ISO-8601 date and time in the stored form of 2024-07; `None` if it is invalid.
 pub(crate) fn normalised(text: &str) -> Option<String> {
     let (date, rest) = split_at(text, 10)?;
     check_date(date)?;
@@ -23,7 +23,7 @@ fn split_at(text: &str, at: usize) -> Option<(&str, &str)> {
     text.is_char_boundary(at).then(|| text.split_at(at))
 }
 
-/// `count` digits as a number.
+/// Parses exactly `count` digits.
 fn digits(text: &str, count: usize) -> Option<u32> {
     (text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit()))
         .then(|| text.parse().ok())?

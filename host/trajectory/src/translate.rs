@@ -1,5 +1,5 @@
-//! Events of the SDK as events of 2025-11, so that one log after the other can be searched, viewed
-//! and replayed alike.
+//! Translation of SDK events to 2025-11 events, so that all logs are searched, viewed and replayed
+//! alike.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::observation::{self, Observation};
 use crate::sdk::{SdkEvent, SdkSource};
 use crate::vocabulary::{CommandMetadata, SecurityRisk};
 
-/// The events of a log of the SDK as events of 2025-11, in order.
+/// Returns the events of an SDK log as events of 2025-11, in order.
 ///
-/// An event's id is its place in the log. Left out is what only tells of the run: state updates,
-/// hooks, deltas, tokens, pauses.
+/// An event's id is its position in the log. Events about the run itself are omitted: state
+/// updates, hooks, deltas, tokens, pauses.
 pub fn translate(events: &[SdkEvent]) -> Vec<TrajectoryEvent> {
     let places: BTreeMap<&str, i64> =
         events.iter().zip(0..).filter_map(|(event, at)| Some((event.id.as_deref()?, at))).collect();
@@ -112,8 +112,8 @@ fn body(
     }
 }
 
-/// A call: the tools that have a kind of their own in 2025-11 get it, all others are calls of a
-/// tool by name.
+/// Returns the action of a call. Tools with a kind of their own in 2025-11 get it; others become
+/// tool calls by name.
 fn called(event: &SdkEvent) -> Action {
     let empty = Map::new();
     let args = event.payload.get("action").and_then(Value::as_object).unwrap_or(&empty);
@@ -183,7 +183,7 @@ fn called(event: &SdkEvent) -> Action {
         }
         _ => {}
     }
-    // Arguments that were not understood are still in the model's own words.
+    // The model's text still has the arguments that could not be parsed.
     let raw =
         || serde_json::from_str(event.payload.get("tool_call")?.get("arguments")?.as_str()?).ok();
     let mut arguments = if args.is_empty() { raw().unwrap_or_default() } else { args.clone() };
@@ -213,7 +213,7 @@ fn answered(event: &SdkEvent, calls: &BTreeMap<&str, &SdkEvent>) -> Observation 
     observation::Mcp { content, name, arguments }.into()
 }
 
-/// The text of a text, of an object with `text`, or of a list of these.
+/// Returns the text of a string, of an object with `text`, or of a list of these.
 fn joined(content: &Value) -> String {
     let part =
         |part: &Value| part.as_str().or_else(|| part.get("text")?.as_str()).map(str::to_owned);

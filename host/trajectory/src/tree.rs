@@ -1,27 +1,27 @@
-//! The tree that the events of an SDK conversation form, so that one can go back and take another
-//! branch (O-120).
+//! The tree of events in an SDK conversation, which lets a user go back and take another branch
+//! (O-120).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The parent that says "none": the event is a root although others come before it.
+/// The parent of an event that is a root, although other events precede it.
 pub const ROOT: &str = "__root__";
 
-/// What is wrong with the tree of a log.
+/// Why the tree of a log is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeError {
-    /// An event with this id is there already.
+    /// The id is already in the tree.
     DuplicateId(String),
-    /// No event has this id, so nothing can hang on it.
+    /// No event has this id, so it cannot be a parent.
     UnknownParent(String),
     /// No event has this id.
     UnknownId(String),
-    /// Following parents from here comes back here.
+    /// The parents of this event form a cycle.
     Cycle(String),
 }
 
 impl TreeError {
-    /// The error as a word: `duplicate-id`, `unknown-parent`, `unknown-id` or `cycle`.
+    /// Returns the error as a word: `duplicate-id`, `unknown-parent`, `unknown-id` or `cycle`.
     pub const fn name(&self) -> &'static str {
         match self {
             TreeError::DuplicateId(_) => "duplicate-id",
@@ -51,7 +51,7 @@ impl fmt::Display for TreeError {
 
 impl std::error::Error for TreeError {}
 
-/// The events of a log, each with its parent. Made by [`tree_of`](crate::tree_of).
+/// The events of a log with their parents, built by [`tree_of`](crate::tree_of).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventTree {
     entries: Vec<(String, Option<String>)>,
@@ -59,8 +59,8 @@ pub struct EventTree {
 }
 
 impl EventTree {
-    /// Appends an event as the log states it: without a parent it hangs on the one before it, with
-    /// [`ROOT`] on none.
+    /// Appends an event of the log. Without a parent its parent is the previous event; with
+    /// [`ROOT`] it has none.
     pub(crate) fn append(&mut self, id: &str, parent: Option<&str>) -> Result<(), TreeError> {
         if self.places.contains_key(id) {
             return Err(TreeError::DuplicateId(id.to_owned()));
@@ -74,20 +74,20 @@ impl EventTree {
         Ok(())
     }
 
-    /// Takes an event without looking whether its parent is there, for logs written by others; the
-    /// first of two equal ids stays.
+    /// Inserts an event without checking its parent, for logs of other programs. Of two equal ids
+    /// the first one stays.
     pub(crate) fn insert(&mut self, id: &str, parent: Option<&str>) {
         let place = self.entries.len();
         self.entries.push((id.to_owned(), parent.map(str::to_owned)));
         self.places.entry(id.to_owned()).or_insert(place);
     }
 
-    /// Returns the places of the events from the root to this one; nothing for `None`, the root
+    /// Returns the positions of the events from the root to this one; empty for `None`, the root
     /// itself.
     ///
     /// # Errors
-    /// `UnknownId` when the event or one of its parents is not in the log, `Cycle` when its parents
-    /// lead back to it.
+    /// `UnknownId` if the event or one of its parents is not in the log, `Cycle` if its parents
+    /// form a cycle.
     pub fn path_to_root(&self, leaf: Option<&str>) -> Result<Vec<usize>, TreeError> {
         let mut path = Vec::new();
         let mut seen = BTreeSet::new();
@@ -104,8 +104,8 @@ impl EventTree {
         Ok(path)
     }
 
-    /// The parent that counts: the stated one, none for a root, and the one before for logs older
-    /// than the tree.
+    /// Returns the effective parent: the stated one, `None` for a root, or the previous event in
+    /// logs without a tree.
     fn parent_at(&self, place: usize) -> Option<&str> {
         match self.entries[place].1.as_deref() {
             Some(ROOT) => None,

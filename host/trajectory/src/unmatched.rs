@@ -1,38 +1,38 @@
-//! Which calls of a log have no result yet, so that they are pending, or lost when the host died
+//! Finds the calls of a log without a result: pending ones, or those lost when the host stopped
 //! (O-112).
 
 use std::collections::BTreeSet;
 
 use crate::sdk::SdkEvent;
 
-/// What matters of an event for finding calls without result.
+/// The part of an event that matters for pairing calls and results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PairingStep<'a> {
-    /// A call: its event's id, the call's id, and whether its arguments were understood.
+    /// A call: the ids of its event and of the call, and whether its arguments were valid.
     Action {
-        /// The event's id.
+        /// The id of the event.
         id: &'a str,
-        /// The call's id.
+        /// The id of the call.
         call: &'a str,
         /// Whether it can be executed.
         executable: bool,
     },
     /// A result or a refusal of the action with that id.
     Answer {
-        /// The action's id.
+        /// The id of the action.
         action: &'a str,
     },
     /// An error of the agent about the call with that id.
     Error {
-        /// The call's id.
+        /// The id of the call.
         call: &'a str,
     },
-    /// Anything else.
+    /// Any other event.
     Other,
 }
 
 impl<'a> PairingStep<'a> {
-    /// What matters of an SDK event.
+    /// Returns the pairing step of an SDK event.
     fn of(event: &'a SdkEvent) -> PairingStep<'a> {
         let text = |key| event.text(key).unwrap_or_default();
         match event.kind {
@@ -50,8 +50,8 @@ impl<'a> PairingStep<'a> {
     }
 }
 
-/// The places of the calls without a later answer by action id or error by call id, in log order; a
-/// call not understood is never pending.
+/// Returns the positions of the calls without a later answer by action id or error by call id, in
+/// log order. An invalid call is never pending.
 fn unmatched(steps: &[PairingStep<'_>]) -> Vec<usize> {
     let mut answered = BTreeSet::new();
     let mut failed = BTreeSet::new();
@@ -76,7 +76,7 @@ fn unmatched(steps: &[PairingStep<'_>]) -> Vec<usize> {
     pending
 }
 
-/// The calls of a log of the SDK that have no result.
+/// Returns the calls of an SDK log that have no result.
 pub fn unmatched_events(events: &[SdkEvent]) -> Vec<&SdkEvent> {
     let steps: Vec<PairingStep<'_>> = events.iter().map(PairingStep::of).collect();
     unmatched(&steps).into_iter().map(|at| &events[at]).collect()

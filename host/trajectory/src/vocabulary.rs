@@ -1,4 +1,4 @@
-//! The small closed sets of words that arguments of actions and extras of observations take.
+//! The closed vocabularies of action arguments and observation extras.
 
 use serde_json::Value;
 
@@ -13,12 +13,12 @@ macro_rules! words {
             pub enum $name { $( $(#[$vdoc])* $variant, )* }
 
             impl $name {
-                /// The word on the wire.
+                /// Returns the word on the wire.
                 pub const fn name(self) -> &'static str {
                     match self { $( $name::$variant => $word, )* }
                 }
 
-                /// Reads the word on the wire.
+                /// Parses the word on the wire.
                 pub fn parse(word: &str) -> Option<Self> {
                     match word { $( $word => Some($name::$variant), )* _ => None }
                 }
@@ -38,30 +38,30 @@ macro_rules! words {
 }
 
 words! {
-    /// Whether an action may run (2025-11).
+    /// The confirmation of an action (2025-11).
     Confirmation, "confirmed, rejected or awaiting_confirmation" {
-        /// It may run.
+        /// The action may run.
         Confirmed = "confirmed",
         /// The user refused it.
         Rejected = "rejected",
         /// It waits for the user.
         AwaitingConfirmation = "awaiting_confirmation",
     }
-    /// What kind of knowledge a recall asks for (2025-11).
+    /// The kind of knowledge that a recall requests (2025-11).
     RecallType, "workspace_context or knowledge" {
         /// The workspace: repository, instructions, hosts.
         WorkspaceContext = "workspace_context",
         /// Knowledge triggered by the words of a message.
         Knowledge = "knowledge",
     }
-    /// Which implementation reads a file (2025-11).
+    /// The implementation that reads a file (2025-11).
     ReadSource, "default or oh_aci" {
         /// The plain reader.
         Default = "default",
         /// The editor's `view`.
         OhAci = "oh_aci",
     }
-    /// Which implementation edits a file (2025-11).
+    /// The implementation that edits a file (2025-11).
     EditSource, "oh_aci or llm_based_edit" {
         /// A draft with line range, applied by a model.
         LlmBasedEdit = "llm_based_edit",
@@ -70,10 +70,10 @@ words! {
     }
 }
 
-/// How dangerous an action was judged (2025-11).
+/// The assessed risk of an action (2025-11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SecurityRisk {
-    /// Nobody judged it; -1 on the wire.
+    /// Not assessed; −1 on the wire.
     #[default]
     Unknown,
     /// 0 on the wire.
@@ -85,7 +85,7 @@ pub enum SecurityRisk {
 }
 
 impl SecurityRisk {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn number(self) -> i64 {
         match self {
             SecurityRisk::Unknown => -1,
@@ -103,7 +103,7 @@ impl Field for SecurityRisk {
             Value::Number(number) => whole(number),
             _ => None,
         };
-        // O-044: what is no risk is an unknown risk, silently.
+        // O-044: an invalid risk reads as an unknown one.
         Some(match number {
             Some(0) => SecurityRisk::Low,
             Some(1) => SecurityRisk::Medium,
@@ -121,7 +121,7 @@ impl Field for SecurityRisk {
 pub struct DelegateOne {
     /// The agent's name.
     pub agent: String,
-    /// What it is given.
+    /// The inputs.
     pub inputs: serde_json::Map<String, Value>,
 }
 
@@ -147,7 +147,7 @@ impl Field for DelegateOne {
 /// One piece of triggered knowledge in a `recall` observation (2025-11).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecalledKnowledge {
-    /// Whose knowledge it is.
+    /// The name of its source.
     pub name: String,
     /// The word that triggered it.
     pub trigger: String,
@@ -176,24 +176,24 @@ impl Field for RecalledKnowledge {
     }
 }
 
-/// What a shell said about a command besides its output (O-043).
+/// Metadata of a command from the shell (O-043).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandMetadata {
-    /// The exit code; -1 while unknown.
+    /// The exit code; −1 if unknown.
     pub exit_code: i64,
-    /// The process, or the id of a background command; -1 for none.
+    /// The process id, or the id of a background command; −1 if there is none.
     pub pid: i64,
-    /// Who ran it.
+    /// The user.
     pub username: Option<String>,
-    /// On which host.
+    /// The host name.
     pub hostname: Option<String>,
     /// The folder after the command.
     pub working_dir: Option<String>,
-    /// The Python in use.
+    /// The path of the Python interpreter.
     pub py_interpreter_path: Option<String>,
-    /// Text to put before the output.
+    /// Text before the output.
     pub prefix: String,
-    /// Text to put after the output.
+    /// Text after the output.
     pub suffix: String,
 }
 
@@ -216,7 +216,7 @@ impl Field for CommandMetadata {
     const EXPECTED: &'static str =
         "an object with whole numbers `exit_code` and `pid`, and strings";
     fn read(value: &Value) -> Option<Self> {
-        // Names beyond these are ignored, as the shells that write this add some.
+        // Other names are ignored, because some writers of logs add their own.
         let map = value.as_object()?;
         let number = |key: &str| map.get(key).map_or(Some(-1), i64::read);
         let maybe = |key: &str| map.get(key).map_or(Some(None), Option::<String>::read);

@@ -1,5 +1,5 @@
-//! Plays the cases of the behaviour reference that are about lists of events and texts, through the
-//! public functions.
+//! Runs the cases of the behaviour reference for event lists and texts, through the public
+//! functions.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 const CASES: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/conformance/openhands.jsonl");
 
-/// Plays the input of a case in an era.
+/// Runs the input of a case in an era.
 type Play = fn(&Value, &str) -> Value;
 
-/// How each kind is played, and how many cases of it there are at least.
+/// The function of each kind of case, and the minimum number of its cases.
 const KINDS: &[(&str, Play, usize)] = &[
     ("codec", codec, 41),
     ("codec_error", codec_error, 10),
@@ -65,7 +65,7 @@ fn list(value: &Value) -> &[Value] {
 fn codec(input: &Value, era: &str) -> Value {
     let era = Era::parse(era).expect("a known era");
     let event = TrajectoryEvent::from_json_of(input, era).expect("it decodes");
-    // Whatever an era reads, the union reads, and its encoding is the same.
+    // The union reads everything that an era reads, and encodes it equally.
     assert_eq!(
         TrajectoryEvent::from_json(input).map(|union| union.to_json(era)),
         Ok(event.to_json(era))
@@ -105,7 +105,7 @@ fn write(input: &Value, _: &str) -> Value {
     json!({"text": write_lines(input["existing"].as_str(), text(&input["content"]), start, end)})
 }
 
-/// The events that a case adds, with the numbers that a log gives them.
+/// Returns the events that a case adds, numbered as in a log.
 fn filled(input: &Value) -> Vec<TrajectoryEvent> {
     let added = list(&input["ops"]).iter().filter(|op| op[0] == "add");
     (0..)
@@ -163,7 +163,7 @@ fn replayed(input: &Value, _: &str) -> Value {
     json!({"task": task, "replayed": replay.actions.iter().map(Action::kind).collect::<Vec<_>>(), "waits": waits})
 }
 
-/// An event of a sketch that names only its kind, source and wait flag.
+/// Returns the event of a sketch, which only has kind, source and wait flag.
 fn sketched(at: usize, sketch: &Value) -> TrajectoryEvent {
     let mut event = sketch.clone();
     let wait = event["wait_for_response"] == json!(true);

@@ -1,5 +1,5 @@
-//! The codec beyond the reference: every kind and era keeps its meaning when written and read
-//! again, logs of both eras load, and refusals say what would be right.
+//! The codec beyond the reference. Every kind of each era survives a round trip, logs of both eras
+//! load, and errors name the remedy.
 
 use conclave_trajectory::{
     Action, Era, Malformed, MalformedKind, Observation, TrajectoryEvent, action, observation,
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 const ERAS: [Era; 2] = [Era::V2024, Era::V2025];
 
-/// A small generator of numbers without any order, the same in every run.
+/// A small, deterministic generator of pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -24,7 +24,7 @@ impl Numbers {
         (0..self.below(4)).map(|_| parts[self.below(parts.len() as u64) as usize]).collect()
     }
 
-    /// A value that may stand under that name.
+    /// Returns a valid value for a field of this name.
     fn field(&mut self, kind: &str, name: &str) -> Value {
         let number = self.below(9) as i64 - 1;
         let flag = number % 2 == 0;
@@ -110,7 +110,7 @@ impl Numbers {
     }
 }
 
-/// Many events of every kind of an era.
+/// Returns many events of every kind of an era.
 fn every_kind(era: Era) -> Vec<Value> {
     let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
     let mut events = Vec::new();
@@ -431,7 +431,7 @@ fn no_value_in_any_place_panics() {
     assert!(read > 1000, "some of them are events: {read}");
 }
 
-/// Does all there is to do with a value that may be an event.
+/// Applies every operation to a value that may be an event.
 fn use_it(value: &Value) -> usize {
     let read = [
         TrajectoryEvent::from_json(value),

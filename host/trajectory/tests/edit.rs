@@ -1,4 +1,4 @@
-//! The editor over text.
+//! The editor on text.
 
 use conclave_trajectory::action::Edit;
 use conclave_trajectory::edit::{EditError, apply, create, insert, str_replace, undo, view};

@@ -1,4 +1,4 @@
-//! What is done with lists of events: finding, replaying, loading.
+//! Operations on event lists: search, replay and load.
 
 use conclave_trajectory::{Action, Era, Filter, Replay, TrajectoryEvent, load, search};
 use serde_json::{Value, json};

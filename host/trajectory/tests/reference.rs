@@ -1,5 +1,5 @@
-//! Compares the codec with values obtained by running the reference's own codec on inputs of ours:
-//! text with the order of keys, memory form, errors.
+//! Compares the codec with outputs of the reference's codec for our inputs: text with key order,
+//! memory form, and errors.
 
 use conclave_trajectory::{Era, TrajectoryEvent};
 use serde_json::Value;

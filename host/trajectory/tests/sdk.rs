@@ -1,4 +1,4 @@
-//! Events of the SDK, the tree they form, and which of their calls have no result.
+//! SDK events, their tree, and their calls without a result.
 
 use conclave_trajectory::{
     Era, SdkEvent, SdkSource, TrajectoryEvent, file_name, parse_file_name, translate, tree_of,
@@ -31,7 +31,7 @@ fn events_are_read_and_stored_without_nulls() {
     assert_eq!(read(&stored).to_json(), stored);
 }
 
-/// O-006: to read and write again changes nothing further.
+/// O-006: a round trip is stable after the first one.
 #[test]
 fn a_time_is_written_as_the_era_reads_it() {
     for (given, in_2024) in [
@@ -152,7 +152,7 @@ fn calls_are_pending_until_answered_refused_or_failed() {
     assert_eq!(unmatched_events(&early).len(), 1, "an answer before its call answers nothing");
 }
 
-/// A pause: an event without fields of its own.
+/// Returns a pause, an event without fields of its own.
 fn event(id: &str, parent: Option<&str>) -> SdkEvent {
     read(&json!({"kind": "PauseEvent", "id": id, "parent_id": parent}))
 }

@@ -1,22 +1,22 @@
-//! What the client's person is asked before a call runs, and what their answer means. Only a plain
-//! yes is one.
+//! The question to the client's user before a call, and the reading of the answer. Anything but a
+//! plain yes refuses.
 
 use conclave_core::types::approval::{Approval, ApprovalRequest};
 use conclave_core::types::text::{is_deceptive, show_duration};
 use rmcp::model::{ClientCapabilities, ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde_json::{Value, json};
 
-/// Characters of a reason that the model reads.
+/// Maximum characters of a reason, which the model reads.
 const REASON: usize = 300;
 
-/// A person can be asked through this client.
+/// Returns whether the client can ask its user.
 pub(super) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
-    // One that names neither form nor address has forms.
+    // A client that names neither form nor URL supports forms.
     elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
 }
 
-/// The question: who wants what, with all of the arguments, and why it is asked.
+/// Returns the question: the caller, the tool with all arguments, and the reason for asking.
 pub(super) fn question(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
     let asked_by = request
         .asked_by
@@ -53,7 +53,7 @@ pub(super) fn question(request: &ApprovalRequest) -> Option<ElicitRequestParams>
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// Nothing in it hides or turns the line.
+/// Escapes deceptive characters other than line breaks.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -66,7 +66,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// What the person said.
+/// Returns the decision of the user.
 pub(super) fn answer(result: &ElicitResult) -> Approval {
     let field = |name: &str| {
         result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str)
@@ -85,7 +85,8 @@ pub(super) fn answer(result: &ElicitResult) -> Approval {
     }
 }
 
-/// Nobody can be asked. The model reads it, so it does not say what would let the call through.
+/// Returns the refusal for a client that cannot ask. The model reads it, so it does not explain how
+/// to get the call approved.
 pub(super) fn nobody() -> Approval {
     refused("it needs an approval, and this client cannot ask its person")
 }

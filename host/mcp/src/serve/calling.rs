@@ -1,5 +1,5 @@
-//! One call that goes on: its run, and the questions that it waits for. A call whose client asks
-//! its person by asking the server again (2026-07-28) is kept meanwhile.
+//! One running call: its run, and its pending questions. A call of a client that answers with a new
+//! request (2026-07-28) is suspended meanwhile.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,18 +16,18 @@ use tokio::time::Instant;
 
 use super::approval::refused;
 
-/// Calls that are kept at most.
+/// Maximum number of suspended calls.
 const KEPT: usize = 64;
-/// How long one is kept, and how long a client may ask its person.
+/// Time limit of a suspended call, and of a question to the user.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// A question, and where the answer goes.
+/// A question, and the channel for its answer.
 pub(super) struct ClientQuestion {
     pub(super) request: ApprovalRequest,
     pub(super) answer: oneshot::Sender<Approval>,
 }
 
-/// Passes questions on to whoever speaks with the client.
+/// Forwards questions to the task that serves the client.
 pub(super) struct ClientQuestions(mpsc::Sender<ClientQuestion>);
 
 impl ClientQuestions {
@@ -54,17 +54,17 @@ impl Approver for ClientQuestions {
     }
 }
 
-/// A call that goes on. Dropping it stops the tool.
+/// A running call. Dropping it stops the tool.
 pub(super) struct ToolCallGuard {
     pub(super) run: JoinHandle<CallToolResult>,
     pub(super) stopper: Stopper,
     pub(super) questions: mpsc::Receiver<ClientQuestion>,
-    /// Among those that run at once; none while a person is asked.
+    /// Its permit among the concurrent calls; `None` while it waits for the user.
     pub(super) place: Option<OwnedSemaphorePermit>,
     pub(super) _end: RunStopper,
 }
 
-/// Stops a run that nobody waits for.
+/// Aborts a run when its call is dropped.
 pub(super) struct RunStopper(pub(super) AbortHandle);
 
 impl Drop for RunStopper {
@@ -73,16 +73,16 @@ impl Drop for RunStopper {
     }
 }
 
-/// A call that waits for its client to come back.
+/// A call that waits for the client's answer.
 pub(super) struct SuspendedCall {
     pub(super) going: ToolCallGuard,
     pub(super) answer: oneshot::Sender<Approval>,
-    /// What was called: the client cannot come back with something else.
+    /// The called tool: an answer must not name another one.
     pub(super) tool: String,
     since: Instant,
 }
 
-/// Calls that wait, under names that nobody guesses.
+/// The suspended calls, by unguessable names.
 #[derive(Default)]
 pub(super) struct SuspendedCalls(Mutex<HashMap<String, SuspendedCall>>);
 
@@ -97,7 +97,7 @@ impl SuspendedCalls {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         kept.retain(|_, waiting| now.duration_since(waiting.since) < KEPT_FOR);
-        // The oldest goes for a new one; its run sees that nobody answers.
+        // Makes room by dropping the oldest call; its run then gets no answer.
         if kept.len() >= KEPT
             && let Some(oldest) =
                 kept.iter().min_by_key(|(_, waiting)| waiting.since).map(|(name, _)| name.clone())

@@ -1,5 +1,5 @@
-//! The server's side of one connection: lists, calls, cancellation, questions. It knows three
-//! requests of the protocol and refuses the rest.
+//! The server side of one connection: tool lists, calls, cancellation and questions. Other requests
+//! of the protocol are refused.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,16 +30,16 @@ use super::tools::{Offered, ServedTool, offered};
 use super::{OfferError, Service, outcome};
 use crate::text::shown;
 
-/// Calls of one client under way at once.
+/// Maximum concurrent calls of one client.
 const AT_ONCE: usize = 16;
-/// Calls that wait for a place besides.
+/// Maximum calls that wait for a permit besides.
 const QUEUE: usize = 240;
-/// How long a stopped call may take to end.
+/// Time for a stopped call to end.
 const STOPPING: Duration = Duration::from_secs(2);
-/// What the question is called where answers have names.
+/// The key of the question where answers have keys.
 const APPROVAL: &str = "approval";
 
-/// All that a client is served with.
+/// The state of one client's service.
 pub(super) struct Desk {
     service: Service,
     tools: BTreeMap<String, Offered>,
@@ -67,17 +67,18 @@ impl Desk {
         })
     }
 
-    /// Stops what goes on, and waits for it so long.
+    /// Stops the running calls, and waits up to `grace` for them to end.
     pub(super) async fn close(&self, grace: Duration) {
         self.kept.clear();
         for stopper in self.stoppers.lock().unwrap_or_else(PoisonError::into_inner).values() {
             stopper.stop("the client has gone");
         }
+        // All permits of the queue are free only when every call has ended.
         let all = u32::try_from(AT_ONCE + QUEUE).unwrap_or(u32::MAX);
         let _ = tokio::time::timeout(grace, self.queue.acquire_many(all)).await;
     }
 
-    /// Starts a call; it goes on by itself until it is stopped or dropped.
+    /// Starts a call, which runs until it is stopped or dropped.
     async fn start(
         self: &Arc<Self>,
         what: &ServedTool,
@@ -91,6 +92,7 @@ impl Desk {
                 None,
             )
         };
+        // The queue is bounded first, so that waiting for a permit is bounded too.
         let queued = self.queue.clone().try_acquire_owned().map_err(|_| busy())?;
         let place = self.at_once.clone().acquire_owned().await.map_err(|_| busy())?;
         let (asking, questions) = ClientQuestions::new();
@@ -158,7 +160,7 @@ impl Desk {
         }
     }
 
-    /// Follows a call to its end, or to a question that the client must come back with.
+    /// Follows a call to its end, or to a question that the client must return with.
     async fn follow(
         self: &Arc<Self>,
         mut going: ToolCallGuard,
@@ -183,7 +185,7 @@ impl Desk {
                         let _ = place.send(nobody());
                         continue;
                     };
-                    // Others run while a person thinks.
+                    // Other calls may run while the user decides.
                     going.place = None;
                     if context.protocol_version().is_some_and(|version| !version.has_initialize()) {
                         let name = unguessable();
@@ -204,12 +206,12 @@ impl Desk {
     }
 }
 
-/// Nobody has decided for so long.
+/// The refusal after the time limit of a question.
 fn too_late() -> Approval {
     refused(&format!("nobody decided within {} minutes", KEPT_FOR.as_secs() / 60))
 }
 
-/// Asks the client's person, where servers may ask clients.
+/// Asks the client's user, if the protocol lets servers ask.
 async fn ask(context: &RequestContext<RoleServer>, params: ElicitRequestParams) -> Approval {
     match context.peer.send_request(ServerRequest::ElicitRequest(ElicitRequest::new(params))).await
     {
@@ -222,7 +224,7 @@ async fn ask(context: &RequestContext<RoleServer>, params: ElicitRequestParams) 
     }
 }
 
-/// The question as a result, where the client asks and comes back.
+/// Returns the question as a result, for clients that ask and call again.
 fn input_required(params: ElicitRequestParams, name: String) -> InputRequiredResult {
     let mut requests = InputRequests::new();
     requests.insert(APPROVAL.to_owned(), InputRequest::Elicitation(ElicitRequest::new(params)));
@@ -302,8 +304,8 @@ impl ServerHandler for Handler {
 }
 
 impl Desk {
-    /// Waits for a place again, once its person has decided. Cancelled, it goes on without one: to
-    /// its end.
+    /// Waits for a permit again after the user has decided. A cancelled call continues without one,
+    /// to its end.
     async fn resume(&self, going: &mut ToolCallGuard, context: &RequestContext<RoleServer>) {
         tokio::select! {
             biased;
@@ -312,8 +314,7 @@ impl Desk {
         }
     }
 
-    /// Refuses a call whose client has not come back in time, so that its journal says how it
-    /// ended.
+    /// Refuses a call whose client did not return in time, so that its journal records the end.
     fn expire(self: &Arc<Self>, name: String) {
         let desk = Arc::downgrade(self);
         tokio::spawn(async move {

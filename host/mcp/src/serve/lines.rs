@@ -1,6 +1,5 @@
-//! What a client writes, line by line, before the protocol is spoken: a line that is too long, is
-//! no JSON, or calls a tool with what are no arguments gets an answer at once, and goes no further.
-//! Knows nothing of tools.
+//! Checks the lines of a client before the protocol handles them. A line that is too long, not
+//! JSON, or a tool call with invalid arguments is answered here. Tools are not known here.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -17,22 +16,22 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 
-/// Answers that wait to be written; of more lines that nobody can read, none is answered.
+/// Maximum queued error answers; further invalid lines are not answered.
 const WAITING: usize = 64;
-/// Bytes that are read at once.
+/// Bytes per read.
 const CHUNK: usize = 16 << 10;
 
-/// An answer to a line that went no further.
+/// The answer to a refused line.
 type Answer = (ErrorData, Option<RequestId>);
 
-/// Speaks with a client, and answers what cannot be read.
+/// A transport that answers invalid lines itself.
 pub(super) struct Spoken<R: AsyncRead + Unpin, W: AsyncWrite> {
     inner: AsyncRwTransport<RoleServer, Good<R>, W>,
     answers: mpsc::Receiver<Answer>,
 }
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Spoken<R, W> {
-    /// Lines of at most so many bytes.
+    /// Returns a transport for lines of at most so many bytes.
     pub(super) fn new(from: R, to: W, most: usize) -> Self {
         let (sender, answers) = mpsc::channel(WAITING);
         let good = Good {
@@ -50,7 +49,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Spoken
         }
     }
 
-    /// Written by a task of its own: whoever waits for the next line may stop to wait.
+    /// Writes an answer in a task of its own, because `receive` may be cancelled.
     fn answer(&mut self, (error, id): Answer) {
         let written = self.inner.send(TxJsonRpcMessage::<RoleServer>::error(error, id));
         tokio::spawn(async move { drop(written.await) });
@@ -89,12 +88,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
     }
 }
 
-/// The lines that can be read.
+/// A reader that only yields valid lines.
 struct Good<R> {
     inner: R,
     most: usize,
     line: Vec<u8>,
-    /// The rest of a line that was too long.
+    /// Whether the rest of an oversized line is being skipped.
     is_dropped: bool,
     ready: Vec<u8>,
     given: usize,
@@ -162,7 +161,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Good<R> {
     }
 }
 
-/// Why a line goes no further.
+/// Returns the error of an invalid line.
 fn wrong(line: &[u8]) -> Option<ErrorData> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     if line.iter().all(u8::is_ascii_whitespace) {
@@ -184,8 +183,8 @@ fn wrong(line: &[u8]) -> Option<ErrorData> {
     (!is_right).then(|| ErrorData::invalid_params("`arguments` must be an object", None))
 }
 
-/// The id of a request, as far as the line can be read. An answer has one too, which is not the
-/// client's.
+/// Returns the id of a request, as far as the line can be parsed. The id of a response belongs to
+/// the server, so it is not returned.
 fn id_of(line: &[u8]) -> Option<RequestId> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     let fields = RefCell::default();
@@ -200,7 +199,7 @@ struct Fields {
     is_request: bool,
 }
 
-/// Notes the outermost fields on the way, also when the end cannot be read.
+/// Records the outermost fields during parsing, even if the rest is invalid.
 struct Outer<'a>(&'a RefCell<Fields>);
 
 impl<'de> Visitor<'de> for Outer<'_> {

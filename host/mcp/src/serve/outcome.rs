@@ -1,5 +1,5 @@
-//! What a tool or the entry task gave, as the protocol has it. A refusal is a result that is an
-//! error, so that the client's model reads it.
+//! Conversion of a tool's or task's outcome to an MCP result. A refusal becomes an error result, so
+//! that the client's model reads it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use conclave_runtime::message::Blob;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::Value;
 
-/// Bytes of an attachment that goes along.
+/// Maximum bytes of an attachment in a result.
 const ATTACHMENT: u64 = 4 << 20;
 
 pub(super) fn of_tool(
@@ -51,12 +51,12 @@ fn result(
     blobs: &dyn Blobs,
 ) -> CallToolResult {
     let value = value.filter(|value| !value.is_null());
-    // For clients that read no values, the text holds them.
+    // For clients that ignore structured values, the text contains them.
     let text = content.or_else(|| value.as_ref().map(Value::to_string)).unwrap_or_default();
     let mut blocks = vec![ContentBlock::text(text)];
     blocks.extend(attachments.iter().map(|blob| attached(blob, blobs)));
     let mut result = CallToolResult::success(blocks);
-    // Older revisions have objects only.
+    // Older revisions only accept objects.
     result.structured_content = value.filter(Value::is_object);
     result
 }

@@ -1,5 +1,5 @@
-//! How far a call has come, for a client that wants to know. What it cannot take in time is left
-//! out.
+//! Progress reports for a client that requests them. Reports that the client cannot take in time
+//! are dropped.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RoleServer};
 use tokio::sync::mpsc;
 
-/// Reports that wait at most.
+/// Maximum queued reports.
 const WAITING: usize = 32;
 
-/// Passes reports on.
+/// Forwards progress reports.
 pub(super) struct ProgressForwarder(mpsc::Sender<(u64, Option<u64>, String)>);
 
 impl ProgressForwarder {
-    /// For the client that gave this token.
+    /// Returns a forwarder for the client that sent this token.
     pub(super) fn new(peer: Peer<RoleServer>, token: ProgressToken) -> Arc<Self> {
         let (sender, mut reports) = mpsc::channel::<(u64, Option<u64>, String)>(WAITING);
         tokio::spawn(async move {
             let mut last = None;
             while let Some((done, total, message)) = reports.recv().await {
-                // It must grow with every report.
+                // The protocol requires increasing values.
                 if last.is_some_and(|last| done <= last) {
                     continue;
                 }

@@ -1,5 +1,5 @@
-//! The tools that a client sees. What they may do is said from the operator's grants, never from
-//! what their plugin says of itself.
+//! The tools that a client sees. Hints about their effects come from the operator's grants, never
+//! from the plugin's description.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use serde_json::{Map, Value, json};
 
 use super::Selection;
 
-/// The name of the entry task as a tool.
+/// The tool name of the entry task.
 const ASK: &str = "ask";
 
-/// A tool as it is served.
+/// A served tool.
 #[derive(Clone, Debug)]
 pub(super) struct Offered {
     pub(super) shown: Tool,
     pub(super) what: ServedTool,
 }
 
-/// What is behind a name.
+/// The target of a served name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ServedTool {
-    /// `plugin.tool`.
+    /// A tool, `plugin.tool`.
     Tool(String),
     /// The entry task.
     Entry,
@@ -39,7 +39,7 @@ pub(super) enum ServedTool {
 pub enum OfferError {
     #[error("the config has no task `{0}`")]
     NoTask(String),
-    /// Nothing is left.
+    /// The selection has no tools.
     #[error("there is no tool to serve; these are there: {0}")]
     Nothing(String),
     #[error(
@@ -48,7 +48,7 @@ pub enum OfferError {
     SameName(String),
 }
 
-/// The tools of a selection, in order of name.
+/// Returns the tools of a selection, ordered by name.
 pub(super) fn offered(
     prepared: &Prepared,
     selection: &Selection,
@@ -96,7 +96,7 @@ fn add(
     }
 }
 
-/// What the agent of a task is offered, by the tools' own names; none when there is no such task.
+/// Returns the tools of a task's agent, by their original names; `None` if there is no such task.
 fn tools_of(setup: &Setup, task: &str) -> Option<BTreeSet<String>> {
     let task = setup.tasks.get(task)?;
     let targets =
@@ -113,14 +113,14 @@ fn tool(name: String, plugin: &PluginSetup, spec: &ToolSpec) -> Tool {
         .with_annotations(annotations(plugin))
 }
 
-/// Clients want the type to be written.
+/// Adds `type`, which clients require.
 fn whole(mut schema: Map<String, Value>) -> Map<String, Value> {
     schema.entry("type").or_insert_with(|| json!("object"));
     schema
 }
 
 fn annotations(plugin: &PluginSetup) -> ToolAnnotations {
-    // Code outside a sandbox can do anything; so can what a plugin calls in its turn.
+    // Code outside a sandbox can do anything, and so can a plugin that calls other tools.
     let is_held = !plugin.facts.is_native() && !plugin.facts.mcp;
     let only_reads = is_held
         && derived(plugin) == Decide::Allow

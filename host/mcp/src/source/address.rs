@@ -1,6 +1,5 @@
-//! A server that runs already and is reached over HTTP: the address is the operator's, and is gone
-//! to as it stands. No redirect is followed, no proxy is taken from the environment, no cookie
-//! kept.
+//! The transport to a running server over HTTP, at the operator's address. No redirects, proxies of
+//! the environment or cookies are used.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The way to it; `key` is sent as a bearer token, a message may have `message_max` bytes.
+/// Returns the transport. `key` is sent as a bearer token; a message may have `message_max` bytes.
 pub(super) fn transport(
     url: &str,
     key: Option<&str>,

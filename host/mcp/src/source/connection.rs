@@ -1,5 +1,5 @@
-//! One connection with a server, from its start to its end, with the list of tools that it gave
-//! then.
+//! One connection with a server, from start to end, with the tools that the server listed at the
+//! start.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -25,18 +25,18 @@ use super::refusing::Refusing;
 use super::said::KeyFilter;
 use super::tools::MOST;
 
-/// How long it may take until its tools are known: some programs are fetched first.
+/// Time limit until the tools are listed. It is long because some programs are downloaded first.
 const START: Duration = Duration::from_secs(90);
-/// Pages of its list.
+/// Maximum number of pages of the tool list.
 const PAGES: usize = 64;
-/// Bytes of a message that hold no result: the list of tools is one.
+/// Bytes allowed for a message without a result, such as the list of tools.
 const MESSAGE: u64 = 2 << 20;
-/// Bytes of a message at most, whatever the limits say.
+/// Maximum bytes of a message, regardless of the configured limits.
 const MESSAGE_MAX: u64 = 64 << 20;
-/// Characters of its words that are told.
+/// Characters of the server's error text that are shown.
 const WORDS: usize = 400;
 
-/// A server that answers.
+/// An open connection with a server.
 pub(super) struct Connection {
     service: RunningService<RoleClient, Refusing>,
     program: Option<Mutex<Program>>,
@@ -44,17 +44,17 @@ pub(super) struct Connection {
     pub(super) tools: Vec<Tool>,
 }
 
-/// Why a call gave no result.
+/// Why a call has no result.
 pub(super) enum CallFailure {
-    /// The server is not there any more, and why.
+    /// The server is gone, for this reason.
     Gone(String),
-    /// It says that it cannot, in words for the model.
+    /// The server reported an error, in words for the model.
     Said(String),
 }
 
 impl Connection {
-    /// Starts or reaches the server and asks for its tools. Dropping the future ends what was
-    /// started.
+    /// Starts or reaches the server and lists its tools. Dropping the future stops a started
+    /// program.
     pub(super) async fn open(
         environment: fn(&str) -> Option<String>,
         start: &ServerStart,
@@ -65,7 +65,8 @@ impl Connection {
         })
     }
 
-    /// In the newest way that it knows; some end at a question that they do not know.
+    /// Tries the newest protocol first, then the old handshake: some servers exit at an unknown
+    /// request.
     async fn in_some_way(
         environment: fn(&str) -> Option<String>,
         start: &ServerStart,
@@ -85,7 +86,7 @@ impl Connection {
         start: &ServerStart,
         way: ClientLifecycleMode,
     ) -> Result<Self, String> {
-        // A result is there twice, as text and as a value, and JSON within JSON has more quotes.
+        // A result appears twice, as text and as a value, and JSON within JSON needs more escapes.
         let message_max =
             start.limits.output.saturating_mul(4).saturating_add(MESSAGE).min(MESSAGE_MAX);
         let message_max = usize::try_from(message_max).unwrap_or(usize::MAX);
@@ -136,8 +137,7 @@ impl Connection {
         self.service.is_closed() || self.service.is_transport_closed()
     }
 
-    /// Calls a tool by the name that the server has for it. Dropping the future tells the server
-    /// that nobody waits.
+    /// Calls a tool by the server's own name for it. Dropping the future cancels the request.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -177,7 +177,7 @@ impl Connection {
     }
 }
 
-/// The keys of a program, by the names of its variables.
+/// Returns the keys of a program by the names of its environment variables.
 async fn given(
     keys: &BTreeMap<String, KeyRef>,
     secrets: &dyn SecretSource,
@@ -193,8 +193,8 @@ async fn given(
     Ok(given)
 }
 
-/// The environment of a program: what it takes to find others and its own files, and what the
-/// config gives it.
+/// Returns the environment of a program: `PATH` and `HOME`, then the variables and keys of the
+/// config.
 fn variables(
     environment: fn(&str) -> Option<String>,
     env: &BTreeMap<String, String>,
@@ -208,7 +208,7 @@ fn variables(
     variables
 }
 
-/// All its tools; page after page, to an end.
+/// Lists all tools, page by page, up to a limit.
 async fn list(
     service: &RunningService<RoleClient, Refusing>,
     said: &KeyFilter,
@@ -243,8 +243,8 @@ fn refused(error: &ClientInitializeError, said: &KeyFilter) -> String {
     format!("it could not be spoken with: {}", said.words(&plain(error), WORDS))
 }
 
-/// Of a server that runs already: what to look at. The address stands in the config; it may hold
-/// what nobody should read.
+/// Describes a failure to reach a running server. Only the host is shown: the rest of the address
+/// may contain credentials.
 fn refused_at(url: &str, error: &ClientInitializeError, said: &KeyFilter) -> String {
     let of = url
         .split("://")
@@ -256,7 +256,7 @@ fn refused_at(url: &str, error: &ClientInitializeError, said: &KeyFilter) -> Str
     format!("{host} could not be spoken with: {}; {help}", said.words(&plain(error), WORDS))
 }
 
-/// The innermost cause: around it are names of types, which say nothing to an operator.
+/// Returns the innermost cause. The outer ones name Rust types, which do not help an operator.
 fn plain(error: &(dyn Error + 'static)) -> String {
     if let Some(ClientInitializeError::LegacyFallbackFailed { fallback, .. }) = error.downcast_ref()
     {

@@ -1,5 +1,5 @@
-//! A server that is started here: its process, what it may read of the environment, what it says on
-//! stderr, and its end. Not what is spoken with it.
+//! The process of a local server: its start, its environment, its stderr and its end. The protocol
+//! is not in here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,15 +17,15 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use super::said::KeyFilter;
 use crate::text::shown;
 
-/// Characters of its last words that are told.
+/// Characters of the last stderr line that are shown.
 const LAST_WORDS: usize = 600;
-/// Bytes of a line that are kept until it has ended.
+/// Maximum bytes of a line that are buffered.
 const LINE: usize = 64 << 10;
-/// How long it may take to end by itself.
+/// Time to end after the first signal, before the process is killed.
 const GRACE: Duration = Duration::from_millis(250);
 const TICK: Duration = Duration::from_millis(10);
 
-/// A process that runs, with all that it started.
+/// A running process with its process group.
 pub(super) struct Program {
     child: Child,
     group: u32,
@@ -33,13 +33,12 @@ pub(super) struct Program {
     is_too_long: Arc<AtomicBool>,
 }
 
-/// Where it is spoken with: what it says, cut off at a message that is too long, and what it is
-/// told.
+/// The pipes of the protocol: the output, which fails at a message that is too long, and the input.
 pub(super) type Pipes = (LineFrames<ChildStdout>, ChildStdin);
 
 impl Program {
-    /// Starts it. `variables` is its whole environment; a message may have `message_max` bytes; its
-    /// last words are told as `said` has them.
+    /// Starts the process. `variables` is its whole environment, and `message_max` the bytes of a
+    /// message. `said` redacts its last stderr line.
     pub(super) fn start(
         command: &[String],
         cwd: &str,
@@ -48,8 +47,8 @@ impl Program {
         said: &KeyFilter,
     ) -> Result<(Self, Pipes), String> {
         let (name, arguments) = command.split_first().ok_or("it names no program")?;
-        // A path is one from where this program runs; the child would look for it from its own
-        // folder.
+        // A relative path is meant from the current directory. The child would resolve it from its
+        // own.
         let absolute = name.contains('/').then(|| std::path::absolute(name).ok()).flatten();
         let mut process = Command::new(absolute.as_deref().unwrap_or(Path::new(name)));
         process.args(arguments).env_clear().envs(variables).current_dir(if cwd.is_empty() {
@@ -85,7 +84,7 @@ impl Program {
         Ok((Self { child, group, last_words, is_too_long }, (lines, stdin)))
     }
 
-    /// Why it is not spoken with any more, as far as it can be seen from outside.
+    /// Returns why the server stopped answering, as far as the process shows it.
     pub(super) fn epitaph(&mut self) -> String {
         if self.is_too_long.load(Ordering::Relaxed) {
             return "it sent a message that is too long".to_owned();
@@ -100,7 +99,7 @@ impl Program {
 }
 
 impl Drop for Program {
-    /// The whole group: a server is often started by a program that starts a program.
+    /// Ends the whole process group, since a server is often started by a wrapper.
     fn drop(&mut self) {
         signal(self.group, false);
         let mut waited = Duration::ZERO;
@@ -108,21 +107,21 @@ impl Drop for Program {
             std::thread::sleep(TICK);
             waited += TICK;
         }
-        // Also when the first of the group has ended: what it started may go on.
+        // Also when the leader has ended: its children may still run.
         signal(self.group, true);
         running().remove(&self.group);
         let _ = self.child.start_kill();
     }
 }
 
-/// Groups that run, for an end without any other.
+/// The running process groups, so that `stop_all` can end them at exit.
 static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 fn running() -> MutexGuard<'static, BTreeSet<u32>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends all that was started, at once.
+/// Kills all started process groups at once.
 pub(super) fn stop_all() {
     std::mem::take(&mut *running()).into_iter().for_each(|group| signal(group, true));
 }
@@ -139,7 +138,8 @@ fn signal(group: u32, at_once: bool) {
 #[cfg(not(unix))]
 fn signal(_: u32, _: bool) {}
 
-/// Keeps the last line that is not empty; reads all, so that it never waits for a reader.
+/// Keeps the last line that is not empty. Reads everything, so that a full pipe never blocks the
+/// server.
 async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>, said: KeyFilter) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
@@ -165,7 +165,7 @@ async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>, said: KeyFi
     }
 }
 
-/// Ends where a line is longer than a message may be.
+/// A reader that fails at a line longer than a message may be.
 pub(super) struct LineFrames<R> {
     inner: R,
     most: usize,

@@ -1,5 +1,5 @@
-//! What a server may ask of its client: nothing. No model, no folders, no person, and no news about
-//! its list of tools.
+//! Refuses all requests of a server to its client: models, folders, users, and changes of the tool
+//! list.
 
 #![expect(
     deprecated,

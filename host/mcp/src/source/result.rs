@@ -1,5 +1,5 @@
-//! What a server's tool gave, as a tool's outcome: its text, its value, and its pictures as
-//! attachments. Its size is held to the plugin's limits by whoever calls.
+//! Conversion of a server's result to a tool outcome: text, value, and images as attachments. The
+//! caller enforces the plugin's size limits.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,8 +9,10 @@ use conclave_runtime::message::Blob;
 use conclave_runtime::native::Failure;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
+/// Converts the result of a call.
+///
 /// # Errors
-/// What the tool said went wrong.
+/// The error that the tool reported.
 pub(super) fn outcome(result: CallToolResult, blobs: &dyn Blobs) -> Result<ToolOutcome, Failure> {
     let mut attachments = Vec::new();
     let parts: Vec<String> =
@@ -24,7 +26,7 @@ pub(super) fn outcome(result: CallToolResult, blobs: &dyn Blobs) -> Result<ToolO
         }));
     }
     let value = result.structured_content.filter(|value| !value.is_null());
-    // A value without a text is read as JSON.
+    // A value without text is shown as JSON.
     let content = (!parts.is_empty() || value.is_none()).then_some(text);
     Ok(ToolOutcome { content, value, attachments, then: Vec::new() })
 }
@@ -49,7 +51,7 @@ fn part(block: ContentBlock, blobs: &dyn Blobs, attachments: &mut Vec<Blob>) -> 
     }
 }
 
-/// Attaches bytes; what is said in their place.
+/// Attaches bytes, and returns the text that stands for them.
 fn kept(data: &str, media_type: &str, blobs: &dyn Blobs, attachments: &mut Vec<Blob>) -> String {
     let Ok(bytes) = STANDARD.decode(data) else { return "[bytes that are no base64]".to_owned() };
     match blobs.keep(&bytes, media_type, None) {

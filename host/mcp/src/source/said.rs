@@ -1,5 +1,5 @@
-//! What a server says, without the keys that it was given: a server may repeat them in a result, an
-//! error or its last words, and what it says is read by models and kept in journals.
+//! Redacts a server's keys from its output. A server may repeat them in a result, an error or its
+//! stderr, which models read and journals keep.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use serde_json::Value;
 
 use crate::text::shown;
 
-/// Takes the keys of one server out.
+/// Redacts the keys of one server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeyFilter(Arc<Scrubber>);
 
 impl KeyFilter {
-    /// Without these, by what they are called in the config.
+    /// Returns a filter for these keys, each with its name in the config.
     ///
     /// # Errors
-    /// When a key could not be found again in what is said, in words for the operator.
+    /// If a key is too short to be redacted, in words for the operator.
     pub(super) fn without<'a>(
         keys: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, String> {
@@ -30,14 +30,14 @@ impl KeyFilter {
         Ok(Self(Arc::new(Scrubber::new(values))))
     }
 
-    /// Its words on one line, harmless and short. A key goes before they are cut: half of it would
-    /// not be known.
+    /// Returns the text on one line, escaped and truncated. Keys are redacted before truncation,
+    /// since half a key would not be found.
     pub(super) fn words(&self, text: &str, most: usize) -> String {
         shown(&self.0.scrub_text(text), most)
     }
 
-    /// Anything that it sent. None when it is no more what it was: then a key was where none can
-    /// be.
+    /// Redacts a whole message. `None` if it is no longer valid afterwards, because a key was in a
+    /// place where none can be.
     pub(super) fn all<T: Serialize + DeserializeOwned>(&self, sent: T) -> Option<T> {
         if self.0.is_empty() {
             return Some(sent);

@@ -1,5 +1,5 @@
-//! A server over the time of a host: admitted once, started anew when it has ended, and then held
-//! to what was admitted.
+//! A server during the lifetime of a host. It is admitted once and restarted when it has ended; its
+//! tools must then be the same.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +22,7 @@ pub(super) struct McpServer {
 }
 
 impl McpServer {
-    /// Reaches it, and makes a plugin of its tools.
+    /// Connects to the server, and returns a plugin with its tools.
     pub(super) async fn admit(
         environment: fn(&str) -> Option<String>,
         start: ServerStart,
@@ -55,13 +55,14 @@ impl McpServer {
         }
     }
 
-    /// The connection, made anew when the last one is over; for one call at a time.
+    /// Returns the connection, and reconnects if it is closed. The lock makes concurrent calls
+    /// share one restart.
     async fn connection(&self) -> Result<Arc<Connection>, String> {
         let mut slot = self.connection.lock().await;
         if let Some(open) = slot.as_ref().filter(|connection| !connection.is_over()) {
             return Ok(Arc::clone(open));
         }
-        // What is left of the old one ends before another begins.
+        // The old process ends before another starts.
         *slot = None;
         let fresh = Connection::open(self.environment, &self.start).await?;
         if self.admitted.get() != Some(&admitted(&fresh.tools)?) {

@@ -1,5 +1,5 @@
-//! A server's tools as tools of a plugin: names of our kind, descriptions that are short, and
-//! nothing of what it says about itself.
+//! Conversion of a server's tools to plugin tools: names in our form and short descriptions. Other
+//! statements of the server are dropped.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +8,27 @@ use serde_json::{Map, Value};
 
 use crate::text::{cut, shown};
 
-/// Bytes of a description; a longer one is cut. What is in it is checked with those of all plugins.
+/// Maximum bytes of a description; a longer one is truncated. Its contents are checked later, like
+/// those of all plugins.
 const DESCRIPTION: usize = 4 << 10;
-/// Tools of one server.
+/// Maximum tools of one server.
 pub(super) const MOST: usize = 256;
 
-/// A tool that was taken in.
+/// An admitted tool.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Admitted {
-    /// Here.
+    /// The name in Conclave.
     pub(super) name: String,
-    /// At the server.
+    /// The name at the server.
     pub(super) original: String,
     pub(super) description: String,
     pub(super) schema: Value,
 }
 
-/// Takes a server's list in.
+/// Converts a server's tool list.
 ///
 /// # Errors
-/// When two of its tools would have one name, or one would have none.
+/// If two tools would have the same name, or one would have none.
 pub(super) fn admitted(tools: &[Tool]) -> Result<Vec<Admitted>, String> {
     let mut names: BTreeMap<String, &str> = BTreeMap::new();
     let mut admitted = Vec::with_capacity(tools.len());
@@ -55,7 +56,7 @@ pub(super) fn admitted(tools: &[Tool]) -> Result<Vec<Admitted>, String> {
     Ok(admitted)
 }
 
-/// `getSum` and `get-sum` are `get_sum`.
+/// Returns the name in snake case: `getSum` and `get-sum` become `get_sum`.
 fn name_here(name: &str) -> String {
     let mut here = String::new();
     let mut was_lower = false;
@@ -69,8 +70,8 @@ fn name_here(name: &str) -> String {
     here
 }
 
-/// The schema, without the name of its dialect: what is common to the dialects is all that tools
-/// use, and another than ours is refused.
+/// Returns the schema without `$schema`. Tools only use what the dialects have in common, and a
+/// dialect other than ours would be refused.
 fn schema(schema: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     schema.remove("$schema");

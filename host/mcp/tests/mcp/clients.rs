@@ -25,7 +25,7 @@ caller = "(mcp)"
 decide = "ask"
 "#;
 
-/// Says when a call was dropped.
+/// Notifies when a call is dropped.
 struct Dropped(Arc<Notify>);
 
 impl Drop for Dropped {
@@ -34,13 +34,13 @@ impl Drop for Dropped {
     }
 }
 
-/// A client that writes what a test wants.
+/// A client that sends arbitrary lines.
 struct Client {
     to: WriteHalf<DuplexStream>,
     from: Lines<BufReader<ReadHalf<DuplexStream>>>,
     served: JoinHandle<Result<(), ServeError>>,
     journals: MemoryJournals,
-    /// A slow call was stopped.
+    /// Notified when a slow call is stopped.
     stopped: Arc<Notify>,
 }
 
@@ -121,7 +121,7 @@ impl Client {
         .await;
     }
 
-    /// The answer to a request, whatever comes before it.
+    /// Returns the response to a request, skipping other messages.
     async fn ask(&mut self, method: &str, params: Value) -> Value {
         self.send(1, method, params).await;
         loop {
@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    /// Of the error that comes next: which request it is for, and its number.
+    /// Returns the request id and the code of the next error.
     async fn code(&mut self) -> (Value, Value) {
         let message = self.read().await;
         (message["id"].clone(), message["error"]["code"].clone())
@@ -191,7 +191,7 @@ async fn the_newest_revision_is_spoken_without_a_handshake() {
         .await;
     assert_eq!(answer["result"]["structuredContent"], json!({ "twice": 4 }), "{answer}");
 
-    // An approval: the client is told what to ask, and comes back with the answer.
+    // An approval: the client gets the question, and repeats the call with the answer.
     let request = json!({ "name": "app.asked", "arguments": {}, "_meta": meta.clone() });
     for (decision, text) in [("allow", "done"), ("refuse", "refused")] {
         let asked = client.ask("tools/call", request.clone()).await;
@@ -316,7 +316,7 @@ async fn calls_that_wait_for_a_person_hold_no_place() {
 async fn a_cancelled_call_stops_its_tool_and_so_does_a_client_that_goes() {
     let mut client = Client::started("2025-06-18", json!({})).await;
     client.send(5, "tools/call", json!({ "name": "app.slow", "arguments": {} })).await;
-    // An answer behind it: the slow call has been read by now.
+    // This answer shows that the slow call has been read.
     client.call("app.double", json!({ "n": 1 })).await;
     client.write(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 5 } }).to_string()).await;
     client.stopped.notified().await;

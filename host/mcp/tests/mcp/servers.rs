@@ -1,4 +1,4 @@
-//! A config whose tools are a hostile server's.
+//! A config with the tools of a hostile server.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ use conclave_runtime::tool::{ToolError, ToolOutcome};
 use conclave_runtime::{Caller, Host, HostOptions, Prepared, RunOptions};
 use serde_json::json;
 
-/// A folder of its own for each test; removed by whoever cleans the target folder.
+/// Returns a separate folder for each test, below the target folder.
 fn folder() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = format!("mcp-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -166,7 +166,7 @@ async fn a_list_that_is_another_after_a_new_start_is_refused() {
     }
     let prepared = prepared("rug", "").await;
     assert_eq!(call(&prepared, "it.go").await.unwrap().content.as_deref(), Some("first"));
-    // It ends behind its first answer; how soon that is seen is the machine's business.
+    // The process exits after its first answer; the host may notice that later.
     let mut answer = call(&prepared, "it.go").await;
     while answer.is_ok() {
         tokio::task::yield_now().await;
@@ -199,8 +199,7 @@ async fn a_server_sees_of_the_environment_what_the_config_gives() {
     let text = answer.content.unwrap();
     let names: Vec<&str> = text.split(' ').collect();
     assert!(["GIVEN", "HOME", "PATH"].iter().all(|name| names.contains(name)), "{names:?}");
-    // A shell between may add some of its own; those that cargo gives to this test must not be
-    // there.
+    // A shell may add variables of its own. Those that cargo sets for this test must be absent.
     let is_ours = |name: &&str| name.starts_with("CARGO") && std::env::var_os(name).is_some();
     assert!(
         std::env::var_os("CARGO_MANIFEST_DIR").is_some() && !names.iter().any(is_ours),
@@ -270,7 +269,7 @@ async fn what_a_server_started_ends_with_it() {
         let processes = std::fs::read_dir("/proc")
             .unwrap()
             .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok());
-        // Behind the name: state, parent, group.
+        // The fields after the name are state, parent and group.
         let group_of = |stat: &String| {
             stat.rsplit(')')
                 .next()
@@ -286,7 +285,7 @@ async fn what_a_server_started_ends_with_it() {
     };
     assert_eq!(of_group(), 2, "the server and its child");
     drop(prepared);
-    // None is left in the end.
+    // No process of the group remains.
     while of_group() > 0 {
         tokio::task::yield_now().await;
     }
@@ -322,7 +321,7 @@ async fn what_a_server_gives_is_text_from_outside() {
     assert!(labels.contains(&vec![Label::Untrusted, Label::Tool]), "{labels:?}");
 }
 
-/// The labels of every message.
+/// Collects the labels of every message.
 #[derive(Default)]
 struct Labels(std::sync::Mutex<Vec<Vec<Label>>>);
 

@@ -1,4 +1,4 @@
-//! A completion as it grows out of chunks. A whole reply is one chunk that holds everything.
+//! Builds a completion from chunks. A whole reply is a single chunk.
 
 use conclave_core::types::completion::{Completion, StopReason, TokenUsage};
 use conclave_core::types::message::ToolCall;
@@ -10,19 +10,19 @@ use super::secrets::Masking;
 use super::wire::{CALLS_MAX, CallPiece, Chunk, Tokens, WireText};
 use crate::TextSink;
 
-/// Values in the arguments of one call; a value of one byte may take six hundred once it is read.
+/// Maximum values in the arguments of one call; a value of one byte may take 600 bytes in memory.
 const VALUES_MAX: usize = 100_000;
 
-/// The answer holds more bytes or calls than allowed.
+/// The answer exceeds the limit of bytes or calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerTooLong;
 
 #[derive(Debug)]
 pub(crate) struct ServerReply {
     quoter: Quoter,
-    /// Between the text and the sink.
+    /// Masks secrets between the text and the sink.
     masking: Masking,
-    /// Bytes that may still be added.
+    /// Remaining bytes.
     room: u64,
     id: String,
     model: String,
@@ -43,7 +43,7 @@ struct GrowingCall {
 }
 
 impl ServerReply {
-    /// An answer of at most `limit` bytes, without the secrets that the quoter knows.
+    /// Returns an empty answer with a limit in bytes, which masks the quoter's secrets.
     pub(crate) fn new(limit: u64, quoter: Quoter) -> Self {
         Self {
             masking: Masking::new(quoter.secrets().clone()),
@@ -60,15 +60,15 @@ impl ServerReply {
         }
     }
 
-    /// The model has said that it is done; only the usage may follow.
+    /// Returns whether the model has finished, so that only the usage may follow.
     pub(crate) fn is_finished(&self) -> bool {
         self.finish.is_some()
     }
 
-    /// Takes what a chunk adds; new text goes to the sink.
+    /// Adds a chunk; new text goes to the sink.
     ///
     /// # Errors
-    /// When the answer becomes too long.
+    /// If the answer becomes too long.
     pub(crate) fn handle_chunk(
         &mut self,
         chunk: Chunk,
@@ -79,7 +79,7 @@ impl ServerReply {
                 *kept = self.quoter.plain_name(&new);
             }
         }
-        // Sent once at the end, or with every chunk and growing.
+        // Servers send it once at the end, or with every chunk as a running total.
         self.tokens = chunk.usage.unwrap_or(self.tokens);
         if let Some(choice) = chunk.choices.first {
             for said in [choice.delta, choice.message].into_iter().flatten() {
@@ -92,7 +92,7 @@ impl ServerReply {
     }
 
     fn handle_said(&mut self, said: WireText, sink: &dyn TextSink) -> Result<(), AnswerTooLong> {
-        // Both names are in use; a server that sends both sends the same.
+        // Both names are in use; a server that sends both repeats the same text.
         if let Some(reasoning) = said.reasoning_content.or(said.reasoning) {
             let reasoning = reasoning.0;
             self.use_room(reasoning.len())?;
@@ -131,7 +131,7 @@ impl ServerReply {
         if call.id.is_empty() {
             call.id = piece.id;
         }
-        // Some servers send the name again with every piece.
+        // Some servers repeat the name in every piece.
         if call.name.is_empty() {
             call.name = function.name;
         }
@@ -139,9 +139,9 @@ impl ServerReply {
         Ok(())
     }
 
-    /// The call that a piece continues. By index, as the protocol says; an id that differs begins
-    /// another call all the same, for some servers count every call as the first. Without an index
-    /// by id; with neither, a name begins a call and the rest continues the last.
+    /// Returns the call that a piece continues. The protocol identifies calls by index. A new id
+    /// starts another call even at a known index, because some servers use index 0 for all calls.
+    /// Without an index the id decides; without both, a name starts a call.
     fn slot_of(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let other_id = |call: &GrowingCall| !id.is_empty() && !call.id.is_empty() && call.id != id;
         match index {
@@ -157,8 +157,8 @@ impl ServerReply {
         Ok(())
     }
 
-    /// The completion, and the rest of the text to the sink; names of tools as the host knows them.
-    /// `model` when the server named none.
+    /// Returns the completion and sends the remaining text to the sink. Tool names are mapped back
+    /// to the host's; `model` is the default for the model's name.
     pub(crate) fn finish(
         mut self,
         names: &ToolNames<'_>,
@@ -173,7 +173,7 @@ impl ServerReply {
             _ if is_refused => StopReason::ContentFilter,
             Some("length") => StopReason::Length,
             Some("content_filter") => StopReason::ContentFilter,
-            // Some servers say `stop` although the model called something.
+            // Some servers report `stop` although there are tool calls.
             Some("tool_calls" | "function_call" | "stop") | None if !tool_calls.is_empty() => {
                 StopReason::ToolCalls
             }
@@ -184,7 +184,7 @@ impl ServerReply {
         let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
         Completion {
             id: or(self.id, "completion"),
-            // Beside calls, servers write nothing as null or as an empty text.
+            // Beside calls, servers send a missing text as null or as empty.
             content: content
                 .filter(|text| tool_calls.is_empty() || !text.is_empty())
                 .map(|text| self.quoter.mask(&text)),
@@ -211,11 +211,11 @@ fn finished_calls(
     let mut finished: Vec<ToolCall> = Vec::with_capacity(calls.len());
     for (number, call) in calls.into_iter().enumerate() {
         let mut id = quoter.plain_name(&call.id);
-        // An id is unique within its message, whatever the server made of it.
+        // Ids must be unique within a message, which servers do not guarantee.
         if id.is_empty() || finished.iter().any(|other| other.id == id) {
             id = format!("call-{}", number + 1);
         }
-        // A name that was sent is the host's own, and no news to anybody.
+        // A known name is the host's own, so it contains no secret.
         let name = names.known(&call.name).map_or_else(|| quoter.mask(&call.name), str::to_owned);
         finished.push(ToolCall {
             id,
@@ -227,7 +227,7 @@ fn finished_calls(
     finished
 }
 
-/// What is not JSON stays text: the host checks it, and the model is told.
+/// Parses the arguments. Invalid JSON stays text, which the host reports to the model.
 fn arguments(text: String) -> Value {
     match text.trim() {
         "" => Value::Object(serde_json::Map::new()),
@@ -236,7 +236,7 @@ fn arguments(text: String) -> Value {
     }
 }
 
-/// How many values a JSON text holds at most.
+/// Returns an upper bound for the number of values in a JSON text.
 fn values(json: &str) -> usize {
     let (mut count, mut is_text, mut is_escaped) = (1, false, false);
     for byte in json.bytes() {
@@ -251,7 +251,7 @@ fn values(json: &str) -> usize {
     count
 }
 
-/// The value without secrets in its texts and names.
+/// Returns the value with secrets masked in texts and names.
 fn masked(value: Value, quoter: &Quoter) -> Value {
     match value {
         Value::String(text) => Value::String(quoter.mask(&text)),
@@ -273,7 +273,7 @@ fn usage(tokens: Tokens) -> TokenUsage {
         input_tokens: tokens.prompt_tokens,
         cached_input_tokens: tokens.prompt_tokens_details.unwrap_or_default().cached_tokens,
         output_tokens: tokens.completion_tokens,
-        // A cast of a float stops at the ends of the integer.
+        // A cast from a float saturates.
         cost_micro_usd: tokens.cost.map(|dollars| (dollars * 1_000_000.0).round() as u64),
     }
 }

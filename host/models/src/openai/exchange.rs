@@ -1,5 +1,5 @@
-//! One request and its answer: attempts, waits, time-outs. Everything that is decided about an
-//! answer is decided elsewhere, from bytes.
+//! One request and its answer: attempts, delays and timeouts. Decisions about an answer are made
+//! elsewhere, from its bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,29 +22,29 @@ use super::wire::ModelNames;
 use super::{ClientState, request};
 use crate::{ApiKey, ModelFailure, TextSink};
 
-/// Bytes of a list of models that are read; gateways have thousands of models.
+/// Maximum bytes of a model list; gateways have thousands of models.
 const LIST_MAX: usize = 4 << 20;
 
-/// For the list of models: somebody waits for a diagnosis.
+/// Timeout of the model list, short because a user waits for the diagnosis.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// After the model said that it is done, for the usage and the end of the stream; not every server
-/// ends it.
+/// Timeout for the usage and the end of the stream after the model has finished. Not every server
+/// ends the stream.
 const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// After a stream said that it is over, for the end of the body.
+/// Timeout for the end of the body after the stream has ended.
 const END_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// Names of models that are told beside one that the server does not know.
+/// Maximum number of known models in an error message.
 const NAMES_TOLD: usize = 5;
 
-/// Bytes that are shown of what came instead of a list.
+/// Bytes shown of a response that is no list.
 const BEGINNING: usize = 1000;
 
-/// As good as never; a clock cannot be set later.
+/// An effectively infinite timeout; larger ones overflow the clock.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Hands text on, and knows that it did: what was read cannot be taken back by another attempt.
+/// Forwards text and records that it did: forwarded text rules out another attempt.
 struct TrackedSink {
     sink: Arc<dyn TextSink>,
     is_streamed: bool,
@@ -60,7 +60,7 @@ impl TextSink for TrackedSink {
     }
 }
 
-/// What all attempts of one request share.
+/// State shared by all attempts of one request.
 struct RequestExchange<'a> {
     shared: &'a ClientState,
     names: ToolNames<'a>,
@@ -94,7 +94,7 @@ impl ClientState {
         Err(self.with_known_models(failed).await.into())
     }
 
-    /// Names of the server's models. Tried once.
+    /// Returns the names of the server's models, without a retry.
     pub(super) async fn probe(&self) -> Result<Vec<String>, Failed> {
         let models = timeout(PROBE_TIMEOUT, self.models()).await;
         models.unwrap_or_else(|_| {
@@ -139,7 +139,7 @@ impl ClientState {
         })
     }
 
-    /// Sends a request; the response has begun, and it is one of success.
+    /// Sends a request and returns the beginning of a successful response.
     async fn send(
         &self,
         mut request: Request,
@@ -165,7 +165,7 @@ impl ClientState {
         Err(teller.refused(status.as_u16(), &ServerError::read(&bytes, &teller.quoter), asked))
     }
 
-    /// Beside a model that the server does not know it helps to read which ones it does.
+    /// Adds some known models to an unknown-model error.
     async fn with_known_models(&self, mut failed: Failed) -> Failed {
         if matches!(failed.error, ModelError::UnknownModel { .. })
             && let Ok(mut models) = self.probe().await
@@ -201,12 +201,14 @@ impl RequestExchange<'_> {
                 Ok(completion) => return Ok(completion),
                 Err(failed) => failed,
             };
+            // A retry would send the same text to the sink twice.
             if self.heard.any.load(Ordering::Relaxed) {
                 return Err(failed);
             }
             match failed.again {
                 RetryAdvice::Never => return Err(failed),
                 RetryAdvice::WithNewKey => {
+                    // A second refusal means that the renewed key is wrong too.
                     let Some(refused) = key.filter(|_| !is_key_new) else { return Err(failed) };
                     let Ok(Some(renewed)) = self.shared.keys.renewed(&refused).await else {
                         return Err(failed);
@@ -249,13 +251,14 @@ impl RequestExchange<'_> {
             let silence = match (self.heard.is_streamed, reply.is_finished()) {
                 (true, true) => settings.idle_timeout.min(TAIL_TIMEOUT),
                 (true, false) => settings.idle_timeout,
-                // Nothing needs to come before everything is there; the attempt has a time-out.
+                // Without streaming nothing has to arrive before the end; the attempt has its own
+                // timeout.
                 (false, _) => FOREVER,
             };
             match timeout(silence, response.chunk()).await {
                 Ok(Ok(Some(bytes))) => reply.handle_bytes(&bytes, &self.heard).map_err(told)?,
                 Ok(Ok(None)) => break,
-                // Everything was said; what is missing is an end in due form.
+                // The answer is complete and only lacks a proper end.
                 _ if reply.is_finished() => break,
                 Ok(Err(error)) => return Err(teller.broken_off(Some(error))),
                 Err(_) => {
@@ -268,15 +271,15 @@ impl RequestExchange<'_> {
             }
         }
         if reply.is_done() {
-            // A connection is used again only when its answer was read to the end, which mostly is
-            // under way now.
+            // A connection is reused only if its body was read to the end, which is usually already
+            // on its way.
             drop(timeout(END_TIMEOUT, response.chunk()).await);
         }
         reply.finish(&self.names, &settings.model, &self.heard).map_err(told)
     }
 }
 
-/// The body up to a size; the error when it broke off.
+/// Reads the body up to a size; also returns the error if it broke off.
 async fn read_at_most(mut response: Response, limit: usize) -> (Vec<u8>, Option<reqwest::Error>) {
     let mut bytes = Vec::new();
     while bytes.len() < limit {
@@ -291,7 +294,7 @@ async fn read_at_most(mut response: Response, limit: usize) -> (Vec<u8>, Option<
     (bytes, None)
 }
 
-/// The standard form, and one that some servers send beside it or instead of it.
+/// The standard field, and one that some servers send besides or instead.
 #[derive(Deserialize)]
 struct ModelList {
     #[serde(default)]
@@ -301,7 +304,7 @@ struct ModelList {
 }
 
 impl ModelList {
-    /// None when it is no list of models.
+    /// Returns the names, or `None` if this is no model list.
     fn names(self, quoter: &Quoter) -> Option<Vec<String>> {
         Some(self.data.or(self.models)?.0.iter().map(|name| quoter.name(name)).collect())
     }

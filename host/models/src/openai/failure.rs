@@ -1,5 +1,5 @@
-//! Failures, told twice: to the plugin what it needs to go on, to the operator which server, what
-//! it said and what to do.
+//! Failures in two forms: for the plugin, only the kind that it can handle; for the operator, the
+//! server, its message and the remedy.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::server_error::{ServerError, ServerRefusal};
 use super::transport::{NoConnection, chain, innermost};
 use crate::ModelFailure;
 
-/// An attempt that failed.
+/// A failed attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failed {
     pub error: ModelError,
@@ -27,20 +27,20 @@ impl From<Failed> for ModelFailure {
     }
 }
 
-/// Whether another attempt makes sense.
+/// Whether a retry makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryAdvice {
     Never,
-    /// If there is another key by now.
+    /// With a renewed key.
     WithNewKey,
-    /// After this time, if the server named one.
+    /// After this time, if the server gave one.
     Later(Option<Duration>),
 }
 
-/// Finds the words, for one request.
+/// Builds the failures of one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Teller<'a> {
-    /// Its address, without secrets.
+    /// The address of the server, without secrets.
     pub server: &'a str,
     pub model: &'a str,
     pub quoter: Quoter,
@@ -48,7 +48,7 @@ pub(crate) struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    /// There is no key, and its source says why.
+    /// Returns the failure of a missing key, with the source's reason.
     pub(crate) fn no_key(&self, reason: &str) -> Failed {
         let text = format!("There is no key for {}: {}", self.server, self.quoter.quote(reason));
         failed(
@@ -59,7 +59,7 @@ impl Teller<'_> {
         )
     }
 
-    /// The key has characters that no header can hold.
+    /// Returns the failure of a key that is not a valid header value.
     pub(crate) fn unusable_key(&self) -> Failed {
         let text = format!(
             "The key for {} has characters that cannot be sent. Look for line breaks and quotes in the place that it comes from.",
@@ -73,7 +73,7 @@ impl Teller<'_> {
         )
     }
 
-    /// The server refused, or failed.
+    /// Returns the failure of an error response.
     pub(crate) fn refused(
         &self,
         status: u16,
@@ -130,7 +130,8 @@ impl Teller<'_> {
         }
     }
 
-    /// The server points elsewhere. It is not followed: the key is for the server that was named.
+    /// Returns the failure of a redirect. It is not followed, because the key is meant for the
+    /// configured server.
     pub(crate) fn redirected(&self, status: u16, location: Option<&str>) -> Failed {
         let base = Url::parse(self.server).ok();
         let target = location.and_then(|location| base?.join(location).ok());
@@ -145,7 +146,7 @@ impl Teller<'_> {
         failed(gist_of(status), ModelDiagnosticKind::Refused, text, RetryAdvice::Never)
     }
 
-    /// No answer began.
+    /// Returns the failure of a request without a response.
     pub(crate) fn unreachable(&self, error: reqwest::Error) -> Failed {
         let kind = NoConnection::of(&error);
         let error = error.without_url();
@@ -182,7 +183,7 @@ impl Teller<'_> {
         failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, again)
     }
 
-    /// The answer broke off, or the connection did.
+    /// Returns the failure of a broken response or connection.
     pub(crate) fn broken_off(&self, error: Option<reqwest::Error>) -> Failed {
         let words =
             error.map(|error| format!(": {}", self.quoter.quote(&chain(&error.without_url()))));
@@ -194,13 +195,13 @@ impl Teller<'_> {
         failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, RetryAdvice::Later(None))
     }
 
-    /// A time-out; `what` was waited for, for so long.
+    /// Returns the failure of a timeout after `limit`; `what` names the missing event.
     pub(crate) fn timed_out(&self, what: &str, limit: Duration, again: RetryAdvice) -> Failed {
         let text = format!("{} {what} within {limit:?}", self.server);
         failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, again)
     }
 
-    /// A body that is no answer.
+    /// Returns the failure of an invalid body.
     pub(crate) fn reply(&self, error: ReplyError, limit: u64, asked: Option<Duration>) -> Failed {
         match error {
             ReplyError::TooLong => {

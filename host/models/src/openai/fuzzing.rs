@@ -1,4 +1,4 @@
-//! Drives [`Reply`] as the exchange over HTTP does.
+//! Drives a [`ReplyReader`] like the exchange over HTTP does.
 
 use conclave_core::types::completion::Completion;
 
@@ -29,7 +29,7 @@ pub(crate) fn read<'a>(
     }
 }
 
-/// The error's name, and what the operator is told of the server's words.
+/// Returns the name of the error, and the server's text as the operator sees it.
 fn failed(error: &ReplyError, quoter: &Quoter) -> (Result<Completion, &'static str>, String) {
     match error {
         ReplyError::TooLong => (Err("too long"), String::new()),

@@ -1,5 +1,4 @@
-//! The key that requests are sent with: asked for once, kept, and asked for again after the server
-//! refused it.
+//! The key of the requests: read once, cached, and read again after the server refused it.
 
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use crate::{ApiKey, KeySource};
 
 pub(crate) struct KeyHolder {
     source: Option<Arc<dyn KeySource>>,
-    /// Held while the source is asked, so that requests that start together ask it once.
+    /// Locked while the source is read, so that concurrent requests read it once.
     held: Mutex<Option<ApiKey>>,
 }
 
@@ -18,10 +17,10 @@ impl KeyHolder {
         Self { source, held: Mutex::new(None) }
     }
 
-    /// The key; none when the server wants none.
+    /// Returns the key; `None` for a server without keys.
     ///
     /// # Errors
-    /// Why there is no key, in the words of its source.
+    /// The source's reason why there is no key.
     pub(crate) async fn current(&self) -> Result<Option<ApiKey>, String> {
         let Some(source) = &self.source else { return Ok(None) };
         let mut held = self.held.lock().await;
@@ -31,10 +30,10 @@ impl KeyHolder {
         Ok(held.clone())
     }
 
-    /// A key other than the refused one, if there is one by now.
+    /// Returns a key other than the refused one, if there is one.
     ///
     /// # Errors
-    /// Why there is no key any more, in the words of its source.
+    /// The source's reason why there is no key any more.
     pub(crate) async fn renewed(&self, refused: &ApiKey) -> Result<Option<ApiKey>, String> {
         let Some(source) = &self.source else { return Ok(None) };
         let mut held = self.held.lock().await;

@@ -1,6 +1,6 @@
-//! The order of messages on the wire. A provider wants every call answered at once and every answer
-//! called for; a history that was cut, drafted by a plugin or written by several hands does not
-//! keep to that. Calls get new ids here, so that ids need not be trusted.
+//! Arranges messages in the order that providers require: every call has its results directly after
+//! it, and every result has a call. A truncated history, or one that a plugin drafted, may violate
+//! that. Calls get new ids here, so that ids need not be trusted.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,31 +8,31 @@ use std::collections::HashMap;
 use conclave_core::types::completion::{Prompt, PromptPiece};
 use conclave_core::types::message::{Blob, Entity, ToolCall, ToolResult};
 
-/// Told in place of a result that the prompt does not hold.
+/// Replaces a result that the prompt lacks.
 pub(crate) const NO_RESULT: &str = "There is no result of this call.";
 
-/// A message as the wire wants it. Borrows from the prompt.
+/// A message in its wire form, borrowed from the prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum OutgoingMessage<'a> {
     Said {
         role: &'static str,
         text: Option<Cow<'a, str>>,
         attachments: &'a [Blob],
-        /// No person attached them.
+        /// Whether the attachments come from elsewhere than the user.
         is_data: bool,
     },
     Called {
         text: Option<Cow<'a, str>>,
-        /// With their number within the request.
+        /// The calls with their numbers in the request.
         calls: Vec<(usize, &'a ToolCall)>,
     },
-    /// The result of the call with this number; none when it is missing.
+    /// The result of the call with this number; `None` if it is missing.
     Answered { number: usize, result: Option<&'a ToolResult> },
-    /// A result whose call is not in the prompt.
+    /// A result without its call in the prompt.
     Orphaned { result: &'a ToolResult },
 }
 
-/// A piece of the prompt, or a message of one.
+/// A piece of the prompt, or one of its messages.
 #[derive(Clone, Debug)]
 struct PromptTurn<'a> {
     role: Entity,
@@ -40,14 +40,14 @@ struct PromptTurn<'a> {
     calls: &'a [ToolCall],
     results: &'a [ToolResult],
     attachments: &'a [Blob],
-    /// No person attached them.
+    /// Whether the attachments come from elsewhere than the user.
     is_data: bool,
 }
 
-/// A call: its turn, and which of the turn's calls it is.
+/// The position of a call: its turn, and its index in the turn.
 type Place = (usize, usize);
 
-/// The whole prompt, in an order that every provider takes.
+/// Returns the whole prompt in an order that every provider accepts.
 pub(crate) fn arrange(prompt: &Prompt) -> Vec<OutgoingMessage<'_>> {
     let turns = turns(prompt);
     let (answers, orphans) = pair(&turns);
@@ -55,6 +55,7 @@ pub(crate) fn arrange(prompt: &Prompt) -> Vec<OutgoingMessage<'_>> {
     let mut outgoing = Vec::with_capacity(turns.len());
     let mut number = 0;
     for (index, turn) in turns.iter().enumerate() {
+        // Results without a call stay at their position in the history.
         while let Some((_, result)) = orphans.next_if(|(at, _)| *at == index) {
             outgoing.push(OutgoingMessage::Orphaned { result });
         }
@@ -97,7 +98,7 @@ fn turns(prompt: &Prompt) -> Vec<PromptTurn<'_>> {
                         .filter_map(|index| messages.get(index))
                         .map(|message| PromptTurn {
                             role: message.sender,
-                            // The host's message about results says in its text what they say.
+                            // The host's message about results repeats them in its text.
                             text: Some(message.in_prompt())
                                 .filter(|_| message.tool_results.is_empty()),
                             calls: &message.tool_calls,
@@ -123,14 +124,14 @@ fn turns(prompt: &Prompt) -> Vec<PromptTurn<'_>> {
     turns
 }
 
-/// What a turn without calls says; an empty one says nothing.
+/// Returns the message of a turn without calls; `None` if it is empty.
 fn said<'a>(turn: &PromptTurn<'a>) -> Option<OutgoingMessage<'a>> {
     let role = match turn.role {
         Entity::Llm => "assistant",
         Entity::System => "system",
         Entity::User | Entity::Agent => "user",
     };
-    // Only a user's message can show something that is not text.
+    // Only a user's message can have attachments.
     match (turn.text.clone(), role) {
         (None, _) => attached(turn),
         (text, "user") => Some(OutgoingMessage::Said {
@@ -152,8 +153,8 @@ fn attached<'a>(turn: &PromptTurn<'a>) -> Option<OutgoingMessage<'a>> {
     })
 }
 
-/// Finds the call of every result. An id may occur again and again: the newest open call with this
-/// id and name is meant.
+/// Returns the call of every result. Ids may repeat, so a result belongs to the newest open call
+/// with its id and name.
 fn pair<'a>(
     turns: &[PromptTurn<'a>],
 ) -> (HashMap<Place, &'a ToolResult>, Vec<(usize, &'a ToolResult)>) {
@@ -166,7 +167,7 @@ fn pair<'a>(
                 None => orphans.push((index, result)),
             }
         }
-        // From the back, so that the first of a message is on top.
+        // In reverse, so that the first call of a message is the newest.
         turn.calls
             .iter()
             .enumerate()
@@ -176,8 +177,8 @@ fn pair<'a>(
     (answers, orphans)
 }
 
-/// Calls so far, in three orders. A call that was found in one is skipped in the others: no search
-/// gets longer with the history.
+/// The calls so far, in three indexes. A call that was found through one is skipped in the others,
+/// so the cost of a search does not grow with the history.
 #[derive(Default)]
 struct OpenCalls<'a> {
     exact: HashMap<(&'a str, &'a str), Vec<Place>>,
@@ -203,8 +204,8 @@ impl<'a> OpenCalls<'a> {
         };
         let (id, name) = (result.call_id.as_str(), result.name.as_str());
         newest(self.exact.get_mut(&(id, name))).or_else(|| match id {
-            // A result without an id answers the newest open call of its tool; an id that no call
-            // has is somebody else's.
+            // A result without an id answers the newest open call of its tool. One with an unknown
+            // id answers no call.
             "" => newest(self.by_name.get_mut(name)),
             _ => newest(self.by_id.get_mut(id)),
         })
@@ -279,7 +280,7 @@ mod tests {
         message
     }
 
-    /// One line a message, such as `call 0 a, 1 b` or `0 = text`.
+    /// Returns one line per message, such as `call 0 a, 1 b` or `0 = text`.
     fn shown(messages: &[Message], start: usize) -> Vec<String> {
         let prompt = prompt(messages, start);
         let line = |outgoing: &OutgoingMessage<'_>| match outgoing {

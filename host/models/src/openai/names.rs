@@ -1,6 +1,6 @@
-//! Tool names on the wire. Providers take letters, digits, `_` and `-`, at most 64; ours are
-//! `plugin.tool`. Within one request every name has a wire name of its own, and the answer's names
-//! are turned back.
+//! Tool names on the wire. Providers accept at most 64 letters, digits, `_` and `-`; ours are
+//! `plugin.tool`. Wire names are unique within a request, and the names in the answer are mapped
+//! back.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,7 +9,7 @@ use conclave_core::types::completion::{Prompt, PromptPiece, ToolChoice};
 
 const LENGTH: usize = 64;
 
-/// Both directions, for one request.
+/// The mapping in both directions, for one request.
 #[derive(Debug, Default)]
 pub(crate) struct ToolNames<'a> {
     wire: HashMap<&'a str, String>,
@@ -17,8 +17,8 @@ pub(crate) struct ToolNames<'a> {
 }
 
 impl<'a> ToolNames<'a> {
-    /// Names of everything that the prompt mentions. What is offered comes first, so that its wire
-    /// names do not hang on the history.
+    /// Maps all names of the prompt. Offered tools come first, so that their wire names do not
+    /// depend on the history.
     pub(crate) fn of(prompt: &'a Prompt) -> Self {
         let mut names = Self::default();
         prompt.tools.iter().for_each(|tool| names.add(&tool.name));
@@ -42,12 +42,12 @@ impl<'a> ToolNames<'a> {
         names
     }
 
-    /// The name that the provider reads.
+    /// Returns the provider's name of a tool.
     pub(crate) fn wire<'b>(&'b self, name: &'b str) -> &'b str {
         self.wire.get(name).map_or(name, String::as_str)
     }
 
-    /// The name that the host knows; none for a name that was never sent: the room answers it.
+    /// Returns the host's name of a tool; `None` if it was never sent, which the room handles.
     pub(crate) fn known(&self, wire: &str) -> Option<&str> {
         self.ours.get(wire).copied()
     }
@@ -84,7 +84,7 @@ fn plain(name: &str) -> String {
     plain
 }
 
-/// Cut, with a tail that tells it from others that were cut to the same.
+/// Returns a truncated name with a hash, which distinguishes equal prefixes.
 fn tailed(plain: &str, name: &str, round: u32) -> String {
     let mut hasher = DefaultHasher::new();
     (name, round).hash(&mut hasher);

@@ -1,13 +1,13 @@
-//! Options of a request. The operator's go in as they are, but for what the host sets; a plugin may
-//! set only what changes how the model speaks, never what is sent where.
+//! Options of a request. The operator's are passed on, except for those that the host sets. A
+//! plugin may only set those that change the model's output, not the destination or the contents.
 
 use conclave_core::types::completion::ModelError;
 use serde_json::{Map, Value};
 
-/// One list with the config, which refuses them at their line.
+/// Shared with the config, which refuses them with their line.
 pub(crate) use conclave_core::config::RESERVED_OPTIONS as RESERVED;
 
-/// What a plugin may set, as it goes over the wire.
+/// The options that a plugin may set, by their wire names.
 const ALLOWED: [&str; 10] = [
     "temperature",
     "top_p",
@@ -21,14 +21,14 @@ const ALLOWED: [&str; 10] = [
     "parallel_tool_calls",
 ];
 
-/// Newer models of some providers want the second, everything else knows the first only.
+/// Newer models of some providers require the second; everything else only knows the first.
 const LENGTHS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
-/// The plugin's options over the operator's. Names in `kebab-case` and in `snake_case` are the
-/// same; null takes an option out.
+/// Returns the plugin's options merged over the operator's. Names in `kebab-case` and `snake_case`
+/// are equal; null removes an option.
 ///
 /// # Errors
-/// `other` when a plugin sets what it may not.
+/// `other` if a plugin sets a forbidden option.
 pub(crate) fn merged(
     operator: &Map<String, Value>,
     plugin: &[(String, Value)],
@@ -45,7 +45,8 @@ pub(crate) fn merged(
             return Err(ModelError::Other { message });
         }
         if LENGTHS.contains(&name) {
-            // Only one of them goes out; under the operator's name, who knows the model.
+            // Only one of them is sent, under the operator's name if set, since the operator knows
+            // the model.
             let name =
                 LENGTHS.into_iter().find(|known| operator.contains_key(*known)).unwrap_or(name);
             LENGTHS.iter().for_each(|other| drop(merged.remove(*other)));
@@ -54,7 +55,7 @@ pub(crate) fn merged(
             merged.insert(name.to_owned(), value.clone());
         }
     }
-    // The operator's word on this one counts, null included: some servers stumble over it.
+    // The operator's `stream_options` counts even if null, because some servers fail on it.
     merged.retain(|name, value| !value.is_null() || name == "stream_options");
     Ok(merged)
 }

@@ -1,5 +1,5 @@
-//! What a server wrote, made fit to be told to the operator: without keys, without characters that
-//! deceive, and short. Such text is untrusted, and a server may send back what it was sent.
+//! Server text made safe for the operator: short, and without keys and deceptive characters. The
+//! text is untrusted, and a server may echo what it received.
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
@@ -8,19 +8,19 @@ use conclave_core::types::text::is_deceptive;
 use super::secrets::{Letters, Secrets};
 use crate::ApiKey;
 
-/// Characters of a server's text that are told.
+/// Maximum characters of a server's text.
 const LENGTH: usize = 300;
 
-/// Told in the place of a text that repeats the key so that it cannot be taken out.
+/// Replaces a text that contains the key in a form that cannot be masked.
 const WITHHELD: &str = "(what it says is withheld: it repeats the key)";
 
-/// A byte of a secret as JSON's `\\u002d`, its longest other form.
+/// Bytes of the longest encoding of one byte of a secret, JSON's `\\u002d`.
 const LONGEST_FORM: usize = 6;
 
-/// Characters of an id or a name that are kept.
+/// Maximum characters of an id or a name.
 const NAME_LENGTH: usize = 200;
 
-/// Knows the secrets that must not be told.
+/// Removes secrets from server text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quoter {
     secrets: Secrets,
@@ -39,14 +39,14 @@ impl Quoter {
         &self.secrets
     }
 
-    /// The text in one line: secrets as `(key)`, cut after 300 characters. Nothing of it when it
-    /// holds a secret in another form.
+    /// Returns the text on one line, with secrets as `(key)`, truncated at 300 characters. The
+    /// whole text is withheld if it contains a secret in another encoding.
     pub(crate) fn quote(&self, text: &str) -> String {
         let clean = self.clean(text);
         if self.is_disguised_in(&clean) {
             return WITHHELD.to_owned();
         }
-        // What the text comes from may have been cut within a secret.
+        // The source of the text may have been truncated within a secret.
         let clean = self.secrets.without_begun(&clean);
         match clean.char_indices().nth(LENGTH) {
             Some((end, _)) => format!("{}…", &clean[..end]),
@@ -54,13 +54,13 @@ impl Quoter {
         }
     }
 
-    /// Bytes that must be at hand for a text to be cut after `bytes`: a secret that begins before
-    /// the cut is in them, in any form.
+    /// Returns how many bytes are needed to truncate a text after `bytes`. They cover every secret
+    /// that begins before the cut, in any encoding.
     pub(crate) fn window(&self, bytes: usize) -> usize {
         self.secrets.longest().saturating_mul(LONGEST_FORM).saturating_add(bytes)
     }
 
-    /// So many bytes of the beginning, still to be quoted. `text` is the whole, or a
+    /// Returns the first `bytes` of a text, which still has to be quoted. `text` is the whole, or a
     /// [`window`](Self::window) of it.
     pub(crate) fn beginning(&self, text: &[u8], bytes: usize) -> String {
         let text = String::from_utf8_lossy(text);
@@ -73,7 +73,7 @@ impl Quoter {
         self.secrets.mask_beginning(&text, bytes)
     }
 
-    /// A name for the operator: as [`quote`](Self::quote), but without its cut.
+    /// Returns a name for the operator: like [`quote`](Self::quote), with the limit of a name.
     pub(crate) fn name(&self, name: &str) -> String {
         let clean = self.clean(name);
         if self.is_disguised_in(&clean) {
@@ -83,27 +83,25 @@ impl Quoter {
         }
     }
 
-    /// A name of an answer: without what deceives, and cut.
+    /// Returns a name from an answer, truncated and without deceptive characters.
     pub(crate) fn plain_name(&self, name: &str) -> String {
         let shown: String = self.mask(name).chars().filter(|c| !is_deceptive(*c)).collect();
-        // Once more: the cleaning may have put a secret together.
+        // Again, because the removed characters may have split a secret.
         self.mask(&shown).chars().take(NAME_LENGTH).collect()
     }
 
-    /// A model's text, in which only secrets are changed, and only those that are letter for letter
-    /// the same.
+    /// Returns a model's text with exact occurrences of secrets masked, otherwise unchanged.
     pub(crate) fn mask(&self, text: &str) -> String {
         self.secrets.mask(text, Letters::Exact)
     }
 
     fn clean(&self, text: &str) -> String {
         let masked = self.secrets.mask(text, Letters::AnyCase);
-        // Once more after the cleaning, which may have put a secret together that was broken by a
-        // character that does not show.
+        // Again after the cleaning: invisible characters may have split a secret.
         self.secrets.mask(&printable(&masked), Letters::AnyCase)
     }
 
-    /// A secret is in it as base64, percent-encoded, or with escapes of JSON.
+    /// Returns whether the text contains a secret as base64, percent-encoded, or with JSON escapes.
     fn is_disguised_in(&self, text: &str) -> bool {
         let decoded =
             [without_percents(text), without_escapes(text)].map(|text| text.to_ascii_lowercase());
@@ -118,18 +116,17 @@ impl Quoter {
     }
 }
 
-/// With `%2D` as `-`; what is no such thing stays.
+/// Decodes `%2D` as `-`; leaves everything else.
 fn without_percents(text: &str) -> String {
     decoded(text, "%", 2)
 }
 
-/// With `\u002d` as `-`, and without other backslashes.
+/// Decodes `\u002d` as `-` and removes other backslashes.
 fn without_escapes(text: &str) -> String {
     decoded(text, "\\u", 4).replace('\\', "")
 }
 
-/// Each mark that is followed by so many hexadecimal digits is replaced by the character of that
-/// number.
+/// Replaces each `mark` with so many hexadecimal `digits` by the character of that number.
 fn decoded(text: &str, mark: &str, digits: usize) -> String {
     let mut parts = text.split(mark);
     let mut whole = parts.next().unwrap_or_default().to_owned();
@@ -152,7 +149,8 @@ fn decoded(text: &str, mark: &str, digits: usize) -> String {
     whole
 }
 
-/// The text without what deceives; white space, also line breaks, as single spaces.
+/// Returns the text without deceptive characters, and with white space and line breaks as single
+/// spaces.
 fn printable(text: &str) -> String {
     let shown: String = text.chars().filter(|c| c.is_whitespace() || !is_deceptive(*c)).collect();
     shown.split_whitespace().collect::<Vec<_>>().join(" ")

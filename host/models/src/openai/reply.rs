@@ -1,6 +1,6 @@
-//! The body of a reply, from bytes as they come to an answer. Whether it is one JSON value or a
-//! stream of events is seen from its first byte: servers stream what was not to be streamed, send
-//! whole what was, and label both as they like. Pure; cut anywhere.
+//! Parses the body of a reply incrementally. The first byte decides between one JSON value and an
+//! event stream, because servers ignore the requested form and mislabel it. Does no I/O, and
+//! accepts any chunk boundaries.
 
 use conclave_core::types::completion::Completion;
 
@@ -12,11 +12,11 @@ use super::wire::Chunk;
 use crate::TextSink;
 use crate::event_stream::{EventStream, StreamEvent};
 
-/// A stream wraps every few letters in some hundred bytes of JSON, so it may be this many times
-/// longer than what it says.
+/// Maximum ratio of stream bytes to text bytes: a stream wraps every few letters in some hundred
+/// bytes of JSON.
 const WRAPPING: u64 = 64;
 
-/// Bytes that are shown of what came instead of an answer.
+/// Bytes shown of a body that is no answer.
 const BEGINNING: usize = 400;
 
 /// Why a body is no answer.
@@ -59,7 +59,7 @@ pub(crate) struct ReplyReader {
 }
 
 impl ReplyReader {
-    /// A reply that says at most `limit` bytes, and no secret that the quoter knows.
+    /// Returns a reader with a limit in bytes, which masks the quoter's secrets.
     pub(crate) fn new(limit: u64, quoter: Quoter) -> Self {
         let answer = ServerReply::new(limit, quoter.clone());
         Self {
@@ -74,20 +74,20 @@ impl ReplyReader {
         }
     }
 
-    /// Nothing more needs to be read.
+    /// Returns whether nothing more needs to be read.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// It would be an answer if it ended here.
+    /// Returns whether the reply would be complete if it ended here.
     pub(crate) fn is_finished(&self) -> bool {
         self.answer.is_finished()
     }
 
-    /// Reads on; new text goes to the sink.
+    /// Parses further bytes; new text goes to the sink.
     ///
     /// # Errors
-    /// When it is too long, or no answer.
+    /// If the reply is too long or invalid.
     pub(crate) fn handle_bytes(
         &mut self,
         bytes: &[u8],
@@ -98,7 +98,7 @@ impl ReplyReader {
         self.beginning.extend_from_slice(&bytes[..kept]);
         let mut bytes = bytes;
         if matches!(self.form, Form::Unknown) {
-            // White space in front keeps a connection alive while the model thinks.
+            // Servers send white space to keep the connection alive while the model computes.
             bytes = bytes.trim_ascii_start();
             self.form = match bytes.first() {
                 None => return Ok(()),
@@ -126,10 +126,10 @@ impl ReplyReader {
         }
     }
 
-    /// The body has ended, or need not be read further.
+    /// Ends the reply, because the body has ended or the rest is not needed.
     ///
     /// # Errors
-    /// When it was no answer, or not all of it.
+    /// If the reply is invalid or incomplete.
     pub(crate) fn finish(
         mut self,
         names: &ToolNames<'_>,
@@ -148,7 +148,7 @@ impl ReplyReader {
                 if let Some(event) = stream.finish()
                     && !self.is_done
                 {
-                    // Half an event is no news: the stream broke off, and that is said below.
+                    // A partial event means that the stream broke off, which is reported below.
                     self.handle_event(&event, sink).or_else(|error| match error {
                         ReplyError::NotUnderstood { .. } if self.has_chunks => Ok(()),
                         error => Err(error),
@@ -186,8 +186,8 @@ impl ReplyReader {
             return Err(ReplyError::Server(ServerError::read(json, &self.quoter)));
         }
         if !chunk.choices.any && chunk.usage.is_none() {
-            // Something of the server's own between the chunks; where it is all there is, it is
-            // seen at the end.
+            // Some servers send other data between the chunks. If there is nothing else, `finish`
+            // reports it.
             return Ok(());
         }
         self.has_chunks = true;

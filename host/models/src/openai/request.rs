@@ -1,5 +1,5 @@
-//! The body of a request. Written in one pass from the borrowed prompt: a history is not copied
-//! into values first.
+//! The body of a request, serialised in one pass from the borrowed prompt, so that the history is
+//! not copied.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use super::messages::{NO_RESULT, OutgoingMessage, arrange};
 use super::names::ToolNames;
 use super::options;
 
-/// The body, as JSON. Where it has attachments, whose bytes may be on a disk, it is made on a
-/// thread that may wait for one.
+/// Returns the body as JSON. With attachments it is built on a blocking thread, because their bytes
+/// may be on a disk.
 ///
 /// # Errors
 /// As [`body`].
@@ -38,10 +38,10 @@ pub(crate) async fn body_beside(
     })
 }
 
-/// The body, as JSON.
+/// Returns the body as JSON.
 ///
 /// # Errors
-/// `other` when the prompt asks for something that cannot be sent; in words for the plugin.
+/// `other` if the prompt contains something that cannot be sent, in words for the plugin.
 pub(crate) fn body(
     prompt: &Prompt,
     names: &ToolNames<'_>,
@@ -59,7 +59,7 @@ pub(crate) fn body(
         }
         _ => {}
     }
-    // Tools that are called in text are explained in the system text, where the host put them.
+    // Tools in text form are already described in the system text by the host.
     let tools = if prompt.tool_format == ToolFormat::Native { offered } else { &[] };
     let messages = messages(prompt, names, settings)?;
     if messages.is_empty() {
@@ -104,8 +104,8 @@ fn messages<'a>(
     arranged.into_iter().map(with_parts).collect()
 }
 
-/// What stands at the end of the first system message in place of a choice of tools that only the
-/// native form has.
+/// Returns the end of the first system message that replaces a tool choice, which only the native
+/// form has.
 fn demand(prompt: &Prompt) -> Option<String> {
     if !matches!(prompt.tool_format, ToolFormat::Json | ToolFormat::Xml) {
         return None;
@@ -167,8 +167,7 @@ impl RequestBody<'_> {
         }
     }
 
-    /// An option that goes with this request: some make sense, and are taken, only beside something
-    /// else.
+    /// Returns whether an option is sent with this request: some are only accepted in combination.
     fn goes_out(&self, name: &str, value: &Value) -> bool {
         match name {
             "stream_options" => self.prompt.stream && !value.is_null(),
@@ -183,7 +182,7 @@ struct WireMessage<'a> {
     message: OutgoingMessage<'a>,
     parts: Vec<ContentPart<'a>>,
     names: &'a ToolNames<'a>,
-    /// Added to its text.
+    /// Text that is appended to the message.
     demand: Option<String>,
 }
 
@@ -234,7 +233,7 @@ impl Serialize for WireMessage<'_> {
     }
 }
 
-/// Nine letters and digits: at least one provider takes nothing else.
+/// Returns nine letters and digits: at least one provider accepts nothing else.
 fn call_id(number: usize) -> String {
     format!("call{number:05}")
 }
@@ -264,8 +263,8 @@ impl Serialize for RequestCalls<'_> {
     }
 }
 
-/// A JSON object as text. Templates of some servers fail for anything else, and a model may have
-/// written anything.
+/// Returns a JSON object as text. Templates of some servers fail on other values, which models
+/// sometimes write.
 fn arguments(arguments: &Value) -> String {
     match arguments {
         Value::Object(_) => arguments.to_string(),
@@ -308,8 +307,8 @@ struct Function<'a> {
     parameters: Parameters<'a>,
 }
 
-/// The tool's schema as it is, when it says that it is one of an object; else with these words
-/// added, for providers insist on them.
+/// A tool's schema, with `type` and `properties` of an object added if they are missing, since
+/// providers require them.
 struct Parameters<'a>(&'a Value);
 
 impl Serialize for Parameters<'_> {

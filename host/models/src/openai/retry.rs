@@ -1,4 +1,4 @@
-//! When to try again: waits that double, the server's own word, and the end of all patience.
+//! Retry policy: exponential backoff, the server's own delay, and the limits.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, SystemTime};
@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use tokio::time::Instant;
 
-/// No wait of our own is longer.
+/// Maximum backoff.
 const LONGEST: Duration = Duration::from_secs(20);
 
-/// How often and until when.
+/// The remaining retries of a request and its deadline.
 #[derive(Debug)]
 pub(crate) struct Patience {
     left: u32,
@@ -22,8 +22,8 @@ impl Patience {
         Self { left: retries, next: first.min(LONGEST), deadline }
     }
 
-    /// How long to wait before the next attempt; none when there is to be no other, because all
-    /// were used or the wait would be too long.
+    /// Returns the delay before the next attempt. `None` if no retries are left, or the delay would
+    /// pass the deadline.
     pub(crate) fn wait(&mut self, asked: Option<Duration>) -> Option<Duration> {
         self.left = self.left.checked_sub(1)?;
         let own = jittered(self.next);
@@ -33,16 +33,16 @@ impl Patience {
     }
 }
 
-/// Between half of it and all of it, or many clients that failed together would come back together.
-/// A hasher's seed is random enough.
+/// Returns a random delay between half of `wait` and all of it, so that clients that failed
+/// together do not return together. A hasher's seed is random enough.
 fn jittered(wait: Duration) -> Duration {
     let share = RandomState::new().hash_one(0) % 1000;
     let half = wait / 2;
     half + half.mul_f64(share as f64 / 1000.0)
 }
 
-/// When the server wants to be asked again: `retry-after-ms`, or `retry-after` in seconds or as a
-/// date by the server's own clock.
+/// Returns the delay that the server asks for: `retry-after-ms`, or `retry-after` in seconds or as
+/// a date by the server's clock.
 pub(crate) fn asked(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number = |text: &str, unit: f64| {

@@ -1,34 +1,33 @@
-//! Finds secrets in text and puts `(key)` in their place: in whole texts, and in text that comes in
-//! pieces. Pure; knows nothing of where the text came from or who reads it.
+//! Masks secrets in text as `(key)`, in whole texts and in streamed pieces. Does no I/O.
 
 use crate::ApiKey;
 
-/// Told in the place of a secret.
+/// Replaces a secret.
 const MASK: &str = "(key)";
 
-/// Shorter secrets are not looked for: they would be found everywhere.
+/// Minimum bytes of a secret to be masked; shorter ones match too much.
 pub(crate) const SECRET_MIN: usize = 4;
 
-/// Whether a secret in other letters is still the secret. Hosts come back in small letters; a
-/// model's own text is left alone.
+/// Whether letter case matters. Server texts are matched in any case, since hosts are lower-cased;
+/// a model's text is matched exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Letters {
     Exact,
     AnyCase,
 }
 
-/// Secrets that are long enough to be looked for.
+/// The secrets that are long enough to be masked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Secrets {
     keys: Vec<ApiKey>,
 }
 
-/// What is at a place of a text.
+/// The result of a search at one position.
 enum SecretText {
     Nothing,
-    /// Secrets that overlap, up to this byte.
+    /// Overlapping secrets end at this byte.
     Until(usize),
-    /// More text decides.
+    /// More text is needed to decide.
     Undecided,
 }
 
@@ -45,19 +44,19 @@ impl Secrets {
         self.keys.iter().map(ApiKey::reveal)
     }
 
-    /// Bytes of the longest.
+    /// Returns the bytes of the longest secret.
     pub(crate) fn longest(&self) -> usize {
         self.iter().map(str::len).max().unwrap_or_default()
     }
 
-    /// The text with every secret masked.
+    /// Returns the text with every secret masked.
     pub(crate) fn mask(&self, text: &str, letters: Letters) -> String {
         let mut masked = String::with_capacity(text.len());
         self.read(text, letters, true, &mut masked);
         masked
     }
 
-    /// So many bytes of the text, with every secret masked that begins in them.
+    /// Returns the first `bytes` of the text, with every secret masked that begins in them.
     pub(crate) fn mask_beginning(&self, text: &str, bytes: usize) -> String {
         let mut end = text.floor_char_boundary(bytes);
         let mut at = 0;
@@ -73,7 +72,7 @@ impl Secrets {
         self.mask(&text[..end], Letters::AnyCase)
     }
 
-    /// The text without an end that is the beginning of a secret: it may have been cut there.
+    /// Returns the text without a trailing prefix of a secret, which may have been truncated.
     pub(crate) fn without_begun<'a>(&self, text: &'a str) -> &'a str {
         let is_begun = |tail: &str| {
             tail.len() >= SECRET_MIN
@@ -85,7 +84,7 @@ impl Secrets {
         &text[..begun.unwrap_or(text.len())]
     }
 
-    /// Writes what is decided, and gives the bytes of the text that are.
+    /// Appends the decided part to `masked`, and returns its length in the source.
     fn read(&self, text: &str, letters: Letters, is_whole: bool, masked: &mut String) -> usize {
         let bytes = text.as_bytes();
         let (mut written, mut at) = (0, 0);
@@ -106,7 +105,7 @@ impl Secrets {
 
     fn at(&self, text: &[u8], start: usize, letters: Letters, is_whole: bool) -> SecretText {
         let (mut end, mut at) = (start, start);
-        // Another secret may begin within the one that was found, and end after it.
+        // Another secret may begin within this one and end after it.
         loop {
             for secret in self.iter() {
                 if begins_with(&text[at..], secret, letters) {
@@ -123,12 +122,12 @@ impl Secrets {
     }
 }
 
-/// The text begins with the secret.
+/// Returns whether the text begins with the secret.
 fn begins_with(text: &[u8], secret: &str, letters: Letters) -> bool {
     text.get(..secret.len()).is_some_and(|text| is_same(text, secret.as_bytes(), letters))
 }
 
-/// The secret begins with the text, and is longer.
+/// Returns whether the text is a proper prefix of the secret.
 fn begins(secret: &str, text: &[u8], letters: Letters) -> bool {
     text.len() < secret.len() && is_same(&secret.as_bytes()[..text.len()], text, letters)
 }
@@ -140,7 +139,7 @@ fn is_same(one: &[u8], other: &[u8], letters: Letters) -> bool {
     }
 }
 
-/// Masks text that comes in pieces. Only what may be the beginning of a secret is held back.
+/// Masks streamed text. Only a possible prefix of a secret is held back.
 #[derive(Debug)]
 pub(crate) struct Masking {
     secrets: Secrets,
@@ -152,7 +151,7 @@ impl Masking {
         Self { secrets, held: String::new() }
     }
 
-    /// What can be told by now; may be empty.
+    /// Returns the text that is decided so far, possibly empty.
     pub(crate) fn handle_text(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         let mut masked = String::with_capacity(self.held.len());
@@ -161,7 +160,7 @@ impl Masking {
         masked
     }
 
-    /// The rest: nothing follows.
+    /// Returns the rest at the end of the text.
     pub(crate) fn finish(&mut self) -> String {
         self.secrets.mask(&std::mem::take(&mut self.held), Letters::Exact)
     }
@@ -236,7 +235,7 @@ mod tests {
             if keys.iter().all(|key| !text.contains(key)) {
                 prop_assert_eq!(heard, text);
             } else {
-                // What is not of a secret arrives unchanged.
+                // Everything else arrives unchanged.
                 let mut rest = text.as_str();
                 for plain in heard.split("(key)") {
                     let at = rest.find(plain);

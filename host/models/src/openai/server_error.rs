@@ -1,45 +1,45 @@
-//! What servers write when they refuse. Each has its own form; what is looked for is the same:
-//! which kind of refusal, and the words.
+//! Error bodies of servers. Each server has its own format; all of them yield the kind of refusal
+//! and a message.
 
 use serde_json::Value;
 
 use super::quote::Quoter;
 
-/// Bytes of an error that are read.
+/// Maximum bytes of an error body that are read.
 pub(crate) const ERROR_MAX: usize = 64 << 10;
 
-/// An error as the server wrote it. Untrusted: to be told only through a
-/// [`Quoter`](super::quote::Quoter).
+/// An error as the server wrote it. Untrusted: it must be shown through a
+/// [`Quoter`](super::quote::Quoter) only.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ServerError {
     pub message: String,
-    /// The fields `code` and `type`, in small letters.
+    /// The fields `code` and `type`, in lower case.
     marks: Vec<String>,
-    /// A status inside the body, of servers that answer with another one outside.
+    /// The status inside the body, which some servers send with another HTTP status.
     pub status: Option<u16>,
-    /// What fits, when the server says so in a field.
+    /// The context length, if the server gives it in a field.
     fits: Option<u64>,
 }
 
-/// Kinds of refusal.
+/// The kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerRefusal {
     Key,
     UnknownModel,
-    /// So many tokens fit; 0 when the server does not say.
+    /// The context length in tokens; 0 if the server does not give it.
     TooLong {
         fits: u64,
     },
-    /// The account is empty: waiting does not help.
+    /// The account has no quota left; a retry does not help.
     Quota,
-    /// Waiting helps.
+    /// The server is busy; a later retry helps.
     Busy,
     Other,
 }
 
 impl ServerError {
-    /// As [`parse`](Self::parse); of a body that is too large the beginning is the message. It is
-    /// the whole, or a [`window`](Quoter::window) of it.
+    /// As [`parse`](Self::parse). If the body is too large, its beginning is the message. The body
+    /// is complete, or a [`window`](Quoter::window) of the whole.
     pub(crate) fn read(body: &[u8], quoter: &Quoter) -> Self {
         if body.len() <= ERROR_MAX {
             return Self::parse(body);
@@ -48,12 +48,12 @@ impl ServerError {
         Self { message: quoter.beginning(window, ERROR_MAX), ..Self::default() }
     }
 
-    /// Reads a body in any of the known forms; what is none of them is its own message.
+    /// Parses a body in any known format. An unknown one becomes the message.
     pub(crate) fn parse(body: &[u8]) -> Self {
         let Ok(value) = serde_json::from_slice::<Value>(body) else {
             return Self { message: String::from_utf8_lossy(body).into_owned(), ..Self::default() };
         };
-        // A list with one error is in use, too.
+        // Some servers send a list with one error.
         let outer = value.get(0).unwrap_or(&value);
         let error = ["error", "detail"].iter().find_map(|name| outer.get(*name)).unwrap_or(outer);
         let text = |value: &Value| match value {
@@ -78,7 +78,7 @@ impl ServerError {
         }
     }
 
-    /// Which kind it is, with the status that it came with.
+    /// Returns the kind of refusal, given the HTTP status.
     pub(crate) fn refusal(&self, status: u16) -> ServerRefusal {
         let message = self.message.to_lowercase();
         let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
@@ -116,7 +116,7 @@ impl ServerError {
         }
     }
 
-    /// The status to judge by, for an error that came with a status of success.
+    /// Returns the effective status of an error inside a successful response.
     pub(crate) fn inner_status(&self) -> u16 {
         let is_marked = |words: &[&str]| {
             self.marks.iter().any(|mark| words.iter().any(|word| mark.contains(word)))
@@ -139,7 +139,7 @@ impl ServerError {
     }
 }
 
-/// How servers say that a prompt is too long: OpenAI, vLLM, llama.cpp, Ollama, gateways.
+/// Phrases for a prompt that is too long, of OpenAI, vLLM, llama.cpp, Ollama and gateways.
 const TOO_LONG: [&str; 8] = [
     "maximum context length",
     "max context length",
@@ -151,7 +151,7 @@ const TOO_LONG: [&str; 8] = [
     "prompt is too long",
 ];
 
-/// The number after the words that name the limit.
+/// Returns the number after the phrase that names the limit.
 fn fits(message: &str) -> Option<u64> {
     let (_, after) = TOO_LONG.iter().take(4).find_map(|words| message.split_once(words))?;
     let start = after.find(|c: char| c.is_ascii_digit()).filter(|start| *start <= 16)?;

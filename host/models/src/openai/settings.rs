@@ -1,4 +1,4 @@
-//! What an operator says about a model behind Chat Completions, and what in it can be wrong.
+//! The operator's settings of a model behind Chat Completions, and their errors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,44 +10,43 @@ use serde_json::{Map, Value};
 
 use crate::{BlobSource, KeySource, NoBlobs};
 
-/// How a model is reached. The default has no address and no model: both must be set.
+/// The settings of a model. The default has no URL and no model; both must be set.
 #[derive(Clone)]
 pub struct OpenAiSettings {
-    /// Where the API starts, such as `http://127.0.0.1:11434/v1`; a slash at its end makes no
-    /// difference. A query is kept.
+    /// The base URL of the API, such as `http://127.0.0.1:11434/v1`, with or without a final slash.
+    /// A query is kept.
     pub url: String,
-    /// The model, in the server's words.
+    /// The server's name of the model.
     pub model: String,
-    /// Sent as a bearer token; none for a server that wants no key.
+    /// The bearer token; `None` for a server without keys.
     pub key: Option<Arc<dyn KeySource>>,
-    /// Sent with every request, in addition. Values whose names speak of a secret are treated as
-    /// one.
+    /// Additional headers of every request. Values with a secret-like name are treated as secrets.
     pub headers: BTreeMap<String, String>,
-    /// Put into every request as they are; a plugin's own options go over them.
+    /// Options of every request, unchanged; a plugin's own options override them.
     pub options: Map<String, Value>,
-    /// A proxy for all requests; the environment's proxies are not looked at.
+    /// The proxy of all requests; the environment's proxies are ignored.
     pub proxy: Option<String>,
-    /// How often a request is sent again after a failure that may pass.
+    /// Maximum retries after a transient failure.
     pub retries: u32,
-    /// The wait before the first retry; it doubles from there, up to 20 s. A server that names a
-    /// time is given that time.
+    /// Delay before the first retry, which doubles up to 20 s. A delay that the server asks for
+    /// takes precedence.
     pub backoff: Duration,
-    /// For everything: attempts and waits together.
+    /// Timeout of all attempts and delays together.
     pub timeout: Duration,
-    /// For one attempt.
+    /// Timeout of one attempt.
     pub attempt_timeout: Duration,
-    /// For silence within a streamed answer; a server that says that it is alive is not silent.
+    /// Timeout for silence within a stream; keep-alive bytes count as activity.
     pub idle_timeout: Duration,
-    /// Bytes of an answer: a body that comes whole, or the text, the reasoning and the arguments of
-    /// a streamed one.
+    /// Maximum bytes of an answer: the whole body, or the text, reasoning and arguments of a
+    /// stream.
     pub reply_max: u64,
-    /// Where attachments are found.
+    /// The source of attachments.
     pub images: Arc<dyn BlobSource>,
 }
 
 impl Default for OpenAiSettings {
     fn default() -> Self {
-        // What holds when a config gives nothing holds here too.
+        // Uses the defaults of a config.
         let config = OpenAiConfig::new(String::new(), String::new());
         Self {
             url: config.url,
@@ -68,8 +67,8 @@ impl Default for OpenAiSettings {
 }
 
 impl OpenAiSettings {
-    /// Values of the headers whose names speak of a secret; of `Bearer x` also the `x`. Other
-    /// values are ordinary words, and a model may say them.
+    /// Returns the values of headers with a secret-like name; of `Bearer x` also the `x`. Other
+    /// values may occur in a model's text.
     pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
         let bare = |(name, value): (&String, &String)| {
             let (_, bare) = value
@@ -89,7 +88,7 @@ impl OpenAiSettings {
     }
 }
 
-/// Addresses and headers may hold secrets, so neither is shown.
+/// Omits URLs and headers, which may contain secrets.
 impl fmt::Debug for OpenAiSettings {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("OpenAiSettings")
@@ -103,7 +102,7 @@ impl fmt::Debug for OpenAiSettings {
     }
 }
 
-/// Settings that cannot be used. Says which one, never its secret.
+/// Invalid settings. The message names the setting, never its secret.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenAiError {
     #[error("the url of the model's server is not usable: {reason}")]

@@ -1,5 +1,5 @@
-//! The connection to a model's server: one HTTP client for each, which keeps its connections. No
-//! proxy but the one that was set, no redirects, and certificates from the platform.
+//! The connection to a model's server: one HTTP client per server, with connection reuse. No proxy
+//! except the configured one, no redirects, and the platform's certificates.
 
 use std::error::Error;
 use std::io;
@@ -15,11 +15,11 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use super::{OpenAiError, OpenAiSettings};
 use crate::ApiKey;
 
-/// For a connection to be made. Attempts have a time-out of their own; this one tells a dead host
-/// from a slow model.
+/// Timeout for connecting, which distinguishes a dead host from a slow model. Attempts have a
+/// timeout of their own.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the client sets itself, for every request.
+/// Headers that the client sets itself for every request.
 const RESERVED: [HeaderName; 5] = [
     CONTENT_TYPE,
     reqwest::header::HOST,
@@ -28,13 +28,13 @@ const RESERVED: [HeaderName; 5] = [
     reqwest::header::CONNECTION,
 ];
 
-/// A server, and how to reach it.
+/// A server and its HTTP client.
 #[derive(Clone)]
 pub(crate) struct ServerAddress {
     client: Client,
     headers: HeaderMap,
     base: Url,
-    /// The address without what may be a secret.
+    /// The address without possible secrets.
     pub shown: String,
 }
 
@@ -45,12 +45,12 @@ impl ServerAddress {
             .user_agent(concat!("conclave/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(Policy::none())
-            // Attempts are counted here, all of them.
+            // Retries are counted in this crate only.
             .retry(reqwest::retry::never())
-            // Also takes away what the environment says.
+            // Disables the proxies of the environment too.
             .no_proxy()
-            // Another crate of the program may compile decompression in; a model's server is not
-            // asked for it.
+            // Another crate of the program may enable decompression; model servers are not asked
+            // for it.
             .no_gzip()
             .no_brotli()
             .no_deflate();
@@ -64,8 +64,8 @@ impl ServerAddress {
         Ok(Self { client, headers: headers(settings)?, base, shown })
     }
 
-    /// What the address may hold of secrets: its query, and the values in it that are called so.
-    /// Servers send back what they were asked.
+    /// Returns possible secrets of the address: its query, and values with a secret-like name.
+    /// Servers may echo them.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
         let values = self
             .base
@@ -75,7 +75,7 @@ impl ServerAddress {
         self.base.query().map(str::to_owned).into_iter().chain(values)
     }
 
-    /// A request to a path below the base; with a body, it is a POST of JSON.
+    /// Returns a request to a path below the base; a body makes it a POST of JSON.
     pub(crate) fn request(&self, path: &[&str], body: Option<Vec<u8>>) -> Request {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -98,7 +98,7 @@ impl ServerAddress {
     }
 }
 
-/// Puts the key into a request, marked so that nothing prints it. None when no header can hold it.
+/// Adds the key to a request, marked as sensitive. `None` if it is not a valid header value.
 pub(crate) fn set_key(request: &mut Request, key: &ApiKey) -> Option<()> {
     let mut value = HeaderValue::from_str(&format!("Bearer {}", key.reveal())).ok()?;
     value.set_sensitive(true);
@@ -122,7 +122,8 @@ fn base_url(text: &str) -> Result<Url, OpenAiError> {
     Ok(url)
 }
 
-/// Other values, such as a version, are words that a model may well say.
+/// Returns whether a parameter's name suggests a secret. Other values, such as a version, may occur
+/// in a model's text.
 fn is_secret_called(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["key", "token", "secret", "sig", "auth", "pass", "code", "cred"]
@@ -130,7 +131,7 @@ fn is_secret_called(name: &str) -> bool {
         .any(|word| name.contains(word))
 }
 
-/// Without query and fragment: a query may hold a key.
+/// Returns the URL without query and fragment, since a query may contain a key.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
@@ -149,20 +150,20 @@ fn with_proxy(
     Ok((builder.proxy(proxy), is_secure))
 }
 
-/// Secure connections as this crate makes them, for others who speak HTTP: certificates from the
-/// platform, cryptography from ring.
+/// Returns this crate's TLS configuration, for other HTTP clients: certificates of the platform,
+/// cryptography from ring.
 ///
 /// # Errors
-/// When the platform has no certificates.
+/// If the platform has no certificates.
 pub fn platform_tls() -> Result<ClientConfig, OpenAiError> {
     tls(true)
 }
 
-/// Same, made once for clients that are made often. One that makes no secure connection needs no
-/// certificates, and can make none.
+/// Returns the same, cached for clients that are created often. Without `is_secure` it needs no
+/// certificates, and cannot connect securely.
 ///
 /// # Errors
-/// When the platform has no certificates.
+/// If the platform has no certificates.
 pub fn shared_tls(is_secure: bool) -> Result<ClientConfig, OpenAiError> {
     static PLAIN: OnceLock<ClientConfig> = OnceLock::new();
     static SECURE: OnceLock<ClientConfig> = OnceLock::new();
@@ -173,8 +174,8 @@ pub fn shared_tls(is_secure: bool) -> Result<ClientConfig, OpenAiError> {
     }
 }
 
-/// The platform's certificates are read only for a server that needs them: a machine without any
-/// can still reach a local one.
+/// Reads the platform's certificates only if needed, so that a machine without any can reach a
+/// local server.
 fn tls(is_needed: bool) -> Result<ClientConfig, OpenAiError> {
     let wrong = |error: rustls::Error| OpenAiError::Certificates { reason: error.to_string() };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -207,15 +208,15 @@ fn headers(settings: &OpenAiSettings) -> Result<HeaderMap, OpenAiError> {
     Ok(headers)
 }
 
-/// Why a request came to nothing before there was an answer.
+/// Why a request failed before there was a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoConnection {
     Refused,
     UnknownHost,
-    /// The connection cannot be made secure: trying again does not help.
+    /// The connection cannot be made secure; a retry does not help.
     NotSecure,
     TimedOut,
-    /// There was a connection, and it was closed instead of an answer.
+    /// The connection was closed without a response.
     Closed,
     Other,
 }
@@ -242,12 +243,12 @@ impl NoConnection {
     }
 }
 
-/// The innermost cause in words: what happened, without the layers that it went through.
+/// Returns the text of the innermost cause.
 pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
     causes(error).last().map(ToString::to_string).unwrap_or_default()
 }
 
-/// The chain of causes in words, outermost first, without repetitions.
+/// Returns the chain of causes as text, outermost first, without repetitions.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut words: Vec<String> = Vec::new();
     for cause in causes(error).map(ToString::to_string) {
@@ -258,7 +259,7 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     words.join(": ")
 }
 
-/// The error and its causes. An IO error hides the one that it wraps from `source`.
+/// Returns the error and its causes. An I/O error hides its wrapped error from `source`.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |outer: &&'a (dyn Error + 'static)| {
         let outer: &'a (dyn Error + 'static) = *outer;

@@ -1,6 +1,6 @@
-//! Chat Completions as servers send them, whole or in chunks. Everything may be missing or null,
-//! for something is, somewhere. What is read takes a small multiple of the bytes that came: lists
-//! keep what is used of them, and the rest is skipped.
+//! Chat Completions as servers send them, whole or in chunks. Every field may be missing or null,
+//! as some server omits each. Memory is a small multiple of the received bytes: unused parts of
+//! lists are skipped.
 
 mod bounded;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 pub(crate) use self::bounded::{BoundedCalls, Choices, Content, ModelNames};
 use self::bounded::{Scalar, json_text};
 
-/// Calls of one answer; nobody means more.
+/// Maximum calls of one answer, far above real use.
 pub(crate) const CALLS_MAX: usize = 1024;
 
 /// A whole reply, or one chunk of it.
@@ -24,11 +24,10 @@ pub(crate) struct Chunk {
     pub choices: Choices,
     #[serde(default)]
     pub usage: Option<Tokens>,
-    /// Some servers report an error in the middle of a stream, or with a status that says that all
-    /// is well.
+    /// An error in a stream, or with a status of success; some servers send either.
     #[serde(default)]
     pub error: Option<IgnoredAny>,
-    /// `error` when the whole value is one, in an older form.
+    /// `error` if the whole value is one, in an older format.
     #[serde(default, deserialize_with = "text")]
     pub object: String,
 }
@@ -37,10 +36,10 @@ pub(crate) struct Chunk {
 pub(crate) struct WireChoice {
     #[serde(default)]
     pub index: Option<u64>,
-    /// In a chunk.
+    /// Present in a chunk.
     #[serde(default)]
     pub delta: Option<WireText>,
-    /// In a whole reply.
+    /// Present in a whole reply.
     #[serde(default)]
     pub message: Option<WireText>,
     #[serde(default)]
@@ -55,7 +54,7 @@ pub(crate) struct WireText {
     pub reasoning_content: Option<Content>,
     #[serde(default)]
     pub reasoning: Option<Content>,
-    /// The provider's policy speaks instead of the model.
+    /// A refusal by the provider's policy.
     #[serde(default)]
     pub refusal: Option<String>,
     #[serde(default)]
@@ -89,7 +88,7 @@ pub(crate) struct Tokens {
     pub completion_tokens: u64,
     #[serde(default)]
     pub prompt_tokens_details: Option<TokenDetails>,
-    /// In dollars; some gateways tell it.
+    /// Cost in dollars, from some gateways.
     #[serde(default, deserialize_with = "dollars")]
     pub cost: Option<f64>,
 }
@@ -100,7 +99,7 @@ pub(crate) struct TokenDetails {
     pub cached_tokens: u64,
 }
 
-/// Text, a number as text, or nothing.
+/// Reads a text, a number as text, or nothing.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Ok(match Scalar::deserialize(deserializer)? {
         Scalar::Text(text) => text,
@@ -109,7 +108,7 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     })
 }
 
-/// A count; zero for anything that is none.
+/// Reads a count; 0 for anything else.
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let Scalar::Number(number) = Scalar::deserialize(deserializer)? else { return Ok(0) };
     let rounded = number.as_f64().filter(|amount| *amount >= 0.0).map(|amount| amount as u64);

@@ -1,32 +1,32 @@
-//! What the test server answers, and how well it behaves in doing so.
+//! The answers of the test server, and their faults.
 
 use serde_json::{Value, json};
 
-/// How an answer goes on after its body.
+/// The connection after the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyEnd {
-    /// As it should; the connection stays.
+    /// The proper end; the connection stays open.
     Proper,
-    /// Nothing more is sent; the connection stays open until the client goes.
+    /// Silence; the connection stays open until the client closes it.
     Silence,
-    /// The connection is closed before the body is complete.
+    /// A close before the body is complete.
     Cut,
 }
 
-/// One answer. Begins well-behaved; the methods that take `self` make it worse.
+/// An answer, without faults at first; the methods that take `self` add them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestReply {
-    /// None: not even a status is sent.
+    /// `None` sends not even a status.
     pub(super) status: Option<u16>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
-    /// Bytes that are written at once.
+    /// Bytes per write.
     pub(super) piece: usize,
     pub(super) ending: ReplyEnd,
 }
 
 impl TestReply {
-    /// Any bytes.
+    /// Returns an answer with any bytes.
     #[must_use]
     pub fn bytes(status: u16, media_type: &str, body: impl Into<Vec<u8>>) -> Self {
         let headers = vec![("content-type".to_owned(), media_type.to_owned())];
@@ -39,25 +39,25 @@ impl TestReply {
         }
     }
 
-    /// A JSON value.
+    /// Returns an answer with a JSON value.
     #[must_use]
     pub fn json(status: u16, body: &Value) -> Self {
         Self::bytes(status, "application/json", body.to_string())
     }
 
-    /// An error, as OpenAI writes it.
+    /// Returns an error in OpenAI's format.
     #[must_use]
     pub fn error(status: u16, message: &str) -> Self {
         Self::json(status, &json!({"error": {"message": message, "type": null, "code": null}}))
     }
 
-    /// A completion, whole, that says this.
+    /// Returns a whole completion with this text.
     #[must_use]
     pub fn says(text: &str) -> Self {
         Self::message(&json!({"role": "assistant", "content": text}), "stop")
     }
 
-    /// A completion, whole, that calls tools: names on the wire and arguments.
+    /// Returns a whole completion with tool calls: wire names and arguments.
     #[must_use]
     pub fn calls(calls: &[(&str, Value)]) -> Self {
         let call = |(number, (name, arguments)): (usize, &(&str, Value))| {
@@ -80,7 +80,7 @@ impl TestReply {
         )
     }
 
-    /// A stream of events that hold these texts, and nothing else.
+    /// Returns a stream of events with exactly these data.
     #[must_use]
     pub fn events<T: ToString>(data: &[T]) -> Self {
         let body: String =
@@ -88,7 +88,7 @@ impl TestReply {
         Self::bytes(200, "text/event-stream", body)
     }
 
-    /// A streamed completion that says these pieces, with its usage and a proper end.
+    /// Returns a streamed completion of these pieces, with usage and a proper end.
     #[must_use]
     pub fn streams(pieces: &[&str]) -> Self {
         let chunk = |choices: Value| json!({"id": "chatcmpl-2", "object": "chat.completion.chunk", "model": "test-model-1", "choices": choices});
@@ -107,7 +107,7 @@ impl TestReply {
         Self::events(&events)
     }
 
-    /// Closes the connection without a word.
+    /// Closes the connection without an answer.
     #[must_use]
     pub fn hang_up() -> Self {
         Self {
@@ -119,27 +119,27 @@ impl TestReply {
         }
     }
 
-    /// Takes the request and never answers.
+    /// Reads the request and never answers.
     #[must_use]
     pub fn silence() -> Self {
         Self { ending: ReplyEnd::Silence, ..Self::hang_up() }
     }
 
-    /// One more header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The body is written in pieces of so many bytes.
+    /// Writes the body in pieces of so many bytes.
     #[must_use]
     pub fn in_pieces_of(mut self, bytes: usize) -> Self {
         self.piece = bytes.max(1);
         self
     }
 
-    /// Falls silent after the body, without ending it.
+    /// Sends nothing after the body, without ending it.
     #[must_use]
     pub fn then_silence(mut self) -> Self {
         self.ending = ReplyEnd::Silence;

@@ -1,5 +1,4 @@
-//! HTTP/1.1 by hand, as much of it as a test server needs: requests with a length, answers in
-//! chunks.
+//! A minimal HTTP/1.1 for the test server: requests with a length, and chunked answers.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -8,12 +7,12 @@ use std::net::{Shutdown, TcpStream};
 use super::SeenRequest;
 use super::answer::{ReplyEnd, TestReply};
 
-/// Requests of tests are small; some hold an image.
+/// Maximum bytes of a request body; most are small, some hold an image.
 const BODY_MAX: u64 = 64 << 20;
 
-/// The next request; none when the client has closed the connection.
+/// Reads the next request; `None` if the client has closed the connection.
 pub(super) fn read_request(stream: &TcpStream) -> io::Result<Option<SeenRequest>> {
-    // A client sends no request before it has its answer, so nothing that was buffered is lost.
+    // A client sends no request before the answer, so no buffered bytes are lost.
     let mut reader = BufReader::new(stream);
     let Some(first) = read_line(&mut reader)? else { return Ok(None) };
     let mut words = first.split(' ').map(str::to_owned);
@@ -37,10 +36,10 @@ fn read_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok((length > 0).then(|| line.trim_end().to_owned()))
 }
 
-/// Writes an answer; whether the connection can be used again.
+/// Writes an answer; returns whether the connection can be reused.
 ///
 /// # Errors
-/// When the client went away before it had the whole answer.
+/// If the client closed the connection during the answer.
 pub(super) fn write_answer(mut stream: &TcpStream, answer: &TestReply) -> io::Result<bool> {
     if let Some(status) = answer.status {
         let mut head = format!("HTTP/1.1 {status} As Scripted\r\ntransfer-encoding: chunked\r\n");
@@ -64,8 +63,7 @@ pub(super) fn write_answer(mut stream: &TcpStream, answer: &TestReply) -> io::Re
             Ok(false)
         }
         ReplyEnd::Silence => {
-            // Ends when the client closes: nobody sends a second request before the first is
-            // answered.
+            // Ends when the client closes, since it sends no second request before the answer.
             io::copy(&mut stream, &mut io::sink())?;
             Err(io::ErrorKind::ConnectionAborted.into())
         }

@@ -1,4 +1,4 @@
-//! Answers that are as they should be, or nearly.
+//! Correct and nearly correct answers.
 
 use std::sync::Arc;
 use std::time::Duration;

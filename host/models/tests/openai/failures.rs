@@ -1,4 +1,4 @@
-//! Servers that refuse, fail or talk nonsense: what the plugin reads and what the operator is told.
+//! Servers that refuse, fail or send invalid data, and the errors for plugin and operator.
 
 use conclave_core::types::completion::{ModelDiagnosticKind, ModelError};
 use conclave_models::openai::OpenAi;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::world::{SECRET, client, fails, settings};
 
-/// The answer is the only one: it must not be asked for again.
+/// Returns the failure of a request, which must not be retried.
 async fn refused(answer: TestReply) -> (ModelError, ModelDiagnosticKind, String) {
     let server = Server::start(vec![answer, TestReply::says("second")]);
     let failure = fails(&client(&server), false).await;
@@ -115,7 +115,7 @@ async fn an_error_without_end_is_read_in_part() {
 async fn nobody_there_is_told_as_that() {
     let server = Server::start(vec![TestReply::says("a")]);
     let mut settings = settings(&server);
-    // Bound and never listened on: nobody else gets this port.
+    // Bound without listening, so no other process gets this port.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     settings.url = format!("http://{}/v1", socket.local_addr().unwrap());
     settings.retries = 1;
@@ -146,7 +146,7 @@ async fn a_server_that_speaks_no_tls_is_told_as_not_secure() {
             let (_, kind, text) = fails(&client, false).await;
             assert_eq!(kind, ModelDiagnosticKind::Unreachable, "{text}");
         }
-        // A machine without certificates says so at once.
+        // A machine without certificates fails earlier.
         Err(error) => assert!(error.to_string().contains("certificates"), "{error}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Keys: asked for once, renewed after a refusal, told to nobody.
+//! Keys: read once, renewed after a refusal, and never shown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::world::{SECRET, ask, client, fails, settings};
 
-/// Gives `key-1`, `key-2`, … up to a last one.
+/// Returns `key-1`, `key-2`, … up to a last one.
 struct Rotating {
     asked: AtomicUsize,
     last: usize,
@@ -31,7 +31,7 @@ fn rotating(server: &Server, last: usize) -> (OpenAi, Arc<Rotating>) {
     (OpenAi::new(settings).unwrap(), source)
 }
 
-/// Takes one key only.
+/// Returns a server that accepts one key only.
 fn taking(key: &'static str) -> Server {
     Server::answering(move |request: &SeenRequest| {
         let given = request.headers.get("authorization").map_or("", String::as_str);

@@ -1,4 +1,4 @@
-//! Trying again, giving up, and being stopped.
+//! Retries, timeouts and cancellation.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,8 +11,7 @@ use serde_json::json;
 
 use crate::world::{Heard, ask, client, fails, prompt, settings};
 
-/// A limit that is sure to be broken where a server is silent, and not where it answers, however
-/// busy the machine.
+/// A timeout that a silent server reaches, and an answering one does not, even on a busy machine.
 const SOON: Duration = Duration::from_secs(3);
 
 const PIECE: &str = r#"{"choices":[{"delta":{"content":"a"}}]}"#;

@@ -1,4 +1,4 @@
-//! How a test asks.
+//! Helpers of the tests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use conclave_models::{ApiKey, ModelClient, ModelFailure, TextSink};
 
 pub const SECRET: &str = "sk-very-secret-1234";
 
-/// Waits of a millisecond, and time-outs that no test reaches unless it means to.
+/// Settings with delays of a millisecond, and timeouts that only some tests reach.
 pub fn settings(server: &Server) -> OpenAiSettings {
     OpenAiSettings {
         url: server.url(),
@@ -60,8 +60,8 @@ pub async fn ask(client: &OpenAi, stream: bool) -> (Result<Completion, ModelFail
     (outcome, heard.pieces())
 }
 
-/// The error, and the kind and text of the trouble. The plugin's part holds nothing of the
-/// server's.
+/// Returns the error, and the kind and text of the diagnosis. Checks that neither contains the
+/// secret, and that the plugin's error has no address.
 pub async fn fails(client: &OpenAi, stream: bool) -> (ModelError, ModelDiagnosticKind, String) {
     let failure = ask(client, stream).await.0.unwrap_err();
     let trouble = failure.trouble.unwrap();

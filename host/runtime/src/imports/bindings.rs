@@ -1,5 +1,5 @@
-//! What wasmtime makes of `wit/`: types, one trait per import, one accessor per export. Generated;
-//! `convert` is the way in and out.
+//! Bindings that wasmtime generates from `wit/`: types, a trait per import, an accessor per export.
+//! `convert` maps them to the core's types.
 
 wasmtime::component::bindgen!({
     world: "everything",

@@ -1,5 +1,5 @@
-//! One call into a plugin, seen from its imports: the state in its store, what the plugin may do,
-//! the answers of an earlier attempt, its log and its meter.
+//! One call into a plugin, as its imports see it: the state in its store, its permissions, its
+//! replay state, its log and its meter.
 
 mod lists;
 pub(crate) mod log;
@@ -20,7 +20,7 @@ pub(crate) use plugin_context::{PluginContext, PluginStores, WorksOn};
 pub(crate) use replay::{CallReplay, EffectDecision, Packed, Recalled};
 pub(crate) use state::{CallInput, CallState, SharedCounter};
 
-/// The room has a view for whatever it asks, so this fault is the host's.
+/// The room has a view for every query, so this is a fault of the host.
 pub(crate) fn no_view(name: &PluginName) -> Fault {
     Fault::new(
         FaultKind::NotStarted,

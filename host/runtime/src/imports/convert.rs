@@ -1,6 +1,5 @@
-//! Between the contract's types and the core's. What comes out of a guest is checked here: JSON
-//! that is none, or of the wrong shape, is a bad answer, told so that the plugin's author finds the
-//! place.
+//! Conversions between the contract's types and the core's. Values from a guest are checked here:
+//! invalid JSON is a bad answer, with its place for the plugin's author.
 
 mod action;
 mod consult;
@@ -29,10 +28,10 @@ use crate::imports::bindings::conclave::plugin::types;
 use crate::imports::bindings::exports::conclave::plugin::agent::AgentError;
 use crate::imports::call::log::{excerpt, harmless};
 
-/// Characters of a plugin's own error text that are passed on.
+/// Maximum characters of a plugin's error text.
 const TEXT: usize = 4_000;
 
-/// JSON from a guest; `place` says where it stood.
+/// Parses JSON from a guest; `place` describes its location.
 pub(crate) fn json_in(text: &str, place: impl Fn() -> String) -> Result<Value, Fault> {
     serde_json::from_str(text).map_err(|cause| {
         let what = if text.is_empty() {
@@ -44,7 +43,7 @@ pub(crate) fn json_in(text: &str, place: impl Fn() -> String) -> Result<Value, F
     })
 }
 
-/// A JSON object from a guest.
+/// Parses a JSON object from a guest.
 pub(crate) fn object_in(text: &str, place: impl Fn() -> String) -> Result<Value, Fault> {
     let value = json_in(text, &place)?;
     if value.is_object() {
@@ -67,7 +66,7 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Free room of a record; keys that come twice are kept as they came.
+/// Converts the free fields of a record, including duplicate keys.
 pub(crate) fn extras_in(
     extras: Vec<types::Extra>,
     place: &str,
@@ -92,7 +91,8 @@ pub(crate) fn denial_out(denial: &Denial) -> types::Denial {
     }
 }
 
-/// A denial that a guest passes on. It is the guest's word, so it is cut and made harmless.
+/// Converts a denial that a guest passes on. It is the guest's text, so it is truncated and
+/// escaped.
 pub(crate) fn denial_in(denial: &types::Denial) -> Denial {
     Denial {
         capability: excerpt(&denial.capability, 32),
@@ -101,14 +101,14 @@ pub(crate) fn denial_in(denial: &types::Denial) -> Denial {
     }
 }
 
-/// An error text of a guest.
+/// Converts an error text of a guest.
 pub(crate) fn text_in(text: &str) -> String {
     let cut = text.char_indices().nth(TEXT).map_or(text.len(), |(at, _)| at);
-    // Line breaks are part of an error text; only what deceives is shown escaped.
+    // Error texts may have line breaks; other deceptive characters are escaped.
     text[..cut].split('\n').map(harmless).collect::<Vec<_>>().join("\n")
 }
 
-/// How an agent failed.
+/// Converts an agent's error.
 pub(crate) fn agent_error_in(error: AgentError) -> Fault {
     match error {
         AgentError::Malformed(text) => Fault::new(FaultKind::BadAnswer, text_in(&text)),
@@ -117,7 +117,7 @@ pub(crate) fn agent_error_in(error: AgentError) -> Fault {
     }
 }
 
-/// The guest gave up because something was refused.
+/// Returns the fault of a guest that gave up after a refusal.
 pub(crate) fn denied_fault(denial: &types::Denial) -> Fault {
     let denial = denial_in(denial);
     Fault::new(FaultKind::Error, format!("it was refused {}: {}", denial.capability, denial.target))

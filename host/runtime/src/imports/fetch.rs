@@ -1,7 +1,6 @@
-//! Requests of plugins on their way out: one way for both faces, the `fetch` import and
-//! `wasi:http`. Each request and each redirect is decided on by the core, journalled, sent to an
-//! address that was looked at, and looked through for secrets before anybody sees it. What may be
-//! sent is not decided here.
+//! Outgoing requests of plugins, through one path for the `fetch` import and `wasi:http`. The core
+//! decides about each request and redirect. It is journalled and sent to a checked address, and its
+//! response is scrubbed of secrets before use.
 
 mod client;
 mod exchange;
@@ -22,22 +21,22 @@ pub(crate) use outgoing::FetchClient;
 
 use conclave_core::types::denial::DenialRecord;
 
-/// An answer, whole, with no secret in it.
+/// A whole response without secrets.
 pub(crate) struct ScrubbedResponse {
     pub(crate) status: u16,
-    /// Names in lower case.
+    /// Headers by lower-case name.
     pub(crate) headers: Vec<(String, String)>,
-    /// Where it came from, after redirects.
+    /// The source after redirects.
     pub(crate) url: String,
     pub(crate) body: Vec<u8>,
     pub(crate) hold: Hold,
 }
 
-/// What a call has of requests under way and of answers.
+/// The fetch state of a call.
 #[derive(Default)]
 pub(crate) struct Fetching {
     pub(crate) holding: Holding,
-    /// Refusals of requests that went on beside the guest, not yet recorded.
+    /// Unrecorded refusals of requests that ran beside the guest.
     pub(crate) late: std::sync::Arc<std::sync::Mutex<Vec<DenialRecord>>>,
     pub(crate) face: wasi_http::Face,
 }

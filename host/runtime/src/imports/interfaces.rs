@@ -1,6 +1,6 @@
-//! What stands behind each import of the contract, one file per interface, and the inert part of
-//! WASI. An import first counts itself, then asks the core whether it may; what it refuses it
-//! answers, typed, and records.
+//! The host's implementation of each import of the contract, one file per interface, and the inert
+//! part of WASI. An import counts itself, then checks its permission; refusals are returned as
+//! typed errors and recorded.
 
 pub(crate) mod blobs;
 pub(crate) mod call;
@@ -30,8 +30,8 @@ use wasmtime_wasi::random::WasiRandom;
 use crate::imports::bindings::Everything;
 use crate::imports::call::CallState;
 
-/// Links every import that a plugin may have. Sockets and HTTP are not among them: see
-/// `sandbox::network`.
+/// Links every import that a plugin may have, except sockets and HTTP: see
+/// `call::network`.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Everything::add_to_linker::<_, HasSelf<_>>(linker, |state| state)?;
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(linker)?;

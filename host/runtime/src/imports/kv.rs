@@ -1,6 +1,6 @@
-//! What plugins keep from run to run: small values under keys, each plugin with a store of its own.
-//! Where they are kept is the program's choice; who may keep anything is not asked here, but how
-//! much is, because only the store sees a set as one step.
+//! Key-value stores of plugins: small values that outlive the run, with a separate store for each
+//! plugin. The program chooses the storage. Permissions are checked elsewhere; quotas are checked
+//! here, because only the store can do so atomically.
 
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -14,23 +14,22 @@ use conclave_core::permissions::grant::KvGrant;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 
-/// Bytes of a key.
+/// Maximum bytes of a key.
 pub const KEY_BYTES: usize = 512;
 
-/// Whose store it is. All three must be the same for a plugin to find again what it kept: another
-/// component that is put in the place of one, and says another name of itself, starts with an empty
-/// store.
+/// The owner of a store. A plugin only finds its values if all three fields match. A different
+/// component under the same name thus starts with an empty store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KvOwner {
-    /// The config's folder, without links.
+    /// The folder of the config, with links resolved.
     pub home: String,
     /// The plugin's name in the config.
     pub plugin: String,
-    /// The name in its manifest.
+    /// The plugin's name in its manifest.
     pub manifest: String,
 }
 
-/// Why a store did not do as asked.
+/// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KvError {
     #[error("the store holds up to {} bytes and {} keys", .0.bytes, .0.keys)]
@@ -39,31 +38,31 @@ pub enum KvError {
     Other(String),
 }
 
-/// Where plugins' values are kept. Called off the event loop; it may wait for a disk.
+/// Storage for plugins' values. Called off the event loop, so it may block on a disk.
 pub trait KvStore: Send + Sync + 'static {
-    /// None when the key is absent.
+    /// Returns the value of a key; `None` if it is absent.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     fn get(&self, owner: &KvOwner, key: &str) -> Result<Option<Vec<u8>>, KvError>;
 
-    /// Replaces a value, unless the owner's keys and values would be more than `most` together.
-    /// Check and change are one step.
+    /// Sets a value, unless the owner's keys and values would exceed `most`. Check and change are
+    /// atomic.
     ///
     /// # Errors
-    /// `Full`: nothing was changed.
+    /// `Full` if it would exceed the quota; nothing has changed then.
     fn set(&self, owner: &KvOwner, key: &str, value: &[u8], most: KvGrant) -> Result<(), KvError>;
 
-    /// Takes a key away; it may be absent.
+    /// Removes a key, which may be absent.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     fn delete(&self, owner: &KvOwner, key: &str) -> Result<(), KvError>;
 
-    /// The first `count` keys that start with `prefix` and come after `after`, in byte order.
+    /// Returns the first `count` keys with this prefix after `after`, in byte order.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If they cannot be read.
     fn keys(
         &self,
         owner: &KvOwner,
@@ -73,18 +72,18 @@ pub trait KvStore: Send + Sync + 'static {
     ) -> Result<Vec<String>, KvError>;
 }
 
-/// What a value costs.
+/// Returns the size of a key and its value in bytes.
 fn weight(key: &str, value: &[u8]) -> u64 {
     (key.len() + value.len()) as u64
 }
 
-/// Whether a change from what is there fits. What makes it smaller always does.
+/// Returns whether a change fits the quota. A change that shrinks a value always fits.
 fn fits(now: KvGrant, old: Option<u64>, new: u64, most: KvGrant) -> bool {
     let KvGrant { bytes, keys } = after(now, old, Some(new));
     old.is_some_and(|old| new <= old) || (bytes <= most.bytes && keys <= most.keys)
 }
 
-/// What an owner holds after a change of one key; `None`: the key is absent then.
+/// Returns the totals after a change of one key; `new` is `None` for a removal.
 fn after(now: KvGrant, old: Option<u64>, new: Option<u64>) -> KvGrant {
     KvGrant {
         bytes: now.bytes.saturating_sub(old.unwrap_or(0)).saturating_add(new.unwrap_or(0)),
@@ -92,7 +91,7 @@ fn after(now: KvGrant, old: Option<u64>, new: Option<u64>) -> KvGrant {
     }
 }
 
-/// Keeps values in memory, as long as the program runs.
+/// Keeps values in memory while the program runs.
 #[derive(Debug, Default)]
 pub struct MemoryKv(Mutex<BTreeMap<KvOwner, Values>>);
 
@@ -208,7 +207,7 @@ mod tests {
         }
     }
 
-    /// What every store must do.
+    /// Checks the behaviour that every store must have.
     pub(super) fn behaves(store: &dyn KvStore) {
         let (own, most) = (owner("notes", "notes"), KvGrant { bytes: 40, keys: 3 });
         let get = |owner: &KvOwner, key: &str| store.get(owner, key).unwrap();
@@ -219,7 +218,7 @@ mod tests {
         store.set(&own, "b/1", b"one", most).unwrap();
         assert_eq!((get(&own, "a"), get(&own, "b/1")), (Some(Vec::new()), Some(b"one".to_vec())));
         assert_eq!(get(&own, "b/\u{10ffff}"), Some(b"\0\xff".to_vec()));
-        // Pages, in byte order, within the prefix.
+        // Pages are in byte order and within the prefix.
         assert_eq!(keys("", None, 10), ["a", "b/1", "b/\u{10ffff}"]);
         assert_eq!(keys("b/", None, 1), ["b/1"]);
         assert_eq!(keys("b/", Some("b/1"), 10), ["b/\u{10ffff}"]);
@@ -241,7 +240,8 @@ mod tests {
             );
             store.delete(&other, "b/1").unwrap();
         }
-        // A fourth key, and a byte too many; nothing was changed, and less is always more room.
+        // A fourth key, and one byte too many. Nothing was changed, and a smaller value always
+        // fits.
         assert!(
             matches!(store.set(&own, "c", b"", most), Err(KvError::Full(full)) if full == most)
         );

@@ -1,6 +1,5 @@
-//! Where the keys of model servers come from. A config only points to a key; what it points to is
-//! read by a source that the embedding program chooses, when a model is first asked. Plugins never
-//! see one.
+//! Sources of model keys and secrets. A config only refers to a key; the embedding program's source
+//! reads it when it is first needed. Plugins never see a key.
 
 mod command;
 pub(crate) mod scrub;
@@ -14,10 +13,10 @@ use conclave_models::ApiKey;
 
 use crate::support::clock::BoxFuture;
 
-/// Bytes of a key at most, its line end included.
+/// Maximum bytes of a key, with its line end.
 const KEY_BYTES: usize = 16 << 10;
 
-/// Finds keys.
+/// Reads keys.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -50,23 +49,24 @@ const KEY_BYTES: usize = 16 << 10;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait SecretSource: Send + Sync + 'static {
-    /// The key as it is now. Asked when a model is first used, and again after its server refused
-    /// the key.
+    /// Returns the current key. Called when a model is first used, and again after its server
+    /// refused the key.
     ///
     /// # Errors
-    /// In words for the operator: where it was looked for, and why it is not there. Never the key
+    /// In words for the operator: where the source looked, and why there is no key. Never the key
     /// or a part of it.
     fn secret(&self, from: &KeyRef) -> BoxFuture<'static, Result<ApiKey, String>>;
 
-    /// Whether the key is most likely there. Asked when a config is prepared, so it starts nothing
-    /// and does not wait.
+    /// Checks whether the key is likely available. Called when a config is prepared, so it starts
+    /// no program and does not block.
     ///
     /// # Errors
+    /// As `secret`.
     /// As `secret`.
     fn check(&self, from: &KeyRef) -> Result<(), String>;
 }
 
-/// Has no keys: a config that points to one is refused.
+/// A source without keys; a config that refers to one is refused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSecrets;
 
@@ -80,9 +80,9 @@ impl SecretSource for NoSecrets {
     }
 }
 
-/// The three places that a config can name: a variable, a file, a program. It reads no environment
-/// itself: whoever makes it says how variables are read. A program that is started inherits the
-/// environment of this process, as any child does.
+/// Reads keys from the three sources that a config can name: a variable, a file or a program. It
+/// reads variables through a given function only. A started program inherits the environment of
+/// this process.
 ///
 /// ```
 /// use conclave_runtime::config::KeyRef;
@@ -98,13 +98,14 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Variables are read with this function.
+    /// Returns a source that reads variables with this function.
     #[must_use]
     pub fn new(environment: fn(&str) -> Option<String>) -> Self {
         Self { environment, folder: None }
     }
 
-    /// Programs start in this folder, that of the config; otherwise in this process's own.
+    /// Sets the folder in which programs start, usually that of the config. The default is the
+    /// current directory.
     #[must_use]
     pub fn in_folder(self, folder: &Path) -> Self {
         Self { folder: Some(folder.to_owned()), ..self }
@@ -118,7 +119,8 @@ impl Sources {
         }
     }
 
-    /// A program with a `/` in its name is looked for from the folder, any other on the PATH.
+    /// Checks that a program exists: with a `/` in its name relative to the folder, otherwise on
+    /// the `PATH`.
     fn find(&self, program: &str) -> Result<(), String> {
         let is_there = |path: &Path| {
             self.folder
@@ -133,7 +135,7 @@ impl Sources {
                 Err(format!("there is no program {program}"))
             };
         }
-        // Elsewhere names have endings that are not written.
+        // On other systems programs have extensions that the config omits.
         let path = (self.environment)("PATH").filter(|_| cfg!(unix)).unwrap_or_default();
         let found = path.is_empty()
             || path.split(':').any(|folder| is_there(&Path::new(folder).join(program)));
@@ -174,14 +176,14 @@ fn regular_file(path: &ConfigPath) -> Result<(), String> {
 }
 
 fn read_file(path: &ConfigPath) -> Result<ApiKey, String> {
-    // Opening a pipe would wait for somebody to write to it.
+    // Opening a named pipe would block until it has a writer.
     regular_file(path)?;
     let mut file = std::fs::File::open(&path.path)
         .map_err(|error| format!("{} could not be read: {error}", path.shown))?;
     first_line(&mut file).map_err(|what| format!("{} {what}", path.shown))
 }
 
-/// The first line, which must be there and must not be longer than a key.
+/// Returns the first line, which must not be empty or longer than a key.
 fn first_line(from: &mut impl Read) -> Result<ApiKey, String> {
     let mut line = Vec::new();
     let read = BufReader::new(from.take(KEY_BYTES as u64 + 1)).read_until(b'\n', &mut line);
@@ -198,7 +200,7 @@ fn first_line(from: &mut impl Read) -> Result<ApiKey, String> {
     }
 }
 
-/// A key source for one model.
+/// The key source of one model.
 #[cfg(feature = "openai")]
 pub(crate) struct KeyOf {
     pub(crate) secrets: std::sync::Arc<dyn SecretSource>,

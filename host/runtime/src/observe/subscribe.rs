@@ -1,5 +1,4 @@
-//! The one interface on which everybody who follows a run lives: the command line, the server, logs
-//! and traces.
+//! The interface for following a run, which the command line, the server, logs and traces share.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +10,11 @@ use serde::Serialize;
 
 use crate::support::clock::Clock;
 
-/// What the prompts of a model that the program speaks to itself can reach: the host cannot know.
+/// The destination of prompts when the program brings its own model client, whose target is unknown
+/// to the host.
 pub(crate) const OWN_CLIENT: &str = "wherever this program's client sends it";
 
-/// How important a log line is.
+/// The severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -25,42 +25,43 @@ pub enum Level {
     Error,
 }
 
-/// Something that a follower may want to know.
+/// A published event of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Published {
     pub room: RoomId,
     pub at: Millis,
-    /// The number of the journal's record that it follows from: with the room, its address in the
-    /// journal, `3f2a91c0:17`. None beside the journal, and of a record itself.
+    /// The number of the journal record that this follows from. With the room it is an address in
+    /// the journal, `3f2a91c0:17`. `None` for records themselves and for events that are not
+    /// journalled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
     #[serde(flatten)]
     pub what: RunEvent,
 }
 
-/// What happened.
+/// An event of a run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum RunEvent {
     /// An event was journalled.
     Recorded { record: Arc<Record> },
-    /// Something that follows from the events.
+    /// A notice that follows from the journalled events.
     Told { told: Notice },
-    /// A line of a plugin's log. Beside the journal.
+    /// A line of a plugin's log. Not journalled.
     Logged { call: CallId, plugin: PluginName, level: Level, message: String },
-    /// How far a call has come. Beside the journal.
+    /// The progress of a call. Not journalled.
     Progressed { call: CallId, plugin: PluginName, done: u64, total: Option<u64>, message: String },
-    /// Text that a model says while it says it; the completion is journalled when it ends. Beside
-    /// the journal.
+    /// A part of a model's answer while it streams. Not journalled; the completion is journalled at
+    /// its end.
     Streamed { call: CallId, ordinal: u32, text: String },
 }
 
-/// Gets everything that happens. It is called inside the run, so it must not block.
+/// Receives every event of a run. It is called inside the run, so it must not block.
 ///
-/// What is recorded and told comes in order from the loop of its room. What is logged, progressed
-/// and streamed comes from where the plugin or the model's client runs, behind the notice that its
-/// call began and before the record of its answer; so a subscriber can be called by several threads
-/// at once. Every kind, with an example of each: `docs/embed/events.md`.
+/// Records and notices come in order from the loop of their room. Log lines, progress and streamed
+/// text come from the task of the plugin or the model client. They come after the notice that their
+/// call began and before the record of its answer. A subscriber can therefore be called by several
+/// threads at once. `docs/events.md` lists every kind with an example.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -88,10 +89,10 @@ pub enum RunEvent {
 pub trait Subscriber: Send + Sync + 'static {
     fn on(&self, happening: &Published);
 
-    /// The run with this root room is over, or was dropped, and with it the rooms below, whose
-    /// names are its own, `/`, and more; a session is over when it is dropped. For subscribers that
-    /// keep something for a run. A plugin that was stopped with a dropped run may still log a line
-    /// afterwards.
+    /// Called when the run with this root room is over or was dropped, so that subscribers can
+    /// release its state. The rooms below it end too; their names begin with its name and `/`. A
+    /// session is over when it is dropped. A plugin that was stopped with a dropped run may still
+    /// log a line afterwards.
     fn over(&self, _room: &RoomId) {}
 }
 
@@ -100,18 +101,18 @@ pub trait Subscriber: Send + Sync + 'static {
 pub struct Subscribers(Arc<[Arc<dyn Subscriber>]>);
 
 impl Subscribers {
-    /// These, called in this order.
+    /// Returns these subscribers, called in this order.
     pub fn new(subscribers: impl IntoIterator<Item = Arc<dyn Subscriber>>) -> Self {
         Self(subscribers.into_iter().collect())
     }
 
-    /// Nobody follows: nothing need be made up for them.
+    /// Returns whether there are no subscribers, so that events need not be built.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// These and one more, which is called last.
+    /// Returns these subscribers and one more, which is called last.
     #[must_use]
     pub fn with(&self, subscriber: Arc<dyn Subscriber>) -> Self {
         Self(self.0.iter().cloned().chain([subscriber]).collect())
@@ -128,8 +129,7 @@ impl Subscribers {
     }
 }
 
-/// Tells the followers of a run what happens in one of its rooms. Where nobody follows, nothing is
-/// made up.
+/// Publishes the events of one room to the subscribers. Without subscribers no event is built.
 #[derive(Clone)]
 pub(crate) struct Publisher {
     subscribers: Subscribers,
@@ -146,7 +146,7 @@ impl Publisher {
         self.report_of(None, what);
     }
 
-    /// Tells what follows from a record of this number.
+    /// Publishes an event that follows from the record of this number.
     pub(crate) fn report_of(&self, seq: Option<u64>, what: impl FnOnce() -> RunEvent) {
         if !self.subscribers.is_empty() {
             self.subscribers.tell(&Published {
@@ -159,8 +159,8 @@ impl Publisher {
     }
 }
 
-/// Tells what calls say of themselves while they run, behind the notices that they began: a call
-/// begins while its record is still being written, and nobody is told of it before that is kept.
+/// Delays the events of running calls until their start was published. A call starts while its
+/// record is still being written, and the record must be durable before it is published.
 pub(crate) struct FollowGate {
     teller: Publisher,
     waiting: Mutex<SubscriberQueue>,
@@ -168,9 +168,9 @@ pub(crate) struct FollowGate {
 
 #[derive(Default)]
 struct SubscriberQueue {
-    /// The batch of records up to which all was told.
+    /// The last batch of records that was published.
     told: u64,
-    /// What was said in calls of later batches.
+    /// Events of calls of later batches.
     said: VecDeque<(u64, RunEvent)>,
 }
 
@@ -179,12 +179,12 @@ impl FollowGate {
         Self { teller, waiting: Mutex::default() }
     }
 
-    /// Tells what a call says that a batch of records began, once that batch was told.
+    /// Publishes an event of a call once the batch of records that began the call is published.
     pub(crate) fn tell(&self, batch: u64, what: impl FnOnce() -> RunEvent) {
         if self.teller.subscribers.is_empty() {
             return;
         }
-        // Held while subscribers are called, so that what waited is not overtaken.
+        // Held while subscribers run, so that a later event cannot overtake a queued one.
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if batch <= waiting.told {
             self.teller.tell(what)
@@ -193,7 +193,8 @@ impl FollowGate {
         }
     }
 
-    /// All that came of the batches up to this one was told.
+    /// Marks the batches up to this one as published, and publishes the events that waited for
+    /// them.
     pub(crate) fn told_through(&self, batch: u64) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.told = waiting.told.max(batch);
@@ -210,7 +211,7 @@ mod tests {
     use super::*;
     use crate::support::clock::SystemClock;
 
-    /// Remembers the messages that were logged.
+    /// Collects logged messages.
     #[derive(Default)]
     struct Heard(Mutex<Vec<String>>);
 

@@ -1,11 +1,11 @@
-//! Runs as `tracing` spans, with the names of OpenTelemetry's conventions for generative AI. A
-//! subscriber like any other: it sees what every follower sees. It installs nothing; where spans go
-//! is for the program that sets up `tracing`.
+//! Runs as `tracing` spans, with the names of OpenTelemetry's conventions for generative AI. This
+//! is an ordinary subscriber and installs nothing; the program that sets up `tracing` decides where
+//! spans go.
 //!
-//! A step of an agent is `invoke_agent`, and lasts until the next step of its task begins, so that
-//! the tools which it calls are below it; a model call is `chat`, below the step or tool that asks;
-//! a tool call is `execute_tool`. A root room is below the span in which its outcome is awaited, a
-//! background task below the step that started it.
+//! A step of an agent is `invoke_agent`. It lasts until the next step of its task begins, so that
+//! the tool calls are below it. A model call is `chat`, below the step or tool that asks. A tool
+//! call is `execute_tool`. A root room is below the span that awaits its outcome. A background task
+//! is below the step that started it.
 
 mod open;
 
@@ -23,14 +23,14 @@ use tracing::{Span, event};
 use crate::observe::subscribe::{Level, Published, RunEvent, Subscriber};
 use open::OpenSpans;
 
-/// Names of attributes. Those that begin with `gen_ai.`, `error.` and `server.` are
-/// OpenTelemetry's, all others are this host's.
+/// Names of attributes. Those with the prefixes `gen_ai.`, `error.` and `server.` are
+/// OpenTelemetry's; all others are Conclave's.
 pub mod names {
     pub const OPERATION: &str = "gen_ai.operation.name";
     pub const PROVIDER: &str = "gen_ai.provider.name";
-    /// The model's name in the config.
+    /// The name of the model in the config.
     pub const REQUEST_MODEL: &str = "gen_ai.request.model";
-    /// In the provider's words.
+    /// The provider's name of the model.
     pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
     pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
     pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
@@ -46,26 +46,26 @@ pub mod names {
     pub const TOOL_RESULT: &str = "gen_ai.tool.call.result";
     /// Content: only with `with_content`.
     pub const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
-    /// The kind of a fault or of a server's trouble; `_OTHER` for what has no kind.
+    /// The kind of a fault or of a server failure; `_OTHER` without a kind.
     pub const ERROR: &str = "error.type";
-    /// Host and port of a model's server.
+    /// Host and port of a model server.
     pub const SERVER: &str = "server.address";
-    /// The name of the span as a trace should show it.
+    /// The displayed name of the span.
     pub const SHOWN: &str = "otel.name";
     pub const TASK: &str = "conclave.task";
-    /// Of a call into a plugin, in microseconds.
+    /// Duration of a call into a plugin, in microseconds.
     pub const WALL: &str = "conclave.wall_us";
     pub const COST: &str = "conclave.cost_micro_usd";
 }
 
-/// Characters of content in one attribute: a trace is no place for a whole file.
+/// Maximum characters of content in one attribute: a trace should not hold whole files.
 const CONTENT: usize = 16 << 10;
-/// Rooms that are followed at once. A run that ends is forgotten, so this is met only where
-/// thousands go on at the same time.
+/// Maximum rooms with spans. Ended runs are removed, so only thousands of concurrent rooms reach
+/// it.
 const ROOMS: usize = 4096;
 
-/// Makes spans of a run, or of many. What was said, asked for and logged is not recorded unless
-/// [`with_content`](Self::with_content) is set: it can hold what people entrusted to an agent.
+/// Creates spans of one or many runs. Messages, arguments and log lines are only recorded if
+/// [`with_content`](Self::with_content) is set, because they can be confidential.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -86,21 +86,21 @@ pub struct SpanSubscriber {
 }
 
 impl SpanSubscriber {
-    /// Spans without content.
+    /// Returns a subscriber without content.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether arguments and results of tools, what models say and plugins log goes into the spans.
+    /// Sets whether tool arguments and results, model texts and plugin logs are recorded.
     #[must_use]
     pub fn with_content(mut self, content: bool) -> Self {
         self.content = content;
         self
     }
 
-    /// Names the provider of a model of the config; otherwise one that is reached over Chat
-    /// Completions is `openai`, another `_OTHER`.
+    /// Sets the provider of a configured model. The default is `openai` for a model behind Chat
+    /// Completions, otherwise `_OTHER`.
     #[must_use]
     pub fn with_provider(mut self, model: &str, provider: &str) -> Self {
         self.providers.insert(model.to_owned(), provider.to_owned());
@@ -194,7 +194,7 @@ impl SpanSubscriber {
 
     fn logged(&self, span: &Span, plugin: &PluginName, level: Level, message: &str) {
         let (plugin, message) = (plugin.as_str(), self.content.then(|| cut(message)));
-        // The level is part of what `tracing` knows before it runs, so each has its own line.
+        // `tracing` needs the level at compile time, so each has its own call.
         match level {
             Level::Trace => {
                 event!(target: "conclave::plugin", parent: span, tracing::Level::TRACE, plugin, message)
@@ -227,8 +227,8 @@ impl Subscriber for SpanSubscriber {
                 rooms.insert(child.clone(), OpenSpans::below(parent));
             }
         }
-        // Only its first event makes a room known: what a run that was dropped says last must not
-        // bring it back.
+        // Only the first event of a room adds it. A late event of a dropped run must not add it
+        // again.
         let is_opening = matches!(&happening.what, RunEvent::Recorded { record } if matches!(record.event, Event::RoomOpened { .. }));
         if is_opening && rooms.len() < ROOMS {
             rooms.entry(room.clone()).or_default();
@@ -244,7 +244,7 @@ impl Subscriber for SpanSubscriber {
         }
     }
 
-    /// Ends every span that is still open, also when the run was dropped.
+    /// Ends every open span, also when the run was dropped.
     fn over(&self, room: &RoomId) {
         let is_below = |name: &RoomId| {
             name.as_str().strip_prefix(room.as_str()).is_some_and(|rest| rest.starts_with('/'))
@@ -254,7 +254,7 @@ impl Subscriber for SpanSubscriber {
     }
 }
 
-/// What a model said, in the form that the conventions give.
+/// Returns a model's text in the form of the conventions.
 fn said(completion: &Completion) -> String {
     let text =
         completion.content.iter().map(|content| json!({ "type": "text", "content": cut(content) }));
@@ -269,7 +269,7 @@ fn cut(text: &str) -> String {
     text.chars().take(CONTENT).collect()
 }
 
-/// A kind, as it is written in a journal.
+/// Returns a kind as the journal writes it.
 fn word(kind: &impl Serialize) -> String {
     serde_json::to_value(kind)
         .ok()
@@ -277,7 +277,7 @@ fn word(kind: &impl Serialize) -> String {
         .unwrap_or_else(|| "_OTHER".to_owned())
 }
 
-/// What was decided, without what it was decided about.
+/// Returns the decision without its subject.
 fn tag(approval: &conclave_core::types::approval::Approval) -> &'static str {
     use conclave_core::types::approval::Approval::{Approved, Edited, Invalid, Refused};
     match approval {

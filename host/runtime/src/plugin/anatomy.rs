@@ -1,5 +1,5 @@
-//! What can be read from a component's bytes without compiling or running it: its manifest, its
-//! imports, its exports.
+//! The parts of a component that are readable without compiling or running it: manifest, imports
+//! and exports.
 
 use conclave_core::permissions::manifest::SECTION;
 use wasmparser::{Encoding, Parser, Payload};
@@ -7,16 +7,16 @@ use wasmparser::{Encoding, Parser, Payload};
 use super::LoadError;
 use crate::imports::call::log::excerpt;
 
-/// The parts of a component that decide whether it is taken in.
+/// The parts of a component that decide about its admission.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Anatomy<'a> {
-    /// The manifest's JSON.
+    /// The JSON of the manifest.
     pub(crate) manifest: &'a [u8],
     pub(crate) imports: Vec<&'a str>,
     pub(crate) exports: Vec<&'a str>,
 }
 
-/// What holds the section that is being read.
+/// The parent of the current section.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SectionLevel {
     Component,
@@ -26,11 +26,9 @@ enum SectionLevel {
 /// Reads a component.
 ///
 /// # Errors
-/// `NotAComponent`, `Malformed`, `NoManifest`, or `ManifestTwice` when it is not clear which
-/// manifest holds.
+/// `NotAComponent`, `Malformed`, `NoManifest`, or `ManifestTwice` if the manifest is ambiguous.
 pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
-    // The first four bytes say that it is WebAssembly at all, the next four whether it is a
-    // component.
+    // The first four bytes identify WebAssembly, the next four a component.
     if !bytes.starts_with(b"\0asm") {
         return Err(LoadError::NotAComponent { found: "no WebAssembly" });
     }
@@ -70,7 +68,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
     Ok(Anatomy { manifest: found.decide()?, imports, exports })
 }
 
-/// Whether a component carries a manifest where it counts first.
+/// Returns whether the outermost component has a manifest.
 ///
 /// # Errors
 /// As for `read`, for bytes that are no component.
@@ -94,15 +92,15 @@ pub(crate) fn has_outermost_manifest(bytes: &[u8]) -> Result<bool, LoadError> {
 }
 
 fn malformed(error: &impl std::fmt::Display) -> LoadError {
-    // It can quote what stands in the component.
+    // The message can quote the component.
     LoadError::Malformed(excerpt(&error.to_string(), 300))
 }
 
-/// The manifests in a component, by where they stand.
+/// The manifests of a component, by their location.
 #[derive(Default)]
 struct ManifestSections<'a> {
     outermost: Vec<&'a [u8]>,
-    /// A toolchain leaves it here; whoever adds one afterwards, adds it outermost.
+    /// Toolchains put it here; tools that add one later put it outermost.
     in_modules: Vec<&'a [u8]>,
 }
 
@@ -111,7 +109,7 @@ impl<'a> ManifestSections<'a> {
         match levels {
             [_] => self.outermost.push(data),
             [.., SectionLevel::Module] => self.in_modules.push(data),
-            // A component inside this one speaks for itself alone.
+            // A nested component's manifest only applies to itself.
             _ => {}
         }
     }

@@ -1,5 +1,5 @@
-//! Arguments against the schemas of one plugin's tools, without holding up anybody else: the plugin
-//! wrote the schema, and what runs it is the host. What a schema says is not known here.
+//! Checks arguments against the schemas of one plugin's tools without blocking other plugins, since
+//! a hostile schema can be slow. The schemas themselves are not interpreted here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use tokio::sync::Semaphore;
 use super::schema::Schema;
 use conclave_core::types::text::show_size as size;
 
-/// Steps that are taken on the spot, well below a millisecond for any schema but a hostile one;
-/// handing over costs about as much.
+/// Steps up to which a check runs on the executor's thread. They take well below a millisecond
+/// unless the schema is hostile; moving to another thread costs about as much.
 const INLINE: u64 = 20_000;
-/// How long a check may take, waiting for its turn included.
+/// Time limit of a check, including the wait for a permit.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Long checks under way at once. One that is given up cannot be stopped, so this is what a hostile
-/// plugin can keep busy.
+/// Maximum concurrent long checks. An abandoned check cannot be stopped, so this bounds the threads
+/// that a hostile plugin keeps busy.
 const AT_ONCE: usize = 2;
 
-/// Checks arguments.
+/// Checks the arguments of one plugin's tools.
 pub(crate) struct ArgumentChecker {
-    /// In the order of the tools.
+    /// Schemas in the order of the tools.
     schemas: Vec<Arc<Schema>>,
     places: Arc<Semaphore>,
 }
@@ -34,7 +34,8 @@ impl ArgumentChecker {
         }
     }
 
-    /// Gives the arguments back with their JSON text, when they fit and have at most so many bytes.
+    /// Returns the arguments with their JSON text, if they are valid and have at most so many
+    /// bytes.
     pub(crate) async fn check(
         &self,
         tool: usize,
@@ -67,7 +68,7 @@ impl ArgumentChecker {
         let checked = tokio::time::timeout(patience, async move {
             let place = places.acquire_owned().await.expect("the semaphore is never closed");
             let check = move || {
-                // Held to the end of the work, not of the waiting.
+                // Held until the work ends, even if the caller stops waiting.
                 let _place = place;
                 schema.check(&arguments).map(|()| arguments)
             };
@@ -93,7 +94,7 @@ mod tests {
 
     const BYTES: u64 = 1 << 20;
 
-    /// As many patterns as a schema may have.
+    /// Returns a checker with the maximum number of patterns.
     fn arguments() -> ArgumentChecker {
         let input_schema =
             json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "^x*$" }); 32] } } });
@@ -141,7 +142,7 @@ mod tests {
         );
     }
 
-    /// Was it checked on the spot, it would fit.
+    /// Without the time limit these arguments would be valid.
     #[tokio::test]
     async fn a_check_that_takes_too_long_is_given_up_and_a_short_one_goes_on() {
         let arguments = arguments();

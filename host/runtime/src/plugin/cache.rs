@@ -1,6 +1,6 @@
-//! Compiled components on disk. Loading one runs machine code from a file, so an entry counts only
-//! when this host wrote it: it carries a MAC under a key that nobody else can read, in a folder
-//! that nobody else can write.
+//! Compiled components on disk. Loading one runs machine code from a file, so only entries of this
+//! host are accepted. Each carries a MAC under a private key, in a folder that other users cannot
+//! write.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use sha2::Sha256;
 
 use crate::support::durable_file::sync_folder;
 
-/// The folder cannot hold compiled code that could be trusted. The host works without a cache.
+/// The cache folder cannot be trusted with compiled code. The host then works without a cache.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     #[error("the cache in {} cannot be used: {cause}", path.display())]
@@ -30,44 +30,44 @@ pub struct Cache {
     key: [u8; KEY],
 }
 
-/// What the cache has under a name.
+/// The result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
     Hit(Vec<u8>),
-    /// None, or one that was not written to its end. That was deleted.
+    /// No entry, or an incomplete one, which was deleted.
     Miss,
-    /// Something that this host did not write. It was deleted.
+    /// An entry that this host did not write. It was deleted.
     Tampered,
 }
 
-/// What the bytes of an entry are.
+/// The classification of an entry's bytes.
 enum CacheEntry {
     Code(Vec<u8>),
-    /// Less than its beginning says, as a crash leaves it, or of another format.
+    /// Shorter than its header says, as a crash leaves it, or of another format version.
     Incomplete,
     Foreign,
 }
 
 const KEY: usize = 32;
 const KEY_FILE: &str = "key";
-/// Begins every entry, of whatever format; two digits follow.
+/// Prefix of every entry, in every format version; two digits follow.
 const FAMILY: &[u8; 6] = b"ccwasm";
 const MAGIC: &[u8; 8] = b"ccwasm02";
-/// Bytes of the code's length, after the magic.
+/// Bytes of the length field, after the magic.
 const LENGTH: usize = 8;
 const MAC: usize = 32;
 const HEADER: usize = MAGIC.len() + LENGTH + MAC;
-/// Bytes of all entries; past it those go that were used longest ago.
+/// Maximum size of all entries in bytes. Above it, the least recently used ones are removed.
 const KEPT: u64 = 1 << 30;
-/// A temporary file of this age was left behind.
+/// Age from which a temporary file counts as abandoned.
 const STALE: Duration = Duration::from_secs(60 * 60);
 
 impl Cache {
-    /// Opens the cache in a folder, which is made when it is missing.
+    /// Opens the cache in a folder, which is created if it is missing.
     ///
     /// # Errors
-    /// `Unsafe` when somebody else owns the folder or the key, or could change them; `Io` when they
-    /// cannot be made or read.
+    /// `Unsafe` if another user owns the folder or the key, or can change them; `Io` if they cannot
+    /// be created or read.
     pub fn open(folder: &Path) -> Result<Self, CacheError> {
         let failed = |cause| CacheError::Io { path: folder.to_owned(), cause };
         private::make_folder(folder).map_err(failed)?;
@@ -80,17 +80,18 @@ impl Cache {
         Ok(Self { folder: folder.to_owned(), key })
     }
 
-    /// What was put under this name.
+    /// Returns the entry of this name.
     pub(crate) fn get(&self, name: &str) -> Lookup {
         let path = self.path(name);
         let Ok(bytes) = fs::read(&path) else { return Lookup::Miss };
         match self.verify(name, bytes) {
             CacheEntry::Code(code) => {
-                // Says when it was last used. Should it not be kept, the entry goes a little early.
+                // Marks the entry as recently used. If that fails, it is only evicted a little
+                // earlier.
                 let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
                 Lookup::Hit(code)
             }
-            // Should it not go away, it is refused again next time.
+            // If the removal fails, the next lookup refuses the entry again.
             CacheEntry::Incomplete => {
                 let _ = fs::remove_file(path);
                 Lookup::Miss
@@ -102,8 +103,8 @@ impl Cache {
         }
     }
 
-    /// Keeps code under a name. Whole or not at all: readers see the old entry or the new one, and
-    /// after a power cut too.
+    /// Stores code under a name, atomically: readers see the old entry or the new one, even after a
+    /// power cut.
     pub(crate) fn put(&self, name: &str, code: &[u8]) -> Result<(), CacheError> {
         let path = self.path(name);
         let failed = |cause| CacheError::Io { path: path.clone(), cause };
@@ -123,9 +124,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes the entries that were used longest ago until the rest has at most so many bytes; the
-    /// one that was just `written` stays. What cannot be removed now is tried again with the next
-    /// entry.
+    /// Removes the least recently used entries until the rest fits in `most` bytes; the entry just
+    /// `written` stays. A failed removal is retried with the next `put`.
     fn trim(&self, most: u64, written: &Path) {
         let mut entries: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
@@ -157,7 +157,7 @@ impl Cache {
 
     fn verify(&self, name: &str, mut entry: Vec<u8>) -> CacheEntry {
         let is_of_family = entry.starts_with(FAMILY) || FAMILY.starts_with(&entry);
-        // A file whose length reached the disk before its bytes did begins with zeros.
+        // After a crash, a file whose length reached the disk before its bytes consists of zeros.
         if is_blank(&entry) || (is_of_family && !entry.starts_with(MAGIC)) {
             return CacheEntry::Incomplete;
         }
@@ -175,7 +175,7 @@ impl Cache {
         CacheEntry::Code(entry)
     }
 
-    /// The name is part of it, so that no entry can stand in for another.
+    /// Returns the MAC of an entry. It covers the name, so that no entry can replace another.
     fn mac(&self, name: &str, code: &[u8]) -> Hmac<Sha256> {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.key).expect("a MAC takes a key of any length");
@@ -196,8 +196,7 @@ fn read_or_make_key(folder: &Path) -> Result<[u8; KEY], CacheError> {
     }
     let temporary = temporary(folder)?;
     random().and_then(|key| write_synced(&temporary, &key)).map_err(failed)?;
-    // Linking does not replace: should another host have made a key in the meantime, that one holds
-    // for both.
+    // A hard link does not replace a file: if another host made a key meanwhile, both use that one.
     let linked = fs::hard_link(&temporary, &path);
     let _ = fs::remove_file(&temporary);
     match linked.and_then(|()| sync_folder(folder)) {
@@ -206,17 +205,16 @@ fn read_or_make_key(folder: &Path) -> Result<[u8; KEY], CacheError> {
     }
 }
 
-/// Takes a key away that was not written to its end, and every entry: whoever had the whole key
-/// died with it.
+/// Removes an incomplete key and every entry, since the key that authenticates them is lost.
 fn put_aside(folder: &Path, path: &Path) -> Result<(), CacheError> {
     let aside = temporary(folder)?;
     match fs::rename(path, &aside) {
-        // Another host has done it.
+        // Another host has removed it.
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
         renamed => renamed.map_err(|cause| CacheError::Io { path: path.to_owned(), cause })?,
     }
     if read_key(&aside).is_ok() {
-        // Another host has put a whole one there in the meantime.
+        // Another host has written a complete key meanwhile, so it goes back.
         let _ = fs::hard_link(&aside, path);
     } else {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -229,8 +227,7 @@ fn put_aside(folder: &Path, path: &Path) -> Result<(), CacheError> {
     Ok(())
 }
 
-/// Reads a whole key; one that is too short, or of which no byte reached the disk, is
-/// [torn](is_torn).
+/// Reads the key. A key that is too short, or all zeros, is [torn](is_torn).
 fn read_key(path: &Path) -> Result<[u8; KEY], CacheError> {
     let failed = |cause| CacheError::Io { path: path.to_owned(), cause };
     let metadata = fs::symlink_metadata(path).map_err(failed)?;
@@ -248,12 +245,12 @@ fn is_torn(cause: &io::Error) -> bool {
     cause.kind() == io::ErrorKind::UnexpectedEof
 }
 
-/// Nothing was written into it.
+/// Returns whether the bytes begin with zeros alone.
 fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().take(MAGIC.len()).all(|byte| *byte == 0)
 }
 
-/// A new private file, whose bytes are on the disk before anything is named after it.
+/// Creates a private file and syncs its bytes, before anything is named after it.
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = private::create(path)?;
     file.write_all(bytes)?;
@@ -272,7 +269,7 @@ fn random() -> io::Result<[u8; KEY]> {
     Ok(bytes)
 }
 
-/// Files that nobody else can read or write.
+/// Files that only their owner can read or write.
 #[cfg(unix)]
 mod private {
     use std::fs::{DirBuilder, File, Metadata, OpenOptions};
@@ -322,7 +319,7 @@ mod private {
     }
 }
 
-/// Where the host cannot tell who may write a file, it trusts none.
+/// Without a portable check of file permissions, the host trusts no cache here.
 #[cfg(not(unix))]
 mod private {
     use std::fs::{File, Metadata};
@@ -393,7 +390,7 @@ mod tests {
             fs::write(file, b"half").unwrap();
         }
         used(&left, ago(4_000));
-        // Looked at, so it is no longer the one of longest ago.
+        // The lookup makes this the most recently used entry.
         assert!(matches!(cache.get("a"), Lookup::Hit(_)));
         cache.trim(300, &cache.path("c"));
         let there = |names: [&str; 3]| names.map(|name| cache.path(name).exists());
@@ -428,8 +425,7 @@ mod tests {
             let mut changed = whole.clone();
             changed[at] ^= 1;
             fs::write(cache.path("a"), changed).unwrap();
-            // Of another format, or longer than it is: neither is told from an entry of another
-            // version, or of a crash.
+            // A changed format or length looks like another version, or like a crash.
             let is_harmless = (FAMILY.len()..MAGIC.len()).contains(&at)
                 || (MAGIC.len()..MAGIC.len() + LENGTH).contains(&at);
             let found = cache.get("a");
@@ -501,7 +497,7 @@ mod tests {
         cache.put("a", b"code").unwrap();
         fs::copy(cache.path("a"), cache.path("b")).unwrap();
         assert_eq!(cache.get("b"), Lookup::Tampered);
-        // Nor one of another cache, which has another key.
+        // Nor does an entry of another cache, which has another key.
         let (_other_temp, other) = self::cache();
         fs::copy(cache.path("a"), other.path("a")).unwrap();
         assert_eq!(other.get("a"), Lookup::Tampered);

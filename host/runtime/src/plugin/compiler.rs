@@ -1,5 +1,5 @@
-//! Who turns a component into machine code: this process, or a process of its own that can be
-//! stopped and holds nothing of the host's. The side of the host; the child's is in `child`.
+//! Compiles components, in this process or in a child that can be killed and holds none of the
+//! host's data. The host's side is here; the child's is in `child`.
 
 pub(crate) mod child;
 
@@ -16,40 +16,38 @@ use conclave_core::types::text::{show_duration as duration, show_size as size};
 use super::LoadError;
 use crate::imports::call::log::excerpt;
 
-/// Who compiles components that are not the program's own stock.
+/// The compiler of third-party components.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Compiler {
-    /// This process. A load that takes longer than `limits.compile_time` is refused, but its thread
-    /// works on to the end, and `limits.compile_memory` is not kept: for components whose makers
-    /// you trust.
+    /// Compiles in this process. A load above `limits.compile_time` fails, but its thread runs to
+    /// the end. `limits.compile_memory` is not enforced, so it is for trusted components only.
     #[default]
     InProcess,
-    /// A program that calls [`compile_component`](crate::plugin::compile_component) and nothing
-    /// else: both limits hold.
+    /// Compiles with a program that only calls
+    /// [`compile_component`](crate::plugin::compile_component). Both limits are enforced.
     Child {
         program: PathBuf,
-        /// What stands before the two numbers that `compile_component` takes: bytes of memory, and
-        /// seconds of computing.
+        /// The arguments before the two numbers for `compile_component`: bytes of memory, and
+        /// seconds of CPU time.
         args: Vec<OsString>,
     },
 }
 
-/// Bytes of compiled code that are taken. A small component can ask for large images of its
-/// memories.
+/// Maximum bytes of compiled code. A small component can request large memory images.
 const CODE: u64 = 512 << 20;
-/// Bytes of the child's words that are looked at.
+/// Maximum bytes of the child's stderr that are read.
 const WORDS: u64 = 8 << 10;
-/// How often it is asked whether a child that has said everything has ended.
+/// Interval between polls of a child that has closed its output.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// The child's exit code when it has written machine code.
+/// The child's exit code after writing machine code.
 pub(super) const DONE: i32 = 0;
-/// When it has written why there is none.
+/// The child's exit code after writing an error.
 pub(super) const REFUSED: i32 = 3;
 
-/// Has a component compiled by a child.
+/// Compiles a component in a child process.
 ///
 /// # Errors
-/// `Compile` with the compiler's reason, `CompileTime` or `CompileMemory` when it was stopped at a
+/// `Compile` with the compiler's reason; `CompileTime` or `CompileMemory` if it was stopped at a
 /// limit.
 pub(super) fn in_child(
     program: &Path,
@@ -72,14 +70,14 @@ pub(super) fn in_child(
         return Err(failed(&io::Error::other("it has no pipes")));
     };
     let (answer, words, status) = std::thread::scope(|scope| {
-        // Whether it took everything is seen from how it ends.
+        // A failed write shows in the child's exit status.
         scope.spawn(move || stdin.write_all(component));
         let words = scope.spawn(move || read(stderr, WORDS).unwrap_or_default());
         let (told, answered) = mpsc::channel();
         scope.spawn(move || told.send(read(stdout, CODE + 1)));
         let answer = answered.recv_timeout(wall.saturating_sub(began.elapsed()));
         let status = if answer.is_ok() { process.end_by(began + wall) } else { None };
-        // Only now: it ends the pipes, and with them the threads.
+        // After the output was read: killing the child closes the pipes, which ends the threads.
         process.kill();
         (answer, words.join().unwrap_or_default(), status)
     });
@@ -92,7 +90,8 @@ pub(super) fn in_child(
 
 fn spawn(program: &Path, args: &[OsString], limits: &PluginLimits) -> io::Result<Child> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-    // It stops the child should this process be gone; while it lives, the wall clock comes first.
+    // This limit only stops the child if the host is gone. Otherwise the wall clock stops it
+    // earlier.
     let seconds = limits.compile_ms.div_ceil(1_000).saturating_mul(cores) + 1;
     let mut command = Command::new(program);
     command.args(args).arg(limits.compile_memory.to_string()).arg(seconds.to_string());
@@ -109,7 +108,7 @@ fn read(pipe: impl Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What an ended child says.
+/// Returns the result of an ended child.
 fn judge(
     status: ExitStatus,
     answer: Vec<u8>,
@@ -152,15 +151,15 @@ fn too_long(limits: &PluginLimits) -> LoadError {
     LoadError::CompileTime { limit: duration(limits.compile_ms) }
 }
 
-/// The signal of a limit on computing.
+/// Returns whether the signal of the CPU limit ended the child.
 #[cfg(unix)]
 fn stopped_for_time(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
     status.signal() == Some(rustix::process::Signal::XCPU.as_raw())
 }
 
-/// The kernel took it, which it does when memory ends, or it gave up without a word, for which it
-/// would have needed some.
+/// Returns whether the child ran out of memory. Either the kernel killed it, or it aborted without
+/// a message, which would have needed memory.
 #[cfg(unix)]
 fn killed(status: ExitStatus, words: &str) -> bool {
     use rustix::process::Signal;
@@ -179,11 +178,11 @@ fn killed(_: ExitStatus, _: &str) -> bool {
     false
 }
 
-/// A child that does not outlive its owner, nor stays behind as a zombie.
+/// A child that is killed and reaped when it is dropped.
 struct Process(Child);
 
 impl Process {
-    /// How it ended; none when it has not by then.
+    /// Returns the exit status, or `None` after the deadline.
     fn end_by(&mut self, deadline: Instant) -> Option<ExitStatus> {
         loop {
             if let Ok(Some(status)) = self.0.try_wait() {
@@ -197,7 +196,7 @@ impl Process {
     }
 
     fn kill(&mut self) {
-        // One that has ended is not there to be killed.
+        // An ended child cannot be killed, which is no error.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,5 +1,5 @@
-//! A component's imports and exports against the contract, by name, before anything of it is
-//! compiled. Their types are checked later, when it is linked and started for the first time.
+//! Checks a component's imports and exports against the contract, by name and before compilation.
+//! Their types are checked when the component is linked and probed.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use super::LoadError;
 use super::anatomy::Anatomy;
 use crate::imports::call::log::excerpt;
 
-/// The package of the contract, and the version that this host offers.
+/// The package of the contract, and the host's version of it.
 const PACKAGE: &str = "conclave:plugin/";
 const VERSION: &str = "0.1.0-draft";
-/// Interfaces of the contract that can be imported.
+/// Importable interfaces of the contract.
 const IMPORTS: [&str; 15] = [
     "types",
     "log",
@@ -32,7 +32,7 @@ const IMPORTS: [&str; 15] = [
     "call",
     "delivery-context",
 ];
-/// Packages of WASI that are linked, inert, and those whose every call is refused.
+/// WASI packages: those that are linked but inert, and those whose calls are all refused.
 const WASI: [&str; 7] = [
     "wasi:cli/",
     "wasi:io/",
@@ -42,14 +42,14 @@ const WASI: [&str; 7] = [
     "wasi:sockets/",
     "wasi:http/",
 ];
-/// Characters of a component's names that are shown.
+/// Maximum characters of a component's names that are shown.
 const NAME: usize = 200;
 
-/// What the component can serve as.
+/// Returns the kinds of plugin that the component exports.
 ///
 /// # Errors
-/// `ForeignImport` or `OtherContract` for an import that this host does not have, `NothingExported`
-/// when it exports nothing of the contract.
+/// `ForeignImport` or `OtherContract` for an import that this host lacks, `NothingExported` if it
+/// exports nothing of the contract.
 pub(crate) fn check(anatomy: &Anatomy<'_>) -> Result<BTreeSet<PluginKind>, LoadError> {
     anatomy.imports.iter().try_for_each(|import| check_import(import))?;
     let kinds: BTreeSet<PluginKind> = PluginKind::ALL
@@ -59,14 +59,14 @@ pub(crate) fn check(anatomy: &Anatomy<'_>) -> Result<BTreeSet<PluginKind>, LoadE
     if !kinds.is_empty() {
         return Ok(kinds);
     }
-    // An export of another version is the likeliest reason.
+    // An export of another contract version is the most likely reason.
     match anatomy.exports.iter().find(|export| export.starts_with(PACKAGE)) {
         Some(export) => Err(LoadError::OtherContract { name: excerpt(export, NAME) }),
         None => Err(LoadError::NothingExported),
     }
 }
 
-/// The name of a kind's export.
+/// Returns the export name of a kind.
 pub(crate) fn export_name(kind: PluginKind) -> String {
     format!("{PACKAGE}{}@{VERSION}", kind.as_str())
 }
@@ -102,10 +102,10 @@ fn foreign(import: &str, needed: &'static str) -> LoadError {
     LoadError::ForeignImport { import: excerpt(import, NAME), needed }
 }
 
-/// The manifest asks for nothing that it cannot do without and that this host never gives.
+/// Checks that the manifest does not require a capability that this host lacks.
 ///
 /// # Errors
-/// `Unoffered`, naming the first such capability.
+/// `Unoffered`, with the first such capability.
 pub(crate) fn check_asks(manifest: &Manifest) -> Result<(), LoadError> {
     for (name, ask) in manifest.asks.iter().filter(|(_, ask)| !ask.optional) {
         let why = || {

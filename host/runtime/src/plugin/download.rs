@@ -1,6 +1,5 @@
-//! Components from elsewhere. The operator wrote down a digest, so it does not matter who answers
-//! and over how many detours: what has another digest is not taken. Kept in a folder by digest, and
-//! held to it again at every read.
+//! Downloads of components. The operator pinned a digest, so server and redirects need not be
+//! trusted. Downloads are kept in a folder by digest, and verified at every read.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -17,12 +16,12 @@ use super::read_component;
 use crate::support::digest::sha256 as digest;
 use crate::support::durable_file::{self, FileAccess};
 
-/// Detours of one download.
+/// Maximum redirects of one download.
 const REDIRECTS: usize = 5;
 const CONNECT: Duration = Duration::from_secs(10);
 const WHOLE: Duration = Duration::from_secs(300);
 
-/// Why there is no component.
+/// Why a download failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
     #[error("{url} does not answer: {cause}")]
@@ -39,26 +38,26 @@ pub enum DownloadError {
     Setup(String),
 }
 
-/// Components that were downloaded, by digest.
+/// The downloaded components, by digest.
 #[derive(Clone, Debug)]
 pub struct Downloads {
-    /// None: nothing is kept.
+    /// `None` keeps no downloads.
     folder: Option<PathBuf>,
 }
 
 impl Downloads {
-    /// Keeps what it downloads in this folder.
+    /// Returns a store of downloads in this folder.
     #[must_use]
     pub fn new(folder: Option<PathBuf>) -> Self {
         Self { folder }
     }
 
-    /// The component of this digest: kept, or downloaded now. `downloading` is called before the
-    /// network is used.
+    /// Returns the component of this digest, from the folder or the network. `downloading` is
+    /// called before the network is used.
     ///
     /// # Errors
-    /// When the server does not answer with a component of this digest. A folder that cannot be
-    /// written is no error.
+    /// If the server does not return a component of this digest. A folder that cannot be written is
+    /// no error.
     pub async fn component(
         &self,
         url: &str,
@@ -82,13 +81,13 @@ impl Downloads {
         Ok(bytes)
     }
 
-    /// What was kept and has not changed since.
+    /// Returns the kept component if its digest still matches.
     fn kept(&self, sha256: &str) -> Option<Vec<u8>> {
         let bytes = read_component(&self.path(sha256)?).ok()?;
         (digest(&bytes) == sha256).then_some(bytes)
     }
 
-    /// Whole or not at all. Should it fail, the next run downloads again.
+    /// Stores a component atomically. After a failure the next run downloads it again.
     fn keep(&self, sha256: &str, bytes: &[u8]) {
         let Some(path) = self.path(sha256) else { return };
         let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
@@ -100,10 +99,10 @@ impl Downloads {
     }
 }
 
-/// Downloads a component whose digest is not known yet, for whoever wants to write one down.
+/// Downloads a component without a known digest, so that an operator can pin one.
 ///
 /// # Errors
-/// When the server does not answer, or with more than a component has.
+/// If the server does not answer, or the answer exceeds the maximum size.
 pub async fn fetch(url: &str) -> Result<Vec<u8>, DownloadError> {
     let response = client()?.get(url).send().await.map_err(|error| unreachable(url, error))?;
     if !response.status().is_success() {
@@ -138,9 +137,8 @@ fn client() -> Result<Client, DownloadError> {
     builder.build().map_err(|error| setup(&error))
 }
 
-/// Whether a redirect is followed. A plain address may lead to a secure one, never the other way
-/// round; and what the operator wrote as an address of the web leads to none of this machine or its
-/// network.
+/// Returns whether a redirect is followed. It must not lead from HTTPS to HTTP. It must not lead
+/// from a public address to this machine or its network.
 fn may_follow(first: Option<&Url>, to: &Url, hops: usize) -> Result<(), &'static str> {
     if hops > REDIRECTS {
         return Err("it leads on and on");
@@ -170,7 +168,7 @@ async fn body(url: &str, mut response: Response) -> Result<Vec<u8>, DownloadErro
     Ok(bytes)
 }
 
-/// The innermost cause says most.
+/// The innermost cause is the most specific.
 fn unreachable(url: &str, error: reqwest::Error) -> DownloadError {
     let error = error.without_url();
     let mut cause: &dyn Error = &error;
@@ -211,7 +209,7 @@ mod tests {
         assert!(!follow("https://a.example/x.wasm", "http://b.example/x.wasm"));
     }
 
-    /// Answers each request with the next of these, and counts them.
+    /// Starts a server that returns these answers in order, and counts the requests.
     async fn server(answers: Vec<String>) -> (String, std::sync::Arc<AtomicU32>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

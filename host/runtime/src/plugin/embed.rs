@@ -1,15 +1,15 @@
-//! Puts a manifest into a component that a toolchain made without one.
+//! Embeds a manifest into a component without one.
 
 use conclave_core::permissions::manifest::{Manifest, SECTION};
 
 use super::{LoadError, anatomy};
 
-/// The component with the manifest as its outermost section. A manifest that a nested module
-/// carries stays, and no longer counts.
+/// Returns the component with the manifest as its outermost section. A manifest in a nested module
+/// stays, but is ignored from then on.
 ///
 /// # Errors
-/// `NotAComponent` or `Malformed` when the bytes are no component; `ManifestTwice` when it has an
-/// outermost manifest already.
+/// `NotAComponent` or `Malformed` if the bytes are no component; `ManifestTwice` if it already has
+/// an outermost manifest.
 pub fn embed(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, LoadError> {
     if anatomy::has_outermost_manifest(component)? {
         return Err(LoadError::ManifestTwice { count: 2, place: "the outermost component" });
@@ -21,14 +21,14 @@ pub fn embed(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, LoadError
     section.extend_from_slice(SECTION.as_bytes());
     section.extend_from_slice(&json);
     let mut whole = component.to_vec();
-    // A custom section has the id 0, and may stand at the end.
+    // A custom section has the id 0, and is valid at the end.
     whole.push(0);
     write_length(&mut whole, section.len());
     whole.extend_from_slice(&section);
     Ok(whole)
 }
 
-/// LEB128, as the binary format writes lengths.
+/// Appends a length as LEB128, the encoding of the binary format.
 fn write_length(bytes: &mut Vec<u8>, mut length: usize) {
     loop {
         let low = u8::try_from(length & 0x7f).expect("seven bits fit");
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn an_embedded_manifest_is_read_back() {
-        // Lengths of one, two and three bytes.
+        // Encoded lengths of one, two and three bytes.
         for length in [0, 200, 20_000] {
             let whole = embed(EMPTY, &manifest(&"d".repeat(length))).expect("it is a component");
             let read = anatomy::read(&whole).expect("it is a component with a manifest");

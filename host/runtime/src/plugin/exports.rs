@@ -1,4 +1,4 @@
-//! Where a component's exports are, looked up once. None of a kind that it does not have.
+//! The exports of a component, looked up once; `None` for kinds that it lacks.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ impl Exports {
     /// Looks up the exports of these kinds.
     ///
     /// # Errors
-    /// When one lacks a function.
+    /// If one lacks a function.
     pub(super) fn find(
         code: &InstancePre<CallState>,
         kinds: &BTreeSet<PluginKind>,
@@ -57,7 +57,7 @@ impl Exports {
         Ok(exports)
     }
 
-    /// Every export has the contract's type.
+    /// Checks that every export has the contract's type.
     pub(super) fn check_types(
         &self,
         store: &mut Store<CallState>,

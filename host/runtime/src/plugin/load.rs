@@ -1,5 +1,5 @@
-//! From bytes to a plugin that can be called: one step after the other, and the first that fails
-//! says why the plugin is not taken in.
+//! Loads a plugin from its bytes. The steps run in order, and the first failure is the reason for
+//! the refusal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ use crate::sandbox::engine::Engine;
 use crate::support::digest;
 use conclave_core::types::text::{show_duration, show_size as size};
 
-/// How long compiling the schemas of a plugin may take: what the caps on them leave possible takes
-/// a fraction of it.
+/// Time limit for compiling the schemas of a plugin. Within the size limits it takes a fraction of
+/// this.
 pub(super) const COMPILING: Duration = Duration::from_secs(5);
 
 /// Loads plugins into one engine. Cloning is cheap.
@@ -41,29 +41,29 @@ impl Loader {
         &self.engine
     }
 
-    /// A loader that compiles in this process; without a cache every plugin is compiled anew.
+    /// Returns a loader that compiles in this process. Without a cache every load compiles.
     #[must_use]
     pub fn new(engine: Engine, cache: Option<Cache>) -> Self {
         Self { engine, cache: cache.map(Arc::new), compiler: Compiler::InProcess }
     }
 
-    /// The same with another compiler.
+    /// Returns the same loader with another compiler.
     #[must_use]
     pub fn with_compiler(self, compiler: Compiler) -> Self {
         Self { compiler, ..self }
     }
 
-    /// A loader for what this program brings along, which is compiled here.
+    /// Returns a loader for the plugins of the program itself, which are compiled in this process.
     pub(crate) fn in_process(&self) -> Self {
         self.clone().with_compiler(Compiler::InProcess)
     }
 
-    /// Takes in a component: reads it, compiles it or takes it from the cache, starts it once with
-    /// nothing granted but its own `settings` to read and lists its tools. `compiling` is called
-    /// when it has to be compiled, which takes a while.
+    /// Loads a component. Reads and compiles it, or takes it from the cache, and starts it once
+    /// without grants to list its tools. It can read its own `settings`. `compiling` is called
+    /// before a compilation, which takes a while.
     ///
     /// # Errors
-    /// Why it is refused, in the order of the steps: see `LoadError`.
+    /// The reason for the refusal, in the order of the steps; see `LoadError`.
     pub async fn load(
         &self,
         bytes: Vec<u8>,
@@ -74,11 +74,11 @@ impl Loader {
         let began = Instant::now();
         let loader = self.clone();
         let theirs = limits.clone();
-        // Hashing and compiling a large component take seconds of computing.
+        // Hashing and compiling a large component take seconds of CPU time.
         let preparing =
             tokio::task::spawn_blocking(move || loader.prepare(&bytes, &theirs, compiling));
         let prepared = match self.compiler {
-            // The thread cannot be stopped; what it makes is dropped.
+            // The thread cannot be stopped; its result is dropped.
             Compiler::InProcess => {
                 tokio::time::timeout(Duration::from_millis(limits.compile_ms), preparing)
                     .await
@@ -130,7 +130,7 @@ impl Loader {
         Ok(PreparedCode { inspection, code, origin, notes })
     }
 
-    /// Compiled code, from the cache where it can be.
+    /// Returns compiled code, from the cache if possible.
     fn component(
         &self,
         bytes: &[u8],
@@ -160,12 +160,12 @@ impl Loader {
         let kept =
             code.map_or_else(|| component.serialize().map_err(|error| format!("{error:#}")), Ok);
         let kept = kept.and_then(|code| cache.put(&name, &code).map_err(|error| error.to_string()));
-        // Without a cache entry the next load takes longer, nothing else.
+        // Without a cache entry the next load only takes longer.
         notes.extend(kept.err());
         Ok((component, CodeOrigin::Compiled, notes))
     }
 
-    /// The component, and its code where that is at hand.
+    /// Compiles a component; also returns its code if it is available.
     fn compile(
         &self,
         bytes: &[u8],
@@ -197,7 +197,7 @@ impl Loader {
         unsafe { Component::deserialize(self.engine.wasm(), code) }
     }
 
-    /// Code of another build of the engine is none, which is no reason for an error.
+    /// Returns `None` for code of another build of the engine, which is no error.
     #[expect(
         unsafe_code,
         reason = "loading compiled code cannot be checked by the engine; the cache's MAC says that this host made it"
@@ -209,7 +209,7 @@ impl Loader {
         unsafe { Component::deserialize(self.engine.wasm(), code) }.ok()
     }
 
-    /// Differs between engines whose compiled code differs.
+    /// Returns a hash that differs between engines with incompatible code.
     fn compatibility(&self) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
@@ -217,7 +217,7 @@ impl Loader {
         hasher.finish()
     }
 
-    /// Connects every import, which also checks their types.
+    /// Links every import, which also checks their types.
     fn link(
         &self,
         component: &Component,
@@ -227,16 +227,15 @@ impl Loader {
         if !imports.iter().any(|import| network::is_network(import)) {
             return self.engine.linker().instantiate_pre(component).map_err(failed);
         }
-        // Network interfaces are defined by the types that this one component imports them with.
+        // The network interfaces are defined by the import types of this component.
         let mut linker = self.engine.linker().clone();
         network::link(&mut linker, component).map_err(failed)?;
         linker.instantiate_pre(component).map_err(failed)
     }
 }
 
-/// What the operator wrote, and the manifest's defaults where nothing is written. Whether it is of
-/// the declared types is said when config and plugin are held against each other; a list of tools
-/// that was made of a wrong one is then of no use to anybody.
+/// Returns the operator's settings with the manifest's defaults. Their types are checked later
+/// against the manifest; until then the tool list may depend on wrong settings.
 fn with_defaults(manifest: &Manifest, settings: &Value) -> Value {
     let defaults = manifest
         .config
@@ -250,7 +249,7 @@ fn with_defaults(manifest: &Manifest, settings: &Value) -> Value {
     Value::Object(defaults.chain(written).collect())
 }
 
-/// Compiles the schemas of a plugin's tools where it holds up nobody.
+/// Compiles the schemas of a plugin's tools on a blocking thread.
 pub(crate) async fn schemas(tools: Vec<ToolSpec>) -> Result<Vec<Schema>, LoadError> {
     let deadline = Instant::now() + COMPILING;
     let compiling = tokio::task::spawn_blocking(move || compile_all(&tools, deadline));
@@ -276,10 +275,10 @@ fn require_size(length: u64, most: u64) -> Result<(), LoadError> {
     }
 }
 
-/// Reads a component without compiling or running it.
+/// Inspects a component without compiling or running it.
 ///
 /// # Errors
-/// As for `Loader::load`, up to the step that compiles.
+/// As for `Loader::load`, up to the compilation.
 pub fn inspect(bytes: &[u8]) -> Result<Inspection, LoadError> {
     let length = bytes.len() as u64;
     require_size(length, COMPONENT_BYTES)?;

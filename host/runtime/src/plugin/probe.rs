@@ -1,6 +1,5 @@
-//! The first run of a component: with nothing granted, its own settings to read, and within limits.
-//! Its exports are checked to be of the contract's types, and its tools are listed; the model will
-//! see what they are now and nothing else.
+//! The first run of a component, with limits, its own settings and no grants. It checks the types
+//! of the exports and lists the tools. The model sees this list from then on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,16 +30,16 @@ use crate::sandbox::engine::Engine;
 use crate::sandbox::run::{self, GuestCall};
 use crate::support::clock::BoxFuture;
 
-/// Tools of one plugin.
+/// Maximum tools of one plugin.
 const TOOLS: usize = 128;
-/// Bytes of a tool's description: every model call carries it.
+/// Maximum bytes of a tool's description, which every model call carries.
 const DESCRIPTION: usize = 16 << 10;
 
-/// Starts the component once and lists its tools; none when it offers none.
+/// Starts the component once and lists its tools; empty if it exports none.
 ///
 /// # Errors
-/// `NotStarted` when it does not start, `Types` when an export is not of the contract's type,
-/// `Listing` when it cannot say what tools it has, `Tool` when one of them is not as it should be.
+/// `NotStarted` if it does not start, `Types` if an export has the wrong type, `Listing` if it
+/// cannot list its tools, `Tool` if one of them is invalid.
 pub(super) async fn probe(
     engine: &Engine,
     code: &InstancePre<CallState>,
@@ -58,8 +57,7 @@ pub(super) async fn probe(
     );
     let start = CallStart {
         room: RoomId::from("load"),
-        // The list of tools is the same at every load; nobody is given anything that must not be
-        // guessed.
+        // The tool list is the same at every load, so its randomness need not be secret.
         secret: RoomSecret::WITHHELD,
         call: CallId(0),
         plugin: name,
@@ -84,11 +82,11 @@ pub(super) async fn probe(
 
 struct ListTools<'a>(&'a Exports);
 
-/// None: it exports no tools.
+/// `None` if it exports no tools.
 type Listed = Option<Result<Vec<tools::ToolSpec>, tools::ToolError>>;
 
 impl GuestCall for ListTools<'_> {
-    /// The outer error: an export has another type than the contract says.
+    /// The outer error reports an export of the wrong type.
     type Answer = Result<Listed, String>;
 
     async fn run(
@@ -166,7 +164,7 @@ fn is_tool_name(name: &str) -> bool {
         && name.split('_').all(word)
 }
 
-/// Nobody follows a plugin while it is loaded, and nobody answers it.
+/// Discards logs and refuses model requests while a plugin is loaded.
 struct NoHost;
 
 impl ModelPort for NoHost {

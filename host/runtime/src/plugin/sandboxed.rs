@@ -1,5 +1,5 @@
-//! Calls into plugins: each in a fresh sandbox, within limits, with an answer or a fault at the
-//! end. A guest's fault is data.
+//! Calls into plugins. Each runs in a fresh sandbox under limits, and returns an answer or a fault.
+//! A guest's fault is data, not an error of the host.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -27,7 +27,7 @@ use crate::support::clock::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// One configured plugin, ready for calls.
+/// A configured plugin, ready for calls.
 #[derive(Debug)]
 pub struct Sandbox {
     plugin: Arc<LoadedPlugin>,
@@ -36,10 +36,10 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Prepares a loaded plugin with what the operator gave it: opens its folders.
+    /// Prepares a loaded plugin with its setup, and opens its granted folders.
     ///
     /// # Errors
-    /// When a granted folder cannot be opened.
+    /// If a granted folder cannot be opened.
     pub fn new(
         plugin: Arc<LoadedPlugin>,
         name: PluginName,
@@ -50,7 +50,7 @@ impl Sandbox {
         Ok(Self { plugin, grantee, at_once })
     }
 
-    /// With the secrets of its config; without this it is granted none.
+    /// Sets the secrets of the config, which are empty by default.
     #[must_use]
     pub(crate) fn with_secrets(mut self, vault: &Arc<Vault>) -> Self {
         if let Some(grantee) = Arc::get_mut(&mut self.grantee) {
@@ -63,7 +63,7 @@ impl Sandbox {
         &self.grantee.vault
     }
 
-    /// With these stores; without this they are its own, and gone with it.
+    /// Sets the stores; the default ones live as long as the plugin.
     #[must_use]
     pub(crate) fn with_stores(mut self, stores: PluginStores) -> Self {
         if let Some(grantee) = Arc::get_mut(&mut self.grantee) {
@@ -72,15 +72,16 @@ impl Sandbox {
         self
     }
 
-    /// Where it keeps what it keeps.
+    /// Returns the plugin's stores.
     pub(crate) fn stores(&self) -> &PluginStores {
         &self.grantee.stores
     }
 
-    /// The agent's turn.
+    /// Runs a step of the agent.
     ///
     /// # Errors
-    /// The fault; `Error` when the agent says so itself, `BadAnswer` when its answer is not what
+    /// The fault: `Error` if the agent reports one, `BadAnswer` if its answer violates the
+    /// contract.
     /// the contract says.
     pub async fn step(
         &self,
@@ -95,7 +96,7 @@ impl Sandbox {
         }
     }
 
-    /// The agent's own answer; none when it has none.
+    /// Returns the agent's own answer, if it has one.
     ///
     /// # Errors
     /// As for `step`.
@@ -112,8 +113,8 @@ impl Sandbox {
         }
     }
 
-    /// What the plugin says to a question: memories, a risk, what a history may forget, what may
-    /// pass. Risks and histories read the view.
+    /// Asks the plugin for memories, a risk, a condensation or a gate verdict. Analyzers and
+    /// condensers read the view.
     ///
     /// # Errors
     /// As for `step`.
@@ -171,7 +172,7 @@ impl Sandbox {
         }
     }
 
-    /// What a delivery strategy wants done.
+    /// Returns the decisions of a delivery strategy.
     ///
     /// # Errors
     /// As for `step`.
@@ -190,10 +191,10 @@ impl Sandbox {
         }
     }
 
-    /// Runs one tool. The arguments are checked against its schema before anything is started.
+    /// Runs a tool. Its arguments are checked against the schema before a sandbox starts.
     ///
     /// # Errors
-    /// `InvalidArguments` with the place and the reason, what the tool itself says, or `Fault`.
+    /// `InvalidArguments` with the place and the reason, the tool's own error, or `Fault`.
     pub async fn call_tool(
         &self,
         start: CallStart,
@@ -224,7 +225,7 @@ impl Sandbox {
         (answer.unwrap_or_else(|fault| Err(ToolError::Fault { fault })), report)
     }
 
-    /// Whether a tool could be called with these arguments; else why not, for the model.
+    /// Checks the arguments of a tool call; the error explains the problem to the model.
     pub(crate) async fn check(&self, tool: &str, arguments: Value) -> Result<(), String> {
         match self.plugin.tool_index(tool) {
             Some(index) => self
@@ -242,7 +243,7 @@ impl Sandbox {
     }
 }
 
-/// An answer that was run and one that was read, in one.
+/// Merges the result of the run with that of the conversion.
 trait Flatten<T> {
     fn flatten(self) -> (Result<T, Fault>, CallReport);
 }
@@ -253,13 +254,12 @@ impl<T> Flatten<T> for (Result<Result<T, Fault>, Fault>, CallReport) {
     }
 }
 
-/// The plugins of a config, by name. One can be replaced; calls under way end in the one they began
-/// in.
+/// The plugins of a config, by name. A plugin can be replaced; running calls end in the old one.
 #[derive(Clone, Debug, Default)]
 pub struct Sandboxes(Arc<HashMap<PluginName, RwLock<Arc<Sandbox>>>>);
 
 impl Sandboxes {
-    /// These plugins, each under the name that the config gives it.
+    /// Returns these plugins, each under its name in the config.
     pub fn new(sandboxes: impl IntoIterator<Item = Sandbox>) -> Self {
         Self(Arc::new(
             sandboxes
@@ -269,7 +269,7 @@ impl Sandboxes {
         ))
     }
 
-    /// The plugin of a name.
+    /// Returns the plugin of this name.
     #[must_use]
     pub fn get(&self, name: &PluginName) -> Option<Arc<Sandbox>> {
         self.0
@@ -277,8 +277,7 @@ impl Sandboxes {
             .map(|sandbox| Arc::clone(&sandbox.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Puts a plugin in the place of the one of its name; the next call goes to it. Nothing happens
-    /// when there is none.
+    /// Replaces the plugin of the same name, from the next call on. Ignores unknown names.
     pub(crate) fn replace(&self, sandbox: Sandbox) {
         if let Some(place) = self.0.get(&sandbox.grantee.name) {
             *place.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(sandbox);
@@ -286,7 +285,7 @@ impl Sandboxes {
     }
 }
 
-/// The room asks only for plugins of its own config, so this fault is the host's.
+/// The room only uses plugins of its own config, so this is a fault of the host.
 fn unknown(name: &PluginName) -> Fault {
     Fault::new(FaultKind::NotStarted, format!("there is no plugin {name} here"))
 }
@@ -372,10 +371,10 @@ fn at_once<T: Send + 'static, E: Send + 'static>(
 }
 
 impl Sandbox {
-    /// Runs an errand in a fresh sandbox, within the plugin's limits.
+    /// Runs a guest call in a fresh sandbox, within the plugin's limits.
     ///
-    /// The plugin's own queue comes first: a plugin with a thousand waiting calls holds no more of
-    /// the pool than it may use.
+    /// The plugin's own queue comes first, so that many waiting calls of one plugin cannot fill the
+    /// pool.
     async fn run<E>(
         &self,
         start: CallStart,

@@ -1,6 +1,6 @@
-//! A tool's input schema, compiled once, and arguments checked against it. Its patterns run in
-//! linear time, and it can refer to nothing outside itself. When it is checked, and on which
-//! thread, is not decided here.
+//! Input schemas of tools, compiled once, and their checks of arguments. Patterns run in linear
+//! time, and references stay within the schema. Callers decide when and on which thread a check
+//! runs.
 
 use std::time::Instant;
 
@@ -12,47 +12,48 @@ use super::LoadError;
 use super::weight::{COMPARISONS, Weight, weigh};
 use crate::imports::call::log::excerpt;
 
-/// Bytes of a schema.
+/// Maximum bytes of a schema.
 const BYTES: usize = 64 << 10;
-/// Bytes of all schemas of one plugin.
+/// Maximum bytes of all schemas of one plugin.
 const ALL_BYTES: usize = 256 << 10;
-/// Schemas in all schemas of one plugin, references written out: each is compiled, and kept while
-/// the plugin is loaded.
+/// Maximum subschemas of one plugin, with references expanded. Each is compiled and kept while the
+/// plugin is loaded.
 const ALL_SCHEMAS: u64 = 20_000;
-/// Patterns of one plugin, and the bytes in which they are written: five bytes can ask for a class
-/// of a hundred thousand characters.
+/// Maximum patterns of one plugin, and their bytes: five bytes can request a class of a hundred
+/// thousand characters.
 const ALL_PATTERNS: u64 = 128;
 const ALL_PATTERN_BYTES: usize = 4 << 10;
-/// Bytes of a compiled pattern: a few characters of pattern can ask for gigabytes.
-/// A pattern with the letters and digits of all languages takes less.
+/// Maximum bytes of a compiled pattern, since a few characters can request gigabytes. A pattern
+/// with the letters and digits of all languages takes less.
 const PATTERN_BYTES: usize = 128 << 10;
-/// Bytes that matching may keep of one pattern. With less than a few times its compiled size,
-/// matching falls back to an engine that takes a hundred times as long.
+/// Bytes of the matcher's cache for one pattern. With less than a few times the compiled size,
+/// matching falls back to an engine that is a hundred times slower.
 const MATCHER_BYTES: usize = 256 << 10;
-/// Problems that are told at once.
+/// Number of problems that are reported at once.
 const PROBLEMS: usize = 3;
-/// Characters of one problem, which may quote the arguments.
+/// Maximum characters of a problem, which may quote the arguments.
 const PROBLEM: usize = 300;
 
-/// A schema, ready to check with.
+/// A compiled schema.
 #[derive(Debug)]
 pub(crate) struct Schema {
     validator: Validator,
     weight: Weight,
 }
 
-/// Compiles the schemas of a plugin's tools, in their order. It computes; `deadline` ends it
-/// between two tools.
+/// Compiles the schemas of a plugin's tools, in order. CPU-bound; `deadline` is checked between two
+/// tools.
 ///
 /// # Errors
-/// `Tool` for the first whose schema is refused or takes the plugin past what all may have,
+/// `Tool` for the first schema that is refused or exceeds the plugin's totals; `Schemas` after the
+/// deadline.
 /// `Schemas` past the deadline.
 pub(crate) fn compile_all(tools: &[ToolSpec], deadline: Instant) -> Result<Vec<Schema>, LoadError> {
     let refused = |tool: &ToolSpec, problem: String| LoadError::Tool {
         name: tool.name.clone(),
         problem: format!("its input schema is refused: {}", excerpt(&problem, 2 * PROBLEM)),
     };
-    // All are weighed before any is compiled: what asks for too much costs next to nothing.
+    // All are measured before any is compiled, so that an expensive one costs next to nothing.
     let mut total = Total::default();
     let weighed: Vec<Weight> = tools
         .iter()
@@ -67,7 +68,7 @@ pub(crate) fn compile_all(tools: &[ToolSpec], deadline: Instant) -> Result<Vec<S
     compiled.collect()
 }
 
-/// What the schemas of a plugin come to so far.
+/// The totals of a plugin's schemas so far.
 #[derive(Default)]
 struct Total {
     bytes: usize,
@@ -120,7 +121,7 @@ impl Schema {
     fn compile(schema: &Value, weight: Weight) -> Result<Self, String> {
         let patterns =
             PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(MATCHER_BYTES);
-        // What a format means is the tool's to say; some cost more to check than a pattern.
+        // Tools check formats themselves; some formats cost more than a pattern.
         let options = jsonschema::options()
             .with_draft(Draft::Draft202012)
             .offline()
@@ -136,10 +137,10 @@ impl Schema {
         Ok(Self { validator, weight })
     }
 
-    /// Steps that checking arguments takes at most.
+    /// Returns the maximum number of steps for checking these arguments.
     ///
     /// # Errors
-    /// When they need not or cannot be checked, for the model.
+    /// If the arguments cannot be checked, in words for the model.
     pub(crate) fn steps(&self, arguments: &Value) -> Result<u64, String> {
         if !arguments.is_object() {
             return Err("they must be a JSON object".to_owned());
@@ -149,10 +150,10 @@ impl Schema {
             .ok_or_else(|| "they are too large or nested too deep to be checked".to_owned())
     }
 
-    /// Checks arguments, whatever that takes: ask for the steps first.
+    /// Checks arguments without a time limit; callers check `steps` first.
     ///
     /// # Errors
-    /// What is wrong and where, for the model.
+    /// The problems and their places, in words for the model.
     pub(crate) fn check(&self, arguments: &Value) -> Result<(), String> {
         if self.validator.is_valid(arguments) {
             return Ok(());
@@ -286,7 +287,7 @@ mod tests {
         }
     }
 
-    /// A backtracking engine would need longer than anybody waits.
+    /// A backtracking engine would take practically forever.
     #[test]
     fn a_pattern_cannot_take_for_ever() {
         let schema = compile(&json!({ "properties": { "a": { "pattern": "^(a+)+$" } } })).unwrap();

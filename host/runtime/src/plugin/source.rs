@@ -1,5 +1,5 @@
-//! A component's bytes from a file. Whoever names the file may be wrong about what it is; here it
-//! is neither waited for nor read without end.
+//! Reads a component from a file. The named file may be something else, so the read never blocks on
+//! a pipe and has a size limit.
 
 use std::fs::Metadata;
 use std::io::{Error, ErrorKind, Read, Result};
@@ -12,16 +12,16 @@ use conclave_core::types::limits::COMPONENT_BYTES;
 
 use conclave_core::types::text::show_size as size;
 
-/// Reads a component's file; a link counts as what it leads to.
+/// Reads the file of a component, following links.
 ///
 /// # Errors
-/// `InvalidInput` when it is no regular file, `FileTooLarge` past the size of a component,
-/// otherwise the operating system's.
+/// `InvalidInput` if it is not a regular file, `FileTooLarge` if it exceeds the maximum size,
+/// otherwise the operating system's error.
 pub fn read_component(path: &Path) -> Result<Vec<u8>> {
-    // Looks first, because opening a device can do something.
+    // Checks the type first, because opening a device can have side effects.
     let length = require(&std::fs::metadata(path)?)?;
     let mut options = OpenOptions::new();
-    // A pipe that takes its place in between must not be waited for.
+    // Never blocks on a pipe that replaced the file meanwhile.
     options.read(true).nonblock(true);
     let file = File::open_ambient_with(path, &options, ambient_authority())?.into_std();
     require(&file.metadata()?)?;
@@ -80,7 +80,7 @@ mod tests {
     fn a_file_that_is_too_large_is_not_read() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("large");
-        // It has no content on the disk, only a length.
+        // A sparse file.
         std::fs::File::create(&path).unwrap().set_len(COMPONENT_BYTES + 1).unwrap();
         assert_eq!(read_component(&path).unwrap_err().kind(), ErrorKind::FileTooLarge);
         assert!(require_size(COMPONENT_BYTES).is_ok());

@@ -1,51 +1,51 @@
-//! How much work a JSON Schema can make. A plugin writes its schema and the host runs it, outside
-//! every limit of the sandbox: so what can grow without bound is refused when the plugin is loaded,
-//! and what can grow with the arguments is measured against them.
+//! Estimates the cost of a JSON Schema. A plugin writes its schema, and the host evaluates it
+//! outside all limits of the sandbox. A schema of unbounded cost is refused at load; cost that
+//! grows with the arguments is computed for each check.
 
 use serde_json::Value;
 
-/// What a schema can cost.
+/// The cost of a schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
-    /// Schemas in it, references written out.
+    /// Number of subschemas, with references expanded.
     pub(super) schemas: u64,
-    /// References back to a schema that contains them: what makes it recursive.
+    /// Number of references back to an enclosing schema, which make it recursive.
     loops: u64,
-    /// Schemas inside one another at most, references written out: how deep checking recurses for
-    /// one level of arguments.
+    /// Maximum nesting of schemas, with references expanded: the recursion depth for one level of
+    /// arguments.
     levels: u32,
-    /// Patterns, and the bytes that they are written in, references written out.
+    /// Number of patterns and their bytes, with references expanded.
     pub(super) patterns: u64,
     pub(super) pattern_bytes: usize,
-    /// Other keywords that look at every byte of what they apply to.
+    /// Number of other keywords that read every byte of their value.
     readers: u64,
-    /// Values and names that what it applies to is compared with.
+    /// Number of values and names to compare with.
     pub(super) comparisons: u64,
 }
 
-/// Schemas that one may consist of, references written out. Ten levels of ten references each are
-/// ten thousand million.
+/// Maximum subschemas of one schema, with references expanded. Ten levels of ten references each
+/// are ten thousand million.
 const SCHEMAS: u64 = 10_000;
-/// Schemas inside one another. Both compiling and checking recurse, and a thread's stack ends.
+/// Maximum nesting of schemas. Compiling and checking recurse, and the stack is limited.
 const LEVELS: u32 = 128;
-/// Levels of schema times levels of arguments, which a recursive schema can reach.
+/// Maximum schema levels times argument levels, which a recursive schema can reach.
 const DEPTH: u32 = 1_024;
-/// Patterns in one schema: each reads every string that it applies to.
+/// Maximum patterns of one schema: each reads every string that it applies to.
 const PATTERNS: u64 = 32;
-/// Values of `enum` and the like, and names of `required`, in all schemas of one plugin, references
-/// written out.
+/// Maximum values of `enum` and the like, and names of `required`, in all schemas of one plugin,
+/// with references expanded.
 pub(super) const COMPARISONS: u64 = 100_000;
-/// Steps of a pattern at one byte, against one of comparing it.
+/// Steps of a pattern for one byte, relative to comparing it.
 const PATTERN_STEPS: u64 = 4;
-/// Bytes that one step of another reader covers: it counts or hashes.
+/// Bytes that one step of another keyword covers, by counting or hashing.
 const READER_BYTES: u64 = 8;
-/// Steps that checking arguments may take, roughly a second.
+/// Maximum steps for checking arguments, roughly one second.
 const STEPS: u64 = 20_000_000;
 
-/// Weighs a schema.
+/// Computes the cost of a schema.
 ///
 /// # Errors
-/// Why it is refused.
+/// The reason for a refusal.
 pub(crate) fn weigh(schema: &Value) -> Result<Weight, String> {
     let mut scale = Scale { root: schema, weight: Weight::default(), level: 0, within: Vec::new() };
     scale.add(schema, 0)?;
@@ -53,8 +53,8 @@ pub(crate) fn weigh(schema: &Value) -> Result<Weight, String> {
 }
 
 impl Weight {
-    /// Steps that checking these arguments takes at most; none when they are more than anybody
-    /// waits for.
+    /// Returns the maximum number of steps for checking these arguments; `None` if it exceeds the
+    /// limit.
     pub(crate) fn steps(self, arguments: &Value) -> Option<u64> {
         let JsonWeight { nodes, depth, bytes } = measure(arguments);
         if self.loops > 0 && self.levels.saturating_mul(depth) > DEPTH {
@@ -63,7 +63,8 @@ impl Weight {
         let comparing = self.schemas.saturating_add(self.comparisons).saturating_mul(nodes);
         let reading =
             bytes.saturating_mul(self.patterns * PATTERN_STEPS + self.readers / READER_BYTES + 1);
-        // With one loop a schema walks down; with two or more every level can multiply the work.
+        // With one loop a schema descends once per level; with two or more, every level can
+        // multiply the work.
         let branches = if self.loops > 1 {
             (0..depth).fold(1_u64, |product, _| product.saturating_mul(self.loops))
         } else {
@@ -78,8 +79,7 @@ struct Scale<'a> {
     root: &'a Value,
     weight: Weight,
     level: u32,
-    /// Targets of references that are being written out, and how deep in the arguments each
-    /// applies.
+    /// The references that are being expanded, with their depth in the arguments.
     within: Vec<(*const Value, u32)>,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Scale<'a> {
                 "$dynamicRef" | "$recursiveRef" => {
                     return Err(format!("`{keyword}` is not taken; use `$ref`"));
                 }
-                // It would change what `#/…` means below it.
+                // A nested `$id` would change the meaning of `#/…` below it.
                 "$id" if !std::ptr::eq(schema, self.root) => {
                     return Err("`$id` is taken at the top only".to_owned());
                 }
@@ -194,7 +194,7 @@ impl<'a> Scale<'a> {
         let target =
             target.ok_or_else(|| format!("`$ref` {text:?} is not a JSON pointer into the schema itself, such as \"#/$defs/name\""))?;
         let target_pointer = std::ptr::from_ref(target);
-        // The root contains everything, whether or not a reference led to it.
+        // The root contains every schema, even if no reference led to it.
         let begun = if std::ptr::eq(target, self.root) { Some(0) } else { None };
         let begun = begun.or_else(|| {
             self.within
@@ -220,12 +220,12 @@ impl<'a> Scale<'a> {
     }
 }
 
-/// How much there is in a JSON value.
+/// The size of a JSON value.
 #[derive(Clone, Copy)]
 struct JsonWeight {
-    /// Values in it, itself included.
+    /// Number of values, including itself.
     nodes: u64,
-    /// How deep they are nested.
+    /// Maximum nesting depth.
     depth: u32,
     /// Bytes of its strings and names.
     bytes: u64,
@@ -352,7 +352,7 @@ mod tests {
         assert!(error.contains("more than 10000 schemas"), "{error}");
     }
 
-    /// Checking would recurse until the host's stack ends.
+    /// Otherwise checking would overflow the host's stack.
     #[test]
     fn long_chains_of_references_are_refused() {
         let chain = |length: usize| {

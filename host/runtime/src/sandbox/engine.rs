@@ -1,6 +1,5 @@
-//! The WebAssembly engine of a host: how guests are compiled, where their memory comes from, the
-//! clock that stops them, and how many may be alive at once. Not what a guest may do: that is
-//! linked in `capability`.
+//! The WebAssembly engine of a host: compilation, the memory pool, the clock that interrupts
+//! guests, and the limit of concurrent guests. Their permissions are decided in `imports`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,24 +18,24 @@ use crate::support::admission::CallPermits;
 use crate::support::clock::{MonotonicClock, SystemMonotonicClock};
 use crate::support::suspension::Suspension;
 
-/// What an embedder can choose.
+/// The settings that an embedder can choose.
 #[derive(Clone, Debug)]
 pub struct EngineSettings {
-    /// Sandboxes alive at once, over all plugins; further calls wait for their turn. Each reserves
-    /// address space, not memory.
+    /// Maximum concurrent sandboxes of all plugins; further calls wait. Each reserves address
+    /// space, not memory.
     pub slots: u32,
-    /// Bytes of stack that a guest's frames may take in one call: from 64 KiB to 8 MiB, and what
-    /// lies outside counts as the nearest.
+    /// Bytes of stack for a guest's frames in one call, from 64 KiB to 8 MiB. Other values are
+    /// clamped.
     ///
-    /// It holds for every plugin of the host: the engine knows one size. A language's own stack, in
-    /// the guest's memory, is part of `limits.memory` and ends where the guest's linker has put its
-    /// end.
+    /// It applies to every plugin of the host, since the engine has one size. A language's own
+    /// stack, in the guest's memory, is part of `limits.memory`. The guest's linker decides its
+    /// size.
     pub stack: u32,
-    /// A call that waits longer than this for a model gives its sandbox back, and is run again from
-    /// what it was told when the answer is there; sooner when others wait for a sandbox. None:
-    /// every call keeps its sandbox to its end.
+    /// Time after which a call that waits for a model releases its sandbox; it is replayed when the
+    /// answer is there. It happens sooner if other calls wait for a sandbox. `None` keeps every
+    /// sandbox to the end of its call.
     pub park_after: Option<Duration>,
-    /// What parking goes by. Limits of a call that holds a sandbox are counted by the machine.
+    /// The clock for suspending calls. The limits of running calls use the machine's clock.
     pub park_clock: Arc<dyn MonotonicClock>,
 }
 
@@ -51,12 +50,12 @@ impl Default for EngineSettings {
     }
 }
 
-/// What `stack` can be set to.
+/// The range of `stack` in bytes.
 const STACK: std::ops::RangeInclusive<u32> = 64 << 10..=8 << 20;
-/// Bytes of a sandbox's stack that are kept for the host's own frames.
+/// Bytes of a sandbox's stack that are reserved for the host's own frames.
 const HOST_STACK: usize = 1536 << 10;
 
-/// The engine could not be set up.
+/// Why the engine could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error(
@@ -83,13 +82,13 @@ struct EngineState {
 }
 
 impl Engine {
-    /// An engine with its pool and its ticker thread.
+    /// Returns an engine with its pool and its ticker thread.
     ///
     /// # Errors
-    /// `Setup` when the machine has not enough address space for the pool, or cannot run compiled
-    /// code; `Ticker` when no thread can be started.
+    /// `Setup` if the machine lacks address space for the pool or cannot run compiled code;
+    /// `Ticker` if no thread can be started.
     pub fn new(settings: &EngineSettings) -> Result<Self, EngineError> {
-        // With none, every call would wait for ever.
+        // Without a slot, every call would wait forever.
         let slots = settings.slots.max(1);
         let setup =
             |cause: wasmtime::Error| EngineError::Setup { slots, cause: format!("{cause:#}") };
@@ -116,25 +115,26 @@ impl Engine {
         &self.0.linker
     }
 
-    /// A place in the pool, first come, first served. Taken before a guest is instantiated, so the
-    /// pool is never exhausted.
+    /// Waits for a slot of the pool, first come, first served. Taken before a guest is
+    /// instantiated, so the pool is never exhausted.
     pub(crate) async fn slot(&self) -> SemaphorePermit<'_> {
         self.0.slots.take().await
     }
 
-    /// Sandboxes that are alive now.
+    /// Returns the number of live sandboxes.
     #[must_use]
     pub fn live(&self) -> usize {
         self.0.slots.taken()
     }
 
-    /// Calls that wait without a sandbox.
+    /// Returns the number of calls that wait without a sandbox.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.parked.load(Ordering::SeqCst)
     }
 
-    /// How calls of a plugin with these places are parked; none when they are not.
+    /// Returns the suspension policy for a plugin with these permits; `None` if calls keep their
+    /// sandbox.
     pub(crate) fn parking(&self, at_once: Option<&CallPermits>) -> Option<Suspension> {
         let after = self.0.park_after?;
         Some(Suspension {
@@ -145,19 +145,19 @@ impl Engine {
         })
     }
 
-    /// What parking goes by.
+    /// Returns the clock for suspending calls.
     pub(crate) fn park_clock(&self) -> &dyn MonotonicClock {
         &*self.0.park_clock
     }
 
-    /// A call is parked, until this is dropped.
+    /// Counts a suspended call until the guard is dropped.
     pub(crate) fn parked(&self) -> ParkedCall {
         self.0.parked.fetch_add(1, Ordering::SeqCst);
         ParkedCall(self.clone())
     }
 }
 
-/// A call without a sandbox, counted.
+/// A counted call without a sandbox.
 pub(crate) struct ParkedCall(Engine);
 
 impl Drop for ParkedCall {
@@ -175,39 +175,38 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// This machine can say which pages of a sandbox were written to; without that a fresh one costs
-/// more.
+/// Returns whether the machine can report the written pages of a sandbox. Without that, fresh
+/// instances cost more.
 #[must_use]
 pub fn has_page_map_scan() -> bool {
     PoolingAllocationConfig::is_pagemap_scan_available()
 }
 
-/// An engine that compiles what an [`Engine`] can load, and can run nothing: it has no pool, so it
+/// Returns an engine that compiles for an [`Engine`] but cannot run guests: it has no pool, so it
 /// needs no address space for one.
 ///
 /// # Errors
-/// When the machine cannot run compiled code.
+/// If the machine cannot run compiled code.
 pub(crate) fn compiler() -> wasmtime::Result<wasmtime::Engine> {
     wasmtime::Engine::new(&code_config())
 }
 
-/// All that compiled code depends on.
+/// Returns all settings that compiled code depends on.
 fn code_config() -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
         .memory_init_cow(true)
-        // Proposals that no guest toolchain needs by default. Each is a part of the engine that a
-        // hostile guest cannot reach.
+        // No guest toolchain needs these proposals by default. Disabling them keeps parts of the
+        // engine out of reach of hostile guests.
         .wasm_threads(false)
         .wasm_gc(false)
         .wasm_exceptions(false)
         .wasm_function_references(false)
         .wasm_memory64(false)
-        // Its results may differ from machine to machine, and a replayed call must give the same
-        // answer.
+        // Its results may differ between machines, and a replay must give the same answer.
         .wasm_relaxed_simd(false)
-        // Enough frames to tell a runaway recursion from a stray pointer.
+        // Enough frames to distinguish a runaway recursion from a stray pointer.
         .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(64));
     config
 }
@@ -220,15 +219,15 @@ fn pool(slots: u32) -> PoolingAllocationConfig {
         .total_core_instances(slots.saturating_mul(INSTANCES_MAX))
         .total_memories(each(MEMORIES))
         .total_tables(each(TABLES))
-        // Every store that lives holds a stack, not only those that compute.
+        // Every live store holds a stack, not only the running ones.
         .total_stacks(slots)
         .max_core_instances_per_component(INSTANCES_MAX)
         .max_memories_per_component(count(MEMORIES))
         .max_tables_per_component(count(TABLES))
         .table_elements(usize::try_from(TABLE_ELEMENTS_MAX).unwrap_or(usize::MAX))
         .max_memory_size(usize::try_from(MEMORY_MAX).unwrap_or(usize::MAX))
-        // With the page-map scan a slot is cleaned by copying what changed, without a call that
-        // stops all threads: this is what makes a fresh instance cost microseconds.
+        // With the page-map scan a slot is reset by copying the changed pages, without stopping all
+        // threads. That keeps the cost of a fresh instance at microseconds.
         .linear_memory_keep_resident(1 << 20)
         .table_keep_resident(64 << 10)
         .async_stack_keep_resident(64 << 10)
@@ -236,7 +235,7 @@ fn pool(slots: u32) -> PoolingAllocationConfig {
     pool
 }
 
-/// Advances the epoch that running guests look at. The thread ends when the engine is gone.
+/// Advances the epoch that running guests check. The thread ends with the engine.
 fn start_ticker(engine: EngineWeak) -> std::io::Result<()> {
     let ticks = move || {
         while let Some(engine) = engine.upgrade() {
@@ -267,7 +266,7 @@ mod tests {
         hasher.finish()
     }
 
-    /// Else nothing that a child compiles could be loaded, nor be found in the cache.
+    /// Otherwise no code of the child could be loaded or found in the cache.
     #[test]
     fn the_compiler_makes_what_the_engine_takes() {
         for stack in [0, 512 << 10, u32::MAX] {
@@ -278,7 +277,7 @@ mod tests {
         }
     }
 
-    /// How the same recursion ends on stacks of two sizes.
+    /// Returns how the same recursion ends on stacks of two sizes.
     #[test]
     fn the_stack_has_the_size_that_is_set() {
         let component = |engine: &Engine| -> InstancePre<CallState> {

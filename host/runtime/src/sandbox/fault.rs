@@ -1,5 +1,5 @@
-//! What a trap means: which limit was broken or what went wrong in the guest, in one sentence for
-//! people.
+//! Converts traps to faults: the exceeded limit or the failure of the guest, in one sentence for
+//! users.
 
 use conclave_core::types::fault::{Fault, FaultKind};
 use wasmtime::component::ResourceTableError;
@@ -12,12 +12,12 @@ use crate::imports::call::plugin_context::PluginContext;
 use crate::imports::call::state::CallState;
 use crate::imports::call::stdio::panic_message;
 
-/// Frames from which a stray pointer is more likely a stack that ran out.
+/// Number of frames above which a stray pointer is taken for a stack overflow.
 const DEEP: usize = 32;
-/// Characters of a guest's words in a fault.
+/// Maximum characters of a guest's text in a fault.
 const WORDS: usize = 600;
 
-/// Why a call has no answer. `stderr` is what the guest wrote last.
+/// Returns why a call has no answer. `stderr` is the end of the guest's output.
 pub(crate) fn fault(error: &Error, state: &CallState, stderr: &str) -> Fault {
     let grantee = &state.grantee;
     if let Some(fault) = state.past.fault() {
@@ -39,19 +39,18 @@ pub(crate) fn fault(error: &Error, state: &CallState, stderr: &str) -> Fault {
         Some(trap) => {
             Fault::new(FaultKind::Trap, format!("it trapped: {trap}{}", last_words(stderr)))
         }
-        // Whoever shows a fault begins with "was stopped" or "could not be started".
+        // Displayed faults begin with "was stopped" or "could not be started".
         None => Fault::new(FaultKind::Trap, excerpt(&error.root_cause().to_string(), WORDS)),
     }
 }
 
-/// A broken limit.
+/// Returns the fault of an exceeded limit.
 pub(crate) fn broken(kind: FaultKind, grantee: &PluginContext) -> Fault {
     Fault::new(kind, grantee.limit_sentence(kind))
 }
 
-/// What the engine says, whole, when a limit that it keeps itself is broken and it has no type for
-/// that. Nothing of a guest's stands in these texts, and an error that only holds one of them
-/// beside other words is another error. The tests of every limit hold them in place.
+/// The engine's messages for its own limits that have no error type. They contain no text of a
+/// guest and must match exactly, since other errors may quote them. Tests of every limit pin them.
 const ENGINE_TEXTS: [(&str, FaultKind); 3] = [
     ("cannot allocate another handle: store handle limit exceeded", FaultKind::Handles),
     ("cannot lend resource: store handle limit exceeded", FaultKind::Handles),
@@ -60,10 +59,10 @@ const ENGINE_TEXTS: [(&str, FaultKind); 3] = [
         FaultKind::Output,
     ),
 ];
-/// The same, before the number of instances.
+/// The prefix of such a message, before the number of instances.
 const TOO_MANY_INSTANCES: &str = "resource limit exceeded: instance count too high at ";
 
-/// Limits that the engine itself keeps.
+/// Returns the limit of the engine that was exceeded, if any.
 fn broken_in_engine(error: &Error) -> Option<FaultKind> {
     if let Some(broken) = error.downcast_ref::<Broken>() {
         return Some(broken.0);
@@ -88,8 +87,8 @@ fn recursion() -> Fault {
     Fault::new(FaultKind::Stack, "it recursed too deep: its stack ran out")
 }
 
-/// Languages keep a stack of their own in memory. When it runs out, the guest writes below its
-/// memory, deep in a few functions that call each other.
+/// Returns whether the guest overflowed the stack that its language keeps in memory. It then writes
+/// below its memory, deep in a recursion of few functions.
 fn is_deep_recursion(error: &Error) -> bool {
     let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return false };
     let mut functions: Vec<u32> =

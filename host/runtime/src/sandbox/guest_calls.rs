@@ -1,4 +1,4 @@
-//! One errand per export: call it, and read its answer into the core's words.
+//! The guest call of each export, with the conversion of its answer to the core's types.
 
 use conclave_core::setup::plugin_query::{CondenseReason, Passing, PluginReply};
 use conclave_core::types::action::{Action, Turn};

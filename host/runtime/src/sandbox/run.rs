@@ -1,5 +1,5 @@
-//! One call: wait for a place, make a store and an instance, run, take the answer or the fault,
-//! drop everything. No store is used again.
+//! Runs one call: waits for a permit, creates a store and an instance, runs, and drops everything.
+//! Stores are never reused.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::sandbox::engine::Engine;
 use crate::support::admission::CallPermits;
 use crate::support::suspension::Parked;
 
-/// What is done in a fresh instance; more than once when the call is run again.
+/// The work of a call in a fresh instance; it runs again if the call was suspended.
 pub(crate) trait GuestCall: Send + Sync {
     type Answer: Send;
 
@@ -25,8 +25,8 @@ pub(crate) trait GuestCall: Send + Sync {
     ) -> impl Future<Output = wasmtime::Result<Self::Answer>> + Send;
 }
 
-/// Runs an errand on code that need not be a loaded plugin yet. A call that waits long gives its
-/// places back, and is run again from what it was told when the answer is there.
+/// Runs a call on code that need not be a loaded plugin yet. A call that waits long releases its
+/// permits, and is replayed when the answer is there.
 pub(crate) async fn run<E: GuestCall>(
     engine: &Engine,
     code: &InstancePre<CallState>,
@@ -51,7 +51,8 @@ pub(crate) async fn run<E: GuestCall>(
             AttemptEnd::Answer(answer) => return left.told(answer, state),
             AttemptEnd::Parked => engine.parked(),
         };
-        // Counted first: a call is never seen neither here nor there.
+        // `parked` is counted before the permits are released, so the call is always counted
+        // somewhere.
         drop((slot, turn));
         let began = Instant::now();
         let is_late = tokio::select! {
@@ -69,7 +70,7 @@ pub(crate) async fn run<E: GuestCall>(
     }
 }
 
-/// Time that a call has left, and what it took: waiting for a place is not counted.
+/// The remaining and the used time of a call. Waiting for a permit does not count.
 struct TimeLeft(Duration, Duration);
 
 impl TimeLeft {
@@ -110,7 +111,7 @@ async fn attempt<E: GuestCall>(
         errand.run(&mut store, &instance).await
     })
     .await;
-    // The store goes before anything else: after a trap or a timeout it must not be entered again.
+    // The store is dropped first: after a trap or a timeout it must not be entered again.
     let mut state = store.into_data();
     if let Ok(Err(error)) = &outcome
         && error.is::<Parked>()
@@ -123,7 +124,8 @@ async fn attempt<E: GuestCall>(
     let answer = match outcome {
         Ok(Ok(answer)) => match (state.past.fault(), state.meter.broken()) {
             (Some(fault), _) => Err(fault),
-            // Counted where it could not be refused, and the guest ended before the next tick.
+            // The limit was exceeded where the import could not fail, and the guest ended before
+            // the next tick.
             (None, Some(kind)) => Err(broken(kind, &state.grantee)),
             (None, None) => Ok(answer),
         },
@@ -133,7 +135,8 @@ async fn attempt<E: GuestCall>(
     (AttemptEnd::Answer(answer), state)
 }
 
-/// A guest that fails while it starts has done nothing yet, unless it broke a limit.
+/// Reports a trap during instantiation as `NotStarted`, since the guest has not run. Exceeded
+/// limits keep their kind.
 fn started_or_not(fault: Fault, started: bool) -> Fault {
     match fault.kind {
         FaultKind::Trap if !started => {
@@ -143,7 +146,7 @@ fn started_or_not(fault: Fault, started: bool) -> Fault {
     }
 }
 
-/// A store with every limit set.
+/// Returns a store with all limits set.
 fn store(engine: &Engine, state: CallState) -> Store<CallState> {
     let grantee: &PluginContext = &state.grantee;
     let output = usize::try_from(grantee.limits().output).unwrap_or(usize::MAX);
@@ -157,12 +160,11 @@ fn store(engine: &Engine, state: CallState) -> Store<CallState> {
     store
 }
 
-/// Counts the tick and lets others run. The store is only looked at: changing it here is not sound
-/// (CVE-2026-104855).
+/// Counts the tick and yields. Only reads the store: changing it here is unsound (CVE-2026-104855).
 fn on_tick(store: StoreContextMut<'_, CallState>) -> wasmtime::Result<UpdateDeadline> {
     store.data().past.check()?;
     store.data().meter.tick().map_err(wasmtime::Error::new)?;
-    // Tokio's own yield lets timers and sockets be looked at, which a plain wake-up would put off.
+    // Tokio's own yield lets timers and sockets make progress, which a plain wake-up would delay.
     Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
 }
 
@@ -176,7 +178,7 @@ mod tests {
     use crate::imports::call::testing;
     use crate::sandbox::engine::EngineSettings;
 
-    /// Waits in a thread of the host's, as an import does that the operating system keeps waiting.
+    /// Blocks in a host thread, like an import that waits for the operating system.
     struct Blocked(Mutex<Option<mpsc::Receiver<()>>>);
 
     impl GuestCall for Blocked {
@@ -189,7 +191,7 @@ mod tests {
         }
     }
 
-    /// The epoch stops nobody who is outside of the guest.
+    /// The epoch does not interrupt a call outside the guest.
     #[tokio::test]
     async fn the_wall_clock_stops_a_call_whose_import_blocks_a_thread() {
         let engine =
@@ -210,7 +212,7 @@ mod tests {
             "{}",
             fault.message
         );
-        // The next call finds the only place free, though the thread still waits.
+        // The next call gets the only slot, although the thread still waits.
         let (answer, _) =
             run(&engine, &code, None, testing::state(testing::setup()), &Nothing).await;
         assert!(answer.is_ok(), "{answer:?}");

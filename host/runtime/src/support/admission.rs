@@ -1,12 +1,12 @@
-//! Places that calls take one after the other, first come, first served; and how whoever waits for
-//! something else learns that his place is wanted.
+//! A semaphore for calls, first come, first served. A holder that is waiting for something else can
+//! learn that its permit is wanted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-/// So many places; clones share them.
+/// The permits; clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct CallPermits(Arc<AdmissionState>);
 
@@ -20,7 +20,7 @@ struct AdmissionState {
 
 impl CallPermits {
     pub(crate) fn new(places: usize) -> Self {
-        // With none, every call would wait for ever.
+        // Without a permit, every call would wait forever.
         let all = places.clamp(1, Semaphore::MAX_PERMITS);
         Self(Arc::new(AdmissionState {
             free: Semaphore::new(all),
@@ -30,8 +30,9 @@ impl CallPermits {
         }))
     }
 
-    /// Waits for a place.
+    /// Waits for a permit.
     pub(crate) async fn take(&self) -> SemaphorePermit<'_> {
+        // The fast path is not counted as a waiter, so it suspends no other call.
         if let Ok(place) = self.0.free.try_acquire() {
             return place;
         }
@@ -39,22 +40,23 @@ impl CallPermits {
         self.0.free.acquire().await.expect("the semaphore is never closed")
     }
 
-    /// Returns when somebody waits for a place.
+    /// Returns when a call waits for a permit.
     pub(crate) async fn wanted(&self) {
         let mut wanted = std::pin::pin!(self.0.wanted.notified());
+        // Enabled before the check, so that a notification in between is not lost.
         wanted.as_mut().enable();
         if self.0.waiting.load(Ordering::SeqCst) == 0 {
             wanted.await;
         }
     }
 
-    /// Places that are taken.
+    /// Returns the number of permits in use.
     pub(crate) fn taken(&self) -> usize {
         self.0.all - self.0.free.available_permits().min(self.0.all)
     }
 }
 
-/// Somebody who waits, counted for as long as he does.
+/// A waiter, counted until it is dropped.
 struct WaiterCount<'a>(&'a AdmissionState);
 
 impl<'a> WaiterCount<'a> {

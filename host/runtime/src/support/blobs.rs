@@ -1,4 +1,4 @@
-//! Attachments: bytes that messages refer to by digest. The core sees the reference only; model
+//! Attachments: bytes that messages refer to by digest. The core only sees references; model
 //! clients read the bytes.
 
 use std::collections::{HashMap, VecDeque};
@@ -9,10 +9,10 @@ use conclave_core::types::text::show_size;
 pub use conclave_core::types::message::Blob;
 pub use conclave_models::BlobSource;
 
-/// Bytes that [`MemoryBlobs`] keeps unless told otherwise.
+/// Default limit of [`MemoryBlobs`] in bytes.
 const BYTES: usize = 64 << 20;
 
-/// Where attachments are kept. Reading is that of [`BlobSource`].
+/// Storage for attachments; read through [`BlobSource`].
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -46,14 +46,14 @@ const BYTES: usize = 64 << 20;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Blobs: BlobSource {
-    /// Keeps bytes, and gives what refers to them. The same bytes can be kept twice.
+    /// Stores bytes and returns a reference. The same bytes can be stored twice.
     ///
     /// # Errors
-    /// When they are too many, the media type is none, or they cannot be kept.
+    /// If they are too large, the media type is invalid, or they cannot be stored.
     fn keep(&self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError>;
 }
 
-/// Bytes that cannot be kept.
+/// Why bytes cannot be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
     #[error("it has {}; up to {} are kept", show_size(*.length), show_size(*.limit))]
@@ -64,10 +64,10 @@ pub enum BlobError {
     Other(String),
 }
 
-/// What refers to these bytes; keeps nothing.
+/// Returns the reference to these bytes without storing them.
 ///
 /// # Errors
-/// `MediaType` when it is not of the form `type/subtype`.
+/// `MediaType` if it does not have the form `type/subtype`.
 pub fn describe(bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
     let is_word = |word: &str| {
         !word.is_empty()
@@ -86,8 +86,8 @@ pub fn describe(bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Bl
     })
 }
 
-/// Keeps attachments in memory, the newest of them: past its limit the oldest go, and a model is
-/// then told that they cannot be shown.
+/// Keeps attachments in memory. Above its limit it drops the oldest; a model is then informed that
+/// they are unavailable.
 #[derive(Debug)]
 pub struct MemoryBlobs {
     limit: usize,
@@ -109,7 +109,7 @@ impl Default for MemoryBlobs {
 }
 
 impl MemoryBlobs {
-    /// Keeps this many bytes at most, all blobs together.
+    /// Returns a store with a limit in bytes for all blobs.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { limit, kept: Mutex::default() }
@@ -133,7 +133,7 @@ impl Blobs for MemoryBlobs {
         let blob = describe(bytes, media_type, name)?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.blobs.insert(blob.sha256.clone(), bytes.into()).is_some() {
-            // As new as any: it is about to be used again.
+            // Moved to the end, since it is about to be used again.
             kept.order.retain(|sha256| *sha256 != blob.sha256);
         } else {
             kept.bytes += bytes.len();

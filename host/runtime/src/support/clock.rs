@@ -1,4 +1,4 @@
-//! Time, as the driver and the engine need it. The core gets it as an argument; tests put in one
+//! Clocks for the driver and the engine. The core gets the time as an argument; tests use a clock
 //! that stands still.
 
 use std::fmt::Debug;
@@ -12,9 +12,8 @@ use conclave_core::types::ids::Millis;
 /// A future that can be sent to another thread.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where time comes from: what is stamped on events, what plugins see, when `limits.run.wall` and
-/// other timers are over. Limits of one call (`limits.wall`, `limits.cpu`) are counted by the
-/// machine.
+/// The source of event timestamps, of the time that plugins see, and of `limits.run.wall` and other
+/// timers. The limits of one call (`limits.wall`, `limits.cpu`) use the machine's clock.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -40,14 +39,14 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// # drop(options);
 /// ```
 pub trait Clock: Send + Sync + 'static {
-    /// Milliseconds since the Unix epoch.
+    /// Returns the milliseconds since the Unix epoch.
     fn now(&self) -> Millis;
 
-    /// Ends at this time or later.
+    /// Completes at this time or later.
     fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()>;
 
-    /// Returns a clock that shows the time of now and goes on evenly from there, whatever this one
-    /// is set to later: a session goes by it. `None`: a session goes by this clock itself.
+    /// Returns a clock that starts at the current time and never jumps, for a session. `None` if a
+    /// session should use this clock itself.
     fn steady(&self) -> Option<Arc<dyn Clock>> {
         None
     }
@@ -73,8 +72,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that was set once and never jumps: deadlines and durations hold although somebody sets
-/// the machine's clock. Time in which the machine is suspended counts, where the system can tell.
+/// A clock that never jumps after its start, so changes of the machine's clock do not affect
+/// deadlines. Time in suspend counts, if the system reports it.
 #[derive(Clone, Copy, Debug)]
 pub struct SteadyClock {
     start: Millis,
@@ -100,29 +99,27 @@ impl Clock for SteadyClock {
     }
 }
 
-/// Returns the time since some moment before, suspended time included: Rust's own [`Instant`]
-/// leaves that out on Linux, and a session that outlasts a night would tell its guests the date of
-/// yesterday.
+/// Returns the time since some fixed moment, including suspended time. [`Instant`] leaves that out
+/// on Linux, and a session that runs overnight would show its guests the wrong date.
 #[cfg(target_os = "linux")]
 fn since_boot() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::try_from(now).unwrap_or_default()
 }
 
-/// Returns the time since the process asked first.
+/// Returns the time since the first call in this process.
 #[cfg(not(target_os = "linux"))]
 fn since_boot() -> Duration {
     static FIRST: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     FIRST.get_or_init(Instant::now).elapsed()
 }
 
-/// Where the engine takes the time from by which it parks calls: how long a call has computed, how
-/// long it waits before it gives its sandbox back, and what is left of `limits.wall` while it is
-/// parked. Unlike [`Clock`] it never goes back.
+/// The clock for suspending calls: their computing time, the delay before they give their sandbox
+/// back, and their remaining `limits.wall`. Unlike [`Clock`] it never goes back.
 pub trait MonotonicClock: Debug + Send + Sync + 'static {
     fn now(&self) -> Instant;
 
-    /// Ends once this much time has passed, or later.
+    /// Completes after this time or later.
     fn sleep(&self, time: Duration) -> BoxFuture<'static, ()>;
 }
 

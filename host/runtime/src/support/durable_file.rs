@@ -1,29 +1,28 @@
-//! Files that are there after a power cut. A file's bytes are durable once the file is synced, its
-//! name once the folder is: what is reported as written goes through here, so that neither is
-//! forgotten. Knows nothing of what the files hold.
+//! Writes that survive a power cut. The bytes of a file are durable once the file is synced, and
+//! its name once the folder is. The functions here do both; the contents are up to the callers.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Who may read a new file.
+/// The access rights of a new file.
 #[derive(Clone, Debug, Default)]
 pub enum FileAccess {
-    /// Whoever the process's umask lets.
+    /// The default of the process's umask.
     #[default]
     Usual,
-    /// Its owner alone.
+    /// Access for the owner alone.
     Private,
-    /// As another file has it.
+    /// The permissions of another file.
     Like(Permissions),
 }
 
-/// Writes a whole file in the place of an old one or of none. A crash leaves the old file or the
-/// new one; after `Ok` it is the new one.
+/// Writes a whole file, replacing an existing one atomically. After a crash the old or the new file
+/// is there; after `Ok` it is the new one.
 ///
 /// # Errors
-/// Returns what the operating system says. The old file is there then, unless only the sync of the
-/// folder failed.
+/// Returns the operating system's error. The old file is unchanged then, unless only the sync of
+/// the folder failed.
 pub fn replace(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> {
     let draft = draft(path)?;
     let written = write_new(&draft, bytes, access).and_then(|()| std::fs::rename(&draft, path));
@@ -34,10 +33,10 @@ pub fn replace(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()>
     sync_folder(folder_of(path))
 }
 
-/// Writes a new file; after `Ok` it is there for good. A crash in between may leave a part of it.
+/// Writes a new file, which is durable after `Ok`. A crash before that may leave a partial file.
 ///
 /// # Errors
-/// `AlreadyExists`, and what the operating system says. What was written in part is removed.
+/// `AlreadyExists`, or the operating system's error. A partial file is removed.
 pub fn create(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> {
     match write_new(path, bytes, access) {
         Ok(()) => sync_folder(folder_of(path)),
@@ -50,11 +49,11 @@ pub fn create(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> 
     }
 }
 
-/// Makes a folder and what is missing above it, with this mode on Unix. One that is there stays as
-/// it is.
+/// Creates a folder and its missing parents, with this mode on Unix. Existing folders keep their
+/// mode.
 ///
 /// # Errors
-/// What the operating system says.
+/// Returns the operating system's error.
 pub fn make_folders(folder: &Path, mode: u32) -> io::Result<()> {
     let missing: Vec<&Path> = folder
         .ancestors()
@@ -67,7 +66,7 @@ pub fn make_folders(folder: &Path, mode: u32) -> io::Result<()> {
     let _ = mode;
     for folder in missing.iter().rev() {
         match builder.create(folder) {
-            // Somebody else has made it meanwhile, and may not have come to the sync.
+            // Another process created it meanwhile, and may not have synced it yet.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
             made => made?,
         }
@@ -76,17 +75,17 @@ pub fn make_folders(folder: &Path, mode: u32) -> io::Result<()> {
     if folder.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
 }
 
-/// Makes the names in a folder durable: of new, renamed and removed files.
+/// Makes the names in a folder durable, of new, renamed and removed files.
 ///
 /// # Errors
-/// What the operating system says.
+/// Returns the operating system's error.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    // Elsewhere a folder cannot be opened like a file, and the file system keeps its names by
-    // itself.
+    // On other systems a folder cannot be opened like a file, and the file system keeps its names
+    // by itself.
     #[cfg(unix)]
     match File::open(folder) {
-        // One may write into it and not read it: then it cannot be synced, and a file's own sync
-        // has to do.
+        // A folder can be writable but not readable. It cannot be synced then, so the file's own
+        // sync must suffice.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
         folder => folder?.sync_all()?,
     }
@@ -95,7 +94,7 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The folder that holds the name of a file.
+/// Returns the folder that contains a file.
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -116,7 +115,7 @@ fn write_new(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A name beside the file that nobody else uses.
+/// Returns an unused name in the folder of the file.
 fn draft(path: &Path) -> io::Result<PathBuf> {
     let number = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -146,7 +145,7 @@ mod tests {
     fn a_failed_replacement_leaves_the_old_file_and_no_draft() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a");
-        // A folder with something in it cannot be replaced by a file.
+        // A file cannot replace a folder that is not empty.
         std::fs::create_dir_all(path.join("below")).unwrap();
         replace(&path, b"new", &FileAccess::Usual).unwrap_err();
         assert!(path.join("below").is_dir());

@@ -1,10 +1,10 @@
-//! Named points between journal and effect at which a test has this process killed. Nothing without
-//! the feature `kill-points`, which no program that is shipped has.
+//! Named points between journal and effect at which a test kills the process. They need the feature
+//! `kill-points`, which released programs do not enable.
 
 #[cfg(feature = "kill-points")]
 use std::sync::Mutex;
 
-/// Every point of a call, in the order in which a call comes by them.
+/// All points of a call, in execution order.
 pub const NAMES: [&str; 14] = [
     "before-append",
     "after-append",
@@ -22,16 +22,15 @@ pub const NAMES: [&str; 14] = [
     "after-commit",
 ];
 
-/// The points that only a control message from another process comes by, in this order. Its record
-/// is appended between the first two.
+/// The points of a control message from another process, in order. Its record is appended between
+/// the first two.
 pub const OF_CONTROL: [&str; 3] =
     ["before-control-delivered", "before-control-deleted", "after-control-deleted"];
 
 #[cfg(feature = "kill-points")]
 static ARMED: Mutex<Option<(String, u64)>> = Mutex::new(None);
 
-/// Has the process killed, without a word and at once, when it comes by this point for the `nth`
-/// time.
+/// Kills the process immediately when it reaches this point for the `nth` time.
 #[cfg(feature = "kill-points")]
 pub fn arm(name: &str, nth: u64) {
     *ARMED.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
@@ -53,14 +52,14 @@ pub(crate) fn pass(name: &'static str) {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         #[cfg(not(unix))]
         std::process::abort();
-        // The lock is held, so that nothing comes by again before the signal is there.
+        // The lock stays held, so that no other thread passes a point before the signal arrives.
         loop {
             std::thread::park();
         }
     }
 }
 
-/// A point at which a test may have the process killed.
+/// A point at which a test can kill the process.
 macro_rules! kill_point {
     ($name:literal) => {
         #[cfg(feature = "kill-points")]

@@ -1,5 +1,5 @@
-//! What a run is called. Everything inside a run is counted by its room; only the run's own name
-//! comes from outside.
+//! The names of runs. Ids inside a run are counted by its room; only the run's own name comes from
+//! outside.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ pub use conclave_core::types::ids::{
     BackgroundId, CallId, ChannelId, ControlId, Millis, ModelName, PluginName, RoomId, TaskName,
 };
 
-/// Names runs.
+/// Generates the names of runs.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -32,30 +32,30 @@ pub use conclave_core::types::ids::{
 /// assert_eq!(options.ids.run().as_str(), "ticket-1");
 /// ```
 pub trait Ids: Send + Sync + 'static {
-    /// A name that no run of this process had, nor any whose journal is kept in the same place. A
-    /// child room's name is this one, `/` and a number, so it holds no `/` itself.
+    /// Returns a name that is unique in this process and among the journals in the same place. It
+    /// must not contain `/`: the name of a child room is this one, `/` and a number.
     fn run(&self) -> RoomId;
 }
 
-/// Always this name: for one run, and for tests.
+/// Always returns this name, for a single run and for tests.
 impl Ids for RoomId {
     fn run(&self) -> RoomId {
         self.clone()
     }
 }
 
-/// Eight hexadecimal digits: no two runs of a process have the same before there were four thousand
-/// million, and two processes hardly ever.
+/// Names of eight hexadecimal digits. They are unique in a process for four thousand million runs,
+/// and collisions between processes are rare.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RandomIds;
 
 impl Ids for RandomIds {
     fn run(&self) -> RoomId {
-        // Of the process, not of the host: two hosts may keep their journals in one folder.
+        // Per process rather than per host, because two hosts may share a journal folder.
         static START: OnceLock<u32> = OnceLock::new();
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let count = RUNS.fetch_add(1, Ordering::Relaxed);
-        // Multiplied by an odd number, different counts stay different and no longer look alike.
+        // Multiplication by an odd number maps different counts to different, dissimilar names.
         let spread = count.wrapping_mul(0x9e37_79b1).wrapping_add(*START.get_or_init(random));
         RoomId::from(format!("{spread:08x}"))
     }
@@ -65,7 +65,7 @@ fn random() -> u32 {
     let mut bytes = [0; 4];
     match getrandom::fill(&mut bytes) {
         Ok(()) => u32::from_ne_bytes(bytes),
-        // Names need not be secret, so the seed of the standard library's maps will do.
+        // Names need not be secret, so the standard library's hash seed suffices.
         Err(_) => RandomState::new().build_hasher().finish() as u32,
     }
 }

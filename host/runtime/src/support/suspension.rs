@@ -1,5 +1,5 @@
-//! When a call that waits gives its instance back: how long it may wait, and who wants its place.
-//! Whether it may be run again is asked of its state.
+//! Decides when a waiting call releases its instance: by the length of the wait, and by demand for
+//! its permits. The call's state decides whether a replay is possible.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use std::time::Duration;
 use super::admission::CallPermits;
 use crate::support::clock::MonotonicClock;
 
-/// A wait that ends within this is not worth another start, whoever waits for the place.
+/// Minimum wait that justifies a replay, even if another call wants the permit.
 const GRACE: Duration = Duration::from_millis(1);
 
-/// How the calls of an engine are parked.
+/// The suspension policy of an engine's calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Suspension {
     pub(crate) after: Duration,
     pub(crate) slots: CallPermits,
-    /// The plugin's own places.
+    /// The permits of the plugin itself.
     pub(crate) at_once: Option<CallPermits>,
     pub(crate) clock: Arc<dyn MonotonicClock>,
 }
 
 impl Suspension {
-    /// Returns when a call that waits should give its place back.
+    /// Completes when a waiting call should release its permits.
     pub(crate) async fn due(self) {
         let Self { after, slots, at_once, clock } = self;
         let wanted = async {
@@ -43,7 +43,7 @@ impl Suspension {
     }
 }
 
-/// Ends an attempt whose call waits; it is run again when the answer is there.
+/// Ends the attempt of a waiting call; it is replayed when the answer is there.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the call waits, and has given its instance back")]
 pub(crate) struct Parked;

@@ -1,4 +1,4 @@
-//! Chunks of every kind of server, put together.
+//! Answers built from the chunks of various servers.
 
 use std::sync::Mutex;
 

@@ -1,4 +1,4 @@
-//! Bodies of every form, whole, cut and broken.
+//! Bodies of every form: whole, split and truncated.
 
 use std::sync::Mutex;
 

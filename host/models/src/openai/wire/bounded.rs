@@ -1,4 +1,4 @@
-//! Lists and values of any size, read so that only what is used of them stays in memory.
+//! Lists and values of any size. Only their used parts are kept in memory.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use serde_json::Number;
 
 use super::{CALLS_MAX, CallPiece, WireChoice};
 
-/// The choices of a chunk, of which one is used.
+/// The choices of a chunk; one of them is used.
 #[derive(Debug, Default)]
 pub(crate) struct Choices {
-    /// There is one at all.
+    /// Whether there is a choice.
     pub any: bool,
-    /// The first one with the index 0; a choice without an index has it.
+    /// The first choice with index 0, which is also the default index.
     pub first: Option<WireChoice>,
 }
 
@@ -22,15 +22,15 @@ pub(crate) struct Choices {
 #[derive(Debug, Default)]
 pub(crate) struct BoundedCalls(pub Vec<CallPiece>);
 
-/// Text, or a list of parts of which some are text; nothing for anything else.
+/// A text, or the texts in a list of parts; empty for anything else.
 #[derive(Debug, Default)]
 pub(crate) struct Content(pub String);
 
-/// Names in a list of models.
+/// The names in a list of models.
 #[derive(Debug, Default)]
 pub(crate) struct ModelNames(pub Vec<String>);
 
-/// A value that has no parts.
+/// A value without parts.
 #[derive(Debug)]
 pub(super) enum Scalar {
     Text(String),
@@ -38,7 +38,7 @@ pub(super) enum Scalar {
     Other,
 }
 
-/// Implements `Deserialize` with a visitor of its own.
+/// Implements `Deserialize` with this visitor.
 macro_rules! visited {
     ($type:ty, $visitor:expr) => {
         impl<'de> Deserialize<'de> for $type {
@@ -134,7 +134,7 @@ impl<'de> Visitor<'de> for NamesVisitor {
     }
 }
 
-/// Defines what a visitor makes of values that it has no use for.
+/// Defines the result of visitor methods for unused values.
 macro_rules! otherwise {
     ($other:expr; $($method:ident($type:ty)),*) => {
         $(fn $method<E: Error>(self, _: $type) -> Result<Self::Value, E> {
@@ -183,7 +183,7 @@ impl<'de> Visitor<'de> for ScalarVisitor {
     }
 }
 
-/// Puts the text of a content, or of a part of it, behind what is there.
+/// Appends the text of a content, or of one of its parts.
 struct TextParts<'a> {
     text: &'a mut String,
     is_part: bool,
@@ -211,7 +211,7 @@ impl<'de> Visitor<'de> for TextParts<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        // A text that is a part as it stands is in no known form.
+        // A bare string is not a valid part.
         if !self.is_part {
             self.text.push_str(text);
         }
@@ -243,7 +243,8 @@ impl<'de> Visitor<'de> for TextParts<'_> {
     }
 }
 
-/// A text as it is, anything else as its JSON: a tree of it may take a hundred times as much.
+/// Reads a text as it is, and anything else as its JSON text. A parsed tree may take a hundred
+/// times the memory.
 pub(super) fn json_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let mut json = String::new();
     JsonText { json: &mut json, is_inner: false }.deserialize(deserializer)?;

@@ -1,6 +1,5 @@
-//! How long the longest list is in what a guest hands over. Its bytes are bounded by the engine as
-//! they cross; here it is what the host would go through element by element. Not the bytes in the
-//! elements.
+//! Limits the length of lists from a guest, which the host iterates over. The engine limits their
+//! bytes as they cross.
 
 use super::meter::{Broken, Meter};
 use crate::imports::bindings::conclave::plugin::{actions, model, types};
@@ -8,17 +7,17 @@ use crate::imports::bindings::exports::conclave::plugin::{
     condenser, delivery_strategy as strategy, gate, security_analyzer as analyzer, tools,
 };
 
-/// Something with lists in it.
+/// A value that contains lists.
 pub(crate) trait Lists {
-    /// Elements of the longest.
+    /// Returns the length of the longest list.
     fn longest(&self) -> usize;
 }
 
 impl Meter {
-    /// All lists of a value, inner ones included.
+    /// Checks all lists of a value, nested ones included.
     ///
     /// # Errors
-    /// When one is longer than allowed.
+    /// If one exceeds the limit.
     pub(crate) fn check_lists(&self, value: &impl Lists) -> Result<(), Broken> {
         self.check_list(value.longest())
     }
@@ -44,7 +43,7 @@ impl<T: Lists> Lists for Option<T> {
     }
 }
 
-/// An error of a guest holds no list.
+/// A guest's error contains no list.
 impl<T: Lists, E> Lists for Result<T, E> {
     fn longest(&self) -> usize {
         longest(self)
@@ -92,7 +91,7 @@ impl Lists for strategy::Decision {
     }
 }
 
-/// Its inner lists are of records without any.
+/// The records in its lists contain no further lists.
 impl Lists for condenser::Condensation {
     fn longest(&self) -> usize {
         most([self.forget.len(), self.mask.len()])

@@ -1,5 +1,5 @@
-//! The log of one call: lines are made harmless, counted against the plugin's volume, and told to
-//! whoever follows. Shared between the `log` import and the guest's standard output.
+//! The log of one call. Lines are escaped, counted against the plugin's volume, and sent to the
+//! observer. The `log` import and the guest's standard output share it.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use conclave_core::types::text::is_deceptive;
 use crate::calls::Observer;
 use crate::observe::subscribe::Level;
 
-/// Where the lines of one call go.
+/// The destination of one call's log lines.
 pub(crate) struct LogBook {
     call: CallId,
     observer: Arc<dyn Observer>,
     left: AtomicU64,
     dropped: AtomicU64,
-    /// Lines of the guest so far, and those that an attempt before this one has written: nobody is
-    /// told twice.
+    /// Number of the guest's lines so far, and of those that an earlier attempt wrote; a replay
+    /// does not report them again.
     lines: AtomicU64,
     told: u64,
 }
 
 impl LogBook {
-    /// A book that takes `volume` bytes.
+    /// Returns a log with a volume of so many bytes.
     pub(crate) fn new(call: CallId, observer: Arc<dyn Observer>, volume: u64) -> Self {
         let (left, dropped, lines) = (AtomicU64::new(volume), AtomicU64::new(0), AtomicU64::new(0));
         Self { call, observer, left, dropped, lines, told: 0 }
     }
 
-    /// The book of the next attempt of the call.
+    /// Returns the log of the call's next attempt.
     pub(crate) fn again(&self) -> Self {
         let number = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
         Self {
@@ -43,28 +43,28 @@ impl LogBook {
         }
     }
 
-    /// Writes one line of the host's own.
+    /// Writes a line of the host itself.
     pub(crate) fn host_line(&self, level: Level, message: &str) {
         if self.has_room(message) {
             self.observer.log(self.call, level, &harmless(message));
         }
     }
 
-    /// Writes one line, or drops it when the volume is used up.
+    /// Writes a line, or drops it if the volume is used up.
     pub(crate) fn line(&self, level: Level, message: &str) {
         if self.takes(message) {
             self.observer.log(self.call, level, &harmless(message));
         }
     }
 
-    /// Tells how far the call has come; shares the volume.
+    /// Reports progress, which shares the volume.
     pub(crate) fn progress(&self, done: u64, total: Option<u64>, message: &str) {
         if self.takes(message) {
             self.observer.progress(self.call, done, total, &harmless(message));
         }
     }
 
-    /// Lines that were not written.
+    /// Returns the number of dropped lines.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -74,7 +74,7 @@ impl LogBook {
     }
 
     fn has_room(&self, message: &str) -> bool {
-        // An empty line costs something too, or a guest could write them for ever.
+        // An empty line costs something too; otherwise a guest could write them without end.
         let cost = message.len() as u64 + 1;
         let taken = self
             .left
@@ -87,8 +87,8 @@ impl LogBook {
     }
 }
 
-/// Text that neither moves a terminal's cursor nor reads as something else: control characters and
-/// those that hide or turn text are shown escaped.
+/// Escapes control characters and those that hide or reorder text, so that they cannot affect a
+/// terminal.
 pub(crate) fn harmless(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.chars().any(is_steering) {
         return text.into();
@@ -96,7 +96,7 @@ pub(crate) fn harmless(text: &str) -> std::borrow::Cow<'_, str> {
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if is_steering(c) {
-            // Writing to a string does not fail.
+            // Writing to a `String` does not fail.
             let _ = write!(shown, "{}", c.escape_default());
         } else {
             shown.push(c);
@@ -105,14 +105,14 @@ pub(crate) fn harmless(text: &str) -> std::borrow::Cow<'_, str> {
     shown.into()
 }
 
-/// The first `most` characters, harmless; `…` stands for the rest.
+/// Returns the first `most` characters, escaped; `…` marks an omission.
 pub(crate) fn excerpt(text: &str, most: usize) -> String {
     let cut = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at);
     let more = if cut < text.len() { "…" } else { "" };
     format!("{}{more}", harmless(&text[..cut]))
 }
 
-/// A tab is harmless in a log.
+/// Returns whether a character must be escaped. A tab is harmless in a log.
 fn is_steering(c: char) -> bool {
     is_deceptive(c) && c != '\t'
 }

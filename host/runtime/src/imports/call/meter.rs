@@ -1,5 +1,5 @@
-//! What one call uses up, and the limit that it broke first. The engine asks it before memory and
-//! tables grow; the epoch callback tells it of every tick; each import counts itself.
+//! The usage of one call, and the first limit that it exceeded. The engine asks the meter before
+//! memory and tables grow. The epoch callback reports ticks; each import counts itself.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,15 +8,15 @@ use conclave_core::types::fault::FaultKind;
 use conclave_core::types::limits::{MEMORIES, MEMORY_MAX, PluginLimits, TABLES, TICK_MS};
 use wasmtime::ResourceLimiter;
 
-/// Attempts that are run again use up to one part in so many of a limit.
+/// Repeated work may use at most this fraction of a limit: one in so many.
 const SHARE: u64 = 4;
 
-/// Stops a guest; which limit it broke is in the meter.
+/// Stops a guest that exceeded a limit.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("a limit was broken: {}", .0.as_str())]
 pub(crate) struct Broken(pub(crate) FaultKind);
 
-/// Counters of one call.
+/// The counters of one call.
 #[derive(Debug)]
 pub(crate) struct Meter {
     memory_limit: u64,
@@ -25,13 +25,13 @@ pub(crate) struct Meter {
     table_limit: usize,
     instance_limit: usize,
     list_limit: usize,
-    /// Bytes of all memories together. They never shrink, so this is also the most there was.
+    /// Bytes of all memories. Memories never shrink, so this is also the peak.
     memory: u64,
     table_elements: usize,
-    /// The most that an attempt before this one had.
+    /// Peak memory of earlier attempts, in bytes.
     most: u64,
     host_calls: u64,
-    // The epoch callback sees the meter through a shared reference only.
+    // Atomic, because the epoch callback only has a shared reference.
     ticks: AtomicU64,
     waited: AtomicBool,
     broken: OnceLock<FaultKind>,
@@ -40,7 +40,7 @@ pub(crate) struct Meter {
 impl Meter {
     pub(crate) fn new(limits: &PluginLimits) -> Self {
         Self {
-            // A slot of the pool holds no more, whatever the limits say.
+            // A slot of the pool holds no more.
             memory_limit: limits.memory.min(MEMORY_MAX),
             tick_limit: limits.cpu_ms.div_ceil(TICK_MS).max(1),
             host_call_limit: limits.host_calls,
@@ -57,7 +57,7 @@ impl Meter {
         }
     }
 
-    /// The limit that was broken first, if any.
+    /// Returns the first limit that was exceeded, if any.
     pub(crate) fn broken(&self) -> Option<FaultKind> {
         self.broken.get().copied()
     }
@@ -66,8 +66,8 @@ impl Meter {
         self.memory.max(self.most)
     }
 
-    /// The meter of the next attempt: what was computed and asked before counts on, a fresh
-    /// instance has fresh memory.
+    /// Returns the meter of the next attempt. Ticks and host calls carry over; a new instance
+    /// starts with new memory.
     pub(crate) fn again(self) -> Self {
         Self {
             most: self.memory.max(self.most),
@@ -78,10 +78,9 @@ impl Meter {
         }
     }
 
-    /// What was done so far may be done once more: all that was then repeated is little of the
-    /// limits. So a call that is run again is hardly ever stopped for it, and none computes more
-    /// than it may. Each attempt repeats the one before it, so all attempts together are what is
-    /// repeated.
+    /// Returns whether the work so far may be repeated, which suspending the call implies. It may
+    /// if it is a small part of the limits, so a replay rarely exceeds them. Each attempt repeats
+    /// the one before, so the counters include all attempts.
     pub(crate) fn may_repeat(&self) -> bool {
         self.ticks().saturating_mul(SHARE) <= self.tick_limit
             && self.host_calls.saturating_mul(SHARE) <= self.host_call_limit
@@ -91,15 +90,15 @@ impl Meter {
         self.ticks.load(Ordering::Relaxed)
     }
 
-    /// Remembers a broken limit; the first one counts.
+    /// Records an exceeded limit, unless there is one, and returns the first.
     pub(crate) fn break_limit(&self, kind: FaultKind) -> Broken {
         Broken(*self.broken.get_or_init(|| kind))
     }
 
-    /// A call of the host.
+    /// Counts a host call.
     ///
     /// # Errors
-    /// When there were more than allowed.
+    /// If the limit is exceeded.
     pub(crate) fn count_host_call(&mut self) -> Result<(), Broken> {
         self.host_calls += 1;
         if self.host_calls > self.host_call_limit {
@@ -109,23 +108,24 @@ impl Meter {
         }
     }
 
-    /// A list of so many elements came out of the guest.
+    /// Checks the length of a list from the guest.
     ///
     /// # Errors
-    /// When it is longer than allowed.
+    /// If the limit is exceeded.
     pub(crate) fn check_list(&self, length: usize) -> Result<(), Broken> {
         if length > self.list_limit { Err(self.break_limit(FaultKind::List)) } else { Ok(()) }
     }
 
-    /// The guest waited for the host for a tick or longer, so the tick that is due was not its own.
+    /// Records that the guest waited for the host for a tick or longer, so the next tick is not
+    /// charged.
     pub(crate) fn note_wait(&self) {
         self.waited.store(true, Ordering::Relaxed);
     }
 
-    /// A tick went by while the guest was inside.
+    /// Counts a tick while the guest runs.
     ///
     /// # Errors
-    /// When it has computed longer than allowed, or broke a limit where nothing could stop it.
+    /// If the CPU limit is exceeded, or a limit was exceeded where the guest could not be stopped.
     pub(crate) fn tick(&self) -> Result<(), Broken> {
         if let Some(kind) = self.broken() {
             return Err(Broken(kind));
@@ -152,7 +152,7 @@ impl ResourceLimiter for Meter {
         if memory > self.memory_limit {
             return Err(wasmtime::Error::new(self.break_limit(FaultKind::Memory)));
         }
-        // Never given back, not even when the engine then fails to grow: it also reports failures
+        // Never given back, even if the engine fails to grow afterwards: it also reports failures
         // of growths that were not counted.
         self.memory = memory;
         Ok(true)
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(meter.broken(), Some(FaultKind::Memory));
     }
 
-    /// Else a guest could grow, fail to grow, and have the first growth forgotten.
+    /// Otherwise a guest could fail a growth to have an earlier one forgotten.
     #[test]
     fn failed_growths_give_nothing_back() {
         let mut meter = meter(|limits| limits.memory = 100);

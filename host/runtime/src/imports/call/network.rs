@@ -1,7 +1,7 @@
-//! `wasi:sockets` for guests whose language insists on them, and `wasi:http` where the `fetch`
-//! grant does not stand behind it: no socket code of the host is linked. Every function that can
-//! answer "access denied" answers that, and the refusal is recorded; what must be made on the way
-//! there is empty; the rest traps.
+//! Stubs of `wasi:sockets`, and of `wasi:http` without the `fetch` grant, for guests whose language
+//! requires them. No socket code of the host is linked. Functions that can return "access denied"
+//! do so, and the refusal is recorded. Constructors on the way there return empty values; the rest
+//! traps.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use wasmtime::{AsContextMut, StoreContextMut};
 
 use super::CallState;
 
-/// What the network's capability is called in refusals. It is none that a manifest can ask for.
+/// The name of the network in refusals. A manifest cannot request it.
 const NETWORK: &str = "network";
-/// Cases of error types that say "not allowed", in `wasi:sockets` and in `wasi:http`.
+/// The error cases for "not allowed", in `wasi:sockets` and in `wasi:http`.
 const DENIED: [&str; 2] = ["access-denied", "HTTP-request-denied"];
 
-/// Every resource of these interfaces.
+/// The type of all resources of these interfaces.
 struct Nothing;
 
-/// The interface belongs to the network.
+/// Returns whether the interface belongs to the network.
 pub(crate) fn is_network(import: &str) -> bool {
     import.starts_with("wasi:sockets/") || import.starts_with("wasi:http/")
 }
 
-/// It stands behind nothing.
+/// Returns whether the interface is only a stub.
 fn is_inert(import: &str) -> bool {
     is_network(import) && !is_served(import)
 }
 
-/// The `fetch` grant stands behind it.
+/// Served under the `fetch` grant.
 #[cfg(feature = "fetch")]
 use crate::imports::fetch::wasi_http::is_served;
 
@@ -41,7 +41,7 @@ fn is_served(_: &str) -> bool {
     false
 }
 
-/// Defines a component's network interfaces, with the types that it imports them by.
+/// Defines a component's network interfaces, with its own import types.
 pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> wasmtime::Result<()> {
     let engine = component.engine().clone();
     let ty = component.component_type();
@@ -55,7 +55,7 @@ pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> was
             _ => None,
         })
     };
-    // Resources that are only passed through, such as streams, stay what they are.
+    // Resources that are only passed through, such as streams, keep their types.
     let mut foreign: Vec<ResourceType> = Vec::new();
     let mut own: Vec<ResourceType> = Vec::new();
     for (name, instance) in instances() {
@@ -118,20 +118,20 @@ fn define(
     })
 }
 
-/// What a function of the network does.
+/// The stub of a network function.
 struct NetworkStub {
-    /// `wasi:sockets/tcp.bind`.
+    /// The name, such as `wasi:sockets/tcp.bind`.
     name: String,
     answer: NetworkReply,
 }
 
 enum NetworkReply {
-    /// It returns nothing.
+    /// For a function without a result.
     Nothing,
     Denied(Val),
-    /// It cannot say "denied", and stands on the way to one that can.
+    /// For a function without an error "denied" that leads to one with it.
     Empty(Type),
-    /// Nothing harmless would fit.
+    /// For a function without any harmless result.
     Trap,
 }
 
@@ -152,7 +152,7 @@ impl NetworkStub {
     }
 }
 
-/// The answer "access denied" of a function's result type; none when it has no such answer.
+/// Returns the value "access denied" of a result type, if it has one.
 fn denial(result: &Type) -> Option<Val> {
     let Type::Result(result) = result else { return None };
     let case = match result.err()? {
@@ -168,8 +168,8 @@ fn denial(result: &Type) -> Option<Val> {
     Some(Val::Result(Err(Some(Box::new(case)))))
 }
 
-/// There is a harmless value of this type. Resources of other interfaces, such as streams, cannot
-/// be made up.
+/// Returns whether the type has a harmless value. Resources of other interfaces, such as streams,
+/// cannot be created here.
 fn can_be_empty(ty: &Type, own: &[ResourceType]) -> bool {
     match ty {
         Type::Bool
@@ -186,7 +186,7 @@ fn can_be_empty(ty: &Type, own: &[ResourceType]) -> bool {
     }
 }
 
-/// The emptiest value of a type that has one.
+/// Returns the empty value of a type that has one.
 fn empty(store: &mut StoreContextMut<'_, CallState>, ty: &Type) -> wasmtime::Result<Val> {
     Ok(match ty {
         Type::Bool => Val::Bool(false),
@@ -209,7 +209,7 @@ fn empty(store: &mut StoreContextMut<'_, CallState>, ty: &Type) -> wasmtime::Res
     })
 }
 
-/// A handle that came with a call must be given back, or the guest cannot return from its own call.
+/// Drops the handles in the parameters: otherwise the guest cannot return from its own call.
 async fn drop_handles(
     store: &mut StoreContextMut<'_, CallState>,
     value: &Val,
@@ -224,7 +224,7 @@ async fn drop_handles(
     }
 }
 
-/// A request for HTTP names its host in a call of its own.
+/// Remembers the host of an HTTP request, which the guest sets in a separate call.
 fn note_authority(store: &mut StoreContextMut<'_, CallState>, function: &str, params: &[Val]) {
     if function.ends_with("set-authority") {
         store.data_mut().authority = params.iter().find_map(text).map(str::to_owned);

@@ -1,5 +1,5 @@
-//! A configured plugin as the imports see it: its rights, its settings, its folders, all prepared
-//! once. Not its code.
+//! A configured plugin as its imports see it: rights, settings and folders, prepared once. The code
+//! is not in here.
 
 use std::sync::Arc;
 
@@ -16,34 +16,34 @@ use crate::imports::kv::{KvOwner, KvStore, MemoryKv};
 use crate::imports::secrets::vault::Vault;
 use crate::support::blobs::{Blobs, MemoryBlobs};
 
-/// The task that an agent works on; none for tools and strategies.
+/// The task of an agent; `None` for tools and strategies.
 pub(crate) type WorksOn = Option<(TaskName, Arc<TaskSetup>)>;
 
-/// Who asks.
+/// The plugin that calls the imports.
 #[derive(Debug)]
 pub(crate) struct PluginContext {
     pub(crate) name: PluginName,
     pub(crate) setup: Arc<PluginSetup>,
-    /// Its settings as JSON text.
+    /// The settings as JSON text.
     pub(crate) config: String,
     pub(crate) folders: Vec<GrantedFolder>,
     pub(crate) stores: PluginStores,
-    /// The secrets of its config; what it may use of them is in its grants.
+    /// The secrets of the config; the grants limit their use.
     pub(crate) vault: Arc<Vault>,
     #[cfg(feature = "fetch")]
     pub(crate) outgoing: crate::imports::fetch::FetchClient,
 }
 
-/// Where the host keeps what plugins keep.
+/// The stores for the plugins' data.
 #[derive(Clone)]
 pub(crate) struct PluginStores {
     pub(crate) kv: Arc<dyn KvStore>,
     pub(crate) blobs: Arc<dyn Blobs>,
-    /// The config's folder, without links: configs elsewhere have other stores.
+    /// The folder of the config, with links resolved; it separates the stores of configs.
     pub(crate) home: Arc<str>,
 }
 
-/// Kept as long as the plugin is loaded.
+/// In memory, as long as the plugin is loaded.
 impl Default for PluginStores {
     fn default() -> Self {
         Self {
@@ -61,13 +61,13 @@ impl std::fmt::Debug for PluginStores {
 }
 
 impl PluginContext {
-    /// Opens the granted folders; the only place where a host path turns into a handle.
+    /// Opens the granted folders. Only here do host paths become handles.
     pub(crate) fn new(name: PluginName, setup: Arc<PluginSetup>) -> Result<Self, FolderError> {
         let folders = GrantedFolder::open_all(&name, &setup.grants.files)?;
         Ok(Self { folders, ..Self::without_folders(name, setup) })
     }
 
-    /// Of native code, to which folders mean nothing: it can open any file.
+    /// Returns the context of native code, which needs no granted folders: it can open any file.
     pub(crate) fn without_folders(name: PluginName, setup: Arc<PluginSetup>) -> Self {
         let config = setup.config.to_string();
         #[cfg(feature = "fetch")]
@@ -84,7 +84,7 @@ impl PluginContext {
         }
     }
 
-    /// Whose store of keys is this plugin's.
+    /// Returns the owner of this plugin's keys.
     pub(crate) fn kv_owner(&self) -> KvOwner {
         let (plugin, manifest) = (self.name.to_string(), self.setup.facts.manifest.name.clone());
         KvOwner { home: self.stores.home.to_string(), plugin, manifest }
@@ -103,13 +103,13 @@ impl PluginContext {
         }
     }
 
-    /// What the task that it works on leaves of them.
+    /// Returns the rights, narrowed by the task.
     pub(crate) fn rights_in<'a>(&'a self, task: &'a WorksOn) -> Rights<'a> {
         let narrowed = task.as_ref().map(|(task, setup)| Narrowed { task, narrow: &setup.narrow });
         Rights { narrowed, ..self.rights() }
     }
 
-    /// A broken limit, in one sentence that names its value and its place in the config.
+    /// Returns a sentence for an exceeded limit, with its value and its place in the config.
     pub(crate) fn limit_sentence(&self, kind: FaultKind) -> String {
         let limits = self.limits();
         let key = |key: &str| format!("plugins.{}.limits.{key}", self.name);

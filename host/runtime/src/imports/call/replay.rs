@@ -1,6 +1,6 @@
-//! What a call was told, in this process and before it: so that a call that is run again, because
-//! the host stopped or because it gave its instance back, is told the same and does nothing twice.
-//! What it reads is kept here until something may leave that depends on it.
+//! The replay state of a call: the results it received, in this process and before. A call that
+//! runs again, after a restart or a suspension, gets the same results and repeats no side effect.
+//! Reads are buffered here until something that depends on them may leave the call.
 
 mod effects;
 mod models;
@@ -26,46 +26,47 @@ use crate::support::clock::BoxFuture;
 pub(crate) use effects::EffectDecision;
 pub(crate) use reads::{Packed, Recalled};
 
-/// What came of a model request.
+/// The outcome of a model request.
 pub(crate) type Answer = Result<Completion, ModelError>;
 
-/// The past of one call, shared by its attempts.
+/// The replay state of one call, shared by its attempts.
 pub(crate) struct CallReplay {
     blobs: Arc<dyn Blobs>,
     call: CallId,
     models: Arc<dyn ModelPort>,
     effects: Arc<dyn EffectPort>,
-    /// Something besides its answer can leave the call. Of one that can only read and answer
-    /// nothing needs to be kept.
+    /// Whether anything besides its answer can leave the call. If not, its reads need not be
+    /// journalled.
     records: bool,
     known: Mutex<ReplayState>,
-    /// Side effects that began and have not ended, and what goes on beside the guest.
+    /// Number of side effects in progress and of tasks that run beside the guest.
     under_way: AtomicUsize,
-    /// Something of that has ended.
+    /// Notified when one of them ends.
     idle: Notify,
     lost: OnceLock<String>,
-    /// What its placeholders come from, once it has one.
+    /// The seed of its secret placeholders, once it has one.
     seed: OnceLock<[u8; 32]>,
 }
 
 struct ReplayState {
     trace: CallLog,
-    /// Reads of the trace that this attempt was told.
+    /// Number of recorded reads that this attempt has consumed.
     told: usize,
-    /// Reads of the trace that are journalled.
+    /// Number of recorded reads that are journalled.
     kept: usize,
-    /// Bytes of those that are not, and of all.
+    /// Bytes of the reads that are not journalled, and of all reads.
     loose: usize,
     held: usize,
-    /// Requests whose answer is still to come.
+    /// Model requests in progress.
     asked: HashMap<u32, BoxFuture<'static, Answer>>,
     /// Requests that the guest dropped.
     given_up: BTreeSet<u32>,
-    /// What the call waits for while it is parked.
+    /// The request that a suspended call waits for.
     waits_for: Option<u32>,
-    /// Refusals of side effects, whole: the journal has what the plugin learned.
+    /// Complete refusals of side effects; the journal only has the part that the plugin sees.
     records: BTreeMap<u32, DenialRecord>,
-    /// Something of it is not here any more, so the call must go on where it is.
+    /// Whether a result was not recorded, so that the call cannot be replayed and must keep its
+    /// instance.
     forgetful: bool,
 }
 
@@ -102,19 +103,20 @@ impl CallReplay {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The call begins once more.
+    /// Starts another attempt of the call.
     pub(crate) fn again(&self) {
         self.known().told = 0;
     }
 
-    /// Returns once nothing is under way that ends with the instance; never when not all that it
-    /// was told is here.
+    /// Waits until nothing is in progress that would end with the instance. Never returns if the
+    /// call cannot be replayed.
     pub(crate) async fn may_park(&self) {
         loop {
+            // Enabled before the check, so that a notification in between is not lost.
             let mut idle = std::pin::pin!(self.idle.notified());
             idle.as_mut().enable();
             let is_idle = self.under_way.load(Ordering::SeqCst) == 0;
-            // Looked at afterwards: what was under way may have left something behind.
+            // Checked after the counter: a task that has just ended may have set it.
             if self.lost.get().is_some() || self.known().forgetful {
                 return std::future::pending().await;
             }
@@ -125,50 +127,52 @@ impl CallReplay {
         }
     }
 
-    /// What the placeholders of the call come from.
+    /// Returns the seed of the call's secret placeholders.
     pub(crate) fn seed(&self) -> Option<[u8; 32]> {
         self.seed.get().copied()
     }
 
-    /// The first one stays.
+    /// Sets the seed, unless one is set.
     pub(crate) fn set_seed(&self, seed: [u8; 32]) {
         self.seed.get_or_init(|| seed);
     }
 
-    /// Something of what it was told is not kept.
+    /// Records that a result was not kept, which rules out a replay.
     pub(crate) fn forget(&self) {
         self.known().forgetful = true;
     }
 
-    /// Something is under way that ends with the instance, until this is dropped.
+    /// Marks a task as in progress until the guard is dropped.
     pub(crate) fn busy(self: &Arc<Self>) -> BusyGuard {
         self.under_way.fetch_add(1, Ordering::SeqCst);
         BusyGuard(Arc::clone(self))
     }
 
-    /// The call does not run as it did: it must end.
+    /// Records that the call deviates from its replay, so it must end.
     pub(crate) fn lose(&self, what: &str) {
         self.lost.get_or_init(|| format!("it did not go on as it did before the host stopped: {what}; nothing of it was repeated"));
     }
 
+    /// Checks that the call may continue.
+    ///
     /// # Errors
-    /// When the call must end.
+    /// If the call deviates from its replay.
     pub(crate) fn check(&self) -> Result<(), ReplayMismatch> {
         if self.lost.get().is_some() { Err(ReplayMismatch) } else { Ok(()) }
     }
 
-    /// Why it had to end, if it had.
+    /// Returns the fault of a call that deviated from its replay.
     pub(crate) fn fault(&self) -> Option<Fault> {
         self.lost.get().map(|why| Fault::new(FaultKind::Interrupted, why.clone()))
     }
 }
 
-/// Stops a guest that does not run as it did.
+/// Stops a guest that deviates from its replay.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the call does not run as it did")]
 pub(crate) struct ReplayMismatch;
 
-/// Something is under way.
+/// A task in progress.
 pub(crate) struct BusyGuard(Arc<CallReplay>);
 
 impl Drop for BusyGuard {
@@ -178,7 +182,7 @@ impl Drop for BusyGuard {
     }
 }
 
-/// With these, something besides its answer can leave a call.
+/// Returns whether these grants let anything besides an answer leave a call.
 fn can_act(grants: &Grants) -> bool {
     let writes = || grants.files.iter().any(|grant| grant.mode != FileMode::Read);
     grants.model.is_some() || grants.fetch.is_some() || grants.kv.is_some() || writes()
@@ -191,7 +195,7 @@ mod tests {
     use super::super::testing::{setup, state};
     use super::*;
 
-    /// As things are: it is looked at once, and nothing is waited for.
+    /// Polls once, without waiting.
     async fn is_parked(past: &CallReplay) -> bool {
         tokio::select! {
             biased;
@@ -218,7 +222,7 @@ mod tests {
             async move { past.may_park().await }
         });
         tokio::task::yield_now().await;
-        // Whoever did it is gone without a word of how it went.
+        // The task ended without a recorded outcome.
         drop(busy);
         waits.await.unwrap();
         past.forget();

@@ -1,5 +1,5 @@
-//! What the store of one call holds: who calls, what it is lent, what it used and was refused.
-//! Dropped with the sandbox.
+//! The store data of one call: the caller, its input, its usage and its refusals. It is dropped
+//! with the sandbox.
 
 mod again;
 
@@ -31,15 +31,16 @@ use crate::imports::secrets::scrub::{Scrubbed, scrubber};
 use crate::imports::secrets::vault::CallSecrets;
 use crate::support::suspension::Suspension;
 
-/// Refusals that are kept for the report: a guest that tries one thing ten thousand times is told
-/// of once.
+/// Number of refusals that the report lists one by one. A guest that repeats one attempt thousands
+/// of times must not flood it.
 const DENIALS_KEPT: usize = 64;
-/// Characters of a refusal's target: what the guest named, which can be as long as its output.
+/// Characters of a refusal's target, which the guest chooses and which can be as long as its
+/// output.
 const TARGET: usize = 256;
-/// Bytes of a line of config that is offered; nobody pastes a longer one.
+/// Bytes of a suggested config line. A longer one is omitted.
 const SUGGESTION: usize = 4 << 10;
 
-/// What the host lends to a call, read lazily by the resources of `capability`.
+/// The input of a call, which the resources of `capability` read lazily.
 pub(crate) enum CallInput {
     Nothing,
     Agent(AgentView),
@@ -47,7 +48,7 @@ pub(crate) enum CallInput {
     Delivery(DeliveryView),
 }
 
-/// A number that grows; clones share it.
+/// A growing counter, shared by its clones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedCounter(Arc<AtomicU64>);
 
@@ -56,7 +57,7 @@ impl SharedCounter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Stops at the end of numbers.
+    /// Adds to the counter; saturates.
     pub(crate) fn add(&self, more: u64) {
         self.0.store(self.get().saturating_add(more), Ordering::Relaxed);
     }
@@ -68,39 +69,38 @@ pub(crate) struct CallState {
     pub(crate) start: CallStart,
     pub(crate) lent: CallInput,
     pub(crate) meter: Meter,
-    /// What it was told, by the attempts before this one too.
+    /// The recorded results of this attempt and of earlier ones.
     pub(crate) past: Arc<CallReplay>,
-    /// None: it keeps its instance while it waits.
+    /// `None` if the call keeps its instance while it waits.
     pub(crate) parking: Option<Suspension>,
-    /// When this attempt began, and how long it has waited for the host since.
+    /// The start of this attempt, and the time it has waited for the host since.
     pub(crate) began: Instant,
     pub(super) waited: Duration,
     pub(crate) book: Arc<LogBook>,
-    /// Resources that the guest holds, other than what it was lent.
+    /// Resources of the guest other than those of its input.
     pub(crate) table: ResourceTable,
-    /// What it set; none when it set nothing.
+    /// The scratch data that the guest set, if any.
     pub(crate) scratch: Option<Vec<u8>>,
     /// Bytes read from files.
     pub(crate) read: SharedCounter,
-    /// What its streams over files share.
+    /// State shared by its file streams.
     pub(crate) streams: FileStreams,
-    /// Directories that it is in the middle of listing.
+    /// Directory listings in progress.
     pub(crate) listings: Listings,
-    /// Model requests so far.
+    /// Number of model requests so far.
     pub(crate) requests: u32,
-    /// Blobs that it can reach, once it asked.
+    /// Blobs that the call can reach, computed at the first use.
     pub(crate) blobs: Reach,
-    /// Side effects so far; their ordinals.
+    /// Number of side effects so far; the ordinal of the next one.
     pub(crate) effects: u32,
-    /// The last host that it named on the way to the network.
+    /// The last network host that the guest named.
     pub(crate) authority: Option<String>,
     #[cfg(feature = "fetch")]
     pub(crate) fetching: crate::imports::fetch::Fetching,
     denials: Vec<DenialRecord>,
-    /// Those that attempts before this one were told of.
+    /// Refusals that earlier attempts reported.
     told: Vec<DenialRecord>,
-    /// Refusals beyond those that are kept: how many of each capability, and the first layer that
-    /// refused one.
+    /// Refusals beyond the listed ones: the count for each capability, and the layer of the first.
     more: BTreeMap<String, (u64, Layer)>,
     wasi: Option<Box<Wasi>>,
 }
@@ -140,10 +140,10 @@ impl CallState {
         }
     }
 
-    /// Every import begins with this.
+    /// Counts a host call. Every import begins with this.
     ///
     /// # Errors
-    /// When the guest called the host more often than it may, or does not run as it did.
+    /// If the guest exceeds its limit of host calls, or deviates from its replay.
     pub(crate) fn enter(&mut self) -> wasmtime::Result<()> {
         self.past.check()?;
         Ok(self.meter.count_host_call()?)
@@ -153,7 +153,7 @@ impl CallState {
         self.grantee.rights_in(&self.start.task)
     }
 
-    /// The secrets as this call may use them.
+    /// Returns the secrets that this call may use.
     pub(crate) fn secrets(&self) -> CallSecrets {
         let secrets = CallSecrets::new(
             Arc::clone(&self.grantee),
@@ -167,16 +167,16 @@ impl CallState {
         }
     }
 
-    /// Records a refusal, and gives what the guest may know of it.
+    /// Records a refusal and returns the part that the guest may see.
     pub(crate) fn refuse(&mut self, mut record: DenialRecord) -> types::Denial {
         if let Some(scrubber) = scrubber(&self.grantee) {
-            // Before it is cut: half a value would not be found.
+            // Scrubs before truncation: half a value would not be found.
             record.denial.target = scrubber.scrub_text(&record.denial.target).into_owned();
             record.denial.detail = scrubber.scrub_text(&record.denial.detail).into_owned();
             record.reason = scrubber.scrub_text(&record.reason).into_owned();
         }
-        // The guest chose these words, and they end on the operator's terminal. What is escaped is
-        // longer, so it is cut afterwards.
+        // The guest chose this text, and it reaches the operator's terminal. Escaping makes it
+        // longer, so it is truncated afterwards.
         record.denial.target = harmless(&record.denial.target).chars().take(TARGET).collect();
         record.suggestion = record.suggestion.filter(|line| line.len() <= SUGGESTION);
         let denial = convert::denial_out(&record.denial);
@@ -190,8 +190,8 @@ impl CallState {
         denial
     }
 
-    /// Decoys hide nothing: the first refusal of each capability is always kept, and what is beyond
-    /// the bound is counted.
+    /// Keeps a refusal, or counts it above the bound. The first refusal of each capability is
+    /// always kept, so that many refusals of one cannot hide another.
     fn keep(&mut self, record: DenialRecord) {
         let of_this = |kept: &DenialRecord| kept.denial.capability == record.denial.capability;
         if self.denials.len() < DENIALS_KEPT || !self.denials.iter().any(of_this) {
@@ -202,7 +202,7 @@ impl CallState {
         *count = count.saturating_add(1);
     }
 
-    /// One record for the refusals of each capability that were only counted.
+    /// Reports one record per capability for the refusals that were only counted.
     fn report_of_more(&mut self) {
         for (capability, (count, layer)) in std::mem::take(&mut self.more) {
             let reason = format!(
@@ -225,7 +225,7 @@ impl CallState {
         self.denials.push(record);
     }
 
-    /// The refusal of what this build of the host cannot do.
+    /// Records the refusal of a function that this build of the host lacks.
     #[cfg(not(feature = "fetch"))]
     pub(crate) fn not_yet(
         &mut self,
@@ -243,7 +243,7 @@ impl CallState {
         Ok(self.refuse(*record))
     }
 
-    /// The end of standard error; empty when nothing was written.
+    /// Returns the end of standard error, empty if there was no output.
     pub(crate) fn finish_output(&self) -> String {
         self.wasi.as_ref().map_or_else(String::new, |wasi| {
             wasi.stdout.finish();
@@ -251,7 +251,7 @@ impl CallState {
         })
     }
 
-    /// What the call cost and touched; `wall_us` is the caller's to add.
+    /// Returns the usage and the refusals of the call; the caller sets `wall_us`.
     pub(crate) fn into_report(mut self) -> CallReport {
         #[cfg(feature = "fetch")]
         self.refuse_late();
@@ -270,7 +270,7 @@ impl CallState {
 
 impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        // Called once for every WASI function. It cannot refuse, so the next tick stops a guest
+        // Runs once for every WASI function. It cannot fail here, so the next tick stops a guest
         // that is over its limit.
         let _ = self.meter.count_host_call();
         self.refuse_streamed();

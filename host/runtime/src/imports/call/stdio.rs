@@ -1,6 +1,5 @@
-//! A guest's standard output and error: every line goes to the plugin's log, and the end of
-//! standard error is kept, because a panic's message with file and line is found there and nowhere
-//! else.
+//! A guest's standard output and error. Every line goes to the plugin's log. The end of standard
+//! error is kept, because only it contains a panic message with file and line.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,12 +14,12 @@ use crate::observe::subscribe::Level;
 
 /// Bytes of standard error that are kept.
 const KEPT: usize = 64 << 10;
-/// Bytes that one write may bring.
+/// Maximum bytes of one write.
 const PERMIT: usize = 64 << 10;
-/// A longer line is logged in pieces.
+/// Bytes above which a line is split.
 const LINE: usize = 4 << 10;
 
-/// One of the two streams. Clones share what was written.
+/// One of the two streams; clones share its contents.
 #[derive(Clone)]
 pub(crate) struct GuestStream(Arc<StreamState>);
 
@@ -34,7 +33,7 @@ struct StreamState {
 struct StreamText {
     /// The newest bytes, at most `KEPT`.
     end: Vec<u8>,
-    /// A line that has no end yet.
+    /// A line without its end so far.
     line: Vec<u8>,
 }
 
@@ -43,7 +42,7 @@ impl GuestStream {
         Self(Arc::new(StreamState { book, level, text: Mutex::default() }))
     }
 
-    /// Logs what is left of an unfinished line, and gives the newest text.
+    /// Logs an unfinished line, and returns the newest text.
     pub(crate) fn finish(&self) -> String {
         let mut text = self.0.text.lock().unwrap_or_else(PoisonError::into_inner);
         let line = std::mem::take(&mut text.line);
@@ -70,7 +69,7 @@ impl GuestStream {
     }
 
     fn log(&self, line: &[u8]) {
-        // Panic messages begin with an empty line, which says nothing.
+        // Panic messages begin with an empty line.
         if !line.is_empty() {
             self.0.book.line(self.0.level, &String::from_utf8_lossy(line));
         }
@@ -88,7 +87,7 @@ impl StdoutStream for GuestStream {
         Box::new(self.clone())
     }
 
-    /// Asked for by WASI 0.3 alone, which is not linked.
+    /// Only WASI 0.3 calls this, and it is not linked.
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
         let nowhere: Sink = sink();
         Box::new(nowhere)
@@ -116,8 +115,8 @@ impl OutputStream for GuestStream {
     }
 }
 
-/// What a panic said, with file and line, from the end of standard error. None when nothing there
-/// looks like one.
+/// Returns a panic message with file and line from the end of standard error, or its last line.
+/// `None` if it is empty.
 pub(crate) fn panic_message(stderr: &str) -> Option<String> {
     if let Some((_, panic)) = stderr.rsplit_once(" panicked at ") {
         // Rust: `src/lib.rs:3:5:`, a line break, the message, and a note.

@@ -1,4 +1,4 @@
-//! The state of a call for unit tests: nobody follows it, and no model answers it.
+//! The state of a call for unit tests, without observers and models.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::calls::{CallStart, EffectPort, ModelPort, Observer};
 use crate::observe::subscribe::Level;
 use crate::support::clock::BoxFuture;
 
-/// A plugin that asks for nothing and is granted nothing.
+/// Returns a plugin without requests and grants.
 pub(crate) fn setup() -> PluginSetup {
     let facts = PluginFacts {
         manifest: Manifest::default(),
@@ -39,7 +39,7 @@ pub(crate) fn setup() -> PluginSetup {
     }
 }
 
-/// A call of that plugin.
+/// Returns a call of that plugin.
 pub(crate) fn state(setup: PluginSetup) -> CallState {
     let name = PluginName::from("subject");
     let grantee = PluginContext::new(name.clone(), Arc::new(setup)).unwrap();
@@ -59,7 +59,7 @@ pub(crate) fn state(setup: PluginSetup) -> CallState {
     CallState::new(Arc::new(grantee), start, CallInput::Nothing)
 }
 
-/// A task of which nothing is known.
+/// Returns an empty view of a task.
 pub(crate) fn view() -> AgentView {
     AgentView {
         task: TaskName::from("task"),
@@ -93,7 +93,7 @@ impl ModelPort for Nobody {
     }
 }
 
-/// Everything is let through, and nothing kept.
+/// Allows every side effect and records nothing.
 impl EffectPort for Nobody {
     fn ask(&self, _: CallId, _: u32, _: SideEffect) -> BoxFuture<'static, Result<(), Denial>> {
         Box::pin(std::future::ready(Ok(())))

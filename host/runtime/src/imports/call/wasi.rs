@@ -1,6 +1,7 @@
-//! The part of WASI that a language's standard library expects, inert: no arguments, no
-//! environment, closed standard input, no folders, a clock that stands still at the call's time,
-//! randomness that is fixed by the room's secret, the plugin and the call. Built when a guest first
+//! The WASI interfaces that standard libraries expect, without access to the host. There are no
+//! arguments, environment, input or folders, and the clock stands at the call's time. Randomness is
+//! derived from the room's secret, the plugin and the call. Built at the first use, because most
+//! calls need none of it.
 //! asks for it, because most calls never do.
 
 use std::sync::Arc;
@@ -19,10 +20,10 @@ use super::stdio::GuestStream;
 use crate::calls::CallStart;
 use crate::observe::subscribe::Level;
 
-/// Bytes of randomness that one call of the host may give.
+/// Maximum bytes of randomness for one host call.
 const RANDOM_MAX: u64 = 1 << 20;
 
-/// WASI's state, and the streams to look at when the call has ended.
+/// The WASI context, and the output streams to finish after the call.
 pub(crate) struct Wasi {
     pub(crate) context: WasiCtx,
     pub(crate) stdout: GuestStream,
@@ -50,8 +51,8 @@ impl Wasi {
     }
 }
 
-/// What randomness is for: a plugin may show what it was given of one, and nobody learns anything
-/// of the other.
+/// The purposes of randomness, which are independent: a plugin may publish one stream without
+/// revealing the other.
 #[derive(Clone, Copy, Debug)]
 enum RandomStream {
     Secure,
@@ -67,9 +68,8 @@ impl RandomStream {
     }
 }
 
-/// Returns the seed of a stream: the same when a call is run again from its journal, and not to be
-/// guessed by whoever lacks the room's secret. The plugin's name comes last, so that no two inputs
-/// are the same bytes.
+/// Returns the seed of a stream. It is stable across replays and unpredictable without the room's
+/// secret. The plugin's name comes last, so that no two inputs have the same bytes.
 fn seed(secret: &RoomSecret, plugin: &PluginName, call: CallId, stream: RandomStream) -> [u8; 32] {
     let mut mac =
         Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a MAC takes a key of any length");
@@ -79,7 +79,7 @@ fn seed(secret: &RoomSecret, plugin: &PluginName, call: CallId, stream: RandomSt
     mac.finalize().into_bytes().into()
 }
 
-/// A clock that shows the time of the last recorded answer, which is the call's start. Waiting on
+/// A clock that stands at the time of the last recorded answer, the start of the call. Waiting on
 /// it really waits.
 struct Still(Duration);
 
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn whoever_knows_room_and_call_cannot_work_out_the_bytes() {
-        // What every plugin of a room could compute before: the constant, the call's number, the
+        // The inputs that every plugin of a room knows: the constant, the call's number and the
         // room's name.
         let guessed = |room: &RoomId, call: CallId| -> [u8; 32] {
             let mut hash = Sha256::new();
@@ -173,7 +173,7 @@ mod tests {
         let guess = guessed(&state.start.room, state.start.call);
         assert_ne!(secure, bytes(guess));
         assert_ne!(insecure, bytes(guess));
-        // What the insecure stream shows is no part of the secure one.
+        // The streams have nothing in common.
         assert_ne!(secure, insecure);
         let seeded = |seed: [u8; 32]| {
             (
@@ -191,7 +191,7 @@ mod tests {
                 RandomStream::Secure
             ))
         );
-        // Run again from its journal, the call is given the same.
+        // A replay gets the same randomness.
         let mut again = Wasi::new(&state.start, &state.book);
         assert_eq!(again.context.random().get_random_bytes(32).unwrap(), secure);
     }

@@ -1,4 +1,4 @@
-//! Turns and the actions in them.
+//! Conversions of turns and actions.
 
 use conclave_core::types::action::{Action, PlanState, Reply, Turn};
 use conclave_core::types::delegation::{Delegation, STRUCTURED_RETRIES};
@@ -8,10 +8,10 @@ use super::message::{blob_in, blob_out, tool_call_in, tool_call_out};
 use super::{extras_in, json_in, object_in};
 use crate::imports::bindings::conclave::plugin::actions;
 
-/// What `step` returned.
+/// Converts the result of `step`.
 ///
 /// # Errors
-/// `BadAnswer` when a JSON text in it is none, or is no object where the contract says object.
+/// `BadAnswer` if it contains invalid JSON, or another value where the contract requires an object.
 pub(crate) fn turn_in(turn: actions::Turn) -> Result<Turn, Fault> {
     Ok(Turn {
         action: action_in(turn.action)?,
@@ -114,7 +114,7 @@ fn state_out(state: PlanState) -> actions::PlanState {
     }
 }
 
-/// An action as its agent asked for it.
+/// Converts an action for a guest.
 pub(crate) fn action_out(action: &Action) -> actions::Action {
     use actions::Action as Guest;
     match action.clone() {
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// The two directions are written by hand; this holds them together.
+    /// Both directions are written by hand, and must agree.
     #[test]
     fn every_action_comes_back_as_it_went_out() {
         let s = str::to_owned;

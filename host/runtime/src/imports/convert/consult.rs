@@ -1,6 +1,5 @@
-//! What plugins are asked beside steps and tool calls, and what they say: memories, how risky an
-//! action is, what a history may forget, what may pass. What is longer than anybody reads is a bad
-//! answer, whoever gave it.
+//! Conversions of plugin queries and replies: memories, risks, condensations and gate verdicts. An
+//! oversized reply is a bad answer.
 
 use conclave_core::setup::GatePoint;
 use conclave_core::setup::plugin_query::{
@@ -15,11 +14,11 @@ use crate::imports::bindings::exports::conclave::plugin::{
     condenser, gate, security_analyzer as analyzer,
 };
 
-/// Bytes of an analyzer's or a gate's reason: a person reads it.
+/// Maximum bytes of an analyzer's or gate's reason, which a user reads.
 const REASON: usize = 4 << 10;
-/// Bytes of what stands for what was forgotten: every later prompt carries it.
+/// Maximum bytes of a summary, which every later prompt carries.
 const SUMMARY: usize = 64 << 10;
-/// Spans, and masked entries.
+/// Maximum number of spans, and of masked entries.
 const SPANS: usize = 10_000;
 
 pub(crate) fn verdict_in(verdict: analyzer::Verdict) -> Verdict {
@@ -46,7 +45,7 @@ pub(crate) fn reason_out(reason: CondenseReason) -> condenser::Reason {
     }
 }
 
-/// What a condenser wants, as it wrote it; the room holds it against the history.
+/// Converts a condensation unchanged; the room checks it against the history.
 pub(crate) fn condensation_in(condensation: condenser::Condensation) -> Condensation {
     let condenser::Condensation { forget, mask, summary } = condensation;
     Condensation {
@@ -100,16 +99,15 @@ pub(crate) fn gate_error_in(error: gate::GateError) -> Fault {
     }
 }
 
-/// The advice, with the words that a person reads made harmless, and no more memories than were
-/// asked for.
+/// Returns the reply with escaped reasons, and with no more memories than requested.
 ///
 /// # Errors
-/// `BadAnswer` when a part of it is larger than it may be.
+/// `BadAnswer` if a part exceeds its limit.
 pub(crate) fn checked(advice: PluginReply, most: u32) -> Result<PluginReply, Fault> {
     let bad = |message: String| Err(Fault::new(FaultKind::BadAnswer, message));
     match advice {
         PluginReply::Memories { mut memories } => {
-            // It was told how many; more would flood the agent that asked.
+            // The plugin knows the number; more would flood the agent that asked.
             memories.truncate(usize::try_from(most).unwrap_or(usize::MAX));
             Ok(PluginReply::Memories { memories })
         }

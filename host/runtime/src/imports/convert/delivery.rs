@@ -1,4 +1,4 @@
-//! What a delivery strategy sees and decides.
+//! Conversions of a delivery strategy's view and decisions.
 
 use conclave_core::types::delivery::{
     Activity, BackgroundStatus, Channel, ChannelKind, Decision, EndedTask, Wake,
@@ -16,7 +16,7 @@ pub(crate) fn wake_out(wake: &Wake) -> strategy::Wake {
     }
 }
 
-/// A decision as the plugin wrote it; the room checks it.
+/// Converts a decision unchanged; the room checks it.
 pub(crate) fn decision_in(decision: strategy::Decision) -> Decision {
     match decision {
         strategy::Decision::Speak(speech) => Decision::Speak {

@@ -1,4 +1,4 @@
-//! Messages and what is in them.
+//! Conversions of messages and their parts.
 
 use conclave_core::types::fault::Fault;
 use conclave_core::types::message::{Blob, Entity, Label, Message, ToolCall, ToolResult};
@@ -47,7 +47,7 @@ pub(super) fn tool_call_out(call: &ToolCall) -> types::ToolCall {
     }
 }
 
-/// Arguments must be JSON; whether they fit the tool's schema is asked where the tool is called.
+/// Parses the arguments, which must be JSON. The caller of the tool checks them against its schema.
 pub(super) fn tool_call_in(call: types::ToolCall) -> Result<ToolCall, Fault> {
     let arguments =
         json_in(&call.arguments, || format!("`arguments` of a call of {:?}", call.name))?;

@@ -1,4 +1,4 @@
-//! Model requests, completions and errors.
+//! Conversions of model requests, completions and errors.
 
 use conclave_core::types::completion::{
     Completion, DraftMessage, ModelError, ModelRequest, PromptPart, StopReason, TokenUsage,
@@ -10,10 +10,10 @@ use super::message::{entity_in, result_in, tool_call_in, tool_call_out};
 use super::{denial_out, extras_in, json_in};
 use crate::imports::bindings::conclave::plugin::{model, types};
 
-/// What a guest asked for.
+/// Converts a guest's request.
 ///
 /// # Errors
-/// `BadAnswer` when a JSON text in it is none.
+/// `BadAnswer` if it contains invalid JSON.
 pub(crate) fn request_in(request: model::Request) -> Result<ModelRequest, Fault> {
     Ok(ModelRequest {
         model: request.model,

@@ -1,4 +1,4 @@
-//! What an agent sees of its task.
+//! Conversions of an agent's view of its task.
 
 use conclave_core::types::action::{Observation, PastAction};
 use conclave_core::types::tool::ToolSummary;
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// What an observation says must not be lost or get into another place.
+    /// The parts of an observation must arrive complete and in their fields.
     #[test]
     fn every_observation_goes_out_as_what_it_is() {
         let s = str::to_owned;

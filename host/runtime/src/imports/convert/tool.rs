@@ -1,4 +1,4 @@
-//! Tools: how they describe themselves and how a call of one ends.
+//! Conversions of tool descriptions and tool outcomes.
 
 use conclave_core::types::fault::Fault;
 use conclave_core::types::tool::{ToolError, ToolOutcome, ToolSpec};
@@ -7,10 +7,10 @@ use super::message::{blob_in, tool_call_in};
 use super::{denial_in, json_in, object_in, text_in};
 use crate::imports::bindings::exports::conclave::plugin::tools;
 
-/// A tool as it was listed.
+/// Converts the description of a tool.
 ///
 /// # Errors
-/// `BadAnswer` when a schema is not JSON.
+/// `BadAnswer` if a schema is not JSON.
 pub(crate) fn spec_in(spec: tools::ToolSpec) -> Result<ToolSpec, Fault> {
     let input_schema = object_in(&spec.input_schema, || "its input schema".to_owned())?;
     let output_schema = spec
@@ -26,7 +26,7 @@ pub(crate) fn spec_in(spec: tools::ToolSpec) -> Result<ToolSpec, Fault> {
         ..ToolSpec::default()
     };
     for extra in &spec.extra {
-        // Keys of a later contract are kept out, as the contract says.
+        // Keys of a later contract version are ignored, as the contract requires.
         let value = json_in(&extra.value, || format!("the extra {:?} of a tool", extra.key))?;
         match extra.key.as_str() {
             "title" => tool.title = value.as_str().map(str::to_owned),
@@ -39,10 +39,10 @@ pub(crate) fn spec_in(spec: tools::ToolSpec) -> Result<ToolSpec, Fault> {
     Ok(tool)
 }
 
-/// What a tool returned.
+/// Converts the outcome of a tool.
 ///
 /// # Errors
-/// `BadAnswer` when a JSON text in it is none.
+/// `BadAnswer` if it contains invalid JSON.
 pub(crate) fn outcome_in(outcome: tools::Outcome) -> Result<ToolOutcome, Fault> {
     Ok(ToolOutcome {
         content: outcome.content,

@@ -1,8 +1,9 @@
-//! One request over one connection to addresses that were decided on. No proxy, no redirect, no
-//! cookie, no second attempt; the answer is decompressed while it comes and cut off where it grows
-//! too long. Errors have no words of the library in them: those hold addresses.
+//! One request over one connection to checked addresses, without proxies, redirects, cookies or
+//! retries. The response is decompressed as it arrives, and fails above its limit. Errors omit the
+//! library's text, which contains addresses.
 //!
-//! The connection is driven by the task that waits for the answer, so whatever ends the wait ends
+//! The task that awaits the response also drives the connection, so cancelling it closes the
+//! connection.
 //! the connection.
 
 use std::error::Error;
@@ -34,11 +35,11 @@ use url::{Host, Position, Url};
 use super::interim::{Interim, Wire};
 use crate::models::openai::shared_tls;
 
-/// Headers of one answer.
+/// Maximum number of headers in a response.
 const HEADERS: usize = 100;
 const AGENT: &str = concat!("conclave/", env!("CARGO_PKG_VERSION"));
 
-/// An answer as it came, decompressed.
+/// A received response, decompressed.
 pub(super) struct Raw {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
@@ -46,12 +47,12 @@ pub(super) struct Raw {
     pub(super) address: Option<SocketAddr>,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionError {
-    /// Interim answers, headers and body together are longer than they may be.
+    /// Interim responses, headers and body together exceed the limit.
     TooLong,
-    /// In words for people.
+    /// The reason, for an error message.
     NotSent(&'static str),
     NoAnswer(&'static str),
 }
@@ -62,8 +63,8 @@ const UNCONNECTED: ConnectionError =
 const CUT_OFF: ConnectionError =
     ConnectionError::NoAnswer("the connection ended before the answer did");
 
-/// Sends a request to one of these addresses. `limit` is for the bytes of interim answers, of the
-/// answer's headers and of its decompressed body together.
+/// Sends a request to one of these addresses. `limit` bounds the bytes of interim responses,
+/// headers and decompressed body together.
 pub(super) async fn send(
     parts: RequestParts,
     addresses: &[IpAddr],
@@ -74,7 +75,7 @@ pub(super) async fn send(
     let request = request(parts, &interim)?;
     let stream = connect(&url, addresses).await?;
     let address = stream.peer_addr().ok();
-    // The library was told where to connect; should it ever know better, nothing is sent there.
+    // The connector only knows these addresses. Should it ever connect elsewhere, nothing is sent.
     if !address.is_some_and(|address| addresses.contains(&address.ip())) {
         return Err(ConnectionError::NoAnswer("the connection went elsewhere than it should"));
     }
@@ -85,7 +86,8 @@ pub(super) async fn send(
     Ok(Raw { address, ..raw })
 }
 
-/// Knows no other addresses than those that were looked at, and tries them as browsers do.
+/// Connects with a resolver that only returns the checked addresses. The connector tries them like
+/// a browser does (Happy Eyeballs).
 async fn connect(url: &Url, addresses: &[IpAddr]) -> Result<TcpStream, ConnectionError> {
     let known: Vec<SocketAddr> =
         addresses.iter().map(|address| SocketAddr::new(*address, 0)).collect();
@@ -145,7 +147,7 @@ fn request(
     Ok(request)
 }
 
-/// Sends a request over a connection that was made for it alone.
+/// Sends a request over a connection of its own.
 async fn exchange<S>(
     stream: S,
     request: Request<Full<Bytes>>,
@@ -160,7 +162,7 @@ where
     let mut answer = pin!(answer(sender, request, interim));
     tokio::select! {
         answer = &mut answer => return answer,
-        // How it ended the answer knows.
+        // The answer future reports why the connection ended.
         _ = connection => {}
     }
     answer.await
@@ -175,7 +177,7 @@ async fn answer(
     let decompressed = Decompression::new(sending).gzip(true).br(true).deflate(true);
     let response =
         decompressed.oneshot(request).await.map_err(|_| interim.trouble().unwrap_or(CUT_OFF))?;
-    // They may all have come in one piece with the answer.
+    // Interim responses may have arrived together with the final one.
     if let Some(trouble) = interim.trouble() {
         return Err(trouble);
     }
@@ -197,7 +199,7 @@ async fn read(
     let mut whole = Vec::new();
     let mut body = pin!(body);
     while let Some(frame) = body.frame().await {
-        // Trailers are left out.
+        // Trailers are dropped.
         let Ok(chunk) = frame.map_err(|error| unread(&*error))?.into_data() else { continue };
         left = left.checked_sub(chunk.len() as u64).ok_or(ConnectionError::TooLong)?;
         whole.extend_from_slice(&chunk);
@@ -205,7 +207,7 @@ async fn read(
     Ok(Raw { status: head.status.as_u16(), headers, body: whole, address: None })
 }
 
-/// Why a body ended too early: the connection, or what it is compressed with.
+/// Returns why the body ended early: a broken connection, or invalid compression.
 fn unread(error: &(dyn Error + Send + Sync + 'static)) -> ConnectionError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {

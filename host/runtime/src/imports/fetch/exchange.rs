@@ -1,6 +1,6 @@
-//! One request of a guest from its first decision to its answer, over all redirects: decide,
-//! journal, look up, check the addresses, put secrets in, send, look through, journal. Each
-//! redirect is decided on, counted and journalled as a request of its own.
+//! One request of a guest, from the first check to the response, with all redirects. Its steps are:
+//! check, journal, resolve, check the addresses, insert secrets, send, scrub, journal. Each
+//! redirect is checked, counted and journalled like a request.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -24,11 +24,11 @@ use crate::imports::call::{CallReplay, CallState, EffectDecision, PluginContext,
 use crate::imports::secrets::vault::CallSecrets;
 use crate::support::blobs::describe;
 
-/// Bytes of the largest body that is kept for the journal; of a larger one the journal has the
-/// digest alone.
+/// Bytes up to which a body is stored for the journal; of a larger one only the digest is
+/// journalled.
 const KEPT: usize = 256 << 10;
 
-/// Everything that sending needs of a call, so that it can go on beside the guest.
+/// The state for sending, independent of the call, so that a request can run beside the guest.
 pub(crate) struct FetchExchange {
     grantee: Arc<PluginContext>,
     task: WorksOn,
@@ -36,29 +36,29 @@ pub(crate) struct FetchExchange {
     room: RoomId,
     secrets: CallSecrets,
     holding: Holding,
-    /// The number of the next request among the call's side effects.
+    /// The ordinal of the next request among the call's side effects.
     ordinal: u32,
 }
 
-/// Why there is no answer. A record is not recorded yet.
+/// Why there is no response. Its record still has to be recorded.
 #[derive(Debug)]
 pub(crate) enum ExchangeFailure {
-    /// No request that could be sent; why, for the guest.
+    /// An invalid request, with the reason for the guest.
     Invalid(String),
     Refused(Box<DenialRecord>),
-    /// By the room, which has recorded it.
+    /// Refused by the room, which has recorded it.
     Denied(Denial),
-    /// A limit of the grant, for the guest.
+    /// An exceeded limit of the grant, for the guest.
     Limit(Box<DenialRecord>, String),
     TimedOut(Box<DenialRecord>),
     Unavailable(&'static str),
     Other(Cow<'static, str>),
 }
 
-/// An answer, and what only the next hop and the journal see.
+/// A response, with details for the next hop and the journal only.
 struct Arrived {
     answer: ScrubbedResponse,
-    /// As it came: a secret in it turns back into its placeholder when it is followed.
+    /// Unscrubbed: a secret in it becomes a placeholder when the redirect is followed.
     location: Option<String>,
     address: Option<SocketAddr>,
 }
@@ -80,15 +80,15 @@ impl FetchExchange {
         self.grantee.rights_in(&self.task)
     }
 
-    /// The number that the next side effect of the call has.
+    /// Returns the ordinal of the call's next side effect.
     pub(crate) fn next_ordinal(&self) -> u32 {
         self.ordinal
     }
 
-    /// Decides whether a request may be sent as it stands; sends nothing and looks nothing up.
+    /// Checks whether a request may be sent, without sending or resolving anything.
     ///
     /// # Errors
-    /// `Invalid` when its method has no body, `Refused`, or `Limit` when it is too long.
+    /// `Invalid` if its method has no body, `Refused`, or `Limit` if it is too long.
     pub(crate) fn decide(&self, parts: &RequestParts) -> Result<SecretPlan, ExchangeFailure> {
         let body = parts.body.as_deref().unwrap_or_default();
         check_body(&parts.method, body)
@@ -102,7 +102,7 @@ impl FetchExchange {
         Ok(plan)
     }
 
-    /// Sends a request and waits for the whole answer. `follow` goes where redirects lead.
+    /// Sends a request and waits for the whole response. `follow` enables redirects.
     pub(crate) async fn run(
         &mut self,
         mut parts: RequestParts,
@@ -132,7 +132,7 @@ impl FetchExchange {
                 return Err(self.limit(&parts.url, "redirects", &redirects.to_string()));
             }
             left -= 1;
-            // The core looks for placeholders itself, below.
+            // `check_hop` drops headers with placeholders itself, below.
             parts.headers.retain(|(name, _)| hop.keeps_header(name, false));
             parts.body = parts.body.filter(|_| hop.keeps_body);
             parts.method = hop.method;
@@ -141,7 +141,7 @@ impl FetchExchange {
         }
     }
 
-    /// One request, journalled before it is sent and before anybody learns of its answer.
+    /// Sends one request, journalled before it is sent and before its response is used.
     async fn hop(
         &mut self,
         parts: &RequestParts,
@@ -191,14 +191,14 @@ impl FetchExchange {
         let location = location(&raw.headers);
         if location.as_deref().is_some_and(|location| self.secrets.scrub_text(location) != location)
         {
-            // What the journal has of it leads elsewhere.
+            // The journalled location is scrubbed, so a replay would follow another one.
             self.past.forget();
         }
         Ok(Arrived { answer: self.scrubbed(&parts.url, raw).await?, location, address })
     }
 
-    /// The addresses of the address's host, each of which may be connected to. One that may not
-    /// spoils them all: whoever answers for the name mixes them to get in.
+    /// Returns the addresses of the URL's host. One forbidden address rejects them all, because an
+    /// attacker may mix it with allowed ones.
     async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, ExchangeFailure> {
         let addresses =
             match url.host() {
@@ -226,7 +226,7 @@ impl FetchExchange {
         Ok(addresses)
     }
 
-    /// What the guest and the journal may see of an answer.
+    /// Returns the response without secrets, for the guest and the journal.
     async fn scrubbed(&self, url: &Url, raw: Raw) -> Result<ScrubbedResponse, ExchangeFailure> {
         let Raw { status, headers, body, .. } = raw;
         let text = |text: &str| self.secrets.scrub_text(text).into_owned();
@@ -250,7 +250,7 @@ impl FetchExchange {
         if length as u64 > self.request_bytes() { Err(self.too_long(&parts.url)) } else { Ok(()) }
     }
 
-    /// What was granted; nothing at all when nothing was, which was refused before this is asked.
+    /// Returns the grant. A request without one was refused earlier, so the default is never used.
     fn grant(&self) -> &FetchGrant {
         static NOTHING: std::sync::LazyLock<FetchGrant> =
             std::sync::LazyLock::new(|| FetchGrant::new(Vec::new()));
@@ -261,8 +261,8 @@ impl FetchExchange {
         self.rights().refuse(Capability::Fetch, target, layer, reason, None)
     }
 
-    /// What the journal keeps. A body is kept with it while it is small: a plugin that reads much
-    /// must not drive out attachments.
+    /// Returns the journal's form of an outcome. Only a small body is stored, so that a plugin that
+    /// reads much does not evict attachments.
     fn ended(&self, outcome: &Result<Arrived, ExchangeFailure>) -> SideEffectAnswer {
         let Arrived { answer, address, .. } = match outcome {
             Ok(arrived) => arrived,
@@ -300,12 +300,12 @@ impl FetchExchange {
         }
     }
 
-    /// Bytes that a request may have.
+    /// Returns the maximum bytes of a request.
     pub(super) fn request_bytes(&self) -> u64 {
         self.grant().request_bytes
     }
 
-    /// How long one request may take, if the guest wants it so long.
+    /// Returns the time limit of a request: the guest's, up to that of the grant.
     pub(super) fn time(&self, wanted_ms: Option<u64>) -> Duration {
         Duration::from_millis(wanted_ms.unwrap_or(u64::MAX).min(self.grant().time_ms))
     }
@@ -323,7 +323,7 @@ impl FetchExchange {
         self.limit(url, "request_size", &show_size(self.request_bytes()))
     }
 
-    /// A limit of the grant was reached.
+    /// Returns the failure for a reached limit of the grant.
     pub(super) fn limit(&self, url: &Url, key: &str, value: &str) -> ExchangeFailure {
         let limit = format!("{key} = {value}");
         ExchangeFailure::Limit(
@@ -332,7 +332,7 @@ impl FetchExchange {
         )
     }
 
-    /// For the operator.
+    /// Returns the operator's explanation of an exceeded limit.
     pub(super) fn past_the_limit(&self, limit: &str) -> String {
         format!("the request is past plugins.{}.grants.fetch.{limit}", self.grantee.name)
     }
@@ -341,18 +341,18 @@ impl FetchExchange {
         &self.past
     }
 
-    /// Bytes that an answer may have.
+    /// Returns the maximum bytes of a response.
     pub(super) fn response_bytes(&self) -> u64 {
         self.grant().response_bytes
     }
 
-    /// Counts bytes of an answer that the guest holds.
+    /// Counts bytes of a response that the guest holds.
     pub(super) fn hold(&self, bytes: u64) -> Option<Hold> {
         self.holding.hold(bytes, self.response_bytes())
     }
 }
 
-/// Where a redirect leads.
+/// Returns the target of a redirect.
 pub(super) fn location(headers: &[(String, String)]) -> Option<String> {
     headers.iter().find(|(name, _)| name == "location").map(|(_, value)| value.clone())
 }

@@ -1,14 +1,14 @@
-//! Methods and headers as a guest may write them. What frames a request, names its host or asks for
-//! compression is the host's own.
+//! Checks of methods and headers from a guest. Headers for framing, host and compression belong to
+//! the host.
 
 use conclave_core::permissions::fetch::{is_header_name, is_own_header};
 
-/// Headers of one request.
+/// Maximum headers of one request.
 const COUNT: usize = 64;
-/// The method is one: upper-case letters.
+/// Checks that the method consists of upper-case letters.
 ///
 /// # Errors
-/// What is wrong with it, for the guest.
+/// The problem, for the guest.
 pub(crate) fn check_method(method: &str) -> Result<(), String> {
     let is_method =
         (1..=16).contains(&method.len()) && method.bytes().all(|byte| byte.is_ascii_uppercase());
@@ -19,10 +19,10 @@ pub(crate) fn check_method(method: &str) -> Result<(), String> {
     }
 }
 
-/// Headers with their names in lower case.
+/// Returns the headers with lower-case names.
 ///
 /// # Errors
-/// What is wrong with one of them, for the guest.
+/// The problem of a header, for the guest.
 pub(crate) fn checked_headers(
     headers: impl IntoIterator<Item = (String, String)>,
 ) -> Result<Vec<(String, String)>, String> {

@@ -1,19 +1,18 @@
-//! Bytes of answers that one call has in the host's memory. A guest that keeps many answers is
-//! refused the next one.
+//! Limits the response bytes of one call in the host's memory. A guest that keeps many responses
+//! gets no further one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So many answers of the largest size may be held by one call.
+/// Number of maximum-size responses that one call may hold.
 const ANSWERS: u64 = 4;
 
-/// The count of a call.
+/// The counter of a call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holding(Arc<AtomicU64>);
 
 impl Holding {
-    /// Counts bytes until the hold is dropped; none when they would be too many together with the
-    /// others.
+    /// Counts bytes until the hold is dropped; `None` if the total would exceed the limit.
     pub(crate) fn hold(&self, bytes: u64, response_bytes: u64) -> Option<Hold> {
         let most = response_bytes.saturating_mul(ANSWERS);
         let add = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= most);
@@ -22,7 +21,7 @@ impl Holding {
     }
 }
 
-/// Bytes that are counted.
+/// Counted bytes.
 #[derive(Debug)]
 pub(crate) struct Hold {
     count: Holding,

@@ -1,6 +1,6 @@
-//! Interim answers (`100 Continue` and its like), counted where they are parsed and bounded where
-//! bytes come in: the HTTP library skips them in a loop that ends only when it has to wait for more
-//! bytes, and a server that never stops sending never makes it wait.
+//! Limits for interim responses such as `100 Continue`. They are counted by the parser and bounded
+//! where bytes arrive. The HTTP library skips them in a loop that only yields when no bytes are
+//! left. A server that never stops sending would block it.
 
 use std::io;
 use std::pin::Pin;
@@ -12,12 +12,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::client::ConnectionError;
 
-/// Interim answers of one request.
+/// Maximum interim responses of one request.
 const ANSWERS: u32 = 16;
 /// Bytes of one without its headers: `HTTP/1.1 100 Continue` and the line ends.
 const LINE: u64 = 25;
 
-/// The interim answers of one request so far.
+/// The interim responses of one request so far.
 #[derive(Debug)]
 pub(super) struct Interim {
     count: AtomicU32,
@@ -26,23 +26,23 @@ pub(super) struct Interim {
 }
 
 impl Interim {
-    /// `limit`: bytes of everything that comes as an answer.
+    /// Returns a counter; `limit` bounds all received bytes.
     pub(super) fn new(limit: u64) -> Self {
         Self { count: AtomicU32::new(0), bytes: AtomicU64::new(0), limit }
     }
 
-    /// Counts one whose headers have so many bytes.
+    /// Counts a response with so many bytes of headers.
     pub(super) fn arrived(&self, headers: u64) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(headers + LINE, Ordering::Relaxed);
     }
 
-    /// Bytes that are left for the answer itself; `None` when there are less than none.
+    /// Returns the bytes left for the final response; `None` above the limit.
     pub(super) fn left(&self) -> Option<u64> {
         self.limit.checked_sub(self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Returns why nothing more is read; `None` while it may go on.
+    /// Returns why reading must stop; `None` if it may continue.
     pub(super) fn trouble(&self) -> Option<ConnectionError> {
         if self.left().is_none() {
             return Some(ConnectionError::TooLong);
@@ -52,7 +52,7 @@ impl Interim {
     }
 }
 
-/// A connection that gives nothing more once there were too many interim answers.
+/// A connection that fails after too many interim responses.
 pub(super) struct Wire<S> {
     stream: S,
     interim: Arc<Interim>,

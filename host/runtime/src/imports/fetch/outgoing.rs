@@ -1,5 +1,5 @@
-//! What all calls of a plugin share on the way out: how many requests are under way, and which
-//! names each run has looked up.
+//! State shared by the requests of all calls of a plugin: the number in progress, and the names
+//! that each run has resolved.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::resolver::{Resolve, System};
 
-/// Runs whose names are remembered. A server has many; the oldest are forgotten first.
+/// Maximum runs whose names are kept; a server has many, and the oldest is dropped.
 const RUNS: usize = 256;
 
-/// A plugin's way out.
+/// The outgoing requests of a plugin.
 #[derive(Debug)]
 pub(crate) struct FetchClient {
     at_once: Semaphore,
@@ -26,7 +26,7 @@ impl FetchClient {
         Self::resolving(grants, Arc::new(System))
     }
 
-    /// Looks names up in a way of its own.
+    /// Returns a client with its own resolver.
     pub(super) fn resolving(grants: &Grants, resolver: Arc<dyn Resolve>) -> Self {
         let at_once = grants.fetch.as_ref().map_or(0, |grant| grant.at_once);
         let at_once =
@@ -34,14 +34,14 @@ impl FetchClient {
         Self { at_once: Semaphore::new(at_once), names: Mutex::default(), resolver }
     }
 
-    /// Waits for its turn.
+    /// Waits for a permit.
     pub(super) async fn turn(&self) -> SemaphorePermit<'_> {
         self.at_once.acquire().await.expect("the semaphore is never closed")
     }
 
-    /// The name may be looked up in this run: it was before, or the run has not had `most` of them.
-    /// Lookups reach servers of whoever owns the name, so that each new name can carry something
-    /// out.
+    /// Returns whether the run may resolve the name: a known one, or a new one below the limit
+    /// `most`. Each new name can leak data, because the query reaches the servers of the name's
+    /// owner.
     pub(super) fn may_look_up(&self, run: &RoomId, name: &str, most: u32) -> bool {
         let mut runs = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let known = runs.iter().position(|(known, _)| known == run);

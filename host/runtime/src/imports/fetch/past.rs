@@ -1,5 +1,4 @@
-//! What came of a request before the call was run again: the same answer from the journal, and
-//! nothing is sent.
+//! Replay of fetch requests: the recorded response is returned, and nothing is sent.
 
 use std::borrow::Cow;
 
@@ -12,12 +11,12 @@ use super::ScrubbedResponse;
 use super::exchange::{ExchangeFailure, FetchExchange, location};
 
 impl ExchangeFailure {
-    /// For a call that ends: nothing comes of it.
+    /// Returns the failure for a call that deviated from its replay and ends.
     pub(super) fn lost() -> Self {
         Self::Other(Cow::Borrowed("the call ends"))
     }
 
-    /// What the journal has of it; the cause is read again by [`Exchange::told`].
+    /// Returns the journal's form of the failure; [`FetchExchange::told`] reads it again.
     pub(super) fn answer(&self) -> SideEffectAnswer {
         let (cause, message) = match self {
             Self::Refused(record) => {
@@ -37,7 +36,7 @@ impl ExchangeFailure {
 }
 
 impl FetchExchange {
-    /// The answer that a request got before, and where it leads.
+    /// Returns the recorded response of a request, and the target of its redirect.
     pub(super) fn told(
         &self,
         ordinal: u32,
@@ -68,7 +67,7 @@ impl FetchExchange {
         }
     }
 
-    /// The failure that the journal names.
+    /// Returns the failure with the recorded cause.
     fn failure(&self, url: &Url, cause: FailureCause, message: String) -> ExchangeFailure {
         match cause {
             FailureCause::TimedOut => self.timed_out(url),
@@ -76,7 +75,7 @@ impl FetchExchange {
                 let reason = self.past_the_limit(&limit);
                 ExchangeFailure::Limit(self.refuse(url.as_str(), Layer::Runtime, &reason), limit)
             }
-            // The guest is not told more.
+            // The guest learns no more than the first time.
             FailureCause::Unavailable => ExchangeFailure::Unavailable("as before"),
             FailureCause::NotFound
             | FailureCause::NotAFile

@@ -1,5 +1,5 @@
-//! Names into addresses of the network. Asked once for each request; what it says is checked, and
-//! nothing else is connected to.
+//! Name resolution. A name is resolved once per request; the addresses are checked, and only they
+//! are connected to.
 
 use std::fmt::Debug;
 use std::io;
@@ -7,13 +7,13 @@ use std::net::IpAddr;
 
 use crate::support::clock::BoxFuture;
 
-/// Who looks names up.
+/// Resolves names.
 pub(crate) trait Resolve: Debug + Send + Sync + 'static {
-    /// All addresses that a name stands for now.
+    /// Returns all current addresses of a name.
     fn resolve(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
-/// The machine's own way.
+/// The resolver of the system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System;
 

@@ -1,4 +1,4 @@
-//! Requests against servers on loopback, with names that mean what a test wants.
+//! Requests to servers on loopback, with a resolver under the test's control.
 
 mod attacks;
 mod limits;
@@ -22,7 +22,7 @@ use crate::imports::call::CallState;
 use crate::imports::call::testing::{setup, state};
 use crate::support::clock::BoxFuture;
 
-/// A server that answers each connection's one request with what `answer` writes.
+/// A server that answers one request per connection with the output of `answer`.
 struct Server {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,
@@ -51,7 +51,7 @@ impl Server {
         Self { port, requests, connections }
     }
 
-    /// Says the same to everybody.
+    /// Returns a server with a fixed answer.
     fn saying(answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         Self::start(move |_, stream| drop(stream.write_all(&answer)))
@@ -97,8 +97,8 @@ fn redirect(to: &str) -> String {
     format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n")
 }
 
-/// Names that stand for what they say: `10-0-0-1.test` for 10.0.0.1, `a--b.test` for both, `then`
-/// for another the next time.
+/// A resolver of speaking names: `10-0-0-1.test` is 10.0.0.1, `a--b.test` is both, and `then`
+/// separates successive answers.
 #[derive(Debug, Default)]
 struct Names {
     asked: Mutex<Vec<String>>,
@@ -119,7 +119,7 @@ impl Resolve for Names {
     }
 }
 
-/// Keeps what is journalled.
+/// Collects journalled side effects.
 #[derive(Default)]
 struct Journal {
     lines: Mutex<Vec<String>>,
@@ -154,7 +154,7 @@ impl EffectPort for Journal {
     }
 }
 
-/// A plugin that may reach these addresses, on loopback.
+/// A plugin that may reach these addresses on loopback.
 struct Plugin {
     state: CallState,
     names: Arc<Names>,
@@ -213,7 +213,7 @@ impl Plugin {
         self.send(parts("GET", url)).await
     }
 
-    /// The reason of a refusal.
+    /// Returns the reason of a refusal.
     async fn refused(&mut self, method: &str, url: &str) -> String {
         match self.send(parts(method, url)).await {
             Err(ExchangeFailure::Refused(record)) => record.reason,
@@ -261,7 +261,7 @@ async fn a_granted_request_is_sent_and_answered() {
     assert_eq!(plugin.journal(), [format!("0 asked {url}"), "0 ended 200".to_owned()]);
 }
 
-/// The test above again, in a process whose environment names a proxy that is not there.
+/// Repeats the test above in a process whose environment names an absent proxy.
 #[test]
 fn a_proxy_of_the_environment_is_not_used() {
     let program = std::env::current_exe().unwrap();

@@ -1,7 +1,7 @@
-//! `wasi:http` as a second face: its types are the engine's, its `outgoing-handler` is here and
-//! sends through the same exchange under the same grant. Redirects are the guest's to follow, each
-//! as a new request; trailers are not sent. What goes on beside the guest records its refusals when
-//! the guest next looks, or at the end of the call.
+//! `wasi:http` as a second interface to `fetch`. The types are the engine's. The `outgoing-handler`
+//! is implemented here and uses the same exchange and the same grant. Redirects are left to the
+//! guest, each as a new request; trailers are not sent. Refusals of requests beside the guest are
+//! recorded at its next call into the interface, or at the end of the call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,24 +27,24 @@ use wasmtime_wasi_http::{
 use super::{ExchangeFailure, FetchExchange, ScrubbedResponse, check_method, checked_headers};
 use crate::imports::call::CallState;
 
-/// Bytes of headers that a guest may hold in one piece, with what they cost in memory.
+/// Maximum bytes of the headers in one resource, with their memory overhead.
 const FIELDS: usize = 32 << 10;
-/// Bytes that an open body holds in the host's memory.
+/// Bytes of an open body that the host buffers.
 const CHUNK: usize = 16 << 10;
-/// Headers that a guest's library sets by itself and the host sets anew.
+/// Headers that guest libraries set and the host replaces.
 const SET_ANEW: [&str; 2] = ["content-length", "accept-encoding"];
 
-/// Of any 0.2: the linker looks for what is compatible.
+/// The latest 0.2 version; the linker accepts every compatible one.
 const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";
 
-/// The interfaces that are served; others of `wasi:http` stay inert.
+/// Returns whether the interface is served. Other interfaces of `wasi:http` stay inert.
 pub(crate) fn is_served(import: &str) -> bool {
     ["wasi:http/types@0.2.", "wasi:http/outgoing-handler@0.2."]
         .iter()
         .any(|served| import.starts_with(served))
 }
 
-/// Links them.
+/// Links the served interfaces.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     types::add_to_linker::<CallState, WasiHttp>(
         linker,
@@ -59,7 +59,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<
     linker.instance(HANDLER)?.func_wrap("handle", handle)
 }
 
-/// What the engine's types need of a call.
+/// The state that the engine's types need for a call.
 pub(crate) struct Face {
     context: WasiHttpCtx,
     hooks: Hooks,
@@ -76,7 +76,7 @@ impl Default for Face {
 struct Hooks;
 
 impl WasiHttpHooks for Hooks {
-    /// Nothing calls it: the handler is not the engine's. Should anything, it sends nothing.
+    /// Never called, because the handler is not the engine's. If it were, it would send nothing.
     fn send_request(
         &mut self,
         _: http::Request<WasiBody>,
@@ -100,7 +100,7 @@ impl WasiHttpHooks for Hooks {
 
 impl WasiHttpView for CallState {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
-        // As for `wasi`: it cannot refuse, so the next tick stops a guest that is over its limit.
+        // As for `wasi`, this cannot fail, so the next tick stops a guest that is over its limit.
         let _ = self.meter.count_host_call();
         self.refuse_late();
         WasiHttpCtxView {
@@ -112,7 +112,7 @@ impl WasiHttpView for CallState {
 }
 
 impl CallState {
-    /// Records what was refused beside the guest.
+    /// Records the refusals of requests that ran beside the guest.
     pub(crate) fn refuse_late(&mut self) {
         let late = std::mem::take(&mut *lock(&self.fetching.late));
         for record in late {
@@ -122,8 +122,7 @@ impl CallState {
 }
 
 impl CallState {
-    /// Sends a request beside the guest. An error here traps; what the guest did wrong is an
-    /// answer.
+    /// Sends a request beside the guest. An `Err` traps; mistakes of the guest are returned to it.
     fn handle(
         &mut self,
         request: Resource<HostOutgoingRequest>,
@@ -138,8 +137,8 @@ impl CallState {
             Err(code) => return Ok(Err(code)),
         };
         let exchange = FetchExchange::new(self);
-        // What can be said at once is said at once; the rest goes on beside the guest, which may
-        // still write its body.
+        // Refuses at once if it can. The rest runs beside the guest, which may still be writing the
+        // body.
         if let Err(failure) = exchange.decide(&parts) {
             return Ok(Err(self.http_error(failure)));
         }
@@ -165,7 +164,7 @@ impl CallState {
 type Sent =
     wasmtime_wasi_http::Result<(http::Response<HyperIncomingBody>, AbortOnDropJoinHandle<()>)>;
 
-/// Waits for the guest's whole body, and sends.
+/// Waits for the whole body from the guest, and sends the request.
 async fn sent(
     mut exchange: FetchExchange,
     mut parts: RequestParts,
@@ -203,7 +202,7 @@ fn finish(
     })?;
     let mut response = http::Response::builder().status(answer.status);
     for (name, value) in answer.headers {
-        // Scrubbing can make of a value what no header holds.
+        // A scrubbed value may not be a valid header value.
         if let Ok(value) = http::HeaderValue::from_bytes(
             &value.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect::<Vec<u8>>(),
         ) {
@@ -212,7 +211,7 @@ fn finish(
     }
     let hold = answer.hold;
     let body = Full::new(bytes::Bytes::from(answer.body)).map_err(move |never| {
-        // Counted for as long as the body is there.
+        // Keeps the bytes counted against the memory limit as long as the body exists.
         let _ = &hold;
         match never {}
     });
@@ -241,7 +240,7 @@ fn read(request: HostOutgoingRequest) -> Result<RequestParts, ErrorCode> {
     };
     let authority = request.authority.unwrap_or_default();
     let path = request.path_with_query.unwrap_or_default();
-    // Put together again, they must not be read as other parts than they were.
+    // The joined URL must not be parsed into other parts than these.
     if authority.contains(['/', '\\', '?', '#', '@'])
         || !(path.is_empty() || path.starts_with(['/', '?']))
     {
@@ -283,7 +282,7 @@ fn record(failure: ExchangeFailure) -> Option<DenialRecord> {
     }
 }
 
-/// For what is known at once.
+/// The error code of a failure that is known at once.
 fn error_code(failure: &ExchangeFailure) -> ErrorCode {
     match failure {
         ExchangeFailure::Refused(_) | ExchangeFailure::Denied(_) => ErrorCode::HttpRequestDenied,
@@ -295,7 +294,7 @@ fn error_code(failure: &ExchangeFailure) -> ErrorCode {
     }
 }
 
-/// For what is known later.
+/// The error of a failure that is known later.
 fn error(failure: &ExchangeFailure) -> Error {
     match failure {
         ExchangeFailure::Refused(_) | ExchangeFailure::Denied(_) => Error::HttpRequestDenied,

@@ -1,6 +1,5 @@
-//! `blobs`: attachments that a call can reach, and those that it keeps. A digest alone opens
-//! nothing: a plugin reads what stands in the messages that it was lent and what it kept in this
-//! very call, and it can pass on no other.
+//! The `blobs` import: attachments. A digest alone gives no access. A plugin can read and pass on
+//! only the blobs of its input, and those it kept in this call.
 
 use std::collections::HashMap;
 
@@ -17,22 +16,22 @@ use crate::imports::convert::blob_out;
 use crate::observe::subscribe::Level;
 use crate::support::blobs as store;
 
-/// Bytes that one call gives at most; a guest asks again from where it stopped.
+/// Maximum bytes of one read; a guest continues from its end.
 const PIECE: usize = 8 << 20;
-/// Bytes of a name.
+/// Maximum bytes of a name.
 const NAME: usize = 255;
 
-/// Blobs of one call, by digest.
+/// The blobs that one call can reach, by digest.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
-    /// None: the messages were not looked through yet, because most calls never ask.
+    /// `None` until the messages were searched, because most calls use no blobs.
     known: Option<HashMap<String, Blob>>,
     /// Bytes that the call has kept.
     kept: u64,
 }
 
 impl CallState {
-    /// The blob of a digest as the host knows it, if this call can reach it.
+    /// Returns the blob of a digest, with the host's metadata, if this call can reach it.
     fn reach(&mut self, sha256: &str) -> Option<Blob> {
         let lent = &self.lent;
         self.blobs.known.get_or_insert_with(|| lent_blobs(lent)).get(sha256).cloned()
@@ -42,7 +41,7 @@ impl CallState {
         if let Err(record) = self.rights().require(Capability::Blobs, sha256, || None) {
             return Err(BlobError::Denied(self.refuse(*record)));
         }
-        // Told apart by nobody: what is not there, and what belongs to others.
+        // One error for absent and inaccessible blobs, so that a guest cannot probe for others.
         self.reach(sha256).ok_or(BlobError::Unknown)?;
         let limit = self.grantee.limits().read;
         let left = usize::try_from(limit.saturating_sub(self.read.get())).unwrap_or(usize::MAX);
@@ -103,7 +102,7 @@ impl CallState {
         Ok(blob)
     }
 
-    /// What a turn carries on: blobs that the call could reach, as the host knows them.
+    /// Restricts the attachments of a turn to reachable blobs, with the host's metadata.
     pub(crate) fn own_turn(&mut self, mut turn: Turn) -> Turn {
         if let Action::Reply(reply) = &mut turn.action {
             self.own_blobs(&mut reply.attachments);
@@ -111,7 +110,7 @@ impl CallState {
         turn
     }
 
-    /// The same for what a tool returned.
+    /// Restricts the attachments of a tool's outcome in the same way.
     pub(crate) fn own_outcome(&mut self, mut outcome: ToolOutcome) -> ToolOutcome {
         self.own_blobs(&mut outcome.attachments);
         outcome
@@ -120,7 +119,7 @@ impl CallState {
     fn own_blobs(&mut self, attachments: &mut Vec<Blob>) {
         for claimed in std::mem::take(attachments) {
             match self.reach(&claimed.sha256) {
-                // Its length and media type are the host's to say.
+                // Length and media type come from the host, not from the guest.
                 Some(blob) => attachments.push(blob),
                 None => {
                     let reason = "it attached a blob that this call was not given and did not keep; the attachment was left out";
@@ -138,7 +137,7 @@ impl CallState {
     }
 }
 
-/// Blobs in the messages that a call was lent.
+/// Returns the blobs in the messages of the call's input.
 fn lent_blobs(lent: &CallInput) -> HashMap<String, Blob> {
     let CallInput::Agent(view) = lent else { return HashMap::new() };
     let messages = view.history.iter().chain(&view.pending).chain(&view.intent);
@@ -146,7 +145,7 @@ fn lent_blobs(lent: &CallInput) -> HashMap<String, Blob> {
     attached.map(|blob| (blob.sha256.clone(), blob.clone())).collect()
 }
 
-/// Why a blob cannot be called that: names end up in front of people, and as the names of files.
+/// Returns why a name is refused. Names are shown to users and become file names.
 fn wrong_name(name: &str) -> Option<&'static str> {
     if name.len() > NAME {
         return Some("its name is longer than 255 bytes");

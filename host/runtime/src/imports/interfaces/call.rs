@@ -1,4 +1,4 @@
-//! `call.context`: facts about a tool call, stamped by the host.
+//! The `call.context` import: facts about a tool call, from the host.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::calls::ToolStart;
 use crate::imports::bindings::conclave::plugin::call;
 use crate::imports::call::{CallInput, CallState};
 
-/// The context that the host lends; there is one per call, so its handle carries nothing.
+/// The context of a call. There is one per call, so its handle carries no data.
 pub struct ToolContext;
 
 impl CallState {
@@ -30,11 +30,11 @@ impl call::Host for CallState {}
 impl call::HostContext for CallState {
     fn call_id(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
         self.enter()?;
-        // Calls are numbered within a room.
+        // Call numbers are unique within a room only.
         Ok(format!("{}:{}", self.start.room, self.start.call))
     }
 
-    /// Always the first: a call that is run again from its trace is told the same.
+    /// Always 1: a replayed call must get the same value.
     fn attempt(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<u32> {
         self.enter()?;
         Ok(1)
@@ -63,22 +63,22 @@ impl call::HostContext for CallState {
         Ok(traceparent(&self.start.room, self.start.call))
     }
 
-    /// It was lent, not given: no guest can drop it.
+    /// Does nothing: the guest only borrows the context.
     fn drop(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<()> {
         Ok(())
     }
 }
 
-/// A trace per room and a span per call, so that a replay names the same ones.
+/// Returns a trace per room and a span per call, so that a replay has the same ids.
 fn traceparent(room: &RoomId, call: CallId) -> String {
     let trace = Sha256::digest(room.as_str().as_bytes());
     let mut text = String::with_capacity(55);
     text.push_str("00-");
     for byte in &trace[..16] {
-        // Writing to a string does not fail.
+        // Writing to a `String` does not fail.
         let _ = write!(text, "{byte:02x}");
     }
-    // A span id of zero is not valid, and calls are counted from zero.
+    // A span id of zero is invalid, and calls are counted from zero.
     let _ = write!(text, "-{:016x}-01", call.0.wrapping_add(1).max(1));
     text
 }

@@ -1,4 +1,4 @@
-//! `config`: the plugin's own settings, as the operator wrote them.
+//! The `config` import: the plugin's settings as the operator wrote them.
 
 use crate::imports::bindings::conclave::plugin::config;
 use crate::imports::call::CallState;

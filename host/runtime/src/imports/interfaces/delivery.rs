@@ -1,4 +1,4 @@
-//! `delivery-context.context`: what a strategy sees of the room.
+//! The `delivery-context.context` import: the room as a strategy sees it.
 
 use conclave_core::types::delivery::DeliveryView;
 use wasmtime::component::Resource;
@@ -7,7 +7,7 @@ use crate::imports::bindings::conclave::plugin::delivery_context as context;
 use crate::imports::call::{CallInput, CallState};
 use crate::imports::convert::{channel_out, ended_out};
 
-/// The context that the host lends; there is one per call, so its handle carries nothing.
+/// The context of a call. There is one per call, so its handle carries no data.
 pub struct DeliveryContext;
 
 impl CallState {
@@ -55,7 +55,7 @@ impl context::HostContext for CallState {
         Ok(self.delivery_view()?.notify.as_ref().map(ToString::to_string))
     }
 
-    /// It was lent, not given: no guest can drop it.
+    /// Does nothing: the guest only borrows the context.
     fn drop(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<()> {
         Ok(())
     }

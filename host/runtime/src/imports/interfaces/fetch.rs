@@ -1,12 +1,12 @@
-//! `fetch`: HTTP requests to what the operator granted. A guest's request is read here, and what
-//! came of it turned into an answer; what may be sent and how is in `crate::imports::fetch`.
+//! The `fetch` import: HTTP requests under a grant. Requests and responses are converted here;
+//! `crate::imports::fetch` checks and sends them.
 
 use wasmtime::component::Resource;
 
 use crate::imports::bindings::conclave::plugin::fetch::{self, FetchError, Header};
 use crate::imports::call::CallState;
 
-/// An answer that the guest holds.
+/// A response that the guest holds.
 #[derive(Default)]
 pub struct Response {
     status: u16,
@@ -33,7 +33,7 @@ mod sending {
     };
 
     impl CallState {
-        /// Sends a guest's request and follows where it leads.
+        /// Sends a guest's request and follows redirects.
         pub(super) async fn fetch(
             &mut self,
             request: fetch::Request,
@@ -57,7 +57,7 @@ mod sending {
             })
         }
 
-        /// Records what was refused, and gives what the guest may know.
+        /// Records a refusal, and returns the guest's part of it.
         fn fetch_error(&mut self, failure: ExchangeFailure) -> FetchError {
             match failure {
                 ExchangeFailure::Invalid(problem) => FetchError::InvalidRequest(problem),

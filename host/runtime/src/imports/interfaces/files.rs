@@ -1,5 +1,5 @@
-//! `files`: reading below the granted folders. The path's text is checked first, then the folder's
-//! handle decides; both walls hold alone.
+//! The `files` import: reads below the granted folders. The text of a path is checked first, then
+//! the folder's handle; each check suffices alone.
 
 mod listings;
 mod told;
@@ -19,24 +19,24 @@ use listings::ListingStage;
 pub(crate) use listings::Listings;
 pub(crate) use told::FileFailure;
 
-/// Entries that one call gives at most.
+/// Maximum entries of one page.
 const ENTRIES: usize = 1_000;
-/// Bytes of the `read` limit that looking at one entry costs, about what the operating system hands
-/// over for it.
+/// Bytes of the `read` limit that one entry costs, about its size in the operating system's
+/// interface.
 const ENTRY: u64 = 256;
-/// Bytes that one call gives at most; a guest asks again from where it stopped.
+/// Maximum bytes of one read; a guest continues from its end.
 const PIECE: u64 = 8 << 20;
-/// Bytes that are read at once; a longer read is handed to another thread, which by itself costs
-/// about as much as this read.
+/// Bytes up to which a read runs on the executor's thread. Moving one to another thread costs about
+/// as much as such a read.
 const INLINE: u64 = 256 << 10;
 
-/// How reads are called in the journal.
+/// Names of the reads in the journal.
 pub(crate) const LOOK: &str = "files.look";
 pub(crate) const READ: &str = "files.read";
 const LIST: &str = "files.list-entries";
 const SYNC: &str = "files.sync";
 
-/// Where a path of a plugin leads: which of its folders, and what follows.
+/// A path of a plugin, resolved to one of its folders and the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GrantedPath {
     pub(crate) folder: usize,
@@ -44,7 +44,7 @@ pub(crate) struct GrantedPath {
 }
 
 impl CallState {
-    /// Finds the folder of a path.
+    /// Resolves a path, and records a refusal.
     fn place(&mut self, path: &str) -> Result<GrantedPath, FileError> {
         let folder = match self.find(path, false) {
             Ok(place) => return Ok(place),
@@ -53,12 +53,12 @@ impl CallState {
         Err(FileError::Denied(self.refuse(*folder)))
     }
 
-    /// The place of a path that may be read.
+    /// Resolves a path for reading.
     pub(crate) fn may_read(&mut self, path: &str) -> Result<GrantedPath, FileError> {
         self.place(path)
     }
 
-    /// What a path leads to; costs as much as an entry of a listing.
+    /// Returns the entry at a path; costs as much as an entry of a listing.
     pub(crate) fn look_at(&mut self, path: &str) -> Result<FolderEntry, FileError> {
         let place = self.place(path)?;
         let limit = self.grantee.limits().read;
@@ -79,15 +79,15 @@ impl CallState {
         looked.map_err(|told| self.file_error(told))
     }
 
-    /// Folders stand in the order of their grants.
+    /// Resolves a path. Folders are in the order of their grants.
     fn find(&self, path: &str, writes: bool) -> Result<GrantedPath, Box<DenialRecord>> {
         let (folder, rest) = self.rights().may_touch(path, writes)?;
         Ok(GrantedPath { folder, rest: rest.to_owned() })
     }
 
-    /// The folders that this call may look into, by their places.
+    /// Returns the folders that this call may read, and whether it may write them.
     pub(crate) fn roots_left(&self) -> Vec<(String, bool)> {
-        // Not asked for, not granted: there are none, which is no refusal.
+        // Without a request or a grant the list is empty, which is no refusal.
         let rights = self.rights();
         let left = |path: &str, writes| rights.may_touch(path, writes).is_ok();
         let folders = self.grantee.folders.iter().filter(|folder| left(&folder.at, false));
@@ -96,7 +96,7 @@ impl CallState {
             .collect()
     }
 
-    /// What the plugin is told; a refusal is recorded.
+    /// Converts a failure for the plugin, and records a refusal.
     fn file_error(&mut self, told: FileFailure) -> FileError {
         match told {
             FileFailure::Denied(record) => FileError::Denied(self.refuse(*record)),
@@ -108,12 +108,12 @@ impl CallState {
         }
     }
 
-    /// What there is to tell of a trouble.
+    /// Converts the failure of a folder.
     fn told(&self, path: &str, trouble: &FolderFailure) -> FileFailure {
         FileFailure::of(trouble, path, &self.rights(), self.grantee.limits().read)
     }
 
-    /// Reads what is left of the call's allowance, in the piece that was asked for.
+    /// Reads a piece of a file, up to the rest of the call's `read` limit.
     pub(crate) async fn read_piece(
         &mut self,
         path: &str,
@@ -166,9 +166,9 @@ impl CallState {
         read.unwrap_or_else(|_| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())))
     }
 
-    /// Lists what comes next. A directory is read when a listing of it begins, and each of its
-    /// entries then counts as bytes read, once for the whole listing; a page that does not go on
-    /// from the one before begins a listing anew.
+    /// Returns the next page of a directory. Starting a listing reads the whole directory and
+    /// charges each entry once, against the `read` limit. A page that does not continue the
+    /// previous one starts a new listing.
     pub(crate) async fn list_piece(
         &mut self,
         path: &str,
@@ -223,7 +223,7 @@ impl CallState {
             Some(ListingStage::Before(_)) | None => (None, 0),
         };
         let (grantee, there) = (Arc::clone(&self.grantee), place.clone());
-        // How long a directory is shows only when it has been read.
+        // The number of entries is known only after the directory was read.
         let most = (left / ENTRY).saturating_add(paid);
         let list = move || {
             grantee.folders[there.folder].page(&there.rest, begun, after.as_deref(), count, most)
@@ -250,11 +250,11 @@ impl CallState {
     }
 }
 
-/// A listing as it is kept for a call that is run again.
+/// A page as it is recorded for a replay.
 #[derive(Serialize, Deserialize)]
 struct LoggedListing {
     entries: Result<Vec<FolderEntry>, FileFailure>,
-    /// What it took of the call's allowance.
+    /// Bytes charged to the `read` limit.
     cost: u64,
 }
 
@@ -358,13 +358,13 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let add = |name: &str| std::fs::write(temp.path().join(name), "x").unwrap();
         ["a", "b", "c"].into_iter().for_each(add);
-        // Enough for all of it once, and for one entry that comes later.
+        // Enough for one whole listing and one later entry.
         let mut state = listing(temp.path(), 4 * ENTRY);
         let page = |after: &str| (!after.is_empty()).then(|| after.to_owned());
         let names = |entries: Vec<FolderEntry>| {
             entries.into_iter().map(|entry| entry.name).collect::<String>()
         };
-        // Each attempt is told again what the one before was, and gets one page further.
+        // Each attempt replays the pages of the one before, and gets one page further.
         for pages in 1..=4 {
             let mut after = String::new();
             for expected in ["a", "b", "c", ""].into_iter().take(pages) {
@@ -404,12 +404,12 @@ mod tests {
         add("c");
         goes_on.list_piece("/f", Some("a".to_owned()), 1).await.unwrap();
         assert_eq!(goes_on.read.get(), 3 * ENTRY);
-        // It does not go on from where the page before it ended.
+        // The page does not continue the previous one.
         let refused = begins_anew.list_piece("/f", Some("0".to_owned()), 1).await;
         assert!(matches!(refused, Err(FileError::QuotaExceeded(_))));
     }
 
-    /// A call that can act, so that what it reads is kept for its next attempt.
+    /// Returns a call that can act, so that its reads are recorded.
     fn listing(dir: &std::path::Path, read: u64) -> CallState {
         let mut setup = setup();
         setup.facts.manifest.asks.insert("files".to_owned(), CapabilityRequest::default());

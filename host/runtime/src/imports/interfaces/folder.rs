@@ -1,6 +1,6 @@
-//! A granted folder: a directory handle, opened once when the host starts, and what can be read
-//! below it. The handle is the authority; nothing here knows an absolute path any more, and a link
-//! that leads outside is refused by the operating system (`RESOLVE_BENEATH`).
+//! A granted folder: a directory handle that is opened once at start, and reads below it. The
+//! handle is the authority; no absolute path is used afterwards. The operating system refuses links
+//! that leave the folder (`RESOLVE_BENEATH`).
 
 mod ledger;
 mod listing;
@@ -20,12 +20,12 @@ use serde::{Deserialize, Serialize};
 
 use ledger::{FolderSize, Ledger};
 
-/// A folder that was granted cannot be opened.
+/// A granted folder that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("plugins.{plugin}.grants.files: {shown} cannot be opened: {cause}")]
 pub struct FolderError {
     plugin: PluginName,
-    /// As the operator wrote it.
+    /// The path as the operator wrote it.
     shown: String,
     cause: io::Error,
 }
@@ -33,16 +33,16 @@ pub struct FolderError {
 /// One granted folder.
 #[derive(Debug)]
 pub(crate) struct GrantedFolder {
-    /// As the plugin names it: `/folder`.
+    /// The path for the plugin: `/folder`.
     pub(crate) at: String,
     dir: Dir,
-    /// None: it is for reading only.
+    /// `None` for a read-only folder.
     ledger: Option<Ledger>,
-    /// Directories below it that were granted for reading only, at a place of their own.
+    /// Directories below it that have a read-only grant of their own.
     kept: Vec<Identity>,
 }
 
-/// What a directory is, whatever it is called and however it was reached.
+/// The identity of a directory, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity(u64, u64);
 
@@ -53,7 +53,7 @@ impl Identity {
     }
 }
 
-/// Why something below a folder cannot be read or changed.
+/// Why a path below a folder cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FolderFailure {
     #[error("there is no such file")]
@@ -78,13 +78,13 @@ pub(crate) enum FolderFailure {
     HardLink,
     #[error("a limit of the folder is reached: {0}")]
     Quota(u64),
-    // The text of the operating system's error can name places on the host.
+    // The text of the operating system's error can contain host paths.
     #[error("it cannot be done: {}", named(.0))]
     Other(io::Error),
 }
 
-/// Returns what is wrong, without the operating system's text. The standard library has no kind for
-/// a host that is out of descriptors.
+/// Returns the kind of an error without the operating system's text. The standard library has no
+/// kind for a host that is out of descriptors.
 fn named(error: &io::Error) -> String {
     #[cfg(unix)]
     match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
@@ -126,7 +126,7 @@ impl GrantedFolder {
         for (folder, own) in
             folders.iter_mut().zip(identities).filter(|(folder, _)| folder.is_writable())
         {
-            // The same directory under two names is granted for writing under one of them.
+            // A directory that is granted twice stays writable under the writable grant.
             folder.kept =
                 read_only.iter().copied().filter(|identity| Some(*identity) != own).collect();
         }
@@ -148,20 +148,20 @@ impl GrantedFolder {
         Ok(Self { at: grant.at.clone(), dir, ledger, kept: Vec::new() })
     }
 
-    /// It was granted for writing.
+    /// Returns whether the grant allows writes.
     pub(crate) fn is_writable(&self) -> bool {
         self.ledger.is_some()
     }
 
-    /// Bytes that may be below it; 0 when it is for reading only.
+    /// Returns the quota in bytes; 0 for a read-only folder.
     pub(crate) fn byte_quota(&self) -> u64 {
         self.ledger.as_ref().map_or(0, |ledger| ledger.most.bytes)
     }
 
     /// Opens a file for reading; `rest` is a path below the folder.
     ///
-    /// Looks first, because opening a device can do something, and never waits for the other end of
-    /// a pipe.
+    /// Checks the type first, because opening a device can have side effects. Never waits for the
+    /// other end of a pipe.
     pub(crate) fn open_file(&self, rest: &str) -> Result<File, FolderFailure> {
         if rest.is_empty() {
             return Err(FolderFailure::NotAFile);
@@ -170,12 +170,12 @@ impl GrantedFolder {
         let mut options = OpenOptions::new();
         options.read(true).nonblock(true);
         let file = self.dir.open_with(rest, &options)?;
-        // It may have been exchanged for something else in between.
+        // Another process may have replaced the file between the check and the open.
         require_file(&file.metadata()?)?;
         Ok(file)
     }
 
-    /// What a path leads to; a link counts as what it leads to.
+    /// Returns the entry at a path, following links.
     pub(crate) fn look(&self, rest: &str) -> Result<FolderEntry, FolderFailure> {
         let metadata =
             if rest.is_empty() { self.dir.dir_metadata()? } else { self.dir.metadata(rest)? };
@@ -192,9 +192,9 @@ impl GrantedFolder {
     }
 }
 
-/// At most `length` bytes from `offset`; empty past the end.
+/// Reads at most `length` bytes from `offset`; the result is empty past the end.
 pub(crate) fn read_at(file: &File, offset: u64, length: usize) -> Result<Vec<u8>, FolderFailure> {
-    // A buffer no larger than the file: a guest may ask for four gigabytes of a small one.
+    // The buffer is no larger than the file: a guest may ask for 4 GB of a small one.
     let left = file.metadata()?.len().saturating_sub(offset);
     let mut bytes = vec![0; length.min(usize::try_from(left).unwrap_or(usize::MAX))];
     let mut filled = 0;
@@ -210,7 +210,7 @@ pub(crate) fn read_at(file: &File, offset: u64, length: usize) -> Result<Vec<u8>
     Ok(bytes)
 }
 
-/// What a name stands for. A link counts as what it leads to, unless that is outside or nowhere.
+/// Returns the entry of a name, following a link unless it leaves the folder or is broken.
 fn entry(dir: &Dir, name: &str) -> Option<FolderEntry> {
     let metadata = dir.metadata(name).ok()?;
     let is_directory = metadata.is_dir();
@@ -232,7 +232,7 @@ impl From<io::Error> for FolderFailure {
             io::ErrorKind::NotFound => Self::NotFound,
             io::ErrorKind::NotADirectory => Self::NotADirectory,
             io::ErrorKind::IsADirectory => Self::NotAFile,
-            // cap-std's own refusal carries no error number; the operating system's does.
+            // cap-std's own refusal has no error number; the operating system's has one.
             io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => Self::LeadsOutside,
             io::ErrorKind::PermissionDenied => Self::Forbidden,
             _ => Self::Other(error),

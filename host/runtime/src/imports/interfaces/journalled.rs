@@ -1,6 +1,5 @@
-//! How an import does something to the world: it asks the room, does it, and says how it went
-//! before the plugin learns of it. What may be done at all is each import's own question, asked
-//! before.
+//! Side effects of imports. An import asks the room, acts, and reports the outcome before the
+//! plugin learns it. Each import checks its own permission first.
 
 use std::time::Instant;
 
@@ -11,19 +10,19 @@ use crate::imports::bindings::conclave::plugin::types;
 use crate::imports::call::{CallState, EffectDecision};
 use crate::imports::convert::denial_out;
 
-/// Side effects of one call: each is two lines of the journal.
+/// Maximum side effects of one call; each takes two lines of the journal.
 pub(crate) const MOST: u32 = 10_000;
 
-/// What an import may do.
+/// How an import must proceed.
 pub(crate) enum EffectStart {
-    /// Do it, under this number.
+    /// Do it, under this ordinal.
     Now(u32),
-    /// It was done under this number before the call was run again, and this came of it.
+    /// It was done under this ordinal before the replay, with this outcome.
     Before(u32, SideEffectAnswer),
 }
 
 impl CallState {
-    /// Asks for leave.
+    /// Asks for permission.
     pub(crate) async fn begin(
         &mut self,
         side_effect: SideEffect,
@@ -46,10 +45,11 @@ impl CallState {
         let leave = self.past.ask_effect(ordinal, side_effect).await;
         self.note_wait_since(began);
         match leave {
-            // The guest waits for it, so it waits for no model meanwhile.
+            // The guard is not needed: the guest waits for this import, so the call cannot be
+            // suspended meanwhile.
             EffectDecision::Go(_) => Ok(EffectStart::Now(ordinal)),
             EffectDecision::Told(answer) => Ok(EffectStart::Before(ordinal, answer)),
-            // Whoever refused has told the operator.
+            // The refusal is already reported to the operator.
             EffectDecision::Refused(denial) => Err(denial_out(&denial)),
             EffectDecision::Lost => Err(types::Denial {
                 capability: capability.as_str().to_owned(),
@@ -59,14 +59,14 @@ impl CallState {
         }
     }
 
-    /// Says how it went.
+    /// Reports the outcome.
     pub(crate) async fn end(&mut self, ordinal: u32, answer: SideEffectAnswer) {
         let began = Instant::now();
         self.past.effect_ended(ordinal, answer).await;
         self.note_wait_since(began);
     }
 
-    /// Does what waits for a disk, beside the guest's time.
+    /// Runs blocking work on another thread, excluded from the guest's time.
     pub(crate) async fn off_loop<T: Send + 'static>(
         &mut self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -78,7 +78,7 @@ impl CallState {
     }
 }
 
-/// Bytes by what they are.
+/// Returns the digest and length of bytes.
 pub(crate) fn digest(bytes: &[u8]) -> Digest {
     Digest { sha256: crate::support::digest::sha256(bytes), length: bytes.len() as u64 }
 }

@@ -1,5 +1,5 @@
-//! `kv`: a store of the plugin's own, kept from run to run. Reads are recorded reads, changes are
-//! journalled.
+//! The `kv` import: a store for each plugin that outlives the run. Reads are recorded, and changes
+//! are journalled.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use crate::imports::convert::denial_out;
 use crate::imports::kv::{KEY_BYTES, KvError, KvOwner, KvStore};
 use crate::observe::subscribe::Level;
 
-/// Keys that one call gives at most.
+/// Maximum keys of one page.
 const KEYS: usize = 1_000;
 
-/// What a plugin is told of a store that does not work.
+/// The plugin's error message for an unusable store.
 const UNUSABLE: &str = "the store cannot be used";
-/// How reads are called in the journal.
+/// Names of the reads in the journal.
 const GET: &str = "kv.get";
 const LIST: &str = "kv.keys";
 
-/// A value as it is kept for a call that is run again.
+/// A value as it is recorded for a replay.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Got {
@@ -42,7 +42,7 @@ fn unusable() -> kv::KvError {
 type Work<T> = Result<T, KvError>;
 
 impl CallState {
-    /// The plugin may use its store, and this may be a key of it.
+    /// Checks that the plugin may use its store, with this key.
     fn may_keep(&mut self, key: &str) -> Result<KvGrant, kv::KvError> {
         let record = match self.rights().may_keep(key) {
             Ok(()) if key.len() > KEY_BYTES => self.rights().refuse(
@@ -58,7 +58,7 @@ impl CallState {
         Err(kv::KvError::Denied(self.refuse(*record)))
     }
 
-    /// Works on the store, off the event loop.
+    /// Runs work on the store, off the event loop.
     async fn in_store<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&dyn KvStore, &KvOwner) -> Work<T> + Send + 'static,
@@ -68,8 +68,8 @@ impl CallState {
         done.unwrap_or_else(|| Err(KvError::Other("the store broke off".to_owned())))
     }
 
-    /// What the plugin is told; the words of a store can name places on the host, so they go to the
-    /// operator.
+    /// Converts an error for the plugin. The store's own text can contain host paths, so it goes to
+    /// the operator's log.
     fn kv_error(&self, error: KvError) -> kv::KvError {
         match error {
             KvError::Full(most) => kv::KvError::QuotaExceeded(most.bytes),
@@ -80,7 +80,7 @@ impl CallState {
         }
     }
 
-    /// A change: asked for, made, and its end kept.
+    /// Makes a change as a journalled side effect.
     async fn change(
         &mut self,
         side_effect: SideEffect,
@@ -107,7 +107,7 @@ impl CallState {
         done.map_err(|error| self.kv_error(error))
     }
 
-    /// What the plugin was told of a change before.
+    /// Returns the recorded outcome of a change.
     fn key_changed_before(answer: SideEffectAnswer) -> Result<(), kv::KvError> {
         match answer {
             SideEffectAnswer::Failed { cause: FailureCause::Quota { limit }, .. } => {
@@ -156,7 +156,7 @@ impl CallState {
     async fn kv_set(&mut self, key: String, value: Vec<u8>) -> Result<(), kv::KvError> {
         let most = self.may_keep(&key)?;
         let length = value.len() as u64;
-        // What can never fit is not journalled.
+        // A change that can never fit is not journalled.
         if length.saturating_add(key.len() as u64) > most.bytes {
             return Err(kv::KvError::QuotaExceeded(most.bytes));
         }

@@ -1,4 +1,4 @@
-//! `log`: lines for people, beside the record.
+//! The `log` import: human-readable lines, which are not journalled.
 
 use crate::imports::bindings::conclave::plugin::{log, types};
 use crate::imports::call::CallState;

@@ -1,5 +1,5 @@
-//! `model`: completions. The room decides who may ask which model and what is left to spend; here
-//! the request is read, numbered, handed over and waited for.
+//! The `model` import: completions. The room decides on permissions and budgets; here requests are
+//! parsed, numbered, sent and awaited.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::imports::convert::{completion_out, model_error_out, request_in};
 
 type Answer = Result<Completion, ModelError>;
 
-/// A completion under way. Dropping it gives up waiting, which cancels the request.
+/// A completion in progress. Dropping it cancels the request.
 pub struct PendingCompletion {
     ordinal: u32,
     answer: Option<Arc<Answer>>,
@@ -23,9 +23,9 @@ pub struct PendingCompletion {
 }
 
 impl CallState {
-    /// Reads a request, checks that the plugin may ask at all, and hands it over; gives its number.
+    /// Parses a request, checks the grant, sends it, and returns its ordinal.
     ///
-    /// The request's own JSON is the guest's business: what is wrong with it is an answer.
+    /// Invalid JSON in the request is returned to the guest as an error.
     fn ask(&mut self, request: model::Request) -> wasmtime::Result<Result<u32, model::ModelError>> {
         self.enter()?;
         self.meter.check_lists(&request)?;
@@ -45,8 +45,7 @@ impl CallState {
         Ok(Ok(ordinal))
     }
 
-    /// Waits for an answer. A call that waits long gives its instance back meanwhile: that is the
-    /// error.
+    /// Waits for an answer. The error means that the call released its instance during a long wait.
     async fn answer(&mut self, ordinal: u32) -> wasmtime::Result<Answer> {
         let began = Instant::now();
         let answer = self.past.answer(ordinal, self.due()).await?;
@@ -54,7 +53,7 @@ impl CallState {
         Ok(answer)
     }
 
-    /// The answer to a request that was started.
+    /// Returns the answer to a started request.
     async fn pending_answer(
         &mut self,
         pending: &Resource<PendingCompletion>,
@@ -68,7 +67,7 @@ impl CallState {
         Ok(answer)
     }
 
-    /// Waiting for the host is not the guest's computing.
+    /// Excludes the time since `began` from the guest's computing time.
     pub(crate) fn note_wait_since(&mut self, began: Instant) {
         let waited = began.elapsed();
         self.note_waited(waited);
@@ -104,7 +103,7 @@ impl model::Host for CallState {
 }
 
 impl model::HostPending for CallState {
-    /// The whole text at once: clients do not give pieces yet.
+    /// Returns the whole text at once, since clients do not stream to guests yet.
     async fn next_text(
         &mut self,
         pending: Resource<PendingCompletion>,

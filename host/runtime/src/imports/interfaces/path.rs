@@ -1,4 +1,4 @@
-//! Paths as plugins write them. The decisions about their text are the core's, so that whoever
-//! explains them says the same.
+//! Paths as plugins write them. The core parses them, so that its explanations agree with the
+//! checks here.
 
 pub(crate) use conclave_core::permissions::paths::{GuestPath, UNFINISHED};

@@ -1,4 +1,4 @@
-//! `progress`: how far a long call has come. Shares the log's volume.
+//! The `progress` import: the progress of a long call. It shares the log's volume.
 
 use crate::imports::bindings::conclave::plugin::progress;
 use crate::imports::call::CallState;

@@ -1,5 +1,5 @@
-//! `scratch`: what a plugin remembers from call to call. What it sets goes into the call's report;
-//! the core keeps it with the answer.
+//! The `scratch` import: data that a plugin keeps between calls. It is returned in the call's
+//! report, and the core stores it with the answer.
 
 use crate::imports::bindings::conclave::plugin::scratch;
 use crate::imports::call::CallState;

@@ -1,5 +1,4 @@
-//! `secrets`: placeholders in the place of values. What becomes of one is decided when a request
-//! leaves.
+//! The `secrets` import: placeholders for values. They are resolved when a request is sent.
 
 use crate::imports::bindings::conclave::plugin::{secrets, types};
 use crate::imports::call::{CallState, Packed, Recalled};
@@ -8,8 +7,8 @@ use crate::imports::secrets::vault::CallSecrets;
 const PLACEHOLDER: &str = "secrets.placeholder";
 
 impl CallState {
-    /// A call that is run again finds its placeholders as they were, though the host's own key is
-    /// another.
+    /// Restores the seed of the placeholders in a replay, because the vault of a restarted host has
+    /// another key.
     fn settle_seed(&mut self) {
         let seed = match self.past.recall::<Packed>(PLACEHOLDER, "") {
             Recalled::Before(packed) => {

@@ -1,5 +1,5 @@
-//! `state.view`: the task as a step may see it, read lazily from a snapshot. A step pays for what
-//! it reads, not for what has happened.
+//! The `state.view` import: the task as a step sees it, read lazily from a snapshot. A step pays
+//! for what it reads, not for the length of the history.
 
 use conclave_core::types::history::History;
 use conclave_core::types::view::AgentView;
@@ -9,15 +9,14 @@ use crate::imports::bindings::conclave::plugin::{actions, state, types};
 use crate::imports::call::{CallInput, CallState};
 use crate::imports::convert::{message_out, metrics_out, past_out, remaining_out, summary_out};
 
-/// The view that the host lends; there is one per call, so its handle carries nothing.
+/// The view of a call. There is one per call, so its handle carries no data.
 pub struct View;
 
-/// Messages that one call of `history` gives at most.
+/// Maximum messages of one `history` call.
 const MESSAGES: usize = 512;
-/// Bytes of messages after which `history` gives no further message: the guest's memory is bounded,
-/// and so is what it costs to fill it.
+/// Bytes after which `history` adds no further message, since the guest's memory is bounded.
 const BYTES: usize = 1 << 20;
-/// Bytes that a part of a message costs the guest besides its text.
+/// Overhead of a message part in the guest, in bytes.
 const PART: usize = 64;
 
 impl CallState {
@@ -117,13 +116,13 @@ impl state::HostView for CallState {
         Ok(self.agent_view()?.iteration)
     }
 
-    /// It was lent, not given: no guest can drop it.
+    /// Does nothing: the guest only borrows the view.
     fn drop(&mut self, _: Resource<View>) -> wasmtime::Result<()> {
         Ok(())
     }
 }
 
-/// Messages from `start`, as many as one call gives.
+/// Returns the messages from `start`, up to the limits of one call.
 fn page(history: &History, start: u64, count: u32) -> Vec<types::Message> {
     let start = usize::try_from(start).unwrap_or(usize::MAX);
     let count = usize::try_from(count)
@@ -143,7 +142,7 @@ fn page(history: &History, start: u64, count: u32) -> Vec<types::Message> {
     messages
 }
 
-/// Bytes of a whole message: a tool call can carry as much as its text.
+/// Returns the bytes of a whole message: a tool call can be as long as a text.
 fn length(message: &types::Message) -> usize {
     let calls = message
         .tool_calls

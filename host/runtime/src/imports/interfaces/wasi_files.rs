@@ -1,7 +1,7 @@
-//! `wasi:filesystem` as a second face of `files`: a language's standard library finds the granted
-//! folders under their names, and every path goes the way of `files`, with the same checks, limits
-//! and journal. A descriptor is a path that was looked at; nothing stays open. What `files` cannot
-//! do (links, renames, times) is refused.
+//! `wasi:filesystem` as a second interface to `files`. Standard libraries find the granted folders
+//! under their names. Every operation uses `files`, with the same checks, limits and journal. A
+//! descriptor is an inspected path; no file stays open. Operations that `files` lacks (links,
+//! renames, times) are refused.
 
 mod seen;
 mod stream;
@@ -22,15 +22,15 @@ use seen::{StatedPath, refused, told};
 pub(crate) use stream::FileStreams;
 use stream::{FileReader, FileWriter};
 
-/// Entries that are asked for at once.
+/// Entries per page.
 const PAGE: u32 = 1_000;
 
-/// A directory that the guest reads entry by entry.
+/// A page of a directory that the guest reads entry by entry.
 struct DirectoryPage {
     path: String,
-    /// Entries that were not handed over yet, the next one last.
+    /// The remaining entries, the next one last.
     entries: Vec<DirectoryEntry>,
-    /// The name of the last one of them.
+    /// The name of the last entry of the page.
     last: Option<String>,
 }
 
@@ -130,7 +130,7 @@ impl types::HostDescriptor for CallState {
         })
     }
 
-    /// Only to what it would grow or shrink to by writing.
+    /// Truncates or extends a file through an empty write.
     async fn set_size(&mut self, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
         self.enter().map_err(FsError::trap)?;
         let seen = self.seen(&fd)?;
@@ -192,7 +192,7 @@ impl types::HostDescriptor for CallState {
         Ok(Resource::new_own(self.table.push(page)?.rep()))
     }
 
-    /// Directories are made by writing a file in them.
+    /// Always refused: directories are created by writing a file in them.
     async fn create_directory_at(
         &mut self,
         fd: Resource<Descriptor>,
@@ -343,9 +343,9 @@ impl types::HostDescriptor for CallState {
         Ok(hash(&self.seen(&fd)?.path))
     }
 
-    /// What a standard library asks of each entry of a directory that it reads. It is computed from
-    /// the path alone: nothing is looked at on the disk, so no host call is counted, and it costs
-    /// computing time as the guest's own code does.
+    /// Standard libraries call this for each entry of a directory. The hash depends on the path
+    /// alone and needs no disk access. It is therefore not counted as a host call, and its CPU time
+    /// is charged like the guest's own.
     async fn metadata_hash_at(
         &mut self,
         fd: Resource<Descriptor>,
@@ -364,7 +364,7 @@ impl types::HostDescriptor for CallState {
     }
 }
 
-/// Names a path, and says nothing of the disk.
+/// Returns a hash of the path, which reveals nothing about the disk.
 fn hash(path: &str) -> MetadataHashValue {
     let digest = Sha256::digest(path.as_bytes());
     let half = |from: usize| {
@@ -374,8 +374,8 @@ fn hash(path: &str) -> MetadataHashValue {
 }
 
 impl types::HostDirectoryEntryStream for CallState {
-    /// A page is a call of the host; its entries, which are paid for when the listing begins, are
-    /// not.
+    /// Counts a page as a host call, but not each entry: entries are charged when the listing
+    /// begins.
     async fn read_directory_entry(
         &mut self,
         stream: Resource<DirectoryEntryStream>,

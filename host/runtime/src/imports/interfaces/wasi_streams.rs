@@ -1,7 +1,6 @@
-//! `wasi:io/streams` as far as it differs from the engine's: what writes to a file has ended when
-//! the call returns. So what a stream says of itself, and which of several are ready, does not
-//! depend on the speed of a disk; a guest that polls and is run again is told the same. Streams
-//! that lead elsewhere, such as a request's body, are left to the engine.
+//! Replacements for parts of `wasi:io/streams`: a write to a file has ended when the call returns.
+//! The readiness of streams thus does not depend on the disk, and a replayed guest polls the same
+//! results. Other streams, such as a request's body, use the engine's code.
 
 use std::time::Instant;
 
@@ -12,7 +11,7 @@ use wasmtime_wasi_io::bindings::wasi::io::streams::{Host, HostOutputStream, Stre
 
 use crate::imports::call::CallState;
 
-/// Of any 0.2: the linker looks for what is compatible.
+/// The latest 0.2 version; the linker accepts every compatible one.
 const STREAMS: &str = "wasi:io/streams@0.2.12";
 
 type Output = Resource<DynOutputStream>;
@@ -20,7 +19,7 @@ type Input = Resource<DynInputStream>;
 type Store<'a> = StoreContextMut<'a, CallState>;
 type Answer<T> = Result<(std::result::Result<T, StreamError>,)>;
 
-/// Puts these functions in the place of the engine's.
+/// Replaces the engine's functions with these.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     linker.allow_shadowing(true);
     let mut streams = linker.instance(STREAMS)?;
@@ -103,7 +102,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     Ok(())
 }
 
-/// The state of the call, and the stream as something that can be asked for more than once.
+/// Returns the call's state, and a handle of the stream that can be borrowed again.
 fn begin<'a>(store: &'a mut Store<'_>, stream: &Output) -> Result<(&'a mut CallState, Output)> {
     let state = store.data_mut();
     state.enter()?;
@@ -115,11 +114,11 @@ fn again(stream: &Output) -> Output {
 }
 
 impl CallState {
-    /// Waits for a write to a file that has begun in this call of the host, and answers.
+    /// Waits for a file write that began in this host call, and returns the result.
     async fn finish_write<T>(&mut self, stream: &Output, done: StreamResult<T>) -> Answer<T> {
         if self.streams.take_begun() {
             let began = Instant::now();
-            // At once where a call that blocks has waited already.
+            // Ready immediately after a blocking call, which has already waited.
             self.table.get_mut(stream)?.ready().await;
             self.note_wait_since(began);
         }
@@ -130,7 +129,7 @@ impl CallState {
         },))
     }
 
-    /// Records what file streams were refused.
+    /// Records the refusals of file streams.
     pub(crate) fn refuse_streamed(&mut self) {
         for record in self.streams.take_refused() {
             self.refuse(record);

@@ -1,5 +1,5 @@
-//! The store in a file: one table of SQLite. The file is made when a plugin first uses it, for its
-//! owner's eyes only.
+//! The key-value store in an SQLite file. The file is created at the first use, readable by its
+//! owner only.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,24 +12,23 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use super::{KvError, KvOwner, KvStore, fits, weight};
 use crate::support::durable_file;
 
-/// Of the tables below; a file with a higher one was written by a newer host.
+/// Version of the schema; a file with a higher one was written by a newer host.
 const SCHEMA: i64 = 2;
-/// How long another process may hold the file.
+/// Time to wait for a lock that another process holds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Keys are bytes, so that they are kept in byte order and a NUL is no end.
+/// Keys are blobs, for byte order and so that a NUL does not end them.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS kv (
     home TEXT NOT NULL, plugin TEXT NOT NULL, manifest TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,
     PRIMARY KEY (home, plugin, manifest, key)) WITHOUT ROWID";
 
-/// What each owner holds, so that a quota is held without a look at all keys. Changed in the
-/// statement that changes `kv`.
+/// Totals of each owner, so that a quota needs no scan of the keys. Updated in the same statement
+/// as `kv`.
 const USED: &str = "CREATE TABLE IF NOT EXISTS used (
     home TEXT NOT NULL, plugin TEXT NOT NULL, manifest TEXT NOT NULL, keys INTEGER NOT NULL, bytes INTEGER NOT NULL,
     PRIMARY KEY (home, plugin, manifest)) WITHOUT ROWID";
-/// The sums are the file's own work: a host of format 1 that has had the file open since before
-/// they came writes on, and knows nothing of them. The conflict clause of the statement that fires
-/// a trigger holds in the trigger too, so nothing here relies on one of its own; and what a
-/// `REPLACE` replaces fires no trigger for its removal, so it is subtracted before.
+/// Triggers keep the totals, because a format-1 host with the file already open does not know them.
+/// A trigger inherits the conflict clause of the firing statement, so none here relies on its own.
+/// The deletion by a `REPLACE` fires no trigger, so the replaced row is subtracted first.
 const SUMMING: &str = "CREATE TRIGGER used_put BEFORE INSERT ON kv BEGIN
     INSERT INTO used (home, plugin, manifest, keys, bytes) SELECT NEW.home, NEW.plugin, NEW.manifest, 0, 0
         WHERE NOT EXISTS (SELECT 1 FROM used WHERE home = NEW.home AND plugin = NEW.plugin AND manifest = NEW.manifest);
@@ -45,7 +44,7 @@ CREATE TRIGGER used_removed AFTER DELETE ON kv BEGIN
         WHERE home = OLD.home AND plugin = OLD.plugin AND manifest = OLD.manifest;
 END;";
 const IS_SUMMED: &str = "SELECT count(*) = 2 FROM sqlite_schema WHERE type = 'trigger' AND name IN ('used_put', 'used_removed')";
-/// For a file that is not summed up yet.
+/// Computes the totals of a file that lacks the triggers.
 const SUM_UP: &str = "DROP TRIGGER IF EXISTS used_put; DROP TRIGGER IF EXISTS used_removed; DELETE FROM used;
     INSERT INTO used (home, plugin, manifest, keys, bytes)
     SELECT home, plugin, manifest, count(*), sum(length(key) + length(value)) FROM kv GROUP BY home, plugin, manifest";
@@ -56,18 +55,18 @@ const PUT: &str =
     "INSERT OR REPLACE INTO kv (home, plugin, manifest, key, value) VALUES (?, ?, ?, ?, ?)";
 const DELETE: &str = "DELETE FROM kv WHERE home = ? AND plugin = ? AND manifest = ? AND key = ?";
 
-/// Values of all plugins in one file, which several programs may use at once.
+/// The values of all plugins in one file, which several processes may share.
 #[derive(Debug)]
 pub struct Sqlite {
     path: PathBuf,
     open: Mutex<Option<Connection>>,
 }
 
-/// The open file.
+/// The open file, locked.
 struct KvFile<'a>(MutexGuard<'a, Option<Connection>>);
 
 impl Sqlite {
-    /// Values in this file. Nothing is touched before the first use; missing folders are made then.
+    /// Returns a store in this file. The file and its folders are created at the first use.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), open: Mutex::default() }
@@ -95,8 +94,8 @@ impl KvFile<'_> {
     }
 }
 
-/// Makes the folder and an empty file, for their owner alone; SQLite gives its other files the same
-/// permissions.
+/// Creates the folder and an empty file for their owner alone. SQLite gives its other files the
+/// same permissions.
 fn prepare(path: &Path) -> io::Result<()> {
     let mut file = std::fs::OpenOptions::new();
     #[cfg(unix)]
@@ -104,7 +103,7 @@ fn prepare(path: &Path) -> io::Result<()> {
     let folder = durable_file::folder_of(path);
     durable_file::make_folders(folder, 0o700)?;
     file.write(true).create(true).truncate(false).open(path)?;
-    // Also of a file that was there: whoever made it may have died before this.
+    // For an existing file too: the host that created it may have stopped before it synced.
     durable_file::sync_folder(folder)?;
     #[cfg(unix)]
     {
@@ -126,12 +125,13 @@ fn connect(path: &Path) -> Result<Connection, KvError> {
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // The journal says that a value is kept as soon as this says so.
+    // A reported write must be durable, because the journal then records it as done.
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // On macOS an fsync alone does not reach the disk.
+    // On macOS an `fsync` alone does not reach the disk.
     connection.pragma_update(None, "fullfsync", true)?;
-    // What a file says of itself is not believed.
+    // Schema objects in the file cannot call functions with side effects.
     connection.pragma_update(None, "trusted_schema", false)?;
+    // An immediate transaction, so that two hosts cannot both create the triggers.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found > SCHEMA {
@@ -225,7 +225,7 @@ impl KvStore for Sqlite {
         for row in rows {
             match String::from_utf8(row?) {
                 Ok(key) if key.starts_with(prefix) => keys.push(key),
-                // In byte order nothing of the prefix comes after it.
+                // Keys are in byte order, so no later one has the prefix.
                 _ => break,
             }
         }
@@ -233,7 +233,7 @@ impl KvStore for Sqlite {
     }
 }
 
-/// Returns what the owner holds.
+/// Returns the totals of the owner.
 fn usage(transaction: &Transaction<'_>, owner: &KvOwner) -> rusqlite::Result<KvGrant> {
     let number = |row: &rusqlite::Row<'_>, index| {
         row.get::<_, i64>(index).map(|number| u64::try_from(number).unwrap_or(0))
@@ -245,7 +245,7 @@ fn usage(transaction: &Transaction<'_>, owner: &KvOwner) -> rusqlite::Result<KvG
     Ok(found.optional()?.unwrap_or(KvGrant { keys: 0, bytes: 0 }))
 }
 
-/// Returns what a key and its value cost; `None` if the key is absent.
+/// Returns the size of a key and its value in bytes; `None` if the key is absent.
 fn held(
     transaction: &Transaction<'_>,
     owner: &KvOwner,
@@ -328,7 +328,7 @@ mod tests {
         assert!(Sqlite::new(&other).get(&owner(), "k").is_err());
     }
 
-    /// What is noted of the owner, and what its keys and values come to.
+    /// Returns the stored totals of the owner, and those counted from its rows.
     fn noted_and_counted(path: &Path) -> [Option<(i64, i64)>; 2] {
         let connection = Connection::open(path).unwrap();
         let count = "SELECT count(*), sum(length(key) + length(value)) FROM kv WHERE home = ? AND plugin = ? AND manifest = ?";
@@ -346,7 +346,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("kv.sqlite");
         let most = KvGrant { bytes: 60, keys: 5 };
-        // A file for each step: what is noted is read anew.
+        // A new connection for each step, so that the totals are read from disk.
         let set = |key: &str, length: usize| {
             Sqlite::new(&path).set(&owner(), key, &vec![7; length], most)
         };
@@ -400,7 +400,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("kv.sqlite");
         prepare(&path).unwrap();
-        // As that host opened it, with the statements that it has.
+        // Opened with the statements of a format-1 host.
         let old = Connection::open(&path).unwrap();
         old.pragma_update(None, "trusted_schema", false).unwrap();
         old.execute_batch(TABLE).unwrap();
@@ -415,7 +415,7 @@ mod tests {
         let most = KvGrant { bytes: 20, keys: 3 };
         store.set(&owner(), "b", b"12345", most).unwrap();
         assert_eq!(noted_and_counted(&path), [Some((2, 12)); 2]);
-        // The quota of a host that knows of the sums holds whatever the other one does.
+        // A host with totals enforces the quota independently of the other host.
         put("a", b"1234567890123");
         assert_eq!(noted_and_counted(&path), [Some((2, 20)); 2]);
         assert!(matches!(store.set(&owner(), "c", b"", most), Err(KvError::Full(_))));

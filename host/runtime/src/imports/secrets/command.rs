@@ -1,7 +1,6 @@
-//! A key that a program prints, such as a password manager. The program is started when the key is
-//! needed, and stopped with all that it started when it goes on after the key, takes too long, or
-//! nobody waits for it any more. What it prints on standard output is never shown, whatever
-//! happens.
+//! Secrets that a program prints, such as a password manager. The program starts when the key is
+//! needed. It is stopped, with its whole process group, when it keeps running after the key,
+//! exceeds its time limit, or its caller is dropped. Its standard output is never shown.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -16,29 +15,29 @@ use conclave_models::ApiKey;
 use super::first_line;
 use crate::imports::call::log::excerpt;
 
-/// How long a program may take: it may ask a person for a password. Less than the 30 s that a
-/// plugin's call has.
+/// Time limit of a program, which may ask the user for a password. Below the 30 s of a plugin's
+/// call.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often it is looked at.
+/// Interval between two polls of the program.
 const TICK: Duration = Duration::from_millis(10);
-/// How long its end is waited for once the key is there, and its output once it has ended: a child
-/// of its own may hold the pipe open.
+/// Time that is left after the key for the program to end, and after its end for its output. A
+/// child process of its own may hold the pipe open.
 const AFTERWARDS: Duration = Duration::from_millis(500);
 /// Bytes of standard output that are read. The rest stays in the pipe, where an endless printer
-/// comes to a halt.
+/// blocks.
 const STDOUT: u64 = 64 << 10;
-/// Bytes of standard error that are read, and characters that are shown.
+/// Bytes of standard error that are read, and characters of it that are shown.
 const STDERR: u64 = 4 << 10;
 const SHOWN: usize = 300;
-/// Bytes of standard error that are skipped after those.
+/// Further bytes of standard error that are read and discarded.
 const STDERR_SKIPPED: u64 = 1 << 20;
-/// Shorter lines of what was printed are no secrets, nor are shorter words of a line.
+/// Lengths in bytes below which a line, or a word of a line, does not count as a secret.
 const LINE_MIN: usize = 4;
 const WORD_MIN: usize = 8;
 
-/// Runs a program and gives the first line of its standard output.
+/// Runs a program and returns the first line of its standard output.
 ///
-/// Not tokio's processes: those install a handler for a signal, which a library must not.
+/// Does not use `tokio::process`, which installs a signal handler; a library must not.
 pub(super) async fn run(words: Vec<String>, folder: Option<PathBuf>) -> Result<ApiKey, String> {
     run_within(words, folder, PATIENCE).await
 }
@@ -56,7 +55,7 @@ async fn run_within(
         .map_err(|what| format!("the program {name} {what}"))
 }
 
-/// Tells the thread that watches the program.
+/// Notifies the watching thread, when dropped, that the caller is gone.
 struct GivenUp(Arc<AtomicBool>);
 
 impl Drop for GivenUp {
@@ -77,7 +76,7 @@ fn wait(
     if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty()) {
         command.current_dir(folder);
     }
-    // A group of its own, so that what it starts can be stopped with it.
+    // Its own process group, so that its children can be stopped with it.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn().map_err(|error| format!("could not be started: {error}"))?;
@@ -99,19 +98,19 @@ fn wait(
     line.map_err(|what| format!("printed what {what}"))
 }
 
-/// The first line of what was printed.
+/// The first line of the output.
 type Line = Result<ApiKey, String>;
 
-/// How a program came to its end.
+/// How a program ended.
 enum CommandEnd {
     /// By itself; its first line may not have been read yet.
     Ended(ExitStatus, Option<Line>),
-    /// It went on after its first line.
+    /// Stopped, because it kept running after its first line.
     Stopped(Line),
 }
 
-/// Waits for the end. A program that takes too long, or for which nobody waits, is stopped; so is
-/// one that goes on after its first line, which is no failure.
+/// Waits for the end of a program. Stops it when the time limit passes or the caller is gone. A
+/// program that keeps running after its first line is stopped too, which is no error.
 fn watch(
     child: &mut Child,
     patience: Duration,
@@ -130,6 +129,7 @@ fn watch(
             && let Ok(read) = lines.try_recv()
         {
             line = Some(read);
+            // From here on the program only has to end: its key is known.
             deadline = deadline.min(Instant::now() + AFTERWARDS);
         }
         if given_up.load(Ordering::Relaxed) || Instant::now() >= deadline {
@@ -142,8 +142,8 @@ fn watch(
     }
 }
 
-/// Ends a program that was not waited for yet, so that its number is still its own, and what it
-/// started. It may have ended in between, which is as good.
+/// Kills a program and its process group. It has not been reaped, so its process id is still its
+/// own. A program that has ended meanwhile is no error.
 fn stop(child: &mut Child) {
     #[cfg(unix)]
     let _ = rustix::process::kill_process_group(
@@ -154,23 +154,23 @@ fn stop(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// What comes on standard output: the first line, and later everything, to be kept out of what is
-/// shown. The pipe goes along with it: a program whose pipe was closed would fail for it, and one
-/// that prints without end stands still while nobody reads.
+/// The standard output of a program: the first line, and later all of it, for redaction. The pipe
+/// is sent along to keep it open. A closed pipe would make the program fail, and an unread one
+/// blocks a program that prints without end.
 struct Printed {
     line: Receiver<Line>,
     all: Receiver<(Vec<u8>, ChildStdout)>,
 }
 
 impl Printed {
-    /// Reads on a thread of its own: one that waits for a pipe cannot be stopped, and must not hold
-    /// up the executor's end.
+    /// Reads on a thread of its own: a thread that waits for a pipe cannot be stopped, and must not
+    /// delay the shutdown of the executor.
     fn read(mut from: ChildStdout) -> Self {
         let ((line_sender, line), (all_sender, all)) = (channel(), channel());
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let mut reader = BufReader::new((&mut from).take(STDOUT));
-            // What could be read is looked at. Nobody may wait for it any more.
+            // Whatever was read before an error is used. The receivers may be gone by now.
             let _ = reader.read_until(b'\n', &mut bytes);
             let _ = line_sender.send(first_line(&mut bytes.as_slice()));
             let _ = reader.read_to_end(&mut bytes);
@@ -180,24 +180,24 @@ impl Printed {
     }
 }
 
-/// What comes on standard error, with the pipe, as above.
+/// Returns standard error once it has been read, together with its pipe, which stays open.
 fn read_error(mut from: ChildStderr) -> Receiver<(String, ChildStderr)> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What could be read of it is shown.
+        // Whatever was read before an error is shown.
         let _ = (&mut from).take(STDERR).read_to_end(&mut bytes);
-        // Much talk is no reason to stand still.
+        // A full pipe would block a program that logs a lot.
         let _ = std::io::copy(&mut (&mut from).take(STDERR_SKIPPED), &mut std::io::sink());
         let _ = sender.send((String::from_utf8_lossy(&bytes).into_owned(), from));
     });
     receiver
 }
 
-/// What a program said on standard error. Nothing of it when it repeats what was printed, which may
-/// be the key: a shell with `set -x` does.
+/// Returns the excerpt of standard error for an error message. It is withheld if it repeats the
+/// output, which may be the key: a shell with `set -x` does that.
 fn shown(said: &str, printed: Option<Vec<u8>>) -> String {
-    // What was printed is not known to its end: anything may be it.
+    // The output was not read to its end, so any text may be part of it.
     let Some(printed) = printed.filter(|printed| (printed.len() as u64) < STDOUT) else {
         return String::new();
     };
@@ -282,7 +282,7 @@ mod tests {
             .unwrap();
         assert_eq!(key.reveal(), "sk-4");
         let pid = std::fs::read_to_string(temp.path().join("pid")).unwrap();
-        // Somebody else waits for it, if anybody does: until then it is a zombie.
+        // The orphan is reaped by another process, if at all; until then it is a zombie.
         let is_alive = || {
             let stat =
                 std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Takes values out of what a plugin says that was granted a secret: a guest is never given one,
-//! and may have come by it elsewhere, such as from a file. Nothing is looked at as long as no value
-//! was read.
+//! Scrubs secrets from the output of a plugin that was granted one. A guest never gets a value from
+//! the host, but may find it elsewhere, such as in a file. Nothing is scanned until a value has
+//! been read.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::calls::Observer;
 use crate::imports::call::PluginContext;
 use crate::observe::subscribe::Level;
 
-/// What there is to look for in what this plugin says; none when there is nothing.
+/// Returns the scrubber for this plugin's output; `None` if there is nothing to scrub.
 pub(crate) fn scrubber(grantee: &PluginContext) -> Option<Arc<Scrubber>> {
     let scrubber =
         if grantee.setup.grants.secrets.is_empty() { None } else { Some(grantee.vault.scrubber()) };
     scrubber.filter(|scrubber| !scrubber.is_empty())
 }
 
-/// The end of a call without any value.
+/// Returns the end of a call with every value scrubbed.
 pub(crate) fn ended<T>(
     grantee: &PluginContext,
     answer: Result<T, Fault>,
@@ -35,7 +35,7 @@ where
 {
     let Some(scrubber) = scrubber(grantee) else { return (answer, report) };
     let answer = answer.and_then(|answer| {
-        // Nothing else than what was there is put in, so it fits unless a name or a number was a
+        // Only existing text is replaced, so the result stays valid unless a name or a number was a
         // secret.
         whole(&scrubber, answer).ok_or_else(|| {
             Fault::new(FaultKind::BadAnswer, "its answer cannot do without the value of a secret")
@@ -50,7 +50,7 @@ where
     (answer, CallReport { scratch, denials, ..report })
 }
 
-/// Anything without any value; none when nothing of its form is left then.
+/// Returns any value scrubbed; `None` if it is no longer valid then.
 fn whole<T: Serialize + DeserializeOwned>(scrubber: &Scrubber, thing: T) -> Option<T> {
     let mut value = serde_json::to_value(&thing).ok()?;
     if scrubber.find(value.to_string().as_bytes()).is_none() {
@@ -84,14 +84,14 @@ fn each(scrubber: &Scrubber, value: &mut Value) {
     }
 }
 
-/// Hears a plugin in the place of another, who hears no value.
+/// Wraps an observer so that it receives scrubbed text only.
 pub(crate) struct Scrubbed {
     observer: Arc<dyn Observer>,
     vault: Arc<Vault>,
 }
 
 impl Scrubbed {
-    /// The observer itself, when this plugin was granted no secret.
+    /// Wraps an observer; returns it unchanged if the plugin has no secrets.
     pub(crate) fn around(
         observer: &Arc<dyn Observer>,
         grantee: &PluginContext,

@@ -1,17 +1,18 @@
-//! The values of `[secrets.NAME]`: read at first use, put into requests that the core allowed,
-//! taken out of what comes back. What is allowed is decided in
-//! `conclave_core::permissions::secret`; where a request goes is the business of `fetch`.
+//! The values of `[secrets.NAME]`. They are read at the first use, inserted into allowed requests,
+//! and scrubbed from responses. `conclave_core::permissions::secret` decides which requests are
+//! allowed; `fetch` decides the destination.
 //!
-//! For whoever sends requests (`state.secrets()` gives a [`CallSecrets`]), in this order:
-//! 1. `let plan = secrets.check(&parts)?` with the request as the guest wrote it. A refusal: record
-//!    it, answer it, send nothing.
-//! 2. `plan.shown(&parts)` and `plan.names()` are what the journal keeps; `ask` the room.
-//! 3. `let sent = secrets.put_in(&parts, &plan).await?`: what really leaves. It is never kept and
-//!    never shown.
-//! 4. A redirect: `let plan = secrets.check_hop(&mut parts, to)?` with the guest's own parts
-//!    (placeholders, not values); then 3 again.
-//! 5. What comes back: `scrub_text` for addresses, header values and errors, `scrub_bytes` for the
-//!    whole, decompressed body; before anything is kept, logged or given to the guest.
+//! A sender of requests gets a [`CallSecrets`] from `state.secrets()` and uses it in this order:
+//! 1. `let plan = secrets.check(&parts)?` with the request as the guest wrote it. On a refusal,
+//!    record it, return it, and send nothing.
+//! 2. `plan.shown(&parts)` and `plan.names()` go to the journal; `ask` the room.
+//! 3. `let sent = secrets.put_in(&parts, &plan).await?` is the request that is sent. It is never
+//!    stored and never shown.
+//! 4. On a redirect, `let plan = secrets.check_hop(&mut parts, to)?` with the guest's own parts,
+//!    which hold placeholders; then step 3 again.
+//! 5. On a response, `scrub_text` for addresses, header values and errors, and `scrub_bytes` for
+//!    the whole, decompressed body. This comes before anything is stored, logged or returned to the
+//!    guest.
 #![cfg_attr(
     not(feature = "fetch"),
     allow(dead_code, reason = "without requests nothing takes a value")
@@ -36,18 +37,17 @@ use url::Url;
 use super::{NoSecrets, SecretSource};
 use crate::imports::call::{PluginContext, WorksOn};
 
-/// Bodies larger than this are looked through beside the executor.
+/// Bytes up to which a body is scrubbed on the executor's thread.
 const SMALL: usize = 64 << 10;
 
-/// The secrets of a config. A value is read when the first request needs it, and kept until the
-/// vault is dropped with what was prepared; then its memory is cleared. A value that was replaced
-/// meanwhile is read anew at the next start.
+/// The secrets of a config. A value is read when the first request needs it. It stays in memory
+/// until the vault is dropped, and is then cleared. A changed value takes effect at the next start.
 pub(crate) struct Vault {
     source: Arc<dyn SecretSource>,
     from: BTreeMap<SecretName, KeyRef>,
-    /// Known to nobody, so that no plugin can work out the placeholders of another call.
+    /// A random key, so that no plugin can compute the placeholders of another call.
     key: [u8; 32],
-    /// One at a time reads a value, so that a program is asked once.
+    /// Serialises reads, so that a program is asked for its value once.
     reading: tokio::sync::Mutex<()>,
     values: RwLock<Arc<Scrubber>>,
 }
@@ -59,10 +59,10 @@ impl fmt::Debug for Vault {
 }
 
 impl Vault {
-    /// The secrets of these names, found in these places.
+    /// Returns the vault of these secrets, each with its source.
     ///
     /// # Errors
-    /// When this machine gives no randomness, in words for the operator.
+    /// If the system gives no randomness, in words for the operator.
     pub(crate) fn new(
         source: Arc<dyn SecretSource>,
         from: BTreeMap<SecretName, KeyRef>,
@@ -73,7 +73,7 @@ impl Vault {
         Ok(Self { key, from, ..Self::none(source) })
     }
 
-    /// Holds nothing, so its key is good for nothing.
+    /// Returns a vault without secrets, whose key is never used.
     pub(crate) fn empty() -> Arc<Self> {
         Arc::new(Self::none(Arc::new(NoSecrets)))
     }
@@ -88,21 +88,20 @@ impl Vault {
         }
     }
 
-    /// The config has a secret of this name.
+    /// Returns whether the config has a secret of this name.
     pub(crate) fn knows(&self, name: &SecretName) -> bool {
         self.from.contains_key(name)
     }
 
-    /// What has been read by now, for looking through texts.
+    /// Returns the scrubber of the values read so far.
     pub(crate) fn scrubber(&self) -> Arc<Scrubber> {
         Arc::clone(&self.values.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads what was not read yet of these; whatever comes back from now on is looked through for
-    /// them.
+    /// Reads the missing values of these secrets. From then on, responses are scrubbed of them.
     ///
     /// # Errors
-    /// Which has no value that can be used, and why, in words for the operator.
+    /// The name of a secret without a usable value, and the reason, in words for the operator.
     async fn read<'a>(
         &self,
         names: impl Iterator<Item = &'a SecretName>,
@@ -112,6 +111,8 @@ impl Vault {
                 continue;
             }
             let _turn = self.reading.lock().await;
+            // Checked again: another task may have read the value while this one waited for the
+            // lock.
             let known = self.scrubber();
             if known.value(name).is_some() {
                 continue;
@@ -140,7 +141,7 @@ pub(crate) struct CallSecrets {
 }
 
 impl CallSecrets {
-    /// Those of a call of this plugin.
+    /// Returns the secrets for a call of this plugin.
     pub(crate) fn new(
         grantee: Arc<PluginContext>,
         task: WorksOn,
@@ -151,12 +152,12 @@ impl CallSecrets {
         Self { grantee, task, placeholders: Placeholders::new(Seed(seed)) }
     }
 
-    /// With the placeholders of a seed, such as the call had before the host stopped.
+    /// Uses the placeholders of this seed, which the call had before a restart.
     pub(crate) fn with_seed(self, seed: [u8; 32]) -> Self {
         Self { placeholders: Placeholders::new(Seed(seed)), ..self }
     }
 
-    /// What the placeholders of a call come from, as long as this vault is there.
+    /// Returns the seed for the placeholders of a call. It is stable as long as this vault exists.
     pub(crate) fn seed(grantee: &PluginContext, room: &RoomId, call: CallId) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(b"conclave secrets 1\0");
@@ -170,17 +171,18 @@ impl CallSecrets {
         self.grantee.rights_in(&self.task)
     }
 
-    /// What the guest writes in the place of a secret.
+    /// Returns the placeholder that the guest writes instead of a secret.
     ///
     /// # Errors
-    /// The record for the operator: it was not asked for, or not granted.
+    /// The record for the operator, if the secret was not requested or not granted.
     pub(crate) fn placeholder(&self, name: &str) -> Result<String, Box<DenialRecord>> {
         let name = SecretName::from(name);
         self.rights().require_secret(&name, || self.smallest(&name))?;
         Ok(self.placeholders.of(&name))
     }
 
-    /// Only for a secret that there is: nobody should be led to make one for a plugin that asks.
+    /// Returns the config line that grants the secret, if the config has it. A plugin must not lead
+    /// the operator to create a secret.
     fn smallest(&self, name: &SecretName) -> Option<String> {
         let granted =
             self.grantee.setup.grants.secrets.iter().map(|grant| &grant.name).chain([name]);
@@ -190,9 +192,8 @@ impl CallSecrets {
         })
     }
 
-    /// Decides about a request as the guest wrote it. Nothing may be sent when it refuses: no
-    /// placeholder may be where it stands, and no guest that came by a value may send it anywhere
-    /// itself.
+    /// Decides about a request as the guest wrote it. A refused request must not be sent. It has a
+    /// placeholder in a forbidden place, or holds a value that the guest must not have.
     ///
     /// # Errors
     /// The record for the operator.
@@ -215,12 +216,12 @@ impl CallSecrets {
         }
     }
 
-    /// Leads a request on to where a redirect points, and decides about it anew. What is sent to
-    /// another origin has no header with a placeholder any more. A value that the server wrote into
-    /// the new address counts as its placeholder, so it goes to no other host.
+    /// Points a request to the target of a redirect, and decides about it again. Headers with a
+    /// placeholder are dropped for another origin. A value that the server wrote into the new
+    /// address becomes its placeholder, so it reaches no other host.
     ///
     /// # Errors
-    /// As `check`; `parts` is of no use then.
+    /// As for `check`; `parts` must not be used afterwards.
     pub(crate) fn check_hop(
         &self,
         parts: &mut RequestParts,
@@ -245,10 +246,10 @@ impl CallSecrets {
         self.check(parts)
     }
 
-    /// The request with the values in it.
+    /// Returns the request with the values inserted.
     ///
     /// # Errors
-    /// The record for the operator: a value could not be read, or cannot stand where it should.
+    /// The record for the operator, if a value cannot be read or does not fit in its place.
     pub(crate) async fn put_in(
         &self,
         parts: &RequestParts,
@@ -273,12 +274,12 @@ impl CallSecrets {
         })
     }
 
-    /// A text that came back, without any value.
+    /// Returns a received text with every value scrubbed.
     pub(crate) fn scrub_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.grantee.vault.scrubber().scrub_text(text)
     }
 
-    /// A body that came back, without any value.
+    /// Returns a received body with every value scrubbed.
     pub(crate) async fn scrub_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
         let scrubber = self.grantee.vault.scrubber();
         if scrubber.is_empty() {
@@ -289,7 +290,7 @@ impl CallSecrets {
         }
         let scrubbed =
             tokio::task::spawn_blocking(move || scrubber.scrub(&bytes).unwrap_or(bytes)).await;
-        // The process ends; what was not looked through is given to nobody.
+        // The executor is shutting down; bytes that were not scrubbed go nowhere.
         scrubbed.unwrap_or_default()
     }
 }

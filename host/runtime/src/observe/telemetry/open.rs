@@ -1,5 +1,5 @@
-//! The spans of one room that have begun and not ended. A parent is held until what is below it has
-//! ended; what nobody answers ends with the next step of its task, or with its task, turn or run.
+//! The open spans of one room. A parent span stays open until its children end. A span without an
+//! answer ends with the next step of its task, or with its task, turn or run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,50 +16,50 @@ use super::names::{
 };
 use crate::observe::subscribe::OWN_CLIENT;
 
-/// Spans of one room at once; more are not made.
+/// Maximum number of open spans in a room. Further spans are not created.
 const SPANS: usize = 4096;
 
-/// Stands for a span that was not made.
+/// Stands in for a span that was not created.
 static NONE: Span = Span::none();
 
 /// The open spans of a room.
 #[derive(Debug, Default)]
 pub(super) struct OpenSpans {
-    /// From the room's first event.
+    /// The setup of the room's first event.
     pub(super) setup: Option<Arc<Setup>>,
-    /// Of a background task: the step that started it. None: whatever span the room's loop runs in.
+    /// The step that started a background task. `None` for the current span of the room's loop.
     parent: Option<Span>,
-    /// Steps and tools.
+    /// Spans of steps and tools, with their tasks.
     calls: HashMap<CallId, (TaskName, Span)>,
-    /// The last step of each task that is at work; each but the first was handed its work by the
-    /// one before it.
+    /// The latest step of each active task. Each task after the first was delegated to by the task
+    /// before it.
     steps: Vec<(TaskName, CallId)>,
     latest: Option<CallId>,
     chats: HashMap<(CallId, u32), Span>,
 }
 
 impl OpenSpans {
-    /// A room that another one started.
+    /// Returns the spans of a room that another one started.
     pub(super) fn below(parent: Span) -> Self {
         Self { parent: Some(parent), ..Self::default() }
     }
 
-    /// The span of a step or tool.
+    /// Returns the span of a step or tool.
     pub(super) fn call(&self, call: CallId) -> &Span {
         self.calls.get(&call).map_or(&NONE, |(_, span)| span)
     }
 
-    /// The span of a model call.
+    /// Returns the span of a model call.
     pub(super) fn chat(&self, call: CallId, ordinal: u32) -> &Span {
         self.chats.get(&(call, ordinal)).unwrap_or(&NONE)
     }
 
-    /// The step of a task that is at work.
+    /// Returns the span of the current step of a task.
     pub(super) fn step_of(&self, task: &TaskName) -> &Span {
         self.steps.iter().find(|(of, _)| of == task).map_or(&NONE, |(_, call)| self.call(*call))
     }
 
-    /// The newest step of the room.
+    /// Returns the span of the newest step of the room.
     pub(super) fn latest(&self) -> &Span {
         self.latest.map_or(&NONE, |call| self.call(call))
     }
@@ -71,8 +71,8 @@ impl OpenSpans {
         task: &TaskName,
         agent: &PluginName,
     ) {
-        // A task goes on when nothing that it waited for does: what is open of it, or of those it
-        // handed work to, was abandoned.
+        // A task only steps again when nothing that it waited for is active. Open spans of it, and
+        // of tasks it delegated to, were abandoned.
         self.task_ended(task);
         self.steps.push((task.clone(), call));
         self.latest = Some(call);
@@ -102,7 +102,7 @@ impl OpenSpans {
         self.keep(call, task, span);
     }
 
-    /// The span, which ends once the caller drops it.
+    /// Removes the span and returns it; it ends when the caller drops it.
     pub(super) fn tool_answered(&mut self, call: CallId) -> Span {
         let span = self.call(call).clone();
         self.end(call);
@@ -125,7 +125,7 @@ impl OpenSpans {
             .and_then(|model| model.reached_at.as_deref())
             .filter(|server| *server != OWN_CLIENT);
         let provider = provider.unwrap_or(if server.is_some() { "openai" } else { "_OTHER" });
-        // A strategy's call has no span of its own to be below.
+        // The call of a strategy has no span of its own to be the parent.
         let parent = self
             .calls
             .get(&call)
@@ -141,13 +141,13 @@ impl OpenSpans {
         self.chats.insert((call, ordinal), span);
     }
 
-    /// The span, which ends once the caller drops it.
+    /// Removes the span and returns it; it ends when the caller drops it.
     pub(super) fn model_answered(&mut self, call: CallId, ordinal: u32) -> Span {
         self.chats.remove(&(call, ordinal)).unwrap_or_else(Span::none)
     }
 
-    /// Ends its last step and whatever was abandoned, also of the tasks that it waits for: nobody
-    /// says that they end with it.
+    /// Ends the last step of a task and its abandoned spans. The tasks that it delegated to end
+    /// too, because they get no event of their own.
     pub(super) fn task_ended(&mut self, task: &TaskName) {
         let first = self.steps.iter().position(|(of, _)| of == task).unwrap_or(self.steps.len());
         let mut ended: Vec<TaskName> = self.steps.drain(first..).map(|(of, _)| of).collect();
@@ -163,7 +163,7 @@ impl OpenSpans {
         calls.into_iter().for_each(|call| self.end(call));
     }
 
-    /// Ends everything: whatever goes on in a room is the work of its entry task's turn.
+    /// Ends all spans, since everything active in a room belongs to the turn of its entry task.
     pub(super) fn turn_stopped(&mut self) {
         self.steps.clear();
         self.chats.clear();
@@ -176,7 +176,7 @@ impl OpenSpans {
         }
     }
 
-    /// Ends a step or tool, with the model calls that it no longer waits for.
+    /// Ends a step or tool, with its abandoned model calls.
     fn end(&mut self, call: CallId) {
         self.calls.remove(&call);
         self.chats.retain(|(of, _), _| *of != call);

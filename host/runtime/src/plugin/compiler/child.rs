@@ -1,5 +1,5 @@
-//! The child that compiles: gives up what it does not need, reads a component, writes machine code,
-//! ends. It never runs what it compiles.
+//! The child process that compiles: it drops its privileges, reads a component, writes machine code
+//! and exits. It never runs the code.
 
 use std::io::{Read, Write};
 
@@ -8,10 +8,10 @@ use conclave_core::types::limits::COMPONENT_BYTES;
 use super::{DONE, REFUSED};
 use crate::sandbox::engine;
 
-/// Compiles one component within limits on this whole process, which is good for nothing else
-/// afterwards. For a program that is started with [`Compiler::Child`](super::Compiler::Child): call
-/// it first thing, with stdin, stdout and the two numbers that stand at the end of the arguments,
-/// and end with the exit code that it gives.
+/// Compiles one component under limits on this whole process, which cannot be used for anything
+/// else afterwards. Meant for a program started by [`Compiler::Child`](super::Compiler::Child).
+/// Call it first, with stdin, stdout and the two numbers at the end of the arguments, and exit with
+/// the code it returns.
 #[must_use]
 pub fn compile_component(
     memory: u64,
@@ -40,16 +40,15 @@ fn compile(input: impl Read) -> Result<Vec<u8>, String> {
     engine.precompile_component(&component).map_err(|error| format!("{error:#}"))
 }
 
-/// Address space over what is allowed to be filled: code, stacks of threads, and what allocators
-/// set aside.
+/// Address space above the memory limit, for code, thread stacks and reserved allocator memory.
 #[cfg(unix)]
 const ADDRESSES: u64 = 16 << 30;
-/// Open files: the three pipes, and those that tell how many cores there are.
+/// Maximum open files: the three pipes, and the files that report the number of cores.
 #[cfg(unix)]
 const FILES: u64 = 32;
 
-/// No new rights, no files to write, no core; so much memory and computing, and an end with the
-/// parent's.
+/// Drops privileges, forbids file writes and core dumps, limits memory and CPU time, and ties the
+/// process to its parent.
 #[cfg(unix)]
 fn confine(memory: u64, cpu_seconds: u64) -> Result<(), String> {
     use rustix::process::{Resource, Rlimit, setrlimit};
@@ -64,7 +63,7 @@ fn confine(memory: u64, cpu_seconds: u64) -> Result<(), String> {
     ];
     for (resource, soft, hard) in limits {
         let set = setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) });
-        // Other systems know the names and do not keep to all of them.
+        // Other systems accept some of these limits without enforcing them.
         if cfg!(target_os = "linux") {
             set.map_err(|error| format!("the compiler's own limits could not be set: {error}"))?;
         }

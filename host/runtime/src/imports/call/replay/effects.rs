@@ -1,4 +1,4 @@
-//! Side effects of a call: asked for once, done once, ended once, however often the call is run.
+//! Side effects of a call: each is asked for, done and ended once, even if the call is replayed.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
 use super::{BusyGuard, CallReplay};
 
-/// What an import may do.
+/// How an import must proceed with a side effect.
 pub(crate) enum EffectDecision {
-    /// Do it, and say how it went; it is under way until this is dropped.
+    /// Do it, and report the outcome. It is in progress until the guard is dropped.
     Go(BusyGuard),
-    /// It was done, and this came of it; nothing more is said.
+    /// It was done before, with this outcome; nothing more is reported.
     Told(SideEffectAnswer),
     Refused(Denial),
-    /// The call does not run as it did, and ends; whatever the guest is told, nothing comes of it.
+    /// The call deviates from its replay and ends, so the answer to the guest does not matter.
     Lost,
 }
 
-/// What the trace knows.
+/// The state of a side effect in the call's log.
 enum LoggedEffect {
     New,
     Open,
@@ -27,12 +27,12 @@ enum LoggedEffect {
 }
 
 impl CallReplay {
-    /// Whether what an import does to the disk must survive a power cut before its end is told.
+    /// Returns whether changes on disk must be durable before their end is reported.
     pub(crate) fn survives_power_cuts(&self) -> bool {
         self.effects.survives_power_cuts()
     }
 
-    /// Asks for leave, unless it was before.
+    /// Asks for permission, unless the log already has the answer.
     pub(crate) async fn ask_effect(
         self: &Arc<Self>,
         ordinal: u32,
@@ -45,6 +45,7 @@ impl CallReplay {
             LoggedEffect::Leave(leave) => return leave,
             LoggedEffect::Open => {}
             LoggedEffect::New => {
+                // Reads come first, because the side effect may depend on them.
                 {
                     let mut known = self.known();
                     self.keep_reads(&mut known);
@@ -100,7 +101,7 @@ impl CallReplay {
         }
     }
 
-    /// Says how it went.
+    /// Reports the outcome.
     pub(crate) async fn effect_ended(&self, ordinal: u32, answer: SideEffectAnswer) {
         self.effects.ended(self.call, ordinal, answer.clone()).await;
         if let Some(asked) = self.known().trace.side_effects.get_mut(&ordinal) {
@@ -108,13 +109,12 @@ impl CallReplay {
         }
     }
 
-    /// Keeps a refusal whole, as long as the call goes on in this process.
+    /// Keeps a whole refusal, as long as the call stays in this process.
     pub(crate) fn keep_record(&self, ordinal: u32, record: &DenialRecord) {
         self.known().records.insert(ordinal, record.clone());
     }
 
-    /// A refusal that came of a side effect; when the host has stopped since, with what the journal
-    /// has of it.
+    /// Returns the refusal of a side effect. After a restart it is rebuilt from the journal's part.
     pub(crate) fn record(&self, ordinal: u32, denial: Denial) -> Box<DenialRecord> {
         let kept = self.known().records.get(&ordinal).cloned();
         Box::new(kept.unwrap_or_else(|| {

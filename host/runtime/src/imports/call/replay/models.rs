@@ -1,4 +1,4 @@
-//! Model requests of a call: asked once, answered once, however often the call is run.
+//! Model requests of a call: each is sent and answered once, even if the call is replayed.
 
 use conclave_core::protocol::call_log::{AskedModel, Before};
 use conclave_core::types::completion::{ModelError, ModelRequest};
@@ -7,10 +7,10 @@ use super::{Answer, CallReplay, ReplayMismatch};
 use crate::support::suspension::Parked;
 
 impl CallReplay {
-    /// Hands a request over, unless it was before.
+    /// Sends a request, unless it was sent before.
     ///
     /// # Errors
-    /// When something else was asked for in its place.
+    /// If it differs from the recorded one.
     pub(crate) fn ask_model(
         &self,
         ordinal: u32,
@@ -42,10 +42,10 @@ impl CallReplay {
         Ok(())
     }
 
-    /// Waits for an answer, until it is `due` to give the instance back.
+    /// Waits for an answer, until the instance is `due` to be released.
     ///
     /// # Errors
-    /// It was due first; the answer is waited for with [`parked_answer`](Self::parked_answer).
+    /// If it was due first; [`parked_answer`](Self::parked_answer) then waits for the answer.
     pub(crate) async fn answer(
         &self,
         ordinal: u32,
@@ -78,7 +78,7 @@ impl CallReplay {
         }
     }
 
-    /// Waits for what a parked call waits for.
+    /// Waits for the answer that a suspended call needs.
     pub(crate) async fn parked_answer(&self) {
         let asked = {
             let mut known = self.known();
@@ -99,7 +99,7 @@ impl CallReplay {
         }
     }
 
-    /// The guest does not wait any more, which cancels the request.
+    /// Cancels a request that the guest dropped.
     pub(crate) fn give_up_model(&self, ordinal: u32) {
         let mut known = self.known();
         if let Some(asked) = known.asked.remove(&ordinal) {

@@ -1,5 +1,5 @@
-//! What a call reads, and what may read otherwise later: told again in order, and journalled before
-//! anything may leave that depends on it.
+//! The recorded reads of a call whose result may differ later. They are replayed in order, and
+//! journalled before anything that depends on them may leave the call.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -10,38 +10,39 @@ use serde::{Deserialize, Serialize};
 use super::{CallReplay, ReplayState};
 use crate::support::digest::sha256;
 
-/// Bytes of the largest piece that stands in the journal itself; a larger one is a blob.
+/// Maximum bytes of a piece in the journal itself. A larger one is stored as a blob.
 const PIECE: usize = 256 << 10;
-/// Bytes of reads that wait to be journalled; past them they are, whatever comes next.
+/// Bytes of buffered reads above which they are journalled at once.
 const LOOSE: usize = 1 << 20;
-/// Bytes of reads that a call is held to be worth parking with.
+/// Bytes of recorded reads above which a call is no longer suspended.
 const HELD: usize = 1 << 20;
-/// What an entry costs besides its answer.
+/// Overhead of a recorded read, in bytes.
 const ENTRY: usize = 64;
 
-/// What a call read there before.
+/// The recorded result of a read.
 pub(crate) enum Recalled<T> {
-    /// It was told this.
+    /// The recorded result.
     Before(T),
-    /// It has not come so far.
+    /// None is recorded: the call reads for the first time.
     Now,
-    /// It read something else, and ends; whatever the guest is told, nothing comes of it.
+    /// The read differs from the recorded one. The call ends, so the answer to the guest does not
+    /// matter.
     Lost,
 }
 
-/// Bytes in the journal.
+/// Bytes as the journal stores them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Packed {
-    /// As they are, where they are text.
+    /// Valid UTF-8, unchanged.
     Text(String),
     Base64(String),
-    /// Kept with the attachments, under its SHA-256.
+    /// The SHA-256 of a blob.
     Blob(String),
 }
 
 impl CallReplay {
-    /// What was read here before.
+    /// Returns the recorded result of the next read.
     pub(crate) fn recall<T: DeserializeOwned>(&self, import: &str, target: &str) -> Recalled<T> {
         if self.check().is_err() {
             return Recalled::Lost;
@@ -65,12 +66,12 @@ impl CallReplay {
         Recalled::Before(answer)
     }
 
-    /// Keeps what was read now. `size` is about what it takes.
+    /// Records the result of a read. `size` is its approximate size in bytes.
     pub(crate) fn keep<T: Serialize>(&self, import: &str, target: &str, answer: &T, size: usize) {
         if !self.records {
             return;
         }
-        // What is kept is made of texts and numbers.
+        // Recorded values consist of texts and numbers, so this does not fail in practice.
         let Ok(answer) = serde_json::to_value(answer) else { return self.forget() };
         let mut known = self.known();
         known.trace.reads.push(LoggedRead {
@@ -88,12 +89,13 @@ impl CallReplay {
         }
     }
 
-    /// Journals what was read and is not journalled yet.
+    /// Journals the reads that are not journalled yet.
     pub(super) fn keep_reads(&self, known: &mut ReplayState) {
         let ReplayState { trace, told, kept, forgetful, .. } = known;
         if *kept < trace.reads.len() {
             self.effects.read(self.call, trace.reads[*kept..].to_vec());
             *kept = trace.reads.len();
+            // The call cannot be replayed any more, so the memory of its reads is released.
             if *forgetful && *told == *kept {
                 trace.reads.clear();
                 (*told, *kept) = (0, 0);
@@ -102,8 +104,9 @@ impl CallReplay {
         known.loose = 0;
     }
 
-    /// Bytes as they are kept, and about what they take.
+    /// Packs bytes for the journal; also returns their approximate size.
     pub(crate) fn pack(&self, bytes: &[u8]) -> (Packed, usize) {
+        // The result is discarded by `keep`, so packing would be wasted.
         if !self.records {
             return (Packed::Text(String::new()), 0);
         }
@@ -119,7 +122,7 @@ impl CallReplay {
         }
     }
 
-    /// The bytes again; none when they are gone, and the call ends.
+    /// Returns the packed bytes. If they are gone, returns `None` and ends the call.
     pub(crate) fn unpack(&self, packed: Packed) -> Option<Vec<u8>> {
         let bytes = match packed {
             Packed::Text(text) => Some(text.into_bytes()),
@@ -132,7 +135,7 @@ impl CallReplay {
         bytes
     }
 
-    /// A blob of this digest, and of this length where it is known.
+    /// Returns the blob of this digest. An empty one is not stored.
     pub(crate) fn blob(&self, sha256: &str, length: Option<u64>) -> Option<Vec<u8>> {
         if length == Some(0) {
             return Some(Vec::new());

@@ -1,5 +1,5 @@
-//! The state of a call that is run again in the same process: what the guest held is gone with its
-//! instance, what the call was told and has used up is not.
+//! Suspends and restarts calls in the same process. The guest's resources end with its instance;
+//! its replay state and its usage are kept.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use crate::imports::interfaces::blobs::Reach;
 use crate::imports::interfaces::files::Listings;
 use crate::imports::interfaces::wasi_files::FileStreams;
 
-/// To run it again costs at most one part in so many of what it waited.
+/// Minimum ratio of the time waited to the time that a replay costs.
 const WORTH: u32 = 4;
 
 impl CallState {
-    /// Returns when a wait that begins now has been worth more than to run the call again; never
-    /// when that cannot be done.
+    /// Completes when a wait that starts now has lasted long enough to be worth a replay. Never
+    /// completes if the call cannot be replayed.
     pub(crate) fn due(&self) -> impl Future<Output = ()> + Send + use<> {
         let parking = self.parking.clone().filter(|_| self.meter.may_repeat());
         let (began, waited) = (self.began, self.waited);
@@ -30,12 +30,12 @@ impl CallState {
         }
     }
 
-    /// What the host did for it, or it waited for.
+    /// Adds time in which the host worked or the call waited, which a replay does not repeat.
     pub(crate) fn note_waited(&mut self, waited: Duration) {
         self.waited += waited;
     }
 
-    /// Lets go of what belonged to the instance.
+    /// Releases everything that belongs to the instance.
     pub(crate) fn park(&mut self) {
         #[cfg(feature = "fetch")]
         {
@@ -52,7 +52,7 @@ impl CallState {
         self.blobs = Reach::default();
     }
 
-    /// The state of the next attempt.
+    /// Returns the state of the next attempt.
     pub(crate) fn again(mut self) -> Self {
         self.past.again();
         for record in std::mem::take(&mut self.denials) {

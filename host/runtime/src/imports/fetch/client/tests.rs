@@ -1,4 +1,4 @@
-//! Servers whose interim answers never end.
+//! Servers with endless interim responses.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use tokio::io::ReadBuf;
 
 use super::*;
 
-/// A server that sends one text over and over once it was asked, and never makes its reader wait.
+/// A server that repeats one text after the request, and never blocks its reader.
 struct Endless {
     is_asked: bool,
     reader: Option<Waker>,
@@ -64,7 +64,7 @@ impl AsyncWrite for Endless {
     }
 }
 
-/// What came of a request to such a server, and how many bytes were taken from it.
+/// Returns the error of a request to such a server, and the bytes read from it.
 async fn taken(text: &'static str, limit: u64) -> (Option<ConnectionError>, u64) {
     let sent = Arc::new(AtomicU64::new(0));
     let interim = Arc::new(Interim::new(limit));
@@ -77,7 +77,7 @@ async fn taken(text: &'static str, limit: u64) -> (Option<ConnectionError>, u64)
     (outcome.err(), sent.load(Ordering::Relaxed))
 }
 
-/// B12: counted in bytes, so that it holds on a machine of any speed.
+/// B12: counted in bytes, so that the result does not depend on the machine's speed.
 #[tokio::test]
 async fn endless_interim_answers_end_after_the_first_bytes() {
     for text in [

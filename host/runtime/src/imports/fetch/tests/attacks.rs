@@ -1,4 +1,4 @@
-//! Plugins and servers that want a request to go where it may not.
+//! Requests that plugins or servers try to send to a forbidden destination.
 
 use super::*;
 
@@ -28,7 +28,7 @@ async fn what_no_rule_covers_reaches_nobody() {
     );
 }
 
-/// Incident 2: every address is looked at, whatever it is called and however it is written.
+/// Incident 2: addresses are checked after resolution, whatever the spelling of the host.
 #[tokio::test]
 async fn no_spelling_of_an_inner_address_is_connected_to() {
     let open = [
@@ -76,8 +76,8 @@ async fn no_spelling_of_an_inner_address_is_connected_to() {
     );
 }
 
-/// Incident 2: rebinding. One bad address among good ones spoils them all, and what was looked at
-/// is what is connected to.
+/// Incident 2: rebinding. One forbidden address rejects the whole name, and the connection goes to
+/// the checked address.
 #[tokio::test]
 async fn a_name_that_changes_its_mind_gains_nothing() {
     let server = Server::saying(ok("lit"));
@@ -101,8 +101,8 @@ async fn a_name_that_changes_its_mind_gains_nothing() {
     assert_eq!(server.connections(), 1);
 }
 
-/// Incidents 2 and 12: a redirect is decided on like a request, in its address and in the addresses
-/// of the network behind it.
+/// Incidents 2 and 12: a redirect is checked like a request, by its URL and by its resolved
+/// addresses.
 #[tokio::test]
 async fn a_redirect_leads_nowhere_that_a_request_may_not_go() {
     let forbidden = Server::saying(ok("secret"));
@@ -135,7 +135,7 @@ async fn a_redirect_in_a_circle_ends() {
         matches!(plugin.get(&base).await, Err(ExchangeFailure::Limit(_, limit)) if limit == "redirects = 3")
     );
     assert_eq!(server.connections(), 4);
-    // The room counts each of them.
+    // The room counts each hop.
     let mut plugin = journalling(
         grant(&[&format!("{base}*")]),
         Journal { refuses_from: Some(2), ..Journal::default() },
@@ -166,7 +166,7 @@ async fn what_proves_who_asks_does_not_follow_to_another_origin() {
     );
 }
 
-/// Incident 14: every new name that is looked up can carry something out.
+/// Incident 14: every new name that is resolved can leak data.
 #[tokio::test]
 async fn names_are_a_budget() {
     let server = Server::saying(ok("lit"));

@@ -1,4 +1,4 @@
-//! Requests and answers that are too large, too many or too slow.
+//! Requests and responses that are too large, too many or too slow.
 
 use super::*;
 
@@ -83,7 +83,7 @@ async fn sixteen_interim_answers_may_come_before_the_answer() {
 async fn a_slow_body_is_not_waited_for() {
     let server = Server::start(|_, stream| {
         drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nx"));
-        // Until the client goes.
+        // Blocks until the client disconnects.
         drop(stream.read(&mut [0; 1]));
     });
     let base = format!("http://127.0.0.1:{}/", server.port);

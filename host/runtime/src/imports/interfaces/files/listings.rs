@@ -1,31 +1,30 @@
-//! Directories that a call is in the middle of listing. What is kept of them is bounded: past the
-//! bound the one that was not used for longest is forgotten, and is read and paid for anew when the
-//! guest goes on with it.
+//! Directory listings in progress of one call. Their memory is bounded: above the limit the least
+//! recently used one is dropped. It is read and charged again if the guest continues it.
 
 use super::GrantedPath;
 use crate::imports::interfaces::folder::Listing;
 
-/// Listings that one call has under way: one for each directory on the way down.
+/// Maximum listings in progress, one for each directory on the way down.
 const LISTINGS: usize = 32;
-/// Bytes of all of them.
+/// Maximum bytes of all listings.
 const BYTES: usize = 64 << 20;
 
-/// How far the listing of a directory is.
+/// The progress of a listing.
 #[derive(Debug)]
 pub(super) enum ListingStage {
-    /// The names that come next.
+    /// The remaining names.
     Read(Listing),
-    /// What an attempt before this one has listed and paid for. The directory is read again to go
-    /// on, and paid for only where it has more entries now.
+    /// A listing that an earlier attempt read and paid for. Continuing it reads the directory
+    /// again, and only charges additional entries.
     Before(PaidListing),
 }
 
-/// A listing of an attempt before this one, as its answers tell of it.
+/// A listing of an earlier attempt, reconstructed from its recorded pages.
 #[derive(Debug)]
 pub(super) struct PaidListing {
-    /// The last name that was handed out.
+    /// The last returned name.
     last: String,
-    /// Entries that were paid for.
+    /// Number of entries that were charged.
     pub(super) seen: u64,
 }
 
@@ -44,12 +43,12 @@ impl ListingStage {
     }
 }
 
-/// The listings of a call, the one that was used last at the end.
+/// The listings of a call, the most recently used last.
 #[derive(Debug, Default)]
 pub(crate) struct Listings(Vec<(GrantedPath, ListingStage)>);
 
 impl Listings {
-    /// The listing of a directory that was begun, if there is one; it is taken away.
+    /// Removes and returns the listing of a directory.
     pub(super) fn take(&mut self, place: &GrantedPath) -> Option<ListingStage> {
         let index = self.0.iter().position(|(other, _)| other == place)?;
         Some(self.0.remove(index).1)
@@ -59,8 +58,8 @@ impl Listings {
         self.add(place, ListingStage::Read(listing));
     }
 
-    /// Takes note of a page that an attempt before this one was given after `after`: its last name,
-    /// none where it was empty or an error, and the entries that were paid for it.
+    /// Records a replayed page that was requested after `after`: its last name, and the number of
+    /// entries charged for it. `last` is `None` for an empty page or an error.
     pub(super) fn recall(
         &mut self,
         place: GrantedPath,

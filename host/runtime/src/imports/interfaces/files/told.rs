@@ -1,5 +1,4 @@
-//! What there is to tell of something that could not be read or changed, as it is kept for a call
-//! that is run again.
+//! Failures of file operations as a plugin sees them, in a form that is recorded for replays.
 
 use conclave_core::permissions::grant::Rights;
 use conclave_core::types::capability::Capability;
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::imports::interfaces::folder::FolderFailure;
 
-/// Why a plugin got nothing.
+/// Why a file operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FileFailure {
@@ -22,12 +21,12 @@ pub(crate) enum FileFailure {
 }
 
 impl FileFailure {
-    /// For a call that ends: it reads no more.
+    /// Returns the failure for a call that deviated from its replay and ends.
     pub(crate) fn lost() -> Self {
         Self::Other("the call ends".to_owned())
     }
 
-    /// What a trouble with this path comes to. `read` is the call's allowance.
+    /// Converts a folder's failure for this path. `read` is the call's limit.
     pub(crate) fn of(trouble: &FolderFailure, path: &str, rights: &Rights<'_>, read: u64) -> Self {
         match trouble {
             FolderFailure::NotFound => Self::NotFound,
@@ -51,7 +50,7 @@ impl FileFailure {
         }
     }
 
-    /// The journal's answer of a change that this came of; `trouble` gives the text for people.
+    /// Returns the journal's form of a failed change; `trouble` gives the human-readable text.
     pub(crate) fn answer(&self, trouble: &FolderFailure) -> SideEffectAnswer {
         let cause = match self {
             Self::Denied(record) => {
@@ -66,8 +65,8 @@ impl FileFailure {
         SideEffectAnswer::Failed { cause, message: trouble.to_string() }
     }
 
-    /// The same again from the journal: by the cause alone. The text goes where a plugin's own
-    /// error is a text.
+    /// Rebuilds a failure from the journal by its cause. The text only remains for failures that
+    /// have one.
     pub(crate) fn again(cause: FailureCause, message: String) -> Self {
         match cause {
             FailureCause::NotFound => Self::NotFound,

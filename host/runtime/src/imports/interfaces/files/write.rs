@@ -1,5 +1,5 @@
-//! `files`: changing what is in the folders that were granted for writing. Each change is
-//! journalled before it is made, and its end before the plugin learns of it.
+//! The `files` import: changes in writable folders. A change is journalled before it is made, and
+//! its end before the plugin learns of it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::imports::interfaces::journalled::{EffectStart, digest};
 use crate::imports::interfaces::path::GuestPath;
 
 impl CallState {
-    /// The place of a path that may be changed.
+    /// Resolves a path for writing, and records a refusal.
     fn place_to_write(&mut self, path: &str) -> Result<GrantedPath, FileError> {
         let record = match self.find(path, true).and_then(|place| self.writable(path, place)) {
             Ok(place) if place.rest.is_empty() => return Err(FileError::NotAFile),
@@ -36,12 +36,12 @@ impl CallState {
         }
     }
 
-    /// Asks as a write would, and changes nothing.
+    /// Checks a path like a write, without changing anything.
     pub(crate) fn may_write(&mut self, path: &str) -> Result<GrantedPath, FileError> {
         self.place_to_write(path)
     }
 
-    /// Writes a file, and gives its new length.
+    /// Writes a file and returns its new length.
     pub(crate) async fn write_file(
         &mut self,
         path: &str,
@@ -51,7 +51,7 @@ impl CallState {
     ) -> Result<u64, FileError> {
         let place = self.place_to_write(path)?;
         let quota = self.grantee.folders[place.folder].byte_quota();
-        // What can never fit is not journalled.
+        // A change that can never fit is not journalled.
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > quota) {
             return Err(FileError::QuotaExceeded(quota));
         }
@@ -68,7 +68,7 @@ impl CallState {
         self.change_file(path, place, side_effect, change).await
     }
 
-    /// Removes a file; no error when it is absent.
+    /// Removes a file; an absent file is no error.
     pub(crate) async fn remove_file(&mut self, path: &str) -> Result<(), FileError> {
         let place = self.place_to_write(path)?;
         let side_effect = SideEffect::RemoveFile { path: path.to_owned() };
@@ -80,7 +80,7 @@ impl CallState {
         .map(drop)
     }
 
-    /// Waits until what was written to a path is on the disk, whatever the journal promises.
+    /// Syncs a path to the disk, regardless of the journal's durability.
     pub(crate) async fn sync_file(&mut self, path: &str) -> Result<(), FileError> {
         let place = self.may_read(path)?;
         let synced = match self.past.recall::<Result<(), FileFailure>>(SYNC, path) {
@@ -124,6 +124,7 @@ impl CallState {
                 (told.answer(&trouble), Err(told))
             }
         };
+        // Kept before the end of the effect is journalled: a replay needs the whole record.
         if let Err(FileFailure::Denied(record)) = &told {
             self.past.keep_record(ordinal, record);
         }
@@ -131,7 +132,7 @@ impl CallState {
         told.map_err(|told| self.file_error(told))
     }
 
-    /// What the plugin was told of a change before.
+    /// Returns the recorded outcome of a change.
     fn file_changed_before(
         &mut self,
         ordinal: u32,

@@ -1,7 +1,7 @@
-//! What a folder for writing holds, and whose turn it is to change it. A quota is on everything
-//! below the folder, whoever put it there, so it is measured on the disk; between two writes of the
-//! same folder the figure is kept. Folders that lie in one another, or are the same one under two
-//! grants, wait for each other: nobody writes between the check and the write of another.
+//! Quotas and locks of writable folders. A quota counts everything below the folder, including
+//! files of other programs, so it is measured on disk. The result is cached between writes.
+//! Overlapping folders, and one folder under two grants, share a lock, so no write comes between
+//! another's check and its write.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,35 +12,35 @@ use cap_std::fs::Dir;
 
 use super::FolderFailure;
 
-/// After this long the disk is looked at again: others may write there too.
+/// Age at which a cached size is measured again, since other programs may write too.
 const FRESH: Duration = Duration::from_secs(2);
-/// Folders within folders that are looked into.
+/// Maximum depth of nested folders.
 const DEPTH: usize = 64;
 
-/// What is below a folder.
+/// The size of a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FolderSize {
-    /// Of all files together; a file counts its whole length, holes too.
+    /// Bytes of all files, by their length, holes included.
     pub(super) bytes: u64,
-    /// Files, directories and whatever else has a name.
+    /// Number of files, directories and other entries.
     pub(super) entries: u64,
 }
 
-/// What a folder may hold, and what it held when last seen.
+/// The quota of a folder, and its size when last measured.
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) most: FolderSize,
-    /// Its own, and those of every folder that overlaps; in one order everywhere, so that nobody
-    /// waits in a circle.
+    /// Its own lock and those of all overlapping folders, in one global order that prevents
+    /// deadlocks.
     locks: Vec<Arc<FolderLocks>>,
     known: Mutex<Option<FolderUsage>>,
 }
 
-/// One for each open folder for writing in this process.
+/// The lock of one open writable folder in this process.
 #[derive(Debug)]
 struct FolderLocks {
     path: PathBuf,
-    /// Counts the changes made by those who held it.
+    /// Number of changes made under this lock.
     changes: Mutex<u64>,
 }
 
@@ -51,7 +51,8 @@ struct FolderUsage {
     usage: FolderSize,
 }
 
-/// Every folder for writing in this process: a directory is one thing, whichever host opened it.
+/// All writable folders of this process. They are global because several hosts may open one
+/// directory.
 static LOCKS: Mutex<Vec<Weak<FolderLocks>>> = Mutex::new(Vec::new());
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -59,13 +60,13 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Ledger {
-    /// For the folder at this path, which leads through no link.
+    /// Returns the ledger of the folder at this path, which must be canonical.
     pub(super) fn open(path: &Path, most: FolderSize) -> Self {
         let own = Arc::new(FolderLocks { path: path.to_owned(), changes: Mutex::default() });
         let mut all = held(&LOCKS);
         all.retain(|lock| lock.strong_count() > 0);
-        // Whoever comes later takes the locks of those before: any two that overlap share one. The
-        // list keeps its order.
+        // A later ledger takes the locks of all earlier ones that it overlaps, so any two share
+        // one. The list keeps its order, so all of them lock in the same order.
         let overlap =
             |lock: &Arc<FolderLocks>| lock.path.starts_with(path) || path.starts_with(&lock.path);
         let mut locks: Vec<Arc<FolderLocks>> =
@@ -75,7 +76,7 @@ impl Ledger {
         Self { most, locks, known: Mutex::default() }
     }
 
-    /// Waits until nobody else changes the folder.
+    /// Waits for exclusive permission to change the folder.
     pub(super) fn turn(&self) -> FolderPermit<'_> {
         FolderPermit {
             ledger: self,
@@ -84,14 +85,14 @@ impl Ledger {
     }
 }
 
-/// The right to change a folder, until it is dropped.
+/// Permission to change a folder, held until it is dropped.
 pub(super) struct FolderPermit<'a> {
     ledger: &'a Ledger,
     changes: Vec<MutexGuard<'a, u64>>,
 }
 
 impl FolderPermit<'_> {
-    /// What is there now.
+    /// Returns the current size of the folder.
     pub(super) fn usage(&self, dir: &Dir) -> Result<FolderSize, FolderFailure> {
         let changes = self.count();
         let known = *held(&self.ledger.known);
@@ -106,7 +107,7 @@ impl FolderPermit<'_> {
         Ok(usage)
     }
 
-    /// Something was changed; none: and nobody can say how much is there now.
+    /// Records a change. `usage` is the new size; `None` if it is unknown.
     pub(super) fn changed(mut self, usage: Option<FolderSize>) {
         self.changes.iter_mut().for_each(|changes| **changes = changes.wrapping_add(1));
         let changes = self.count();
@@ -114,8 +115,10 @@ impl FolderPermit<'_> {
         *known = known.zip(usage).map(|(known, usage)| FolderUsage { changes, usage, ..known });
     }
 
-    /// A file of so many bytes went away.
+    /// Records the removal of a file of so many bytes.
     pub(super) fn removed(self, bytes: u64) {
+        // Read before `changed` counts this removal: a cached size is valid only for the current
+        // count.
         let changes = self.count();
         let known = *held(&self.ledger.known);
         let left = |usage: FolderSize| FolderSize {
@@ -130,8 +133,8 @@ impl FolderPermit<'_> {
     }
 }
 
-/// Adds up what is below a directory, and follows no link. Stops at one entry more than may be
-/// there.
+/// Adds up the size of everything below a directory without following links. Fails at the first
+/// entry above the quota.
 fn measure(
     dir: &Dir,
     depth: usize,
@@ -147,7 +150,7 @@ fn measure(
         if usage.entries > most {
             return Err(FolderFailure::Quota(most));
         }
-        // What went away meanwhile is not there.
+        // The entry was removed meanwhile.
         let Ok(metadata) = item.metadata() else { continue };
         if metadata.is_file() {
             usage.bytes = usage.bytes.saturating_add(metadata.len());
@@ -179,7 +182,7 @@ mod tests {
         let (other, other_dir) = ledger(&beside);
         assert_eq!(outer.turn().usage(&outer_dir).unwrap(), FolderSize { bytes: 0, entries: 2 });
         assert_eq!(other.turn().usage(&other_dir).unwrap(), FolderSize::default());
-        // Each of these would be too fresh to look at again.
+        // The cached sizes would be fresh enough if the shared count did not invalidate them.
         let turn = within.turn();
         turn.usage(&within_dir).unwrap();
         std::fs::write(inner.join("a"), "12345").unwrap();

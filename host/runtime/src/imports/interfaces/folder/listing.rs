@@ -1,6 +1,6 @@
-//! Listing a directory: its names are read once, kept in order, and handed out page by page, each
-//! looked at when it is handed out. So a directory of any size costs one look at each entry, as
-//! long as its names fit in what is kept; else one for each part that does.
+//! Directory listings in pages. The names are read once and kept in order; each entry is inspected
+//! when its page is returned. A directory thus costs one inspection per entry, as long as its names
+//! fit in memory; otherwise it is read once for each part that fits.
 
 use std::collections::BTreeSet;
 
@@ -9,46 +9,45 @@ use cap_std::fs::Dir;
 use super::{FolderEntry, FolderFailure, GrantedFolder, entry};
 use crate::imports::interfaces::path::UNFINISHED;
 
-/// Bytes of names that one listing keeps: 100 000 of the greatest length, far more of the usual
-/// one.
+/// Maximum bytes of names that one listing keeps, enough for 100 000 names of the maximum length.
 const KEPT: usize = 32 << 20;
-/// What a name that is kept takes besides its text.
+/// Overhead of a kept name, in bytes.
 const NAME: usize = 64;
 
-/// A directory that is being listed: the names that come next.
+/// A listing in progress: the names that come next.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     names: BTreeSet<String>,
-    /// The last name that was handed out, or that the listing began after.
+    /// The last returned name, or the name that the listing started after.
     last: Option<String>,
-    /// Names after these were left out, because they are too many to be kept.
+    /// Whether later names were dropped, because they exceed the limit.
     is_cut: bool,
     bytes: usize,
 }
 
-/// What comes next in a directory.
+/// A page of a directory.
 #[derive(Debug)]
 pub(crate) struct Page {
     /// Empty only at the end.
     pub(crate) entries: Vec<FolderEntry>,
-    /// Entries that were looked at for it, those that were looked at before not again.
+    /// Number of entries that were read for this page.
     pub(crate) seen: u64,
-    /// What is left, to go on from; none at the end.
+    /// The rest of the listing; `None` at the end.
     pub(crate) rest: Option<Listing>,
 }
 
 impl Listing {
-    /// It can go on after this name: everything from there on is still to come.
+    /// Returns whether the listing can continue after this name.
     pub(crate) fn leads_on(&self, after: &str) -> bool {
         self.last.as_deref().is_some_and(|last| after >= last)
     }
 
-    /// About what it takes in memory.
+    /// Returns the approximate memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Reads the names after `after`; gives how many entries there are.
+    /// Reads the names after `after`; also returns the number of entries.
     fn read(
         dir: &Dir,
         after: Option<&str>,
@@ -62,7 +61,7 @@ impl Listing {
             if seen > most {
                 return Err(FolderFailure::TooMany);
             }
-            // A name that is no text cannot be told to a plugin.
+            // Paths of plugins are UTF-8, so other names cannot be returned.
             let Ok(name) = item?.file_name().into_string() else { continue };
             if !name.starts_with(UNFINISHED) && after.is_none_or(|after| name.as_str() > after) {
                 listing.keep(name, kept);
@@ -72,7 +71,7 @@ impl Listing {
     }
 
     fn keep(&mut self, name: String, kept: usize) {
-        // What was left out once is beyond all that is kept.
+        // Names were dropped from the end, so a later one must be dropped too.
         if self.is_cut && self.names.last().is_some_and(|last| name > *last) {
             return;
         }
@@ -93,8 +92,8 @@ impl Listing {
 }
 
 impl GrantedFolder {
-    /// The next entries of a directory, `count` at most, in byte order of their names: those after
-    /// `after`, from where `listing` stopped when it leads there. Looks at `most` entries at most.
+    /// Returns the next page of a directory: at most `count` entries after `after`, in byte order
+    /// of their names. Continues `listing` if it fits. Reads at most `most` entries.
     pub(crate) fn page(
         &self,
         rest: &str,
@@ -139,8 +138,8 @@ impl GrantedFolder {
                 None => break,
             }
         }
-        // Kept past its last entry: the guest learns of the end by an empty page, for which nothing
-        // is read again.
+        // Kept beyond the last entry: the guest finds the end by an empty page, which must not read
+        // the directory again.
         let rest = (!entries.is_empty()).then_some(listing);
         Ok(Page { entries, seen, rest })
     }

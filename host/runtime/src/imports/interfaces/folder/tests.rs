@@ -1,4 +1,4 @@
-//! Reading under a folder's handle, with a neighbour that must stay out of reach.
+//! Reads through a folder's handle, with an adjacent folder that must stay out of reach.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A folder with files and links, and a neighbour that must stay out of reach.
+/// Returns a folder with files and links, beside a folder that must stay out of reach.
 fn folder() -> (TempDir, GrantedFolder) {
     let temp = tempfile::tempdir().unwrap();
     let (inside, outside) = (temp.path().join("inside"), temp.path().join("outside"));
@@ -64,7 +64,7 @@ fn links_are_followed_inside_and_refused_outside() {
     assert!(read(&folder, "loop").is_err());
 }
 
-/// The lexical wall stands before this one; this one must hold by itself.
+/// The lexical check comes first; the handle must refuse alone too.
 #[test]
 fn climbing_is_refused_by_the_handle_too() {
     let (_temp, folder) = folder();
@@ -120,8 +120,8 @@ fn every_entry_that_is_looked_at_counts() {
     assert!(matches!(folder.page("", None, None, 1, 8), Err(FolderFailure::TooMany)));
 }
 
-/// A folder of so many files, and all pages of its listing: their names, and the entries that were
-/// looked at for each.
+/// Lists a folder of so many files. Returns the names of all pages, and the number of entries read
+/// for each.
 fn paged(files: usize, count: usize, kept: usize) -> (Vec<String>, Vec<u64>) {
     let temp = tempfile::tempdir().unwrap();
     for index in 0..files {
@@ -163,7 +163,7 @@ fn a_listing_looks_at_each_entry_once_however_many_pages_it_has() {
 
 #[test]
 fn a_directory_whose_names_cannot_all_be_kept_is_read_in_parts() {
-    // 69 bytes a name: 100 at once.
+    // 69 bytes per name, so 100 names fit.
     let (names, seen) = paged(1_000, 30, 6_900);
     assert_eq!(names, (0..1_000).map(|index| format!("f{index:04}")).collect::<Vec<_>>());
     assert_eq!(seen.iter().filter(|seen| **seen > 0).count(), 10);

@@ -1,6 +1,6 @@
-//! Changing what is in a granted folder. A write walks down part by part through directory handles
-//! and follows no link at all, neither on the way nor at the end; what it opens it looks at before
-//! and after. Whole files are put in place of the old ones at once.
+//! Writes and removals in a granted folder. A path is resolved part by part through directory
+//! handles and follows no links. A file is checked before and after it is opened. Whole files are
+//! replaced atomically.
 
 use std::io;
 
@@ -11,36 +11,36 @@ use super::ledger::FolderSize;
 use super::{FolderFailure, GrantedFolder, Identity};
 use crate::imports::interfaces::path::UNFINISHED;
 
-/// A change of one file.
+/// A change to one file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileChange<'a> {
-    /// The path below the folder.
+    /// The path relative to the folder.
     pub(crate) rest: &'a str,
     pub(crate) offset: u64,
     pub(crate) bytes: &'a [u8],
-    /// The file ends after the last byte written.
+    /// Whether the file ends after the last written byte.
     pub(crate) truncate: bool,
-    /// On the disk, under its name, before the change is reported as done.
+    /// Whether bytes and name must be on the disk before the write returns.
     pub(crate) durable: bool,
 }
 
-/// Where a path leads, as far as it exists.
+/// The parent directory of a path, as far as it exists.
 struct ResolvedParent<'a> {
     dir: Dir,
-    /// Directories that are still to be made, and the file's own name.
+    /// Directories still to be created, and the name of the file.
     missing: Vec<&'a str>,
     leaf: &'a str,
 }
 
-/// A file that is there and may be written.
+/// An existing regular file, open for writing.
 struct Existing {
     file: File,
     metadata: Metadata,
 }
 
 impl GrantedFolder {
-    /// Writes, making the file and the directories on the way when they are absent; gives the
-    /// file's new length.
+    /// Writes to a file and returns its new length. Creates the file and its parent directories if
+    /// they are missing.
     pub(crate) fn write(&self, change: FileChange<'_>) -> Result<u64, FolderFailure> {
         let ledger = self.ledger.as_ref().ok_or(FolderFailure::ReadOnly)?;
         let turn = ledger.turn();
@@ -49,6 +49,7 @@ impl GrantedFolder {
         let existing =
             if reached.missing.is_empty() { existing(&reached.dir, reached.leaf)? } else { None };
         let old = existing.as_ref().map_or(0, |existing| existing.metadata.len());
+        // The quota is checked before anything is created, so a refused write leaves no trace.
         let new = change.new_length(old).ok_or(FolderFailure::Quota(ledger.most.bytes))?;
         let made = reached.missing.len() as u64 + u64::from(existing.is_none());
         let after = FolderSize {
@@ -64,13 +65,14 @@ impl GrantedFolder {
         let done = reached
             .make_directories(change.durable)
             .and_then(|dir| perform(&dir, reached.leaf, existing, &change, new));
+        // After a failure the size on disk is unknown, and the next write measures it again.
         turn.changed(done.is_ok().then_some(after));
         done?;
         Ok(new)
     }
 
-    /// Removes a file; no error when it is absent. A `durable` removal is on the disk when it is
-    /// reported as done.
+    /// Removes a file; an absent file is no error. A `durable` removal is on the disk before this
+    /// returns.
     pub(crate) fn remove(&self, rest: &str, durable: bool) -> Result<(), FolderFailure> {
         let ledger = self.ledger.as_ref().ok_or(FolderFailure::ReadOnly)?;
         let turn = ledger.turn();
@@ -79,7 +81,7 @@ impl GrantedFolder {
             Ok(_) | Err(FolderFailure::NotFound) => return Ok(()),
             Err(trouble) => return Err(trouble),
         };
-        // An absent file too: whoever removed it may have died before this.
+        // For an absent file too: a host that removed it may have stopped before it synced.
         let sync = || if durable { sync_directory(&reached.dir) } else { Ok(()) };
         let metadata = match reached.dir.symlink_metadata(reached.leaf) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(sync()?),
@@ -96,9 +98,9 @@ impl GrantedFolder {
         Ok(sync()?)
     }
 
-    /// Waits until a file or a directory, under its name, is on the disk; by way of a link, what it
-    /// leads to inside the folder. What is gone, or was never for writing, needs nothing, and
-    /// neither does what cannot be opened: nobody writes it through this folder.
+    /// Syncs a file or a directory, with its name, to the disk. A link is followed if it stays
+    /// inside the folder. An absent file and a read-only folder need no sync. Neither does a file
+    /// that this host cannot open, since it cannot have written it.
     pub(crate) fn sync(&self, rest: &str) -> Result<(), FolderFailure> {
         if self.ledger.is_none() {
             return Ok(());
@@ -106,8 +108,8 @@ impl GrantedFolder {
         if rest.is_empty() {
             return Ok(sync_directory(&self.dir)?);
         }
-        // Whoever reads follows links inside the folder, so this does. What leads nowhere or
-        // outside has nothing here but its name.
+        // Reads follow links inside the folder, so a sync does too. Of a broken or outward link
+        // only the name is here.
         let real = self
             .dir
             .canonicalize(rest)
@@ -126,7 +128,7 @@ impl GrantedFolder {
             Ok(metadata) if metadata.is_dir() => allowed(
                 reached.dir.open_dir_nofollow(reached.leaf).and_then(|dir| sync_directory(&dir)),
             )?,
-            // Opening a device or a pipe can do something by itself.
+            // Opening a device or a pipe can have side effects.
             Ok(metadata) if metadata.is_file() => allowed(sync_file(&reached.dir, reached.leaf))?,
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
@@ -134,7 +136,7 @@ impl GrantedFolder {
         Ok(allowed(sync_directory(&reached.dir))?)
     }
 
-    /// Walks down to the directory of a file.
+    /// Resolves the parent directory of a file.
     fn reach<'a>(&self, rest: &'a str) -> Result<ResolvedParent<'a>, FolderFailure> {
         if rest.is_empty() {
             return Err(FolderFailure::NotAFile);
@@ -164,7 +166,7 @@ impl GrantedFolder {
 }
 
 impl FileChange<'_> {
-    /// The length that the file will have; none when there is no such number.
+    /// Returns the length of the file after the change, or `None` if it overflows.
     fn new_length(&self, old: u64) -> Option<u64> {
         let end = self.offset.checked_add(self.bytes.len() as u64)?;
         Some(if self.truncate {
@@ -194,20 +196,21 @@ impl ResolvedParent<'_> {
     }
 }
 
-/// The file of a name, open for writing and not cut; none when there is none.
+/// Opens an existing file for writing, without truncating it. `None` if there is no such file.
 fn existing(dir: &Dir, leaf: &str) -> Result<Option<Existing>, FolderFailure> {
     match dir.symlink_metadata(leaf) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.into()),
-        // Opening a device or a pipe can do something by itself.
+        // Opening a device or a pipe can have side effects.
         Ok(metadata) => require_plain(&metadata)?,
     }
     let mut options = OpenOptions::new();
     options.write(true).nonblock(true).follow(FollowSymlinks::No);
     let file = dir.open_with(leaf, &options).map_err(no_link)?;
-    // It may have been exchanged for something else in between.
+    // Another process may have replaced the file between the check and the open.
     let metadata = file.metadata()?;
     require_plain(&metadata)?;
+    // A hard link may name a file outside the folder.
     if metadata.nlink() > 1 {
         return Err(FolderFailure::HardLink);
     }
@@ -236,21 +239,21 @@ fn perform(
         file.set_len(new)?;
     }
     if change.durable {
-        // Permissions are none of a file's data.
+        // `sync_data` does not cover permissions.
         if is_changed {
             file.sync_all()?
         } else {
             file.sync_data()?
         }
-        // Also where the file is there: a host that was killed may have made it and not have come
-        // so far.
+        // Even for an existing file: a host that stopped may have created it without syncing its
+        // name.
         sync_directory(dir)?;
     }
     Ok(())
 }
 
-/// Puts a whole file in place: whoever reads meanwhile has the old one or the new one. A link that
-/// came in between is replaced, not followed.
+/// Replaces a file atomically: readers see the old one or the new one. A link that another process
+/// put there meanwhile is replaced, not followed.
 fn replace(
     dir: &Dir,
     leaf: &str,
@@ -261,12 +264,12 @@ fn replace(
     let file = dir.open_with(&name, &new_file())?;
     let written = write_at(&file, 0, change.bytes)
         .and_then(|()| old.map_or(Ok(false), |old| not_executable(&file, &old)));
-    // Its bytes before its name: otherwise a power cut leaves an empty file in the place of the old
-    // one.
+    // The bytes go to disk before the name. Otherwise a power cut could leave an empty file in
+    // place of the old one.
     let written = written.and_then(|_| if change.durable { file.sync_all() } else { Ok(()) });
     let done = written.and_then(|()| dir.rename(&name, dir, leaf));
     if done.is_err() {
-        // It is not in anybody's way, and counted when it stays.
+        // Best effort: a leftover file conflicts with nothing, and counts against the quota.
         let _ = dir.remove_file(&name);
     }
     done?;
@@ -276,19 +279,19 @@ fn replace(
     Ok(())
 }
 
-/// Makes a file's bytes durable. Some systems sync what is open for writing alone, and some files
-/// can only be read.
+/// Makes the bytes of a file durable. Some systems only sync files that are open for writing, and
+/// some files can only be read.
 fn sync_file(dir: &Dir, leaf: &str) -> io::Result<()> {
     let open = |options: &mut OpenOptions| {
         dir.open_with(leaf, options.nonblock(true).follow(FollowSymlinks::No))
     };
     let file =
         open(OpenOptions::new().write(true)).or_else(|_| open(OpenOptions::new().read(true)))?;
-    // It may have been exchanged for something else in between.
+    // Another process may have replaced the file between the check and the open.
     if file.metadata()?.is_file() { file.sync_all() } else { Ok(()) }
 }
 
-/// What the operating system lets nobody of this host open needs no syncing.
+/// Ignores the errors of files that this host may not open: it cannot have written them.
 fn allowed(synced: io::Result<()>) -> io::Result<()> {
     match synced {
         Err(error)
@@ -304,7 +307,7 @@ fn allowed(synced: io::Result<()>) -> io::Result<()> {
 /// Makes the names in a directory durable.
 #[cfg(unix)]
 fn sync_directory(dir: &Dir) -> io::Result<()> {
-    // The handle itself may be one for paths alone, which cannot be synced.
+    // The handle may be a path-only one (`O_PATH`), which cannot be synced.
     dir.open(".")?.sync_all()
 }
 
@@ -338,7 +341,7 @@ fn write_at(file: &File, offset: u64, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A file of the plugin's: new, no link, for its owner and the owner's group.
+/// Options for a new file: no link, readable by its owner and group, writable by its owner.
 fn new_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).follow(FollowSymlinks::No);
@@ -355,8 +358,8 @@ fn builder() -> DirBuilder {
     builder
 }
 
-/// Gives a file the permissions that the old one had, without those to run it: a script that a
-/// plugin has rewritten is a plugin's script. Returns whether that changed them.
+/// Copies the permissions of the old file without the executable bits, because a script that a
+/// plugin rewrote must not run as the old one. Returns whether the mode changed.
 #[cfg(unix)]
 fn not_executable(file: &File, old: &Metadata) -> io::Result<bool> {
     use cap_std::fs::{Permissions, PermissionsExt};
@@ -373,7 +376,7 @@ fn not_executable(_: &File, _: &Metadata) -> io::Result<bool> {
     Ok(false)
 }
 
-/// A file, and nothing that only looks like one.
+/// Refuses links, devices and other non-regular files.
 fn require_plain(metadata: &Metadata) -> Result<(), FolderFailure> {
     match metadata.file_type() {
         kind if kind.is_symlink() => Err(FolderFailure::Link),
@@ -382,7 +385,7 @@ fn require_plain(metadata: &Metadata) -> Result<(), FolderFailure> {
     }
 }
 
-/// What opening without following says of a link.
+/// Maps the error of opening a link without following it.
 fn no_link(error: io::Error) -> FolderFailure {
     #[cfg(unix)]
     if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {

@@ -1,5 +1,5 @@
-//! What stands behind a descriptor of `wasi:filesystem`: a path of `files`, looked at anew each
-//! time, and how its errors are told.
+//! Descriptors of `wasi:filesystem`: paths of `files` that are resolved at every use, and their
+//! errors.
 
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::Descriptor;
@@ -13,10 +13,10 @@ use super::stream::At;
 use crate::imports::call::CallState;
 use crate::imports::interfaces::files::FileError;
 
-/// A path that was looked at.
+/// An inspected path.
 #[derive(Clone, Debug)]
 pub(super) struct StatedPath {
-    /// As `files` has it: `/folder/notes/a.txt`.
+    /// The path for `files`: `/folder/notes/a.txt`.
     pub(super) path: String,
     pub(super) is_directory: bool,
     pub(super) writes: bool,
@@ -38,7 +38,8 @@ pub(super) fn told(error: &FileError) -> ErrorCode {
 }
 
 impl CallState {
-    /// The descriptors of the guest are of WASI's own type; what stands behind them is not.
+    /// Returns the state behind a descriptor. Guests see WASI's own descriptor type, which the
+    /// table does not contain.
     pub(super) fn seen(&self, fd: &Resource<Descriptor>) -> FsResult<StatedPath> {
         Ok(self.table.get(&Resource::<StatedPath>::new_borrow(fd.rep()))?.clone())
     }
@@ -47,8 +48,8 @@ impl CallState {
         Ok(Resource::new_own(self.table.push(seen)?.rep()))
     }
 
-    /// The path of `files` that is meant; what climbs or is no name is left as it is, and refused
-    /// by `files`.
+    /// Returns the path for `files`. A path with `..` or an invalid name stays as it is, and
+    /// `files` refuses it.
     pub(super) fn below(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<String> {
         let seen = self.seen(fd)?;
         if !seen.is_directory {

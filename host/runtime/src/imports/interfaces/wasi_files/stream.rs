@@ -1,6 +1,6 @@
-//! Streams over a file of a granted folder. Each read and each write looks the path up anew,
-//! counts, and is journalled like a call of `files`; the stream remembers only where it is.
-//! Refusals wait here until the call takes them, see `wasi_streams`.
+//! Streams over a file of a granted folder. Each read and write resolves the path again, counts,
+//! and is journalled like a call of `files`; the stream only keeps its offset. Refusals are queued
+//! until the call takes them, see `wasi_streams`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,24 +21,24 @@ use crate::imports::interfaces::folder::{FileChange, FolderEntry, FolderFailure,
 use crate::imports::interfaces::journalled::{MOST, digest};
 use crate::support::clock::BoxFuture;
 
-/// Bytes of one read or write.
+/// Maximum bytes of one read or write.
 const PIECE: usize = 64 << 10;
-/// Where the numbers of what streams do begin: those of imports count from 0.
+/// The first ordinal of stream writes, above those of imports, which count from 0.
 const FIRST: u64 = 1 << 31;
 
-/// What all file streams of a call share. Clones share it.
+/// State shared by all file streams of a call, and by its clones.
 #[derive(Clone, Default)]
 pub(crate) struct FileStreams {
-    /// Writes so far, which number them.
+    /// Number of writes so far, which gives their ordinals.
     writes: SharedCounter,
-    /// A write has begun that nobody waits for yet.
+    /// Whether a write has begun since the last check.
     begun: Arc<AtomicBool>,
     /// Refusals that are not recorded yet.
     refused: Arc<Mutex<Vec<DenialRecord>>>,
 }
 
 impl FileStreams {
-    /// Says once that a write has begun.
+    /// Returns whether a write has begun since the last call.
     pub(crate) fn take_begun(&self) -> bool {
         self.begun.swap(false, Ordering::Relaxed)
     }
@@ -52,7 +52,7 @@ impl FileStreams {
     }
 }
 
-/// A file, and what it takes to work there without the state of the call.
+/// A file, with the parts of the call's state that its streams need.
 struct StreamedFile {
     grantee: Arc<PluginContext>,
     task: WorksOn,
@@ -63,10 +63,10 @@ struct StreamedFile {
     path: String,
 }
 
-/// A place in a file.
+/// A position in a file.
 pub(super) struct At {
     file: Arc<StreamedFile>,
-    /// None: at the end, wherever that is.
+    /// `None` for the end of the file.
     offset: Option<u64>,
 }
 
@@ -96,8 +96,7 @@ impl At {
         Ok(bytes)
     }
 
-    /// Begins a write: its number and its place are fixed here, in the order in which the guest
-    /// writes.
+    /// Begins a write. Its ordinal and offset are fixed here, in the order of the guest's writes.
     fn begin(&self, bytes: Bytes) -> Result<BoxFuture<'static, Result<(), ErrorCode>>, ErrorCode> {
         let file = Arc::clone(&self.file);
         let offset = match self.offset {
@@ -124,7 +123,7 @@ impl StreamedFile {
         FileFailure::of(trouble, &self.path, &self.rights(), self.grantee.limits().read)
     }
 
-    /// What the guest learns; a refusal is recorded.
+    /// Returns the guest's error code, and queues a refusal.
     fn code(&self, told: FileFailure) -> ErrorCode {
         match told {
             FileFailure::NotFound => ErrorCode::NoEntry,
@@ -166,7 +165,7 @@ impl StreamedFile {
         Ok(bytes)
     }
 
-    /// Where the file ends.
+    /// Returns the length of the file.
     fn end(&self) -> Result<u64, ErrorCode> {
         let looked = match self.past.recall::<Result<FolderEntry, FileFailure>>(LOOK, &self.path) {
             Recalled::Before(looked) => looked,
@@ -222,6 +221,7 @@ impl StreamedFile {
                 (told.answer(&trouble), Err(told))
             }
         };
+        // Kept before the end of the effect is journalled: a replay needs the whole record.
         if let Err(FileFailure::Denied(record)) = &told {
             self.past.keep_record(ordinal, record);
         }
@@ -229,7 +229,7 @@ impl StreamedFile {
         told.map_err(|told| self.code(told))
     }
 
-    /// What came of a write before the call was run again.
+    /// Returns the recorded outcome of a write.
     fn written_before(&self, ordinal: u32, answer: SideEffectAnswer) -> Result<(), ErrorCode> {
         let told = match answer {
             SideEffectAnswer::Done { .. } => return Ok(()),
@@ -247,7 +247,7 @@ fn failed(code: ErrorCode) -> StreamError {
     StreamError::LastOperationFailed(wasmtime::Error::new(code))
 }
 
-/// Reads on from where it is.
+/// Reads from its position.
 pub(super) struct FileReader(pub(super) At);
 
 #[async_trait]
@@ -269,19 +269,19 @@ impl InputStream for FileReader {
     }
 }
 
-/// Writes on from where it is, or at the end.
+/// Writes at its position, or at the end of the file.
 pub(super) struct FileWriter {
     at: At,
     state: WriteState,
 }
 
-/// What a [`Writer`] is at.
+/// The state of a [`FileWriter`].
 enum WriteState {
     Idle,
-    /// So many bytes are on their way. Whoever waits borrows the future, because a wait can be
-    /// given up and the write cannot.
+    /// A write of so many bytes is in progress. A waiter borrows the future, because a wait can be
+    /// cancelled and the write cannot.
     UnderWay(u64, BoxFuture<'static, Result<(), ErrorCode>>),
-    /// The last write failed, and the guest has not been told.
+    /// The last write failed, and the error was not returned yet.
     Failed(ErrorCode),
     Closed,
 }
@@ -291,7 +291,7 @@ impl FileWriter {
         Self { at, state: WriteState::Idle }
     }
 
-    /// Tells a failure once; from then on the stream is closed.
+    /// Returns an error once; the stream is closed afterwards.
     fn check(&mut self) -> StreamResult<()> {
         match self.state {
             WriteState::Idle | WriteState::UnderWay(..) => Ok(()),
@@ -306,7 +306,7 @@ impl FileWriter {
 
 #[async_trait]
 impl Pollable for FileWriter {
-    /// May be dropped at any point: what is under way stays in its field.
+    /// Cancel-safe: a write in progress stays in its field.
     async fn ready(&mut self) {
         let WriteState::UnderWay(length, work) = &mut self.state else { return };
         let length = *length;
@@ -337,8 +337,8 @@ impl OutputStream for FileWriter {
         Ok(())
     }
 
-    /// While a write is under way nothing is said of it: `check_write` gives no permit until it has
-    /// ended, and then says how.
+    /// Reports nothing about a write in progress. `check_write` gives no permit until it ends, and
+    /// then returns its result.
     fn flush(&mut self) -> StreamResult<()> {
         self.check()
     }
@@ -348,7 +348,7 @@ impl OutputStream for FileWriter {
         Ok(if matches!(self.state, WriteState::UnderWay(..)) { 0 } else { PIECE })
     }
 
-    /// The guest lets go of the stream: what it wrote is still written.
+    /// Finishes the write in progress when the guest drops the stream.
     async fn cancel(&mut self) {
         self.ready().await;
     }

@@ -11,7 +11,7 @@ use super::*;
 use crate::imports::call::testing::setup;
 use crate::support::clock::BoxFuture;
 
-/// Counts how often it is asked.
+/// Counts its reads.
 #[derive(Default)]
 struct Counting(AtomicUsize);
 
@@ -30,7 +30,7 @@ impl SecretSource for Counting {
     }
 }
 
-/// The value of a secret is the name of its variable here.
+/// The value of each secret is the name of its variable.
 fn grantee(source: &Arc<Counting>) -> Arc<PluginContext> {
     let mut setup = setup();
     setup.facts.manifest.asks.insert("secrets".to_owned(), CapabilityRequest::default());

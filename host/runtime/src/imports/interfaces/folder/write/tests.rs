@@ -1,5 +1,5 @@
-//! Changing files under a folder's handle: what works, what is refused, and that nothing outside
-//! has changed after any of it.
+//! Changes through a folder's handle: permitted ones, refused ones, and the check that nothing
+//! outside has changed.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -17,7 +17,7 @@ struct Place {
 }
 
 impl Place {
-    /// A folder with traps in it, and a neighbour that must stay as it is.
+    /// Returns a folder with hostile entries, and an adjacent folder that must not change.
     fn new() -> Self {
         Self::with_quota(1_000, 100)
     }
@@ -174,8 +174,8 @@ fn no_link_is_written_through_or_replaced() {
     assert_eq!(fs::read_dir(place.inside("sub")).unwrap().count(), 0);
 }
 
-/// The lexical wall stands before this one; this one must hold by itself. Whoever runs these tests
-/// as root may open all of them; then it is the links and the names that show it.
+/// The lexical check comes first; this one must suffice alone. As root all files can be opened, so
+/// then only the links and the names test it.
 #[test]
 fn a_sync_depends_on_no_permission_to_write() {
     let place = Place::new();
@@ -276,7 +276,7 @@ fn what_is_no_file_is_neither_written_nor_removed() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let _socket = std::os::unix::net::UnixListener::bind(place.inside("socket")).unwrap();
     let mut special = vec!["pipe", "socket", "sub"];
-    // Only root can make a device.
+    // Only root can create a device.
     let made = std::process::Command::new("mknod")
         .args([place.inside("zero").to_str().unwrap(), "c", "1", "5"])
         .output()

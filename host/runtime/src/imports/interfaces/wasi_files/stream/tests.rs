@@ -1,4 +1,4 @@
-//! A writer by itself: what a guest does with a stream, and waits that are given up at every point.
+//! A writer alone: the stream operations of a guest, and waits that are cancelled at every point.
 
 use std::task::{Context, Poll, Waker};
 
@@ -12,7 +12,7 @@ use super::*;
 use crate::calls::EffectPort;
 use crate::imports::call::testing::{setup, state};
 
-/// Answers on the second look, as a room that first keeps what it is asked.
+/// Answers at the second poll, like a room that journals first.
 #[derive(Default)]
 struct Room(Mutex<Vec<String>>);
 
@@ -85,7 +85,7 @@ impl World {
     }
 }
 
-/// Looks once whether it is ready, and gives the wait up.
+/// Polls once for readiness, and cancels the wait.
 fn look(writer: &mut FileWriter) -> bool {
     let mut ready = writer.ready();
     matches!(ready.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()))
