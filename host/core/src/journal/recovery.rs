@@ -122,6 +122,7 @@ impl Unfinished {
         self.last = self.last.max(record.at);
         let traced = self.note(&record.event);
         self.room.handle(record.event, record.at);
+        // Notices were published before the interruption; only effects can still be pending.
         while self.room.poll_notice().is_some() {}
         while let Some(effect) = self.room.poll_effect() {
             self.begun(effect);
@@ -144,7 +145,7 @@ impl Unfinished {
         }
     }
 
-    /// Removes the log of a call that is no longer in flight.
+    /// Forgets a call that is no longer in flight.
     fn drop_if_over(&mut self, call: CallId) {
         #[cfg(test)]
         {
@@ -172,6 +173,7 @@ impl Unfinished {
             }
             Event::TimerFired { timer } => drop(self.timers.remove(timer)),
             Event::Resumed { down_ms } => {
+                // Downtime counts against no time limit, so timers move by its length.
                 self.timers.values_mut().for_each(|at| *at = at.plus(*down_ms))
             }
             _ => {}
@@ -266,6 +268,8 @@ impl Unfinished {
         else {
             return;
         };
+        // A call with several interrupted side effects comes here once for each. They share one
+        // restart, so that the call starts once.
         let mut trace = match again.iter().position(|other| other.effect.starts() == Some(call)) {
             Some(index) => Arc::unwrap_or_clone(again.swap_remove(index).trace),
             None => self.traces.get(&call).cloned().unwrap_or_default(),

@@ -116,7 +116,7 @@ pub struct RunOpening {
     /// setup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bindings: Option<BTreeMap<ChannelId, Binding>>,
-    /// The number of times the entry task is asked for its result; it must return it with
+    /// The number of re-prompts for the result, which the entry task must return with
     /// `submit_result`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<u32>,
