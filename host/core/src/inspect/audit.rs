@@ -185,7 +185,8 @@ impl AuditFindings {
         }
     }
 
-    /// A child room has the same setup, which its root has listed already.
+    /// Appends the permissions of every plugin. Does nothing for a child room, whose setup is that
+    /// of its root.
     fn allowed(&mut self, of: &Retold, setup: &Setup) {
         if matches!(&of.record.event, Event::RoomOpened { opening, .. } if opening.depth > 0) {
             return;
