@@ -24,7 +24,7 @@ pub enum Expected {
     UserResponse,
     /// `N`: no answer.
     NoResponse,
-    /// `C[pattern]`: the content matches, whoever its author. `C` alone never matches (L-095).
+    /// `C[pattern]`: the content matches, from any author. `C` alone never matches (L-095).
     ContentMatch(Option<SequencePattern>),
 }
 
