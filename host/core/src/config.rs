@@ -1,6 +1,6 @@
 //! The operator's conclave.toml as a value. Strict and complete: every mistake of a file is
-//! reported at once, with line, column, reason and what to write instead; nothing is ignored. Reads
-//! no file: text and folder come in, paths go out joined but not looked at.
+//! reported at once, with line, column, reason and remedy; nothing is ignored. Reads no file: it
+//! takes text and folder, and returns joined paths without checking them.
 
 mod acting;
 mod address;
@@ -82,43 +82,43 @@ use reader::{ConfigReader, Table};
 use references::References;
 use spans::SourceSpans;
 
-/// Syntax errors that are reported at most. A file with more of them is no TOML at all, and one
-/// line of it may give hundreds.
+/// The limit of reported syntax errors. A file with more of them is hardly TOML, and one line of it
+/// may cause hundreds.
 const SYNTAX_ERRORS: usize = 20;
 
-/// The channel that every config has, written or not.
+/// The channel that every config has by default.
 pub const TERMINAL: &str = "terminal";
 
-/// A path of the config: as the operator wrote it, and seen from where the host runs.
+/// A path of the config: as the operator wrote it, and resolved for the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigPath {
-    /// For people.
+    /// The path for people.
     pub shown: String,
-    /// Joined to the config's folder, lexically: `..` stays.
+    /// The path joined to the config's folder, lexically: `..` stays.
     pub path: String,
 }
 
-/// Where a plugin comes from.
+/// The source of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PluginSource {
-    /// It comes with the host; its name there.
+    /// A plugin bundled with the host, by its name.
     Stock(String),
     /// A .wasm file.
     File(ConfigPath),
-    /// The program that embeds the host made it of its own functions.
+    /// Functions of the program that embeds the host.
     Native(String),
-    /// A .wasm file elsewhere, held to its digest.
+    /// A .wasm file at a URL, pinned to its digest.
     Url {
         url: String,
-        /// Lower-case hexadecimal.
+        /// The digest in lower-case hexadecimal.
         sha256: String,
     },
-    /// A server of others, which speaks the Model Context Protocol.
+    /// An external server, which speaks the Model Context Protocol.
     Mcp(Box<McpSource>),
 }
 
 impl PluginSource {
-    /// The word for people: `stock`, or the path as written.
+    /// Returns the source for people: `stock`, or the path as written.
     #[must_use]
     pub fn label(&self) -> &str {
         match self {
@@ -137,59 +137,59 @@ pub struct PluginConfig {
     pub source: PluginSource,
     pub grants: Grants,
     pub limits: PluginLimits,
-    /// A JSON object; what the manifest says of it is checked when the plugin is known.
+    /// A JSON object; checked against the manifest when the plugin is known.
     pub config: Value,
 }
 
-/// Where the key of a model server is found. Never the key itself.
+/// The source of a model server's key. Never the key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyRef {
-    /// A variable of the environment.
+    /// An environment variable.
     Env(String),
     /// The first line of a file.
     File(ConfigPath),
-    /// The first line that a program prints; it is started in the config's folder.
+    /// The first line of a program's output; it is started in the config's folder.
     Command(Vec<String>),
 }
 
-/// `[secrets.NAME]`: what the host may put into requests of plugins that were granted it.
+/// `[secrets.NAME]`: a secret that the host may insert into requests of plugins with a grant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SecretConfig {
     pub from: KeyRef,
     /// The hosts that may receive it.
     pub hosts: Vec<HostPattern>,
-    /// Where in a request it may stand.
+    /// The parts of a request that may hold it.
     pub places: BTreeSet<SecretPlace>,
 }
 
 /// A server that speaks Chat Completions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenAiConfig {
-    /// With the path before `/chat/completions`.
+    /// The URL before `/chat/completions`.
     pub url: String,
-    /// The model's name there.
+    /// The model's name on the server.
     pub model: String,
     pub key: Option<KeyRef>,
     pub headers: BTreeMap<String, String>,
-    /// Sent with every request.
+    /// Options sent with every request.
     pub options: serde_json::Map<String, Value>,
     pub proxy: Option<String>,
-    /// Attempts after the first.
+    /// The number of attempts after the first.
     pub retries: u32,
-    /// All attempts together.
+    /// The time limit of all attempts together, in milliseconds.
     pub timeout_ms: u64,
     pub attempt_timeout_ms: u64,
-    /// Silence within a stream.
+    /// The limit of silence within a stream, in milliseconds.
     pub idle_timeout_ms: u64,
-    /// In bytes.
+    /// The limit of a reply in bytes.
     pub reply_max: u64,
 }
 
 impl OpenAiConfig {
-    /// All attempts together, when the config gives none.
+    /// The default time limit of all attempts together, in milliseconds.
     pub(crate) const TIMEOUT_MS: u64 = 600_000;
 
-    /// A server without a key, with the limits that hold when the config gives none.
+    /// Returns a server without a key, with the default limits.
     #[must_use]
     pub fn new(url: String, model: String) -> Self {
         Self {
@@ -208,14 +208,14 @@ impl OpenAiConfig {
     }
 }
 
-/// How a model is reached.
+/// The way to reach a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelKind {
     /// A Chat Completions server.
     OpenAi(Box<OpenAiConfig>),
-    /// Its replies come from a file.
+    /// A file with prepared replies.
     Scripted { replies: ConfigPath },
-    /// The program that embeds the host speaks to it.
+    /// A model of the embedding program.
     Native,
 }
 
@@ -226,16 +226,16 @@ pub struct ModelConfig {
     pub prices: ModelSetup,
 }
 
-/// Whose defaults hold where nothing is written.
+/// The system whose defaults apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compat {
     #[default]
     Conclave,
-    /// Words in text do what they do there, and the host's tools have its names.
+    /// Langroid: words in text act as there, and the host's tools have its names.
     Langroid,
 }
 
-/// What an entry of a task's `tools` is about.
+/// The subject of an entry in a task's `tools`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ToolsEntry {
     Plugins(ToolPattern),
@@ -243,7 +243,7 @@ pub enum ToolsEntry {
 }
 
 impl ToolsEntry {
-    /// The pattern, or the host's own name for its tool.
+    /// Returns the pattern, or the host's own name for its tool.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -257,28 +257,28 @@ impl ToolsEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolEntry {
     pub tool: ToolsEntry,
-    /// The name that the agent sees; none: the usual one.
+    /// The name for the agent; `None` for the usual one.
     pub alias: Option<String>,
-    /// Shown to the agent.
+    /// Whether the agent is offered the tool.
     pub offered: bool,
-    /// Carried out by this task.
+    /// Whether this task carries it out.
     pub handled: bool,
-    /// A call of it is the result of the task and of all its callers.
+    /// Whether a call of it is the result of the task and of all its callers.
     pub is_final: bool,
     pub title: Option<String>,
     pub result_tokens: Option<u64>,
     pub retained_tokens: Option<u64>,
-    /// Whom `recipient_message` may name; empty: anybody.
+    /// The recipients allowed in `recipient_message`; empty for any.
     pub recipients: Vec<String>,
     pub default_recipient: Option<String>,
-    /// Of `delegate_task`: it is for this worker only.
+    /// For `delegate_task`: the only worker.
     pub agent: Option<TaskName>,
-    /// Of `delegate_task`: its calls wait for the result.
+    /// For `delegate_task`: whether its calls wait for the result.
     pub wait: bool,
 }
 
 impl ToolEntry {
-    /// A tool that is listed by its name alone: offered and carried out.
+    /// Returns a tool listed by its name alone: offered and carried out.
     #[must_use]
     pub fn new(tool: ToolsEntry) -> Self {
         Self {
@@ -298,7 +298,7 @@ impl ToolEntry {
     }
 }
 
-/// `[tasks.NAME]`; what is meant by each field is said of [`crate::setup::TaskSetup`].
+/// `[tasks.NAME]`; the fields are documented in [`crate::setup::TaskSetup`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskConfig {
     pub compat: Compat,
@@ -307,13 +307,13 @@ pub struct TaskConfig {
     pub system: Arc<str>,
     pub user_message: Option<String>,
     pub subtasks: Vec<TaskName>,
-    /// None: the task does not narrow what its agent was granted.
+    /// The listed tools; `None` if the task does not narrow its agent's grant.
     pub tools: Option<Vec<ToolEntry>>,
     pub force: Option<String>,
     pub deliver: Option<PluginName>,
-    /// What speaking of its result means; none: as the notified task has it.
+    /// The way in which a result is delivered; `None` for that of the notified task.
     pub hand_back: Option<HandBack>,
-    /// Whom it may hand the conversation to; none: whomever its agent may address.
+    /// The targets of a handoff; `None` for every task that its agent may address.
     pub handoff: Option<Vec<String>>,
     pub background: BackgroundRules,
     pub deadline_ms: Option<u64>,
@@ -323,7 +323,7 @@ pub struct TaskConfig {
     pub interactive: bool,
     pub only_user_quits_root: bool,
     pub default_human_response: Option<String>,
-    /// Also what `single_round` stands for.
+    /// The limit of steps; `single_round` sets it too.
     pub turns: Option<u32>,
     pub max_stalled_steps: u32,
     pub restart: bool,
@@ -344,39 +344,39 @@ pub struct TaskConfig {
     pub allow_subtask_multi_tools: bool,
     pub overflow: Overflow,
     pub bytes_per_token: u32,
-    /// Plugins whose tools carry out the agent's actions.
+    /// The plugins whose tools carry out the agent's actions.
     pub executors: Vec<PluginName>,
     pub action_timeout_ms: Option<u64>,
-    /// The plugin that `recall` asks.
+    /// The plugin that `recall` queries.
     pub memory: Option<PluginName>,
     pub confirm: ConfirmRules,
     pub condense: Option<CondenseRules>,
     pub stuck: StuckRules,
-    /// The file of a micro-agent, and what was read in it.
+    /// The file of a prompt agent, with its content.
     pub micro_file: Option<ConfigPath>,
     pub micro: Option<Arc<MicroAgent>>,
-    /// Files that its agent reads once a user says one of their triggers, and what was read in
-    /// them.
+    /// Knowledge files, with their content; the agent reads one when a user's message contains its
+    /// trigger.
     pub knowledge_files: Vec<ConfigPath>,
     pub knowledge: Vec<Arc<Knowledge>>,
-    /// Tools that those files want; whether the task has them is known when its toolbox is.
+    /// Tools that those files require; checked when the task's toolbox is known.
     pub wanted_tools: Vec<WantedTool>,
-    /// What of its agent's grants it leaves out.
+    /// The restriction of its agent's grants.
     pub narrow: Narrow,
     pub loops: LoopRules,
     pub text: TextRules,
 }
 
-/// A tool that the file of a micro-agent or of knowledge wants.
+/// A tool that the file of a prompt agent or of knowledge requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedTool {
     pub name: String,
-    /// What is said when the task does not have it, at the line of the file.
+    /// The problem if the task does not have it, at the line of the file.
     pub missing: ConfigProblem,
 }
 
-/// A conclave.toml that is right in itself. Whether it fits its plugins is said by
-/// [`crate::config::assemble::assemble`].
+/// A conclave.toml that is valid in itself. [`crate::config::assemble::assemble`] checks that it
+/// fits its plugins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub entry: TaskName,
@@ -384,47 +384,46 @@ pub struct Config {
     pub secrets: BTreeMap<SecretName, SecretConfig>,
     pub plugins: BTreeMap<PluginName, PluginConfig>,
     pub tasks: BTreeMap<TaskName, TaskConfig>,
-    /// The terminal's included.
+    /// The channels, the terminal included.
     pub channels: BTreeMap<ChannelId, Binding>,
-    /// In the order in which they are asked.
+    /// The gates, in the order in which they are asked.
     pub gates: Vec<GateRule>,
-    /// In the order in which they are tried.
+    /// The policy rules, in the order in which they are tried.
     pub policy: Vec<Rule>,
-    /// None: as the program has it.
+    /// The durability; `None` for the program's default.
     pub durability: Option<Durability>,
     pub limits: RunLimits,
-    /// The file of what models cost.
+    /// The file of model prices.
     pub prices: Option<ConfigPath>,
-    /// What is right and most likely not meant, such as a plugin that nobody uses.
+    /// Warnings about valid but probably unintended parts, such as an unused plugin.
     pub warnings: Problems,
-    /// What its paths start at; empty for the current folder.
+    /// The folder that its paths are relative to; empty for the current one.
     pub folder: String,
     source: SourceText,
     spans: SourceSpans,
 }
 
-/// A place in the config file.
+/// A position in the config file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
 }
 
 impl Config {
-    /// Reads a config. `file_name` is shown in problems; `folder` is what its paths start at, empty
-    /// for the current one.
+    /// Parses a config. `file_name` is shown in problems; paths are relative to `folder`, empty for
+    /// the current one.
     ///
     /// # Errors
-    /// All problems of the file, in the order of its lines. After a syntax error, what only seems
-    /// to be missing is not reported.
+    /// All problems of the file, in the order of its lines. After a syntax error, missing keys are
+    /// not reported.
     pub fn parse(file_name: &str, folder: &str, text: &str) -> Result<Self, Problems> {
         Self::parse_with(file_name, folder, text, &BTreeMap::new())
     }
 
-    /// The same, with models that whoever starts the host adds to those of the file, or puts in
-    /// their place.
+    /// Parses a config with models that the caller adds to those of the file, or that replace them.
     ///
     /// # Errors
     /// As `parse`.
@@ -454,23 +453,23 @@ impl Config {
         finish(reader, draft, syntax)
     }
 
-    /// Where a key stands: `plugins.search.grants.files[0].dir`. What is not written is found at
-    /// the nearest table above it, in the end at the first line.
+    /// Returns the position of a key: `plugins.search.grants.files[0].dir`. A key that is not
+    /// written resolves to the nearest table above it, ultimately to the first line.
     #[must_use]
     pub fn locate(&self, path: &str) -> Position {
         let (line, column) = self.source.position(self.span(path).start);
         Position { line, column }
     }
 
-    /// A problem at the place of a key, found after the file was read, such as a plugin's file that
-    /// is missing.
+    /// Returns a problem at the position of a key, found after parsing, such as a plugin's file
+    /// that is missing.
     #[must_use]
     pub fn problem(&self, path: &str, what: impl Into<String>) -> ConfigProblem {
         self.source.problem(&self.span(path), what)
     }
 
-    /// The label of each plugin's source, as [`crate::inspect::permission_summary::rights_table`]
-    /// takes it.
+    /// Returns the label of each plugin's source, for
+    /// [`crate::inspect::permission_summary::rights_table`].
     #[must_use]
     pub fn source_labels(&self) -> BTreeMap<PluginName, String> {
         self.plugins
@@ -479,7 +478,7 @@ impl Config {
             .collect()
     }
 
-    /// The path is written in the file.
+    /// Returns whether the path is written in the file.
     pub(crate) fn is_written(&self, path: &str) -> bool {
         self.spans.has(path)
     }
@@ -489,8 +488,8 @@ impl Config {
     }
 }
 
-/// Reads everything that can be read, also after a problem: no part depends on another before the
-/// references are checked.
+/// Reads every part, also after a problem: no part depends on another before the references are
+/// checked.
 fn read(
     reader: &mut ConfigReader,
     folder: &str,
@@ -557,15 +556,15 @@ fn read_entry(
     TaskName::from("")
 }
 
-/// Ends with the config, or with all that is wrong.
+/// Returns the config, or all problems.
 fn finish(
     mut reader: ConfigReader,
     mut config: Config,
     syntax: Vec<ConfigProblem>,
 ) -> Result<Config, Problems> {
     if !syntax.is_empty() {
-        // A line that is no TOML was read in part only: what that part seems to say is not worth a
-        // second problem.
+        // A line with a syntax error was parsed in part only, so further problems of that line
+        // would be misleading.
         let broken: BTreeSet<usize> = syntax.iter().map(|problem| problem.line).collect();
         reader.problems.retain(|problem| !broken.contains(&problem.line));
         reader.problems.extend(syntax);

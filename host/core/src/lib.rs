@@ -1,16 +1,16 @@
-//! Conclave's decisions, without IO: the task loop, routing, grants, budgets, journal records and
-//! the operator's config as a value.
+//! The decisions of Conclave, without IO: the task loop, routing, grants, budgets, journal records
+//! and the operator's config as a value.
 //!
-//! The unit is the [`room::Room`]: events go in, effects come out, and nothing else changes it. It
-//! knows no clock, no files, no randomness, no engine and no executor; `clippy.toml` fences them
-//! off.
+//! The central type is [`room::Room`]: it takes events and emits effects, and nothing else changes
+//! it. It has no clock, no files, no randomness, no engine and no executor; `clippy.toml` forbids
+//! them.
 //!
-//! The folders stand here from the lowest to the highest. A folder imports only from those above it
-//! in this list; `cargo xtask test` checks it.
+//! The folders below are in order, the lowest layer first. A folder imports only from those above
+//! it in this list; `cargo xtask test` checks this.
 
 pub use conclave_trajectory as trajectory;
 
-/// Values that everything else speaks of: names, messages, calls, outcomes, refusals.
+/// Values used by all other folders: names, messages, calls, outcomes, refusals.
 pub mod types {
     pub mod action;
     pub mod agent_state;
@@ -48,7 +48,8 @@ pub mod types {
     pub mod view;
     pub mod wording;
 }
-/// What a plugin asked for, what the operator granted, and the one decision for each capability.
+/// The capabilities that plugins request, the grants of the operator, and the decision for each
+/// capability.
 pub mod permissions {
     pub mod authorize;
     pub mod fetch;
@@ -60,7 +61,7 @@ pub mod permissions {
     pub mod secret;
     pub mod task_scope;
 }
-/// Tool calls in text: found, checked against schemas, explained to models, routed.
+/// Tool calls in text: parsed, checked against schemas, described to models, routed.
 pub mod tool_calls {
     pub mod arguments;
     pub mod instructions;
@@ -80,7 +81,7 @@ pub mod policy {
     pub mod permit;
 }
 pub mod config;
-/// What goes into a room and what comes out of it.
+/// The inputs and outputs of a room.
 pub mod protocol {
     pub mod call_log;
     pub mod effect;
@@ -88,13 +89,13 @@ pub mod protocol {
     pub mod notice;
 }
 pub mod room;
-/// A room's records: their lines, the room they fold to, how an interrupted room resumes.
+/// A room's records: their lines, the fold to a room, the recovery after an interruption.
 pub mod journal {
     pub mod pending_work;
     pub mod record;
     pub mod recovery;
 }
-/// Runs and permissions for people: timelines, audits, explanations, exports.
+/// Views of runs and permissions for people: timelines, audits, explanations, exports.
 pub mod inspect {
     pub mod audit;
     pub mod explain;

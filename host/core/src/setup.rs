@@ -1,6 +1,6 @@
-//! What a room runs with, fixed when it opens: the operator's config and the admitted plugins, come
-//! together. Serialisable, so that a journal says what its run was allowed to do. Not where plugins
-//! come from or how they are loaded.
+//! The setup of a room, fixed when it opens: the operator's config combined with the admitted
+//! plugins. It is serialisable, so that a journal records the permissions of its run. Does not find
+//! or load plugins.
 
 pub mod plugin_query;
 
@@ -28,7 +28,7 @@ use crate::types::stuck_rules::StuckRules;
 use crate::types::task_options::Overflow;
 use crate::types::tool::ToolSpec;
 
-/// What a component can serve as, found by looking at its exports.
+/// The role of a component, determined by its exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PluginKind {
@@ -55,7 +55,7 @@ impl PluginKind {
         Self::Gate,
     ];
 
-    /// The name of the interface that it exports.
+    /// Returns the name of the interface that the component exports.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -71,23 +71,23 @@ impl PluginKind {
     }
 }
 
-/// What the host found in a component before it ran any of it, and the tools that it listed with
-/// nothing granted.
+/// The host's findings about a component before any of it ran, and the tools that it listed without
+/// any grant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PluginFacts {
     pub manifest: Manifest,
     pub kinds: BTreeSet<PluginKind>,
     pub tools: Vec<ToolSpec>,
-    /// Lower-case hexadecimal, of the component; empty when there is none.
+    /// The digest of the component, in lower-case hexadecimal; empty if there is no component.
     pub sha256: String,
-    /// Its tools are a server's that speaks the Model Context Protocol: outside any sandbox, and
-    /// what they give is text from outside.
+    /// Whether its tools belong to a Model Context Protocol server. Such tools run outside any
+    /// sandbox, and their results are text from outside.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mcp: bool,
 }
 
 impl PluginFacts {
-    /// It is code of the program that embeds the host, and runs in no sandbox.
+    /// Returns whether the plugin is code of the embedding program, which runs in no sandbox.
     #[must_use]
     pub fn is_native(&self) -> bool {
         self.sha256.is_empty()
@@ -104,33 +104,33 @@ pub struct PluginSetup {
     pub facts: PluginFacts,
     pub grants: Grants,
     pub limits: PluginLimits,
-    /// Its own settings, a JSON object.
+    /// The plugin's own settings, a JSON object.
     pub config: Value,
 }
 
-/// How the agent seat answers (L-021, L-125).
+/// The way in which the agent seat answers (L-021, L-125).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentSeat {
-    /// Tools and actions only.
+    /// The host carries out tools and actions; the component is not asked.
     Host,
-    /// The component's `respond`, where the host has nothing to do.
+    /// The component's `respond`, if the host has nothing to do.
     #[default]
     HostThenComponent,
     /// The component's `respond`, always.
     Component,
 }
 
-/// What happens with an agent's message that carries no tool call (L-125).
+/// The treatment of an agent's message without a tool call (L-125).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoTool {
     /// The next seat is tried.
     #[default]
     Nothing,
-    /// It is the task's result.
+    /// The message is the task's result.
     Done,
-    /// It goes to the user.
+    /// The message goes to the user.
     User,
     /// This text goes back to the agent.
     Nudge(String),
@@ -138,17 +138,17 @@ pub enum NoTool {
     Call(ToolCall),
 }
 
-/// When a row of the same messages is a loop (L-096, L-097).
+/// The rules by which a sequence of equal messages counts as a loop (L-096, L-097).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoopRules {
-    /// Messages in a cycle at most; 0: cycles are not looked for.
+    /// The longest cycle in messages; 0 disables the search for cycles.
     pub cycle_len: u32,
-    /// How much more often those of a cycle must have come than any other.
+    /// The factor by which messages of a cycle must outnumber any other.
     pub dominance: f64,
-    /// How often a cycle must have come round.
+    /// The number of repetitions of a cycle before it counts as a loop.
     pub wait: u32,
-    /// Turns that end with DO-NOT-KNOW, one after the other, are a loop too.
+    /// Whether consecutive turns that end with DO-NOT-KNOW count as a loop too.
     pub alternation: bool,
 }
 
@@ -159,25 +159,26 @@ impl Default for LoopRules {
     }
 }
 
-/// What the words of a message may do. In the reference all of it is on; here text is data, unless
-/// the operator says otherwise.
+/// The meaning of special words in messages. The reference enables all of it; here text is data
+/// unless the operator decides otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TextRules {
-    /// `DONE`, `__PASS__`, `__PASS__:name` and `__SEND__:name` mean what they say (L-066, L-152).
+    /// Whether `DONE`, `__PASS__`, `__PASS__:name` and `__SEND__:name` act as signals (L-066,
+    /// L-152).
     pub signals: bool,
-    /// An agent's text may name its recipient: `TO[name]:`, or a JSON object with `recipient`
-    /// (L-065).
+    /// Whether an agent's text may name its recipient: `TO[name]:`, or a JSON object with
+    /// `recipient` (L-065).
     pub recipients: bool,
-    /// The prefix that addresses somebody, such as `|@|`; empty: none does (L-067).
+    /// The prefix that addresses a recipient, such as `|@|`; empty to disable it (L-067).
     pub prefix: String,
-    /// Calls are looked for in text, whatever the tool format is (L-108).
+    /// Whether calls are read from text for every tool format (L-108).
     pub calls: bool,
-    /// A user's text that begins with `SYSTEM` is the host's word (L-029).
+    /// Whether a user's text that begins with `SYSTEM` counts as the host's (L-029).
     pub system_word: bool,
 }
 
-/// What a run's result is to be (L-050i).
+/// The type of a run's result (L-050i).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReturnType {
@@ -193,125 +194,125 @@ pub enum ReturnType {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskSetup {
     pub agent: PluginName,
-    /// For people and for agents that may hand work to it.
+    /// The description for people and for agents that may delegate to the task.
     pub description: String,
-    /// The task's system message; empty when it has none.
+    /// The task's system message; empty if it has none.
     pub system: Arc<str>,
-    /// In the order in which they are tried.
+    /// The sub-tasks, in the order in which they are tried.
     pub subtasks: Vec<TaskName>,
-    /// What the agent may call, and what this task carries out: its grant, narrowed by the task,
-    /// among what was admitted, in order of name; then the tools of the host.
+    /// The tools that the agent may call and that this task carries out. These are the admitted
+    /// tools of its grant, narrowed by the task and sorted by name, then the tools of the host.
     pub toolbox: Arc<Toolbox>,
-    /// What the task leaves of its agent's other grants.
+    /// The task's restriction of its agent's other grants.
     #[serde(default, skip_serializing_if = "is_unnarrowed")]
     pub narrow: Narrow,
     /// The tool that the model must call (L-101).
     pub force: Option<String>,
-    /// The delivery strategy of its results when it runs in the background.
+    /// The delivery strategy for its results when it runs in the background.
     pub deliver: Option<PluginName>,
-    /// The user is asked after each step of somebody else.
+    /// Whether the user is asked after each step of another seat.
     pub interactive: bool,
-    /// Steps of one activation (L-050f); none: no limit of its own.
+    /// The limit of steps in one activation (L-050f); `None` for no limit of its own.
     pub turns: Option<u32>,
-    /// Steps without a valid answer before it ends as stalled (L-084).
+    /// The number of steps without a valid answer before the task ends as stalled (L-084).
     pub max_stalled_steps: u32,
-    /// A non-empty answer of one of these ends it (L-081).
+    /// Seats whose non-empty answer ends the task (L-081).
     pub done_if_response: BTreeSet<Entity>,
-    /// No answer of one of these ends it (L-081).
+    /// Seats whose missing answer ends the task (L-081).
     pub done_if_no_response: BTreeSet<Entity>,
-    /// A message with a call ends it (L-082).
+    /// Whether a message with a tool call ends the task (L-082).
     pub done_if_tool: bool,
-    /// Each ends it when the newest messages match (L-083).
+    /// Sequences of messages; the task ends when the newest messages match one (L-083).
     pub done_sequences: Vec<Sequence>,
     pub no_tool: NoTool,
     pub agent_seat: AgentSeat,
-    /// Seats that are taken.
+    /// The seats that take part.
     pub seats: BTreeSet<Entity>,
-    /// Without a valid answer the other side says that it does not know (L-058).
+    /// Whether a missing answer is replaced with DO-NOT-KNOW from the other side (L-058).
     pub allow_null_result: bool,
     pub tool_format: ToolFormat,
-    /// At the root only the user ends an interactive task (L-061).
+    /// Whether only the user can end an interactive root task (L-061).
     pub only_user_quits_root: bool,
-    /// What the user is taken to have said; nobody is asked (L-029).
+    /// The answer that replaces every question to the user (L-029).
     pub default_human_response: Option<String>,
-    /// What the agent's history begins with (L-024).
+    /// The user message with which the agent's history begins (L-024).
     pub user_message: Option<String>,
-    /// Each run begins with empty histories, its sub-tasks' too (L-050b).
+    /// Whether each run begins with empty histories, also those of its sub-tasks (L-050b).
     pub restart: bool,
-    /// The same for each call by another task.
+    /// Whether each call by another task begins with empty histories.
     pub restart_as_subtask: bool,
-    /// Histories forget what led to the result (L-050l).
+    /// Whether histories drop the messages that led to the result (L-050l).
     pub erase_substeps: bool,
     pub loops: LoopRules,
     pub text: TextRules,
-    /// A message may hold several calls (L-118).
+    /// Whether a message may hold several tool calls (L-118).
     pub allow_multiple_tools: bool,
-    /// As a sub-task it is called only for calls that it carries out (L-032).
+    /// Whether the task, as a sub-task, is tried only for calls that it carries out (L-032).
     pub respond_tools_only: bool,
-    /// A message with several native calls may go to a sub-task (L-123).
+    /// Whether a message with several native calls may go to a sub-task (L-123).
     pub allow_subtask_multi_tools: bool,
-    /// What its result is to be; none: the message as it is.
+    /// The type of the task's result; `None` for the message as it is.
     pub returns: Option<ReturnType>,
     pub overflow: Overflow,
-    /// Where this host does better than the reference, and somebody may depend on the old way, the
-    /// old way (`compat = "langroid"`).
+    /// Whether the task follows the reference where this host deliberately differs from it
+    /// (`compat = "langroid"`).
     pub as_langroid: bool,
-    /// Bytes that are taken for a token where texts are measured; 4 when the config says nothing.
+    /// The number of bytes counted as one token in estimates; 4 by default.
     pub bytes_per_token: u32,
-    /// Plugins whose tools carry out the agent's actions, in the order in which they are looked
-    /// through (O-132).
+    /// The plugins whose tools carry out the agent's actions, in order of preference (O-132).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub executors: Vec<PluginName>,
-    /// Milliseconds that an action or a tool call may be pending; none: as long as the plugin's own
-    /// limits allow.
+    /// The time limit of an action or tool call, in milliseconds; `None` for the plugin's own
+    /// limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_timeout_ms: Option<u64>,
-    /// The plugin that `recall` asks; none: the agent's own component where it exports `memory`.
+    /// The plugin that `recall` queries; `None` for the agent's own component if it exports
+    /// `memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<PluginName>,
-    /// Which of the agent's actions wait for consent (O-109…O-111).
+    /// The rules for actions that need consent (O-109…O-111).
     #[serde(default, skip_serializing_if = "is_default")]
     pub confirm: ConfirmRules,
-    /// When its history is condensed, and by whom.
+    /// The rules for condensing the task's history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condense: Option<CondenseRules>,
-    /// When it is stuck (O-098…O-108).
+    /// The rules for stuck detection (O-098…O-108).
     #[serde(default, skip_serializing_if = "is_default")]
     pub stuck: StuckRules,
-    /// What a micro-agent takes and gives; none: the task is none (O-093).
+    /// Inputs and outputs of a prompt agent; `None` if the task's agent is not one (O-093).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro: Option<Arc<MicroAgent>>,
-    /// Texts that its agent reads once a user says one of their triggers (O-126).
+    /// Texts that the agent reads when a user's message contains one of their triggers (O-126).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knowledge: Vec<Arc<Knowledge>>,
-    /// What speaking of its result means; none: a turn of the notified task where that is
-    /// interactive and its agent has a model, or the room is held; else the text as it is.
+    /// The way in which a result is delivered. `None`: an agent turn if the notified task is
+    /// interactive and its agent has a model, or if the room is persistent; else the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_back: Option<HandBack>,
-    /// Milliseconds that it may take in the background; none: what is left of the run's.
+    /// The time limit in the background, in milliseconds; `None` for the rest of the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// What becomes of it in the background when its parent is stopped or closed.
+    /// The fate of the background task when its parent is stopped or closed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_close: OnClose,
-    /// In the background it must hand its result in with `submit_result`, and is asked again so
-    /// often.
+    /// The number of re-prompts for a result with `submit_result` when the task runs in the
+    /// background; `None` if none is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<u32>,
-    /// Whom it may hand the conversation to (`user` among them); none: whomever its agent may
+    /// The targets of a handoff, which may include `user`; `None` for every task that its agent may
     /// address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handoff: Option<Vec<String>>,
-    /// What it may use at most in the background; none: half of what is left of the run's.
+    /// The budget in the background; `None` in a field stands for half of the run's rest.
     #[serde(default, skip_serializing_if = "is_default")]
     pub budget: TaskBudget,
-    /// How it delegates itself.
+    /// The rules by which the task delegates.
     #[serde(default, skip_serializing_if = "is_default")]
     pub background: BackgroundRules,
 }
 
-/// What a task may use at most in the background, as far as its run has it. None: half of what is
-/// left there.
+/// The budget of a background task, within that of its run. `None` stands for half of the run's
+/// rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskBudget {
@@ -327,31 +328,32 @@ pub struct TaskBudget {
     pub tool_calls: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ms: Option<u64>,
-    /// Background tasks that it may start itself, and have under way at once.
+    /// The number of background tasks that it may start, in total and at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
 }
 
-/// Where in a room a gate is asked.
+/// The points in a room at which a gate is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GatePoint {
-    /// Before something that came in on a channel counts.
+    /// Before channel input is accepted.
     Inbound,
     /// Before a background task begins.
     Delegate,
-    /// Before a result or an announcement is said.
+    /// Before a result or an announcement is delivered.
     Deliver,
 }
 
-/// The user, as whoever hands a conversation over may call them.
+/// Returns whether `name` stands for the user as the target of a handoff.
 #[must_use]
 pub fn is_user(name: &str) -> bool {
     name.eq_ignore_ascii_case("user") || name.eq_ignore_ascii_case("human")
 }
 
 impl TaskSetup {
-    /// The operator's table of handoffs has nothing against it; none: to the user.
+    /// Returns whether the operator's table of handoffs allows the target; `None` stands for the
+    /// user.
     #[must_use]
     pub fn may_hand_to(&self, to: Option<&TaskName>) -> bool {
         let Some(table) = &self.handoff else { return true };
@@ -363,7 +365,7 @@ impl TaskSetup {
 }
 
 impl GatePoint {
-    /// The word in configs and messages.
+    /// Returns the word in configs and messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -374,52 +376,51 @@ impl GatePoint {
     }
 }
 
-/// A gate: a plugin that may let pass, change or block. One that fails, or takes too long, blocks,
-/// unless the operator says otherwise.
+/// A gate: a plugin that may pass, change or block a text. A gate that fails or times out blocks,
+/// unless the operator decides otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateRule {
     pub on: GatePoint,
     pub plugin: PluginName,
-    /// Milliseconds.
+    /// The time limit in milliseconds.
     pub deadline_ms: u64,
-    /// When it fails, or takes too long, it lets pass: only where the operator says so.
+    /// Whether a failure or timeout lets the text pass.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fails_open: bool,
 }
 
-/// When a history is condensed, and by whom.
+/// The rules for condensing a history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CondenseRules {
-    /// A plugin that exports `condenser`.
+    /// The plugin, which exports `condenser`.
     pub plugin: PluginName,
-    /// Entries that the history may have before it is asked.
+    /// The number of history entries above which it is asked.
     pub over: u64,
 }
 
 impl CondenseRules {
-    /// Entries, when the config gives no number.
+    /// The default of `over`, in entries.
     pub const OVER: u64 = 100;
 }
 
-/// An agent that is a text: what it takes and what it gives. Its prompt is the task's system
-/// message (O-093).
+/// A prompt agent: an agent without a component. Its prompt is the task's system message (O-093).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MicroAgent {
-    /// Names of its inputs, and what each is.
+    /// Names of its inputs with their descriptions.
     pub inputs: BTreeMap<String, String>,
-    /// Names of its outputs, and what each is.
+    /// Names of its outputs with their descriptions.
     pub outputs: BTreeMap<String, String>,
 }
 
-/// A text that an agent reads once a user says one of its triggers (O-126).
+/// A text that an agent reads when a user's message contains one of its triggers (O-126).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Knowledge {
-    /// Its file, as the config writes it.
+    /// The path of its file as the config writes it.
     pub file: String,
-    /// What it calls itself.
+    /// The name that the file gives itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Words of a user that call for it; whole words, in any case.
+    /// The trigger words, matched as whole words without regard to case.
     pub triggers: Vec<String>,
     pub text: String,
 }
@@ -429,7 +430,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Default for TaskSetup {
-    /// The defaults of the config.
+    /// Returns the defaults of the config.
     fn default() -> Self {
         Self {
             agent: PluginName::from(""),
@@ -486,31 +487,33 @@ impl Default for TaskSetup {
     }
 }
 
-/// A model in a room. What it costs and takes, not how it is reached.
+/// A model in a room: its prices and limits. The host knows how it is reached.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelSetup {
-    /// Micro-US-dollars for a million tokens of input; none when it is not known.
+    /// Micro-US-dollars for a million input tokens; `None` if unknown.
     pub input_price: Option<u64>,
     pub output_price: Option<u64>,
-    /// For a million tokens of input that the provider had kept; none: as any input.
+    /// Micro-US-dollars for a million input tokens from the provider's cache; `None` for the price
+    /// of other input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_input_price: Option<u64>,
-    /// Host and port of its server; none when prompts stay in this process.
+    /// Host and port of its server; `None` if prompts stay in this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached_at: Option<String>,
-    /// Tokens of a prompt and its answer together; none: no history is cut for it (L-180).
+    /// The context size in tokens, prompt and answer together; `None` disables the cutting of
+    /// histories (L-180).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<u64>,
-    /// Tokens of an answer at most; none: as the model has it, and 4096 are kept free for one.
+    /// The limit of an answer in tokens; `None` for the model's own limit, with 4096 reserved for
+    /// an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// Tokens that are kept free for an answer when the context is short; 50 when there is no
-    /// value.
+    /// The tokens reserved for an answer when the context is short; 50 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_output: Option<u64>,
 }
 
-/// Everything that a room runs with.
+/// The complete setup of a room.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// The task that gets the first message.
@@ -519,17 +522,17 @@ pub struct Setup {
     pub plugins: BTreeMap<PluginName, Arc<PluginSetup>>,
     pub models: BTreeMap<ModelName, ModelSetup>,
     pub channels: BTreeMap<ChannelId, Binding>,
-    /// Gates, in the order in which they are asked.
+    /// The gates, in the order in which they are asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateRule>,
-    /// In the order in which they are tried.
+    /// The policy rules, in the order in which they are tried.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policy: Vec<Rule>,
     pub limits: RunLimits,
 }
 
 impl Setup {
-    /// The rights of a plugin; none when the config has no plugin of that name.
+    /// Returns the rights of a plugin; `None` if the config has no plugin of that name.
     #[must_use]
     pub fn rights<'a>(&'a self, plugin: &'a PluginName) -> Option<Rights<'a>> {
         let setup = self.plugins.get(plugin)?;
@@ -541,7 +544,7 @@ impl Setup {
         })
     }
 
-    /// The rights of an agent while it works on a task: what the task leaves of them.
+    /// Returns the rights of an agent while it works on a task, as the task narrows them.
     #[must_use]
     pub fn rights_in<'a>(&'a self, plugin: &'a PluginName, task: &TaskName) -> Option<Rights<'a>> {
         let found = self.tasks.get_key_value(task).filter(|(_, setup)| setup.agent == *plugin);
@@ -549,8 +552,8 @@ impl Setup {
         Some(Rights { narrowed, ..self.rights(plugin)? })
     }
 
-    /// The tasks that a conversation with the entry task may come to: itself, and all that it may
-    /// be handed to.
+    /// Returns the tasks that can hold a conversation that begins at the entry task, through any
+    /// number of handoffs.
     #[must_use]
     pub fn holders(&self) -> BTreeSet<TaskName> {
         let (mut holders, mut next) = (BTreeSet::new(), vec![self.entry.clone()]);
@@ -569,8 +572,8 @@ impl Setup {
         holders
     }
 
-    /// Whom a task may hand the conversation to, as its agent may name them: the table of the task,
-    /// as far as the agent may address it.
+    /// Returns the possible targets of a handoff, as the agent may name them. A target must be in
+    /// the task's table, and the agent may address it.
     #[must_use]
     pub fn handoff_targets(&self, from: &TaskName) -> Vec<String> {
         let Some(task) = self.tasks.get(from) else { return Vec::new() };
@@ -587,7 +590,7 @@ impl Setup {
             .collect()
     }
 
-    /// The plugin and the tool behind a `plugin.tool`; none when nothing of that name was admitted.
+    /// Returns the plugin and the tool behind a `plugin.tool`; `None` if no such tool was admitted.
     #[must_use]
     pub fn tool<'a>(&'a self, name: &str) -> Option<(&'a PluginName, &'a ToolSpec)> {
         let (plugin, tool) = name.split_once('.')?;

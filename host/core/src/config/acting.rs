@@ -1,6 +1,5 @@
-//! What a task says of an agent that acts: who carries out its actions, what waits for consent,
-//! when it is stuck, when its history is condensed, the file of a micro-agent, and files of
-//! knowledge.
+//! The part of `[tasks.NAME]` for acting agents: executors, consent, stuck detection, condensing,
+//! the file of a prompt agent, and knowledge files.
 
 use toml::de::DeValue;
 
@@ -18,11 +17,11 @@ use crate::types::risk::Risk;
 use crate::types::stuck_rules::{Recovery, StuckRules};
 use crate::types::units::DURATION_MAX;
 
-/// An action that is shorter than this ends before anybody could see it.
+/// The minimum of `action_timeout`: no action completes in less.
 const SHORTEST_MS: u64 = 10;
-/// Entries of a history that may be kept before it is condensed.
+/// The maximum of history entries before condensing.
 const MOST_OVER: u64 = 1_000_000;
-/// More of the same tells nothing new.
+/// The maximum of repetitions: more of the same adds no information.
 const MOST_REPEATS: u64 = 100;
 
 /// `executors`: in this order, each once.
@@ -164,7 +163,7 @@ pub(super) fn micro(
     path(reader, &item, folder)
 }
 
-/// `knowledge`: files that the agent reads once a user says one of their triggers.
+/// `knowledge`: files that the agent reads when a user's message contains one of their triggers.
 pub(super) fn knowledge(
     reader: &mut ConfigReader,
     table: &Table<'_>,

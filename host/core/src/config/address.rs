@@ -1,7 +1,6 @@
-//! Addresses of the web as they may stand in a config. Lexical only: nothing here asks who is
-//! there.
+//! URLs in a config. Lexical only: nothing here connects to a server.
 
-/// Why a text is no address that may stand here.
+/// The reason why a URL is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AddressError {
     #[error("it does not begin with `http://` or `https://`")]
@@ -22,13 +21,13 @@ pub(crate) enum AddressError {
     Digest,
 }
 
-/// Checks an address to which the host adds a path.
+/// Checks a URL to which the host adds a path.
 pub(crate) fn check_http_url(text: &str) -> Result<(), AddressError> {
     authority_of(text)?;
     if text.contains(['?', '#']) { Err(AddressError::Query) } else { Ok(()) }
 }
 
-/// Takes an address and its digest apart: `https://…/x.wasm#sha256=…`.
+/// Splits a URL and its digest: `https://…/x.wasm#sha256=…`.
 pub(crate) fn check_pinned_url(text: &str) -> Result<(&str, &str), AddressError> {
     authority_of(text)?;
     let (url, digest) = text.split_once("#sha256=").ok_or(AddressError::NoDigest)?;
@@ -37,12 +36,12 @@ pub(crate) fn check_pinned_url(text: &str) -> Result<(&str, &str), AddressError>
     if is_digest { Ok((url, digest)) } else { Err(AddressError::Digest) }
 }
 
-/// Host and port as written; none when it is no address.
+/// Returns host and port as written; `None` if the text is not a URL.
 pub(crate) fn authority(text: &str) -> Option<&str> {
     authority_of(text).ok()
 }
 
-/// What is sent there stays on this machine.
+/// Returns whether requests to the URL stay on this machine.
 pub(crate) fn is_loopback(text: &str) -> bool {
     let Some(authority) = authority(text) else { return false };
     let host = match authority.rfind(']') {

@@ -1,5 +1,5 @@
-//! Amounts of the config: counts, sizes, durations, money. An amount of nothing is refused: it
-//! would forbid in a roundabout way what leaving out a grant forbids plainly.
+//! Amounts of the config: counts, sizes, durations, money. Zero is refused: to forbid something,
+//! its grant is left out.
 
 use std::ops::RangeInclusive;
 
@@ -10,29 +10,29 @@ use crate::types::text::{show_duration, show_size};
 use crate::types::units::{self, UnitError};
 use crate::types::wording::{code, thousands};
 
-/// What a factor may be. Less than 1 would mean less often than the others; nobody means more than
-/// this.
+/// The range of a factor. Less than 1 would mean less often than the others; larger values are
+/// mistakes.
 pub(super) const FACTORS: RangeInclusive<f64> = 1.0..=1_000.0;
 
 impl SpannedValue<'_> {
-    /// A whole number from 1 to `most`.
+    /// Reads a whole number from 1 to `most`.
     pub(crate) fn count(&self, reader: &mut ConfigReader, most: u64) -> Option<u64> {
         self.whole(reader, 1, most)
     }
 
-    /// A whole number from `least` to `most`.
+    /// Reads a whole number from `least` to `most`.
     pub(crate) fn whole(&self, reader: &mut ConfigReader, least: u64, most: u64) -> Option<u64> {
         let DeValue::Integer(integer) = self.value else {
             self.expected(reader, "a whole number");
             return None;
         };
-        // What has more digits than i128 is too large, or too small, in any case.
+        // A number with more digits than `i128` holds is out of range in any case.
         let number = i128::from_str_radix(integer.as_str(), integer.radix());
         let fallback = if integer.as_str().starts_with('-') { i128::MIN } else { i128::MAX };
         self.within(reader, number.unwrap_or(fallback), least, most, thousands)
     }
 
-    /// Bytes, from a text such as `64 MiB`.
+    /// Reads bytes, from a text such as `64 MiB`.
     pub(crate) fn size(&self, reader: &mut ConfigReader, least: u64, most: u64) -> Option<u64> {
         self.measured(
             reader,
@@ -43,7 +43,7 @@ impl SpannedValue<'_> {
         )
     }
 
-    /// Milliseconds, from a text such as `500 ms`.
+    /// Reads milliseconds, from a text such as `500 ms`.
     pub(crate) fn duration(&self, reader: &mut ConfigReader, least: u64, most: u64) -> Option<u64> {
         self.measured(
             reader,
@@ -54,7 +54,7 @@ impl SpannedValue<'_> {
         )
     }
 
-    /// Micro-US-dollars, from a number of dollars; at least a millionth of one.
+    /// Reads micro-US-dollars from a number of dollars; at least a millionth of one.
     pub(crate) fn spending(&self, reader: &mut ConfigReader) -> Option<u64> {
         let amount = self.dollars(reader)?;
         if amount == 0 {
@@ -68,7 +68,7 @@ impl SpannedValue<'_> {
         Some(amount)
     }
 
-    /// Micro-US-dollars, from a number of dollars; a price may be 0.
+    /// Reads micro-US-dollars from a number of dollars; a price may be 0.
     pub(crate) fn dollars(&self, reader: &mut ConfigReader) -> Option<u64> {
         let number: Option<f64> = match self.value {
             DeValue::Float(float) => float.as_str().parse().ok(),
@@ -85,7 +85,7 @@ impl SpannedValue<'_> {
         amount
     }
 
-    /// A number of `FACTORS`.
+    /// Reads a number in `FACTORS`.
     pub(crate) fn factor(&self, reader: &mut ConfigReader) -> Option<f64> {
         let number: Option<f64> = match self.value {
             DeValue::Float(float) => float.as_str().parse().ok(),

@@ -1,6 +1,6 @@
-//! A config and its plugins come together: what the operator wrote is held against what the plugins
-//! are, ask for and offer. All that does not fit is reported at once, at the line of the config
-//! where it can be put right. Pure; loads nothing.
+//! The combination of a config with its plugins: the operator's text is checked against the
+//! plugins' exports, manifests and tools. Reports all problems at once, at the lines of the config.
+//! Pure; loads nothing.
 
 mod asks;
 mod mentions;
@@ -23,29 +23,32 @@ use crate::types::ids::{PluginName, TaskName};
 use crate::types::limits::PluginLimits;
 use crate::types::wording::code;
 
-/// Model calls, one after the other, that fit into one call of a plugin whose wall time nobody
-/// wrote down.
+/// The number of successive model calls that fit into one plugin call, if the operator sets no wall
+/// time.
 const MODEL_CALLS: u64 = 2;
 
-/// A setup, and what is most likely not meant in it.
+/// A setup with its warnings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assembly {
     pub setup: Setup,
-    /// Such as a grant without effect. Those of the config itself are in [`Config::warnings`].
+    /// Warnings, such as a grant without effect. Those of the config itself are in
+    /// [`Config::warnings`].
     pub warnings: Problems,
 }
 
 /// The plugins that were loaded, by their names in the config.
 type Plugins = BTreeMap<PluginName, PluginFacts>;
 
-/// Makes the setup of a run.
+/// Returns the setup of a run.
 ///
 /// # Errors
-/// All problems, warnings among them, in the order of the config's lines: a plugin of the config
-/// that is not among `plugins`; a task whose agent or strategy exports no such thing; a required
-/// ask without its grant, or for what this host does not offer; tools and settings that are not as
-/// declared; a pattern that covers no admitted tool; two tools of a task under one name, and a name
-/// that none of its tools has.
+/// All problems, warnings among them, in the order of the config's lines:
+/// - a plugin of the config that is not among `plugins`;
+/// - a task whose agent or strategy lacks the export;
+/// - a required request without a grant, or one that this host does not offer;
+/// - tools and settings that differ from their declaration;
+/// - a pattern that covers no admitted tool;
+/// - two tools of a task under one name, and a name without a tool.
 pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems> {
     let mut problems = Problems::default();
     let mut setups = BTreeMap::new();
@@ -81,7 +84,8 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     for (name, task) in &config.tasks {
         check_exports(config, name, task, plugins, &mut problems);
         let toolbox = toolbox::of_task(config, name, task, plugins, &admitted, &mut problems);
-        // Of a plugin that is not loaded nobody knows the tools; that it is not was said.
+        // The tools of a plugin that is not loaded are unknown; the missing plugin has its own
+        // problem.
         if is_whole {
             mentions::check(config, name, task, &toolbox, &mut problems);
             mentions::check_wanted(task, &toolbox, &mut problems);
@@ -91,7 +95,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     if problems.has_errors() {
         return Err(problems.in_order());
     }
-    // Among mistakes it would only distract.
+    // Next to mistakes, these warnings would only distract.
     unused::check(config, plugins, &mut problems);
     let setup = Setup {
         entry: config.entry.clone(),
@@ -110,8 +114,8 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     Ok(Assembly { setup, warnings: problems.in_order() })
 }
 
-/// No plugin's name looks like another's: their tools would be taken for each other, by a model and
-/// in a log.
+/// Reports plugin names that resemble another one: a model or a reader of a log would confuse their
+/// tools.
 fn check_lookalikes(config: &Config, problems: &mut Problems) {
     for (earlier, name) in pairs(config.plugins.keys().map(PluginName::as_str)) {
         let path = |name: &str| format!("plugins.{name}");
@@ -126,8 +130,8 @@ fn check_lookalikes(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// A plugin that waits for a model has at least the time that the model may take, unless the
-/// operator wrote down another: each model has time-outs of its own.
+/// Returns the limits of a plugin. One that waits for a model has at least the model's time limits,
+/// unless the operator sets another limit.
 fn limits_of(config: &Config, name: &PluginName, plugin: &PluginConfig) -> PluginLimits {
     let mut limits = plugin.limits.clone();
     if config.is_written(&format!("plugins.{name}.limits.wall")) {
@@ -150,7 +154,7 @@ fn limits_of(config: &Config, name: &PluginName, plugin: &PluginConfig) -> Plugi
     limits
 }
 
-/// Whoever is asked whether something may pass can answer that.
+/// Reports gates whose plugin does not export `gate`.
 fn check_gates(config: &Config, plugins: &Plugins, problems: &mut Problems) {
     for (index, gate) in config.gates.iter().enumerate() {
         let Some(facts) =
@@ -177,7 +181,7 @@ fn check_gates(config: &Config, plugins: &Plugins, problems: &mut Problems) {
     }
 }
 
-/// A task's plugins are of the kinds that it needs.
+/// Reports plugins of a task that lack the required exports.
 fn check_exports(
     config: &Config,
     name: &TaskName,
@@ -296,8 +300,7 @@ fn task_setup(task: &TaskConfig, toolbox: Toolbox) -> TaskSetup {
     }
 }
 
-/// A problem of what a plugin brought along, reported where the plugin is named: its author has to
-/// put it right.
+/// Returns a problem of the plugin itself, at the line that names it: its author must correct it.
 fn authors_problem(config: &Config, plugin: &PluginName, what: String) -> ConfigProblem {
     let help = format!("tell the author of `{plugin}`, or leave [plugins.{plugin}] out");
     config.problem(&format!("plugins.{plugin}.source"), what).help(help)

@@ -1,5 +1,5 @@
-//! What a task says of work in the background: how its agent delegates (`background`), and how it
-//! runs itself where another delegates to it (`deadline`, `on_close`, `structured`).
+//! The part of `[tasks.NAME]` for background work: how its agent delegates (`background`), and how
+//! it runs as a background task itself (`deadline`, `on_close`, `structured`).
 
 use super::grants::names_of;
 use super::keys::{BACKGROUND, BUDGET};
@@ -12,14 +12,14 @@ use crate::types::ids::ChannelId;
 use crate::types::limits::TICK_MS;
 use crate::types::units::DURATION_MAX;
 
-/// A task that may take less than this ends before it could do anything.
+/// The minimum of `deadline`: a shorter one ends before any work.
 const SHORTEST_MS: u64 = 10;
-/// Re-prompts after which an agent that has not handed in its result never will.
+/// The maximum of re-prompts: an agent that has not returned a result by then never will.
 const MOST_RETRIES: u64 = 100;
 const COUNT_MAX: u64 = i64::MAX as u64;
 
-/// `background`: channels that are shared, whether calls wait, how long results answer again, how
-/// much of the conversation goes with them.
+/// `background`: shared channels, waiting calls, the cache of results, the part of the conversation
+/// for workers.
 pub(super) fn rules(
     reader: &mut ConfigReader,
     references: &mut References,
@@ -56,13 +56,13 @@ pub(super) fn on_close(reader: &mut ConfigReader, table: &Table<'_>) -> OnClose 
     }
 }
 
-/// `structured`: how often it is asked again for a result in the fixed form.
+/// `structured`: the number of re-prompts for a result in the required form.
 pub(super) fn structured(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
     let retries = table.get("structured").and_then(|item| item.whole(reader, 0, MOST_RETRIES))?;
     u32::try_from(retries).ok()
 }
 
-/// `budget`: what it may use in the background.
+/// `budget`: the limits in the background.
 pub(super) fn budget(reader: &mut ConfigReader, table: &Table<'_>) -> TaskBudget {
     let Some(table) = table.get("budget").and_then(|item| item.table(reader, BUDGET)) else {
         return TaskBudget::default();
@@ -81,7 +81,7 @@ pub(super) fn budget(reader: &mut ConfigReader, table: &Table<'_>) -> TaskBudget
     }
 }
 
-/// A list of channels under this key; empty when it is not given.
+/// Returns the channels under this key; empty if it is not given.
 pub(super) fn channels(
     reader: &mut ConfigReader,
     references: &mut References,

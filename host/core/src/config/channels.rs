@@ -1,5 +1,5 @@
-//! `[channels.NAME]`: through what the rooms of this config are reached, and what each channel may
-//! do there. `terminal` is there without being written; a table of that name changes it.
+//! `[channels.NAME]`: the channels of this config's rooms, with the access of each. `terminal`
+//! exists by default; a table of that name changes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +15,14 @@ use crate::types::channel::{Binding, ChannelAccess, ChannelKind, Visibility};
 use crate::types::ids::ChannelId;
 use crate::types::wording::{array, code};
 
-/// Messages a second that can be told apart at all.
+/// The maximum of messages per second.
 pub(crate) const RATE_MAX: u64 = 1_000_000;
-/// A word that takes longer is no word.
+/// The maximum of milliseconds per word.
 const WORD_MAX_MS: u64 = 60_000;
-/// Words of `visibility`, which no channel may be called.
+/// The words of `visibility`, which are no valid channel names.
 const WORDS: [&str; 4] = ["all", "none", "transport", "intelligence"];
 
-/// All channels, that of the terminal included.
+/// Returns all channels, the terminal included.
 pub(crate) fn read_all(
     reader: &mut ConfigReader,
     references: &mut References,
@@ -49,7 +49,7 @@ fn read(
     table: &Table<'_>,
     is_terminal: bool,
 ) -> Binding {
-    // What the terminal is needs not be said.
+    // The terminal's kind is known without the key.
     let kind = if is_terminal { table.get("kind") } else { table.require(reader, "kind") };
     let kind = kind.map(|item| item.choice(reader));
     let binding = Binding {
@@ -74,7 +74,7 @@ fn read(
             .and_then(|ms| u32::try_from(ms).ok()),
         ..Binding::default()
     };
-    // A kind that could not be read was reported, and says nothing of the rest.
+    // An unreadable kind was reported, and allows no conclusion about the other keys.
     let is_other = kind.is_none_or(|kind| kind.is_some_and(|kind| kind != "voice"));
     if let Some(item) = table.get("simulate").filter(|_| is_other) {
         item.wrong(
@@ -95,7 +95,7 @@ fn kind_named(word: Option<&str>) -> ChannelKind {
     }
 }
 
-/// A word, or a list of channels and tasks.
+/// Reads a word, or a list of channels and tasks.
 fn visibility(
     reader: &mut ConfigReader,
     references: &mut References,

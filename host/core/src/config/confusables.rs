@@ -1,22 +1,21 @@
-//! Names that a model, or a person, would take for each other. Names are ASCII, so what deceives is
-//! few: case, the marks between words, and digits that look like letters. Only the comparison;
-//! where such a pair stands is said by whoever finds it.
+//! Names that a model, or a person, would confuse. Names are ASCII, so the causes are few: case,
+//! the marks between words, and digits that resemble letters. Only compares; the callers report.
 
 use std::collections::BTreeMap;
 
-/// The two are different names that look the same at a glance.
+/// Returns whether two different names look the same at a glance.
 #[must_use]
 pub fn looks_alike(a: &str, b: &str) -> bool {
     a != b && skeleton(a) == skeleton(b)
 }
 
-/// What is left of a name at a glance: names with the same skeleton look alike.
+/// Returns the skeleton of a name: names with the same skeleton look alike.
 #[must_use]
 pub fn skeleton(name: &str) -> String {
     let mut skeleton = String::with_capacity(name.len());
     for c in name.chars().map(|c| c.to_ascii_lowercase()) {
         match c {
-            // A row of them is one: on the way to a provider `.` becomes `__`.
+            // Several marks count as one: providers get `__` for `.`.
             '_' | '-' | '.' if skeleton.ends_with('_') => {}
             '_' | '-' | '.' => skeleton.push('_'),
             '0' => skeleton.push('o'),
@@ -27,7 +26,7 @@ pub fn skeleton(name: &str) -> String {
     skeleton
 }
 
-/// Each name that looks like an earlier one, with that one.
+/// Returns each name that looks like an earlier one, with that one.
 pub fn pairs<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<(&'a str, &'a str)> {
     let mut seen: BTreeMap<String, &str> = BTreeMap::new();
     let mut pairs = Vec::new();

@@ -1,16 +1,16 @@
-//! How deep keys and brackets of a text are nested, found without building a tree. The TOML library
-//! bounds dotted keys and brackets apart, so that together they can make a tree that exhausts the
-//! stack when it is dropped; such a text never reaches it.
+//! The nesting depth of keys and brackets of a text, found without building a tree. The TOML
+//! library bounds dotted keys and brackets separately. Together they can make a tree that exhausts
+//! the stack when it is dropped, so such a text never reaches the library.
 
 use super::problem::Span;
 
-/// Levels of tables and lists inside each other at most; far more than any config has.
+/// The limit of nested tables and lists; far more than any config has.
 pub(crate) const DEPTH_MAX: usize = 80;
 
-/// Where the text first goes too deep; none when it never does.
+/// Returns the first position that is too deep; `None` if there is none.
 pub(crate) fn too_deep(text: &str) -> Option<Span> {
     let bytes = text.as_bytes();
-    // Levels at each open bracket, and those of the key that is being read.
+    // Levels at each open bracket, and those of the current key.
     let mut open: Vec<usize> = Vec::new();
     let mut level = 0;
     let mut at = 0;
@@ -48,8 +48,8 @@ fn line_end(bytes: &[u8], from: usize) -> usize {
     bytes[from..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |length| from + length)
 }
 
-/// The end of the string that begins here; one that is not closed ends with its line, or with the
-/// text when it may have many lines.
+/// Returns the end of the string that begins here. An unterminated one ends with its line, or with
+/// the text if it may span lines.
 fn string_end(bytes: &[u8], from: usize) -> usize {
     let quote = bytes[from];
     let is_long = bytes[from..].starts_with(&[quote; 3]);
@@ -65,7 +65,7 @@ fn string_end(bytes: &[u8], from: usize) -> usize {
             b'\n' if !is_long => return at,
             byte if *byte == quote && !is_long => return at + 1,
             byte if *byte == quote && bytes[at..].starts_with(&[quote; 3]) => {
-                // Up to two quotes more belong to the string.
+                // Up to two further quotes belong to the string.
                 let more =
                     bytes[at + 3..].iter().take(2).take_while(|byte| **byte == quote).count();
                 return at + 3 + more;

@@ -1,5 +1,5 @@
-//! `[[gates]]`: which plugins are asked before something counts in a room, where, and how long they
-//! may take.
+//! `[[gates]]`: the plugins that are asked before a text passes, with their points and time limits
+//!
 
 use super::keys::GATES;
 use super::reader::{ConfigReader, SpannedValue, Table};
@@ -7,12 +7,12 @@ use super::references::References;
 use crate::setup::{GatePoint, GateRule};
 use crate::types::ids::PluginName;
 
-/// When the config gives none.
+/// The default time limit in milliseconds.
 const DEADLINE_MS: u64 = 1_000;
-/// Whoever waits for a message to pass does not wait longer.
+/// The maximum time limit in milliseconds: a sender would not wait longer for a message to pass.
 const LONGEST_MS: u64 = 60_000;
 
-/// The gates, in the order in which they are asked.
+/// Returns the gates, in the order in which they are asked.
 pub(crate) fn read_all(
     reader: &mut ConfigReader,
     references: &mut References,
@@ -41,7 +41,7 @@ fn gate(
     });
     let deadline = table.get("deadline").map(|item| item.duration(reader, 1, LONGEST_MS));
     let fails_open = table.get("on_failure").and_then(|item| item.choice(reader)) == Some("pass");
-    // One that could not be read was reported; the config is refused then.
+    // An unreadable gate was reported, so the config is refused.
     Some(GateRule {
         on: on?,
         plugin: plugin?,

@@ -1,5 +1,5 @@
-//! `grants` of a plugin: what the operator lets it touch. A grant is a list of names, or a table
-//! with that list and limits beside it.
+//! `grants` of a plugin: the access that the operator allows. A grant is a list of names, or a
+//! table with that list and its limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,21 +18,21 @@ use crate::permissions::grant::{
 use crate::types::ids::{ChannelId, ModelName, SecretName, TaskName};
 use crate::types::wording::{array, code, string, suggest};
 
-/// Background tasks of one grant, when the config gives no number.
+/// The default number of concurrent background tasks.
 const AT_ONCE: u32 = 1;
 const TOTAL: u32 = 8;
 const COUNT_MAX: u64 = i64::MAX as u64;
-/// Bytes of a request or an answer: it is held in memory whole.
+/// The maximum of a request or response in bytes: it is held in memory as a whole.
 const BODY_MAX: u64 = 256 << 20;
-/// Milliseconds of one request.
+/// The maximum of one request in milliseconds.
 const FETCH_TIME_MAX: u64 = 10 * 60 * 1000;
-/// Methods that can be granted. `CONNECT` and `TRACE` are for proxies.
+/// The methods that can be granted. `CONNECT` and `TRACE` are for proxies.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// An entry of a list of names.
 type Name<'a> = (SpannedValue<'a>, &'a str);
 
-/// All grants of a plugin.
+/// Reads all grants of a plugin.
 pub(crate) fn read(
     reader: &mut ConfigReader,
     references: &mut References,
@@ -79,7 +79,7 @@ fn tools(
     Some(ToolsGrant { names, calls: limit(&limits, "calls", |item| item.count(reader, COUNT_MAX)) })
 }
 
-/// Patterns of tools, each of the right form.
+/// Returns the well-formed patterns of tools.
 pub(crate) fn patterns(
     reader: &mut ConfigReader,
     references: &mut References,
@@ -274,7 +274,7 @@ fn methods(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<Str
     Some(methods)
 }
 
-/// Names in lower case, however they were written.
+/// Returns the names in lower case.
 fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<String> {
     let mut headers: Vec<String> = Vec::new();
     for (item, name) in names_of(reader, item, true).unwrap_or_default() {
@@ -300,7 +300,7 @@ fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<String> {
     headers
 }
 
-/// `"10.0.0.0/8"`, or one address.
+/// Reads `"10.0.0.0/8"`, or one address.
 fn networks(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<IpNet> {
     let mut networks = Vec::new();
     for (item, name) in names_of(reader, item, true).unwrap_or_default() {
@@ -391,7 +391,7 @@ fn files(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Ve
     grants
 }
 
-/// `"docs"`: the directory at its own name, to be read.
+/// Reads `"docs"`: the directory under its own name, read-only.
 fn short_file(
     reader: &mut ConfigReader,
     folder: &str,
@@ -463,7 +463,7 @@ fn place(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
     }
 }
 
-/// A grant in its short form, a list, or in its long form, a table.
+/// Reads a grant in its short form, a list, or in its long form, a table.
 fn list_or_table<'a>(
     reader: &mut ConfigReader,
     item: &SpannedValue<'a>,
@@ -485,7 +485,7 @@ fn list_or_table<'a>(
     Some((names_of(reader, item, true)?, None))
 }
 
-/// The strings of a list, each once; a grant's list must have some.
+/// Returns the strings of a list without duplicates; a grant's list must not be empty.
 pub(crate) fn names_of<'a>(
     reader: &mut ConfigReader,
     item: &SpannedValue<'a>,
@@ -512,7 +512,7 @@ pub(crate) fn names_of<'a>(
     Some(names)
 }
 
-/// The strings of a list, as often as they stand there.
+/// Returns the strings of a list, duplicates included.
 pub(crate) fn names_in_order<'a>(
     reader: &mut ConfigReader,
     item: &SpannedValue<'a>,

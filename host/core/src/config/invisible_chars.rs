@@ -1,5 +1,5 @@
-//! Characters that a person does not see and a model reads: instructions can be smuggled in them.
-//! Where they stand in what a tool says of itself. What deceives a reader of the terminal is in
+//! Characters that a model reads and a person does not see, so that they can hide instructions.
+//! Finds them in the texts of tools. Characters that deceive a reader of the terminal are in
 //! `text`.
 
 use serde_json::Value;
@@ -7,9 +7,8 @@ use serde_json::Value;
 use crate::types::text::{is_deceptive, joins_pictures};
 use crate::types::tool::ToolSpec;
 
-/// Returns the first hidden character of a text; none when a person sees all of it. Joiners of
-/// scripts, and what makes a picture, are part of ordinary writing: one at a time, behind a
-/// character that they can belong to.
+/// Returns the first hidden character of a text; `None` if there is none. Joiners of scripts and of
+/// emoji belong to ordinary text: one at a time, after a character that they can join.
 #[must_use]
 pub fn hidden_char(text: &str) -> Option<char> {
     let (mut before, mut chars) = (None, text.chars().peekable());
@@ -22,7 +21,7 @@ pub fn hidden_char(text: &str) -> Option<char> {
     None
 }
 
-/// Where in a tool's texts the first hidden character stands, and which it is.
+/// Returns the field of a tool with the first hidden character, and the character.
 #[must_use]
 pub fn in_tool(tool: &ToolSpec) -> Option<(&'static str, char)> {
     let examples = || {
@@ -41,7 +40,7 @@ pub fn in_tool(tool: &ToolSpec) -> Option<(&'static str, char)> {
     places.into_iter().find_map(|(place, c)| Some((place, c?)))
 }
 
-/// As people write it: `U+E0041`.
+/// Returns the usual notation: `U+E0041`.
 #[must_use]
 pub fn code_point(c: char) -> String {
     format!("U+{:04X}", u32::from(c))
@@ -52,17 +51,17 @@ fn is_hidden(before: Option<char>, c: char, next: Option<char>) -> bool {
     match c {
         '\n' | '\t' => false,
         c if joins_pictures(Some(before), c) => false,
-        // A digit on a key.
+        // A keycap emoji.
         '\u{fe0f}' => !(matches!(before, '0'..='9' | '#' | '*') && next == Some('\u{20e3}')),
-        // A row of joiners could spell a hidden text, a bit each; scripts have one at a time,
-        // between letters of their own.
+        // A run of joiners could encode a hidden text bit by bit; scripts use one at a time,
+        // between their own letters.
         '\u{200c}' | '\u{200d}' => before.is_ascii() || is_deceptive(before),
         c => is_deceptive(c),
     }
 }
 
-/// In a key or a text of a JSON value. A carriage return is written as an escape there, and hides
-/// nothing.
+/// Finds it in a key or a text of a JSON value. JSON writes a carriage return as an escape, so it
+/// hides nothing.
 fn in_json(value: &Value) -> Option<char> {
     let text = |text: &str| hidden_char(&text.replace('\r', ""));
     match value {
@@ -107,7 +106,7 @@ mod tests {
             ("a\u{200d}b", '\u{200d}'),
             ("é\u{200d}\u{200c}", '\u{200c}'),
             ("é\u{fe01}\u{fe02}", '\u{fe01}'),
-            // Four hidden bits behind each letter (B13).
+            // Four hidden bits after each letter (B13).
             ("a\u{fe00}", '\u{fe00}'),
             ("1\u{fe0f}", '\u{fe0f}'),
             ("to\u{180b}do", '\u{180b}'),

@@ -1,5 +1,5 @@
-//! A plugin's own settings, or the arguments of a call: any TOML table as JSON. Dates and numbers
-//! that JSON does not have are refused, not guessed at.
+//! Conversion of any TOML table to JSON, for a plugin's own settings and the arguments of a call.
+//! Dates and numbers that JSON lacks are refused.
 
 use serde_json::{Map, Number, Value};
 use toml::de::{DeTable, DeValue};
@@ -7,22 +7,22 @@ use toml::de::{DeTable, DeValue};
 use super::problem::Span;
 use super::reader::{ConfigReader, SpannedValue};
 
-/// The settings of `[plugins.NAME.config]`; an empty object after a problem.
+/// Returns the settings of `[plugins.NAME.config]`; an empty object after a problem.
 pub(crate) fn settings(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Value {
     TableSource { reader, told: "settings reach the plugin" }.read(item)
 }
 
-/// The arguments of a call; an empty object after a problem.
+/// Returns the arguments of a call; an empty object after a problem.
 pub(crate) fn arguments(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Value {
     TableSource { reader, told: "arguments reach the tool" }.read(item)
 }
 
-/// What an argument of a call is held against.
+/// Returns the pattern for an argument of a call.
 pub(crate) fn pattern(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Value {
     TableSource { reader, told: "arguments are compared" }.json(item.value, &item.span)
 }
 
-/// Where a table comes from, and whom it reaches as JSON.
+/// The origin of a table, and the reader of its JSON.
 struct TableSource<'a> {
     reader: &'a mut ConfigReader,
     told: &'static str,

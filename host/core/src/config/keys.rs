@@ -1,28 +1,27 @@
-//! Every key of conclave.toml, with a line of documentation: the reader accepts exactly these, so
-//! the list is complete by construction. A JSON schema and the operator's manual can be made from
-//! it.
+//! Every key of conclave.toml, with a line of documentation. The reader accepts exactly these, so
+//! the list is complete by construction. The JSON schema and the operator's manual are generated
+//! from it.
 
 use crate::types::channel::ChannelAccess;
 use crate::types::limits;
 
-/// A key that this or a later version knows.
+/// A key that this or a later version has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigKey {
-    /// The table that it stands in; `NAME` is any name, `[]` an entry of a list. Empty: the top
-    /// level.
+    /// The table of the key; `NAME` is any name, `[]` an entry of a list. Empty: the top level.
     pub table: &'static str,
     pub name: &'static str,
-    /// What may stand behind it.
+    /// The form of the value.
     pub shape: ValueShape,
-    /// A line that could be written; empty for a table, and for keys of later versions.
+    /// A valid line of config; empty for a table, and for keys of later versions.
     pub example: &'static str,
-    /// One sentence.
+    /// One sentence of documentation.
     pub doc: &'static str,
-    /// This version reads it. The others are refused by name, never ignored.
+    /// Whether this version reads it. The other keys are refused by name, never ignored.
     pub available: bool,
 }
 
-/// The form of a value: what a reader who knows no other key can say of it.
+/// The form of a value, independent of other keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueShape {
     Text,
@@ -39,24 +38,24 @@ pub enum ValueShape {
     },
     /// US dollars.
     Dollars,
-    /// How many times as much: 1 to 1000, with a fraction or without.
+    /// A factor from 1 to 1000, with or without a fraction.
     Factor,
     Flag,
     List(&'static ValueShape),
     /// Any of these forms.
     Either(&'static [ValueShape]),
-    /// The keys of this table.
+    /// A table with these keys.
     Table(&'static str),
-    /// Such tables, each under a name of the operator's choice.
+    /// Such tables, under names that the operator chooses.
     Named(&'static str),
-    /// Texts under names of the operator's choice.
+    /// Texts, under names that the operator chooses.
     Texts,
     /// Any table.
     Free,
 }
 
 impl ValueShape {
-    /// The words that a text of this form is one of; none where any text will do.
+    /// Returns the allowed words of a text; empty if any text is allowed.
     pub(crate) fn words(&self) -> &'static [&'static str] {
         match self {
             Self::Choice(words) => words,
@@ -84,7 +83,7 @@ const fn later(table: &'static str, name: &'static str, doc: &'static str) -> Co
 }
 
 pub(crate) const MODELS: &str = "models.NAME";
-/// Where a key comes from.
+/// The source of a key.
 pub(crate) const KEY: &str = "models.NAME.key";
 /// A rule.
 pub(crate) const POLICY: &str = "policy[]";
@@ -93,13 +92,13 @@ pub(crate) const CHANNELS: &str = "channels.NAME";
 /// A gate.
 pub(crate) const GATES: &str = "gates[]";
 const PLUGIN: &str = "plugins.NAME";
-/// A source that is more than a text.
+/// A source in the form of a table.
 pub(crate) const SOURCE: &str = "plugins.NAME.source";
 /// A server of tools.
 pub(crate) const MCP: &str = "plugins.NAME.source.mcp";
 /// The key of a server of tools.
 pub(crate) const MCP_KEY: &str = "plugins.NAME.source.mcp.key";
-/// Where grants stand.
+/// The grants of a plugin.
 pub(crate) const GRANTS: &str = "plugins.NAME.grants";
 const TOOLS: &str = "plugins.NAME.grants.tools";
 const MODEL: &str = "plugins.NAME.grants.model";
@@ -112,33 +111,33 @@ const FETCH_RULE: &str = "plugins.NAME.grants.fetch.urls[]";
 const KV: &str = "plugins.NAME.grants.kv";
 /// Secrets.
 pub(crate) const SECRETS: &str = "secrets.NAME";
-/// Where a secret comes from.
+/// The source of a secret.
 pub(crate) const SECRET_FROM: &str = "secrets.NAME.from";
 const METHODS: &ValueShape =
     &ValueShape::Choice(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 /// A task.
 pub(crate) const TASK: &str = "tasks.NAME";
-/// What a task leaves of its agent's grants.
+/// The restriction of an agent's grants by its task.
 pub(crate) const NARROW: &str = "tasks.NAME.narrow";
 /// A tool in a task's list.
 pub(crate) const TASK_TOOL: &str = "tasks.NAME.tools[]";
-/// What a run returns.
+/// The type of a run's result.
 pub(crate) const RETURNS: &str = "tasks.NAME.returns";
-/// When a row of the same messages is a loop.
+/// The rules of loop detection.
 pub(crate) const LOOPS: &str = "tasks.NAME.loops";
-/// What words in text may do.
+/// The meaning of words in text.
 pub(crate) const WORDS: &str = "tasks.NAME.text";
-/// What becomes of a message without a call.
+/// The treatment of a message without a call.
 pub(crate) const NO_TOOL: &str = "tasks.NAME.handle_llm_no_tool";
-/// Which actions wait for consent.
+/// The actions that need consent.
 pub(crate) const CONFIRM: &str = "tasks.NAME.confirm";
-/// How a task's agent delegates.
+/// The rules by which a task delegates.
 pub(crate) const BACKGROUND: &str = "tasks.NAME.background";
-/// What a task may use in the background.
+/// The budget of a task in the background.
 pub(crate) const BUDGET: &str = "tasks.NAME.budget";
-/// When a history is condensed.
+/// The rules for condensing a history.
 pub(crate) const CONDENSE: &str = "tasks.NAME.condense";
-/// When an agent is stuck.
+/// The rules of stuck detection.
 pub(crate) const STUCK: &str = "tasks.NAME.stuck";
 const POLICIES: ValueShape = ValueShape::Choice(&["never", "always", "risky"]);
 const REPEATS: ValueShape = ValueShape::Whole { least: 2, most: 100 };
@@ -148,13 +147,13 @@ const RUN: &str = "limits.run";
 const TEXT: ValueShape = ValueShape::Text;
 const TEXTS: ValueShape = ValueShape::List(&ValueShape::Text);
 const SEATS: ValueShape = ValueShape::List(&ValueShape::Choice(&["llm", "agent", "user"]));
-/// TOML's integers end here.
+/// The largest integer of TOML.
 const COUNT: ValueShape = ValueShape::Whole { least: 1, most: i64::MAX as u64 };
 const COUNT_32: ValueShape = ValueShape::Whole { least: 1, most: u32::MAX as u64 };
 const COMPAT: ValueShape = ValueShape::Choice(&["langroid"]);
 const RETURN_TYPES: ValueShape = ValueShape::Choice(&["text", "int", "float", "bool", "any_tool"]);
 
-/// All keys, in the order in which a manual would explain them. A table: one key a line.
+/// All keys, in the order of a manual. A table: one key per line.
 #[rustfmt::skip]
 pub const KEYS: &[ConfigKey] = &[
     key("", "entry", TEXT, r#"entry = "desk""#, "The task that gets the message."),
@@ -410,7 +409,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(RUN, "when_used_up", ValueShape::Choice(&["end", "ask"]), r#"when_used_up = "ask""#, "What becomes of a run that has used up one of these: `end`, or `ask` an approver for more; `end` by default."),
 ];
 
-/// The keys of one table.
+/// Returns the keys of one table.
 pub(crate) fn of_table(table: &str) -> impl Iterator<Item = &'static ConfigKey> {
     KEYS.iter().filter(move |key| key.table == table)
 }

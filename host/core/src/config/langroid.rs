@@ -1,7 +1,7 @@
-//! Keys that a task has in Langroid and not here: what says the same in `[tasks.NAME]`. Help for
-//! people only; no such key is accepted.
+//! Keys of Langroid's tasks that this host lacks, with their replacement in `[tasks.NAME]`. Only
+//! help texts; no such key is accepted.
 
-/// A key of Langroid, and what to do instead.
+/// A key of Langroid, and its replacement.
 const KEYS: &[(&str, &str)] = &[
     ("name", "leave it out: a task's name is that of its table, `[tasks.NAME]`"),
     ("system_message", "write `system = \"…\"`"),
@@ -26,7 +26,7 @@ const KEYS: &[(&str, &str)] = &[
     ("search_for_tools_everywhere", "write `text = { calls = true }`"),
 ];
 
-/// What to do instead of a key of Langroid's in a task.
+/// Returns the replacement for a key of Langroid's in a task.
 pub(super) fn help(key: &str) -> Option<&'static str> {
     KEYS.iter().find(|(name, _)| *name == key).map(|(_, help)| *help)
 }
@@ -48,7 +48,7 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(problems.contains(&format!("help: {help}\n")), "{key}: {problems}");
-            // A text that the reader is to fill in, and a subtask that is not there.
+            // A placeholder for the reader to fill in, and a sub-task that the config lacks.
             for (index, line) in help
                 .split('`')
                 .skip(1)

@@ -1,4 +1,4 @@
-//! `limits` of a plugin and `[limits.run]`. A limit that is accepted here is enforced somewhere.
+//! `limits` of a plugin and `[limits.run]`. Every limit that is accepted here is enforced.
 
 use super::reader::{ConfigReader, SpannedValue, Table};
 use crate::types::limits::{
@@ -10,17 +10,17 @@ use crate::types::units::DURATION_MAX;
 
 /// Bytes of a page: no component runs in less.
 const MEMORY_MIN: u64 = 64 << 10;
-/// TOML's integers end here.
+/// The largest integer of TOML.
 const COUNT_MAX: u64 = i64::MAX as u64;
 
-/// The limits of a plugin; the defaults for what is not given.
+/// Returns the limits of a plugin, with defaults for missing keys.
 pub(crate) fn read_plugin(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> PluginLimits {
     let mut limits = PluginLimits::default();
     let Some(table) = item.table(reader, "plugins.NAME.limits") else { return limits };
     set(&table, "memory", &mut limits.memory, |item| item.size(reader, MEMORY_MIN, MEMORY_MAX));
     set(&table, "cpu", &mut limits.cpu_ms, |item| item.duration(reader, TICK_MS, DURATION_MAX));
     set(&table, "wall", &mut limits.wall_ms, |item| item.duration(reader, 1, DURATION_MAX));
-    // What a plugin hands over or leaves behind was in its memory before.
+    // Everything that a plugin returns or stores was in its memory before.
     set(&table, "output", &mut limits.output, |item| item.size(reader, 1, MEMORY_MAX));
     set(&table, "log", &mut limits.log, |item| item.size(reader, 1, MEMORY_MAX));
     set(&table, "scratch", &mut limits.scratch, |item| item.size(reader, 1, MEMORY_MAX));
@@ -45,7 +45,7 @@ pub(crate) fn read_plugin(reader: &mut ConfigReader, item: &SpannedValue<'_>) ->
     limits
 }
 
-/// The limits of the whole run; the defaults for what is not given.
+/// Returns the limits of the whole run, with defaults for missing keys.
 pub(crate) fn read_run(reader: &mut ConfigReader, root: &Table<'_>) -> RunLimits {
     let mut limits = RunLimits::default();
     let Some(section) = root.get("limits").and_then(|item| item.table(reader, "limits")) else {
@@ -74,7 +74,7 @@ pub(crate) fn read_run(reader: &mut ConfigReader, root: &Table<'_>) -> RunLimits
     set(&table, "tasks", &mut limits.tasks, |item| item.count(reader, COUNT_MAX).map(Some));
     set(&table, "tasks_at_once", &mut limits.tasks_at_once, |item| count32(reader, item).map(Some));
     set(&table, "when_used_up", &mut limits.when_used_up, |item| when_used_up(reader, item));
-    // 0 has a meaning here: background tasks start none of their own.
+    // 0 is allowed here: background tasks then start none of their own.
     set(&table, "depth", &mut limits.depth, |item| {
         item.whole(reader, 0, u64::from(u32::MAX)).and_then(|depth| u32::try_from(depth).ok())
     });
@@ -85,7 +85,7 @@ fn when_used_up(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Wh
     Some(if item.choice(reader)? == "ask" { WhenUsedUp::Ask } else { WhenUsedUp::End })
 }
 
-/// A count of 32 bits.
+/// Reads a count of 32 bits.
 pub(crate) fn count32(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<u32> {
     count_to(reader, item, u32::MAX)
 }

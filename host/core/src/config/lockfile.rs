@@ -1,6 +1,6 @@
-//! `conclave.lock`: what each plugin of a config was when the operator let it in: its digest, what
-//! it asks for, and every text of its tools. A later difference is a question for the operator, not
-//! for the run. Pure: whoever reads and writes the file is elsewhere.
+//! `conclave.lock`: the state of each plugin when the operator admitted it: its digest, its
+//! requests, and every text of its tools. A later difference needs a decision by the operator, not
+//! by the run. Pure: the file is read and written elsewhere.
 
 mod admit;
 mod diff;
@@ -30,19 +30,20 @@ pub struct Lockfile {
     pub plugins: BTreeMap<PluginName, Pinned>,
 }
 
-/// A plugin as it was let in.
+/// A plugin as it was admitted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pinned {
-    /// As its manifest has it: whose stores it may use rests on it.
+    /// The name in its manifest, which decides on its stores.
     pub name: String,
-    /// Of the plugin as a whole; for people.
+    /// The description of the plugin as a whole, for people.
     pub description: String,
-    /// As its manifest had it; for people.
+    /// The version in its manifest, for people.
     pub version: String,
-    /// Of the component, lower-case hexadecimal; empty when it is none, as with a server of tools.
+    /// The digest of the component, in lower-case hexadecimal; empty for a plugin without one, such
+    /// as a tool server.
     pub sha256: String,
-    /// The operator builds it: another build is admitted while nothing differs that a person or a
-    /// model was shown.
+    /// Whether the operator builds it. Another build is then admitted while all texts for people
+    /// and models stay equal.
     pub dev: bool,
     pub contract: String,
     pub kinds: BTreeSet<PluginKind>,
@@ -52,7 +53,7 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// What a lock keeps of a plugin.
+    /// Returns the entry of a plugin.
     #[must_use]
     pub fn of(facts: &PluginFacts) -> Self {
         Self {
@@ -69,14 +70,15 @@ impl Pinned {
     }
 }
 
-/// Plugins of this source are pinned. What the embedding program brings is part of it.
+/// Returns whether plugins of this source are pinned. Those of the embedding program are part of
+/// it, and are not.
 #[must_use]
 pub fn is_pinned(source: &PluginSource) -> bool {
     !matches!(source, PluginSource::Native(_))
 }
 
 impl Lockfile {
-    /// Takes out the plugins that are not among these, and gives their names.
+    /// Removes the plugins that are not among these, and returns their names.
     pub fn keep_only(&mut self, names: &BTreeSet<PluginName>) -> Vec<PluginName> {
         let gone: Vec<PluginName> =
             self.plugins.keys().filter(|name| !names.contains(*name)).cloned().collect();

@@ -1,5 +1,5 @@
-//! `source = { mcp = { … } }`: a server of tools that others wrote, started here or reached at an
-//! address. What it is told and what it may answer is not known here.
+//! `source = { mcp = { … } }`: an external tool server, started here or reached at a URL. Does not
+//! speak its protocol.
 
 use std::collections::BTreeMap;
 
@@ -8,47 +8,46 @@ use super::reader::{ConfigReader, SpannedValue, Table};
 use super::{ConfigPath, KeyRef, address, model};
 use crate::types::wording::code;
 
-/// Variables of a server's environment at most.
+/// The limit of variables in a server's environment.
 const VARIABLES: usize = 64;
 
-/// The caller of a tool that is called by a client which speaks this protocol, as a rule of the
-/// policy names it.
+/// The caller's name in policy rules for tools called by a client of this protocol.
 pub const MCP_CLIENT: &str = "(mcp)";
-/// The caller of a tool that is called by hand.
+/// The caller's name for tools called by hand.
 pub const YOU: &str = "(you)";
 
-/// A server of tools as the config has it.
+/// A tool server in the config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpSource {
     pub reach: McpReach,
-    /// For people: `mcp` and the program or the host.
+    /// The label for people: `mcp` and the program or the host.
     pub label: String,
 }
 
-/// How it is reached.
+/// The way to reach the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum McpReach {
-    /// A program that is started here, as the operator, in no sandbox.
+    /// A program that is started here with the operator's permissions, in no sandbox.
     Program {
         /// The program and its arguments; never empty.
         command: Vec<String>,
-        /// Besides `PATH` and `HOME`.
+        /// Environment variables besides `PATH` and `HOME`.
         env: BTreeMap<String, String>,
-        /// Likewise, with values that are only pointed at.
+        /// Environment variables whose values are read from a key source.
         keys: BTreeMap<String, KeyRef>,
-        /// Where it starts.
+        /// The working directory.
         cwd: ConfigPath,
     },
-    /// A server that runs already.
+    /// A running server.
     Address {
         url: String,
-        /// Sent as a bearer token.
+        /// The bearer token of each request.
         key: Option<KeyRef>,
     },
 }
 
 impl McpSource {
-    /// It is code that this host starts outside any sandbox.
+    /// Returns whether this host starts it as code outside any sandbox.
     #[must_use]
     pub fn is_started_here(&self) -> bool {
         matches!(self.reach, McpReach::Program { .. })
@@ -111,7 +110,8 @@ fn program(
     }
     let first = &mut words[0];
     let label = format!("mcp {}", first.rsplit('/').next().unwrap_or(first));
-    // A path is one from the config's folder, as everywhere; a bare name is looked for on the PATH.
+    // A path is relative to the config's folder, as everywhere; a bare name is searched on the
+    // PATH.
     if first.contains('/') {
         *first = model::config_path(folder, first).path;
     }
@@ -172,7 +172,7 @@ fn keys(
         .collect()
 }
 
-/// The entries of a table whose keys are names of variables.
+/// Returns the entries of a table whose keys are names of variables.
 fn variables<'a>(
     reader: &mut ConfigReader,
     item: &SpannedValue<'a>,

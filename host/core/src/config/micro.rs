@@ -1,8 +1,7 @@
-//! The file of a micro-agent (O-093), or of knowledge that words of a user call for (O-126): what
-//! it is given, what it gives back, and a prompt, as YAML between two lines of `---` and Markdown
-//! below. Pure: a text comes in, and every mistake comes out with line, column and what to write
-//! instead. Files come from strangers, so what is large, deep or refers to itself is refused early.
-//! Does not know who runs the agent.
+//! The file of a prompt agent (O-093), or of triggered knowledge (O-126): inputs, outputs and a
+//! prompt, as YAML between two lines of `---` and Markdown below. Pure: takes a text, and returns
+//! every mistake with line, column and remedy. Files are untrusted, so large, deep or recursive
+//! ones are refused early. Does not run the agent.
 //!
 //! ```text
 //! ---
@@ -32,63 +31,63 @@ use crate::setup::{Knowledge, MicroAgent};
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::wording::{code, string, suggest};
 
-/// Of a whole file, in bytes.
+/// The limit of a whole file in bytes.
 pub const LARGEST_FILE: usize = 256 * 1024;
-/// Inputs, outputs, tools and triggers, of each so many at most.
+/// The limit of inputs, of outputs, of tools and of triggers.
 const MOST_ENTRIES: usize = 100;
-/// Of a name, in bytes.
+/// The limit of a name in bytes.
 const LONGEST_NAME: usize = 64;
-/// Of the part between the lines of `---`: it is a list of names and sentences.
+/// The limit of nesting between the lines of `---`, which hold a list of names and sentences.
 const MOST_DEPTH: usize = 8;
 const MOST_NODES: usize = 2_000;
-/// A name between braces with room around it, in bytes: no place is searched for its end any
-/// further.
+/// The limit in bytes of a name between braces with its blanks; the search for the closing braces
+/// ends there.
 const LONGEST_PLACE: usize = 256;
-/// Errors, and warnings: of each so many are said. A file with more of them is something else.
+/// The limit of reported errors, and of warnings.
 const MOST_PROBLEMS: usize = 20;
 
-/// The keys that mean something here.
+/// The keys with a meaning here.
 const KEYS: [&str; 7] = ["name", "description", "inputs", "outputs", "agent", "tools", "triggers"];
-/// Keys of files that were written for other programs, which say nothing that matters here.
+/// Keys for other programs, which are accepted and ignored.
 const IDLE_KEYS: [&str; 5] = ["type", "version", "author", "license", "metadata"];
 
-/// A micro-agent as its file describes it.
+/// The content of a prompt agent's file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MicroFile {
-    /// What it calls itself.
+    /// The name that the file gives itself.
     pub name: Option<String>,
-    /// What it is for, for whoever may delegate to it.
+    /// The description, for tasks that may delegate to it.
     pub description: String,
-    /// What it is given: name, and type or meaning.
+    /// The inputs: name, and type or meaning.
     pub inputs: BTreeMap<String, String>,
-    /// What it must give back.
+    /// The required outputs.
     pub outputs: BTreeMap<String, String>,
     /// The agent that it was written for: the plugin of its task, or the task.
     pub agent: Option<String>,
-    /// Tools that it wants.
+    /// The tools that it requires.
     pub tools: Vec<String>,
-    /// Words of a user that call for it; only of knowledge.
+    /// The triggers in a user's message; only for knowledge.
     pub triggers: Vec<String>,
-    /// The prompt, with places for the inputs; [`render`] fills them.
+    /// The prompt with placeholders for the inputs; [`render`] fills them.
     pub prompt: String,
-    /// What may be a mistake.
+    /// Possible mistakes.
     pub warnings: Problems,
     places: MicroPlaces,
 }
 
-/// Where in the file stands what is held against the config.
+/// The positions in the file of the parts that are checked against the config.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct MicroPlaces {
     agent: Span,
-    /// One of each tool.
+    /// One span for each tool.
     tools: Vec<Span>,
-    /// Of the keys.
+    /// The span of the key.
     triggers: Span,
     inputs: Span,
     outputs: Span,
 }
 
-/// Reads a micro-agent's file. `file` is its name, for people.
+/// Parses a prompt agent's file. `file` is its name, for people.
 ///
 /// # Errors
 /// All mistakes of the file, in the order of its lines.
@@ -96,7 +95,8 @@ pub fn read(file: &str, text: &str) -> Result<MicroFile, Problems> {
     read_as(file, text, true)
 }
 
-/// `is_prompt`: its text has places for inputs. Knowledge is text to the letter, braces included.
+/// Parses a file. With `is_prompt`, its text has placeholders for inputs; knowledge is literal
+/// text, braces included.
 fn read_as(file: &str, text: &str, is_prompt: bool) -> Result<MicroFile, Problems> {
     if text.len() > LARGEST_FILE {
         let source = SourceText::new(file, "");
@@ -139,23 +139,22 @@ fn read_as(file: &str, text: &str, is_prompt: bool) -> Result<MicroFile, Problem
 }
 
 impl Config {
-    /// The files of micro-agents that tasks name, each with the task's name.
+    /// Returns the prompt agents' files, each with the name of its task.
     pub fn micro_files(&self) -> impl Iterator<Item = (&TaskName, &ConfigPath)> {
         self.tasks.iter().filter_map(|(name, task)| Some((name, task.micro_file.as_ref()?)))
     }
 
-    /// The files of knowledge that tasks name, each with the task's name and its place in the list.
+    /// Returns the knowledge files, each with the name of its task and its index in the list.
     pub fn knowledge_files(&self) -> impl Iterator<Item = (&TaskName, usize, &ConfigPath)> {
         let files =
             self.tasks.iter().map(|(name, task)| (name, task.knowledge_files.iter().enumerate()));
         files.flat_map(|(name, files)| files.map(move |(index, file)| (name, index, file)))
     }
 
-    /// Puts what a file of knowledge says into the task that names it; and what may be a mistake in
-    /// it.
+    /// Adds the content of a knowledge file to its task, and returns the warnings.
     ///
     /// # Errors
-    /// All mistakes of the file, and a key of it that would do nothing.
+    /// All mistakes of the file, and a key of it that would have no effect.
     pub fn take_knowledge(
         &mut self,
         name: &TaskName,
@@ -201,8 +200,8 @@ impl Config {
         Ok(micro.warnings)
     }
 
-    /// Puts what a micro-agent's file says into its task; and what may be a mistake in it. What the
-    /// task itself says holds before it.
+    /// Adds the content of a prompt agent's file to its task, and returns the warnings. The task's
+    /// own keys take precedence.
     ///
     /// # Errors
     /// All mistakes of the file.
@@ -241,7 +240,7 @@ impl Config {
     }
 }
 
-/// Reports an agent that is not the one of the task.
+/// Reports an agent other than the task's.
 fn check_agent(
     source: &SourceText,
     micro: &MicroFile,
@@ -279,9 +278,9 @@ fn wanted_tools(source: &SourceText, micro: &MicroFile, task: &TaskName) -> Vec<
     micro.tools.iter().zip(&micro.places.tools).map(wanted).collect()
 }
 
-/// Puts inputs into a prompt: `{{ inputs.task }}`, `{{ state.inputs.task }}` and `${task}`. A text
-/// is put in as it is, anything else as JSON. What names no input stays. What is put in is not
-/// looked at again, so an input cannot name another.
+/// Inserts inputs into a prompt: `{{ inputs.task }}`, `{{ state.inputs.task }}` and `${task}`.
+/// Texts are inserted unchanged, other values as JSON. Unknown names stay. Inserted text is not
+/// scanned again, so an input cannot refer to another.
 #[must_use]
 pub fn render(prompt: &str, inputs: &Value) -> String {
     let mut rendered = String::with_capacity(prompt.len());
@@ -299,8 +298,7 @@ pub fn render(prompt: &str, inputs: &Value) -> String {
     rendered
 }
 
-/// What follows the prompt, so that its model knows what to give back; empty when nothing is
-/// wanted.
+/// Returns the text after the prompt that describes the required outputs; empty if there are none.
 #[must_use]
 pub fn outputs_text(outputs: &BTreeMap<String, String>) -> String {
     if outputs.is_empty() {
@@ -315,7 +313,7 @@ pub fn outputs_text(outputs: &BTreeMap<String, String>) -> String {
     )
 }
 
-/// What is said to a model whose outputs lack some of what is wanted; none when they are complete.
+/// Returns the error for a model whose outputs are incomplete; `None` if they are complete.
 #[must_use]
 pub fn missing_outputs(outputs: &BTreeMap<String, String>, given: &Value) -> Option<String> {
     let missing: Vec<_> = outputs
@@ -327,7 +325,7 @@ pub fn missing_outputs(outputs: &BTreeMap<String, String>, given: &Value) -> Opt
     (!missing.is_empty()).then(text)
 }
 
-/// What is said to whoever starts it without all that it needs; none when everything is there.
+/// Returns the error for a caller whose inputs are incomplete; `None` if they are complete.
 #[must_use]
 pub fn missing_inputs(inputs: &BTreeMap<String, String>, given: &Value) -> Option<String> {
     let missing: Vec<_> = inputs
@@ -338,7 +336,7 @@ pub fn missing_inputs(inputs: &BTreeMap<String, String>, given: &Value) -> Optio
     (!missing.is_empty()).then(|| format!("The inputs lack {}.", missing.join(" and ")))
 }
 
-/// The bytes between the lines of `---`, and those below.
+/// Returns the spans between the lines of `---`, and below them.
 fn split(reader: &mut MicroReader, text: &str) -> Option<(Span, Span)> {
     let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let is_fence = |line: &str| line.trim_end() == "---";
@@ -468,7 +466,7 @@ impl MicroReader {
         text
     }
 
-    /// Texts, each with its place.
+    /// Reads texts, each with its span.
     fn list(
         &mut self,
         node: &Spanned<Node>,
@@ -503,8 +501,8 @@ impl MicroReader {
         texts
     }
 
-    /// Names with their types or meanings: `task: string`, or a list of `{name, description}` as in
-    /// 2025.
+    /// Reads names with their types or meanings: `task: string`, or a list of `{name, description}`
+    /// as in 2025.
     fn fields(
         &mut self,
         node: &Spanned<Node>,
@@ -586,7 +584,7 @@ impl MicroReader {
         length > MOST_ENTRIES
     }
 
-    /// What of the prompt is no plain text and no place for an input.
+    /// Reports the parts of the prompt that are neither plain text nor a placeholder of an input.
     fn prompt(&mut self, micro: &MicroFile, body: &str, base: usize) {
         let mut said = BTreeSet::new();
         for place in places(body) {
@@ -621,15 +619,15 @@ impl MicroReader {
     }
 }
 
-/// Something between braces.
+/// Text between braces.
 struct Placeholder<'a> {
     span: Span,
-    /// The input that it names; none when it says something else.
+    /// The input that it names; `None` if it is something else.
     name: Option<&'a str>,
     is_block: bool,
 }
 
-/// The places of a prompt, in order.
+/// Returns the placeholders of a prompt, in order.
 fn places(prompt: &str) -> Vec<Placeholder<'_>> {
     let mut places = Vec::new();
     let (mut from, mut endless) = (0, BTreeSet::new());
@@ -647,8 +645,8 @@ fn places(prompt: &str) -> Vec<Placeholder<'_>> {
         };
         let is_block = matches!(opening, "{%" | "{#");
         let inside = &rest[opening.len()..];
-        // A place stands on one line; only blocks may be longer. What has no end here is looked for
-        // once, or many of them would take long.
+        // A placeholder is on one line; only blocks may be longer. Each missing end is searched
+        // once, or many of them would take quadratic time.
         let length = match (is_block, endless.contains(closing)) {
             (true, true) => None,
             (true, false) => inside.find(closing),
@@ -688,8 +686,7 @@ fn is_name(name: &str) -> bool {
 
 fn options() -> serde_saphyr::Options {
     serde_saphyr::options! {
-        // Text that refers to itself is how a small file becomes a large one; nothing here needs
-        // it.
+        // Aliases let a small file expand to a large one, and nothing here needs them.
         budget: serde_saphyr::budget! {
             max_depth: MOST_DEPTH, flow_nesting_limit: MOST_DEPTH, max_nodes: MOST_NODES, max_events: 4 * MOST_NODES,
             max_aliases: 0, max_anchors: 0, max_documents: 1, max_total_scalar_bytes: LARGEST_FILE,
@@ -700,7 +697,7 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-/// What is wrong with the YAML, and what to do about it.
+/// Returns the mistake in the YAML, with its remedy.
 fn explained(error: &serde_saphyr::Error) -> (String, &'static str) {
     if matches!(error, serde_saphyr::Error::Budget { .. }) {
         let what =
@@ -720,7 +717,7 @@ fn explained(error: &serde_saphyr::Error) -> (String, &'static str) {
     )
 }
 
-/// Where it stands in the file, of which `yaml` begins at `base`.
+/// Returns the span in the file; `yaml` begins at `base`.
 fn span_of(location: Location, yaml: &str, base: usize) -> Span {
     let (offset, length) = match (location.span().byte_offset(), location.span().byte_len()) {
         (Some(offset), length) => (usize::try_from(offset).unwrap_or_default(), length),

@@ -1,6 +1,5 @@
-//! `[models.NAME]`: how a model is reached, what it costs and how much it takes. A model is
-//! switched on by being written here, never by a variable that happens to be set; its key is only
-//! pointed at.
+//! `[models.NAME]`: the server of a model, its prices and its limits. A model exists only by its
+//! table, never by an environment variable that happens to be set; its key is only referred to.
 
 use std::collections::BTreeMap;
 
@@ -31,9 +30,9 @@ const OPENAI_ONLY: [&str; 11] = [
 ];
 const SCRIPTED_ONLY: [&str; 1] = ["replies"];
 const OF_A_KIND: [(&str, &[&str]); 2] = [("openai", &OPENAI_ONLY), ("scripted", &SCRIPTED_ONLY)];
-/// More attempts than this would only hide that a server is down.
+/// The maximum of retries: more would only hide that a server is down.
 const RETRIES_MAX: u64 = 20;
-/// The host writes these itself.
+/// Options that the host writes itself.
 pub const RESERVED_OPTIONS: [&str; 6] =
     ["model", "messages", "tools", "tool_choice", "stream", "n"];
 /// Headers that carry the key or frame the request.
@@ -84,7 +83,7 @@ fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelConf
     ModelConfig { kind, prices }
 }
 
-/// What the model takes and gives (L-180).
+/// Reads the context size and the lengths of answers (L-180).
 fn lengths(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut ModelSetup) {
     let mut tokens =
         |name: &str| table.get(name).and_then(|item| item.count(reader, i64::MAX.unsigned_abs()));
@@ -107,14 +106,14 @@ fn lengths(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut ModelSetup)
     }
 }
 
-/// The length that the operator lets every answer have, when it stands among the options.
+/// Returns the operator's limit of an answer, if it is among the options.
 fn length_option(server: &OpenAiConfig) -> Option<u64> {
     ["max_completion_tokens", "max_tokens"]
         .into_iter()
         .find_map(|name| server.options.get(name)?.as_u64())
 }
 
-/// Whoever gets the prompts: the server, and a proxy on the way.
+/// Returns the receivers of prompts: the server, and a proxy on the way.
 fn reached_at(server: &OpenAiConfig) -> Option<String> {
     let place = address::authority(&server.url)?;
     let proxy = server
@@ -174,7 +173,7 @@ fn full(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// An address of the web without user and password: a secret has no place in it.
+/// Reads a URL without user and password, because a config must not hold secrets.
 pub(crate) fn http_url(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
     let text = item.string(reader)?;
     match address::check_http_url(text) {
@@ -195,8 +194,7 @@ pub(crate) fn http_url(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Op
     }
 }
 
-/// `{ env = … }`, `{ file = … }` or `{ command = … }`; `kind` is the table that those keys stand
-/// in.
+/// Reads `{ env = … }`, `{ file = … }` or `{ command = … }`; `kind` is the table of those keys.
 pub(crate) fn key(
     reader: &mut ConfigReader,
     folder: &str,
@@ -328,11 +326,11 @@ fn prices(reader: &mut ConfigReader, table: &Table<'_>) -> ModelSetup {
 }
 
 impl ModelConfig {
-    /// A server that is named on the command line or by an embedding program, as the file would
-    /// have it.
+    /// Returns a server named on the command line or by an embedding program, as the file would
+    /// describe it.
     ///
     /// # Errors
-    /// What is wrong with the address or the name, in words that follow "it".
+    /// The mistake in the URL or the name, in words that follow "it".
     pub fn of_server(url: &str, model: &str, key: Option<KeyRef>) -> Result<Self, String> {
         address::check_http_url(url)
             .map_err(|problem| format!("cannot reach a model at this address: {problem}"))?;
@@ -348,7 +346,7 @@ impl ModelConfig {
     }
 }
 
-/// A path of the config joined to its folder.
+/// Returns a path of the config, joined to its folder.
 pub(crate) fn config_path(folder: &str, shown: &str) -> ConfigPath {
     ConfigPath { shown: shown.to_owned(), path: names::join(folder, shown) }
 }

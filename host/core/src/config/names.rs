@@ -1,12 +1,12 @@
-//! What plugins, tasks, models and tools may be called, and where paths lead. Lexical only: nothing
-//! here looks at a disk.
+//! Names of plugins, tasks, models and tools, and the joining of paths. Lexical only: nothing here
+//! accesses a disk.
 
 use crate::types::host_tool::HostTool;
 
-/// Bytes of a name at most.
+/// The limit of a name in bytes.
 pub const NAME_MAX: usize = 64;
 
-/// Tools of the host, carried out by the room (L-140 and after); those that steer a task are
+/// Tools of the host, carried out by the room (L-140 and after); those that control a task are
 /// granted with `grants.route`.
 pub const ORCHESTRATION_TOOLS: [&str; HostTool::ALL.len()] = {
     let mut names = [""; HostTool::ALL.len()];
@@ -18,13 +18,13 @@ pub const ORCHESTRATION_TOOLS: [&str; HostTool::ALL.len()] = {
     names
 };
 
-/// Actions of the host that later versions carry out; a task called like one would be in their way.
+/// Actions of the host in later versions, reserved as task names.
 pub(crate) const LATER_TOOLS: [&str; 3] = ["delegate", "finish", "reject"];
 
-/// Seats and whoever sits on them: addresses, so no task may be called like one.
+/// Seats, which are addresses, so no task may have such a name.
 pub const SEATS: [&str; 4] = ["user", "llm", "agent", "system"];
 
-/// A word that no task may be called, in whatever case: addresses ignore it (L-006).
+/// Returns whether no task may have this name, in any case: addresses ignore it (L-006).
 #[must_use]
 pub fn is_reserved_task(name: &str) -> bool {
     SEATS
@@ -34,7 +34,7 @@ pub fn is_reserved_task(name: &str) -> bool {
         .any(|word| word.eq_ignore_ascii_case(name))
 }
 
-/// A text that cannot be a name.
+/// The error for a text that cannot be a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     #[error("is empty")]
@@ -54,8 +54,8 @@ pub enum NameError {
 /// Checks the name of a plugin or model.
 ///
 /// # Errors
-/// Which rule it breaks: lower-case ASCII letters, digits, `-` and `_`, a letter first, 1 to 64 of
-/// them.
+/// The rule that it breaks: lower-case ASCII letters, digits, `-` and `_`, a letter first, 1 to 64
+/// of them.
 pub fn check_name(name: &str) -> Result<(), NameError> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     if let Some(other) = name.chars().find(|c| !allowed(*c)) {
@@ -72,7 +72,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
 /// Checks the name of a task (L-007).
 ///
 /// # Errors
-/// Which rule it breaks: ASCII letters, digits, `-` and `_`, a letter or digit first, 1 to 64 of
+/// The rule that it breaks: ASCII letters, digits, `-` and `_`, a letter or digit first, 1 to 64 of
 /// them.
 pub fn check_task_name(name: &str) -> Result<(), NameError> {
     if let Some(other) = name.chars().find(|c| !in_task_name(*c)) {
@@ -90,7 +90,7 @@ fn in_task_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '-' || c == '_'
 }
 
-/// A task's name made from any text, as `proposed_name`.
+/// Returns a task's name made from any text, as `proposed_name`.
 pub(crate) fn proposed_task_name(text: &str) -> Option<String> {
     let allowed = text.chars().map(|c| if in_task_name(c) { c } else { '-' });
     let name: String = allowed.skip_while(|c| !c.is_ascii_alphanumeric()).take(NAME_MAX).collect();
@@ -98,7 +98,7 @@ pub(crate) fn proposed_task_name(text: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// A text that cannot be the name of a tool in a task's toolbox.
+/// The error for a text that cannot be the name of a tool in a task's toolbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AliasError {
     #[error("is empty")]
@@ -109,7 +109,7 @@ pub(crate) enum AliasError {
     Character(char),
 }
 
-/// Checks the name that an agent is to see of a tool.
+/// Checks the agent's name for a tool.
 pub(crate) fn check_alias(alias: &str) -> Result<(), AliasError> {
     let in_alias = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     match alias.chars().find(|c| !in_alias(*c)) {
@@ -120,7 +120,7 @@ pub(crate) fn check_alias(alias: &str) -> Result<(), AliasError> {
     }
 }
 
-/// A name made from any text, to be proposed instead of it; none when nothing of it is left.
+/// Returns a name made from any text as a suggestion; `None` if no valid character is left.
 pub(crate) fn proposed_name(text: &str) -> Option<String> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     let lowered =
@@ -130,8 +130,8 @@ pub(crate) fn proposed_name(text: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// A path seen from the config's folder: absolute ones stay, `.` and empty parts go, `..` stays
-/// because a link may be before it.
+/// Joins a path to the config's folder. Absolute paths stay, `.` and empty parts are dropped, `..`
+/// stays because a link may precede it.
 pub(crate) fn join(folder: &str, path: &str) -> String {
     let joined = if path.starts_with('/') || folder.is_empty() {
         path.to_owned()
@@ -147,7 +147,7 @@ pub(crate) fn join(folder: &str, path: &str) -> String {
     }
 }
 
-/// A text that cannot be a place where a plugin sees a directory.
+/// The error for a text that cannot be a directory's path inside the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PlaceError {
     #[error("does not begin with `/`")]
@@ -162,7 +162,7 @@ pub(crate) enum PlaceError {
     TooLong,
 }
 
-/// Checks where a plugin sees a directory: `/` and one name.
+/// Checks a directory's path inside the plugin: `/` and one name.
 pub(crate) fn check_place(at: &str) -> Result<(), PlaceError> {
     let name = at.strip_prefix('/').ok_or(PlaceError::NoSlash)?;
     if let Some(other) = name.chars().find(|c| *c == '\\' || crate::types::text::is_deceptive(*c)) {
@@ -176,7 +176,7 @@ pub(crate) fn check_place(at: &str) -> Result<(), PlaceError> {
     }
 }
 
-/// The place that goes with a directory when the config names none: its last part.
+/// Returns the default path inside the plugin for a directory: its last part.
 #[must_use]
 pub fn default_place(dir: &str) -> Option<String> {
     let last = dir.split('/').rfind(|part| !part.is_empty() && *part != ".")?;

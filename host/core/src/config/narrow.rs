@@ -1,5 +1,5 @@
-//! `tasks.NAME.narrow`: what a task leaves of its agent's grants, capability by capability. Names
-//! alone; an empty list leaves nothing.
+//! `tasks.NAME.narrow`: the restriction of an agent's grants, capability by capability. Names only;
+//! an empty list leaves nothing.
 
 use super::grants::names_of;
 use super::keys::NARROW;

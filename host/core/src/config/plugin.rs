@@ -1,5 +1,4 @@
-//! `[plugins.NAME]`: where a plugin comes from, what it may touch, what it may use up, its own
-//! settings.
+//! `[plugins.NAME]`: the source, grants, limits and own settings of a plugin.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ use super::{
 use crate::types::ids::{PluginName, SecretName};
 use crate::types::wording::{code, string};
 
-/// Ways to fetch a plugin that later versions have.
+/// Schemes of plugin sources in later versions.
 const LATER_SCHEMES: [&str; 1] = ["oci"];
 
 pub(crate) fn read_all(
@@ -57,7 +56,7 @@ fn read(
     }
 }
 
-/// `stock:NAME`, or the path of a .wasm file.
+/// Reads `stock:NAME`, or the path of a .wasm file.
 fn source(
     reader: &mut ConfigReader,
     item: &SpannedValue<'_>,
@@ -121,7 +120,7 @@ fn source(
     None
 }
 
-/// A path from the config's folder.
+/// Reads a path relative to the config's folder.
 pub(crate) fn path(
     reader: &mut ConfigReader,
     item: &SpannedValue<'_>,
@@ -139,7 +138,7 @@ pub(crate) fn path(
     None
 }
 
-/// The name of a plugin, task or model.
+/// Checks the name of a plugin, task or model.
 pub(crate) fn check_name(reader: &mut ConfigReader, section: &str, name: &str, span: &Span) {
     let Err(error) = names::check_name(name) else { return };
     let noun = &section[..section.len() - 1];

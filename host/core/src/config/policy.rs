@@ -1,4 +1,4 @@
-//! `[[policy]]`: which tool calls run, are refused, or wait for an approval.
+//! `[[policy]]`: the tool calls that run, are denied, or wait for an approval.
 
 use toml::de::DeValue;
 
@@ -56,12 +56,12 @@ fn rule(
     };
     let (line, _) = reader.source.position(table.span.start);
     let source = format!("{}:{line}", reader.source.name());
-    // Without what could not be read a rule would be about more than was meant.
+    // A rule without its unreadable parts would match more calls than the operator intended.
     let (arguments, only) = (arguments.unwrap_or(Some(Vec::new()))?, only.unwrap_or(Some(false))?);
     Some(Rule { tool: tool?, caller, arguments, only, decide, expires_ms, source })
 }
 
-/// What the arguments must be; none after a problem.
+/// Reads the conditions on arguments; `None` after a problem.
 fn arguments(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<ArgumentRule>> {
     let entries = item.entries(reader, "a table of arguments and patterns")?;
     if entries.is_empty() || entries.len() > MOST {
@@ -97,7 +97,7 @@ fn arguments(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<A
 
 fn patterns_of(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<ArgumentPattern>> {
     if matches!(item.value, DeValue::Table(_) | DeValue::Datetime(_)) {
-        // Patterns are not looked for in a table.
+        // A table is not searched for patterns.
         item.expected(reader, "a pattern in quotes, a value, or a list of such");
         return None;
     }
@@ -111,7 +111,7 @@ fn patterns_of(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec
         );
         return None;
     }
-    // All are read, so that every problem is reported.
+    // Read all entries, so that every problem is reported.
     let patterns: Vec<Option<ArgumentPattern>> =
         entries.iter().map(|item| pattern(reader, item)).collect();
     patterns.into_iter().collect()

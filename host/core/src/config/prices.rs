@@ -1,6 +1,5 @@
-//! The file of prices: what models cost, under the names that their servers know them by. What a
-//! model's own table in the config says holds before it. Reads no file, and knows no price by
-//! itself.
+//! The file of model prices, under the names that servers use. A price in the model's own table
+//! takes precedence. Reads no file, and has no built-in prices.
 
 use std::collections::BTreeMap;
 
@@ -15,27 +14,27 @@ use crate::types::wording::{code, suggest};
 
 /// The keys of one model.
 const KEYS: [&str; 3] = ["input", "output", "cached_input"];
-/// Problems of a file that is no TOML.
+/// The limit of reported syntax errors.
 const SYNTAX_ERRORS: usize = 20;
 
-/// Micro-US-dollars for a million tokens.
+/// Prices in micro-US-dollars for a million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
     pub input: u64,
     pub output: u64,
-    /// Of input that the provider had kept; none: as any input.
+    /// The price of input from the provider's cache; `None` for that of other input.
     pub cached_input: Option<u64>,
 }
 
-/// What models cost, by name or pattern: `*` at the end stands for anything.
+/// Prices of models, by name or pattern: `*` at the end stands for any text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prices(BTreeMap<String, Price>);
 
 impl Prices {
-    /// Reads a file of prices; `file_name` is shown in problems.
+    /// Parses a file of prices; `file_name` is shown in problems.
     ///
     /// # Errors
-    /// All that is wrong, each with its line and column.
+    /// All mistakes, each with its line and column.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, Problems> {
         let source = SourceText::new(file_name, text);
         if let Some(span) = depth::too_deep(text) {
@@ -75,7 +74,7 @@ impl Prices {
         }
     }
 
-    /// The price of a model: that of its name, else of the longest pattern that it matches.
+    /// Returns the price of a model: that of its name, else of the longest pattern that matches.
     #[must_use]
     pub fn of(&self, model: &str) -> Option<Price> {
         let of_pattern = || {
@@ -148,11 +147,11 @@ fn price(
 }
 
 impl Config {
-    /// The same with the prices of a file, where a model's own table says none; and warnings of
-    /// limits in dollars that hold nothing back.
+    /// Returns the config with the prices of a file for models without their own, and warnings
+    /// about dollar limits without effect.
     ///
     /// # Errors
-    /// All that is wrong with the file.
+    /// All mistakes of the file.
     pub fn priced(&self, text: &str) -> Result<(Self, Problems), Problems> {
         let file = self.prices.as_ref().map_or("", |file| file.shown.as_str());
         let prices = Prices::parse(file, text)?;

@@ -1,5 +1,5 @@
-//! What is wrong with an operator's file: where, what, why, and what to write instead. Shown in the
-//! short style of rustc. Does not know which rule was broken, only how to say it.
+//! Problems of an operator's file: position, mistake, reason and remedy. Shown in the short style
+//! of rustc. Does not know the rules, only how to report them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::wording::plain;
 
-/// Characters of a source line that are shown before and after its mistake at most: a file of one
-/// long line must not fill the screen.
+/// The limit of characters shown before and after a mistake: a file of one long line must not fill
+/// the screen.
 const SHOWN_BEFORE: usize = 60;
 const SHOWN_AFTER: usize = 100;
 
-/// Whether the file can be used all the same.
+/// Whether the file can still be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
@@ -26,22 +26,22 @@ pub enum Severity {
 pub struct ConfigProblem {
     pub severity: Severity,
     pub file: Arc<str>,
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong, in one sentence.
+    /// The mistake, in one sentence.
     pub what: String,
-    /// Why that is a mistake, where `what` does not say it.
+    /// The reason, if `what` does not include it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What to write instead.
+    /// The remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
     excerpt: Excerpt,
 }
 
-/// The source line, made safe to print, and the part of it that is marked.
+/// The source line, safe to print, and its marked part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Excerpt {
     text: String,
@@ -50,22 +50,21 @@ struct Excerpt {
 }
 
 impl ConfigProblem {
-    /// The same, with the reason.
+    /// Adds the reason.
     #[must_use]
     pub fn because(mut self, why: impl Into<String>) -> Self {
         self.why = Some(clean(&why.into()));
         self
     }
 
-    /// The same, with what to write instead.
+    /// Adds the remedy.
     #[must_use]
     pub fn help(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(clean(&remedy.into()));
         self
     }
 
-    /// The same, with what to write instead where that is known. Without the line that it is about,
-    /// which may hold a secret: what is said about a config ends up in logs.
+    /// Removes the excerpt, which may hold a secret: problems of a config end up in logs.
     pub(crate) fn without_excerpt(mut self) -> Self {
         self.excerpt.text.clear();
         self
@@ -78,7 +77,7 @@ impl ConfigProblem {
         }
     }
 
-    /// The same, as a warning.
+    /// Turns the problem into a warning.
     #[must_use]
     pub fn as_warning(mut self) -> Self {
         self.severity = Severity::Warning;
@@ -107,7 +106,7 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// Names in a sentence are a stranger's too: one line, nothing hidden.
+/// Returns the sentence on one line without hidden characters, because names in it are untrusted.
 fn clean(sentence: &str) -> String {
     sentence.chars().map(plain).collect()
 }
@@ -118,24 +117,24 @@ fn clean(sentence: &str) -> String {
 pub struct Problems(pub Vec<ConfigProblem>);
 
 impl Problems {
-    /// There are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// One of them is more than a warning.
+    /// Returns whether one of them is an error, not only a warning.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|problem| problem.severity == Severity::Error)
     }
 
-    /// Adds one.
+    /// Adds a problem.
     pub fn push(&mut self, problem: ConfigProblem) {
         self.0.push(problem);
     }
 
-    /// The same, in the order of lines and columns, each said once.
+    /// Returns the problems in the order of lines and columns, without duplicates.
     #[must_use]
     pub fn in_order(mut self) -> Self {
         self.0.sort_by(|a, b| (a.line, a.column, &a.what).cmp(&(b.line, b.column, &b.what)));
@@ -158,16 +157,15 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Bytes of a file, from `start` to `end`.
+/// A range of a file's bytes.
 pub(crate) type Span = std::ops::Range<usize>;
 
-/// A file's text, with what is needed to point into it.
+/// A file's text, with an index of its lines.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SourceText {
     file: Arc<str>,
     text: Arc<str>,
-    /// Where each line begins: a file of many problems must not be counted from its start for each
-    /// of them.
+    /// The beginning of each line, so that many problems do not scan the file once each.
     lines: Arc<[usize]>,
 }
 
@@ -179,19 +177,19 @@ impl SourceText {
         Self { file: file.chars().map(plain).collect::<String>().into(), text: text.into(), lines }
     }
 
-    /// What problems call it.
+    /// Returns the file's name in problems.
     pub(crate) fn name(&self) -> &str {
         &self.file
     }
 
-    /// Line and column, both from 1, of a byte.
+    /// Returns line and column, both from 1, of a byte.
     pub(crate) fn position(&self, offset: usize) -> (usize, usize) {
         let offset = self.text.floor_char_boundary(offset);
         let line = self.line(offset);
         (line, self.text[self.lines[line - 1]..offset].chars().count() + 1)
     }
 
-    /// An error at these bytes.
+    /// Returns an error at these bytes.
     pub(crate) fn problem(&self, span: &Span, what: impl Into<String>) -> ConfigProblem {
         let (line, column) = self.position(span.start);
         ConfigProblem {
@@ -206,7 +204,7 @@ impl SourceText {
         }
     }
 
-    /// The line of a byte, from 1.
+    /// Returns the line of a byte, from 1.
     fn line(&self, offset: usize) -> usize {
         self.lines.partition_point(|start| *start <= offset)
     }

@@ -1,6 +1,5 @@
-//! Reads a spanned TOML tree strictly: a table knows its keys, a value knows its type, and whatever
-//! does not fit becomes a problem while reading goes on. Knows TOML and the list of keys; not what
-//! the keys mean.
+//! A strict reader of a spanned TOML tree: it checks keys and types, and collects problems without
+//! stopping. Knows TOML and the list of keys, not their meaning.
 
 use toml::de::{DeTable, DeValue};
 
@@ -11,11 +10,11 @@ use super::problem::{ConfigProblem, SourceText, Span};
 use crate::types::capability::Capability;
 use crate::types::wording::{code, nearest, suggest};
 
-/// Collects what is wrong.
+/// The collector of problems.
 pub(crate) struct ConfigReader {
     pub(crate) source: SourceText,
     pub(crate) problems: Vec<ConfigProblem>,
-    /// What seems to be missing. Meaningless when a syntax error may have swallowed it.
+    /// Missing keys. Dropped if a syntax error may have hidden the keys.
     pub(crate) absences: Vec<ConfigProblem>,
 }
 
@@ -33,7 +32,7 @@ impl ConfigReader {
         self.problems.push(self.source.problem(span, what).maybe_help(help.into()));
     }
 
-    /// As `error`, about a value that may be a secret: the line is not shown.
+    /// Adds an error about a value that may be a secret: the line is not shown.
     pub(crate) fn secret_error(
         &mut self,
         span: &Span,
@@ -44,7 +43,7 @@ impl ConfigReader {
             .push(self.source.problem(span, what).maybe_help(help.into()).without_excerpt());
     }
 
-    /// Something that should be there is not, as far as the file could be read.
+    /// Adds a problem about a missing key, which only counts if the whole file could be parsed.
     pub(crate) fn absence(
         &mut self,
         span: &Span,
@@ -54,13 +53,13 @@ impl ConfigReader {
         self.absences.push(self.source.problem(span, what).maybe_help(help.into()));
     }
 
-    /// Something of a later version.
+    /// Adds an error about a feature of a later version.
     pub(crate) fn unavailable(&mut self, span: &Span, what: &str, help: impl Into<Option<String>>) {
         self.error(span, format!("{} is not available in this version", code(what)), help);
     }
 }
 
-/// Where a table is, as people would say it: the header and what is below it.
+/// The position of a table for people: the header and the keys below it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TablePath {
     pub(crate) header: String,
@@ -68,7 +67,7 @@ pub(crate) struct TablePath {
 }
 
 impl TablePath {
-    /// `in [plugins.search] limits`.
+    /// Returns `in [plugins.search] limits`.
     pub(crate) fn within(&self) -> String {
         match (self.header.as_str(), self.below.as_str()) {
             ("", _) => "at the top level".to_owned(),
@@ -77,7 +76,7 @@ impl TablePath {
         }
     }
 
-    /// What a key is called here: `grants.fetch`.
+    /// Returns the name of a key here: `grants.fetch`.
     fn name(&self, key: &str) -> String {
         if self.below.is_empty() { key.to_owned() } else { format!("{}.{key}", self.below) }
     }
@@ -87,15 +86,15 @@ impl TablePath {
 #[derive(Clone)]
 pub(crate) struct Table<'a> {
     pub(crate) place: TablePath,
-    /// As the list of keys has it: `plugins.NAME.limits`.
+    /// The name in the list of keys: `plugins.NAME.limits`.
     kind: &'static str,
-    /// Of the key, or of the value where there is none.
+    /// The span of the key, or of the value if there is no key.
     pub(crate) span: Span,
     entries: &'a DeTable<'a>,
 }
 
 impl<'a> Table<'a> {
-    /// The whole file.
+    /// Returns the table of the whole file.
     pub(crate) fn root(reader: &mut ConfigReader, entries: &'a DeTable<'a>) -> Self {
         let root = Self { place: TablePath::default(), kind: "", span: 0..0, entries };
         root.check_keys(reader);
@@ -122,7 +121,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// What an unknown key was most likely meant to be.
+    /// Returns the known key that an unknown one most likely stands for.
     fn meant(&self, name: &str) -> Option<String> {
         if let Some(help) = langroid::help(name).filter(|_| self.kind == keys::TASK) {
             return Some(help.to_owned());
@@ -145,7 +144,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The value of a key of this version; none when it is not there.
+    /// Returns the value of a key of this version; `None` if it is absent.
     pub(crate) fn get(&self, name: &str) -> Option<SpannedValue<'a>> {
         let key = keys::of_table(self.kind).find(|key| key.name == name && key.available)?;
         let (written, value) = self.entries.get_key_value(name)?;
@@ -159,7 +158,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The value of a key that must be there; its absence is a problem.
+    /// Returns the value of a required key; its absence is a problem.
     pub(crate) fn require(
         &self,
         reader: &mut ConfigReader,
@@ -179,7 +178,7 @@ impl<'a> Table<'a> {
         found
     }
 
-    /// All tables under names of the operator's choice, such as those of `[plugins]`.
+    /// Returns all tables under names that the operator chooses, such as those of `[plugins]`.
     pub(crate) fn named(
         &self,
         reader: &mut ConfigReader,
@@ -212,10 +211,10 @@ impl<'a> Table<'a> {
     }
 }
 
-/// A value with where it stands.
+/// A value with its span.
 #[derive(Clone)]
 pub(crate) struct SpannedValue<'a> {
-    /// For people: `grants.tools`, or `grants.tools[0]`.
+    /// The name for people: `grants.tools`, or `grants.tools[0]`.
     pub(crate) name: String,
     place: TablePath,
     key: Option<&'static ConfigKey>,
@@ -225,7 +224,7 @@ pub(crate) struct SpannedValue<'a> {
 }
 
 impl<'a> SpannedValue<'a> {
-    /// The line that could be written instead.
+    /// Returns a valid line for the key.
     pub(crate) fn example(&self) -> Option<String> {
         self.key
             .map(|key| key.example)
@@ -233,7 +232,7 @@ impl<'a> SpannedValue<'a> {
             .map(|example| format!("write {}", code(example)))
     }
 
-    /// Reports that the value is of another type.
+    /// Reports that the value has another type.
     pub(crate) fn expected(&self, reader: &mut ConfigReader, what: &str) {
         let found = match self.value {
             DeValue::String(_) => "a string",
@@ -251,7 +250,7 @@ impl<'a> SpannedValue<'a> {
         );
     }
 
-    /// Reports that the value is of the right type and wrong all the same.
+    /// Reports that the value has the right type but is invalid.
     pub(crate) fn wrong(
         &self,
         reader: &mut ConfigReader,
@@ -281,7 +280,7 @@ impl<'a> SpannedValue<'a> {
         found
     }
 
-    /// A string that is one of the words of its key; reports the nearest when it is not.
+    /// Reads a string that is one of the words of its key; otherwise reports the nearest one.
     pub(crate) fn choice(&self, reader: &mut ConfigReader) -> Option<&'static str> {
         let text = self.string(reader)?;
         let known = self.key.map(|key| key.shape.words()).unwrap_or_default();
@@ -296,7 +295,7 @@ impl<'a> SpannedValue<'a> {
         found
     }
 
-    /// The entries of a list.
+    /// Returns the entries of a list.
     pub(crate) fn list(&self, reader: &mut ConfigReader) -> Option<Vec<SpannedValue<'a>>> {
         let DeValue::Array(entries) = self.value else {
             self.expected(reader, "a list");
@@ -313,7 +312,7 @@ impl<'a> SpannedValue<'a> {
         Some(entries.iter().enumerate().map(item).collect())
     }
 
-    /// The entries of a table whose keys are of the operator's choice.
+    /// Returns the entries of a table whose keys the operator chooses.
     pub(crate) fn members(&self, reader: &mut ConfigReader) -> Vec<(&'a str, SpannedValue<'a>)> {
         let entries = self.entries(reader, "a table").into_iter().flatten();
         let item = |(key, value): (
@@ -334,7 +333,7 @@ impl<'a> SpannedValue<'a> {
         entries.map(item).collect()
     }
 
-    /// The value under a key of this table, which is of the operator's choice.
+    /// Returns the value under a key of this table, which the operator chose.
     pub(crate) fn below(
         &self,
         key: &toml::Spanned<toml::de::DeString<'a>>,
@@ -351,12 +350,12 @@ impl<'a> SpannedValue<'a> {
         }
     }
 
-    /// It is a list without entries.
+    /// Returns whether it is a list without entries.
     pub(crate) fn is_empty_list(&self) -> bool {
         self.value.as_array().is_some_and(|entries| entries.is_empty())
     }
 
-    /// A table of this kind, its keys checked.
+    /// Reads a table of this kind and checks its keys.
     pub(crate) fn table(&self, reader: &mut ConfigReader, kind: &'static str) -> Option<Table<'a>> {
         let entries = self.entries(reader, "a table")?;
         let (header, below) = match self.place.header.as_str() {
@@ -384,8 +383,8 @@ impl<'a> SpannedValue<'a> {
 }
 
 impl Table<'_> {
-    /// Checks the keys of a table found by `named`; apart, because a table of a later kind is
-    /// refused as a whole.
+    /// Checks the keys of a table found by `named`. A separate step, because a table of a later
+    /// version is refused as a whole.
     pub(crate) fn checked(self, reader: &mut ConfigReader) -> Self {
         self.check_keys(reader);
         self

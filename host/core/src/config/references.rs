@@ -1,5 +1,5 @@
-//! Names that one part of the config uses for another: each must be there. Collected while reading
-//! and checked at the end, so that the order of the file does not matter.
+//! References between parts of the config: each name must exist. They are collected while reading
+//! and checked at the end, so the order of the file does not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ use super::{ModelConfig, ORCHESTRATION_TOOLS, TERMINAL, TaskConfig};
 use crate::types::ids::{ModelName, TaskName};
 use crate::types::wording::{code, nearest, suggest};
 
-/// Tasks of a circle that are shown at most.
+/// The limit of tasks shown of a cycle.
 const CYCLE_SHOWN: usize = 12;
-/// Seats that a message may be for.
+/// Seats that can receive a message.
 const RECIPIENTS: [&str; 3] = ["user", "llm", "agent"];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,14 +23,14 @@ enum ReferenceTarget {
     Model,
     /// A task, `user`, or an orchestration tool.
     Address,
-    /// A task or a seat, in whatever case.
+    /// A task or a seat, ignoring case.
     Recipient,
     Channel,
-    /// A channel or a task: whoever sees something.
+    /// A channel or a task that gets a message.
     Audience,
 }
 
-/// All names that were used.
+/// All references.
 #[derive(Default)]
 pub(crate) struct References(Vec<Reference>);
 
@@ -38,7 +38,7 @@ struct Reference {
     target: ReferenceTarget,
     name: String,
     span: Span,
-    /// The key that uses it: `grants.delegate[0]`.
+    /// The key with the reference: `grants.delegate[0]`.
     user: String,
 }
 
@@ -71,7 +71,7 @@ impl References {
         self.add(ReferenceTarget::Audience, item, name);
     }
 
-    /// A well-formed pattern; `*` names no plugin.
+    /// Adds a well-formed pattern; `*` names no plugin.
     pub(crate) fn add_pattern(&mut self, item: &SpannedValue<'_>, pattern: &str) {
         if let Some((plugin, _)) = pattern.split_once('.') {
             self.add(ReferenceTarget::Plugin, item, plugin);
@@ -87,8 +87,7 @@ impl References {
         });
     }
 
-    /// Reports every name that is not in the config. What is there but wrong was reported where it
-    /// stands.
+    /// Reports every name that the config lacks. Names with an invalid table were reported there.
     pub(crate) fn check(
         &self,
         reader: &mut ConfigReader,
@@ -157,7 +156,7 @@ impl References {
     }
 }
 
-/// Whom an agent may address besides tasks: the user, or the host through one of its tools.
+/// Checks an address besides tasks: the user, or the host through one of its tools.
 fn check_address(reader: &mut ConfigReader, reference: &Reference, tasks: &[String]) {
     let name = reference.name.as_str();
     if name == "user" || ORCHESTRATION_TOOLS.contains(&name) {
@@ -186,7 +185,7 @@ fn check_address(reader: &mut ConfigReader, reference: &Reference, tasks: &[Stri
     );
 }
 
-/// Who may see what comes in on a channel: other channels, and tasks.
+/// Checks the readers of a channel's messages: other channels, and tasks.
 fn check_audience(
     reader: &mut ConfigReader,
     reference: &Reference,
@@ -205,7 +204,7 @@ fn check_audience(
     }
 }
 
-/// Whom a message may be for (L-063).
+/// Reports an unknown recipient of a message (L-063).
 fn report_recipient(reader: &mut ConfigReader, reference: &Reference, tasks: &[String]) {
     let name = reference.name.as_str();
     let addresses: Vec<&str> = tasks.iter().map(String::as_str).chain(RECIPIENTS).collect();
@@ -217,7 +216,7 @@ fn report_recipient(reader: &mut ConfigReader, reference: &Reference, tasks: &[S
     reader.error(&reference.span, what, suggest(name, &addresses, "addresses here"));
 }
 
-/// Reports every circle of sub-tasks: a task that reaches itself would wait for its own answer.
+/// Reports every cycle of sub-tasks: a task that reaches itself would wait for its own answer.
 pub(crate) fn check_cycles(
     reader: &mut ConfigReader,
     spans: &SourceSpans,
@@ -225,7 +224,7 @@ pub(crate) fn check_cycles(
 ) {
     let mut begun: BTreeSet<&TaskName> = BTreeSet::new();
     for start in tasks.keys() {
-        // Not recursive, because a file can hold very many tasks. Each task of the path with the
+        // Not recursive, because a file can hold very many tasks. Each task of the path has the
         // number of its sub-tasks already followed.
         let mut path: Vec<(&TaskName, usize)> = Vec::new();
         let mut on_path: BTreeSet<&TaskName> = BTreeSet::new();

@@ -1,13 +1,13 @@
-//! Whether a rebuilt component may take the place of the one that was admitted while a run goes on.
-//! What the operator and the model were shown must stay true: the same tools with the same schemas,
-//! no more asked for, the same settings.
+//! The decision whether a rebuilt component may replace the admitted one during a run. The operator
+//! and the model rely on what they saw: tools, schemas and settings must be equal, and requests not
+//! larger.
 
 use crate::setup::PluginFacts;
 
-/// Compares what was admitted with what was built since.
+/// Compares the admitted component with the rebuilt one.
 ///
 /// # Errors
-/// What differs, in words for the author; it takes a new start to admit that.
+/// The difference, in words for the author; only a new start can admit it.
 pub fn may_replace(admitted: &PluginFacts, rebuilt: &PluginFacts) -> Result<(), String> {
     if admitted.kinds != rebuilt.kinds {
         return Err("it exports other interfaces now".to_owned());

@@ -1,6 +1,5 @@
-//! The JSON Schema of conclave.toml, for editors: made from the list of keys that the reader
-//! accepts, so that it knows neither more nor less of them. What it cannot say, such as that a name
-//! leads somewhere, is said by `conclave check`.
+//! The JSON Schema of conclave.toml, for editors, generated from the reader's list of keys, so that
+//! both always agree. Checks beyond JSON Schema, such as references, belong to `conclave check`.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +11,7 @@ use crate::types::units;
 /// The file that `#:schema` names in the configs that this program writes.
 pub const FILE: &str = "conclave.schema.json";
 
-/// The schema, draft 2020-12. Keys of later versions are left out, and so refused.
+/// Returns the schema, draft 2020-12. Keys of later versions are left out, and so refused.
 #[must_use]
 pub fn json_schema() -> Value {
     let mut root = table("");
@@ -22,7 +21,7 @@ pub fn json_schema() -> Value {
     Value::Object(root)
 }
 
-/// Every table below the top level, under its name.
+/// Returns every table below the top level, under its name.
 fn definitions() -> Map<String, Value> {
     let mut definitions = Map::new();
     for kind in
@@ -33,7 +32,7 @@ fn definitions() -> Map<String, Value> {
     definitions
 }
 
-/// What a table is called in `$defs`; brackets would have to be escaped in a reference.
+/// Returns the name of a table in `$defs`; brackets would need escapes in a reference.
 fn definition(kind: &str) -> String {
     kind.replace("[]", "")
 }
@@ -93,8 +92,7 @@ fn shape(form: &ValueShape) -> Map<String, Value> {
     }
 }
 
-/// How a name begins, and what comes after: tasks have theirs for people, who write them as they
-/// like (L-007).
+/// Returns the pattern of a name. Those of tasks are for people and less strict (L-007).
 fn name_pattern(kind: &str) -> &'static str {
     if kind == TASK { "^[A-Za-z0-9][A-Za-z0-9_-]" } else { "^[a-z][a-z0-9_-]" }
 }
@@ -103,13 +101,13 @@ fn reference(kind: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{}", definition(kind)) })
 }
 
-/// A number with one of these units.
+/// Returns the schema of a number with one of these units.
 fn measure<'a>(units: impl Iterator<Item = &'a str>) -> Value {
     let units: Vec<&str> = units.collect();
     json!({ "type": "string", "pattern": format!("^\\s*[0-9][0-9_]*\\s*({})\\s*$", units.join("|")) })
 }
 
-/// The value in a key's line; none where there is no line.
+/// Returns the value in a key's line; `None` without a line.
 fn example(key: &ConfigKey) -> Option<Value> {
     let line: Value = toml::from_str(key.example).ok()?;
     // The line of a grant begins at its plugin: `grants.tools = …`.

@@ -1,5 +1,5 @@
-//! `[secrets.NAME]`: where the host finds a secret, which hosts may receive it, and where in a
-//! request it may stand. Never its value.
+//! `[secrets.NAME]`: the source of a secret, the hosts that may receive it, and the parts of a
+//! request that may hold it. Never its value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> SecretCon
     }
 }
 
-/// Where a secret comes from.
+/// The source of a secret.
 const SECRETS_FROM: &str = super::keys::SECRET_FROM;
 
 fn hosts(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<HostPattern> {

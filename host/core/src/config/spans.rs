@@ -1,5 +1,5 @@
-//! Where each key of the file stands, so that what is found out later (a plugin that cannot be
-//! loaded, a grant that is missing) can still be reported at its line.
+//! The span of each key of the file, so that later problems (a plugin that fails to load, a missing
+//! grant) can point to its line.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ impl SourceSpans {
         spans
     }
 
-    /// The span of a path, else of the nearest one above it; none when not even its first part is
-    /// there.
+    /// Returns the span of a path, else of the nearest one above it; `None` if even its first part
+    /// is absent.
     pub(crate) fn find(&self, path: &str) -> Option<&Span> {
         let mut path = path;
         loop {
@@ -30,7 +30,7 @@ impl SourceSpans {
         }
     }
 
-    /// The path itself is there.
+    /// Returns whether the path itself is present.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.0.contains_key(path)
     }

@@ -1,5 +1,5 @@
-//! `[tasks.NAME]`: who works, with what, who comes next, and when it ends. Which tools that is is
-//! read in `task_tools`, the rules that are tables of their own in `task_rules`.
+//! `[tasks.NAME]`: the agent of a task, its sub-tasks, and its end. Its tools are read in
+//! `task_tools`, rules with tables of their own in `task_rules`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,9 +22,9 @@ use crate::types::message::Entity;
 use crate::types::task_options::Overflow;
 use crate::types::wording::{code, string, suggest};
 
-/// More stalled steps in a row tell nothing new, and each costs the host time.
+/// The maximum of stalled steps: each costs the host time, and more of them add no information.
 const MOST_STALLED_STEPS: u64 = 1_000;
-/// No tokenizer makes longer tokens of ordinary text.
+/// The maximum of bytes per token: no tokenizer has longer tokens for ordinary text.
 const MOST_BYTES_PER_TOKEN: u64 = 64;
 
 pub(crate) fn read_all(
@@ -77,7 +77,7 @@ fn check_name(reader: &mut ConfigReader, name: &str, span: &Span) {
     }
 }
 
-/// One task (L-040).
+/// Reads one task (L-040).
 fn read(
     reader: &mut ConfigReader,
     references: &mut References,
@@ -180,7 +180,7 @@ fn read(
     }
 }
 
-/// Whose defaults hold, where the table says so.
+/// Returns the system whose defaults apply, if the table names one.
 fn compat(reader: &mut ConfigReader, table: &Table<'_>) -> Option<Compat> {
     table.get("compat")?.choice(reader).map(|_| Compat::Langroid)
 }
@@ -220,7 +220,7 @@ fn subtasks(
     names.into_iter().map(|(_, name)| TaskName::from(name)).collect()
 }
 
-/// Steps of one activation: as written, or one round (L-043).
+/// Returns the limit of steps: as written, or one round (L-043).
 fn turns(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
     let written = table.get("turns");
     let single = table.get("single_round").filter(|item| item.boolean(reader) == Some(true));
@@ -280,7 +280,8 @@ fn entities(reader: &mut ConfigReader, table: &Table<'_>, name: &str) -> Option<
     Some(entities)
 }
 
-/// As written; else, of a task where nobody comes next, its result.
+/// Returns the treatment of a message without a call. By default, it is the result of a task
+/// without sub-tasks and user.
 fn no_tool(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat, is_alone: bool) -> NoTool {
     let usual = if is_alone && compat == Compat::Conclave { NoTool::Done } else { NoTool::Nothing };
     table
@@ -324,7 +325,7 @@ fn text(reader: &mut ConfigReader, table: &Table<'_>, name: &str) -> Option<Stri
     table.get(name).and_then(|item| item.string(reader)).map(str::to_owned)
 }
 
-/// True or false; `usual` where nothing is written.
+/// Reads a boolean, with the default `usual`.
 pub(super) fn flag(reader: &mut ConfigReader, table: &Table<'_>, name: &str, usual: bool) -> bool {
     table.get(name).and_then(|item| item.boolean(reader)).unwrap_or(usual)
 }

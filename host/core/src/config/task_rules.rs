@@ -1,6 +1,5 @@
-//! Rules of a task that are a little language or a table of their own: when it ends, what it
-//! returns, what is a loop, what words in text may do. That the tools named here are the task's is
-//! checked when the config is assembled.
+//! Rules of a task with a syntax or a table of their own: its end, its result, loops, words in
+//! text. The tools named here are checked when the config is assembled.
 
 use serde_json::{Map, Value};
 use toml::de::DeValue;
@@ -14,10 +13,10 @@ use crate::tool_calls::sequence::{PatternProblem, Sequence, SequenceError};
 use crate::types::message::ToolCall;
 use crate::types::wording::{code, string};
 
-/// Messages in a cycle, and rounds of it, at most: the host remembers as many messages as both
-/// multiplied.
+/// The maximum of a cycle's length, and of its repetitions: the host remembers the product of both
+/// in messages.
 const LOOP_MAX: u64 = 1_000;
-/// A longer nudge is not repeated in the help.
+/// The limit of a nudge that a help text repeats, in bytes.
 const NUDGE_SHOWN: usize = 100;
 
 /// `done_sequences` (L-092).
@@ -39,7 +38,7 @@ pub(super) fn sequences(reader: &mut ConfigReader, table: &Table<'_>) -> Vec<Seq
     sequences
 }
 
-/// Of a pattern that cannot be used, a sequence without one would be no help.
+/// Returns help for an unusable pattern; a sequence without one would be no substitute.
 fn pattern_help(error: &SequenceError) -> Option<&'static str> {
     let SequenceError::Pattern(error) = error else { return None };
     Some(match error.problem {
@@ -91,7 +90,7 @@ pub(super) fn no_tool(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Opt
                 nudge(reader, &table)
             }
         }
-        // A sentence is meant to be said to the agent, as in Langroid.
+        // A sentence is meant as a nudge for the agent, as in Langroid.
         DeValue::String(text) if text.contains(char::is_whitespace) => {
             let text = if text.chars().count() > NUDGE_SHOWN { "…" } else { text };
             let help = format!(
@@ -155,7 +154,7 @@ pub(super) fn loops(reader: &mut ConfigReader, table: &Table<'_>) -> LoopRules {
     loops
 }
 
-/// `text`: what words may do.
+/// `text`: the meaning of words.
 pub(super) fn words(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat) -> TextRules {
     let all = compat == Compat::Langroid;
     let mut rules = TextRules {
@@ -178,7 +177,7 @@ pub(super) fn words(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat
     rules
 }
 
-/// A prefix of letters alone would address somebody in any text.
+/// Reads the prefix of an address. Letters alone would match inside any text.
 fn prefix(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
     let prefix = item.string(reader)?;
     let is_sign = |c: char| !c.is_alphanumeric() && !c.is_whitespace();

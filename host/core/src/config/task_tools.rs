@@ -1,5 +1,5 @@
-//! `tools` of a task: names and patterns of plugins' tools, tools of the host, and tables that say
-//! more of one of them. That a tool is there and granted is checked when the config is assembled.
+//! `tools` of a task: names and patterns of plugins' tools, tools of the host, and tables with
+//! options. Existence and grants of the tools are checked when the config is assembled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +17,12 @@ use crate::types::host_tool::HostTool;
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::wording::{code, did_you_mean, string, suggest};
 
-/// TOML's integers end here.
+/// The largest integer of TOML.
 const COUNT_MAX: u64 = i64::MAX as u64;
-/// Tools that are proposed for one word at most.
+/// The limit of suggested tools for one word.
 const PROPOSED: usize = 3;
 
-/// What else of the config there is to know for a task's list.
+/// The other parts of the config that a task's list needs.
 pub(super) struct Around<'a> {
     pub(super) compat: Compat,
     pub(super) plugins: &'a BTreeMap<PluginName, PluginConfig>,
@@ -30,8 +30,8 @@ pub(super) struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// What was most likely meant by one word: all tools of the plugin of that name, else a tool of
-    /// that name among those granted. Which tools a plugin has is not known here.
+    /// Returns the likely meaning of one word: all tools of the plugin of that name, else a granted
+    /// tool of that name. The tools of a plugin are unknown here.
     fn meant(&self, word: &str) -> String {
         if self.plugins.contains_key(word) {
             return format!("for all tools of a plugin write {}", string(&format!("{word}.*")));
@@ -65,7 +65,7 @@ impl Around<'_> {
     }
 }
 
-/// The entries of the list. An empty one is a narrowing too: no plugin's tools at all.
+/// Reads the entries of the list. An empty one leaves no plugin's tools at all.
 pub(super) fn read(
     reader: &mut ConfigReader,
     references: &mut References,
@@ -91,7 +91,7 @@ pub(super) fn read(
     Some(entries)
 }
 
-/// An entry, and where its tool is named.
+/// Reads an entry, with the position of its tool's name.
 fn entry<'a>(
     reader: &mut ConfigReader,
     references: &mut References,
@@ -110,7 +110,7 @@ fn entry<'a>(
     }
 }
 
-/// A tool that is only named.
+/// Reads a tool listed by its name only.
 fn listed(
     reader: &mut ConfigReader,
     references: &mut References,
@@ -147,7 +147,7 @@ fn listed(
     None
 }
 
-/// A table about one tool.
+/// Reads a table with options of one tool.
 fn long<'a>(
     reader: &mut ConfigReader,
     references: &mut References,
@@ -214,7 +214,7 @@ fn title(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
     Some(title.to_owned())
 }
 
-/// Whom a `delegate_task` is for, and whether it waits.
+/// Reads the worker of a `delegate_task`, and whether it waits.
 fn worker(
     reader: &mut ConfigReader,
     references: &mut References,
@@ -242,7 +242,7 @@ fn worker(
     }
 }
 
-/// Whom a `recipient_message` may name (L-148).
+/// Reads the recipients of a `recipient_message` (L-148).
 fn recipients(
     reader: &mut ConfigReader,
     references: &mut References,
@@ -277,7 +277,7 @@ fn recipients(
     entry.default_recipient = Some(name.to_owned());
 }
 
-/// What only handlers may ask for is not shown to a model (L-141, L-143, L-147).
+/// Reports tools only for handlers that are offered to a model (L-141, L-143, L-147).
 fn check_offer(reader: &mut ConfigReader, place: &SpannedValue<'_>, entry: &ToolEntry) {
     let ToolsEntry::Host(tool) = entry.tool else { return };
     if !entry.offered || !tool.is_for_handlers() {

@@ -1,5 +1,5 @@
-//! What is in the config and does nothing: most likely a name was changed in one place only, or a
-//! seat left out. Warnings, because a file under work is seldom finished.
+//! Parts of the config without effect: most likely a name was changed in one place only, or a seat
+//! left out. Warnings, because such a config may still be under work.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -29,7 +29,7 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     }
     for name in config.plugins.keys().filter(|name| !plugins.contains(name)) {
         let what = unused(name);
-        // What it could be used as is known once it is loaded: `assemble` says the same with that.
+        // Its kinds are known once it is loaded: `assemble` then adds them to the same warning.
         let help = format!("name it in a task, or leave out [plugins.{name}]");
         problems.push(config.problem(&format!("plugins.{name}"), what).help(help).as_warning());
     }
@@ -38,7 +38,7 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
         let help = format!("write `grants.model = [\"{name}\"]` at the agent that may");
         problems.push(config.problem(&format!("models.{name}"), what).help(help).as_warning());
     }
-    // With a file of prices that is said once it was read.
+    // With a file of prices, `priced` adds these warnings once the file is read.
     if config.prices.is_none() {
         check_costs(config, problems);
     }
@@ -50,20 +50,20 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     check_executors(config, problems);
 }
 
-/// Returns what is said of a plugin that has no effect.
+/// Returns the warning about a plugin without effect.
 pub(crate) fn unused(plugin: &PluginName) -> String {
     format!(
         "nobody uses the plugin `{plugin}`: no task that is started names it, and no agent at work may call its tools"
     )
 }
 
-/// Returns the plugins that have no effect.
+/// Returns the plugins without effect.
 pub(crate) fn unused_plugins(config: &Config) -> Vec<&PluginName> {
     let used = used_plugins(config, &reached_tasks(config));
     config.plugins.keys().filter(|name| !used.contains(name)).collect()
 }
 
-/// Returns the agents of the tasks that are started, that of the entry task first.
+/// Returns the agents of reachable tasks, that of the entry task first.
 pub(crate) fn agents_at_work(config: &Config) -> Vec<&PluginName> {
     let entry = config.tasks.get(&config.entry).map(|task| &task.agent);
     let others = reached_tasks(config)
@@ -79,7 +79,7 @@ pub(crate) fn agents_at_work(config: &Config) -> Vec<&PluginName> {
     agents
 }
 
-/// An executor whose tools the agent may not call carries out nothing.
+/// Warns about executors whose tools the agent may not call.
 fn check_executors(config: &Config, problems: &mut Problems) {
     for (name, task) in &config.tasks {
         let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref());
@@ -108,7 +108,7 @@ fn check_executors(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// A rule behind one that decides everything that it is about.
+/// Warns about a rule after one that decides all of its calls.
 fn check_policy(config: &Config, problems: &mut Problems) {
     for (index, rule) in config.policy.iter().enumerate() {
         let Some(earlier) = config.policy[..index].iter().find(|earlier| earlier.hides(rule))
@@ -124,7 +124,8 @@ fn check_policy(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// Addresses that can never be reached, and `private` that lets everything in.
+/// Warns about addresses that can never be reached, and about `private` networks that cover
+/// everything.
 fn check_networks(config: &Config, problems: &mut Problems) {
     for (name, plugin) in &config.plugins {
         let Some(grant) = &plugin.grants.fetch else { continue };
@@ -139,7 +140,7 @@ fn check_networks(config: &Config, problems: &mut Problems) {
         }
         for rule in &grant.rules {
             let Some((address, kind)) = inside(rule.url.as_str()) else { continue };
-            // A name may lead to the other loopback address, which may be granted.
+            // A name may resolve to the other loopback address, which may be granted.
             let is_name = rule.url.as_str().contains("localhost");
             if grant.may_connect(address).is_err() && (!is_name || grant.private.is_empty()) {
                 let what = format!(
@@ -155,7 +156,7 @@ fn check_networks(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// The address that a URL pattern names by itself, where it is not public.
+/// Returns the literal address in a URL pattern, if it is not public.
 fn inside(pattern: &str) -> Option<(IpAddr, AddressKind)> {
     let address = match Url::parse(pattern.trim_end_matches('*')).ok()?.host()? {
         Host::Ipv4(address) => IpAddr::V4(address),
@@ -166,7 +167,7 @@ fn inside(pattern: &str) -> Option<(IpAddr, AddressKind)> {
     AddressKind::of(address).map(|kind| (address, kind))
 }
 
-/// Tools that an agent may call, and that no task of it offers.
+/// Warns about tools that an agent may call and none of its tasks offers.
 fn check_offers(config: &Config, tasks: &BTreeSet<&TaskName>, problems: &mut Problems) {
     for (name, plugin) in &config.plugins {
         let own: Vec<_> = tasks
@@ -174,8 +175,8 @@ fn check_offers(config: &Config, tasks: &BTreeSet<&TaskName>, problems: &mut Pro
             .filter_map(|task| config.tasks.get(*task))
             .filter(|task| task.agent == *name)
             .collect();
-        // A list that names nothing of a plugin is what keeps its tools from the model; without a
-        // list all are offered.
+        // A list without a plugin's tools hides them from the model on purpose; without a list all
+        // are offered.
         let lists: Option<Vec<_>> = own.iter().map(|task| task.tools.as_ref()).collect();
         let Some(lists) = lists.filter(|lists| !lists.is_empty()) else { continue };
         for pattern in plugin
@@ -208,8 +209,8 @@ fn check_offers(config: &Config, tasks: &BTreeSet<&TaskName>, problems: &mut Pro
     }
 }
 
-/// What is to become of a message without a call is carried out on the agent seat (L-125). Where
-/// nobody sits there, and nothing else ends the task either, it stalls.
+/// Warns about a missing agent seat. That seat handles messages without a call (L-125); without it,
+/// and without another end, the task stalls.
 fn check_seats(config: &Config, problems: &mut Problems) {
     for (name, task) in &config.tasks {
         let is_carried_out =
@@ -250,7 +251,7 @@ fn check_seats(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// A key on its way through a network that anybody can read along.
+/// Warns about a key that is sent unencrypted over a network.
 fn check_keys(config: &Config, problems: &mut Problems) {
     for (name, model) in &config.models {
         let ModelKind::OpenAi(server) = &model.kind else { continue };
@@ -283,7 +284,7 @@ fn check_keys(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// A limit in dollars holds nothing back where no price is known.
+/// Warns about a limit in dollars without effect, because no price is known.
 pub(super) fn check_costs(config: &Config, problems: &mut Problems) {
     let unpriced = |name: &&ModelName| {
         config.models.get(*name).is_some_and(|model| model.prices.input_price.is_none())
@@ -307,7 +308,7 @@ pub(super) fn check_costs(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// The entry task, and all that it reaches through sub-tasks and background tasks.
+/// Returns the entry task, and all tasks that it reaches through sub-tasks and background tasks.
 fn reached_tasks(config: &Config) -> BTreeSet<&TaskName> {
     let mut reached = BTreeSet::new();
     let mut next = vec![&config.entry];
@@ -341,7 +342,7 @@ fn reached_tasks(config: &Config) -> BTreeSet<&TaskName> {
     reached
 }
 
-/// Agents and strategies of those tasks, and the plugins whose tools the agents may call.
+/// Returns agents and strategies of those tasks, and the plugins whose tools the agents may call.
 fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet<&'a PluginName> {
     let (mut used, mut agents) = (BTreeSet::new(), BTreeSet::new());
     for task in tasks.iter().filter_map(|name| config.tasks.get(*name)) {
@@ -356,7 +357,7 @@ fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet
         agents.insert(&task.agent);
     }
     used.extend(config.gates.iter().map(|gate| &gate.plugin));
-    // Once for each agent: many tasks may have the same one.
+    // Once for each agent, because many tasks may share one.
     for agent in agents {
         used.insert(agent);
         let granted = config.plugins.get(agent).and_then(|agent| agent.grants.tools.as_ref());

@@ -1,7 +1,6 @@
-//! What of a run matters to whoever answers for it: what was allowed, refused, asked and decided,
-//! what left for the world, and what was cut off, stopped or put in the place of something. A view
-//! of the records, worked out by the same fold as everything; that nobody changed them is the
-//! store's business. Targets in it are a plugin's words, not made harmless.
+//! The audit of a run: grants, refusals, approvals, side effects, and interrupted, stopped or
+//! replaced work. Derived from the records by the same fold as every view; the store protects the
+//! records themselves. Targets are a plugin's text and are not sanitised.
 
 use std::collections::BTreeMap;
 
@@ -19,50 +18,50 @@ use crate::types::ids::{CallId, Millis, PluginName};
 use crate::types::side_effect::{FailureCause, SideEffectAnswer};
 use crate::types::tool::ToolError;
 
-/// Something that an audit shows.
+/// An entry of an audit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AuditEntry {
-    /// The record in whose course it was.
+    /// The sequence number of the record that caused it.
     pub seq: u64,
     pub at: Millis,
-    /// On whose behalf.
+    /// The person or service on whose behalf the room ran.
     pub principal: String,
     pub kind: AuditKind,
-    /// The plugin that it is about; none: the whole run.
+    /// The plugin concerned; `None` for the whole run.
     pub plugin: Option<PluginName>,
-    /// In words, for the operator.
+    /// A description for the operator.
     pub what: String,
 }
 
-/// What kind of thing it is.
+/// The kind of an audit entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuditKind {
-    /// What a plugin may do from here on.
+    /// The permissions of a plugin from this record on.
     Allowed,
     Refused,
     /// An approver was asked.
     Asked,
-    /// And answered.
+    /// An approver decided.
     Decided,
     /// A side effect: a request, a file, a key.
     Left,
-    /// A plugin broke a limit or a promise.
+    /// A plugin broke a limit or a contract.
     Faulted,
-    /// It was cut off, and nobody knows how far it got.
+    /// A call was interrupted, and its progress is unknown.
     Interrupted,
     Resumed,
     Stopped,
-    /// A component was built anew.
+    /// A component was rebuilt.
     Replaced,
     /// A limit of the run was raised.
     ToppedUp,
-    /// It was not, though somebody asked.
+    /// A request to raise a limit was refused.
     TopUpRefused,
 }
 
 impl AuditKind {
-    /// All, in the order in which they are listed.
+    /// Every kind, in the order of lists.
     pub const ALL: [Self; 12] = [
         Self::Allowed,
         Self::Refused,
@@ -78,7 +77,7 @@ impl AuditKind {
         Self::TopUpRefused,
     ];
 
-    /// The word in JSON and on the command line.
+    /// Returns the word in JSON and on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -97,14 +96,14 @@ impl AuditKind {
         }
     }
 
-    /// The kind of this word.
+    /// Returns the kind for this word; `None` if there is no such kind.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// The entries of one room, in order.
+/// Returns the entries of one room, in order.
 #[must_use]
 pub fn entries(retold: &[Retold]) -> Vec<AuditEntry> {
     let mut found = AuditFindings::default();
@@ -120,9 +119,9 @@ pub fn entries(retold: &[Retold]) -> Vec<AuditEntry> {
 #[derive(Default)]
 struct AuditFindings {
     entries: Vec<AuditEntry>,
-    /// What was asked about each call.
+    /// The approval request of each call.
     asked: BTreeMap<CallId, ApprovalRequest>,
-    /// Whose tool is at work in each call.
+    /// The plugin of the tool that runs in each call.
     at_work: BTreeMap<CallId, PluginName>,
 }
 
@@ -186,7 +185,8 @@ impl AuditFindings {
         }
     }
 
-    /// A child room has the same setup; its root has said it.
+    /// Appends the permissions of every plugin. Does nothing for a child room, whose setup is that
+    /// of its root.
     fn allowed(&mut self, of: &Retold, setup: &Setup) {
         if matches!(&of.record.event, Event::RoomOpened { opening, .. } if opening.depth > 0) {
             return;
@@ -223,7 +223,7 @@ impl AuditFindings {
 
     fn notice(&mut self, of: &Retold, notice: &Notice) {
         match notice {
-            // Steps, strategies and whatever else a plugin is asked; of tools their answers tell.
+            // Steps, strategies and queries. Faults of tools are in the tools' answers.
             Notice::PluginFaulted { plugin, fault, .. } => self.fault_of(of, plugin, fault),
             Notice::UserHeard { task, message } => {
                 self.put(

@@ -1,6 +1,6 @@
-//! Why a plugin may do something, or may not: every layer in order, which of them said no, and the
-//! smallest grant. Explains what the decisions of the room and the imports are, by asking the same
-//! functions; decides nothing itself.
+//! Explanations of permissions: every layer in order, the layer that refuses, and the smallest
+//! grant that would allow it. Asks the same functions as the room and the imports; decides nothing
+//! itself.
 
 mod layers;
 mod outside;
@@ -18,7 +18,7 @@ use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{PluginName, TaskName};
 
-/// What a layer says.
+/// A layer's verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LayerVerdict {
@@ -26,44 +26,44 @@ pub enum LayerVerdict {
     /// An approver is asked each time.
     Ask,
     No,
-    /// A layer before it said no.
+    /// An earlier layer refused.
     NotReached,
 }
 
-/// A layer, and why it says so.
+/// A layer with its verdict and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerAnswer {
     pub layer: Layer,
     pub verdict: LayerVerdict,
-    /// In words, for the operator. It may hold words of the plugin's author.
+    /// The reason in words, for the operator. It may hold text of the plugin's author.
     pub text: String,
-    /// The key of the config that decides it, such as `plugins.notes.grants.files[0]`:
+    /// The deciding key of the config, such as `plugins.notes.grants.files[0]`:
     /// [`crate::config::Config::locate`] finds its line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
-/// The answer to "may it?".
+/// The answer to an [`AccessQuestion`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     pub plugin: PluginName,
     pub capability: String,
-    /// Empty: the capability as such.
+    /// The target; empty for the capability as a whole.
     pub target: String,
     /// Yes, ask or no.
     pub verdict: LayerVerdict,
-    /// From the manifest to the grant's own bounds.
+    /// The layers, from the manifest to the grant's own limits.
     pub layers: Vec<LayerAnswer>,
     /// The smallest line of config that would allow it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smallest: Option<String>,
-    /// Why no line is offered.
+    /// The reason for offering no line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_line: Option<String>,
 }
 
 impl Explanation {
-    /// The layer that said no.
+    /// Returns the layer that refuses; `None` if none does.
     #[must_use]
     pub fn refused_by(&self) -> Option<Layer> {
         self.layers
@@ -73,29 +73,29 @@ impl Explanation {
     }
 }
 
-/// What somebody wants to know.
+/// A question about access: may this plugin use this capability on this target?
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessQuestion {
     pub plugin: PluginName,
     pub capability: Capability,
-    /// A name, a path, an address; none: the capability as such.
+    /// A name, a path, an address; `None` for the capability as a whole.
     pub target: Option<String>,
-    /// Of files: to write. Of everything else it means nothing.
+    /// Whether a file is written; ignored for other capabilities.
     pub writes: bool,
-    /// Of `fetch`.
+    /// The method of a `fetch`.
     pub method: String,
-    /// Of `fetch`: names of headers, in lower case.
+    /// The headers of a `fetch`, in lower case.
     pub headers: Vec<String>,
-    /// Of a secret: the host that it is to be sent to.
+    /// The host that a secret is sent to.
     pub host: Option<String>,
-    /// Of a tool: what it is called with; the policy may look at it.
+    /// The arguments of a tool call, for policy rules that match them.
     pub arguments: Value,
-    /// On behalf of this task; none: of any task that the plugin is the agent of.
+    /// The task on whose behalf the plugin acts; `None` for every task of this agent.
     pub task: Option<TaskName>,
 }
 
 impl AccessQuestion {
-    /// May it use this capability at all?
+    /// Returns a question about the capability as a whole.
     #[must_use]
     pub fn new(plugin: impl Into<PluginName>, capability: Capability) -> Self {
         let (plugin, method) = (plugin.into(), "GET".to_owned());
@@ -112,7 +112,7 @@ impl AccessQuestion {
         }
     }
 
-    /// This one?
+    /// Sets the target of the question.
     #[must_use]
     pub fn of(self, target: impl Into<String>) -> Self {
         Self { target: Some(target.into()), ..self }
@@ -130,11 +130,11 @@ pub enum NoAnswer {
     OtherAgent { task: TaskName, agent: PluginName, plugin: PluginName },
 }
 
-/// Answers with what the decisions say now. What only a run can know (what was used up, what a name
-/// resolves to) is said in words.
+/// Returns the answer by the current decisions. Facts that only a run has, such as usage or
+/// resolved addresses, are described in words.
 ///
 /// # Errors
-/// When the question names what is not there.
+/// `NoAnswer` if the question names an unknown plugin or task.
 pub fn explain(setup: &Setup, question: &AccessQuestion) -> Result<Explanation, NoAnswer> {
     let plugin = setup
         .plugins
@@ -155,7 +155,7 @@ pub fn explain(setup: &Setup, question: &AccessQuestion) -> Result<Explanation, 
     Ok(with(setup, question, refused))
 }
 
-/// Explains a refusal that has happened, as it was recorded.
+/// Explains a recorded refusal.
 #[must_use]
 pub fn explain_denial(
     setup: &Setup,
@@ -169,7 +169,7 @@ pub fn explain_denial(
     explanation
 }
 
-/// What was asked when this was refused.
+/// Returns the question that led to this refusal.
 fn question_of(
     plugin: &PluginName,
     record: &DenialRecord,
@@ -205,7 +205,8 @@ fn with(setup: &Setup, question: &AccessQuestion, refused: Option<Refused>) -> E
     }
 }
 
-/// Why no line is offered, in the manners of the host: not for what nobody should paste.
+/// Returns the reason for offering no line, for requests that no operator should allow by copying a
+/// line.
 fn why_no_line(question: &AccessQuestion, record: &DenialRecord) -> String {
     let plugin = &question.plugin;
     match record.layer {

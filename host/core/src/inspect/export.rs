@@ -1,6 +1,6 @@
-//! A room's records as a log in the form of OpenHands: actions and observations with numbers,
-//! causes, sources and times (O-001, O-002, O-114). Worked out by the same fold as everything; what
-//! the records do not hold, such as the value of a secret, is not in it either.
+//! The export of a room's records as an OpenHands log: actions and observations with numbers,
+//! causes, sources and times (O-001, O-002, O-114). Derived by the same fold as every view. Secret
+//! values are not in the records, so they are not in the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::trajectory::{Era, Source};
 use crate::types::action::{Action, Observation, PastAction, Turn};
 use crate::types::ids::{CallId, FrameId, Millis};
 
-/// The events of a room's log, in order.
+/// Returns the events of a room's log, in order.
 #[must_use]
 pub fn log(records: impl IntoIterator<Item = Record>, era: Era) -> Vec<Value> {
     let mut log = ExportLog {
@@ -49,14 +49,14 @@ struct ExportLog {
     events: Vec<Value>,
     steps: BTreeMap<CallId, FrameId>,
     turns: BTreeMap<FrameId, LastTurn>,
-    /// Numbers of messages that are the user's words to an agent at work.
+    /// Sequence numbers of user messages that arrived while an agent was busy.
     heard: BTreeSet<u64>,
 }
 
-/// What a frame's agent did last.
+/// The latest turn of a frame's agent.
 struct LastTurn {
     action: Action,
-    /// The events of it that nothing was answered to yet, and of all of them.
+    /// The turn's events without an observation so far, and all of its events.
     open: Vec<i64>,
 }
 
@@ -114,16 +114,16 @@ impl ExportLog {
         self.turns.insert(frame, LastTurn { action: turn.action.clone(), open });
     }
 
-    /// What an agent is told of what it did, before its next step.
+    /// Adds the observations that the agent gets before its next step.
     fn since(&mut self, at: Millis, frame: FrameId, since: &[PastAction]) {
-        // What the user said in between was written down when it was said.
+        // A user message that arrived in between was exported on arrival.
         for PastAction { action, observation, .. } in
             since.iter().filter(|past| !self.heard.contains(&past.seq)).collect::<Vec<_>>()
         {
             if let Some(action) = action
                 && self.turns.get(&frame).is_none_or(|last| last.action != *action)
             {
-                // It was played again, and no agent has stepped.
+                // A replayed turn has no step of an agent.
                 let turn = Turn {
                     action: action.clone(),
                     thought: String::new(),
@@ -142,7 +142,7 @@ impl ExportLog {
         }
     }
 
-    /// Adds an event with its envelope, and gives its number.
+    /// Appends an event with its envelope, and returns its number.
     fn put(&mut self, at: Millis, source: &Source, cause: Option<i64>, event: Value) -> i64 {
         let id = i64::try_from(self.events.len()).unwrap_or(i64::MAX);
         let Value::Object(fields) = event else { return id };
@@ -153,7 +153,7 @@ impl ExportLog {
         ]);
         whole.extend(cause.map(|cause| ("cause".to_owned(), json!(cause))));
         whole.extend(fields);
-        // With the line for people; a kind that no era knows has none.
+        // Adds the line for people; a kind outside both eras has none.
         let whole = Value::Object(whole);
         let event = crate::trajectory::TrajectoryEvent::from_json(&whole)
             .map_or(whole, |event| event.to_json(self.era));
@@ -162,7 +162,7 @@ impl ExportLog {
     }
 }
 
-/// As logs write it: `2026-01-31T14:05:09.250000`, in UTC.
+/// Returns the time as logs write it: `2026-01-31T14:05:09.250000`, in UTC.
 fn moment(at: Millis) -> String {
     const DAY: u64 = 86_400_000;
     let (days, within) = (at.0 / DAY + 719_468, at.0 % DAY);

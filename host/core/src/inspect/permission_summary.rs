@@ -1,5 +1,5 @@
-//! What each plugin of a setup may do, in words, and where data can leave: the head of a run,
-//! before anything has run. Pure data; who prints it decides how it looks.
+//! A summary of each plugin's permissions in words, and of the destinations of data: the head of a
+//! run, before anything has run. Pure data; the printer decides on its layout.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,24 +20,24 @@ use crate::types::ids::PluginName;
 use crate::types::text::show_size;
 use crate::types::wording::{count, money, thousands};
 
-/// What data can reach when nothing lets it out.
+/// The destination text if no data can leave.
 pub const NOWHERE: &str = "nowhere";
 
-/// A plugin and what it may do.
+/// A plugin with its permissions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RightsRow {
     pub plugin: PluginName,
     /// `stock`, or the file as the operator wrote it.
     pub source: String,
-    /// The operator builds it, as the lock has it.
+    /// Whether the lock marks it as built by the operator.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dev: bool,
-    /// Such as `read docs/`; empty when it may do nothing but compute.
+    /// Permissions such as `read docs/`; empty if the plugin can only compute.
     pub may: Vec<String>,
 }
 
-/// A row for each plugin, in order of name. What it may do was asked for and granted, and is not
-/// more than its tasks leave of it.
+/// Returns a row for each plugin, in order of name. A permission must be in the manifest, granted,
+/// and left by the plugin's tasks.
 #[must_use]
 pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Vec<RightsRow> {
     let row = |plugin: &PluginName| RightsRow {
@@ -49,12 +49,12 @@ pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Ve
     setup.plugins.keys().map(row).collect()
 }
 
-/// Where data can leave to: the servers of models that some plugin may ask, wherever native code
-/// sends it, or `nowhere`.
+/// Returns the destinations of data: the servers of models that some plugin may ask, any host for
+/// native code, or `nowhere`.
 #[must_use]
 pub fn data_can_leave(setup: &Setup) -> String {
-    // Taken apart without `..`: a grant or a model that reaches out will not compile before it is
-    // counted here.
+    // Destructured without `..`, so that a grant or a model field that reaches out does not compile
+    // before it is counted here.
     let mut places = BTreeSet::new();
     for (name, plugin) in &setup.plugins {
         if plugin.facts.mcp {
@@ -122,7 +122,7 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
     outside.into_iter().chain(may_shape(setup, name)).chain(words.into_iter().flatten()).collect()
 }
 
-/// What a plugin decides or says where the config has it consulted: no grant is needed for that.
+/// Returns the decisions or texts that the config lets a plugin contribute; these need no grant.
 fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
     let tasks = |uses: &dyn Fn(&TaskSetup) -> bool| {
         join(setup.tasks.iter().filter(|(_, task)| uses(task)).map(|(name, _)| name.as_str()))
@@ -161,7 +161,7 @@ fn passes(point: GatePoint) -> &'static str {
     }
 }
 
-/// Grants without those that the manifest does not ask for: they have no effect.
+/// Returns the grants without those that the manifest does not request: they have no effect.
 fn asked_for(manifest: &Manifest, grants: &Grants) -> Grants {
     let asks = |capability: Capability| manifest.ask(capability).is_some();
     Grants {
@@ -177,7 +177,7 @@ fn asked_for(manifest: &Manifest, grants: &Grants) -> Grants {
     }
 }
 
-/// `call search.find, search.read`: what all its tasks together leave of the grant.
+/// `call search.find, search.read`: the part of the grant that all tasks together leave.
 fn may_call(setup: &Setup, agent: &PluginName, calls: Option<u64>) -> Option<String> {
     let tasks = setup.tasks.values().filter(|task| task.agent == *agent);
     let tools: BTreeSet<&str> = tasks
@@ -189,7 +189,7 @@ fn may_call(setup: &Setup, agent: &PluginName, calls: Option<u64>) -> Option<Str
         .then(|| format!("call {names}{}", bounds(&[calls.map(|calls| count(calls, "call"))])))
 }
 
-/// All of a plugin's tools are one word, once they are more than a few.
+/// Shortens all of a plugin's tools to one word if there are more than a few.
 fn shortened(setup: &Setup, tools: BTreeSet<&str>) -> Vec<String> {
     const FEW: usize = 3;
     let mut words: Vec<String> = Vec::new();

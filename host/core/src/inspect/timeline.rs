@@ -1,7 +1,7 @@
-//! What happened in a run and when, as rows: steps, model calls, tool calls, what left for the
-//! world, approvals, refusals, background tasks. Worked out of the records of its rooms by the same
-//! fold as everything; for whoever looks at a run, whether it is over or not. How it is shown is
-//! others' business. Texts in it are a plugin's or a model's, cut but not made harmless.
+//! The timeline of a run as rows: steps, model calls, tool calls, side effects, approvals,
+//! refusals, background tasks. Derived from the records of its rooms by the same fold as every
+//! view, during a run or after it. Rendering is elsewhere. Texts come from plugins and models; they
+//! are cut but not sanitised.
 
 mod clock;
 mod fold;
@@ -17,30 +17,30 @@ use crate::types::outcome::Status;
 pub(crate) use fold::verb_of;
 pub use row::{Effected, Given, RowSubject, SandboxUsage, TimelineRow};
 
-/// Characters of a text that are kept.
+/// The number of characters kept of a text.
 pub const TEXT: usize = 400;
 
 /// A run from its first record to its newest one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     pub run: RoomId,
-    /// Times of rows are milliseconds from here.
+    /// The start of the run; times of rows are milliseconds from here.
     pub started: Millis,
-    /// To the newest record. As in all times here, those in which no host ran are left out.
+    /// Milliseconds to the newest record. Like all times here, it excludes downtime of the host.
     pub took_ms: u64,
     pub entry: TaskName,
     /// The first message, cut.
     pub message: String,
-    /// Why the run ended; none when its journal does not say that it did.
+    /// The end of the run; `None` if its journal records none.
     pub ended: Option<RoomEnd>,
     pub totals: Totals,
-    /// The root first.
+    /// The rooms, the root first.
     pub rooms: Vec<Lane>,
-    /// Each before what is below it, which comes in the order in which it began.
+    /// The rows in tree order: each before its children, which are in the order of their beginning.
     pub rows: Vec<TimelineRow>,
 }
 
-/// How a room ended.
+/// The end of a room.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoomEnd {
     pub status: Status,
@@ -60,32 +60,31 @@ pub struct Lane {
     pub status: Option<Status>,
 }
 
-/// Amounts over all rooms.
+/// Totals over all rooms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     pub records: u64,
-    /// Calls of agents.
+    /// The number of agent calls.
     pub steps: u64,
     pub model_calls: u64,
     pub input_tokens: u64,
     pub cached_input_tokens: u64,
     pub output_tokens: u64,
-    /// Of all answers whose price is known.
+    /// Micro-US-dollars of all answers with a known price.
     pub cost_micro_usd: u64,
-    /// Answers whose price is not known.
+    /// The number of answers without a known price.
     pub unpriced: u64,
     pub tool_calls: u64,
-    /// Calls in a sandbox of their own: agents, tools, strategies, and whatever else plugins are
-    /// asked.
+    /// The number of calls in a sandbox of their own: agents, tools, strategies and queries.
     pub sandboxes: u64,
-    /// The most that one of them held, in bytes.
+    /// The peak memory of a single call in bytes.
     pub memory: u64,
     pub cpu_ms: u64,
     pub side_effects: u64,
     pub approvals: u64,
-    /// Milliseconds that approvals were waited for, all together.
+    /// Milliseconds spent waiting for approvals, all together.
     pub approval_ms: u64,
-    /// Times that more of a budget was asked for.
+    /// The number of requests to raise a limit.
     #[serde(default)]
     pub top_ups: u64,
     pub denials: u64,
@@ -97,8 +96,8 @@ pub struct Totals {
 }
 
 impl Timeline {
-    /// From the records of each room, the root's first, which may be cut off anywhere; none when
-    /// the root's do not begin as they should.
+    /// Returns the timeline of these rooms' records, the root's first. Each list may end anywhere.
+    /// `None` if the root's records do not begin with an opening.
     #[must_use]
     pub fn of(rooms: impl IntoIterator<Item = Vec<Record>>) -> Option<Self> {
         let mut folded = fold::Fold::default();
@@ -108,7 +107,7 @@ impl Timeline {
         folded.into_timeline()
     }
 
-    /// Of a run that goes on: up to this moment, not only to the newest record.
+    /// Extends a run that is still under way to `now`, past its newest record.
     pub fn extend(&mut self, now: Millis) {
         let took_ms = now.since(self.started).saturating_sub(self.totals.down_ms).max(self.took_ms);
         let waiting = self
@@ -122,20 +121,20 @@ impl Timeline {
 }
 
 impl Totals {
-    /// Input and output.
+    /// Returns the tokens of input and output.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// In micro-US-dollars; none when some of it is not known, or no model answered.
+    /// Returns the cost in micro-US-dollars; `None` if part of it is unknown, or no model answered.
     #[must_use]
     pub fn cost(&self) -> Option<u64> {
         (self.unpriced == 0 && self.tokens() > 0).then_some(self.cost_micro_usd)
     }
 }
 
-/// Text of at most [`TEXT`] characters, with a mark when it was cut.
+/// Returns at most [`TEXT`] characters of the text, with a mark if it was cut.
 pub(crate) fn short(text: &str) -> String {
     match text.char_indices().nth(TEXT) {
         Some((at, _)) => format!("{}…", &text[..at]),

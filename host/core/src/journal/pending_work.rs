@@ -1,6 +1,5 @@
-//! What a room waits for, as whoever looks at it from outside may list it: one line for each thing
-//! under way. What it is for in full is in the journal; here is what a table of things that wait
-//! holds.
+//! The work that a room waits for, as a list for users and tools: one line for each call or timer
+//! under way. Holds only the fields of such a list; the details are in the journal.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,24 +9,24 @@ use crate::setup::Setup;
 use crate::types::approval::ApprovalRequest;
 use crate::types::ids::{CallId, Millis, TimerId};
 
-/// Something that a room waits for.
+/// A call or timer that a room waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PendingWork {
     pub key: WaitKey,
-    /// Such as `step`, `tool`, `approval`, `top-up`, `user`, `model`, `background`, `strategy`,
-    /// `speech`, `timer`.
+    /// The kind of work, such as `step`, `tool`, `approval`, `top-up`, `user`, `model`,
+    /// `background`, `strategy`, `speech`, `timer`.
     pub kind: String,
-    /// A plugin, a tool, a model, a channel.
+    /// The name of the plugin, tool, model or channel that the room waits for.
     pub target: String,
-    /// For `timer`.
+    /// The time at which a `timer` fires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Millis>,
-    /// For `approval`, and for `top-up` as one.
+    /// The request of an `approval` or a `top-up`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<ApprovalRequest>>,
 }
 
-/// Which of the things that wait.
+/// The key of one item of pending work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitKey {
@@ -36,19 +35,19 @@ pub enum WaitKey {
     Timer(TimerId),
 }
 
-/// A change of what a room waits for.
+/// A change to the list of pending work.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WaitChange {
     Begun(PendingWork),
     Over(WaitKey),
-    /// The call and all that it asked for.
+    /// The call ended, with all requests that it had made.
     Abandoned(CallId),
-    /// Nothing waits any more.
+    /// The room has ended; all pending work is removed.
     Finished,
 }
 
 impl WaitChange {
-    /// What an effect begins or ends.
+    /// Returns the work that an effect begins or ends; `None` if it changes nothing.
     #[must_use]
     pub fn of_effect(effect: &Effect) -> Option<Self> {
         let begun = |key, kind: &str, target: String| {
@@ -118,7 +117,7 @@ impl WaitChange {
         }
     }
 
-    /// What an event answers.
+    /// Returns the work that an event ends; `None` if it ends nothing.
     #[must_use]
     pub fn of_event(event: &Event) -> Option<Self> {
         match event.effective() {
@@ -141,8 +140,9 @@ impl WaitChange {
 }
 
 impl Effect {
-    /// Something leaves the host, or is given to people as what is so: the event behind it must be
-    /// kept first. What does not leave can be done again.
+    /// Returns whether the effect has consequences outside the host, or is shown to people as a
+    /// fact. The event behind such an effect must be durable first. Any other effect can be
+    /// repeated.
     #[must_use]
     pub fn leaves(&self, setup: &Setup) -> bool {
         match self {
@@ -150,7 +150,8 @@ impl Effect {
             | Self::Speak { .. }
             | Self::Reply { .. }
             | Self::Finish { .. } => true,
-            // People are asked once they were told what came before.
+            // A question to a person relies on the notices shown before it, so those must be
+            // durable.
             Self::AskApproval { .. } | Self::AskTopUp { .. } | Self::AskUser { .. } => true,
             Self::AllowSideEffect { leave, .. } => leave.is_ok(),
             Self::StepAgent { agent: plugin, .. }

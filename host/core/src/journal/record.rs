@@ -1,5 +1,5 @@
-//! The journal as lines of JSON, and the fold that gives a room back. Text in, text out: where the
-//! lines are kept is the host's matter.
+//! The journal as lines of JSON, and the fold from records to a room. Works on text only; the host
+//! stores the lines.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// The stable word for programs.
+    /// Returns the stable error code for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl JournalError {
     }
 }
 
-/// A record that no journal takes, because none could be read again that holds it.
+/// A record that cannot be written, because no journal that holds it could be read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "record {seq} is nested deeper than {JSON_DEPTH_MAX} levels (record_too_deep), and a journal with it could not be read again. Hand over \
@@ -53,11 +53,11 @@ pub struct RecordTooDeep {
     pub seq: u64,
 }
 
-/// Returns one record as a line of a journal, without its end. It holds the room's secret: it is
-/// for journals alone.
+/// Returns one record as a line of a journal, without its line end. The line holds the room's
+/// secret, so it is for journals only.
 ///
 /// # Errors
-/// When it is nested deeper than [`from_lines`] reads.
+/// `RecordTooDeep` if the record is nested deeper than [`from_lines`] reads.
 pub fn to_line(record: &Record) -> Result<String, RecordTooDeep> {
     let mut line = shown(record);
     if let Event::RoomOpened { secret, .. } = &record.event {
@@ -73,12 +73,12 @@ fn shown(record: &Record) -> String {
         .expect("a record holds nothing but JSON values, texts and numbers")
 }
 
-/// The records of a journal, in order. A torn last line, cut off while it was written, was never
-/// acknowledged and is left out.
+/// Returns the records of a journal, in order. A torn last line was never acknowledged and is left
+/// out.
 ///
 /// # Errors
-/// `Malformed` when another line is not a record, `TooDeep` when it is nested deeper than any
-/// record, `Gap` when one is missing, `OtherRules` when it was written by other rules.
+/// `Malformed` if another line is not a record, `TooDeep` if one is nested too deep, `Gap` if one
+/// is missing, `OtherRules` if it was written by another version of the rules.
 pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
     let mut records: Vec<Record> = Vec::new();
     let ends_whole = text.ends_with('\n');
@@ -92,8 +92,8 @@ pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
                 return Err(JournalError::TooDeep { line: index + 1, seq: expected });
             }
             Err(JsonError::Malformed(cause)) => {
-                // What other rules wrote may not look like a record of these; it is no less whole
-                // for that.
+                // Records of another rules version may not parse as records of this one. Report the
+                // version then, because the journal itself is not damaged.
                 return Err(match serde_json::from_str(line) {
                     Ok(RecordStamp { seq, rules }) if rules != RULES => {
                         JournalError::OtherRules { seq, found: rules }
@@ -113,14 +113,14 @@ pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
     Ok(records)
 }
 
-/// A record without its event.
+/// The sequence number and time of a record, without its event.
 #[derive(serde::Deserialize)]
 struct RecordStamp {
     seq: u64,
     rules: u32,
 }
 
-/// The room that these records lead to. Effects that they gave rise to are not given out again.
+/// Returns the room that these records lead to. Their effects are discarded, not performed again.
 #[must_use]
 pub fn fold(records: impl IntoIterator<Item = Record>) -> Room {
     let mut room = Room::new();
@@ -132,8 +132,8 @@ pub fn fold(records: impl IntoIterator<Item = Record>) -> Room {
     room
 }
 
-/// What people were told in the course of each record, by the record's number, and with what the
-/// room ran then. For whoever looks into a run that is over.
+/// Returns the notices of each record, with the setup in force at that record. Used to inspect a
+/// run that has ended.
 #[must_use]
 pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<Retold> {
     let (mut room, mut setup, mut all) = (Room::new(), None, Vec::new());
@@ -152,14 +152,14 @@ pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<Retold> {
     all
 }
 
-/// A record, and what followed from it.
+/// A record with the notices that it caused.
 #[derive(Clone, Debug)]
 pub struct Retold {
     pub record: Record,
-    /// False for a control message that took effect before.
+    /// False for a control message that had already taken effect.
     pub has_effect: bool,
     pub told: Vec<Notice>,
-    /// None: the journal does not begin as one does.
+    /// The setup in force; `None` if the journal does not begin with an opening record.
     pub setup: Option<Arc<Setup>>,
 }
 

@@ -1,6 +1,5 @@
-//! What a room that was cut off has under way, found by folding its journal: what is to be started
-//! again, and what must not be. Decides nothing about the room, which goes on by events like any
-//! other.
+//! Recovery of an interrupted room from its journal: which calls are started again, and which must
+//! not be repeated. Does not change the room, which resumes by ordinary events.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,29 +16,29 @@ use crate::types::side_effect::{FailureCause, SideEffectAnswer};
 use crate::types::tool::ToolError;
 use crate::types::view::AgentView;
 
-/// What an attempt is told whose end nobody knows.
+/// The error for an attempt whose result is unknown.
 pub const INTERRUPTED: &str = "interrupted: the host stopped while this was under way, and nobody can say whether it happened; it was not repeated";
 
-/// Messages to one background task that are said again. Only the newest can be missing in its
-/// journal, and a room remembers more ids.
+/// Messages to one background task that are sent again after an interruption. Only the newest can
+/// be missing in the task's journal, and a room remembers more ids than this.
 const TELLS: usize = 256;
 
-/// What a call of a plugin begins with, as the room had it when the call was made. A call that is
-/// run again begins with the same.
+/// The inputs of a plugin call, as the room had them when the call was made. A repeated call gets
+/// the same inputs.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// The time that the guest sees.
+    /// The time that the guest reads.
     pub at: Millis,
     pub scratch: Arc<Vec<u8>>,
-    /// For `step` and `respond`.
+    /// The agent's view, for `step` and `respond`.
     pub agent: Option<AgentView>,
-    /// For `decide`.
+    /// The strategy's view, for `decide`.
     pub delivery: Option<DeliveryView>,
 }
 
 impl Start {
-    /// To be asked right after the event that gave rise to the effect; none when it calls no
-    /// plugin.
+    /// Returns the inputs of the call that `effect` starts; `None` if it calls no plugin. Must be
+    /// called directly after the event that caused the effect, before the room changes again.
     #[must_use]
     pub fn of(effect: &Effect, room: &Room) -> Option<Self> {
         let (Effect::StepAgent { call, .. }
@@ -59,12 +58,12 @@ impl Start {
     }
 }
 
-/// Something to start again.
+/// A call to start again.
 #[derive(Clone, Debug)]
 pub struct Restart {
     pub effect: Effect,
     pub start: Option<Start>,
-    /// What the call was told before.
+    /// The requests and answers of the call before the interruption.
     pub trace: Arc<CallLog>,
 }
 
@@ -72,27 +71,27 @@ pub struct Restart {
 #[derive(Debug)]
 pub struct Unfinished {
     pub room: Room,
-    /// The number of its next record.
+    /// The sequence number of its next record.
     pub next: u64,
     effects: BTreeMap<CallId, (Effect, Option<Start>)>,
     models: BTreeMap<(CallId, u32), Effect>,
     timers: BTreeMap<TimerId, Millis>,
     traces: BTreeMap<CallId, CallLog>,
-    /// What background tasks under way were told, oldest first.
+    /// Messages sent to background tasks under way, oldest first.
     tells: BTreeMap<CallId, VecDeque<Effect>>,
-    /// Of the last record.
+    /// The time of the last record.
     last: Millis,
-    /// Calls that were looked at.
+    /// The number of calls that were examined.
     #[cfg(test)]
     visited: u64,
 }
 
-/// How a room goes on.
+/// The events and effects that resume a room.
 #[derive(Debug)]
 pub struct Resumption {
-    /// To be taken first, in this order.
+    /// Events to apply first, in this order.
     pub events: Vec<Event>,
-    /// To be performed then, where their calls still go on.
+    /// Effects to perform afterwards, if their calls are still in flight.
     pub again: Vec<Restart>,
 }
 
@@ -123,16 +122,18 @@ impl Unfinished {
         self.last = self.last.max(record.at);
         let traced = self.note(&record.event);
         self.room.handle(record.event, record.at);
+        // Notices were published before the interruption; only effects can still be pending.
         while self.room.poll_notice().is_some() {}
         while let Some(effect) = self.room.poll_effect() {
             self.begun(effect);
         }
-        // A journal may tell something of a call that is over, or never was.
+        // A journal may mention a call that has ended or never began; its log must not stay in
+        // memory.
         if let Some(call) = traced {
             self.drop_if_over(call);
         }
-        // Only these: to look at all that is under way after each record would take records times
-        // calls.
+        // Examine only the calls that this record ended: a scan of all calls after each record
+        // would cost records × calls.
         for index in 0..self.room.ended_calls().len() {
             if let Some(call) = self.room.ended_calls().get(index).copied() {
                 self.drop_if_over(call);
@@ -144,7 +145,7 @@ impl Unfinished {
         }
     }
 
-    /// Forgets a call that nobody waits for.
+    /// Forgets a call that is no longer in flight.
     fn drop_if_over(&mut self, call: CallId) {
         #[cfg(test)]
         {
@@ -157,7 +158,7 @@ impl Unfinished {
         }
     }
 
-    /// Takes what the event says of a call's past; gives that call.
+    /// Adds the event to the log of its call, and returns that call.
     fn note(&mut self, event: &Event) -> Option<CallId> {
         match event {
             Event::ModelAsked { call, .. }
@@ -172,6 +173,7 @@ impl Unfinished {
             }
             Event::TimerFired { timer } => drop(self.timers.remove(timer)),
             Event::Resumed { down_ms } => {
+                // Downtime counts against no time limit, so timers move by its length.
                 self.timers.values_mut().for_each(|at| *at = at.plus(*down_ms))
             }
             _ => {}
@@ -207,8 +209,8 @@ impl Unfinished {
                 tells.push_back(effect);
             }
             _ => {
-                // One that was held back while the room was paused may be for a call that is over
-                // by now.
+                // An effect that was deferred while the room was paused may belong to a call that
+                // has ended since.
                 if let Some(call) = effect.starts().filter(|call| self.room.is_in_flight(*call)) {
                     let start = Start::of(&effect, &self.room);
                     self.effects.insert(call, (effect, start));
@@ -217,8 +219,8 @@ impl Unfinished {
         }
     }
 
-    /// What is to be done so that the room goes on at `now`; what it holds is over when it has an
-    /// outcome.
+    /// Returns the events and effects that resume the room at `now`. A room that has an outcome has
+    /// ended.
     #[must_use]
     pub fn resumption(&self, now: Millis) -> Resumption {
         let mut events = vec![Event::Resumed { down_ms: now.since(self.last) }];
@@ -235,16 +237,16 @@ impl Unfinished {
                 }),
             }
         }
-        // What was read and answered of a step whose side effect was cut off is still the same;
-        // only that effect now has an end.
+        // Reads and answers of an interrupted step stay valid; only the side effect under way gets
+        // an end.
         for told in &events {
             if let Event::SideEffectEnded { call, .. } = told {
                 self.put_back(*call, told, &mut again);
             }
         }
         let plain = |effect: Effect| Restart { effect, start: None, trace: Arc::default() };
-        // Whether a child room has kept them is known to that room alone, which ignores what it
-        // has. After it is there again.
+        // Only the child room knows whether it has these messages, and it ignores those that it
+        // has. They follow the restart, because the room must exist first.
         again.extend(self.tells.values().flatten().cloned().map(plain));
         again.extend(self.models.values().cloned().map(plain));
         let down = now.since(self.last);
@@ -256,7 +258,8 @@ impl Unfinished {
         Resumption { events, again }
     }
 
-    /// A step goes on, and its plugin is told what of it was cut off; a tool's call ends (C-318).
+    /// Resumes an interrupted call. A step continues and its plugin learns which side effect was
+    /// interrupted; a tool call ends (C-318).
     fn put_back(&self, call: CallId, told: &Event, again: &mut Vec<Restart>) {
         let Some((effect, start)) = self
             .effects
@@ -265,6 +268,8 @@ impl Unfinished {
         else {
             return;
         };
+        // A call with several interrupted side effects comes here once for each. They share one
+        // restart, so that the call starts once.
         let mut trace = match again.iter().position(|other| other.effect.starts() == Some(call)) {
             Some(index) => Arc::unwrap_or_clone(again.swap_remove(index).trace),
             None => self.traces.get(&call).cloned().unwrap_or_default(),
@@ -277,7 +282,8 @@ impl Unfinished {
         });
     }
 
-    /// What answers an attempt that must not be repeated; none when it can be run again.
+    /// Returns the events that answer an attempt that must not be repeated; `None` if it can run
+    /// again.
     fn interrupted(&self, call: CallId, effect: &Effect, trace: &CallLog) -> Option<Vec<Event>> {
         let setup = self.room.setup();
         let open = trace
@@ -310,7 +316,8 @@ impl Unfinished {
 }
 
 impl Resumption {
-    /// The plugins with a call that is run again from its trace: those must be what they were.
+    /// Returns the plugins of calls that run again from their logs. Their components must be the
+    /// same as before.
     #[must_use]
     pub fn plugins(&self) -> BTreeSet<&PluginName> {
         let told_before = self.again.iter().filter(|again| !again.trace.is_empty());
@@ -318,7 +325,7 @@ impl Resumption {
     }
 }
 
-/// The plugin that an effect calls.
+/// Returns the plugin that an effect calls.
 fn plugin_of(effect: &Effect) -> Option<&PluginName> {
     match effect {
         Effect::StepAgent { agent: plugin, .. } | Effect::AskResponder { agent: plugin, .. } => {
@@ -331,12 +338,12 @@ fn plugin_of(effect: &Effect) -> Option<&PluginName> {
     }
 }
 
-/// What runs in a sandbox can do nothing that its trace does not say.
+/// Returns whether the plugin runs in a sandbox: all that such a plugin does is in its call log.
 fn is_sandboxed(plugin: &PluginName, setup: &Setup) -> bool {
     setup.plugins.get(plugin).is_some_and(|plugin| !plugin.facts.mcp && !plugin.facts.is_native())
 }
 
-/// The tool says that a call does the same when it is repeated.
+/// Returns whether the tool declares that a repeated call has the same effect.
 fn is_idempotent(effect: &Effect, setup: &Setup) -> bool {
     let Effect::CallTool { plugin, tool, .. } = effect else { return false };
     let facts = setup.plugins.get(plugin).map(|plugin| &plugin.facts);
@@ -352,7 +359,7 @@ mod tests {
     use super::*;
     use crate::protocol::event::{Principal, RULES};
 
-    /// A room with so many calls in flight, each of which has begun and was told something.
+    /// Returns a room with `calls` calls in flight, each of which has begun and has a log.
     fn busy(calls: u64) -> Unfinished {
         let mut state = serde_json::to_value(Room::new()).expect("a room is serialisable");
         state["phase"] = json!({ "Running": { "root": 0 } });
@@ -409,7 +416,7 @@ mod tests {
                 report: CallReport::default(),
             },
         ));
-        // Of a call that is over, and of one that never was.
+        // One event for a call that has ended, and one for a call that never began.
         for (seq, call) in [(1, 7), (2, 100_000)] {
             unfinished
                 .take(record(seq, Event::ReadsKept { call: CallId(call), reads: Vec::new() }));

@@ -1,6 +1,6 @@
-//! One decision for each capability that is a list of names, and one for paths: may this plugin use
-//! this one? Asked by the room, by the imports and by whoever explains it, so that there is one
-//! answer. On the way to a yes nothing is allocated.
+//! Authorization: the decision for each capability that is a list of names, and the one for paths.
+//! The room, the imports and the explanations ask the same functions. An allowed request allocates
+//! nothing.
 
 use crate::permissions::grant::{
     FOLDER_BYTES, FOLDER_FILES, FileGrant, FileMode, Rights, list_with,
@@ -11,14 +11,15 @@ use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{ChannelId, ModelName, TaskName};
 use crate::types::text::show_size;
 
-/// No, and why.
+/// The record of a refusal.
 pub type Refused = Box<DenialRecord>;
 
 impl<'a> Rights<'a> {
-    /// The model of this name; without a name `default` if it was granted, else the first that was.
+    /// Returns the model of this name; without a name `default` if it was granted, else the first
+    /// granted one.
     ///
     /// # Errors
-    /// Not asked for, not granted, or granted for others.
+    /// The record, if the model is not requested, not granted, or only others are granted.
     pub fn may_use_model(&self, name: Option<&str>) -> Result<&'a ModelName, Refused> {
         let wanted = name.unwrap_or("default");
         let smallest = || {
@@ -42,7 +43,7 @@ impl<'a> Rights<'a> {
         self.leaves_model(model).map(|()| model)
     }
 
-    /// Whom to address, or how to steer a task.
+    /// Allows an address, or an orchestration tool.
     ///
     /// # Errors
     /// As [`may_use_model`](Self::may_use_model).
@@ -54,14 +55,15 @@ impl<'a> Rights<'a> {
         };
         self.require(Capability::Route, name, smallest)?;
         let names = self.grants.route.as_ref().map_or(&[][..], |grant| &grant.names);
-        // L-063: addresses have no case.
+        // L-063: addresses ignore case.
         if names.iter().any(|granted| granted.eq_ignore_ascii_case(name)) {
             return self.leaves_route(name);
         }
         Err(self.not_held(Capability::Route, name, smallest()))
     }
 
-    /// A task to start in the background. A line is proposed for tasks that there are.
+    /// Returns the task to start in the background. A line of config is suggested only for an
+    /// existing task.
     ///
     /// # Errors
     /// As [`may_use_model`](Self::may_use_model).
@@ -88,7 +90,8 @@ impl<'a> Rights<'a> {
         self.leaves_delegate(task).map(|()| task)
     }
 
-    /// A channel to share with a background task. A line is proposed for channels that there are.
+    /// Allows sharing a channel with a background task. A line of config is suggested only for an
+    /// existing channel.
     ///
     /// # Errors
     /// As [`may_use_model`](Self::may_use_model).
@@ -103,7 +106,7 @@ impl<'a> Rights<'a> {
                 let channels = list_with(grant.into_iter().flat_map(|grant| &grant.channels).map(ChannelId::as_str), channel);
                 let tasks = grant.map(|grant| grant.tasks.iter().map(TaskName::as_str).collect::<Vec<_>>()).unwrap_or_default();
                 let tasks = tasks.iter().map(|task| format!("{task:?}")).collect::<Vec<_>>().join(", ");
-                // What stands beside it must stay, or it would be lifted.
+                // The suggested line replaces the whole table, so it must repeat the limits.
                 let bounds = grant.map(|grant| format!(", at_once = {}, total = {}", grant.at_once, grant.total)).unwrap_or_default();
                 format!("[plugins.{}] grants.delegate = {{ tasks = [{tasks}]{bounds}, channels = {channels} }}", self.plugin)
             })
@@ -118,7 +121,7 @@ impl<'a> Rights<'a> {
         Err(self.refuse(Capability::Delegate, channel, Layer::Config, &reason, smallest()))
     }
 
-    /// A channel to speak on. A line is proposed for channels that there are.
+    /// Returns the channel to speak on. A line of config is suggested only for an existing channel.
     ///
     /// # Errors
     /// As [`may_use_model`](Self::may_use_model).
@@ -146,8 +149,8 @@ impl<'a> Rights<'a> {
             .ok_or_else(|| self.not_held(Capability::Rooms, name, smallest()))
     }
 
-    /// A tool, `plugin.tool`, by the grant alone: whether the task has it is the toolbox's, what a
-    /// rule says the policy's matter.
+    /// Allows a tool, `plugin.tool`, by the grant alone; the toolbox of the task and the policy are
+    /// checked elsewhere.
     ///
     /// # Errors
     /// As [`may_use_model`](Self::may_use_model).
@@ -160,7 +163,7 @@ impl<'a> Rights<'a> {
                 .flat_map(|grant| &grant.names)
                 .map(|pattern| pattern.0.as_str());
             let list = list_with(granted, tool);
-            // A list alone in the place of a table would lift its limit.
+            // A plain list in place of the table would drop its limit.
             let value = match self.grants.tools.as_ref().and_then(|grant| grant.calls) {
                 Some(calls) => format!("{{ names = {list}, calls = {calls} }}"),
                 None => list,
@@ -176,12 +179,12 @@ impl<'a> Rights<'a> {
         Err(self.refuse(Capability::Tools, tool, Layer::Config, &reason, smallest()))
     }
 
-    /// The folder that a path lies in, by its place among the grants, and what follows below it. By
-    /// the path's text alone: where links on the disk lead is the folder's matter.
+    /// Returns the index of the folder grant that holds a path, and the path below that folder.
+    /// Only the text is checked; the folder resolves links on the disk.
     ///
     /// # Errors
-    /// Not asked for, not granted, a path that can name nothing, outside every folder, or a folder
-    /// that may only be read.
+    /// The record, if the capability is not requested or not granted, if the path is invalid or
+    /// outside every folder, or if the folder is read-only.
     pub fn may_touch<'p>(&self, path: &'p str, writes: bool) -> Result<(usize, &'p str), Refused> {
         self.folder_of(path, writes).map_err(|record| Box::new(DenialRecord { writes, ..*record }))
     }
@@ -224,7 +227,7 @@ impl<'a> Rights<'a> {
         Ok((index, parsed.rest))
     }
 
-    /// The smallest line of config that would open a path; none where no ready-made line should be
+    /// Returns the smallest line of config that would allow a path; `None` if no line should be
     /// offered.
     fn wider_files(&self, path: &str, writes: bool) -> Option<String> {
         let name = suggested_folder(path)?;
@@ -256,7 +259,7 @@ impl<'a> Rights<'a> {
         Some(format!("[plugins.{}] grants.files = [{}]", self.plugin, grants.join(", ")))
     }
 
-    /// The capability is granted, for others than this one.
+    /// Returns the record for a capability that is granted, but not for this name.
     fn not_held(&self, capability: Capability, name: &str, suggestion: Option<String>) -> Refused {
         let reason = format!("plugins.{}.grants.{capability} does not hold {name:?}", self.plugin);
         self.refuse(capability, name, Layer::Config, &reason, suggestion)

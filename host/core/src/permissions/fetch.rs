@@ -1,7 +1,6 @@
-//! Decisions about HTTP requests, pure: which addresses of the web a pattern covers, which headers
-//! may go, which addresses of the network are refused, where a redirect may lead. Nothing here
-//! looks up a name or sends anything. What is decided on is a parsed [`url::Url`], and that is what
-//! is sent.
+//! Decisions about HTTP requests: URL patterns, headers, network addresses and redirects. Pure:
+//! nothing here resolves a name or sends a request. Decisions are about a parsed [`url::Url`], and
+//! exactly that URL is sent.
 
 mod address;
 mod decision;

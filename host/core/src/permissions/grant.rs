@@ -1,4 +1,4 @@
-//! Grants and the decisions about them: asked for in the manifest, granted in the config, narrowed
+//! Grants and the decisions about them: requested in the manifest, granted in the config, narrowed
 //! by the task. Pure functions, called in every import; nothing else grants.
 
 use std::collections::BTreeSet;
@@ -15,26 +15,26 @@ use crate::types::denial::DenialRecord;
 use crate::types::denial::Layer;
 use crate::types::ids::{ChannelId, ModelName, SecretName, TaskName};
 
-/// Which models, and how much of them.
+/// The grant of models, with its limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelGrant {
-    /// `default` is the model that is meant when none is named.
+    /// The models; `default` is used if a request names none.
     pub names: Vec<ModelName>,
-    /// Over the whole run.
+    /// The limit of tokens in the whole run.
     pub tokens: Option<u64>,
     pub cost_micro_usd: Option<u64>,
     pub calls: Option<u64>,
 }
 
-/// Which tools an agent may call.
+/// The grant of tools that an agent may call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolsGrant {
     pub names: Vec<ToolPattern>,
-    /// Over the whole run.
+    /// The limit of calls in the whole run.
     pub calls: Option<u64>,
 }
 
-/// Which tasks it may start in the background.
+/// The grant of tasks that a plugin may start in the background.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DelegateGrant {
     pub tasks: Vec<TaskName>,
@@ -45,14 +45,14 @@ pub struct DelegateGrant {
     pub channels: Vec<ChannelId>,
 }
 
-/// Whom it may address, and how it may steer a task.
+/// The grant of addresses and of orchestration tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RouteGrant {
     /// Task names, `user`, or orchestration tools such as `done`.
     pub names: Vec<String>,
 }
 
-/// How a directory may be used.
+/// The access to a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileMode {
@@ -60,28 +60,27 @@ pub enum FileMode {
     ReadWrite,
 }
 
-/// One directory.
+/// The grant of one directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileGrant {
-    /// On the host; as the config has it, made absolute from the config's folder.
+    /// The path on the host, absolute: the config resolves it from its own folder.
     pub dir: String,
-    /// As the operator wrote it, for people.
+    /// The path as the operator wrote it, for people.
     pub shown: String,
-    /// As the plugin sees it, with the leading slash: `/folder`.
+    /// The path as the plugin sees it, with the leading slash: `/folder`.
     pub at: String,
     pub mode: FileMode,
-    /// Bytes that all files below it may have together once the plugin has written; counted with
-    /// what was there before.
+    /// The limit in bytes of all files below it after a write, earlier content included.
     #[serde(default = "folder_bytes")]
     pub bytes: u64,
-    /// Files and directories that may be below it once the plugin has written.
+    /// The limit of files and directories below it after a write.
     #[serde(default = "folder_files")]
     pub files: u64,
 }
 
-/// Bytes in a folder for writing, when the config gives no number.
+/// The default limit of a writable folder in bytes.
 pub const FOLDER_BYTES: u64 = 16 << 20;
-/// Files in a folder for writing, when the config gives no number.
+/// The default limit of files in a writable folder.
 pub const FOLDER_FILES: u64 = 1_000;
 
 fn folder_bytes() -> u64 {
@@ -92,43 +91,43 @@ fn folder_files() -> u64 {
     FOLDER_FILES
 }
 
-/// Addresses of the web that a plugin may send requests to, and how.
+/// URLs and methods that a plugin may request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FetchRule {
     pub url: UrlPattern,
-    /// In upper case.
+    /// The methods, in upper case.
     pub methods: Vec<String>,
 }
 
-/// HTTP requests.
+/// The grant of HTTP requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FetchGrant {
-    /// One of them must cover a request, and every hop that a redirect leads to.
+    /// The rules; one of them must cover a request, and each of its redirects.
     pub rules: Vec<FetchRule>,
-    /// Headers that may go beside those that go with every request, in lower case.
+    /// Additional headers that may be sent, in lower case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
-    /// Networks that are refused otherwise (private, loopback, link-local …) and may be reached all
-    /// the same.
+    /// Networks that are reachable although they are not public (private, loopback, link-local …).
     pub private: Vec<IpNet>,
-    /// Requests in the whole run; redirects count.
+    /// The limit of requests in the whole run; redirects count.
     pub requests: u64,
-    /// Bytes of a request: address, headers and body together.
+    /// The limit of a request in bytes: URL, headers and body together.
     pub request_bytes: u64,
-    /// Bytes of an answer, decompressed: headers and body together.
+    /// The limit of a decompressed response in bytes: headers and body together.
     pub response_bytes: u64,
-    /// Milliseconds of one request, all hops and the whole answer.
+    /// The limit of one request in milliseconds: all hops and the whole response.
     pub time_ms: u64,
-    /// Requests under way at once.
+    /// The limit of concurrent requests.
     pub at_once: u32,
-    /// Names that may be looked up in the whole run.
+    /// The limit of name look-ups in the whole run.
     pub names: u32,
-    /// Redirects that one request follows; 0: none is followed, the guest reads it.
+    /// The limit of redirects for one request; with 0 none is followed, and the guest gets the
+    /// redirect itself.
     pub redirects: u32,
 }
 
 impl FetchGrant {
-    /// These rules, with the limits that hold when the config gives none.
+    /// Returns a grant of these rules with the default limits.
     #[must_use]
     pub fn new(rules: Vec<FetchRule>) -> Self {
         Self {
@@ -146,10 +145,10 @@ impl FetchGrant {
     }
 }
 
-/// A store of the plugin's own.
+/// The grant of a key-value store of the plugin's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KvGrant {
-    /// Of all keys and values together.
+    /// The limit in bytes of all keys and values together.
     pub bytes: u64,
     pub keys: u64,
 }
@@ -160,7 +159,7 @@ impl Default for KvGrant {
     }
 }
 
-/// Where in a request a secret may stand.
+/// The part of a request that may hold a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SecretPlace {
@@ -170,7 +169,7 @@ pub enum SecretPlace {
 }
 
 impl SecretPlace {
-    /// The word of the config.
+    /// Returns the word of the config.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -181,8 +180,8 @@ impl SecretPlace {
     }
 }
 
-/// A secret that the host puts in for a plugin, as the config's `[secrets]` binds it. Never its
-/// value, nor where that is found.
+/// A secret that the host inserts for a plugin, as the config's `[secrets]` binds it. Holds neither
+/// its value nor the source of the value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SecretGrant {
     pub name: SecretName,
@@ -191,15 +190,15 @@ pub struct SecretGrant {
     pub places: BTreeSet<SecretPlace>,
 }
 
-/// The channels that a delivery strategy may speak on.
+/// The grant of channels that a delivery strategy may speak on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoomsGrant {
     pub channels: Vec<ChannelId>,
-    /// Over the whole run.
+    /// The limit of messages in the whole run.
     pub messages: Option<u64>,
 }
 
-/// Everything that the operator granted to one plugin.
+/// All grants of one plugin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Grants {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -223,7 +222,7 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// Something of this capability was granted.
+    /// Returns whether any of this capability was granted.
     #[must_use]
     pub fn has(&self, capability: Capability) -> bool {
         match capability {
@@ -241,13 +240,13 @@ impl Grants {
     }
 }
 
-/// `plugin.tool`, `plugin.*` or `*`.
+/// A pattern of tools: `plugin.tool`, `plugin.*` or `*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ToolPattern(pub String);
 
 impl ToolPattern {
-    /// The pattern covers this `plugin.tool`.
+    /// Returns whether the pattern covers this `plugin.tool`.
     #[must_use]
     pub fn covers(&self, tool: &str) -> bool {
         match self.0.strip_suffix('*') {
@@ -257,7 +256,7 @@ impl ToolPattern {
         }
     }
 
-    /// It has the form of a pattern.
+    /// Returns whether the text has the form of a pattern.
     #[must_use]
     pub fn is_well_formed(text: &str) -> bool {
         let word = |part: &str| {
@@ -270,23 +269,23 @@ impl ToolPattern {
     }
 }
 
-/// Who asks: what its manifest asks for and what it was granted.
+/// The rights of a plugin: its manifest, its grants, and the task's restriction.
 #[derive(Clone, Copy, Debug)]
 pub struct Rights<'a> {
     /// The plugin's name in the config.
     pub plugin: &'a str,
     pub manifest: &'a Manifest,
     pub grants: &'a Grants,
-    /// What the task that the plugin works on leaves of them; none for who works on no task of its
-    /// own, such as a tool.
+    /// The restriction by the current task; `None` for a plugin without a task of its own, such as
+    /// a tool.
     pub narrowed: Option<Narrowed<'a>>,
 }
 
 impl Rights<'_> {
-    /// The capability was asked for and granted; no allocation when it was.
+    /// Checks that the capability was requested and granted. Allocates nothing if it was.
     ///
     /// # Errors
-    /// The record for the operator: which layer refused, and the smallest grant.
+    /// The record for the operator: the layer that refused, and the smallest grant.
     pub fn require(
         &self,
         capability: Capability,
@@ -313,7 +312,7 @@ impl Rights<'_> {
         Ok(())
     }
 
-    /// Makes the record of a refusal. `reason` is for the operator.
+    /// Returns the record of a refusal. `reason` is for the operator.
     #[must_use]
     pub fn refuse(
         &self,
@@ -338,15 +337,15 @@ impl Rights<'_> {
     }
 }
 
-/// A list for the config that holds what was granted already and one name more, so that writing it
-/// takes nothing away.
+/// Returns a list for the config with the existing names and one more, so that it takes nothing
+/// away.
 pub(crate) fn list_with<'a>(granted: impl IntoIterator<Item = &'a str>, name: &'a str) -> String {
     let names: Vec<String> =
         granted.into_iter().chain([name]).map(|name| format!("{name:?}")).collect();
     format!("[{}]", names.join(", "))
 }
 
-/// `docs/`: nearly as the operator wrote it.
+/// Returns `docs/`, nearly as the operator wrote it.
 pub(crate) fn folder(grant: &FileGrant) -> String {
     let short = match grant.shown.strip_prefix("./") {
         Some(rest) if !rest.trim_matches('/').is_empty() => rest.trim_end_matches('/'),

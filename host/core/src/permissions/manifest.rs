@@ -1,5 +1,6 @@
-//! A plugin's manifest: what it says about itself and what it asks for. A ceiling, never a grant.
-//! Read from the custom section `conclave:manifest`; this module sees only its JSON.
+//! The manifest of a plugin: its description of itself and the capabilities that it requests. A
+//! ceiling, never a grant. The host reads it from the custom section `conclave:manifest`; this
+//! module gets only the JSON.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +10,28 @@ use serde_json::Value;
 use crate::permissions::secret;
 use crate::types::capability::Capability;
 
-/// Name of the custom section.
+/// The name of the custom section.
 pub const SECTION: &str = "conclave:manifest";
 /// The format that this host writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
 /// The contract that this host offers.
 pub const CONTRACT: &str = "0.1";
 
-/// One thing that a plugin asks for.
+/// A request for one capability.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CapabilityRequest {
-    /// Shown to the operator.
+    /// The reason, shown to the operator.
     #[serde(default)]
     pub why: String,
-    /// It works without.
+    /// Whether the plugin works without it.
     #[serde(default)]
     pub optional: bool,
-    /// Narrower wishes, such as URLs; kept as they came.
+    /// Details such as URLs, unchanged.
     #[serde(flatten)]
     pub detail: BTreeMap<String, Value>,
 }
 
-/// What a plugin says about itself.
+/// A plugin's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     pub format: u32,
@@ -42,11 +43,10 @@ pub struct Manifest {
     pub description: String,
     #[serde(default)]
     pub license: String,
-    /// By the capability's name; unknown names are kept, so that the host can say that it does not
-    /// know them.
+    /// Requests by the capability's name; unknown names are kept for the host's error message.
     #[serde(default)]
     pub asks: BTreeMap<String, CapabilityRequest>,
-    /// Settings that it takes: name to `{type, default, …}`.
+    /// The settings that it accepts: name to `{type, default, …}`.
     #[serde(default)]
     pub config: BTreeMap<String, Value>,
 }
@@ -71,12 +71,11 @@ pub enum ManifestError {
 }
 
 impl Manifest {
-    /// Reads and checks the JSON of the custom section.
+    /// Parses and checks the JSON of the custom section.
     ///
     /// # Errors
-    /// `Malformed` when it is not JSON of this shape, `TooNew` and `OtherContract` when it is for
-    /// another host, `Field` when a name or version is empty, too long or holds characters that
-    /// could deceive a reader.
+    /// `Malformed` if it is not JSON of this shape, `TooNew` and `OtherContract` if it is for
+    /// another host, `Field` if a name or version is empty, too long or has deceptive characters.
     pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
         let mut manifest: Self = serde_json::from_slice(json)?;
         if manifest.format > FORMAT {
@@ -103,7 +102,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The ask for a capability; none when the plugin did not ask.
+    /// Returns the request for a capability; `None` if the plugin does not request it.
     #[must_use]
     pub fn ask(&self, capability: Capability) -> Option<&CapabilityRequest> {
         self.asks.get(capability.as_str())

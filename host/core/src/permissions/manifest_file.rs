@@ -1,5 +1,5 @@
-//! `conclave-plugin.toml`: the manifest as an author writes it. The Rust SDK reads it while it
-//! compiles; for components from other toolchains the host puts it in afterwards.
+//! `conclave-plugin.toml`: the manifest as an author writes it. The Rust SDK reads it at compile
+//! time; for other toolchains the host adds it to the finished component.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::permissions::manifest::{CapabilityRequest, FORMAT, Manifest, ManifestError};
 use crate::types::capability::Capability;
 
-/// A file that is no manifest.
+/// The error for a file that is not a manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestFileError {
     #[error("{0}")]
@@ -43,12 +43,11 @@ struct ManifestPlugin {
 }
 
 impl Manifest {
-    /// Reads a `conclave-plugin.toml`.
+    /// Parses a `conclave-plugin.toml`.
     ///
     /// # Errors
-    /// `Malformed` with line and column when it is not TOML of this shape, `UnknownCapability` when
-    /// it asks for something that there is not, `Content` when a name or version would not be
-    /// accepted at load.
+    /// `Malformed` with line and column if it is not TOML of this shape, `UnknownCapability` if it
+    /// requests an unknown capability, `Content` if a name or version would be refused at load.
     pub fn from_toml(text: &str) -> Result<Self, ManifestFileError> {
         let ManifestFile { plugin, asks, config } = toml::from_str(text)?;
         if let Some(name) = asks.keys().find(|name| Capability::named(name).is_none()) {
@@ -61,7 +60,7 @@ impl Manifest {
         let ManifestPlugin { name, version, contract, description, license } = plugin;
         let manifest =
             Self { format: FORMAT, name, version, contract, description, license, asks, config };
-        // What the host would refuse at load is refused where the author can mend it.
+        // Check here what the host checks at load, so that the author gets the error.
         let json = serde_json::to_vec(&manifest)
             .expect("a manifest holds nothing but JSON values and texts");
         Ok(Self::parse(&json)?)

@@ -1,33 +1,32 @@
-//! Paths as plugins write them: `/folder/notes/a.txt`. Only the text is looked at here; what stands
-//! on the disk is the host's matter.
+//! Paths as plugins write them: `/folder/notes/a.txt`. Checks only the text; the host handles the
+//! disk.
 
 use crate::types::text::is_deceptive;
 
-/// A path that names a place below some folder.
+/// A path below some folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestPath<'a> {
     /// The folder's name with its slash: `/folder`.
     pub folder: &'a str,
-    /// What follows, without a slash in front; empty for the folder itself.
+    /// The path below the folder, without a leading slash; empty for the folder itself.
     pub rest: &'a str,
 }
 
-/// Bytes of a path: no file system takes more.
+/// The limit of a path in bytes: no file system accepts more.
 const LONGEST: usize = 4096;
 
-/// How the names of files begin that the host is about to put in place of others. Plugins do not
-/// meet them.
+/// The prefix of temporary files that the host is about to rename. Plugins do not see them.
 pub const UNFINISHED: &str = ".conclave-unfinished-";
-/// Bytes of one name: no common file system takes more.
+/// The limit of one name in bytes: no common file system accepts more.
 const LONGEST_NAME: usize = 255;
-/// Directories within directories that a plugin can make.
+/// The limit of nested directories that a plugin can make.
 const DEEPEST: usize = 32;
-/// Names that stand for devices on some systems, with any ending.
+/// Names of devices on some systems, with any extension.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 const PORTS: [&str; 2] = ["com", "lpt"];
 
-/// Names of folders at the root of a machine. Whoever asks for these means the machine, not a
-/// folder of the operator's.
+/// Folders at the root of a machine. A path into one of these means the machine, not a folder of
+/// the operator's.
 const SYSTEM: [&str; 20] = [
     "bin", "boot", "dev", "etc", "home", "lib", "media", "mnt", "opt", "proc", "root", "run",
     "sbin", "srv", "sys", "tmp", "usr", "var", "Users", "Windows",
@@ -39,10 +38,10 @@ const KEY_WORDS: [&str; 8] =
     ["id_rsa", "id_ed25519", "id_ecdsa", "id_dsa", "credential", "secret", "password", "token"];
 
 impl<'a> GuestPath<'a> {
-    /// Takes a path apart.
+    /// Splits a path into folder and rest.
     ///
     /// # Errors
-    /// Why it can name nothing in any folder, for the operator.
+    /// The reason why it is invalid in every folder, for the operator.
     pub fn parse(path: &'a str) -> Result<Self, &'static str> {
         if path.len() > LONGEST {
             return Err("the path is longer than 4096 bytes");
@@ -69,11 +68,11 @@ impl<'a> GuestPath<'a> {
         Ok(Self { folder: &path[..end], rest: path.get(end + 1..).unwrap_or_default() })
     }
 
-    /// The names are such that a file can be made under them, here and on every system that the
-    /// folder may be copied to.
+    /// Checks that a file can have these names, here and on every system that the folder may be
+    /// copied to.
     ///
     /// # Errors
-    /// Why not, for the operator.
+    /// The reason, for the operator.
     pub fn check_new(&self) -> Result<(), &'static str> {
         if self.rest.split('/').count() > DEEPEST {
             return Err("it lies more than 32 directories deep");
@@ -112,14 +111,14 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The folder whose grant would open this path, where it is decent to offer one: not for key and
-/// dot files, not for the machine's own folders, not for a path that tries to climb.
+/// Returns the folder whose grant would allow this path. `None` for key and dot files, the
+/// machine's own folders, and paths with `..`.
 #[must_use]
 pub fn suggested_folder(path: &str) -> Option<&str> {
     offer(path).ok()
 }
 
-/// Why no grant is offered for a path, for the operator; none when one is.
+/// Returns the reason for offering no grant for a path, for the operator; `None` if one is offered.
 #[must_use]
 pub fn why_no_offer(path: &str) -> Option<&'static str> {
     offer(path).err()

@@ -1,4 +1,4 @@
-//! The operator's rules about tool calls: which calls a rule covers, and what it decides.
+//! The operator's rules about tool calls: the calls that a rule covers, and its decision.
 
 mod arguments;
 mod deceptive_path;
@@ -13,13 +13,13 @@ pub(crate) use arguments::exactly;
 pub use arguments::{ArgumentPattern, ArgumentPlace, ArgumentRule, Holds};
 pub use deceptive_path::is_odd;
 
-/// Characters of a pattern.
+/// The limit of a pattern in characters.
 pub(crate) const PATTERN_MAX: usize = 4_096;
 
-/// Patterns of one argument, and arguments of one rule.
+/// The limit of patterns for one argument, and of arguments in one rule.
 pub(crate) const PATTERNS_MAX: usize = 64;
 
-/// What a rule says.
+/// The decision of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decide {
@@ -33,7 +33,7 @@ pub enum Decide {
 }
 
 impl Decide {
-    /// The word of the config.
+    /// Returns the word of the config.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,30 +44,30 @@ impl Decide {
     }
 }
 
-/// `[[policy]]` of the config.
+/// One `[[policy]]` of the config.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
     pub tool: ToolPattern,
-    /// The plugin that calls; none: whoever calls.
+    /// The calling plugin; `None` for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<PluginName>,
-    /// All of them must hold; empty: whatever the arguments are.
+    /// The conditions on arguments, all of which must hold; empty for any arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<ArgumentRule>,
-    /// The rule holds only for calls without any argument that `arguments` does not name.
+    /// Whether the rule holds only for calls without further arguments than those in `arguments`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only: bool,
     pub decide: Decide,
-    /// How long an approver may take, in milliseconds; none: as long as the run.
+    /// The approver's time limit in milliseconds; `None` for the rest of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<u64>,
-    /// Where it stands, for people: `conclave.toml:49`.
+    /// The position of the rule, for people: `conclave.toml:49`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
 }
 
 impl Rule {
-    /// The rule is about this caller, tool and these arguments.
+    /// Returns whether the rule matches this caller, tool and these arguments.
     pub(crate) fn holds(&self, caller: &PluginName, tool: &str, arguments: &Value) -> Holds {
         if !self.tool.covers(tool) || self.caller.as_ref().is_some_and(|name| name != caller) {
             return Holds::No;
@@ -86,7 +86,7 @@ impl Rule {
         arguments.as_object().is_some_and(|fields| fields.keys().all(names))
     }
 
-    /// Whatever the other is about this one, further up, decides.
+    /// Returns whether this rule, standing first, matches every call that the other one matches.
     pub(crate) fn hides(&self, other: &Self) -> bool {
         let is_wider = |pattern: &ToolPattern| {
             pattern.0 == other.tool.0 || (other.tool.0 != "*" && pattern.covers(&other.tool.0))

@@ -1,6 +1,6 @@
-//! Secrets that a plugin uses and never sees: placeholders, where one may stand in a request and
-//! towards which host, how a value is written there, and how echoes of it are found in what comes
-//! back. Pure: whoever performs reads the values and hands them in.
+//! Secrets that a plugin uses without reading them: placeholders, the parts of a request and the
+//! hosts they are valid for, encodings, and the removal of values from responses. Pure: the host
+//! reads the values and passes them in.
 
 mod ask;
 mod encode;

@@ -1,6 +1,6 @@
-//! What a task leaves of its agent's grants. It can only take away: what is not named in a list is
-//! refused to the agent while it works on this task, what was not granted stays refused whatever
-//! the list says. A capability without a list is left as it was granted.
+//! The restriction of an agent's grants by its task. It can only remove: names missing from a list
+//! are refused while the agent works on this task, and names without a grant stay refused. A
+//! capability without a list keeps its grant.
 
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -11,7 +11,7 @@ use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{ModelName, SecretName, TaskName};
 
-/// `tasks.NAME.narrow`; tools are narrowed by the task's list of tools.
+/// `tasks.NAME.narrow`; the task's list of tools narrows tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Narrow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -20,22 +20,22 @@ pub struct Narrow {
     pub delegate: Option<Vec<TaskName>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<Vec<String>>,
-    /// Places of folders: `/notes`.
+    /// The names of folders: `/notes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<String>>,
-    /// Folders can be read and not written.
+    /// Whether folders are read-only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetch: Option<Vec<UrlPattern>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets: Option<Vec<SecretName>>,
-    /// False: the store is out of reach.
+    /// `Some(false)` makes the store unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<bool>,
 }
 
-/// A task and what it leaves.
+/// A task with its restriction.
 #[derive(Clone, Copy, Debug)]
 pub struct Narrowed<'a> {
     pub task: &'a TaskName,
@@ -43,7 +43,7 @@ pub struct Narrowed<'a> {
 }
 
 impl Rights<'_> {
-    /// The task leaves it; nothing is allocated when it does.
+    /// Checks that the task leaves the capability; allocates nothing if it does.
     fn left(
         &self,
         capability: Capability,
@@ -107,10 +107,10 @@ impl Rights<'_> {
 }
 
 impl Rights<'_> {
-    /// The plugin's own store, for this key.
+    /// Allows the plugin's own store, for this key.
     ///
     /// # Errors
-    /// Not asked for, not granted, or left out by the task.
+    /// The record, if the store is not requested, not granted, or excluded by the task.
     pub fn may_keep(&self, key: &str) -> Result<(), Box<DenialRecord>> {
         self.require(Capability::Kv, key, || {
             Some(format!("[plugins.{}] grants.kv = true", self.plugin))
@@ -161,7 +161,8 @@ mod tests {
         }
     }
 
-    /// What the imports ask, in the order files to read, files to write, fetch, secret, store.
+    /// Returns the refusing layers for the imports, in the order files to read, files to write,
+    /// fetch, secret, store.
     fn answers(narrow: &Narrow) -> [Option<Layer>; 5] {
         let (manifest, grants, task) = (manifest(), grants(), TaskName::from("desk"));
         let rights = Rights {

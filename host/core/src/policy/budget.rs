@@ -1,5 +1,5 @@
-//! Budgets of a run: what there is of each kind, what it is called, what is said when it is used
-//! up, and how much more an approver may give. What is set aside for what, and when, is the room's.
+//! Budgets of a run: their limits, names, error texts, and how much more an approver may grant. The
+//! room decides how much is reserved for each task.
 
 mod top_up;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use top_up::{LimitIncrease, NoAmount, check_top_up_arguments};
 
-/// A limit of the whole run that ends it once it is used up.
+/// A limit of the whole run, which ends when it is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Budget {
@@ -27,7 +27,7 @@ pub enum Budget {
 }
 
 impl Budget {
-    /// All of them.
+    /// Every budget.
     pub const ALL: [Self; 8] = [
         Self::Turns,
         Self::Wall,
@@ -39,7 +39,7 @@ impl Budget {
         Self::History,
     ];
 
-    /// Its key in the config.
+    /// Returns the budget's key in the config.
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Budget {
         }
     }
 
-    /// How a run ends that has used it up.
+    /// Returns the status of a run that used the budget up.
     #[must_use]
     pub fn status(self) -> Status {
         match self {
@@ -68,7 +68,7 @@ impl Budget {
         }
     }
 
-    /// Why it ends then, in one sentence without a full stop.
+    /// Returns the reason for that end, as one sentence without a full stop.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Budget {
         }
     }
 
-    /// What there is of it; none: no limit. That of time is told by the run's deadline.
+    /// Returns the limit; `None` if there is none. The limit of time is in the run's deadline.
     #[must_use]
     pub fn limit(self, limits: &RunLimits) -> Option<u64> {
         match self {
@@ -100,7 +100,7 @@ impl Budget {
         }
     }
 
-    /// Gives more of it; nothing where there is no limit.
+    /// Raises the limit; does nothing if there is none.
     pub(crate) fn raise(self, limits: &mut RunLimits, more: u64) {
         let limit = match self {
             Self::Turns => &mut limits.turns,
@@ -117,8 +117,8 @@ impl Budget {
         }
     }
 
-    /// What is counted of it; 0 for time, which passes by itself, and for memory, which comes back:
-    /// the room knows both.
+    /// Returns the amount used; 0 for time, which passes by itself, and for memory, which is freed
+    /// again. The room measures both.
     #[must_use]
     pub fn of(self, spent: &Spent) -> u64 {
         match self {
@@ -132,7 +132,7 @@ impl Budget {
         }
     }
 
-    /// An amount of it, for people.
+    /// Returns an amount of the budget as text for people.
     #[must_use]
     pub fn show(self, amount: u64) -> String {
         match self {
@@ -150,7 +150,7 @@ fn counted(amount: u64, unit: &str) -> String {
     format!("{} {unit}{}", show_number(amount), if amount == 1 { "" } else { "s" })
 }
 
-/// What a run may use up at most and what happens then, a line for each limit.
+/// Returns a line of text for each limit of a run and for its consequence.
 #[must_use]
 pub fn describe(limits: &RunLimits) -> Vec<String> {
     let then = match limits.when_used_up {
@@ -189,7 +189,7 @@ pub fn describe(limits: &RunLimits) -> Vec<String> {
     lines
 }
 
-/// `0.50 US dollars`, with as many places as it takes.
+/// `0.50 US dollars`, with as many decimal places as needed.
 fn dollars(micro_usd: u64) -> String {
     let (whole, rest) = (micro_usd / 1_000_000, format!("{:06}", micro_usd % 1_000_000));
     let places = rest.trim_end_matches('0').len().max(2);

@@ -1,6 +1,6 @@
-//! Policy: which tool calls run, which are refused, and which an approver is asked about first. The
-//! operator's rules, first match wins; without one, what the tool's plugin may do. Pure, and looked
-//! at after every grant has said yes. A rule never adds to a grant.
+//! Policy: which tool calls run, which are denied, and which need an approver first. The operator's
+//! rules decide, first match wins. Without a match, the grants of the tool's plugin decide. Policy
+//! is pure, comes after every grant, and never adds to one.
 
 mod derived;
 
@@ -20,25 +20,25 @@ use crate::types::ids::PluginName;
 
 pub use derived::{derived, reason};
 
-/// What holds for a call.
+/// A decision about a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PolicyDecision<'a> {
     pub decide: Decide,
     pub why: DecisionSource<'a>,
 }
 
-/// What a decision comes from. Its text is for people: where the rule stands, or what the plugin
-/// may do.
+/// The origin of a decision. Its text is for people: the position of the rule, or the grants of the
+/// plugin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DecisionSource<'a> {
     Rule {
-        /// In the setup's policy.
+        /// The index in the setup's policy.
         index: usize,
         rule: &'a Rule,
     },
-    /// No rule matches: what the tool's plugin may do decides.
+    /// No rule matches, so the grants of the tool's plugin decide.
     Grants { plugin: &'a PluginName, setup: &'a PluginSetup },
-    /// No rule matches, and nobody knows the tool.
+    /// No rule matches, and the tool is unknown.
     Nothing,
 }
 
@@ -52,9 +52,10 @@ impl fmt::Display for DecisionSource<'_> {
     }
 }
 
-/// What holds for a call: for each who has a part in it (the agent that calls, a tool plugin whose
-/// answer wants it) the first rule that matches, else what the tool's plugin may do; of those the
-/// strictest, so that nobody hides behind another's leave. Allocates nothing.
+/// Returns the decision about a call. Each participant (the calling agent, a tool plugin whose
+/// answer requests the call) gets the first rule that matches, else the decision by the grants of
+/// the tool's plugin. The strictest wins, so that no participant borrows the permissions of
+/// another. Allocates nothing.
 #[must_use]
 pub fn decide<'a, 'b>(
     setup: &'a Setup,
@@ -69,10 +70,9 @@ pub fn decide<'a, 'b>(
     each.reduce(stricter).unwrap_or(otherwise)
 }
 
-/// Returns the decision for a call that others delegated: [`decide`] for those who have a part in
-/// it, made stricter by the rules that name one of the `delegators`. What a rule denies or asks
-/// about for a plugin it may not have done by another; what a rule allows it gives to that plugin
-/// alone.
+/// Returns the decision for a delegated call: [`decide`] for its participants, made stricter by the
+/// rules that name one of the `delegators`. A plugin cannot escape a rule that denies or asks by
+/// delegating to another. A rule that allows counts for its own plugin only.
 #[must_use]
 pub fn decide_delegated<'a, 'b>(
     setup: &'a Setup,
@@ -88,8 +88,8 @@ pub fn decide_delegated<'a, 'b>(
         .fold(own, stricter)
 }
 
-/// The first rule that names the delegator and is about the call. A rule that may hold is taken for
-/// one that does, unless it allows.
+/// Returns the first rule that names the delegator and is about the call. A rule that may match
+/// counts as a match, unless it allows.
 fn decide_for_delegator<'a>(
     rules: &'a [Rule],
     delegator: &PluginName,
@@ -115,8 +115,9 @@ fn decide_for_delegator<'a>(
     strictest
 }
 
-/// A rule of which it cannot be told whether it holds (an argument is written in a way that hides
-/// what it leads to) never allows, and what comes after it can only be stricter.
+/// Returns the decision for one participant. A rule may be undecidable, if an argument is written
+/// in a way that hides its target. Such a rule never allows, and later rules can only make the
+/// decision stricter.
 fn decide_for<'a>(
     rules: &'a [Rule],
     caller: &PluginName,
@@ -140,7 +141,7 @@ fn decide_for<'a>(
     and(maybe, otherwise)
 }
 
-/// The first of two that are alike.
+/// Returns the stricter of two decisions, the first if they are equal.
 fn stricter<'a>(first: PolicyDecision<'a>, second: PolicyDecision<'a>) -> PolicyDecision<'a> {
     if second.decide > first.decide { second } else { first }
 }
@@ -156,7 +157,7 @@ fn without_rule<'a>(setup: &'a Setup, tool: &str) -> PolicyDecision<'a> {
 }
 
 impl ApprovalRequest {
-    /// Returns what the operator's rules say of these arguments by now.
+    /// Returns the decision of the operator's current rules for these arguments.
     #[must_use]
     pub fn decide<'a>(&self, setup: &'a Setup, arguments: &Value) -> PolicyDecision<'a> {
         let delegators = self.delegators.iter().map(|delegator| &delegator.plugin);

@@ -1,6 +1,5 @@
-//! The narrowest rules that would let a call through which somebody was asked about: what `[a]
-//! always` writes, and what whoever runs without a terminal is told. Makes them as text; writes
-//! nothing.
+//! The narrowest rules that would allow a call that needed approval. `[a] always` writes them, and
+//! a run without a terminal prints them. Produces text only; writes no file.
 
 use std::fmt::Write as _;
 
@@ -16,26 +15,26 @@ use crate::setup::Setup;
 use crate::types::approval::ApprovalRequest;
 use crate::types::wording::quoted;
 
-/// Rules that let a call through, and their place.
+/// Rules that allow a call, and their position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Permit {
-    /// One for each who has a part in the call and has no leave yet.
+    /// One rule for each participant in the call that is not allowed yet.
     pub rules: Vec<Rule>,
-    /// The rule that they must stand before, counted from 0; none: behind all.
+    /// The index of the rule that they must precede; `None` to append them.
     pub before: Option<usize>,
 }
 
 impl Permit {
-    /// As they stand in a config.
+    /// Returns the rules as a config writes them.
     #[must_use]
     pub fn to_toml(&self) -> String {
         self.rules.iter().map(Rule::to_toml).collect::<Vec<_>>().join("\n")
     }
 }
 
-/// The rules that would allow this call: of this tool, by those who wanted it, with these arguments
-/// or any. None when no such rule can, or when it would let something through that a later rule
-/// denies.
+/// Returns the rules that would allow this call: of this tool, by its participants, with exactly
+/// these arguments or with any. `None` if no rule can allow it, or if such rules would hide a later
+/// one that denies.
 #[must_use]
 pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Permit> {
     if !request.is_for_rules() || !is_tool_of_plugin(&request.tool) {
@@ -75,14 +74,14 @@ pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Pe
     (decided.decide == Decide::Allow && !leave.rules.is_empty()).then_some(leave)
 }
 
-/// Whether one of these rules denies a call that the new rule in front of them would let through.
-/// `arguments`: the only ones that the new rule is about; none: it is about any.
+/// Returns whether one of these rules denies a call that the new rule in front of them would allow.
+/// `arguments` are the only ones that the new rule matches; `None` if it matches any.
 fn hides_a_deny(later: &[Rule], new: &Rule, arguments: Option<&Value>) -> bool {
     for rule in later {
         let is_about =
             rule.tool.covers(&new.tool.0) && (rule.caller.is_none() || rule.caller == new.caller);
-        // The new rule holds for these arguments and no others, so a rule that does not hold for
-        // them is about other calls.
+        // The new rule matches exactly these arguments, so a rule that does not match them is about
+        // other calls.
         let is_of_others = || match (&new.caller, arguments) {
             (Some(caller), Some(arguments)) => {
                 rule.holds(caller, &new.tool.0, arguments) == Holds::No
@@ -102,13 +101,13 @@ fn hides_a_deny(later: &[Rule], new: &Rule, arguments: Option<&Value>) -> bool {
     false
 }
 
-/// Whether rules can be about it: actions and tools of the host have no plugin in their name, and
-/// the config takes no pattern for them.
+/// Returns whether rules can be about the tool. Actions and tools of the host have no plugin in
+/// their name, and the config accepts no pattern for them.
 fn is_tool_of_plugin(tool: &str) -> bool {
     tool.contains('.')
 }
 
-/// Each property as it is; none where a config cannot say so.
+/// Returns a rule for each property with its exact value; `None` if a config cannot express one.
 fn all_exactly(arguments: &Value) -> Option<Vec<ArgumentRule>> {
     let fields = arguments.as_object().filter(|fields| fields.len() <= PATTERNS_MAX)?;
     let rule = |(name, value): (&String, &Value)| {
@@ -118,7 +117,7 @@ fn all_exactly(arguments: &Value) -> Option<Vec<ArgumentRule>> {
 }
 
 impl Rule {
-    /// As it stands in a config, with the header.
+    /// Returns the rule as a config writes it, with its header.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut text = format!("[[policy]]\ntool = {}\n", quoted(&self.tool.0));
@@ -140,7 +139,7 @@ impl Rule {
 fn argument(rule: &ArgumentRule) -> String {
     let at = &rule.at.0;
     match rule.patterns.as_slice() {
-        // A list is one of several, and a table is none.
+        // A list means "one of several", and a table is not allowed.
         [ArgumentPattern(only)] if !only.is_array() && !only.is_object() => {
             format!("{} = {}", key(at), value(only))
         }
@@ -174,8 +173,8 @@ fn value(of: &Value) -> String {
 }
 
 impl Rule {
-    /// What it is about besides tool and caller, for people: `path is "/notes/public/*"`; empty
-    /// when nothing.
+    /// Returns the rule's conditions besides tool and caller, for people:
+    /// `path is "/notes/public/*"`; empty if there are none.
     #[must_use]
     pub fn shown_arguments(&self) -> String {
         let one = |rule: &ArgumentRule| {

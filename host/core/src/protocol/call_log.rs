@@ -1,6 +1,6 @@
-//! What a call that goes on has asked and was told so far. A call that is run again from its trace
-//! gets the same answers, so it does nothing twice and goes on where it was. Not how a plugin is
-//! run again, which is the host's.
+//! The requests that a plugin call has made so far, with their answers. A call that runs again from
+//! its log gets the same answers, so no side effect happens twice. Does not run plugins; the host
+//! does.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use crate::types::completion::{Completion, ModelError, ModelRequest};
 use crate::types::denial::Denial;
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 
-/// What one call has asked and was told; empty for a call that begins.
+/// The requests and answers of one call; empty for a new call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallLog {
     /// Model requests, by ordinal.
     pub models: BTreeMap<u32, AskedModel>,
     /// Side effects, by ordinal.
     pub side_effects: BTreeMap<u32, AskedSideEffect>,
-    /// What it has read, in order.
+    /// The values that the call has read, in order.
     pub reads: Vec<LoggedRead>,
-    /// A side effect whose end is not known may be done again.
+    /// Whether a side effect whose result is unknown may be repeated.
     pub may_repeat: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct CallLog {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedModel {
     pub request: ModelRequest,
-    /// None: the answer is still to come, and comes by itself.
+    /// The answer; `None` while the request is pending, because its answer arrives as an event.
     pub answer: Option<Result<Completion, ModelError>>,
 }
 
@@ -37,38 +37,38 @@ pub struct AskedModel {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedSideEffect {
     pub side_effect: SideEffect,
-    /// What the room said.
+    /// The room's permission or refusal.
     pub leave: Result<(), Denial>,
-    /// None: nobody can say whether it happened.
+    /// The result; `None` if it is unknown whether the side effect happened.
     pub answer: Option<SideEffectAnswer>,
 }
 
-/// Something that a call has read, and that may read otherwise later.
+/// A value that a call has read and that may have changed since.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoggedRead {
-    /// The import, such as `kv.get`.
+    /// The name of the import, such as `kv.get`.
     pub import: String,
-    /// What was asked for, such as a key or a path with a range.
+    /// The target of the read, such as a key or a path with a range.
     pub target: String,
-    /// What the import answered, in its own form.
+    /// The import's answer, in the import's own form.
     pub answer: Value,
 }
 
-/// What a trace knows of something that a call asks for.
+/// The entry of a call log for one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Before<'a, T> {
-    /// It was not asked for.
+    /// The log has no such request.
     New,
-    /// It was, and this was the answer.
+    /// The request was answered.
     Answered(&'a T),
-    /// It was, and there was no answer.
+    /// The request has no answer yet.
     Open,
-    /// Something else was asked for in its place: the call does not run as it did.
+    /// The log has another request in this position: the replayed call does not run as it did.
     Otherwise,
 }
 
 impl CallLog {
-    /// What became of a model request.
+    /// Returns the log's entry for a model request.
     #[must_use]
     pub fn model(
         &self,
@@ -83,7 +83,8 @@ impl CallLog {
         }
     }
 
-    /// What became of a side effect that was let through; one that was refused is asked for again.
+    /// Returns the log's entry for a side effect that was permitted. A refused one counts as new,
+    /// so the room decides again.
     #[must_use]
     pub fn side_effect(
         &self,
@@ -98,13 +99,13 @@ impl CallLog {
         }
     }
 
-    /// Nothing was asked yet.
+    /// Returns whether the log is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.models.is_empty() && self.side_effects.is_empty() && self.reads.is_empty()
     }
 
-    /// The first side effect that began, and of whose end nobody knows.
+    /// Returns the first side effect that began and whose result is unknown.
     #[must_use]
     pub fn cut_off(&self) -> Option<(u32, &SideEffect)> {
         let open = |asked: &AskedSideEffect| asked.leave.is_ok() && asked.answer.is_none();
@@ -114,7 +115,7 @@ impl CallLog {
             .map(|(ordinal, asked)| (*ordinal, &asked.side_effect))
     }
 
-    /// Takes what a plugin asked or read.
+    /// Adds a request, a read or an answer of the plugin to the log.
     pub(crate) fn take(&mut self, event: &Event) {
         match event {
             Event::ModelAsked { ordinal, request, .. } => {

@@ -1,5 +1,5 @@
-//! What the host must do next. Names in the imperative. Each carries the `CallId` that the event
-//! which answers it must carry.
+//! The effects of a room: the work that the host must do next. Names are imperative. Each effect
+//! carries the `CallId` that its answering event must carry.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::types::ids::{
 use crate::types::outcome::Outcome;
 use crate::types::request::{Refusal, RequestId, RequestReply};
 
-/// What the host must do.
+/// Work that the host must do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "effect", rename_all = "kebab-case")]
 pub enum Effect {
@@ -37,50 +37,50 @@ pub enum Effect {
         tool: String,
         arguments: Value,
     },
-    /// Ask a plugin something beside steps and tool calls, with `room.agent_view(call)`. Answer:
-    /// `Consulted`.
+    /// Send a query to a plugin, besides steps and tool calls, with `room.agent_view(call)`.
+    /// Answer: `Consulted`.
     Consult { call: CallId, task: TaskName, plugin: PluginName, question: PluginQuery },
-    /// Ask whether a tool call may run. Answer: `Decided`.
+    /// Ask an approver whether a tool call may run. Answer: `Decided`.
     AskApproval { call: CallId, request: ApprovalRequest },
-    /// Ask whether the run may have more of a budget. Answer: `Decided`.
+    /// Ask an approver whether to raise a limit of the run. Answer: `Decided`.
     AskTopUp { call: CallId, top_up: LimitIncrease },
-    /// Ask a person. Answer: `UserAnswered`.
+    /// Ask the user. Answer: `UserAnswered`.
     AskUser { call: CallId, task: TaskName, channel: ChannelId, prompt: String },
-    /// Ask a model. Answer: `ModelAnswered`.
+    /// Send a request to a model. Answer: `ModelAnswered`.
     CallModel { call: CallId, ordinal: u32, model: ModelName, prompt: Prompt },
-    /// Give the plugin that waits in this call its answer. No event answers it.
+    /// Return a model's answer to the plugin that waits in this call. No event answers it.
     AnswerModel { call: CallId, ordinal: u32, answer: Result<Completion, ModelError> },
-    /// Let the plugin that waits in this call do what it asked for, or not. Answer:
+    /// Permit or refuse a side effect of the plugin that waits in this call. Answer:
     /// `SideEffectEnded`.
     AllowSideEffect { call: CallId, ordinal: u32, leave: Result<(), Denial> },
-    /// The end of a side effect is kept: the plugin that waits in this call goes on. No event
-    /// answers it.
+    /// Resume the plugin that waits in this call: the result of its side effect is durable. No
+    /// event answers it.
     ConfirmSideEffect { call: CallId, ordinal: u32 },
     /// Open a child room and run it to its end. Answer: `BackgroundEnded`.
     StartBackground { call: CallId, id: BackgroundId, opening: Box<RunOpening> },
     /// Call the strategy's `decide` with `room.delivery_view(call)`. Answer: `StrategyDecided`.
     WakeStrategy { call: CallId, strategy: PluginName, wake: Wake },
-    /// Say something on a channel. Answer: `Spoken`.
+    /// Send a text to a channel. Answer: `Spoken`.
     Speak { call: CallId, speech: Box<Speech> },
-    /// Tell whoever asked what came of it. No event answers it.
+    /// Reply to a request from outside. No event answers it.
     Reply { request: RequestId, reply: Result<RequestReply, Refusal> },
-    /// Say something to the background task that this call runs, as a control message of this id:
-    /// it is said again when the host goes on after it had stopped, and the task hears it once. No
-    /// event answers it.
+    /// Send a text to the background task that this call runs, as a control message with this id.
+    /// After an interruption of the host it is sent again, and the task reads it once. No event
+    /// answers it.
     TellTask { call: CallId, id: ControlId, text: String },
-    /// The background task that this call runs goes on alone: nobody waits for its answer any more.
-    /// No event answers it.
+    /// Detach the background task that this call runs; its answer is no longer awaited. No event
+    /// answers it.
     DetachTask { call: CallId },
-    /// Answer: `TimerFired`, at this time or later.
+    /// Start a timer. Answer: `TimerFired`, at this time or later.
     SetTimer { timer: TimerId, at: Millis },
-    /// Nobody waits for this call any more: stop it and drop its answer.
+    /// Stop this call and drop its answer.
     AbandonCall { call: CallId },
-    /// The room is over; nothing is in flight.
+    /// The room has ended; nothing is in flight.
     Finish { outcome: Arc<Outcome> },
 }
 
 impl Effect {
-    /// The call that this effect starts; none when it starts none.
+    /// Returns the call that this effect starts; `None` if it starts none.
     #[must_use]
     pub fn starts(&self) -> Option<CallId> {
         match self {

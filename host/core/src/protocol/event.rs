@@ -1,5 +1,5 @@
-//! What happened: the only thing that changes a room. Names in the past tense. A bad outcome in the
-//! world is an event, not an error.
+//! The events of a room: nothing else changes it. Names are in the past tense. A failure in the
+//! world outside is an event, not an error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,19 +29,19 @@ use crate::types::tool::{ToolError, ToolOutcome};
 use crate::types::usage::Spent;
 use crate::types::usage::UsedByPlugin;
 
-/// The version of the rules that a room folds its events by. It changes whenever the same events
-/// would lead elsewhere.
+/// The version of the rules by which a room folds its events. It changes whenever the same events
+/// would lead to another state.
 pub const RULES: u32 = 9;
 
-/// Whom an event is for: the person or service on whose behalf the room runs.
+/// The person or service on whose behalf the room runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Principal(pub Arc<str>);
 
-/// An event with what the journal stamps on it.
+/// An event with its sequence number and time in the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// From 0, without gaps.
+    /// The sequence number, from 0, without gaps.
     pub seq: u64,
     pub at: Millis,
     pub principal: Principal,
@@ -51,7 +51,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record as it may leave the host: without the room's secret.
+    /// Returns the record without the room's secret, as it may leave the host.
     #[must_use]
     pub fn without_secret(self: Arc<Self>) -> Arc<Self> {
         let Event::RoomOpened { setup, opening, .. } = &self.event else { return self };
@@ -62,75 +62,74 @@ impl Record {
     }
 }
 
-/// The first message of a run, and what holds for it (L-050a).
+/// The first message of a run, and the run's options (L-050a).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunOpening {
     pub room: RoomId,
     /// The task that gets the message.
     pub entry: TaskName,
-    /// None: the task starts from its system message alone (L-051c).
+    /// The text of the message; `None` if the task starts from its system message alone (L-051c).
     pub content: Option<String>,
-    /// What goes with the message; kept by the host under these names.
+    /// Attachments of the message; the host stores them under these names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Blob>,
-    /// Whom the message is for; the run is over at once when it is not the entry task (L-050d).
+    /// The recipient of the message. The run ends at once if that is not the entry task (L-050d).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
-    /// The seat that the message is taken to come from, instead of the user's.
+    /// The sender's seat, instead of the user's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<Entity>,
-    /// Calls that come with the message, from whoever opened the room.
+    /// Tool calls that the opener attached to the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolCall>,
-    /// Steps of the entry task, instead of its own number (L-050f).
+    /// The limit of steps of the entry task, instead of its own (L-050f).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
-    /// The run is killed once its entry task has made so many steps: for whoever looks into a run
+    /// The number of steps of the entry task after which the run is killed. Used to debug a run
     /// step by step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill_after: Option<u32>,
-    /// What the result is to be, instead of what the task says.
+    /// The type of the result, instead of the task's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<ReturnType>,
-    /// Turns that are taken in the place of the entry agent's first steps: a run that is played
-    /// again (O-119).
+    /// Recorded turns that replace the entry agent's first steps, for the replay of a run (O-119).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replay: Vec<Turn>,
-    /// Only this seat of the entry task is asked, once.
+    /// The only seat of the entry task that is asked, once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seat: Option<SeatCall>,
     /// A JSON object for the agent's `inputs`.
     pub inputs: Value,
-    /// What the whole room may use: the run's limits, or what a parent set aside.
+    /// The limits of the whole room: those of the run, or the part that a parent reserved for it.
     pub limits: RunLimits,
-    /// When the run's wall time is over; none: never.
+    /// The time at which the run's wall time is over; `None` if it has no limit.
     pub deadline: Option<Millis>,
-    /// How many rooms are above this one.
+    /// The number of rooms above this one.
     pub depth: u32,
     /// The channel on which the user is asked.
     pub channel: ChannelId,
-    /// The room stays open when nobody is at work in it, and takes what comes in on its channels,
-    /// until it is closed.
+    /// Whether the room is persistent. Such a room stays open while no task runs and accepts
+    /// channel input until it is closed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hold: bool,
-    /// The channels of a child room: what its parent shared. None: those of the setup.
+    /// The channels of a child room, as its parent shared them; `None` for the channels of the
+    /// setup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bindings: Option<BTreeMap<ChannelId, Binding>>,
-    /// The entry task must hand its result in with `submit_result`, and is asked again so often
-    ///
+    /// The number of re-prompts for the result, which the entry task must return with
+    /// `submit_result`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<u32>,
-    /// What is known of the room: who opened it and what for; a JSON object, null when there is
-    /// nothing.
+    /// Facts about the room, such as its opener and purpose: a JSON object, or null.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub metadata: Value,
-    /// How many automatic answers led here.
+    /// The number of automatic answers that led to this room.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub chain_depth: u32,
-    /// The delegations that led to this room, the first one first.
+    /// The delegations that led to this room, the outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegators: Vec<Delegator>,
-    /// What the rooms above had used when this one opened: a grant for the whole run does not start
+    /// The usage of the rooms above when this one opened. A grant for the whole run does not start
     /// anew in a child room.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: UsedByPlugin,
@@ -171,57 +170,58 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// One seat asked for one answer, without a loop around it: what the reference calls an agent's
+/// A single question to one seat, without a task loop. The reference calls this an agent's
 /// responder (L-021, L-022).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeatCall {
     pub seat: Entity,
-    /// Who the message is taken to come from.
+    /// The sender of the message.
     pub sender: Entity,
-    /// It came from outside (L-170).
+    /// Whether the message came from outside (L-170).
     #[serde(default)]
     pub untrusted: bool,
-    /// Its calls come from an agent (L-005).
+    /// Whether its tool calls come from an agent (L-005).
     #[serde(default)]
     pub from_agent: bool,
-    /// Answers to answers: how often the seat is asked, each time with what it said last; 1 for
-    /// once.
+    /// The number of times the seat is asked, each time with its own last answer; 1 for a single
+    /// answer.
     pub times: u32,
 }
 
-/// A change of an agent's history from outside.
+/// A change to an agent's history from outside.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "kebab-case")]
 pub enum HistoryChange {
-    /// Drops messages `start` to the end (L-181).
+    /// Drops the messages from `start` to the end (L-181).
     Clear { start: usize },
-    /// Drops them and what followed from them in other histories (L-150).
+    /// Drops the messages from `start`, and those in other histories that they caused (L-150).
     Prune { start: usize },
-    /// Puts these in the place of all; their numbers are given anew (L-183).
+    /// Replaces all messages with these, which get new numbers (L-183).
     Import { messages: Vec<Message> },
 }
 
-/// What happened in a room.
+/// An event of a room.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// The first event, and only the first.
+    /// The first event of a room; it occurs only once.
     RoomOpened {
         setup: Arc<Setup>,
         opening: RunOpening,
-        /// Drawn by the host. Only journals have it: whoever else writes the event leaves it out.
+        /// The room's secret, drawn by the host. Only journals hold it; every other writer of the
+        /// event leaves it out.
         #[serde(skip_serializing)]
         secret: RoomSecret,
     },
-    /// Another run in the same room, after the one before it is over: histories, scratch and links
-    /// stay.
+    /// Another run began in the same room after the previous one ended. Histories, scratch and
+    /// links stay.
     RunStarted {
-        /// None: as before.
+        /// The new setup; `None` to keep the current one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         setup: Option<Arc<Setup>>,
         opening: RunOpening,
     },
-    /// Between two runs.
+    /// A history was changed between two runs.
     HistoryChanged {
         task: TaskName,
         change: HistoryChange,
@@ -232,7 +232,7 @@ pub enum Event {
         answer: Result<Turn, Fault>,
         report: CallReport,
     },
-    /// An agent's `respond` ended; none: no answer.
+    /// An agent's `respond` ended; `None` if it gave no answer.
     AgentResponded {
         call: CallId,
         answer: Result<Option<Turn>, Fault>,
@@ -243,7 +243,7 @@ pub enum Event {
         answer: Result<ToolOutcome, ToolError>,
         report: CallReport,
     },
-    /// A plugin said what it was asked: memories, a risk, what a history may forget.
+    /// A plugin replied to a query: memories, a risk, a condensation or a gate's verdict.
     Consulted {
         call: CallId,
         answer: Result<PluginReply, Fault>,
@@ -254,17 +254,18 @@ pub enum Event {
         answer: Result<Vec<Decision>, Fault>,
         report: CallReport,
     },
-    /// Somebody typed something, or nobody was there.
+    /// The user answered, or no user was present.
     UserAnswered {
         call: CallId,
         text: Option<String>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<Blob>,
-        /// Nobody was asked: the channel let the agent read first what the host has for it (L-029).
+        /// Whether the channel skipped the question, so that the agent reads pending input first
+        /// (L-029).
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         passed: bool,
     },
-    /// A plugin asked for a completion while it ran.
+    /// A plugin requested a completion while it ran.
     ModelAsked {
         call: CallId,
         ordinal: u32,
@@ -274,31 +275,31 @@ pub enum Event {
         call: CallId,
         ordinal: u32,
         answer: Result<Completion, ModelError>,
-        /// For the operator; changes nothing in the room.
+        /// Diagnostics for the operator; they do not change the room.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trouble: Option<ModelDiagnostic>,
     },
-    /// A plugin is about to do something to the world while it runs. Nothing leaves before the room
-    /// says yes.
+    /// A plugin requested a side effect while it ran. Nothing leaves the host before the room
+    /// permits it.
     SideEffectAsked {
         call: CallId,
-        /// Counts those of one call from 0.
+        /// The number of the side effect within its call, from 0.
         ordinal: u32,
         side_effect: SideEffect,
     },
-    /// How it went; the plugin learns it after this was kept.
+    /// A side effect ended. The plugin gets the result after this record is durable.
     SideEffectEnded {
         call: CallId,
         ordinal: u32,
         answer: SideEffectAnswer,
     },
-    /// What a call has read that may read otherwise later, in the order in which it read. Kept
-    /// before whatever may have come of it leaves; changes nothing in the room.
+    /// Values that a call read and that may differ later, in the order of the reads. The record is
+    /// durable before any consequence of the reads leaves the host. Does not change the room.
     ReadsKept {
         call: CallId,
         reads: Vec<LoggedRead>,
     },
-    /// An import refused something while a call ran. For the operator; changes nothing in the room.
+    /// An import refused a request while a call ran. For the operator; does not change the room.
     Refused {
         call: CallId,
         plugin: PluginName,
@@ -311,7 +312,7 @@ pub enum Event {
         #[serde(default)]
         author: ApprovalAuthor,
     },
-    /// A channel took a speech, or says why it did not.
+    /// A channel accepted a text, or gave a reason for refusing it.
     Spoken {
         call: CallId,
         failure: Option<String>,
@@ -320,11 +321,11 @@ pub enum Event {
         call: CallId,
         ended: EndedTask,
         spent: Spent,
-        /// Together with what the rooms above had used when it opened.
+        /// The usage of the task, with that of the rooms above when its room opened.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         used: UsedByPlugin,
     },
-    /// Somebody outside asked something of the room.
+    /// A request reached the room from outside.
     Requested {
         request: RequestId,
         what: RoomRequest,
@@ -332,56 +333,55 @@ pub enum Event {
     TimerFired {
         timer: TimerId,
     },
-    /// The host went on with the room after it had stopped in the middle. What it waits for is
-    /// started again; calls that were cut off are run again from what they were told before.
+    /// The host resumed the room after an interruption. Pending work is started again; interrupted
+    /// calls run again from their call logs.
     Resumed {
-        /// Milliseconds in which no host ran, which count against no limit of time.
+        /// Milliseconds in which no host ran; they count against no time limit.
         down_ms: u64,
     },
-    /// An author rebuilt a component, and calls from here on go to the new one. For whoever reads
-    /// the journal; changes nothing in the room.
+    /// A component was rebuilt during development, and later calls use the new one. For readers of
+    /// the journal; does not change the room.
     PluginReplaced {
         plugin: PluginName,
-        /// Lower-case hexadecimal, of the new component.
+        /// The digest of the new component, in lower-case hexadecimal.
         sha256: String,
     },
-    /// Somebody stopped what the entry task is doing now; an interactive one turns to its user, any
-    /// other ends.
+    /// The entry task's current turn was stopped. An interactive task asks its user next, any other
+    /// ends.
     TurnStopped {
         reason: String,
     },
-    /// Somebody paused the run: what is under way goes on to its end, nothing new begins (O-122).
+    /// The run was paused: work under way continues to its end, and no new work begins (O-122).
     Paused {
         reason: String,
     },
-    /// Somebody lets it go on.
+    /// The run was resumed after a pause.
     Unpaused,
-    /// Somebody said something while the run was at work; the agent reads it in its next step
-    /// (O-053).
+    /// A user sent a text while the run was busy; the agent reads it in its next step (O-053).
     UserSaid {
-        /// None: the entry task.
+        /// The task that reads the text; `None` for the entry task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<TaskName>,
         text: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<Blob>,
     },
-    /// Somebody stopped one task, wherever in the run it is at work; its caller goes on with what
-    /// it had.
+    /// One task was stopped, at any depth of the run. Its caller continues with the last valid
+    /// answer.
     TaskKilled {
         task: TaskName,
         reason: String,
     },
-    /// Somebody stopped the run.
+    /// The run was stopped.
     Cancelled {
         reason: String,
     },
-    /// Another process sent a control message. It takes effect once, however often it arrives: its
-    /// file is deleted only after this record is durable, so a host that crashed in between reads
-    /// it again.
+    /// A control message arrived from another process. It takes effect once, however often it
+    /// arrives. Its file is deleted only after this record is durable, so a host that crashed
+    /// before that reads it again.
     ControlReceived {
         id: ControlId,
-        /// What the message says. Another `ControlReceived` in here has no effect.
+        /// The event in the message. A nested `ControlReceived` has no effect.
         message: Box<Event>,
     },
 }

@@ -1,5 +1,5 @@
-//! What people who follow a run want to know, derived from its events: never read back, never
-//! journalled. The command line, the server, logs and traces all show these.
+//! Notices about a run, derived from its events: never read back, never journalled. The command
+//! line, the server, logs and traces all show them.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::types::request::{Refusal, RefusalCode};
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 use crate::types::stuck_rules::Recovery;
 
-/// Something worth telling.
+/// A fact about a run that is shown to its users.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "notice", rename_all = "kebab-case")]
 pub enum Notice {
@@ -31,9 +31,9 @@ pub enum Notice {
         agent: PluginName,
         caller: Option<TaskName>,
     },
-    /// The room met a state that no events lead to, and is ended with `INTERNAL_ERROR`.
+    /// The room reached a state that no events lead to, and ends with `INTERNAL_ERROR`.
     InvariantViolated {
-        /// The invariant that did not hold, as a stable word.
+        /// A stable code of the invariant that failed.
         code: String,
         reason: String,
     },
@@ -43,20 +43,21 @@ pub enum Notice {
         agent: PluginName,
         message: Arc<Message>,
     },
-    /// A step of a task is over; `message` is what is pending now.
+    /// A step of a task ended; `message` is now pending.
     StepEnded {
         task: TaskName,
-        /// The seat or sub-task that it came from.
+        /// The seat or sub-task that sent the message.
         by: String,
         message: Option<Arc<Message>>,
     },
-    /// Nobody had a valid answer.
+    /// No seat had a valid answer.
     StepStalled {
         task: TaskName,
         stalled: u32,
         of: u32,
     },
-    /// A task asked its user, there was none, and no other responder could answer: the task ends.
+    /// A task asked its user, no user was present, and no other responder could answer: the task
+    /// ends.
     QuestionUnanswered {
         task: TaskName,
         question: String,
@@ -69,7 +70,7 @@ pub enum Notice {
         arguments: Value,
     },
     ToolAnswered {
-        /// None: it was answered without starting a tool.
+        /// The call; `None` if it was answered without starting a tool.
         call: Option<CallId>,
         task: TaskName,
         name: String,
@@ -82,21 +83,21 @@ pub enum Notice {
         fault: Option<Fault>,
         report: CallReport,
     },
-    /// A plugin broke a limit or a promise outside a tool call.
+    /// A plugin broke a limit or a contract outside a tool call.
     PluginFaulted {
         call: CallId,
         plugin: PluginName,
         fault: Fault,
     },
-    /// Something was refused: by the room (a tool, an address, a background task, a model), or by
-    /// an import while a call ran.
+    /// A request was refused, by the room (a tool, an address, a background task, a model) or by an
+    /// import during a call.
     Denied {
-        /// The call in whose course it was; none when the room refused it.
+        /// The call during which it was refused; `None` if the room refused it.
         call: Option<CallId>,
         plugin: PluginName,
         record: DenialRecord,
     },
-    /// A plugin does something to the world: the room let it.
+    /// The room permitted a side effect, which begins.
     SideEffectStarted {
         call: CallId,
         ordinal: u32,
@@ -119,7 +120,7 @@ pub enum Notice {
         approval: Approval,
         author: ApprovalAuthor,
     },
-    /// A budget is used up, and an approver is asked for more.
+    /// A limit is used up, and an approver is asked to raise it.
     TopUpAsked {
         call: CallId,
         top_up: LimitIncrease,
@@ -127,18 +128,19 @@ pub enum Notice {
     ToppedUp {
         call: CallId,
         budget: Budget,
-        /// In the budget's smallest unit; none: it was refused.
+        /// The increase in the budget's smallest unit; `None` if it was refused.
         more: Option<u64>,
         reason: Option<String>,
         author: ApprovalAuthor,
     },
-    /// Money is limited by this key, and holds nothing back: nobody knows what the model costs.
+    /// A money limit with this key has no effect, because the model's price is unknown.
     PriceUnknown {
         model: ModelName,
         limit: String,
     },
-    /// A request to a model has no answer: the host stopped in between, and asks again, or nobody
-    /// waits for the answer any more. What was sent is counted, for it may be charged.
+    /// A request to a model got no answer. Either the host was interrupted and repeats it, or the
+    /// answer is no longer needed. The tokens sent are counted, because the provider may charge for
+    /// them.
     AttemptLost {
         call: CallId,
         ordinal: u32,
@@ -146,7 +148,7 @@ pub enum Notice {
         input_tokens: u64,
         cost_micro_usd: u64,
     },
-    /// An agent's `step` or `respond` begins.
+    /// An agent's `step` or `respond` began.
     StepStarted {
         call: CallId,
         task: TaskName,
@@ -155,45 +157,44 @@ pub enum Notice {
     ModelCalled {
         call: CallId,
         ordinal: u32,
-        /// The task whose agent asks; none for a tool or a strategy.
+        /// The task whose agent asks; `None` for a tool or a strategy.
         task: Option<TaskName>,
         plugin: PluginName,
         model: ModelName,
-        /// Its text is shown while it is generated.
+        /// Whether its text is shown while it is generated.
         stream: bool,
     },
     ModelAnswered {
         call: CallId,
         ordinal: u32,
         usage: TokenUsage,
-        /// In the provider's words; none when it did not answer.
+        /// The model's name in the provider's words; `None` if it did not answer.
         model: Option<String>,
-        /// Why the model stopped; none when it did not answer.
+        /// The reason why the model stopped; `None` if it did not answer.
         stop: Option<StopReason>,
-        /// It said nothing and called nothing.
+        /// Whether the completion has no text and no tool call.
         is_empty: bool,
         error: Option<String>,
         trouble: Option<ModelDiagnostic>,
     },
-    /// A history did not fit into its model: so many of its messages were cut, and so many left out
-    /// (L-180).
+    /// A history did not fit into its model's context: messages were truncated or dropped (L-180).
     HistoryCut {
         task: TaskName,
         cut: u64,
         dropped: u64,
     },
-    /// The room goes on after its host had stopped in the middle.
+    /// The room resumed after its host was interrupted.
     Resumed {
         /// Milliseconds in which no host ran.
         down_ms: u64,
     },
-    /// Calls from here on go to a component that was built anew.
+    /// A component was rebuilt, and later calls use the new one.
     PluginReplaced {
         plugin: PluginName,
-        /// Lower-case hexadecimal.
+        /// The digest of the new component, in lower-case hexadecimal.
         sha256: String,
     },
-    /// Somebody stopped what the entry task was doing.
+    /// The entry task's current turn was stopped.
     TurnStopped {
         task: TaskName,
         reason: String,
@@ -204,60 +205,59 @@ pub enum Notice {
         /// The whole plan, in the form of O-065.
         plan: Value,
     },
-    /// What the agent of a task is doing changed (O-069).
+    /// The state of a task's agent changed (O-069).
     AgentStateChanged {
         task: TaskName,
         state: AgentState,
-        /// Why; none where the state says it all.
+        /// The reason; `None` if the state alone says enough.
         reason: Option<String>,
     },
-    /// An agent does the same again and again (O-098…O-101), and this is done about it (O-108).
+    /// An agent is stuck in repeated actions (O-098…O-101), and this recovery applies (O-108).
     AgentStuck {
         task: TaskName,
         reason: String,
         recovery: Recovery,
     },
-    /// Somebody paused the run: what is under way goes on to its end, and nothing new begins
-    /// (O-122).
+    /// The run was paused: work under way continues to its end, and no new work begins (O-122).
     RunPaused {
         reason: String,
     },
-    /// It goes on.
+    /// The run was resumed after a pause.
     RunUnpaused,
-    /// An agent reads what somebody said while it was at work.
+    /// An agent reads a text that a user sent while the run was busy.
     UserHeard {
         task: TaskName,
         message: Arc<Message>,
     },
-    /// Nobody reads what somebody said while the run was at work, and why.
+    /// A text that a user sent while the run was busy is not read, and why.
     UserUnheard {
         task: TaskName,
         text: String,
         reason: String,
     },
-    /// A history was made shorter by its task's condenser; the log keeps all of it (O-123).
+    /// A task's condenser shortened a history; the journal keeps all of it (O-123).
     HistoryCondensed {
         task: TaskName,
         forgotten: u64,
         masked: u64,
         summarised: bool,
     },
-    /// A user's message says a trigger of one of the task's knowledge files: its agent reads the
-    /// file (O-126).
+    /// A user's message contains a trigger of a knowledge file, so the agent reads that file
+    /// (O-126).
     KnowledgeAdded {
         task: TaskName,
-        /// As the config writes it.
+        /// The file's path as the config writes it.
         file: String,
-        /// As the file writes it.
+        /// The trigger as the file writes it.
         trigger: String,
     },
-    /// A gate, or the lack of its answer, kept something from counting.
+    /// A gate blocked a text, or failed and therefore blocked it.
     GateBlocked {
         point: GatePoint,
         plugin: PluginName,
         reason: String,
     },
-    /// A gate changed the text of something that passed it.
+    /// A gate changed a text and let it pass.
     GateModified {
         point: GatePoint,
         plugin: PluginName,
@@ -265,44 +265,44 @@ pub enum Notice {
     /// The conversation moved to another task.
     HandedOff {
         from: TaskName,
-        /// None: it waits for its user, whose next word goes to the task that it is with.
+        /// The new holder; `None` if the conversation waits for its user, whose next message goes
+        /// to the current task.
         to: Option<TaskName>,
         phase: String,
         reason: String,
     },
-    /// A task wanted to hand the conversation over, and may not.
+    /// A task tried to hand the conversation over and was not allowed to.
     HandoffRejected {
         from: TaskName,
-        /// As it named it.
+        /// The target's name as the task wrote it.
         to: String,
         refusal: Refusal,
     },
-    /// Something came in on a channel, and counts.
+    /// A message arrived on a channel and was accepted.
     Inbound {
-        /// Its number in the room, without gaps.
+        /// The message's number in the room, without gaps.
         index: u64,
         channel: ChannelId,
-        /// In the channel's words; empty when it does not say.
+        /// The sender in the channel's words; empty if the channel does not name one.
         sender: String,
         text: String,
     },
-    /// Something came in on a channel, and does not count; of a flood only the first message too
-    /// many is told.
+    /// A message arrived on a channel and was refused; of a flood, only the first excess message is
+    /// reported.
     InboundRefused {
         channel: ChannelId,
         sender: String,
         error: RefusalCode,
         reason: String,
     },
-    /// A channel did not take something that was said in the room; the others were told all the
-    /// same.
+    /// A channel did not accept a text of the room; the other channels got it.
     NotTold {
         channel: ChannelId,
-        /// Of the speech.
+        /// The key of the speech.
         key: String,
         reason: String,
     },
-    /// A channel was attached to the room, or is bound otherwise than before.
+    /// A channel was attached to the room, or its binding changed.
     ChannelBound {
         channel: ChannelId,
         binding: Binding,
@@ -310,7 +310,7 @@ pub enum Notice {
     ChannelUnbound {
         channel: ChannelId,
     },
-    /// The room takes nothing new; what is under way goes on to its end.
+    /// The room accepts no new requests; work under way continues to its end.
     RoomClosed {
         reason: String,
     },
@@ -318,15 +318,15 @@ pub enum Notice {
         id: BackgroundId,
         task: TaskName,
         room: RoomId,
-        /// The task that delegates; none: a program does.
+        /// The delegating task; `None` if a program delegates.
         by: Option<TaskName>,
-        /// What the task is to do.
+        /// The brief of the task.
         brief: String,
     },
     BackgroundEnded {
         ended: EndedTask,
     },
-    /// A strategy's speech reached a channel.
+    /// A strategy's text reached a channel.
     Delivered {
         id: BackgroundId,
         agent: TaskName,
@@ -340,21 +340,21 @@ pub enum Notice {
         agent: TaskName,
         reason: String,
     },
-    /// Speeches about a result were not accepted, so often that it is tried no more; it waits for
-    /// the agent's next turn.
+    /// Delivery of a result failed too often and is not retried; the result waits for the agent's
+    /// next turn.
     DeadLetter {
         id: BackgroundId,
         agent: TaskName,
         attempts: u32,
         reason: String,
     },
-    /// An agent takes a turn about results; the message is for it alone.
+    /// An agent takes a turn about results; the message is for this agent only.
     ResultsRelayed {
         task: TaskName,
         ids: Vec<BackgroundId>,
         message: Arc<Message>,
     },
-    /// An agent reads results that nobody was told.
+    /// An agent reads results that were not delivered to any channel.
     ResultsTold {
         task: TaskName,
         ids: Vec<BackgroundId>,
@@ -364,7 +364,7 @@ pub enum Notice {
         status: Status,
         reason: String,
     },
-    /// The entry task has its result; background work may still go on.
+    /// The entry task has its result; background tasks may still run.
     ResultReady {
         outcome: Arc<Outcome>,
     },

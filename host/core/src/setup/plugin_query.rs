@@ -1,5 +1,5 @@
-//! What the host asks a plugin beside steps and tool calls: memories that fit a query, how risky an
-//! action is, what a history may forget, what may pass.
+//! Queries to plugins besides steps and tool calls: memories for a text, the risk of an action, the
+//! condensation of a history, the verdict of a gate.
 
 mod condensed;
 
@@ -13,110 +13,110 @@ use crate::types::risk::Risk;
 
 pub use condensed::{BadCondensation, Condensed, LEFT_OUT, RetainedEntries, SUMMARY_MAX, Summary};
 
-/// What a security analyzer says of an action.
+/// A security analyzer's verdict on an action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     pub risk: Risk,
-    /// Why, for whoever is asked; may be empty.
+    /// The reason, shown to the approver; may be empty.
     pub reason: String,
 }
 
-/// Why a history is to be condensed.
+/// The reason for condensing a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CondenseReason {
-    /// It has become longer than the operator wants.
+    /// The history is longer than the operator's limit.
     Size,
-    /// The agent asked for it.
+    /// The agent requested it.
     Requested,
-    /// A prompt did not fit into its model.
+    /// A prompt did not fit into its model's context.
     Overflow,
 }
 
-/// Entries of a history: `start` included, `end` not.
+/// A range of history entries: `start` included, `end` excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntrySpan {
     pub start: u64,
     pub end: u64,
 }
 
-/// A text in the place of an entry's own: [`LEFT_OUT`], or the beginning or end of the entry's own
-/// words with an `…`.
+/// A text that replaces an entry's own: [`LEFT_OUT`], or the beginning or end of the entry's own
+/// text with an `…`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Masked {
     pub index: u64,
     pub text: String,
 }
 
-/// What a condenser wants done with a history. The host holds it against its rules: no call is
-/// parted from its result (O-123, O-125).
+/// A condenser's proposal for a history. The host checks it: a call is never separated from its
+/// result (O-123, O-125).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condensation {
-    /// Entries to leave out.
+    /// The ranges of entries to drop.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forget: Vec<EntrySpan>,
-    /// Entries to say less in.
+    /// The entries to shorten.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mask: Vec<Masked>,
-    /// Stands where the first of what is forgotten stood; none: nothing does.
+    /// The text at the position of the first dropped entry; `None` for no summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
 }
 
-/// Bytes of a text that a gate puts in the place of another.
+/// The limit in bytes of a gate's replacement text.
 pub const PASSING_MAX: usize = 1 << 20;
 
-/// Something that is about to count, as a gate sees it.
+/// A text on its way through a gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passing {
     pub on: GatePoint,
     pub room: RoomId,
-    /// Where it came in, or will be said; none for a background task.
+    /// The channel it came from or goes to; `None` for a background task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelId>,
-    /// The task that delegates, or whose result it is; none: nobody's.
+    /// The task that delegates, or that produced the result; `None` for neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<TaskName>,
-    /// The task that it is for, as it was named; none: no task in particular.
+    /// The name of the task it is addressed to; `None` for no particular task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// What is said, or what the worker is told to do.
+    /// The text to deliver, or the brief of the worker.
     pub text: String,
-    /// A JSON object of what else is known of it.
+    /// A JSON object of further facts about it.
     pub metadata: Value,
 }
 
-/// What a gate says of it.
+/// A gate's verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "gate", rename_all = "kebab-case")]
 pub enum GateVerdict {
     Allow,
-    /// It passes with this text in the place of its own.
+    /// The text passes with this replacement.
     Modify {
         text: String,
     },
-    /// It does not pass; why, for whoever sent it.
+    /// The text is blocked, with the reason for its sender.
     Block {
         reason: String,
     },
 }
 
-/// What a plugin is asked.
+/// A query to a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "question", rename_all = "kebab-case")]
 pub enum PluginQuery {
-    /// Of a `memory`.
+    /// A query to a `memory`.
     Memories { query: String, limit: u32 },
-    /// Of a `security-analyzer`.
+    /// A query to a `security-analyzer`.
     Risk { action: Box<Action>, thought: String },
-    /// Of a `condenser`.
+    /// A query to a `condenser`.
     Condense { reason: CondenseReason },
-    /// Of a `gate`.
+    /// A query to a `gate`.
     Gate { passing: Box<Passing> },
 }
 
 impl PluginQuery {
-    /// The interface that answers it.
+    /// Returns the interface that answers the query.
     #[must_use]
     pub fn kind(&self) -> crate::setup::PluginKind {
         match self {
@@ -128,18 +128,18 @@ impl PluginQuery {
     }
 }
 
-/// What a plugin answers.
+/// A plugin's reply to a query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "advice", rename_all = "kebab-case")]
 pub enum PluginReply {
-    /// Best first.
+    /// The memories, best first.
     Memories {
         memories: Vec<String>,
     },
     Risk {
         verdict: Verdict,
     },
-    /// None: nothing is to be done.
+    /// The condensation; `None` if the history stays as it is.
     Condense {
         condensation: Option<Condensation>,
     },

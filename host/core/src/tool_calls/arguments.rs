@@ -1,6 +1,6 @@
-//! Arguments of a call held against the schema of its tool, as leniently as the reference does
-//! (L-114), and what a model is told when they do not fit. What is not known of a schema is let
-//! through: whoever runs the tool validates in full.
+//! The check of a call's arguments against its tool's schema, as lenient as the reference (L-114),
+//! and the error text for the model. Unknown parts of a schema are ignored: the tool itself
+//! validates in full.
 
 use serde_json::{Map, Value};
 
@@ -14,18 +14,18 @@ use checker::Checker;
 
 pub use explanation::{explain, explanation_fields};
 
-/// A field that does not fit.
+/// A field that does not fit the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Names and indices from the outside in, with dots between them; empty for the arguments as a
+    /// Names and indices from the outside in, separated by dots; empty for the arguments as a
     /// whole.
     pub path: String,
-    /// Goes on after the path, such as `is missing`.
+    /// The text after the path, such as `is missing`.
     pub reason: String,
 }
 
-/// The arguments as the schema wants them: texts that are numbers become numbers, defaults are put
-/// in, unknown fields stay (L-100, L-114).
+/// Returns the arguments as the schema requires them: texts become numbers, defaults are filled in,
+/// unknown fields stay (L-100, L-114).
 ///
 /// # Errors
 /// All fields that do not fit, in the schema's order, 64 at most.
@@ -39,7 +39,7 @@ pub fn check(schema: &Value, arguments: &Value) -> Result<Value, Vec<Wrong>> {
     Checker::new(schema, arguments).run(arguments)
 }
 
-/// The one tool that a call without a name can mean; none when it is no tool's, or several tools'
+/// Returns the one tool that a call without a name can mean; `None` if no tool or several tools fit
 /// (L-112).
 pub fn infer<'a>(
     tools: impl Iterator<Item = &'a TaskTool>,
@@ -55,13 +55,13 @@ pub fn infer<'a>(
     fitting.next().is_none().then_some(found)
 }
 
-/// All keys are the tool's, and one is not such as every tool has.
+/// Returns whether the tool has all keys, and at least one of them is not common to every tool.
 fn knows_all(schema: &Value, arguments: &Map<String, Value>) -> bool {
     let fields = schema.get("properties").and_then(Value::as_object);
     let is_field = |key: &str| fields.is_some_and(|fields| fields.contains_key(key));
     let is_inherited = |key: &str| matches!(key, "request" | "purpose" | "id");
     let is_own = |key: &String| is_field(key) && !is_inherited(key);
-    // `request` stands here only when it is no name.
+    // `request` is a key here only if it is not a tool's name.
     let is_known = |(key, value): (&String, &Value)| {
         is_field(key) || (matches!(key.as_str(), "purpose" | "id") && value.is_string())
     };

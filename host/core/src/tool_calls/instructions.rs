@@ -1,6 +1,6 @@
-//! What a model reads before everything else: the task's own text, how it calls the tools that it
-//! is offered, what its answer must look like. Made once for a task. That what is written here is
-//! kept to is not known: see `reading` and `arguments`.
+//! The instructions at the beginning of a prompt: the task's own text, the format of tool calls,
+//! the form of the answer. Made once for each task. Does not check what a model writes; `parse` and
+//! `arguments` do.
 
 use serde_json::Value;
 
@@ -25,21 +25,21 @@ const XML: &str = "You can call tools. To call one, write its name and its argum
 
 const VERBATIM: &str = "Where a form shows CDATA, write the text within `<![CDATA[` and `]]>` exactly as it is, with nothing escaped.";
 
-/// What the instructions of a task are made of.
+/// The parts of a task's instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct Instructions<'a> {
     /// The task's own text.
     pub system: &'a str,
     pub toolbox: &'a Toolbox,
     pub format: ToolFormat,
-    /// What the answer must look like, unless the provider sees to that itself.
+    /// The schema of the answer, unless the provider enforces it.
     pub output_schema: Option<&'a Value>,
-    /// Whom messages can be addressed to; none: nothing is said about it (L-148).
+    /// The possible recipients of messages; empty to leave them out (L-148).
     pub recipients: &'a [String],
 }
 
 impl Instructions<'_> {
-    /// The text: parts with blank lines between them (L-024). Tools are explained only where they
+    /// Returns the text: parts separated by blank lines (L-024). Tools are described only if they
     /// are called in text (L-106, L-107, L-130).
     #[must_use]
     pub fn to_text(&self) -> String {
@@ -112,7 +112,7 @@ impl Instructions<'_> {
     }
 }
 
-/// A call in JSON, its name first.
+/// Returns a call in JSON, its name first.
 fn json_call(name: &str, arguments: &Value) -> String {
     let rest = arguments.as_object().into_iter().flatten().filter(|(key, _)| *key != "request");
     let rest = rest.map(|(key, value)| format!(", {}: {value}", Value::from(key.as_str())));

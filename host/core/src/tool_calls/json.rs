@@ -1,30 +1,29 @@
-//! JSON objects in prose: where they stand, and what they mean if they are only nearly JSON.
-//! Whether an object is a call of a tool is not known here.
+//! JSON objects in prose: their positions, and the repair of malformed ones. Does not decide
+//! whether an object is a tool call.
 
 use serde_json::Value;
 
 mod braces;
 mod repair;
 
-/// What stands in braces at the top level of a text, in order (L-109, L-110).
+/// Returns the top-level groups in braces of a text, in order (L-109, L-110).
 ///
-/// Valid JSON comes out as it is. What is nearly JSON is repaired: single or missing quotes, line
-/// feeds and quotes inside texts, commas too many or too few, unquoted values, Python's `True` and
-/// `None`, comments. Braces around mere words give a text, and those around several things the
-/// first of them, so that a caller sees that something was there. What cannot be repaired is left
-/// out.
+/// Valid JSON stays unchanged. Malformed JSON is repaired: single or missing quotes, line feeds and
+/// quotes inside texts, missing or superfluous commas, unquoted values, Python's `True` and `None`,
+/// comments. Braces around plain words give a text, and those around several values the first of
+/// them, so that a caller notices the group. Groups beyond repair are left out.
 #[must_use]
 pub fn objects(text: &str) -> Vec<Value> {
     braces::groups(text).into_iter().filter_map(value).collect()
 }
 
-/// The first of them, so many at most: what comes after costs nothing.
+/// Returns the first groups, at most `most`; the rest of the text costs nothing.
 #[must_use]
 pub fn first_objects(text: &str, most: usize) -> Vec<Value> {
     braces::groups(text).into_iter().filter_map(value).take(most).collect()
 }
 
-/// The value of a key in the first object that has it.
+/// Returns the value of a key in the first object that has it.
 #[must_use]
 pub fn field(text: &str, name: &str) -> Option<Value> {
     let has = |object: Value| match object {

@@ -1,5 +1,5 @@
-//! Reads the calls in a message, once, as one agent understands them: which it knows, which its
-//! task carries out, what is wrong with them (L-108…L-116). Nothing is carried out here.
+//! The parser of the calls in a message, from one agent's view: known calls, those that its task
+//! carries out, and errors (L-108…L-116). Does not carry anything out.
 
 use serde_json::{Map, Value};
 
@@ -8,62 +8,63 @@ use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
 use crate::types::host_tool::HostTool;
 use crate::types::message::{Entity, Label, Message, ToolCall};
 
-/// Who reads, and how.
+/// The parser with the reader's toolbox and options.
 #[derive(Clone, Copy, Debug)]
 pub struct CallParser<'a> {
     pub toolbox: &'a Toolbox,
-    /// Calls are looked for in text too.
+    /// Whether calls are read from text too.
     pub text: bool,
-    /// What the agent is called, where a call may say whom it is for (L-116); none: a call says no
-    /// such thing.
+    /// The agent's name, if a call may state its recipient (L-116); `None` if it may not.
     pub name: Option<&'a str>,
-    /// A model may call what only handlers should (L-141, L-147); the reference carries it out.
+    /// Whether a model may call tools that are only for handlers (L-141, L-147); the reference
+    /// carries them out.
     pub for_handlers: bool,
-    /// Wrong arguments are answered, whoever wrote them: the last word in the agent's history was
-    /// the model's (L-114).
+    /// Whether wrong arguments of any author are answered, because the agent's history ends with
+    /// the model's message (L-114).
     pub after_model: bool,
 }
 
-/// A message as its reader understands it.
+/// A message from the reader's view.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ParsedCalls {
-    /// Calls of tools that the reader knows.
+    /// The calls of tools that the reader knows.
     pub all: Vec<ToolCall>,
-    /// Those that it carries out.
+    /// The calls that it carries out.
     pub mine: Vec<ToolCall>,
-    /// Names that no tool of its goes by.
+    /// The names that match no tool of the reader.
     pub unknown: Vec<String>,
-    /// What its model must put right before any of it is carried out.
+    /// The error that its model must correct before any call is carried out.
     pub wrong: Option<WrongCall>,
 }
 
-/// A call that cannot be carried out as it stands.
+/// A call that cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongCall {
-    /// Empty when not even that can be read.
+    /// The tool's name; empty if it cannot be read.
     pub tool: String,
-    /// What is wrong, for the model.
+    /// The error, for the model.
     pub text: String,
 }
 
 impl ParsedCalls {
-    /// There are calls, or there was an attempt at one, that the reader has to do with (L-052).
+    /// Returns whether the message has calls, or attempts at calls, that concern the reader
+    /// (L-052).
     #[must_use]
     pub fn is_attempt(&self) -> bool {
         !self.mine.is_empty() || self.wrong.is_some()
     }
 
-    /// It knows calls in it and carries out none of them (L-032).
+    /// Returns whether the reader knows calls in the message and carries out none of them (L-032).
     #[must_use]
     pub fn is_for_others(&self) -> bool {
         !self.all.is_empty() && self.mine.is_empty()
     }
 }
 
-/// Calls that a text may hold; what comes after is text.
+/// The limit of calls in one text; the rest stays text.
 const MAX_IN_TEXT: usize = 129;
 
-/// What an attempt to read one call came to.
+/// The result of reading one call.
 enum CallAttempt {
     Call(ToolCall),
     Unknown(String),
@@ -72,7 +73,7 @@ enum CallAttempt {
 }
 
 impl CallParser<'_> {
-    /// Reads a message.
+    /// Reads the calls of a message.
     #[must_use]
     pub fn read(&self, message: &Message) -> ParsedCalls {
         let from_llm = message.sender == Entity::Llm;
@@ -94,15 +95,16 @@ impl CallParser<'_> {
                 CallAttempt::Call(mut call) => {
                     call.untrusted |= untrusted;
                     let mine = self.carries_out(&call);
-                    // Of a model's native calls the reference knows only those that it carries out.
+                    // Of a model's native calls, the reference knows only those that the task
+                    // carries out.
                     if mine || !native {
                         reading.all.push(call.clone());
                     }
                     reading.mine.extend(mine.then_some(call));
                 }
                 CallAttempt::Unknown(name) => reading.unknown.push(name),
-                // L-114: the first that is wrong stands for all; of others than a model it makes no
-                // call at all.
+                // L-114: the first wrong call stands for all. From an author other than a model it
+                // is not a call.
                 CallAttempt::Wrong(wrong) if from_llm || self.after_model => {
                     return ParsedCalls {
                         unknown: reading.unknown,
@@ -117,7 +119,7 @@ impl CallParser<'_> {
         reading
     }
 
-    /// The task carries out the call, and it is for this agent (L-116).
+    /// Returns whether the task carries out the call, and the call is for this agent (L-116).
     fn carries_out(&self, call: &ToolCall) -> bool {
         let Some(tool) = self.toolbox.get(&call.name).filter(|tool| tool.handled) else {
             return false;
@@ -135,11 +137,11 @@ impl CallParser<'_> {
         }
     }
 
-    /// The tool that a model may mean: none that is only for handlers.
+    /// Returns the tool that a model may mean; `None` for tools that are only for handlers.
     fn known(&self, name: &str) -> Option<&TaskTool> {
         let for_handlers = |tool: &TaskTool| matches!(tool.target, ToolTarget::Host(tool) if tool.is_for_handlers());
-        // A tool of the host that the task does without is none. L-149: there is nothing to add a
-        // recipient to before the agent is asked for one.
+        // A tool of the host that the task does not have is unknown. L-149: there is no message to
+        // add a recipient to before the agent is asked for one.
         let too_early = |tool: &TaskTool| match tool.target {
             ToolTarget::Host(HostTool::AddRecipient) => !tool.offered,
             ToolTarget::Host(_) => !tool.offered && !tool.handled,
@@ -155,7 +157,7 @@ impl CallParser<'_> {
             None if from_llm => CallAttempt::Unknown(call.name.clone()),
             None => CallAttempt::Nothing,
             Some(tool) if !tool.handled => CallAttempt::Nothing,
-            // Some models leave the arguments out where there are none.
+            // Some models omit empty arguments.
             Some(tool) if call.arguments.is_null() => {
                 checked(tool, call.id.clone(), &Value::Object(Map::new()))
             }
@@ -176,8 +178,7 @@ impl CallParser<'_> {
             Ok(Value::Object(fields)) => {
                 let named =
                     fields.get("request").and_then(Value::as_str).and_then(|name| self.known(name));
-                // Read again as the tool's schema has it: which text is kept as it is, which
-                // children are a list.
+                // Parse again with the tool's schema, which decides on verbatim texts and lists.
                 let typed = named
                     .and_then(|tool| xml::fields(candidate, Some(&tool.summary.input_schema)).ok());
                 self.object(typed.unwrap_or(Value::Object(fields)), from_llm)
@@ -223,7 +224,7 @@ fn checked(tool: &TaskTool, id: String, given: &Value) -> CallAttempt {
     let name = tool.summary.name.clone();
     match arguments::check(&tool.summary.input_schema, given) {
         Ok(arguments) => CallAttempt::Call(ToolCall { id, name, arguments, untrusted: false }),
-        // the room says what is wrong with it, in a form of its own.
+        // the room reports the error, in a form of its own.
         Err(_) if tool.target == ToolTarget::Host(HostTool::DelegateTask) && given.is_object() => {
             CallAttempt::Call(ToolCall { id, name, arguments: given.clone(), untrusted: false })
         }

@@ -1,34 +1,34 @@
-//! Signals that stand in a text: who is addressed, what is passed on, that a task is done. Pure
-//! functions over text; which messages are looked at and what follows is decided in `room`.
+//! Signals in text: addresses, passing on, and the end of a task. Pure functions over text; `room`
+//! decides which messages to examine and what follows.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// The whole text is this: the pending message goes on to whoever comes next.
+/// As the whole text: passes the pending message to the next responder.
 pub const PASS: &str = "__PASS__";
-/// Before a name: the pending message goes to that one.
+/// Before a name: passes the pending message to that recipient.
 pub const PASS_TO: &str = "__PASS__:";
-/// Before a name and a text: the text goes to that one.
+/// Before a name and a text: sends the text to that recipient.
 pub const SEND_TO: &str = "__SEND__:";
-/// As a word of its own: the task is done.
+/// As a word of its own: ends the task.
 pub const DONE: &str = "DONE";
 
-/// Where a text that bears a signal goes.
+/// The route of a text with a signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// The pending message goes to the next that may answer.
+    /// The pending message goes to the next responder.
     Pass,
-    /// The pending message goes to this one.
+    /// The pending message goes to this recipient.
     PassTo(String),
-    /// The content, which is not empty, goes to this one.
+    /// The content, which is not empty, goes to this recipient.
     SendTo { name: String, content: String },
 }
 
-/// The last one that the text addresses with `prefix`, and the trimmed text after it.
+/// Returns the last recipient that the text addresses with `prefix`, and the trimmed text after it.
 ///
 /// An address is the prefix, word characters, and one other character or the end (L-067 as of
-/// 0.69.16: the end suffices). None where nobody is addressed.
+/// 0.69.16: the end suffices). `None` without an address.
 #[must_use]
 pub fn addressed(text: &str, prefix: &str) -> Option<(String, String)> {
     let mut last = None;
@@ -38,7 +38,7 @@ pub fn addressed(text: &str, prefix: &str) -> Option<(String, String)> {
         let (name, after_name) = after.split_at(end);
         let mut beyond = after_name.chars();
         if !name.is_empty() {
-            // The character that ends the name is part of the address: the next address begins
+            // The character that ends the name belongs to the address: the next address begins
             // after it.
             beyond.next();
             last = Some((name, beyond.as_str()));
@@ -59,11 +59,10 @@ pub fn addressed(text: &str, prefix: &str) -> Option<(String, String)> {
     last.map(|(name, after)| (name.to_owned(), after.trim().to_owned()))
 }
 
-/// The one that a text names before all else as `TO[name]:`, and what follows, without the blanks
-/// before it (L-065).
+/// Returns the recipient in a leading `TO[name]:`, and the text after it without leading blanks
+/// (L-065).
 ///
-/// Blanks may stand before `TO[` and around the name. A name has ASCII letters, digits, `_` and
-/// `-`.
+/// Blanks may precede `TO[` and surround the name. A name has ASCII letters, digits, `_` and `-`.
 #[must_use]
 pub fn directed(text: &str) -> Option<(String, String)> {
     let inside = skip_blanks(skip_blanks(text).strip_prefix("TO[")?);
@@ -75,14 +74,14 @@ pub fn directed(text: &str) -> Option<(String, String)> {
     (!name.is_empty()).then(|| (name.to_owned(), skip_blanks(rest).to_owned()))
 }
 
-/// The text says [`DONE`] as a word of its own: `ABANDONED` does not (L-087, put right).
+/// Returns whether the text contains [`DONE`] as a word of its own: `ABANDONED` does not (L-087,
+/// corrected).
 #[must_use]
 pub fn says_done(text: &str) -> bool {
     done_words(text).next().is_some()
 }
 
-/// The text without the word [`DONE`], wherever it stands, trimmed; a text that does not say it
-/// stays as it is.
+/// Returns the trimmed text without the word [`DONE`]; a text without it stays unchanged.
 #[must_use]
 pub fn without_done(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
@@ -95,11 +94,10 @@ pub fn without_done(text: &str) -> String {
     if from == 0 { kept } else { kept.trim().to_owned() }
 }
 
-/// Where the text asks to go, if it does (L-066); `prefix` is the addressing prefix, empty where
-/// there is none.
+/// Returns the route that the text requests, if any (L-066); an empty `prefix` disables addressing.
 ///
-/// A message that bears a tool call goes nowhere unless it begins with a signal, and never passes
-/// by a bare address (L-068). [`PASS`] counts only as the whole text.
+/// A message with a tool call is routed only if it begins with a signal, and never by a bare
+/// address (L-068). [`PASS`] counts only as the whole text.
 #[must_use]
 pub fn route(text: &str, prefix: &str, has_tool: bool) -> Option<Route> {
     if has_tool && !text.starts_with(PASS) && !text.starts_with(SEND_TO) {
@@ -123,7 +121,7 @@ pub fn route(text: &str, prefix: &str, has_tool: bool) -> Option<Route> {
     (!has_tool).then_some(Route::PassTo(name))
 }
 
-/// What the grammar of `TO[name]:` skips: not all that Unicode calls white space.
+/// The characters skipped by the grammar of `TO[name]:`, fewer than Unicode's white space.
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
 fn skip_blanks(text: &str) -> &str {
@@ -138,7 +136,7 @@ fn done_words(text: &str) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// A letter, a number or `_`; a combining mark is none, as in the reference.
+/// Returns whether it is a letter, a number or `_`; a combining mark is not, as in the reference.
 pub(super) fn is_word(c: char) -> bool {
     static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\p{L}\p{N}]$").ok());
     if c.is_ascii() {
@@ -278,8 +276,7 @@ mod tests {
         }
     }
 
-    /// What took time by the square of their length would not come to its end here before the
-    /// runner of the tests loses patience.
+    /// Quadratic time would exceed the time limit of the test runner.
     #[test]
     fn hostile_texts_take_time_in_proportion() {
         for piece in ["@", "@@a", "DONE", "TO[", "é", "a@", "__PASS__:"] {

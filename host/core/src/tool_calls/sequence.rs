@@ -1,5 +1,5 @@
-//! Done sequences: the little language that says which answers in a row end a task, and whether a
-//! row of answers is such. It does not know where the answers come from, nor which tools there are.
+//! Done sequences: a small language for sequences of answers that end a task, with its matcher.
+//! Does not know the origin of the answers, nor the existing tools.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::ErrorKind;
 use serde::{Deserialize, Serialize};
 
-/// One event that a sequence waits for. Written, and in a journal, as its token: `T`, `T[name]`,
+/// One event of a sequence. Its text, also in a journal, is its token: `T`, `T[name]`,
 /// `C[pattern]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -20,19 +20,19 @@ pub enum Expected {
     AgentResponse,
     /// `L`: a text of the model.
     LlmResponse,
-    /// `U`: a word of the user.
+    /// `U`: a message of the user.
     UserResponse,
-    /// `N`: nobody answered.
+    /// `N`: no answer.
     NoResponse,
-    /// `C[pattern]`: the content matches, whoever wrote it. `C` alone never matches (L-095).
+    /// `C[pattern]`: the content matches, from any author. `C` alone never matches (L-095).
     ContentMatch(Option<SequencePattern>),
 }
 
-/// A regular expression that ignores case; two are equal if they are written the same.
+/// A regular expression that ignores case; two are equal if their texts are.
 #[derive(Clone, Debug)]
 pub struct SequencePattern(Regex);
 
-/// Events that end a task when they happen in a row. Written, and in a journal, as its text.
+/// Events that end a task when they occur in direct succession. Serialised as its text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Sequence {
@@ -40,7 +40,7 @@ pub struct Sequence {
     events: Vec<Expected>,
 }
 
-/// Why a text is no done sequence.
+/// The error for a text that is not a done sequence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SequenceError {
     #[error("a done sequence may have {MOST_BYTES} bytes, this one has {bytes}")]
@@ -60,22 +60,22 @@ pub enum SequenceError {
 #[error("the pattern `{pattern}` cannot be used: {why}")]
 pub struct SequencePatternError {
     pub problem: PatternProblem,
-    /// Its beginning, for people.
+    /// The beginning of the pattern, for people.
     pattern: String,
-    /// In words, for people.
+    /// The reason, for people.
     why: String,
 }
 
-/// What is wrong with a pattern, for whoever knows how it could be written instead.
+/// The kind of error in a pattern, for a suggestion how to write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatternProblem {
     /// It looks ahead or behind.
     LookAround,
-    /// It names what a group matched before.
+    /// It refers to an earlier group's match.
     Backreference,
     /// It needs too much memory when compiled.
     TooBig,
-    /// It is no regular expression for another reason.
+    /// It has another syntax error.
     Syntax,
 }
 
@@ -83,14 +83,14 @@ pub enum PatternProblem {
 #[derive(Clone, Copy, Debug)]
 pub struct Happened<'a> {
     pub kind: MessageKind,
-    /// The tool, where the message calls exactly one.
+    /// The tool, if the message calls exactly one.
     pub tool: Option<&'a str>,
-    /// Other names that this tool goes by.
+    /// Further names of this tool.
     pub titles: &'a [String],
     pub content: &'a str,
 }
 
-/// What a message of a chain was.
+/// The kind of a message in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
     Tool,
@@ -100,20 +100,21 @@ pub enum MessageKind {
     NoResponse,
 }
 
-/// Longer sequences are refused: each pattern takes time to compile.
+/// The limit of a sequence in bytes: each pattern takes time to compile.
 const MOST_BYTES: usize = 16 << 10;
-/// Memory for one compiled pattern: a Unicode class or a count of hundreds fits, a bomb does not.
+/// The memory limit of one compiled pattern in bytes: a Unicode class or a count of hundreds fits,
+/// a hostile pattern does not.
 const PATTERN_BYTES: usize = 1 << 20;
 const MAY_STAND: &str =
     "there are T, A, L, U, N and C, the words tool, agent, llm and user, T[tool] and C[pattern]";
 
 impl Sequence {
-    /// Reads a sequence: events with commas between them; a comma in brackets belongs to the name
-    /// or pattern (L-092).
+    /// Parses a sequence: events separated by commas; a comma in brackets belongs to the name or
+    /// pattern (L-092).
     ///
     /// # Errors
-    /// More than 16 KiB, an event that there is not, brackets after another letter than `T` or `C`,
-    /// a pattern that cannot be used, no event at all.
+    /// More than 16 KiB, an unknown event, brackets after a letter other than `T` or `C`, an
+    /// unusable pattern, or no event at all.
     pub fn parse(text: &str) -> Result<Self, SequenceError> {
         if text.len() > MOST_BYTES {
             return Err(SequenceError::TooLong { bytes: text.len() });
@@ -131,20 +132,20 @@ impl Sequence {
         Ok(Self { source: text.to_owned(), events })
     }
 
-    /// The events, first to last; at least one.
+    /// Returns the events, first to last; at least one.
     #[must_use]
     pub fn events(&self) -> &[Expected] {
         &self.events
     }
 
-    /// The text that it was read from.
+    /// Returns the text that it was parsed from.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.source
     }
 
-    /// The chain, oldest first, ends with these events, one message for each and none between
-    /// (L-093).
+    /// Returns whether the chain, oldest first, ends with these events, one message for each and
+    /// none between (L-093).
     #[must_use]
     pub fn is_met_by(&self, chain: &[Happened<'_>]) -> bool {
         chain.len() >= self.events.len()
@@ -161,7 +162,7 @@ impl Expected {
     fn is(&self, happened: &Happened<'_>) -> bool {
         match self {
             Self::Tool => happened.kind == MessageKind::Tool,
-            // L-095: none of several calls in one message
+            // L-095: a message with several calls never matches
             Self::SpecificTool(name) => {
                 happened.kind == MessageKind::Tool
                     && happened
@@ -179,8 +180,8 @@ impl Expected {
     }
 }
 
-/// The tokens between the commas. A bracket closes where a comma or the end follows it, so that a
-/// pattern may hold brackets.
+/// Splits the text into tokens at its commas. A bracket closes only before a comma or the end, so
+/// that a pattern may contain brackets.
 fn split(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut start = 0;
@@ -232,7 +233,7 @@ fn event(token: &str) -> Result<Expected, SequenceError> {
     }
 }
 
-/// A capital letter and what its brackets hold, which is not empty.
+/// Returns a capital letter and the non-empty text in its brackets.
 fn bracketed(token: &str) -> Option<(char, &str)> {
     let letter = token.chars().next().filter(char::is_ascii_uppercase)?;
     let inside = token.get(1..)?.strip_prefix('[')?.strip_suffix(']')?;
@@ -251,7 +252,8 @@ impl SequencePattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// It is no regular expression, uses look-around or back-references, or needs too much memory.
+    /// `SequencePatternError` if it is not a regular expression, uses look-around or
+    /// back-references, or needs too much memory.
     pub fn new(source: &str) -> Result<Self, SequencePatternError> {
         let compiled = RegexBuilder::new(source)
             .case_insensitive(true)
@@ -264,7 +266,8 @@ impl SequencePattern {
                     PatternProblem::TooBig,
                     format!("it needs more than {limit} bytes when compiled"),
                 ),
-                // The last line of a syntax error says what is wrong, those before it draw where.
+                // The last line of a syntax error states the reason; the lines before it draw its
+                // position.
                 error => {
                     let told = error.to_string();
                     (
@@ -281,15 +284,15 @@ impl SequencePattern {
         })
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 }
 
-/// The kind of a syntax error: the regex crate itself hands over nothing but a text, in which the
-/// pattern stands too.
+/// Returns the kind of a syntax error. The regex crate provides only a text that contains the
+/// pattern, so the pattern is parsed again.
 fn problem_of(source: &str) -> PatternProblem {
     match regex_syntax::ast::parse::Parser::new()
         .parse(source)
@@ -484,7 +487,7 @@ mod tests {
         fn any_text_is_read_or_refused(text in any::<String>(), marks in r"[TALUNC,\[\]\\ ab|]{0,40}") {
             for text in [text, marks] {
                 if let Ok(sequence) = Sequence::parse(&text) {
-                    // What was read can be written and read again.
+                    // A parsed sequence can be written and parsed again.
                     let written: Vec<_> = sequence.events().iter().map(ToString::to_string).collect();
                     let again = Sequence::parse(&written.join(",")).unwrap();
                     prop_assert_eq!(again.events(), sequence.events());

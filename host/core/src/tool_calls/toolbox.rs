@@ -1,5 +1,5 @@
-//! A task's toolbox: the names that its agent may write, and what each stands for. Plugins' tools
-//! and those of the host alike; which of them a task has is decided when the config is assembled.
+//! A task's toolbox: the names that its agent may use, with the tools of plugins and of the host
+//! behind them. The tools of a task are chosen when the config is assembled.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::types::ids::{PluginName, TaskName};
 use crate::types::message::{Entity, Label, Message, ToolCall};
 use crate::types::tool::{ToolExample, ToolSpec, ToolSummary};
 
-/// What a name that an agent may write stands for.
+/// The target of a name in a toolbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToolTarget {
@@ -22,50 +22,50 @@ pub enum ToolTarget {
     Host(HostTool),
 }
 
-/// A tool in a task's toolbox: what its agent may write, and what comes of it (L-100, L-101).
+/// A tool in a task's toolbox: its name for the agent, and its options (L-100, L-101).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskTool {
-    /// What the agent sees and writes.
+    /// The agent's view of the tool.
     #[serde(flatten)]
     pub summary: ToolSummary,
     pub target: ToolTarget,
-    /// Shown to the agent, which may call it (L-101: use).
+    /// Whether the agent is offered the tool and may call it (L-101: use).
     pub offered: bool,
-    /// This task carries it out (L-101: handle); else its sub-tasks may.
+    /// Whether this task carries it out (L-101: handle); else its sub-tasks may.
     pub handled: bool,
-    /// A call of it is the result of the task and of all its callers (L-143).
+    /// Whether a call of it is the result of the task and of all its callers (L-143).
     #[serde(default)]
     pub is_final: bool,
-    /// Tokens of a result at most (L-120).
+    /// The limit of a result in tokens (L-120).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_tokens: Option<u64>,
-    /// Tokens of a result that stay in the history once it was answered (L-120).
+    /// The tokens of a result that stay in the history once it was answered (L-120).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retained_tokens: Option<u64>,
-    /// A second name, which done sequences know too (L-092).
+    /// A second name, which done sequences also accept (L-092).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Examples of a call: words that lead to it, and its arguments.
+    /// Example calls: texts that lead to a call, with its arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<ToolExample>,
-    /// What its calls of `delegate_task` say without saying it.
+    /// Preset arguments for its calls of `delegate_task`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<DelegateTarget>,
 }
 
-/// What calls of a tool that delegates need not say.
+/// The preset arguments of a tool that delegates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelegateTarget {
-    /// It delegates to nobody else.
+    /// The only task that it delegates to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<TaskName>,
-    /// The call is answered with the result.
+    /// Whether the call is answered with the result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wait: bool,
 }
 
 impl TaskTool {
-    /// A plugin's tool, offered and carried out, under the name `plugin.tool`.
+    /// Returns a plugin's tool, offered and carried out, under the name `plugin.tool`.
     #[must_use]
     pub fn of_plugin(plugin: &PluginName, spec: &ToolSpec) -> Self {
         Self {
@@ -86,8 +86,8 @@ impl TaskTool {
         }
     }
 
-    /// A tool of the host under its own name, carried out where the reference does so (L-105), and
-    /// not offered.
+    /// Returns a tool of the host under its own name. It is carried out if the reference does so
+    /// (L-105), and not offered.
     #[must_use]
     pub fn of_host(tool: HostTool) -> Self {
         let by_default = !matches!(
@@ -144,30 +144,30 @@ impl From<Toolbox> for Vec<TaskTool> {
 }
 
 impl Toolbox {
-    /// What the agent is shown, in the toolbox's order.
+    /// Returns the tools that the agent is offered, in the toolbox's order.
     #[must_use]
     pub fn offered(&self) -> &Arc<Vec<ToolSummary>> {
         &self.offered
     }
 
-    /// All that the agent's messages may name (L-101: known).
+    /// Returns all tools that the agent's messages may name (L-101: known).
     pub fn iter(&self) -> impl Iterator<Item = &TaskTool> {
         self.tools.iter()
     }
 
-    /// The tool that goes by this name here.
+    /// Returns the tool with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&TaskTool> {
         self.tools.iter().find(|tool| tool.summary.name == name)
     }
 
-    /// The entry of a tool of the host, under whatever name.
+    /// Returns the entry of a tool of the host, under any name.
     #[must_use]
     pub fn host_tool(&self, wanted: HostTool) -> Option<&TaskTool> {
         self.tools.iter().find(|tool| tool.target == ToolTarget::Host(wanted))
     }
 
-    /// The call, which stands in this message, may be carried out: it comes from an agent, or the
+    /// Returns whether the call in this message may be carried out: it comes from an agent, or the
     /// agent itself could have made it (L-171).
     #[must_use]
     pub fn trusts(&self, message: &Message, call: &ToolCall) -> bool {
@@ -176,7 +176,7 @@ impl Toolbox {
         !(from_outside || call.untrusted) || self.get(&call.name).is_some_and(|tool| tool.offered)
     }
 
-    /// The same tools and these, each in the place of one of its name.
+    /// Returns a toolbox with further tools, each of which replaces one of its name.
     #[must_use]
     pub fn with(&self, more: impl IntoIterator<Item = TaskTool>) -> Self {
         let mut tools = self.tools.clone();

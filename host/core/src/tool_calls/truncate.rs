@@ -1,34 +1,33 @@
-//! A history that is too long for its model: how much of each entry is kept, and how much room
-//! stays for the answer (L-180); and texts that are cut, each with a mark that says so (L-120).
-//! Counts only: what an entry holds, and who counts exactly, is not known here.
+//! Truncation of a history that is too long for its model: the part kept of each entry, and the
+//! room for the answer (L-180). Also marks for cut texts (L-120). Counts tokens only; the content
+//! of entries and exact counts are elsewhere.
 
 use std::collections::BTreeMap;
 
 use crate::types::task_options::Overflow;
 
-/// What stands, on a line of its own, where the rest of a text was left out.
+/// The mark, on a line of its own, in place of the rest of a text.
 pub const MARK: &str = "[The rest was left out: too long.]";
 
-/// Bytes of text that are taken for a token where nobody counts.
+/// The default number of bytes counted as one token.
 pub const BYTES_PER_TOKEN: u32 = 4;
 
-/// Tokens that are held back, for the count may be off.
+/// Tokens held back, because the count is an estimate.
 pub const RESERVE: u64 = 300;
 
-/// Tokens that are kept free for an answer where the operator gave no number.
+/// The default number of tokens reserved for an answer.
 pub const MAX_OUTPUT: u64 = 4_096;
 
-/// Tokens that are kept free for it in any case where the operator gave no number.
+/// The default minimum of tokens reserved for an answer.
 pub const MIN_OUTPUT: u64 = 50;
 
-/// Tokens that a cut entry keeps at least, without the mark.
+/// The minimum of tokens that a cut entry keeps, without the mark.
 const FLOOR: u64 = 30;
 
-/// Taken off more than needed: a text that is cut and marked may count one or two more than its
-/// parts.
+/// Extra tokens to remove: a cut text with its mark may count one or two more than its parts.
 const SLACK: u64 = 2;
 
-/// Whose word an entry is for the model.
+/// The role of an entry's author, as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     System,
@@ -37,13 +36,13 @@ pub enum Role {
     Tool,
 }
 
-/// An entry of a history, only as it counts.
+/// The size of a history entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryEntry {
     pub role: Role,
     /// Tokens of its text, which can be cut.
     pub text: u64,
-    /// Tokens of all else in it, such as attachments.
+    /// Tokens of everything else in it, such as attachments.
     pub rest: u64,
 }
 
@@ -53,23 +52,23 @@ impl HistoryEntry {
     }
 }
 
-/// What a model takes and gives, in tokens.
+/// The limits of a model, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Prompt and answer together.
     pub context: u64,
-    /// Of the answer, when there is room.
+    /// The answer, if there is room.
     pub max_output: u64,
-    /// Of the answer, at least.
+    /// The minimum of the answer.
     pub min_output: u64,
-    /// Held back once the room is short.
+    /// The reserve when the room is short.
     pub reserve: u64,
-    /// That the mark of a cut text takes.
+    /// The mark of a cut text.
     pub mark: u64,
 }
 
 impl Limits {
-    /// Limits with the usual reserve, counted in bytes.
+    /// Returns limits with the default reserve, counted in bytes.
     #[must_use]
     pub fn new(context: u64, max_output: u64, min_output: u64, bytes_per_token: u32) -> Self {
         let mark =
@@ -82,39 +81,39 @@ impl Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetainedEntry {
     Whole(usize),
-    /// Its text as [`cut`] leaves it.
+    /// Its text is cut by [`cut`].
     Cut {
         index: usize,
         tokens: u64,
     },
 }
 
-/// How a history fits.
+/// The plan that fits a history into its model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TruncationPlan {
-    /// Tokens that the answer may have.
+    /// The limit of the answer in tokens.
     pub output: u64,
-    /// In the order of the history.
+    /// The entries that stay, in the order of the history.
     pub keep: Vec<RetainedEntry>,
 }
 
-/// However it is shortened, the history leaves too little room for an answer.
+/// The error for a history that leaves too little room for an answer, however it is shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the history has {tokens} tokens when shortened; {most} would fit")]
 pub struct DoesNotFit {
-    /// What is left when all was cut that may be.
+    /// Tokens left after all possible cuts.
     pub tokens: u64,
     pub most: u64,
 }
 
 /// Fits a history into its model. The first entry and everything from the last USER entry on stay
-/// as they are (L-180).
+/// unchanged (L-180).
 ///
-/// The answer gets less room first; only when that is not enough is the history shortened. The
+/// The room for the answer shrinks first; only if that is not enough, the history is shortened. The
 /// reference does the same, to the token.
 ///
 /// # Errors
-/// When what may be shortened is not enough.
+/// `DoesNotFit` if the entries that may be shortened do not suffice.
 pub fn fit(
     entries: &[HistoryEntry],
     limits: &Limits,
@@ -141,8 +140,8 @@ pub fn fit(
     Ok(TruncationPlan { output: room.min(limits.max_output), keep })
 }
 
-/// Takes an even share of what is too much from each entry that can give, oldest first; what the
-/// later ones cannot give comes from the earlier.
+/// Takes an even share of the excess from each entry that can be cut, oldest first. A share beyond
+/// the later entries comes from the earlier ones.
 fn truncated(
     entries: &[HistoryEntry],
     mut total: u64,
@@ -178,7 +177,7 @@ fn truncated(
     (total, (0..entries.len()).map(kept).collect())
 }
 
-/// Leaves out whole turns, oldest first: a USER entry and all up to the next.
+/// Drops whole turns, oldest first: a USER entry and all up to the next.
 fn without_turns(entries: &[HistoryEntry], mut total: u64, most: u64) -> (u64, Vec<RetainedEntry>) {
     let users: Vec<usize> = entries
         .iter()
@@ -201,37 +200,37 @@ fn without_turns(entries: &[HistoryEntry], mut total: u64, most: u64) -> (u64, V
     (total, (0..first).chain(resume..entries.len()).map(RetainedEntry::Whole).collect())
 }
 
-/// Tokens of a text, rounded up, where so many bytes are one.
+/// Returns the tokens of a text, rounded up, at this number of bytes per token.
 #[must_use]
 pub fn tokens_of(text: &str, bytes_per_token: u32) -> u64 {
     (text.len() as u64).div_ceil(u64::from(bytes_per_token.max(1)))
 }
 
-/// The text, or so many tokens of it and the mark.
+/// Returns the text, or its first tokens and the mark.
 #[must_use]
 pub fn cut(text: &str, tokens: u64, bytes_per_token: u32) -> String {
     ended(text, tokens, bytes_per_token, || MARK.to_owned())
 }
 
-/// A tool's result, or so many tokens of it and a word on that (L-120: `_max_result_tokens`).
+/// Returns a tool's result, or its first tokens and a notice (L-120: `_max_result_tokens`).
 #[must_use]
 pub fn shortened(text: &str, tokens: u64, bytes_per_token: u32) -> String {
     ended(text, tokens, bytes_per_token, || shortened_notice(tokens))
 }
 
-/// What stays of a result once it was answered (L-120: `_max_retained_tokens`).
+/// Returns the part of a result that stays once it was answered (L-120: `_max_retained_tokens`).
 #[must_use]
 pub fn retained(text: &str, tool: &str, tokens: u64, bytes_per_token: u32) -> String {
     ended(text, tokens, bytes_per_token, || retained_notice(tool, tokens))
 }
 
-/// What [`shortened`] puts, after a line feed, where it cuts.
+/// Returns the notice that [`shortened`] appends after a line feed.
 #[must_use]
 pub fn shortened_notice(tokens: u64) -> String {
     format!("[The result was cut to {tokens} tokens; ask for less at a time.]")
 }
 
-/// What [`retained`] puts, after a line feed, where it cuts.
+/// Returns the notice that [`retained`] appends after a line feed.
 #[must_use]
 pub fn retained_notice(tool: &str, tokens: u64) -> String {
     format!("[Of this result {tokens} tokens were kept; for all of it call {tool} again.]")

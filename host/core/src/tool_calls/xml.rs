@@ -1,6 +1,6 @@
-//! Tool calls written in XML: where they stand in a text, what their fields are, how one is
-//! written. As much of XML as a call needs: elements, attributes (not looked at), CDATA, the five
-//! entities; no DTD, no comments. Whether the tool exists is not known here.
+//! Tool calls in XML: their positions in a text, their fields, and their rendering. Supports the
+//! subset of XML that calls need: elements, attributes (ignored), CDATA, the five entities; no DTD,
+//! no comments. Does not check that a tool exists.
 
 use serde_json::{Map, Value};
 
@@ -16,11 +16,11 @@ const OPENING: &str = "<tool>";
 const CLOSING: &str = "</tool>";
 const FENCE: &str = "```";
 
-/// The calls that stand in a text, in order, each from `<tool>` to `</tool>` (L-131).
+/// Returns the calls in a text, in order, each from `<tool>` to `</tool>` (L-131).
 ///
-/// A call without its opening tag begins at the first tag since the last call, the opening tag is
-/// put before it. The last call may lack its closing tag, which is then put behind the text.
-/// Whether what stands between is well-formed is not asked.
+/// A call without its opening tag begins at the first tag since the last call, and gets an opening
+/// tag. The last call may lack its closing tag, which is then appended. The content need not be
+/// well-formed.
 #[must_use]
 pub fn candidates(text: &str) -> Vec<String> {
     let mut found = Vec::new();
@@ -52,7 +52,7 @@ fn through<'a>(text: &'a str, mark: &str) -> Option<(&'a str, &'a str)> {
     text.find(mark).and_then(|start| text.split_at_checked(start + mark.len()))
 }
 
-/// Where the first tag of word characters without attributes begins.
+/// Returns the position of the first tag of word characters without attributes.
 fn first_tag(text: &str) -> Option<usize> {
     text.match_indices('<').map(|(start, _)| start).find(|start| {
         let name = text.get(start + 1..).unwrap_or_default();
@@ -61,13 +61,13 @@ fn first_tag(text: &str) -> Option<usize> {
     })
 }
 
-/// The fields of a call, an object; `request` is one of them (L-130).
+/// Returns the fields of a call as an object; `request` is one of them (L-130).
 ///
-/// Without a schema every leaf is its trimmed text, an element whose children all have the same tag
-/// is a list, any other an object. The schema of the tool's arguments says better: which is a list
-/// or an object, also when empty, and which top-level fields are verbatim (`"verbatim": true`, or
-/// named `code`): their text is kept as it is, less one pair of triple backticks around it. Fields
-/// whose names begin with `_` are ignored.
+/// Without a schema every leaf is its trimmed text. An element whose children all have the same tag
+/// is a list, any other an object. The schema of the tool's arguments decides better which element
+/// is a list or an object, also if it is empty. It also decides which top-level fields are verbatim
+/// (`"verbatim": true`, or named `code`): these keep their text, less one pair of triple backticks
+/// around it. Fields whose names begin with `_` are ignored.
 ///
 /// # Errors
 /// Not well-formed, a comment, an instruction or a DTD, elements deeper than 256, elements in a
@@ -101,7 +101,7 @@ fn verbatim(field: &Element) -> Result<Value, String> {
     Ok(Value::String(inside.strip_suffix(FENCE).unwrap_or(inside).trim().to_owned()))
 }
 
-/// Elements nest no deeper than the parser lets them, so neither does this.
+/// Converts an element. The recursion is bounded, because the parser bounds the depth of elements.
 fn value(element: &Element, shape: SchemaPart<'_>) -> Value {
     if element.name.starts_with('_') {
         return Value::Object(Map::new());
@@ -130,10 +130,10 @@ fn value(element: &Element, shape: SchemaPart<'_>) -> Value {
     Value::Object(element.children.iter().map(named).collect())
 }
 
-/// A call as a model should write it: for examples in instructions. With the same schema,
+/// Renders a call as a model should write it, for examples in instructions. With the same schema,
 /// [`fields`] reads the same fields from it, all leaves as texts.
 ///
-/// Nulls are left out, and so are keys that cannot be tags; characters that XML has not become
+/// Nulls are left out, and so are keys that cannot be tags; characters that XML lacks become
 /// `\u{fffd}`.
 #[must_use]
 pub fn render(request: &str, arguments: &Value, schema: &Value) -> String {
@@ -149,7 +149,7 @@ pub fn render(request: &str, arguments: &Value, schema: &Value) -> String {
     out
 }
 
-/// As deep as is read again; deeper is left out.
+/// The limit of levels that are rendered, the same as for reading; deeper ones are left out.
 const DEEPEST: usize = 255;
 
 fn write_element(out: &mut String, name: &str, value: &Value, depth: usize, verbatim: bool) {
@@ -194,7 +194,7 @@ fn write_text(out: &mut String, text: &str) {
 fn write_cdata(out: &mut String, text: &str) {
     let kept: String =
         text.chars().map(|c| if element::is_char(c) { c } else { '\u{fffd}' }).collect();
-    // The end mark is divided between two sections; a carriage return would become a line feed.
+    // The end mark is split between two sections; a carriage return would become a line feed.
     let inside = kept.replace("]]>", "]]]]><![CDATA[>").replace('\r', "]]>&#13;<![CDATA[");
     out.push_str(&format!("<![CDATA[{inside}]]>"));
 }

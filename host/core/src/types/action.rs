@@ -1,5 +1,6 @@
-//! What an agent may ask for, as the core holds it. Mirrors `wit/actions.wit`; the fixed JSON forms
-//! of rules O-001 and after are `conclave_trajectory`'s, and `action/wire.rs` leads there and back.
+//! The actions that an agent may request, in the core's types. Mirrors `wit/actions.wit`. The fixed
+//! JSON forms of rules O-001 and after belong to `conclave_trajectory`; `action/wire.rs` converts
+//! to them and back.
 
 mod wire;
 
@@ -14,21 +15,21 @@ use crate::types::message::{Blob, ToolCall, ToolResult};
 /// The ordinary answer of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// Id of the completion that it came from.
+    /// The id of the completion that it came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion: Option<String>,
-    /// None: nothing was said at all.
+    /// The text; `None` if the agent said nothing at all.
     pub content: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// Who should answer next.
+    /// The seat or task that should answer next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Blob>,
 }
 
-/// States of a node of the plan (O-058).
+/// The state of a node of the plan (O-058).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanState {
@@ -39,7 +40,7 @@ pub enum PlanState {
     Abandoned,
 }
 
-/// What an agent may ask for in one turn.
+/// An action that an agent may request in one turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", content = "args", rename_all = "snake_case")]
 pub enum Action {
@@ -64,7 +65,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The discriminator of the fixed JSON form, for people and error texts.
+    /// Returns the discriminator of the fixed JSON form, also used in error texts.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -90,26 +91,26 @@ impl Action {
     }
 }
 
-/// What `step` returned.
+/// The result of `step`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
     pub action: Action,
-    /// Why, for people.
+    /// The reason, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub thought: String,
     #[serde(default)]
     pub wait_for_response: bool,
-    /// What is not known yet, kept as it came.
+    /// Unknown fields, unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extra: Vec<(String, Value)>,
 }
 
-/// What the host answered to an action.
+/// The host's answer to an action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "observation", rename_all = "snake_case")]
 pub enum Observation {
     Null,
-    /// Output of a command; `command_id` -1: one in the foreground (O-028).
+    /// The output of a command; `command_id` is -1 for one in the foreground (O-028).
     Command {
         command_id: i64,
         command: String,
@@ -120,7 +121,7 @@ pub enum Observation {
         code: String,
         content: String,
     },
-    /// A page, or why there is none (O-139).
+    /// A page, or the error that prevented it (O-139).
     Browsed {
         url: String,
         status: u16,
@@ -134,7 +135,7 @@ pub enum Observation {
     Written {
         path: String,
     },
-    /// Best first.
+    /// Memories, best first.
     Recalled {
         memories: Vec<String>,
     },
@@ -149,7 +150,7 @@ pub enum Observation {
     Error {
         content: String,
     },
-    /// Every later kind, in its fixed JSON form.
+    /// Any other kind, in its fixed JSON form.
     Custom {
         name: String,
         content: String,
@@ -157,7 +158,7 @@ pub enum Observation {
     },
 }
 
-/// An action with what answered it, as `since-last-step` gives it (O-053).
+/// An action with its observations, as `since-last-step` returns it (O-053).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PastAction {
     pub action: Option<Action>,

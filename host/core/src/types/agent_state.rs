@@ -1,14 +1,14 @@
-//! The states that an agent is in, in the words of rule O-068.
+//! The states of an agent, in the words of rule O-068.
 
 use serde::{Deserialize, Serialize};
 
-/// What an agent is doing, in the words of 2024 and 2025-11.
+/// The state of an agent, in the words of 2024 and 2025-11.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentState {
     #[default]
     Loading,
-    /// Only until 2024: a client has come.
+    /// A client has connected; only until 2024.
     Init,
     Running,
     AwaitingUserInput,
@@ -17,7 +17,7 @@ pub enum AgentState {
     Finished,
     Rejected,
     Error,
-    /// From here on only 2025-11.
+    /// This state and those below exist only in 2025-11.
     AwaitingUserConfirmation,
     UserConfirmed,
     UserRejected,
@@ -25,7 +25,7 @@ pub enum AgentState {
 }
 
 impl AgentState {
-    /// All of them.
+    /// Every state.
     pub const ALL: [Self; 13] = [
         Self::Loading,
         Self::Init,
@@ -42,7 +42,7 @@ impl AgentState {
         Self::RateLimited,
     ];
 
-    /// Its word in events and files.
+    /// Returns the state's word in events and files.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -62,13 +62,13 @@ impl AgentState {
         }
     }
 
-    /// The state with this word.
+    /// Returns the state for this word; `None` if there is no such state.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
     }
 
-    /// A child in it is over (O-089, O-090).
+    /// Returns whether a child in this state has ended (O-089, O-090).
     #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Finished | Self::Rejected | Self::Error)

@@ -1,4 +1,4 @@
-//! The question that an approver is asked, and the answer with its author.
+//! The request to an approver, and the answer with its author.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::risk::Risk;
 
-/// What makes the host ask an approver.
+/// The cause of a request to an approver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApprovalCause {
@@ -16,73 +16,73 @@ pub enum ApprovalCause {
     Rule(usize),
     /// No rule matches, and the tool's plugin may write, send or spend.
     Grants,
-    /// `tasks.NAME.confirm` asks about this action, tool or risk.
+    /// `tasks.NAME.confirm` covers this action, tool or risk.
     Confirm,
     /// A limit of the run is used up.
     Limit,
 }
 
-/// A delegation on the way to a call, as the question about the call shows it.
+/// A delegation that led to a call, as the request shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delegator {
     /// The task that delegated.
     pub task: TaskName,
     /// The plugin of that task's agent.
     pub plugin: PluginName,
-    /// The beginning of what it asked for.
+    /// The beginning of the delegation's brief.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub brief: String,
 }
 
-/// Bytes of a brief that a [`Delegator`] keeps.
+/// The limit of a brief in a [`Delegator`], in bytes.
 pub const BRIEF_MAX: usize = 400;
 
-/// What an approver is asked.
+/// A request to an approver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
     pub task: TaskName,
-    /// The plugin that calls.
+    /// The calling plugin.
     pub caller: PluginName,
-    /// The tool plugin whose answer wants this call; none when the caller wants it itself.
+    /// The tool plugin whose answer requests this call; `None` if the caller requests it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_by: Option<PluginName>,
-    /// The delegations that led to the call, the first one first; empty when the caller's task is
-    /// the run's own.
+    /// The delegations that led to the call, the outermost first; empty if the call belongs to the
+    /// run's own task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegators: Vec<Delegator>,
     /// `plugin.tool`, or the name of an action.
     pub tool: String,
-    /// The plugin that carries the action out; none for a tool, whose name says it, and for an
-    /// action of the host.
+    /// The plugin that carries the action out. `None` for a tool, whose name contains it, and for
+    /// an action of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executor: Option<PluginName>,
     pub arguments: Value,
-    /// Why somebody is asked, for people: where the rule stands, or what the tool's plugin may do.
+    /// The reason for asking, for people: the position of the rule, or the grants of the tool's
+    /// plugin.
     pub source: String,
-    /// Everything that makes the host ask; at least one. One answer answers all of them.
+    /// Every cause for asking, at least one. One answer settles all of them.
     pub causes: Vec<ApprovalCause>,
-    /// How long there is to decide, in milliseconds; none: as long as the run.
+    /// The time to decide, in milliseconds; `None` for the rest of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<u64>,
-    /// How risky the task's analyzer says that it is (O-109); none: nobody said.
+    /// The risk rated by the task's analyzer (O-109); `None` if there is no rating.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
-    /// Why it is so risky, in the analyzer's words, or why the analyzer said nothing.
+    /// The analyzer's reason for its rating, or the reason for a missing rating.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk_reason: Option<String>,
-    /// Asked again: what is wrong with the arguments that the approver wrote; `arguments` are
-    /// those.
+    /// The error in the arguments of the approver's previous answer; `arguments` then holds those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
 impl ApprovalRequest {
-    /// Returns the plugins that have a part in the call.
+    /// Returns the plugins that participate in the call.
     pub fn callers(&self) -> impl Iterator<Item = &PluginName> {
         [&self.caller].into_iter().chain(&self.asked_by)
     }
 
-    /// Returns the index of the rule that asks; none when no rule does.
+    /// Returns the index of the rule that asks; `None` if no rule does.
     #[must_use]
     pub fn rule(&self) -> Option<usize> {
         self.causes.iter().find_map(|cause| match cause {
@@ -91,8 +91,8 @@ impl ApprovalRequest {
         })
     }
 
-    /// Whether a rule that allows the call would answer the question: nothing asks but rules and
-    /// grants.
+    /// Returns whether a rule that allows the call would settle the request: only rules and grants
+    /// ask.
     #[must_use]
     pub fn is_for_rules(&self) -> bool {
         self.causes
@@ -101,27 +101,27 @@ impl ApprovalRequest {
     }
 }
 
-/// Who answered an [`ApprovalRequest`].
+/// The author of an answer to an [`ApprovalRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApprovalAuthor {
-    /// A person, and where: `the terminal`, `another terminal`.
+    /// A person, and the place: `the terminal`, `another terminal`.
     Person { at: String },
     /// A person, by an earlier answer for the rest of the run.
     ForThisRun {
         at: String,
-        /// When the earlier answer was given, in milliseconds since 1970.
+        /// The time of the earlier answer, in milliseconds since 1970.
         given_ms: u64,
     },
     /// A rule that was written into the config during the run.
     Rule {
-        /// Where the rule stands: `conclave.toml:49`.
+        /// The position of the rule: `conclave.toml:49`.
         source: String,
     },
-    /// The program that embeds the host, by code of its own.
+    /// The program that embeds the host.
     #[default]
     Program,
-    /// Nobody: the time was up, or nobody could be asked.
+    /// No author: the time was up, or no approver was available.
     Nobody,
 }
 
@@ -139,7 +139,7 @@ impl fmt::Display for ApprovalAuthor {
     }
 }
 
-/// What an approver says, and who it is.
+/// An approver's answer with its author.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalAnswer {
     pub approval: Approval,
@@ -154,23 +154,24 @@ impl From<Approval> for ApprovalAnswer {
 }
 
 impl Approval {
-    /// Returns the answer of this author.
+    /// Returns the answer with this author.
     #[must_use]
     pub fn by(self, author: ApprovalAuthor) -> ApprovalAnswer {
         ApprovalAnswer { approval: self, author }
     }
 }
 
-/// What an approver says.
+/// An approver's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "approval", rename_all = "kebab-case")]
 pub enum Approval {
-    /// It runs as it is.
+    /// The call runs unchanged.
     Approved,
-    /// It runs with these arguments instead; they are checked like any, and no rule may deny them.
+    /// The call runs with these arguments instead. They are checked like any others, and no rule
+    /// may deny them.
     Edited { arguments: Value },
-    /// It does not run; the agent reads why.
+    /// The call does not run; the agent reads the reason.
     Refused { reason: String },
-    /// It could not run with these arguments: the host says so, and nobody need be asked.
+    /// The call could not run with these arguments. The host rejects it without asking an approver.
     Invalid { message: String },
 }

@@ -1,10 +1,10 @@
-//! The capabilities that a plugin can ask for.
+//! The capabilities that a plugin can request.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Everything that a plugin can ask for.
+/// A capability that a plugin can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Capability {
@@ -26,7 +26,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// Every capability, in the order in which people see them.
+    /// Every capability, in the order shown to people.
     pub const ALL: [Self; 15] = [
         Self::Model,
         Self::Tools,
@@ -45,7 +45,7 @@ impl Capability {
         Self::Progress,
     ];
 
-    /// The word in manifests, configs and messages.
+    /// Returns the word in manifests, configs and messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -67,20 +67,21 @@ impl Capability {
         }
     }
 
-    /// The capability of that name.
+    /// Returns the capability of that name; `None` if there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|capability| capability.as_str() == name)
     }
 
-    /// It touches nothing but the plugin's own: nobody has to grant it.
+    /// Returns whether the capability reaches only the plugin's own data, so that it needs no
+    /// grant.
     #[must_use]
     pub fn is_own(self) -> bool {
         matches!(self, Self::Log | Self::Progress | Self::Config | Self::Scratch | Self::Blobs)
     }
 
-    /// This host can grant it. The others come later: asking for one that is required is refused at
-    /// load.
+    /// Returns whether this host can grant the capability. A plugin that requires any other is
+    /// refused at load.
     #[must_use]
     pub fn is_offered(self) -> bool {
         self != Self::Exec

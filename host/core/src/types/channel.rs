@@ -1,6 +1,5 @@
-//! Channels of a room: how people and programs are reached, and what each channel may do there. A
-//! channel is bound to a room; what a child room gets of a binding is attenuated, never widened
-//!
+//! Channels of a room: connections to people and programs, and the access of each. A channel is
+//! bound to a room; a child room gets a binding with equal or less access, never more.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +8,7 @@ use serde_json::Value;
 
 use crate::types::ids::{ChannelId, TaskName};
 
-/// What kind of channel it is.
+/// The kind of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChannelKind {
@@ -23,7 +22,7 @@ pub enum ChannelKind {
 }
 
 impl ChannelKind {
-    /// The word in configs.
+    /// Returns the word in configs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -35,24 +34,24 @@ impl ChannelKind {
         }
     }
 
-    /// It leads to people outside; an agent's leads to nobody.
+    /// Returns whether the channel leads to people outside; an agent's does not.
     #[must_use]
     pub fn is_transport(self) -> bool {
         self != Self::Agent
     }
 }
 
-/// What keeps a channel busy.
+/// The current activity on a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activity {
     #[default]
     Idle,
-    /// It says something.
+    /// The channel is speaking.
     Speaking,
-    /// Its user does.
+    /// The channel's user is speaking.
     UserSpeaking,
-    /// A model makes what it will say.
+    /// A model is generating text for the channel.
     Generating,
 }
 
@@ -65,15 +64,15 @@ pub struct Channel {
     pub muted: bool,
 }
 
-/// Which way a channel works.
+/// The direction in which a channel works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChannelAccess {
     #[default]
     ReadWrite,
-    /// It is told things, and nothing comes in from it.
+    /// The channel gets messages and sends none.
     ReadOnly,
-    /// Things come in from it, and it is told nothing.
+    /// The channel sends messages and gets none.
     WriteOnly,
     None,
 }
@@ -82,7 +81,7 @@ impl ChannelAccess {
     /// The words in configs.
     pub const WORDS: [&'static str; 4] = ["read-write", "read-only", "write-only", "none"];
 
-    /// The access of that name.
+    /// Returns the access of that name; `None` if there is none.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
         Some(match word {
@@ -94,19 +93,19 @@ impl ChannelAccess {
         })
     }
 
-    /// It may be told what is said in the room.
+    /// Returns whether the channel may get the room's messages.
     #[must_use]
     pub fn may_read(self) -> bool {
         matches!(self, Self::ReadWrite | Self::ReadOnly)
     }
 
-    /// What comes in from it counts.
+    /// Returns whether messages from the channel are accepted.
     #[must_use]
     pub fn may_write(self) -> bool {
         matches!(self, Self::ReadWrite | Self::WriteOnly)
     }
 
-    /// What both allow.
+    /// Returns the access that both allow.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self.may_read() && other.may_read(), self.may_write() && other.may_write()) {
@@ -118,7 +117,7 @@ impl ChannelAccess {
     }
 }
 
-/// Who sees what comes in from a channel.
+/// The recipients of messages from a channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Visibility {
@@ -134,7 +133,7 @@ pub enum Visibility {
 }
 
 impl Visibility {
-    /// `all`, `none`, `transport`, `intelligence`, or names of channels with commas between.
+    /// Parses `all`, `none`, `transport`, `intelligence`, or names of channels separated by commas.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         match text.trim() {
@@ -153,7 +152,7 @@ impl Visibility {
         }
     }
 
-    /// It is for this channel.
+    /// Returns whether this channel gets the message.
     #[must_use]
     pub fn is_for(&self, channel: &ChannelId, kind: ChannelKind) -> bool {
         match self {
@@ -165,7 +164,8 @@ impl Visibility {
         }
     }
 
-    /// It is for the agent of this task; a list may name tasks beside channels.
+    /// Returns whether the agent of this task gets the message; a list may name tasks beside
+    /// channels.
     #[must_use]
     pub fn is_for_task(&self, task: &TaskName) -> bool {
         match self {
@@ -174,14 +174,14 @@ impl Visibility {
         }
     }
 
-    /// It is for the agents of the room, whichever they are.
+    /// Returns whether all agents of the room get the message.
     #[must_use]
     pub fn is_for_agents(&self) -> bool {
         matches!(self, Self::All | Self::Intelligence)
     }
 }
 
-/// A channel in a room: what it is there, and what it may do.
+/// The binding of a channel to a room: its kind and its access.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "BindingForm")]
 pub struct Binding {
@@ -190,35 +190,35 @@ pub struct Binding {
     pub access: ChannelAccess,
     #[serde(default, skip_serializing_if = "is_default")]
     pub visibility: Visibility,
-    /// It is told nothing, and what comes in from it still counts.
+    /// Whether the channel gets no messages; messages from it are still accepted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub muted: bool,
-    /// Messages a second that may come in from it; none: any number.
+    /// The limit of incoming messages per second; `None` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
-    /// A JSON object; null when there is none.
+    /// A JSON object; null if there is none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub metadata: Value,
-    /// Milliseconds that a simulated voice takes for a word; none: the program speaks itself.
+    /// Milliseconds per word of a simulated voice; `None` if the program speaks itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulate_ms: Option<u32>,
 }
 
 impl Binding {
-    /// A channel of this kind that may do all.
+    /// Returns a binding of this kind with full access.
     #[must_use]
     pub fn of(kind: ChannelKind) -> Self {
         Self { kind, ..Self::default() }
     }
 
-    /// It can be told something.
+    /// Returns whether the channel can get messages.
     #[must_use]
     pub fn can_be_told(&self) -> bool {
         self.kind.is_transport() && self.access.may_read() && !self.muted
     }
 }
 
-/// Older journals hold the kind alone.
+/// The serialised forms of a binding; older journals hold the kind alone.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum BindingForm {

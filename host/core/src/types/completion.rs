@@ -1,5 +1,5 @@
-//! Model calls as the core knows them. Mirrors the `model` interface of `wit/capabilities.wit`; not
-//! how a provider is spoken to.
+//! Model requests and completions in the core's types. Mirrors the `model` interface of
+//! `wit/capabilities.wit`. Does not implement any provider's protocol.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::types::history::History;
 use crate::types::message::{Entity, ToolCall, ToolResult};
 use crate::types::tool::ToolSummary;
 
-/// Tokens and money.
+/// Counts of tokens, with their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenUsage {
     pub input_tokens: u64,
     pub cached_input_tokens: u64,
     pub output_tokens: u64,
-    /// None when the model's price is not known.
+    /// The cost in micro-US-dollars; `None` if the model's price is unknown.
     pub cost_micro_usd: Option<u64>,
 }
 
-/// A message of the plugin's own making, for a prompt.
+/// A message that a plugin writes into a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DraftMessage {
     pub role: Entity,
@@ -32,12 +32,12 @@ pub struct DraftMessage {
     pub tool_results: Vec<ToolResult>,
 }
 
-/// A piece of a prompt.
+/// A part of a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "part", rename_all = "kebab-case")]
 pub enum PromptPart {
     System,
-    /// Indices of the step's history, `end` not included.
+    /// A range of the step's history, `end` excluded.
     History {
         start: u64,
         end: u64,
@@ -47,7 +47,7 @@ pub enum PromptPart {
     },
 }
 
-/// How tools are offered and called.
+/// The format in which tools are offered and called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToolFormat {
@@ -67,24 +67,24 @@ pub enum ToolChoice {
     Named { name: String },
 }
 
-/// What a plugin asked for.
+/// A plugin's request for a completion.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
-    /// None for the default.
+    /// The model; `None` for the default.
     pub model: Option<String>,
-    /// Empty: system and the whole history.
+    /// The parts of the prompt; empty for the system message and the whole history.
     pub prompt: Vec<PromptPart>,
-    /// None: all that the agent may call.
+    /// The tools offered; `None` for all that the agent may call.
     pub tools: Option<Vec<String>>,
     pub tool_format: Option<ToolFormat>,
     pub tool_choice: ToolChoice,
     pub output_schema: Option<Value>,
-    /// The room sees the text while it is generated.
+    /// Whether the room gets the text while it is generated.
     pub stream: bool,
     pub options: Vec<(String, Value)>,
 }
 
-/// Goes on with the whole history, with every tool, from the default model.
+/// A request with the whole history, every tool and the default model.
 impl Default for ModelRequest {
     fn default() -> Self {
         Self {
@@ -100,15 +100,15 @@ impl Default for ModelRequest {
     }
 }
 
-/// A piece of a prompt as a model client gets it: history by reference, nothing copied.
+/// A piece of a prompt for a model client; the history is shared, not copied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "piece", rename_all = "kebab-case")]
 pub enum PromptPiece {
     System {
         text: Arc<str>,
     },
-    /// Messages `start` to `end`, `end` not included, of a snapshot. A client shows each as
-    /// [`Message::in_prompt`] has it, with the fence around what plugins and other tasks said.
+    /// Messages `start` to `end`, `end` excluded, of a snapshot. A client renders each with
+    /// [`Message::in_prompt`], which fences the text of plugins and other tasks.
     ///
     /// [`Message::in_prompt`]: crate::types::message::Message::in_prompt
     History {
@@ -121,7 +121,7 @@ pub enum PromptPiece {
     },
 }
 
-/// A request with everything put in.
+/// A request with all its references resolved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
     pub pieces: Vec<PromptPiece>,
@@ -133,11 +133,11 @@ pub struct Prompt {
     pub options: Vec<(String, Value)>,
 }
 
-/// The option for the length of an answer, by all its names.
+/// The names of the option for the length of an answer.
 const LENGTHS: [&str; 3] = ["max_output_tokens", "max_tokens", "max_completion_tokens"];
 
 impl Prompt {
-    /// Tokens that the answer may have, when the options say so.
+    /// Returns the limit of the answer in tokens; `None` if the options set none.
     pub(crate) fn max_output(&self) -> Option<u64> {
         self.options
             .iter()
@@ -146,17 +146,17 @@ impl Prompt {
             .and_then(|(_, tokens)| tokens.as_u64())
     }
 
-    /// Lets the answer have so many tokens; with none the options stay as they are.
+    /// Limits the answer to this many tokens; `None` leaves the options unchanged.
     pub(crate) fn limit_output(&mut self, tokens: Option<u64>) {
         let Some(tokens) = tokens else { return };
         match self.options.iter_mut().rev().find(|(name, _)| is_length(name)) {
-            // Under the name that the plugin chose: some models take one of them only.
+            // Keep the name that the plugin chose: some models accept only one of them.
             Some((_, asked)) => *asked = Value::from(tokens),
             None => self.options.push(("max-output-tokens".to_owned(), Value::from(tokens))),
         }
     }
 
-    /// Text of the newest piece; empty when there is none.
+    /// Returns the text of the newest piece; empty if there is none.
     #[must_use]
     pub fn last_text(&self) -> &str {
         match self.pieces.last() {
@@ -175,7 +175,7 @@ fn is_length(option: &str) -> bool {
     LENGTHS.contains(&option.replace('-', "_").as_str())
 }
 
-/// Why the model stopped.
+/// The reason why the model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StopReason {
@@ -186,7 +186,7 @@ pub enum StopReason {
     Other,
 }
 
-/// What the model answered.
+/// A model's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Completion {
     pub id: String,
@@ -201,7 +201,7 @@ pub struct Completion {
     pub model: String,
 }
 
-/// Why there is no completion.
+/// The reason for a missing completion.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ModelError {
@@ -213,26 +213,26 @@ pub enum ModelError {
     Other { message: String },
 }
 
-/// Why a model could not be asked, for the operator: a plugin reads only the [`ModelError`].
+/// Details of a model error for the operator; a plugin gets only the [`ModelError`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelDiagnostic {
     pub kind: ModelDiagnosticKind,
-    /// Names the server and what to do about it; never holds a key.
+    /// The server concerned and a remedy; never contains a key.
     pub text: String,
 }
 
-/// What kind of trouble.
+/// The kind of a model error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelDiagnosticKind {
-    /// There is no key, or the server does not take it.
+    /// The key is missing, or the server rejects it.
     Key,
     /// No server answered, or not in time.
     Unreachable,
-    /// The server answered, and says no.
+    /// The server refused the request.
     Refused,
-    /// The answer is larger than allowed.
+    /// The answer exceeds a limit.
     Limit,
-    /// The answer is not what the protocol says.
+    /// The answer violates the protocol.
     Malformed,
 }

@@ -1,19 +1,19 @@
-//! Which actions wait for somebody's consent, by how risky they are (O-109…O-111). Knows nothing of
-//! who says how risky an action is, nor of whom is asked.
+//! The rules for actions that need consent, by their risk (O-109…O-111). Does not rate risks and
+//! does not ask approvers.
 
 use serde::{Deserialize, Serialize};
 
 use crate::types::ids::PluginName;
 use crate::types::risk::Risk;
 
-/// Which actions wait for consent.
+/// The actions that need consent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConfirmPolicy {
     #[default]
     Never,
     Always,
-    /// From `threshold` on; `unknown`: also those of which nobody says how risky they are.
+    /// Actions with at least the risk `threshold`; with `unknown`, also those without a rating.
     Risky {
         threshold: Risk,
         unknown: bool,
@@ -21,7 +21,7 @@ pub enum ConfirmPolicy {
 }
 
 impl ConfirmPolicy {
-    /// Whether an action of this risk waits; none: nobody says how risky it is.
+    /// Returns whether an action of this risk needs consent; `None` stands for an unknown risk.
     #[must_use]
     pub fn asks(self, risk: Option<Risk>) -> bool {
         match self {
@@ -32,11 +32,11 @@ impl ConfirmPolicy {
     }
 }
 
-/// The same for a task, and who says how risky an action is.
+/// The consent rules of a task, with the plugin that rates risks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfirmRules {
     pub policy: ConfirmPolicy,
-    /// A plugin that exports `security-analyzer`.
+    /// The plugin, which exports `security-analyzer`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analyzer: Option<PluginName>,
 }

@@ -1,6 +1,6 @@
-//! Work for a background task, whoever asks for it (a tool, an action, the program around the
-//! host), and what becomes of it: one record of the task, one of the delivery of its result. Types
-//! only; the decisions are `room/background`'s and `room/delivery`'s.
+//! Delegations to background tasks, by a tool, an action or the embedding program, and the records
+//! of the task and of its result's delivery. Types only; the decisions are in `room/background` and
+//! `room/delivery`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -10,94 +10,93 @@ use crate::types::host_tool::HostTool;
 use crate::types::ids::{BackgroundId, Millis, PluginName, RoomId, TaskName};
 use crate::types::tool::ToolSummary;
 
-/// Which strategy delivers a result: three answers, each meaning something else.
+/// The choice of a delivery strategy for a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Deliver {
-    /// The one of the task's own `deliver`.
+    /// The task's own `deliver`.
     #[default]
     AsConfigured,
-    /// None: the result waits in the inbox.
+    /// No strategy: the result waits in the inbox.
     Never,
     By(PluginName),
 }
 
-/// What speaking of a result means.
+/// The form in which a result is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HandBack {
-    /// The notified task's agent takes a turn about it; where it is at work no more, the text is
-    /// said as it is.
+    /// The notified task's agent takes a turn about it; if that task has ended, the text is sent
+    /// unchanged.
     Relay,
-    /// The text is said as it is, without a turn.
+    /// The text is sent unchanged, without a turn.
     Post,
 }
 
-/// What becomes of a task whose parent is stopped or closed before it ends.
+/// The fate of a task whose parent is stopped or closed before it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnClose {
-    /// It is stopped with its parent.
+    /// The task is stopped with its parent.
     #[default]
     Cascade,
-    /// It goes on alone, in a room that nobody waits for.
+    /// The task continues in a room of its own, and its result is not awaited.
     Detach,
-    /// The parent waits for its end and records it; nothing is said any more.
+    /// The parent waits for the task's end and records it; nothing more is delivered.
     FinishSilently,
 }
 
-/// Work for a background task.
+/// A request for a background task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delegation {
-    /// A task of the config.
+    /// The name of a task of the config.
     pub agent: String,
-    /// What it is called where it is listed, and the message that it gets when there is no brief.
+    /// The label in lists; also the worker's message if there is no brief.
     pub task: String,
-    /// A JSON object of facts, handed to the worker.
+    /// A JSON object of facts for the worker.
     #[serde(default)]
     pub context: Value,
-    /// Channels of this room that the worker's room gets too.
+    /// The channels of this room to share with the worker's room.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub share_channels: Vec<String>,
-    /// What the worker reads, where that is more than the label `task`.
+    /// The message that the worker reads, if it differs from the label `task`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brief: Option<String>,
-    /// The newest messages of the conversation that the worker gets too, as fenced data.
+    /// The number of the conversation's newest messages that the worker gets, as fenced data.
     #[serde(default, skip_serializing_if = "is_default")]
     pub conversation: u32,
-    /// The caller waits for the result, which is the answer.
+    /// Whether the caller waits for the result, which then answers the call.
     #[serde(default, skip_serializing_if = "is_default")]
     pub wait: bool,
-    /// The worker must hand its result in with `submit_result`; it is asked again so often.
+    /// The number of re-prompts for a result with `submit_result`; `None` if none is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<u32>,
-    /// The task that is told; none: the one that delegates.
+    /// The task to notify; `None` for the delegating one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<TaskName>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub deliver: Deliver,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_back: Option<HandBack>,
-    /// Milliseconds that it may take; none: the worker's own `deadline`.
+    /// The time limit in milliseconds; `None` for the worker's own `deadline`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_close: Option<OnClose>,
-    /// A second delegation with the same key is the first.
+    /// The idempotency key: a second delegation with the same key returns the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
-/// Re-prompts for a structured result, when nothing is said.
+/// The default number of re-prompts for a structured result.
 pub const STRUCTURED_RETRIES: u32 = 3;
-/// Automatic answers that may lead to one another: a delegation that would be one more is refused
-///
+/// The limit of automatic answers in a chain: a delegation beyond it is refused.
 pub const CHAIN_MAX: u32 = 5;
-/// Messages of a conversation that a worker may be given.
+/// The limit of conversation messages for a worker.
 pub const CONVERSATION_MAX: u32 = 100;
 
-/// The tool `delegate_task` as a model reads it: with agents to choose from, each
-/// with what it is for, or, with none, the general one.
+/// Returns the tool `delegate_task` as a model reads it. It offers the given agents
+/// with their descriptions; without any it is the general form.
 #[must_use]
 pub fn delegate_tool(agents: &[(&str, Option<&str>)]) -> ToolSummary {
     let tool = HostTool::DelegateTask;
@@ -113,7 +112,7 @@ pub fn delegate_tool(agents: &[(&str, Option<&str>)]) -> ToolSummary {
     for (name, description) in agents {
         summary.description.push_str("\n  - ");
         summary.description.push_str(name);
-        // A description is one line, or the next one would look like another agent.
+        // A description must be one line; a further line would look like another agent.
         let description =
             description.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
         if !description.is_empty() {
@@ -129,7 +128,7 @@ pub fn delegate_tool(agents: &[(&str, Option<&str>)]) -> ToolSummary {
     summary
 }
 
-/// The tool that delegates to one worker only: the same without a choice of agents.
+/// Returns the tool that delegates to one worker only: without a choice of agents.
 #[must_use]
 pub fn worker_tool(name: &str, agent: &str, description: Option<&str>, waits: bool) -> ToolSummary {
     let mut input_schema = HostTool::DelegateTask.input_schema();
@@ -154,30 +153,30 @@ pub fn worker_tool(name: &str, agent: &str, description: Option<&str>, waits: bo
     }
 }
 
-/// How a task delegates, from `tasks.NAME.background`.
+/// The rules by which a task delegates, from `tasks.NAME.background`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BackgroundRules {
-    /// Channels that are shared where a call names none.
+    /// Channels to share if a call names none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub share: Vec<String>,
-    /// Every `delegate_task` of it waits for the result.
+    /// Whether every `delegate_task` of the task waits for the result.
     #[serde(skip_serializing_if = "is_default")]
     pub wait: bool,
-    /// Milliseconds that a completed result answers the same call again.
+    /// Milliseconds for which a completed result answers an equal call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_ms: Option<u64>,
-    /// Messages of the conversation that every worker gets.
+    /// The number of conversation messages that every worker gets.
     #[serde(skip_serializing_if = "is_default")]
     pub conversation: u32,
 }
 
-/// Where a background task is in its life. The last five are ends: one of them is reached, once
-///
+/// The state of a background task. The last five are final: one of them is reached, once (R-040,
+///
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BackgroundState {
-    /// Asked for, and not yet let go on.
+    /// Requested, and not yet admitted.
     Pending,
     Running,
     Completed,
@@ -188,13 +187,13 @@ pub enum BackgroundState {
 }
 
 impl BackgroundState {
-    /// It has ended.
+    /// Returns whether the state is final.
     #[must_use]
     pub fn is_end(self) -> bool {
         !matches!(self, Self::Pending | Self::Running)
     }
 
-    /// A word for people.
+    /// Returns a word for people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -221,21 +220,20 @@ impl From<BackgroundStatus> for BackgroundState {
     }
 }
 
-/// A background task as whoever lists or inspects tasks sees it: its own outcome, and beside it
-/// that of its delivery.
+/// A background task in lists: its own outcome, and that of its delivery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BackgroundRecord {
     pub id: BackgroundId,
-    /// The task of the config that works.
+    /// The task of the config that does the work.
     pub agent: TaskName,
-    /// What it was asked to do.
+    /// The label of the work.
     pub task: String,
     /// The child room.
     pub room: RoomId,
-    /// The task whose agent started it; none: the program.
+    /// The task whose agent started it; `None` for the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<TaskName>,
-    /// Who is told.
+    /// The task to notify.
     pub notify: TaskName,
     pub state: BackgroundState,
     pub started: Millis,
@@ -245,14 +243,14 @@ pub struct BackgroundRecord {
     pub output: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// A JSON object; the context that it was given, and under `result` what it handed in with
+    /// A JSON object: the context of the delegation, and under `result` the value submitted with
     /// `submit_result`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub metadata: Value,
-    /// How many automatic answers led to it.
+    /// The number of automatic answers that led to it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub chain_depth: u32,
-    /// Its room was let go alone: nobody here learns how it ends.
+    /// Whether its room was detached; this room then does not learn how it ends.
     #[serde(default, skip_serializing_if = "is_default")]
     pub detached: bool,
     pub delivery: DeliveryRecord,

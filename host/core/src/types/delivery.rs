@@ -1,5 +1,5 @@
-//! Delivery of background results, as the core knows it. Mirrors `wit/delivery.wit`. The strategy
-//! decides, the host performs.
+//! Delivery of background results. Mirrors `wit/delivery.wit`. The strategy decides, the host
+//! performs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::types::outcome::{EndCause, Outcome, Status};
 
 pub use crate::types::channel::{Activity, Channel, ChannelKind};
 
-/// How a background task ended.
+/// The end of a background task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BackgroundStatus {
@@ -25,7 +25,7 @@ pub enum BackgroundStatus {
 }
 
 impl BackgroundStatus {
-    /// A word for people.
+    /// Returns a word for people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,18 +44,18 @@ pub struct EndedTask {
     pub id: BackgroundId,
     /// The task of the config that did the work.
     pub agent: TaskName,
-    /// What it was asked to do.
+    /// The label of the work.
     pub task: String,
     pub status: BackgroundStatus,
     pub output: Option<String>,
-    /// Why it was not completed, for people.
+    /// The reason why it was not completed, for people.
     pub error: Option<String>,
-    /// The same for programs, where a host ended it.
+    /// The reason as a code, if the host ended the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<EndCause>,
     pub duration_ms: u64,
     pub metadata: Value,
-    /// Speeches about it that were tried and not accepted.
+    /// The number of failed deliveries.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
 }
@@ -65,8 +65,8 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl EndedTask {
-    /// What a child room's end amounts to: completed only with an answer, and a failure
-    /// always with its reason (R-041 done right). The parent puts in which task it was.
+    /// Returns the task for a child room's outcome. It is completed only with an answer,
+    /// and a failure always has a reason (R-041 done right). The parent adds which task it was.
     #[must_use]
     pub fn from_outcome(outcome: &Outcome) -> Self {
         let answer = outcome.content.clone().filter(|content| !content.trim().is_empty());
@@ -77,7 +77,7 @@ impl EndedTask {
             _ => BackgroundStatus::Failed,
         };
         let completed = status == BackgroundStatus::Completed;
-        // Whoever says that it cannot be done says why.
+        // A rejection states its reason in the answer.
         let said_no = answer.clone().filter(|_| outcome.status == Status::Rejected);
         Self {
             id: BackgroundId::from(""),
@@ -88,13 +88,13 @@ impl EndedTask {
             cause: outcome.cause.filter(|_| !completed),
             output: answer.filter(|_| completed),
             duration_ms: 0,
-            // What it handed in with `submit_result`; the parent knows whether that was asked for.
+            // The value of `submit_result`; the parent knows whether one was required.
             metadata: outcome.value.clone().unwrap_or_default(),
             attempts: 0,
         }
     }
 
-    /// A child room that could not be opened or broke off on the host's side.
+    /// Returns the task for a child room that could not be opened, or that failed in the host.
     #[must_use]
     pub fn interrupted(reason: String) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl EndedTask {
     }
 }
 
-/// Why a strategy is asked.
+/// The reason for waking a strategy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "wake", rename_all = "kebab-case")]
 pub enum Wake {
@@ -122,7 +122,7 @@ pub enum Wake {
     SendFailed { reason: String },
 }
 
-/// What a strategy decided. Its fields are as the plugin wrote them: the room checks them.
+/// A strategy's decision. Its fields are as the plugin wrote them: the room checks them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "decision", rename_all = "kebab-case")]
 pub enum Decision {
@@ -132,21 +132,21 @@ pub enum Decision {
     GiveUp { reason: String },
 }
 
-/// What a strategy may see; a snapshot.
+/// A strategy's view of the room; a snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeliveryView {
     pub room: RoomId,
     pub now: Millis,
-    /// Oldest first; where very many wait, the oldest of them. It is woken for the rest once it has
-    /// decided about these.
+    /// Waiting tasks, oldest first. If very many wait, only the oldest are listed; the strategy is
+    /// woken for the rest after its decision about these.
     pub waiting: Vec<Arc<EndedTask>>,
-    /// Those that the strategy may speak on.
+    /// The channels that the strategy may use.
     pub channels: Vec<Channel>,
     pub notify: Option<TaskName>,
 }
 
-/// The channel on which people are told something when nobody says where: voice first, then any
-/// other that leads to people. Those that are muted, or may be told nothing, never.
+/// Returns the default channel for messages to people: voice first, then any other that leads to
+/// people. Channels that are muted or may not read are never chosen.
 #[must_use]
 pub fn transport(bindings: &BTreeMap<ChannelId, Binding>) -> Option<&ChannelId> {
     let open = || bindings.iter().filter(|(_, binding)| binding.can_be_told());
@@ -155,8 +155,8 @@ pub fn transport(bindings: &BTreeMap<ChannelId, Binding>) -> Option<&ChannelId> 
 }
 
 impl DeliveryView {
-    /// The best channel: voice first, then any other that is not an agent; muted ones never
-    ///
+    /// Returns the best channel: voice first, then any other that is not an agent; never a muted
+    /// one.
     #[must_use]
     pub fn transport(&self) -> Option<&Channel> {
         let open = || {
@@ -168,59 +168,59 @@ impl DeliveryView {
     }
 }
 
-/// Where a result is on its way to whoever is to be told. A record of its own: a task has ended,
-/// whatever becomes of its delivery.
+/// The state of a result's delivery. It is separate from the task's state: the task has ended,
+/// whether or not its delivery succeeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeliveryState {
-    /// Its task has not ended, or nobody is to be told.
+    /// The task has not ended, or there is no task to notify.
     #[default]
     None,
-    /// For its strategy.
+    /// Waiting for its strategy.
     Waiting,
     Speaking,
-    /// A channel, or the notified agent's turn, took it.
+    /// A channel, or the notified agent's turn, accepted it.
     Delivered,
     /// In the inbox, for the agent's next turn.
     Attached,
     /// The agent has read it in a turn of its own.
     Told,
-    /// A gate, or a closed room, held it back.
+    /// Blocked by a gate or a closed room.
     Blocked,
-    /// Tried as often as it may be; it waits in the inbox.
+    /// Not retried any more; it waits in the inbox.
     DeadLetter,
 }
 
-/// How a delivery stands (R-109, R-115 done right).
+/// The record of a delivery (R-109, R-115 done right).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveryRecord {
     pub state: DeliveryState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<PluginName>,
-    /// Where it was said.
+    /// The channel that accepted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelId>,
-    /// Speeches that were tried.
+    /// The number of attempts.
     #[serde(default)]
     pub attempts: u32,
-    /// Why it stands there, where that is not what was wanted.
+    /// The reason for a state other than success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What is said on a channel.
+/// A text for a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Speech {
     pub channel: ChannelId,
     pub text: String,
-    /// Stop what the channel is saying.
+    /// Whether to interrupt the channel's current output.
     #[serde(default)]
     pub interrupt: bool,
-    /// The same for every attempt at the same speech: a channel that took it before takes it again
-    /// without saying it.
+    /// The idempotency key, the same for every attempt. A channel that accepted it before accepts
+    /// it again without output.
     #[serde(default)]
     pub key: String,
-    /// The results that it is about; none for what somebody in the room said.
+    /// The results that it is about; empty for a message of a seat in the room.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<BackgroundId>,
 }

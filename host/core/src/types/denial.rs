@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a plugin and a model may read of a refusal: capability and target, no more.
+/// The part of a refusal that a plugin and a model may read: capability and target only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
     pub capability: String,
@@ -22,22 +22,22 @@ impl Denial {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layer {
-    /// The plugin did not ask for it.
+    /// The manifest does not request it.
     Manifest,
     /// The operator did not grant it.
     Config,
-    /// The task narrowed it.
+    /// The task's `narrow` excludes it.
     Task,
-    /// Granted, but this use is outside the grant or its limits.
+    /// The use exceeds the grant or its limits.
     Runtime,
-    /// Granted, but a rule of the operator says no.
+    /// A rule of the operator denies it.
     Policy,
-    /// This host never gives it.
+    /// This host never allows it.
     Host,
 }
 
 impl Layer {
-    /// A word for people.
+    /// Returns a word for people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -57,13 +57,12 @@ pub struct DenialRecord {
     #[serde(flatten)]
     pub denial: Denial,
     pub layer: Layer,
-    /// Why, in one sentence.
+    /// The reason, in one sentence.
     pub reason: String,
-    /// The smallest line of config that would allow it; none where no ready-made line should be
-    /// offered.
+    /// The smallest line of config that would allow it; `None` if no line should be offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// Of files: the path was to be written, not only read.
+    /// Whether a file was to be written, not only read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub writes: bool,
 }

@@ -1,25 +1,24 @@
-//! How soon a journal's records are safe from a power cut.
+//! The durability of journal records.
 
 use serde::{Deserialize, Serialize};
 
-/// When what a run's journal was handed is safe from a machine that loses its power. A program that
-/// is killed loses nothing that was acknowledged; with `exit` it can lose what it was handed in the
-/// last few milliseconds.
+/// The moment at which the records of a run survive a power failure. A killed program loses no
+/// acknowledged record; with `exit` it can lose those of the last few milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
-    /// Each event before anything comes of it.
+    /// Each event is synced before its consequences.
     Sync,
-    /// With other events of the same few milliseconds; before anything that came of it leaves the
+    /// Events of the same few milliseconds are synced together, before any consequence leaves the
     /// host.
     #[default]
     Group,
-    /// When the run ends; what came of an event does not wait for its record.
+    /// Records are synced when the run ends; consequences do not wait for them.
     Exit,
 }
 
 impl Durability {
-    /// The other way round; none when it is none of the words.
+    /// Returns the durability for this word; `None` if there is none.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         [Self::Sync, Self::Group, Self::Exit]
@@ -27,7 +26,7 @@ impl Durability {
             .find(|durability| durability.as_str() == word)
     }
 
-    /// As the config and the command line write it.
+    /// Returns the word in configs and on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

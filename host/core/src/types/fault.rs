@@ -1,53 +1,52 @@
-//! How a call into a plugin can go wrong, and what is measured of every call. A guest's fault is
-//! data, never a host error.
+//! Faults of plugin calls, and the measurements of every call. A guest's fault is data, never a
+//! host error.
 
 use serde::{Deserialize, Serialize};
 
 use crate::types::denial::DenialRecord;
 
-/// The limit or promise that a plugin broke.
+/// The limit or contract that a plugin broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
-    /// All its memories together would have grown past the limit.
+    /// Its memories together would have grown past the limit.
     Memory,
-    /// It computed longer than it may.
+    /// It exceeded its CPU time.
     Cpu,
-    /// It took longer than it may, waiting included.
+    /// It exceeded its wall time, waiting included.
     Wall,
-    /// It recursed too deep.
+    /// It exceeded its stack.
     Stack,
-    /// It handed over more bytes than it may.
+    /// It returned or sent too many bytes.
     Output,
-    /// It called the host more often than it may.
+    /// It called the host too often.
     HostCalls,
-    /// It held more resources of the host than it may.
+    /// It held too many host resources.
     Handles,
     /// Its tables would have grown past the limit.
     Tables,
-    /// It is made of more instances than it may be.
+    /// It has too many instances.
     Instances,
-    /// It handed over a longer list than it may.
+    /// It returned or sent a list that is too long.
     List,
     /// It panicked, or executed `unreachable`.
     Panic,
     /// Any other trap.
     Trap,
-    /// What it returned is not what the contract says.
+    /// Its answer violates the contract.
     BadAnswer,
     /// It returned an error of its own.
     Error,
-    /// It was cut off because nobody waits for the answer any more.
+    /// It was stopped, because its answer was no longer awaited.
     Abandoned,
     /// It could not be started.
     NotStarted,
-    /// The host stopped while it was under way, and nobody can say what of it happened; it is not
-    /// repeated.
+    /// The host stopped during the call. The result is unknown, and the call is not repeated.
     Interrupted,
 }
 
 impl FaultKind {
-    /// A word for people.
+    /// Returns a word for people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -72,38 +71,37 @@ impl FaultKind {
     }
 }
 
-/// A call that gave no answer, and why.
+/// A call without an answer, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     pub kind: FaultKind,
-    /// One sentence for people and for the model; a panic's message with file and line is part of
-    /// it.
+    /// One sentence for people and for the model; contains a panic's message with file and line.
     pub message: String,
 }
 
 impl Fault {
-    /// A fault with its sentence.
+    /// Returns a fault with its sentence.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }
 }
 
-/// What one call cost and touched. Recorded with its answer.
+/// The measurements of one call, recorded with its answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallReport {
-    /// Microseconds from start to end.
+    /// The wall time in microseconds.
     pub wall_us: u64,
-    /// CPU ticks of ten milliseconds that it used up whole.
+    /// The number of CPU ticks of ten milliseconds that were used in full.
     pub cpu_ticks: u64,
-    /// Bytes, the most that all its memories held together.
+    /// The peak memory of all its memories together, in bytes.
     pub memory: u64,
-    /// Log lines dropped because the volume limit was reached.
+    /// The number of log lines dropped at the volume limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub log_dropped: u64,
-    /// What it was refused.
+    /// The refusals during the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<DenialRecord>,
-    /// The scratch that it leaves; none when it did not set it. Dropped when the call failed.
+    /// The new scratch; `None` if the call did not set it. Dropped if the call failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scratch: Option<Vec<u8>>,
 }

@@ -1,5 +1,5 @@
-//! What an action or a result is, in sixteen bytes: enough to say that two are the same, and
-//! nothing of them is kept. The same in every version of this host, because journals hold them.
+//! Fingerprints of actions and results: sixteen bytes to compare two values without storing them.
+//! Stable across versions of this host, because journals hold them.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use sha2::{Digest as _, Sha256};
 /// The first half of a SHA-256.
 pub type Fingerprint = [u64; 2];
 
-/// Of a value's JSON; nothing is copied on the way.
+/// Returns the fingerprint of a value's JSON, without an intermediate copy.
 #[must_use]
 pub fn fingerprint<T: Serialize + ?Sized>(value: &T) -> Fingerprint {
     let mut hashing = Hashing(Sha256::new());
-    // What cannot be written as JSON (a map whose keys are no texts) counts as far as it can.
+    // A value that cannot be JSON (a map with keys other than text) counts up to the error.
     let _ = serde_json::to_writer(&mut hashing, value);
     let digest = hashing.0.finalize();
     let half = |range: std::ops::Range<usize>| {
@@ -49,8 +49,8 @@ mod tests {
         );
         assert_ne!(fingerprint(&["ab", "c"]), fingerprint(&["a", "bc"]));
         assert_ne!(fingerprint(&json!(null)), fingerprint(&json!("null")));
-        // SHA-256 of `"a"`, its quotes among it: a journal of today is read by the host of
-        // tomorrow.
+        // SHA-256 of `"a"` with its quotes; fixed here because later hosts read the journals of
+        // today.
         assert_eq!(fingerprint("a"), [0xac8d_8342_bbb2_362d, 0x13f0_a559_a362_1bb4]);
     }
 }

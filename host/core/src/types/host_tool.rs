@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A tool that the host carries out: it steers a task, or starts another one (L-140 and after).
+/// A tool of the host: it controls a task, or starts another one (L-140 and after).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostTool {
@@ -20,19 +20,19 @@ pub enum HostTool {
     AddRecipient,
     Rewind,
     DelegateTask,
-    /// What became of tasks that this one started.
+    /// Returns the state of tasks that this one started.
     TaskStatus,
     CancelTask,
-    /// Says something to a task that runs.
+    /// Sends a text to a running task.
     TellTask,
-    /// Hands in the result that was asked for in a fixed form.
+    /// Submits the result in its required form.
     SubmitResult,
     /// Moves the conversation to another task.
     HandoffConversation,
 }
 
 impl HostTool {
-    /// All of them, in the order in which a manual would explain them.
+    /// Every tool, in the order of a manual.
     pub const ALL: [Self; 18] = [
         Self::Done,
         Self::AgentDone,
@@ -54,13 +54,13 @@ impl HostTool {
         Self::HandoffConversation,
     ];
 
-    /// The tool of that name; none for a plugin's.
+    /// Returns the tool of that name; `None` for a plugin's.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.as_str() == name)
     }
 
-    /// Its name in the contract, the config and the log.
+    /// Returns its name in the contract, the config and the log.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl HostTool {
         }
     }
 
-    /// Its name in Langroid, for tasks with `compat = "langroid"`.
+    /// Returns its name in Langroid, for tasks with `compat = "langroid"`.
     #[must_use]
     pub fn langroid_name(self) -> &'static str {
         match self {
@@ -108,7 +108,7 @@ impl HostTool {
         }
     }
 
-    /// What it does, for a model.
+    /// Returns its description for a model.
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {
@@ -151,8 +151,8 @@ impl HostTool {
         }
     }
 
-    /// JSON Schema of its arguments. Numbers and other plain values are taken for text where text
-    /// is asked for.
+    /// Returns the JSON Schema of its arguments. Where text is required, numbers and other plain
+    /// values are accepted as text.
     #[must_use]
     pub fn input_schema(self) -> Value {
         let text = json!({ "type": "string" });
@@ -212,13 +212,14 @@ impl HostTool {
         }
     }
 
-    /// Only what carries out a call may ask for it, never a model (L-141, L-143, L-147).
+    /// Returns whether only the handler of a call may request it, never a model (L-141, L-143,
+    /// L-147).
     #[must_use]
     pub fn is_for_handlers(self) -> bool {
         matches!(self, Self::AgentDone | Self::Result | Self::FinalResult | Self::AgentSend)
     }
 
-    /// Must be the only call in its message (L-119).
+    /// Returns whether it must be the only call in its message (L-119).
     #[must_use]
     pub fn stands_alone(self) -> bool {
         !matches!(

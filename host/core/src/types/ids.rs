@@ -1,6 +1,6 @@
-//! Names and numbers that identify things. Newtypes, so that a task's name is never taken for a
-//! plugin's. Knows nothing of how ids are made: numbers are counted by the room, names come from
-//! the operator's config.
+//! Names and numbers that identify things. They are newtypes, so that a task's name is never taken
+//! for a plugin's. Does not create ids: the room counts numbers, and names come from the operator's
+//! config.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The text as it stands in the config.
+            /// Returns the text as the config writes it.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -84,11 +84,11 @@ name! {
     SecretName
 }
 name! {
-    /// A channel on which a person can be reached, such as `terminal`.
+    /// A channel that reaches a person, such as `terminal`.
     ChannelId
 }
 name! {
-    /// A control message from another process, made by its sender: no two are the same.
+    /// A control message from another process, with a unique id made by its sender.
     ControlId
 }
 name! {
@@ -97,7 +97,7 @@ name! {
 }
 
 number! {
-    /// One request of the core to the host; the event that answers it carries the same.
+    /// One request of the core to the host; the answering event carries the same id.
     CallId(u64), "c"
 }
 number! {
@@ -105,7 +105,7 @@ number! {
     FrameId(u32), "f"
 }
 number! {
-    /// A timer that the core asked for.
+    /// A timer of the core.
     TimerId(u64), "t"
 }
 
@@ -115,13 +115,13 @@ number! {
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// Milliseconds from `earlier` to here; 0 when the clock went back.
+    /// Returns the milliseconds from `earlier` to this time; 0 if the clock went back.
     #[must_use]
     pub fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The moment `milliseconds` later.
+    /// Returns the time `milliseconds` later.
     #[must_use]
     pub fn plus(self, milliseconds: u64) -> Self {
         Self(self.0.saturating_add(milliseconds))

@@ -1,13 +1,13 @@
-//! Bounds how deep JSON may be nested before a tree is built of it: a reader without such a bound
-//! exhausts its stack, which aborts the process. One bound for every reader of journal records.
+//! A bound on the nesting of JSON, checked before a tree is built. A reader without such a bound
+//! exhausts its stack, which aborts the process. All readers of journal records share this bound.
 
 use serde::de::DeserializeOwned;
 
-/// Levels of objects and lists inside each other at most. What a plugin hands over has up to 128,
-/// and the event around it adds a few of its own.
+/// The limit of nested objects and lists. A plugin's value has up to 128 levels, and the event
+/// around it adds a few of its own.
 pub const JSON_DEPTH_MAX: usize = 256;
 
-/// Why a text gives no value.
+/// The error for a text that is not read.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
     #[error("it is nested deeper than {JSON_DEPTH_MAX} levels")]
@@ -16,34 +16,35 @@ pub enum JsonError {
     Malformed(#[from] serde_json::Error),
 }
 
-/// Reads a value from JSON that may be nested deeper than the JSON library lets through by itself.
+/// Reads a value from JSON, nested deeper than the JSON library allows by default.
 ///
 /// # Errors
-/// `TooDeep` past [`JSON_DEPTH_MAX`] levels, found before anything is built; `Malformed` when it is
-/// not JSON of that type.
+/// `TooDeep` past [`JSON_DEPTH_MAX`] levels, detected before anything is built; `Malformed` if the
+/// text is not JSON of that type.
 pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     if is_too_deep(text) {
         return Err(JsonError::TooDeep);
     }
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    // The bound above takes the place of the library's own.
+    // The check above replaces the library's own limit.
     deserializer.disable_recursion_limit();
     let value = T::deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
 }
 
-/// Whether brackets are nested deeper than [`JSON_DEPTH_MAX`]. Of a text that is no JSON the answer
-/// is never too small up to the place where a parser would stop.
+/// Returns whether brackets are nested deeper than [`JSON_DEPTH_MAX`]. For a text that is not JSON,
+/// the depth is never underestimated up to the position where a parser would stop.
 #[must_use]
 pub fn is_too_deep(text: &str) -> bool {
     is_deeper_than(text, JSON_DEPTH_MAX)
 }
 
-/// The same for another bound, such as for a text that is put inside another one.
+/// Returns whether brackets are nested deeper than `levels`, such as for a text that becomes part
+/// of another one.
 #[must_use]
 pub fn is_deeper_than(text: &str, levels: usize) -> bool {
-    // So many brackets do not fit in: most records are short.
+    // A short text cannot hold that many brackets; most records end here.
     if text.len() <= levels {
         return false;
     }

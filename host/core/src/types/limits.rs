@@ -1,21 +1,21 @@
-//! What a plugin and a run may use up at most. Every limit here is enforced, and has a guest in
-//! `tests/guests` that exceeds it.
+//! The limits of plugins and runs. Every limit here is enforced, and a guest in `tests/guests`
+//! exceeds it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::types::usage::Spent;
 
-/// Limits on one plugin; those of a call start anew with each call.
+/// Limits of one plugin; those of a call start anew with each call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PluginLimits {
     /// Bytes of all memories together.
     pub memory: u64,
-    /// Milliseconds of computing in one call; counted in ticks of ten.
+    /// Milliseconds of CPU time in one call, counted in ticks of ten.
     pub cpu_ms: u64,
-    /// Milliseconds that one call takes at most, waiting included.
+    /// Milliseconds of one call, waiting included.
     pub wall_ms: u64,
-    /// Bytes that cross from the plugin to the host in one host call or answer.
+    /// Bytes that the plugin sends to the host in one host call or answer.
     pub output: u64,
     /// Bytes of log lines and progress in one call.
     pub log: u64,
@@ -27,9 +27,9 @@ pub struct PluginLimits {
     pub read: u64,
     /// Bytes of scratch.
     pub scratch: u64,
-    /// Bytes of attachments that one call keeps, all together.
+    /// Bytes of all attachments that one call stores.
     pub blobs: u64,
-    /// Calls into this plugin under way at once.
+    /// Concurrent calls into this plugin.
     pub at_once: u32,
     /// Elements of all tables together.
     pub table_elements: u32,
@@ -37,43 +37,43 @@ pub struct PluginLimits {
     pub instances: u32,
     /// Bytes of the JSON text of a tool's arguments.
     pub arguments: u64,
-    /// Elements of one list that crosses from the plugin to the host.
+    /// Elements of one list that the plugin sends to the host.
     pub list: u32,
     /// Bytes of the component: componentize-py makes about 20 MB.
     pub component: u64,
-    /// Milliseconds that compiling the component takes at most.
+    /// Milliseconds for compiling the component.
     pub compile_ms: u64,
-    /// Bytes of memory that compiling takes at most, in a process of its own.
+    /// Bytes of memory for compiling, in a separate process.
     pub compile_memory: u64,
 }
 
-/// The most that `table_elements` can be set to: what a table of the pool can hold.
+/// The maximum of `table_elements`: the size of a table in the pool.
 pub const TABLE_ELEMENTS_MAX: u32 = 100_000;
-/// The most that `instances` can be set to.
+/// The maximum of `instances`.
 pub const INSTANCES_MAX: u32 = 120;
-/// Memories in a component.
+/// The number of memories in a component.
 pub const MEMORIES: usize = 4;
-/// Tables in a component.
+/// The number of tables in a component.
 pub const TABLES: usize = 60;
-/// Bytes of a component; the most that `component` can be set to.
+/// The maximum of `component`, in bytes.
 pub const COMPONENT_BYTES: u64 = 64 << 20;
-/// The most that `arguments` can be set to.
+/// The maximum of `arguments`.
 pub const ARGUMENTS_MAX: u64 = 64 << 20;
-/// The most that `list` can be set to.
+/// The maximum of `list`.
 pub const LIST_MAX: u32 = 1_000_000;
-/// The most that `compile_time` can be set to, in milliseconds.
+/// The maximum of `compile_time`, in milliseconds.
 pub const COMPILE_MS_MAX: u64 = 60 * 60 * 1_000;
-/// The most that `compile_memory` can be set to.
+/// The maximum of `compile_memory`.
 pub const COMPILE_MEMORY_MAX: u64 = 64 << 30;
-/// The most that `host_calls` can be set to.
+/// The maximum of `host_calls`.
 pub const HOST_CALLS_MAX: u64 = 1_000_000_000;
-/// The most that `handles` can be set to.
+/// The maximum of `handles`.
 pub const HANDLES_MAX: u32 = 1_000_000;
-/// The most that `at_once` can be set to.
+/// The maximum of `at_once`.
 pub const AT_ONCE_MAX: u32 = 100_000;
-/// The most that `read` can be set to.
+/// The maximum of `read`.
 pub const READ_MAX: u64 = 1 << 40;
-/// The most that `memory` can be set to: what a slot of the pool can hold.
+/// The maximum of `memory`: the size of a slot in the pool.
 pub const MEMORY_MAX: u64 = 1 << 30;
 /// Milliseconds of one CPU tick.
 pub const TICK_MS: u64 = 10;
@@ -103,13 +103,12 @@ impl Default for PluginLimits {
     }
 }
 
-/// Calls of tools of a run whose config says nothing: ten for each of its steps.
+/// The default limit of tool calls in a run: ten for each of its steps.
 const TOOL_CALLS: u64 = 1_000;
-/// Bytes that a room holds when the config says nothing: some hundred times the largest context
-/// window of a model.
+/// The default limit of a room in bytes: some hundred times the largest context window of a model.
 const HISTORY: u64 = 64 << 20;
 
-/// Hard stops for a whole run, background tasks included. None: no limit.
+/// Hard limits of a whole run, background tasks included. `None` stands for no limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunLimits {
     /// Steps of agents.
@@ -118,7 +117,7 @@ pub struct RunLimits {
     pub wall_ms: Option<u64>,
     /// Tokens of all models, input and output.
     pub tokens: Option<u64>,
-    /// Micro-US-dollars of all models whose price is known.
+    /// Micro-US-dollars of all models with a known price.
     pub cost_micro_usd: Option<u64>,
     /// Requests to models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,36 +125,36 @@ pub struct RunLimits {
     /// Calls of plugins' tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<u64>,
-    /// Bytes that a room holds in memory of messages, calls and their results.
+    /// Bytes of messages, calls and results that a room holds in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<u64>,
-    /// Milliseconds of computing of all plugins together.
+    /// Milliseconds of CPU time of all plugins together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ms: Option<u64>,
-    /// Background tasks that are started, those of background tasks included.
+    /// Background tasks in total, nested ones included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
-    /// Background tasks under way at once, those of background tasks included.
+    /// Concurrent background tasks, nested ones included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks_at_once: Option<u32>,
-    /// Background tasks within background tasks.
+    /// Nesting levels of background tasks.
     pub depth: u32,
     /// Steps of any one activation of a task, all seats counted (L-050f: the global max_turns).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_turns: Option<u32>,
-    /// What becomes of a run that has used one of them up.
+    /// The consequence of a limit that is used up.
     #[serde(default, skip_serializing_if = "WhenUsedUp::is_end")]
     pub when_used_up: WhenUsedUp,
 }
 
-/// What becomes of a run that has used up one of its limits.
+/// The consequence of a limit that is used up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenUsedUp {
-    /// It ends.
+    /// The run ends.
     #[default]
     End,
-    /// An approver is asked for more; it ends when there is none.
+    /// An approver may raise the limit; the run ends if no approver is available.
     Ask,
 }
 
@@ -167,7 +166,7 @@ impl WhenUsedUp {
 }
 
 impl RunLimits {
-    /// All of it, as what was spent: of a room that nobody can ask any more.
+    /// Returns the limits as usage, for a room that can no longer report its own.
     #[must_use]
     pub fn as_spent(&self) -> Spent {
         Spent {

@@ -1,6 +1,5 @@
-//! Messages: what seats say to each other, as the host stamps it. Mirrors `wit/types.wit`, and adds
-//! what only the host may know: the signal that ends a task and the action that the message
-//! carries.
+//! Messages between seats, as the host stamps them. Mirrors `wit/types.wit`, with two additions
+//! that only the host sets: the signal that ends a task, and the action that the message carries.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,14 +19,14 @@ pub enum Entity {
     Llm,
     /// The host, on the agent's behalf.
     Agent,
-    /// A person, or whoever called the task.
+    /// The user, or the caller of the task.
     User,
     /// The host, on its own behalf.
     System,
 }
 
 impl Entity {
-    /// The seat that `name` addresses; entity names ignore case (L-006).
+    /// Returns the seat that `name` addresses; entity names ignore case (L-006).
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         [Self::Llm, Self::Agent, Self::User]
@@ -35,7 +34,7 @@ impl Entity {
             .find(|entity| name.eq_ignore_ascii_case(entity.as_str()))
     }
 
-    /// Lower-case name, the same in WIT and JSON.
+    /// Returns the lower-case name, the same in WIT and JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -56,19 +55,20 @@ impl fmt::Display for Entity {
 /// One request to run a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Unique within its message.
+    /// An id, unique within its message.
     pub id: String,
     /// `plugin.tool` or an orchestration tool.
     pub name: String,
-    /// As the agent wrote it; checked before the tool sees it.
+    /// The arguments as the agent wrote them; checked before the tool runs.
     pub arguments: Value,
-    /// It was read out of text from outside; wherever it travels (L-172).
+    /// Whether the call was read from text of outside origin. The mark stays when the call is
+    /// forwarded (L-172).
     #[serde(default, skip_serializing_if = "is_false")]
     pub untrusted: bool,
 }
 
 impl ToolCall {
-    /// A call that the host makes for somebody; without an id of its own.
+    /// Returns a call that the host makes on behalf of another party; it has no id.
     #[must_use]
     pub fn new(name: impl Into<String>, arguments: Value) -> Self {
         Self { id: String::new(), name: name.into(), arguments, untrusted: false }
@@ -87,44 +87,44 @@ pub struct ToolResult {
     pub call_id: String,
     /// The tool that ran, or was refused.
     pub name: String,
-    /// Text for the model.
+    /// The text for the model.
     pub content: String,
-    /// The structured result, when the tool gave one.
+    /// The structured result, if the tool returned one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// The tool failed or was refused.
+    /// Whether the tool failed or was refused.
     #[serde(default)]
     pub is_error: bool,
 }
 
-/// Content kept by the host and passed by reference.
+/// Content stored by the host and passed by reference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blob {
-    /// Lower-case hexadecimal.
+    /// The digest in lower-case hexadecimal.
     pub sha256: String,
-    /// Such as `image/png`.
+    /// The media type, such as `image/png`.
     pub media_type: String,
-    /// In bytes.
+    /// The length in bytes.
     pub length: u64,
     /// A file name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// Where content came from. Stamped by the host (L-170), never read from text.
+/// The origin of content. Stamped by the host (L-170), never read from text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Label {
-    /// It came from outside: a person, a file, a plugin that the operator does not vouch for.
+    /// From outside: a person, a file, a plugin that the operator does not vouch for.
     Untrusted,
-    /// A plugin's tool, executor, memory or condenser gave it: data.
+    /// Data from a plugin's tool, executor, memory or condenser.
     Tool,
-    /// Another task's agent said it: data for this one.
+    /// Data from another task's agent.
     Task,
 }
 
 impl Label {
-    /// The word that plugins see.
+    /// Returns the word for plugins.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -135,60 +135,60 @@ impl Label {
     }
 }
 
-/// What a message does to the task that it is in (L-081, L-140 and after).
+/// The effect of a message on its task (L-081, L-140 and after).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "signal", rename_all = "kebab-case")]
 pub enum Signal {
-    /// The task is done; `value` when the result is more than text.
+    /// The task is done; `value` is set if the result is more than text.
     Done {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<Value>,
     },
-    /// The agent says that it cannot be done.
+    /// The agent rejects the task as impossible.
     Rejected,
 }
 
-/// Something said in a room.
+/// A message of a room.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Position in the room, without gaps among messages.
+    /// The position in the room, without gaps among messages.
     pub seq: u64,
     /// The seat that it comes from.
     pub sender: Entity,
-    /// Task, channel or plugin that spoke.
+    /// The name of the task, channel or plugin that sent it.
     pub sender_name: String,
-    /// Who should answer; none when anyone may.
+    /// The seat or task that should answer; `None` for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
-    /// The text; none when nothing was said at all, which differs from empty (L-001).
+    /// The text; `None` differs from an empty text (L-001).
     pub content: Option<String>,
-    /// Calls as the model made them through its provider's interface; each wants a result of its
-    /// own.
+    /// Calls in the provider's native form; each requires a result of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// Calls that travel with the message: those that the task whose turn it is carries out, or
-    /// that a tool attached for others (L-001: tool_messages). Read once, when the message enters.
+    /// Calls that travel with the message: for the current task to carry out, or attached by a tool
+    /// for others (L-001: tool_messages). Parsed once, when the message is added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolCall>,
-    /// The calls come from an agent or a tool, not from somebody's text (L-005: tools_from_agent).
+    /// Whether the calls come from an agent or a tool, not from other text (L-005:
+    /// tools_from_agent).
     #[serde(default, skip_serializing_if = "is_false")]
     pub from_agent: bool,
-    /// Its content, when it is more than text (L-001: content_any).
+    /// The content, if it is more than text (L-001: content_any).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
     /// Answers to the calls of an earlier message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_results: Vec<ToolResult>,
-    /// Blobs that it refers to.
+    /// The blobs that it refers to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Blob>,
-    /// Where its content came from.
+    /// The origins of its content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<Label>,
-    /// An action that is more than a reply, for the agent seat to carry out.
+    /// An action other than a reply, for the agent seat to carry out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Action>,
-    /// What it does to its task.
+    /// The effect on its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<Signal>,
     /// The message that it answers (L-059).
@@ -213,15 +213,15 @@ fn weight_of(value: &Value) -> usize {
     weight
 }
 
-/// Begins the sender's name of a summary; the condenser's name follows. No plugin's name has a
-/// colon, so no other message has it.
+/// The prefix of a summary's sender name, before the name of its condenser. Plugin names have no
+/// colon, so no other message has this prefix.
 pub const SUMMARY_BY: &str = "condenser:";
 
-/// The answer that says "not me": valid only when nobody has a better one (L-056, L-058).
+/// The answer "not me": valid only if no seat has a better one (L-056, L-058).
 pub const DO_NOT_KNOW: &str = "DO-NOT-KNOW";
 
 impl Message {
-    /// A message that says nothing yet.
+    /// Returns an empty message.
     #[must_use]
     pub fn new(seq: u64, sender: Entity, sender_name: &str) -> Self {
         Self {
@@ -243,13 +243,14 @@ impl Message {
         }
     }
 
-    /// The text, empty when nothing was said.
+    /// Returns the text; empty if there is none.
     #[must_use]
     pub fn text(&self) -> &str {
         self.content.as_deref().unwrap_or_default()
     }
 
-    /// The text as a model reads it: what was said, or else what was done, in its fixed JSON form.
+    /// Returns the text as a model reads it: the content, or else the action in its fixed JSON
+    /// form.
     #[must_use]
     pub fn as_read(&self) -> Cow<'_, str> {
         match &self.action {
@@ -260,9 +261,9 @@ impl Message {
         }
     }
 
-    /// Returns the text as a prompt holds it. A model reads all that is no result of a native call
-    /// as words of its user, so what a plugin or another task's agent said stands in a fence. Put
-    /// around it here, whenever a prompt is made: no cut in a history opens it.
+    /// Returns the text as a prompt holds it. A model reads everything but native results as words
+    /// of its user, so text of plugins and other agents is fenced. The fence is added for each
+    /// prompt, so no cut in a history can open it.
     #[must_use]
     pub fn in_prompt(&self) -> Cow<'_, str> {
         let text = self.as_read();
@@ -276,14 +277,14 @@ impl Message {
         ))
     }
 
-    /// Returns whether a tool, another plugin or another task gave what it holds.
+    /// Returns whether its content comes from a tool, another plugin or another task.
     #[must_use]
     pub fn is_data(&self) -> bool {
         self.data_of().is_some() || !self.tool_results.is_empty()
     }
 
-    /// Returns whose data the text is, as title and origin of its fence; `None` if a person, the
-    /// host or the agent itself said it.
+    /// Returns title and origin of the text's fence; `None` if the text is from a person, the host
+    /// or the agent itself.
     fn data_of(&self) -> Option<(&'static str, String)> {
         if matches!(self.sender, Entity::Llm | Entity::System) {
             return None;
@@ -302,7 +303,7 @@ impl Message {
             .then(|| ("ANSWER OF ANOTHER TASK", "the agent of another task wrote".to_owned()))
     }
 
-    /// Nothing in it that anyone could answer (L-057).
+    /// Returns whether it holds nothing to answer (L-057).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.text().trim().is_empty()
@@ -314,7 +315,7 @@ impl Message {
             && self.signal.is_none()
     }
 
-    /// Bytes of all that it says and carries, roughly: what it costs to keep.
+    /// Returns the approximate size of its content in bytes, for limits on memory.
     #[must_use]
     pub fn weight(&self) -> usize {
         let calls = self
@@ -334,7 +335,7 @@ impl Message {
             + results.sum::<usize>()
     }
 
-    /// It says no more than that its speaker does not know (L-056).
+    /// Returns whether its only content is DO-NOT-KNOW (L-056).
     #[must_use]
     pub fn says_do_not_know(&self) -> bool {
         self.tool_calls.is_empty()
@@ -343,7 +344,7 @@ impl Message {
                 == DO_NOT_KNOW
     }
 
-    /// It carries work for the agent seat: tool calls, or an action of its own.
+    /// Returns whether it has work for the agent seat: tool calls, or an action of its own.
     #[must_use]
     pub fn wants_agent_seat(&self) -> bool {
         !self.tool_calls.is_empty() || self.action.is_some()

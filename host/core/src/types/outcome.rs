@@ -1,4 +1,4 @@
-//! How a task, and so a run, can end. Every ending says why, also when there is no result.
+//! Outcomes of tasks and runs. Every outcome has a reason, also one without a result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,70 +9,69 @@ use serde_json::Value;
 use crate::types::message::{Message, ToolCall};
 use crate::types::usage::{Spent, UsedByPlugin};
 
-/// Why a task stopped (L-090).
+/// The status of a task that stopped (L-090).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Status {
-    /// It says that it is done.
+    /// The task is done.
     Done,
-    /// Its agent says that it cannot be done.
+    /// The agent rejected the task as impossible.
     Rejected,
-    /// It made as many steps as it was given (L-050f).
+    /// The task used its own limit of steps (L-050f).
     FixedTurns,
-    /// The run made as many steps as it may.
+    /// The run used its limit of steps.
     MaxTurns,
-    /// Nobody had a valid answer, several times in a row (L-084).
+    /// No seat had a valid answer, several times in a row (L-084).
     Stalled,
-    /// Somebody stopped it.
+    /// The task was stopped.
     Kill,
-    /// The run took longer than it may.
+    /// The run exceeded its time.
     Timeout,
-    /// The run spent more than it may (L-085).
+    /// The run exceeded its cost (L-085).
     MaxCost,
-    /// The run used more tokens than it may (L-085).
+    /// The run exceeded its tokens (L-085).
     MaxTokens,
-    /// The run asked models, or called tools, as often as it may.
+    /// The run exceeded its model or tool calls.
     MaxCalls,
-    /// The run computed longer than it may.
+    /// The run exceeded its CPU time.
     MaxCpu,
-    /// A room held as much of messages, calls and results as it may.
+    /// A room exceeded its memory for messages, calls and results.
     MaxHistory,
-    /// It went round in circles (L-096, L-097).
+    /// Loop detection ended it (L-096, L-097).
     InfLoop,
-    /// Its first message was for somebody else (L-050d).
+    /// Its first message was addressed to another task (L-050d).
     NotAddressed,
-    /// Its agent failed again and again.
+    /// Its agent failed repeatedly.
     Error,
-    /// The user said goodbye (L-086).
+    /// The user quit (L-086).
     UserQuit,
-    /// The host met a state that no events lead to: a defect of Conclave.
+    /// The host reached a state that no events lead to: a defect of Conclave.
     InternalError,
 }
 
-/// Why the host itself ended a task, as a code that stays the same when the reason beside it is
-/// reworded. Never taken from what an agent says: a worker that fails with the host's words has no
-/// cause.
+/// The cause of an end by the host, as a code that stays stable when the reason's text changes.
+/// Never taken from an agent's text: a worker that fails with the same words has no cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "code", rename_all = "kebab-case")]
 pub enum EndCause {
-    /// The time that the room was given is over.
+    /// The room's time limit was reached.
     WallTime,
-    /// It was cancelled, and nobody said why.
+    /// The task was cancelled without a reason.
     Cancelled,
-    /// Its result was never handed in with `submit_result`, so often was it asked.
+    /// The result was not submitted with `submit_result` after this many requests.
     NoStructuredResult { attempts: u64 },
-    /// It asked its user, there was none, and no other responder could answer.
+    /// The task asked its user, no user was present, and no other responder could answer.
     NobodyToAsk,
 }
 
 impl Status {
-    /// The task got to an end that its operator wanted.
+    /// Returns whether the task ended as its operator wanted.
     #[must_use]
     pub fn is_success(self) -> bool {
         matches!(self, Self::Done | Self::FixedTurns | Self::UserQuit)
     }
 
-    /// A hard limit of the run ended it.
+    /// Returns whether a hard limit of the run ended the task.
     #[must_use]
     pub fn is_budget(self) -> bool {
         matches!(
@@ -86,7 +85,7 @@ impl Status {
         )
     }
 
-    /// The word in JSON and in conformance cases.
+    /// Returns the word in JSON and in conformance cases.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -112,7 +111,7 @@ impl Status {
 }
 
 impl Outcome {
-    /// An end without a result.
+    /// Returns an outcome without a result.
     #[must_use]
     pub fn new(status: Status, reason: impl Into<String>) -> Self {
         Self {
@@ -131,36 +130,36 @@ impl Outcome {
     }
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub status: Status,
-    /// Why, in one sentence for people.
+    /// The reason, in one sentence for people.
     pub reason: String,
-    /// The same for programs, where the host ended it.
+    /// The reason as a code, if the host ended the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<EndCause>,
-    /// The text of the result; none when there is none.
+    /// The text of the result, if any.
     pub content: Option<String>,
-    /// The result, when it is more than text.
+    /// The result, if it is more than text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// Whom the result is for, when it says so (L-070).
+    /// The recipient that the result names (L-070).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
-    /// Calls that are the result, or part of it (L-141…L-143).
+    /// Tool calls that are the result, or part of it (L-141…L-143).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolCall>,
-    /// The result as what it was to be; none when it is not that, or nothing was asked for
+    /// The result in its requested type; `None` if it does not fit, or no type was requested
     /// (L-050i).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed: Option<Value>,
-    /// The message that the result was made of; none when there is none.
+    /// The message that the result was made from, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<Message>>,
-    /// Background tasks included.
+    /// The usage, background tasks included.
     pub spent: Spent,
-    /// What each plugin used of its grants, what the rooms above had used included.
+    /// The usage of grants by each plugin, that of the rooms above included.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: UsedByPlugin,
 }

@@ -1,5 +1,5 @@
-//! The plan of an agent: a tree of tasks with states (O-057…O-067). Pure; the room holds one per
-//! activation. Knows nothing of who asks for a change, nor of how a refusal reaches the model.
+//! The plan of an agent: a tree of tasks with states (O-057…O-067). Pure; the room holds one for
+//! each activation. Does not decide who may change it, nor how a model learns of a refusal.
 
 mod place;
 mod size;
@@ -17,13 +17,13 @@ use size::PlanSize;
 
 pub use size::{MAX_BYTES, MAX_DEPTH, MAX_GOAL_BYTES, MAX_TASKS};
 
-/// Why a change of the plan was refused; for the model.
+/// The reason why a change of the plan was refused, for the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// No such task, no id, or more than a plan may hold.
+    /// An unknown task, a malformed id, or more than a plan may hold.
     #[error("{0}")]
     Malformed(String),
-    /// No such state.
+    /// An unknown state.
     #[error("{0}")]
     InvalidState(String),
 }
@@ -42,13 +42,13 @@ impl PlanTask {
         Self { goal, state: PlanState::Open, subtasks }
     }
 
-    /// Whether nothing is left to do on it.
+    /// Returns whether no work is left on it.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         is_closed(self.state)
     }
 
-    /// Sets a state; one that closes goes to every task below that is not abandoned (O-061).
+    /// Sets a state; one that closes applies to every task below that is not abandoned (O-061).
     fn close(&mut self, state: PlanState) {
         self.state = state;
         self.subtasks
@@ -62,7 +62,7 @@ impl PlanTask {
     }
 }
 
-/// The tree; its root is not a task of anybody's.
+/// The tree; its root is not a task of the agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     root: PlanTask,
@@ -77,13 +77,13 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Puts a task below `parent` (empty: the root) and gives its id (O-057, O-059). `subtasks` is
-    /// a list of `{goal, subtasks}`, or null. Every new task is open, whatever a nested one says of
-    /// its state (O-058).
+    /// Adds a task below `parent` (empty: the root) and returns its id (O-057, O-059). `subtasks`
+    /// is a list of `{goal, subtasks}`, or null. Every new task is open, even if a nested one names
+    /// another state (O-058).
     ///
     /// # Errors
-    /// `Malformed` when there is no such parent, when `subtasks` is no such list, and when the plan
-    /// would become larger than a plan may be.
+    /// `Malformed` if the parent is unknown, if `subtasks` is no such list, or if the plan would
+    /// exceed its limits.
     pub fn add(&mut self, parent: &str, goal: &str, subtasks: &Value) -> Result<String, PlanError> {
         let mut place = PlanPath::find(&self.root, parent)?;
         let mut size = self.size;
@@ -93,18 +93,17 @@ impl Plan {
         siblings.push(task);
         let index = siblings.len() - 1;
         if self.root.is_closed() {
-            // The accident of C-060: there is something to do again, and the plan would say that
-            // there is not.
+            // C-060: the new task is open work, so the root must not stay closed.
             self.root.state = PlanState::Open;
         }
         place.push(index);
         Ok(place.to_string())
     }
 
-    /// Sets the state of a task (empty id: of the root), and what follows from it (O-060…O-062).
+    /// Sets the state of a task (empty id: of the root), with its consequences (O-060…O-062).
     ///
     /// # Errors
-    /// `Malformed` when there is no such task.
+    /// `Malformed` if the task is unknown.
     pub fn set(&mut self, id: &str, state: PlanState) -> Result<(), PlanError> {
         if self.is_empty() {
             return Err(place::unknown(&self.root, id));
@@ -121,11 +120,11 @@ impl Plan {
         Ok(())
     }
 
-    /// As [`Plan::set`], with the state's word.
+    /// Sets the state with this word, as [`Plan::set`].
     ///
     /// # Errors
-    /// Those of `set`, and `InvalidState` when there is no such state (O-060); an unknown task
-    /// comes first.
+    /// Those of `set`, and `InvalidState` for an unknown state (O-060); an unknown task takes
+    /// precedence.
     pub fn set_named(&mut self, id: &str, state: &str) -> Result<(), PlanError> {
         match named(state) {
             Some(state) => self.set(id, state),
@@ -139,8 +138,7 @@ impl Plan {
         }
     }
 
-    /// The task that is being worked on, the deepest that is in progress (O-064). The root's id is
-    /// empty.
+    /// Returns the current task, the deepest one in progress (O-064). The root's id is empty.
     #[must_use]
     pub fn current(&self) -> Option<(String, &PlanTask)> {
         let (mut place, mut task) = (PlanPath::default(), &self.root);
@@ -151,37 +149,37 @@ impl Plan {
         (task.state == PlanState::InProgress).then(|| (place.to_string(), task))
     }
 
-    /// Whether the root is closed: a planner is through then (O-066).
+    /// Returns whether the root is closed: a planner is then done (O-066).
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.root.is_closed()
     }
 
-    /// The root's state.
+    /// Returns the root's state.
     #[must_use]
     pub fn state(&self) -> PlanState {
         self.root.state
     }
 
-    /// The task with this id; the empty one is the root's.
+    /// Returns the task with this id; the empty one is the root's.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<&PlanTask> {
         PlanPath::find(&self.root, id).ok().map(|place| place.in_ref(&self.root))
     }
 
-    /// How many tasks there are; the root is none.
+    /// Returns the number of tasks without the root.
     #[must_use]
     pub fn len(&self) -> usize {
         self.size.tasks()
     }
 
-    /// Whether there is no task yet.
+    /// Returns whether there is no task yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.root.subtasks.is_empty()
     }
 
-    /// The ids of all tasks, parents before children.
+    /// Returns the ids of all tasks, parents before children.
     #[must_use]
     pub fn ids(&self) -> Vec<String> {
         let mut ids = Vec::new();
@@ -192,21 +190,21 @@ impl Plan {
         ids
     }
 
-    /// In the form of rule O-065.
+    /// Returns the plan in the form of rule O-065.
     #[must_use]
     pub fn to_json(&self) -> Value {
         form(&self.root, &mut PlanPath::default())
     }
 
-    /// For people and models: a line for each task, the root's first, with a mark for its state
-    /// (O-065).
+    /// Returns the plan for people and models: a line for each task, the root's first, with a mark
+    /// for its state (O-065).
     #[must_use]
     pub fn to_text(&self) -> String {
         text::show(&self.root)
     }
 
-    /// O-062: the root is closed exactly as long as every top-level task is, and no task changes
-    /// with it.
+    /// Closes or opens the root. O-062: it is closed exactly while every top-level task is, and no
+    /// task changes with it.
     fn settle(&mut self) {
         let is_through = self.root.subtasks.iter().all(PlanTask::is_closed);
         if is_through && !self.root.is_closed() {

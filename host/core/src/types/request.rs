@@ -1,6 +1,6 @@
-//! What somebody outside asks of a room while it is open: a person's message on a channel, a task,
-//! a close. Each request gets one reply, once the journal holds what came of it. Types only;
-//! `room/requests.rs` leads each to its place.
+//! Requests to an open room from outside: a channel message, a delegation, a close. Each request
+//! gets one reply, after its consequences are durable. Types only; `room/requests.rs` dispatches
+//! them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,39 +11,39 @@ use crate::types::delivery::DeliveryRecord;
 use crate::types::ids::{BackgroundId, ChannelId, RoomId, TaskName};
 use crate::types::message::Blob;
 
-/// Tells requests of one host apart; the reply carries the same.
+/// The id of a request within one host; the reply carries the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RequestId(pub u64);
 
 impl RequestId {
-    /// The id of a request whose sender waits for no reply.
+    /// The id of a request whose sender needs no reply.
     pub const NO_REPLY: Self = Self(u64::MAX);
 }
 
-/// Something that came in on a channel.
+/// A message from a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inbound {
     pub channel: ChannelId,
-    /// Who said it, in the channel's own words; empty when the channel does not say.
+    /// The sender in the channel's own words; empty if the channel names none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sender: String,
     pub text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Blob>,
-    /// A second message with the same key is the first.
+    /// The idempotency key: a second message with the same key returns the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// How many automatic answers led here.
+    /// The number of automatic answers that led here.
     #[serde(default, skip_serializing_if = "is_default")]
     pub chain_depth: u32,
-    /// The task that is to answer; none: the one whose turn it is.
+    /// The task that should answer; `None` for the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<TaskName>,
 }
 
 impl Inbound {
-    /// A message of nobody in particular.
+    /// Returns a message without a sender.
     #[must_use]
     pub fn new(channel: impl Into<ChannelId>, text: impl Into<String>) -> Self {
         Self {
@@ -58,72 +58,72 @@ impl Inbound {
     }
 }
 
-/// Something to be told in a room that nobody there asked for.
+/// A text from outside to be delivered in a room.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Announcement {
     pub content: String,
-    /// None: the best transport.
+    /// The channel; `None` for the best transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelId>,
-    /// The task whose agent takes a turn about it; none: it is said as it is.
+    /// The task whose agent takes a turn about it; `None` to send the text unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addressed_to: Option<TaskName>,
-    /// A second one with the same key is the first.
+    /// The idempotency key: a second announcement with the same key returns the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub chain_depth: u32,
-    /// Stop what the channel is saying.
+    /// Whether to interrupt the channel's current output.
     #[serde(default, skip_serializing_if = "is_default")]
     pub interrupt: bool,
 }
 
-/// What is asked of a room.
+/// A request to a room.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 pub enum RoomRequest {
-    /// Reply: `Accepted`.
+    /// Adds a message from a channel. Reply: `Accepted`.
     Inbound { inbound: Inbound },
-    /// A channel's client says what it is doing. Reply: `Done`.
+    /// Reports a channel's current activity, on behalf of its client. Reply: `Done`.
     Activity { channel: ChannelId, activity: Activity },
-    /// Attaches a channel, changes its binding, or, with none, detaches it. Reply: `Done`.
+    /// Attaches a channel, changes its binding, or, with `None`, detaches it. Reply: `Done`.
     Bind { channel: ChannelId, binding: Option<Binding> },
-    /// `by`: on whose behalf, whose agent's grants then count; none: the program's own. Reply:
-    /// `Delegated`.
+    /// Starts a background task, with the grants of the agent of the task `by`; `None` for the
+    /// program itself. Reply: `Delegated`.
     Delegate {
         delegation: Box<Delegation>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<TaskName>,
     },
-    /// Reply: `Cancelled`.
+    /// Cancels a background task. Reply: `Cancelled`.
     CancelTask { task: BackgroundId, reason: String },
-    /// Says something to a task that runs; its agent reads it in its next step. Reply: `Done`.
+    /// Sends a text to a running task; its agent reads it in its next step. Reply: `Done`.
     TellTask { task: BackgroundId, text: String },
-    /// Reply: `Delivery`.
+    /// Delivers an announcement. Reply: `Delivery`.
     Deliver { announcement: Announcement },
-    /// The room takes nothing new; what becomes of its tasks is each one's `on_close`. Reply:
-    /// `Done`.
+    /// Closes the room for new requests; `on_close` decides about each of its tasks. Reply: `Done`.
     Close { reason: String },
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
 pub enum RequestReply {
     Accepted {
-        /// Its number in the room's timeline, without gaps.
+        /// The message's number in the room's timeline, without gaps.
         index: u64,
-        /// It came before; this is the number of the first.
+        /// Whether it is a duplicate; `index` is then that of the first.
         duplicate: bool,
     },
     Delegated {
         task: BackgroundId,
         room: RoomId,
         agent: TaskName,
-        /// It was delegated before, and has its result: the receipt of then.
+        /// Whether the result is that of an earlier equal delegation; the other fields are then
+        /// those of that delegation.
         from_cache: bool,
     },
-    /// False: it was unknown, or had ended.
+    /// `false` if the task was unknown, or had ended.
     Cancelled {
         cancelled: bool,
     },
@@ -134,18 +134,17 @@ pub enum RequestReply {
     Done,
 }
 
-/// Why a request, or a delegation of an agent, came to nothing: a word for programs, a sentence for
-/// people and models.
+/// A refused request or delegation: a code for programs, a sentence for people and models.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     pub error: RefusalCode,
     pub message: String,
-    /// What would have been right, where that can be listed.
+    /// The valid values, if they can be listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<String>,
 }
 
-/// The word of a refusal.
+/// The code of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalCode {
@@ -168,13 +167,13 @@ pub enum RefusalCode {
 }
 
 impl Refusal {
-    /// A refusal without a list of what is right.
+    /// Returns a refusal without a list of valid values.
     #[must_use]
     pub fn new(error: RefusalCode, message: impl Into<String>) -> Self {
         Self { error, message: message.into(), allowed: Vec::new() }
     }
 
-    /// As the structured answer of a tool.
+    /// Returns the refusal as the structured answer of a tool.
     #[must_use]
     pub fn to_value(&self) -> Value {
         serde_json::to_value(self).unwrap_or(Value::Null)

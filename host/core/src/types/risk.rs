@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How risky an action is, in this order (O-109, O-111).
+/// The risk of an action, in ascending order (O-109, O-111).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Risk {
@@ -12,7 +12,7 @@ pub enum Risk {
 }
 
 impl Risk {
-    /// The word in configs and messages.
+    /// Returns the word in configs and messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

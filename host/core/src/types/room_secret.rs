@@ -1,36 +1,36 @@
-//! The secret of a room: what randomness of its calls is derived from. It is journalled, so that a
-//! call that is run again gets the same bytes, and it leaves the host in no other way: nothing here
-//! prints it or writes it by itself.
+//! The secret of a room, from which the randomness of its calls is derived. It is journalled, so
+//! that a repeated call gets the same bytes. It leaves the host in no other way: no code here
+//! prints or serialises it implicitly.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, de};
 
-/// Thirty-two bytes that the host drew for one room. `Debug` does not show them and there is no
-/// `Serialize`: the writers of journals write [`to_hex`](Self::to_hex) by name, and whatever else
-/// writes an event leaves it out.
+/// Thirty-two bytes that the host drew for one room. `Debug` hides them and there is no
+/// `Serialize`: writers of journals call [`to_hex`](Self::to_hex) explicitly, and every other
+/// writer of an event leaves them out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RoomSecret([u8; Self::LENGTH]);
 
 impl RoomSecret {
-    /// Bytes of a secret.
+    /// The length of a secret in bytes.
     pub const LENGTH: usize = 32;
-    /// In the place of the secret in records that subscribers get.
+    /// The replacement for the secret in records for subscribers.
     pub const WITHHELD: Self = Self([0; Self::LENGTH]);
 
-    /// The secret of these bytes, which come from the operating system's randomness.
+    /// Returns the secret of these bytes, which come from the operating system's randomness.
     #[must_use]
     pub const fn new(bytes: [u8; Self::LENGTH]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes, to derive others from.
+    /// Returns the bytes, to derive others from.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; Self::LENGTH] {
         &self.0
     }
 
-    /// As a journal has it: 64 lower-case hexadecimal digits.
+    /// Returns the journal's form: 64 lower-case hexadecimal digits.
     #[must_use]
     pub fn to_hex(&self) -> String {
         self.0
@@ -62,13 +62,13 @@ impl fmt::Debug for RoomSecret {
 impl<'de> Deserialize<'de> for RoomSecret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        // The text itself is in no message: it may be a secret that was mistyped.
+        // The text itself stays out of the error: it may be a mistyped secret.
         Self::from_hex(&text)
             .ok_or_else(|| de::Error::custom("a room's secret is 64 lower-case hexadecimal digits"))
     }
 }
 
-/// For the room's own state, which the host alone keeps.
+/// Serialisation for the room's own state, which only the host stores.
 pub(crate) mod in_state {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

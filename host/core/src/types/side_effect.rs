@@ -1,7 +1,7 @@
-//! What a plugin does to the world while it runs, through an import: a request that leaves, a file
-//! or a key that changes. Journalled before it happens and before the plugin learns how it went,
-//! under the call and a number of its own, so that a call that is run again does nothing twice.
-//! Values are here by digest; a secret is its placeholder.
+//! Side effects of plugins through imports: a request that is sent, a file or key that changes.
+//! Each is journalled before it happens and before the plugin gets its result, under its call and a
+//! number. A repeated call therefore does nothing twice. Values appear as digests, secrets as
+//! placeholders.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,19 +9,19 @@ use crate::types::capability::Capability;
 use crate::types::denial::Denial;
 use crate::types::message::Blob;
 
-/// Something that is about to be done.
+/// A side effect that is about to happen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "side_effect", rename_all = "kebab-case")]
 pub enum SideEffect {
-    /// A request, before any secret is put in.
+    /// A request, before any secret is inserted.
     Fetch {
         method: String,
         url: String,
         headers: Vec<(String, String)>,
-        /// Bytes of the body; none when there is none.
+        /// The digest of the body; `None` without a body.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         body: Option<Digest>,
-        /// Names of the secrets that the host puts in.
+        /// The names of the secrets that the host inserts.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         secrets: Vec<String>,
     },
@@ -44,7 +44,7 @@ pub enum SideEffect {
 }
 
 impl SideEffect {
-    /// The capability that it needs.
+    /// Returns the capability that it needs.
     #[must_use]
     pub fn capability(&self) -> Capability {
         match self {
@@ -54,7 +54,7 @@ impl SideEffect {
         }
     }
 
-    /// What it is done to, for people: an address, a path, a key.
+    /// Returns the target for people: an address, a path, a key.
     #[must_use]
     pub fn target(&self) -> &str {
         match self {
@@ -65,59 +65,60 @@ impl SideEffect {
     }
 }
 
-/// Bytes by what they are, not by what they say.
+/// Length and digest of bytes, in place of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest {
-    /// Lower-case hexadecimal.
+    /// The digest in lower-case hexadecimal.
     pub sha256: String,
     pub length: u64,
 }
 
-/// How it went.
+/// The result of a side effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum SideEffectAnswer {
-    /// It is done; what is there now has so many bytes.
+    /// It succeeded; the target now has this length in bytes.
     Done { length: u64 },
-    /// An answer came; its body is kept as a blob.
+    /// A response arrived; its body is stored as a blob.
     Fetched {
         status: u16,
         headers: Vec<(String, String)>,
         body: Blob,
-        /// Where it came from, after redirects.
+        /// The address of the response, after redirects.
         url: String,
-        /// The address that was connected to last, such as `93.184.216.34:443`.
+        /// The address of the last connection, such as `93.184.216.34:443`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         address: Option<String>,
     },
-    /// Refused on the way, such as by a redirect's target.
+    /// It was refused on the way, such as at a redirect's target.
     Denied { denial: Denial },
-    /// It did not happen, or it is not known whether it did. A call that is run again is answered
-    /// by the cause; `message` is text for people, and for a plugin whose error carries text.
+    /// It did not happen, or that is unknown. A repeated call gets the same cause; `message` is
+    /// text for people, and for a plugin whose error carries text.
     Failed { cause: FailureCause, message: String },
 }
 
-/// Why a side effect failed, as a code that stays the same when the message beside it is reworded.
+/// The cause of a failure, as a code that stays stable when the text of the message changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "code", rename_all = "kebab-case")]
 pub enum FailureCause {
     NotFound,
     NotAFile,
     NotADirectory,
-    /// Past a quota of bytes or entries: of a folder, of a store of keys, of what one call may
-    /// read.
+    /// A quota of bytes or entries was exceeded: of a folder, of a key-value store, of the reads of
+    /// one call.
     Quota {
         limit: u64,
     },
-    /// Past a limit of the `fetch` grant, as the plugin is told it: `response_size = 8 MiB`.
+    /// A limit of the `fetch` grant was exceeded; the text for the plugin is
+    /// `response_size = 8 MiB`.
     Limit {
         limit: String,
     },
     TimedOut,
-    /// What stands behind the import did not answer: a server, a store of keys.
+    /// The service behind the import did not answer: a server, a key-value store.
     Unavailable,
-    /// The host stopped in between, so it is not known whether it happened.
+    /// The host stopped during the side effect, so its result is unknown.
     Interrupted,
-    /// Anything else; the message says it.
+    /// Any other cause; the message names it.
     Other,
 }

@@ -1,18 +1,18 @@
-//! Text for people. One list of what can deceive a reader, for config problems, logs and the
-//! terminal; amounts with their units.
+//! Text for people: the one list of deceptive characters, for config problems, logs and the
+//! terminal, and amounts with their units.
 
 use icu_properties::props::{DefaultIgnorableCodePoint, Emoji, GeneralCategory};
 use icu_properties::{CodePointMapData, CodePointSetData};
 
-/// Returns whether the character steers a terminal, hides itself or turns the reading direction, so
-/// that text with it can read as something else. Goes by Unicode properties: what renderers may
-/// ignore, and what has no look that readers could know.
+/// Returns whether the character controls a terminal, is invisible or changes the reading
+/// direction, so that its text can read as another. The list follows Unicode properties: ignorable
+/// characters, and those without a known appearance.
 #[must_use]
 pub fn is_deceptive(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
     }
-    // A blank that counts as a symbol.
+    // Braille blank: invisible, but classified as a symbol.
     c == '\u{2800}' || is_default_ignorable(c) || has_no_known_look(c)
 }
 
@@ -20,8 +20,8 @@ fn is_default_ignorable(c: char) -> bool {
     CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
 }
 
-/// Control and format characters, line and paragraph separators, private use, and what is not
-/// assigned.
+/// Returns whether it is a control or format character, a line or paragraph separator, for private
+/// use, or unassigned.
 fn has_no_known_look(c: char) -> bool {
     use GeneralCategory::{
         Control, Format, LineSeparator, ParagraphSeparator, PrivateUse, Surrogate, Unassigned,
@@ -33,7 +33,7 @@ fn has_no_known_look(c: char) -> bool {
 }
 
 /// Returns whether the character is part of the picture before it, as in many emoji: it joins the
-/// next picture to it, or asks for color. Anywhere else such a character is deceptive.
+/// next picture to it, or requests color. Anywhere else such a character is deceptive.
 #[must_use]
 pub fn joins_pictures(before: Option<char>, c: char) -> bool {
     match c {
@@ -43,26 +43,25 @@ pub fn joins_pictures(before: Option<char>, c: char) -> bool {
     }
 }
 
-/// Digits and the like can begin a picture too, and are left out.
+/// Returns whether the character can begin a picture; digits and the like are excluded, although
+/// Unicode lists them.
 fn is_picture(c: char) -> bool {
     !c.is_ascii() && CodePointSetData::new::<Emoji>().contains(c)
 }
 
-/// A size as people write it, with the largest unit that divides it: `64 MiB`. A config reads it
-/// back.
+/// Returns a size with the largest unit that divides it: `64 MiB`. A config can hold it.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
     show(bytes, &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)])
 }
 
-/// A duration as people write it, with the largest unit that divides it: `300 ms`. A config reads
-/// it back.
+/// Returns a duration with the largest unit that divides it: `300 ms`. A config can hold it.
 #[must_use]
 pub fn show_duration(ms: u64) -> String {
     show(ms, &[("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)])
 }
 
-/// A number in groups of three digits: `50 000`.
+/// Returns a number in groups of three digits: `50 000`.
 #[must_use]
 pub fn show_number(number: u64) -> String {
     let digits = number.to_string();
@@ -84,7 +83,7 @@ fn show(amount: u64, units: &[(&str, u64)]) -> String {
 mod tests {
     use super::*;
 
-    /// B13: six families of these passed a list of characters.
+    /// B13: six families of such characters passed an earlier list.
     #[test]
     fn characters_that_a_reader_cannot_see_or_know_are_deceptive() {
         let deceptive = [

@@ -1,5 +1,4 @@
-//! Tools as the core knows them: what they are called, what they take, how a call can end. Not how
-//! one is run.
+//! Tools in the core's types: names, arguments, results and errors. Does not run tools.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,30 +10,30 @@ use crate::types::message::{Blob, ToolCall};
 /// A tool as its plugin described it when it was admitted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// Without the plugin's name.
+    /// The name, without the plugin's.
     pub name: String,
-    /// For the model.
+    /// The description for the model.
     pub description: String,
-    /// JSON Schema 2020-12 of an object.
+    /// A JSON Schema 2020-12 of an object.
     pub input_schema: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     #[serde(default)]
     pub idempotent: bool,
-    /// A name for people; done sequences know it too.
+    /// A name for people; done sequences can use it too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Tokens of a result at most, as its author would have it (L-120).
+    /// The author's limit of a result in tokens (L-120).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_tokens: Option<u64>,
-    /// Tokens of a result that stay in a history once it was answered (L-120).
+    /// The tokens of a result that stay in a history after it was answered (L-120).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retained_tokens: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<ToolExample>,
 }
 
-/// A call as its author would have it written.
+/// An example call by the tool's author.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolExample {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,10 +50,10 @@ pub struct ToolSummary {
     pub input_schema: Value,
 }
 
-/// What a tool returned.
+/// The result of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutcome {
-    /// None: no result (L-117).
+    /// The text; `None` for no result (L-117).
     pub content: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
@@ -65,24 +64,24 @@ pub struct ToolOutcome {
     pub then: Vec<ToolCall>,
 }
 
-/// Why a tool gave no outcome.
+/// The reason for a missing result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ToolError {
-    /// The arguments do not fit the schema, or make no sense to the tool.
+    /// The arguments do not fit the schema, or the tool rejects them.
     InvalidArguments { message: String },
-    /// A capability stood in the way.
+    /// A capability was refused.
     Denied { denial: Denial },
-    /// Something outside is down.
+    /// A service that the tool needs is unavailable.
     Unavailable { retry_after_ms: Option<u64> },
-    /// The tool says so itself.
+    /// An error that the tool reports itself.
     Other { message: String },
-    /// The plugin broke a limit or a promise, and was stopped.
+    /// The plugin broke a limit or a contract, and was stopped.
     Fault { fault: Fault },
 }
 
 impl ToolError {
-    /// The text that goes back to the model.
+    /// Returns the text for the model.
     #[must_use]
     pub fn to_text(&self, tool: &str) -> String {
         match self {

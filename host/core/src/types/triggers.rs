@@ -1,22 +1,22 @@
-//! When the text of a knowledge file is put before an agent: one of its triggers stands in what the
-//! user said (O-126).
+//! Triggers of knowledge files: an agent reads a file when a user's message contains one of its
+//! triggers (O-126).
 
-/// Returns the first of the triggers that stands in the message as whole words, in any case: `git`
-/// is not in `digital`.
+/// Returns the first trigger that the message contains as whole words, ignoring case: `git` is not
+/// in `digital`.
 pub fn first<'a>(triggers: impl IntoIterator<Item = &'a str>, message: &str) -> Option<&'a str> {
     let message = message.to_lowercase();
     triggers.into_iter().find(|trigger| stands_in(&trigger.to_lowercase(), &message))
 }
 
 fn stands_in(trigger: &str, message: &str) -> bool {
-    // An empty one would stand in everything.
+    // An empty trigger would match every message.
     if trigger.trim().is_empty() {
         return false;
     }
     message.match_indices(trigger).any(|(start, found)| {
         let (before, after) = (&message[..start], &message[start + found.len()..]);
-        // A trigger may begin or end with something else, such as `/review`: nothing is to be
-        // bounded there.
+        // A trigger may begin or end with another character than a letter, such as `/review`; that
+        // end needs no word boundary.
         let joins = |inner: Option<char>, outer: Option<char>| {
             inner.is_some_and(is_of_word) && outer.is_some_and(is_of_word)
         };

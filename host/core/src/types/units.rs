@@ -1,8 +1,8 @@
-//! Sizes, durations and money as people write them. Strict: a number without a unit could mean
-//! anything, so it is refused.
+//! Sizes, durations and money as people write them. A number without a unit is ambiguous, so it is
+//! refused.
 
-/// Milliseconds that a duration can be at most: thirty days. Longer ones would overflow the clocks
-/// that count them down.
+/// The limit of a duration in milliseconds: thirty days. Longer ones would overflow the clocks that
+/// count them down.
 pub(crate) const DURATION_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
 
 const SIZES: [(&str, u64); 8] = [
@@ -17,7 +17,7 @@ const SIZES: [(&str, u64); 8] = [
 ];
 const DURATIONS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000)];
 
-/// A text that is no size or no duration.
+/// The error for a text that is not a size or not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UnitError {
     #[error("begins with no number")]
@@ -32,32 +32,32 @@ pub(crate) enum UnitError {
     TooLarge,
 }
 
-/// The units of sizes and those of durations, for whoever describes them.
+/// Returns the units of sizes and those of durations, for documentation.
 pub(crate) fn names() -> (impl Iterator<Item = &'static str>, impl Iterator<Item = &'static str>) {
     (SIZES.iter().map(|(name, _)| *name), DURATIONS.iter().map(|(name, _)| *name))
 }
 
-/// Bytes of a size such as `64 MiB`.
+/// Returns the bytes of a size such as `64 MiB`.
 ///
 /// # Errors
-/// Which part of it is missing or not known; `TooLarge` past 2⁶³ bytes.
+/// The part that is missing or unknown; `TooLarge` past 2⁶³ bytes.
 pub(crate) fn size(text: &str) -> Result<u64, UnitError> {
     measure(text, &SIZES).and_then(|bytes| {
         if bytes > i64::MAX as u64 { Err(UnitError::TooLarge) } else { Ok(bytes) }
     })
 }
 
-/// Milliseconds of a duration such as `500 ms`.
+/// Returns the milliseconds of a duration such as `500 ms`.
 ///
 /// # Errors
-/// Which part of it is missing or not known; `TooLarge` past thirty days.
+/// The part that is missing or unknown; `TooLarge` past thirty days.
 pub(crate) fn duration(text: &str) -> Result<u64, UnitError> {
     measure(text, &DURATIONS)
         .and_then(|ms| if ms > DURATION_MAX { Err(UnitError::TooLarge) } else { Ok(ms) })
 }
 
-/// Micro-US-dollars of an amount in dollars; none when it is negative, not a number, or more than a
-/// billion dollars.
+/// Returns the micro-US-dollars of an amount in dollars; `None` if it is negative, not a number, or
+/// more than a billion dollars.
 pub(crate) fn micro_usd(dollars: f64) -> Option<u64> {
     let micro = (dollars * 1e6).round();
     #[expect(

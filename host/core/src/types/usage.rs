@@ -1,4 +1,4 @@
-//! What runs and plugins used, in the units of limits and budgets.
+//! The usage of runs and plugins, in the units of limits and budgets.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::ids::PluginName;
 
-/// What one plugin used of its grants that hold for the whole run.
+/// The usage of one plugin's grants that hold for the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
     pub tool_calls: u64,
@@ -23,7 +23,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// What was used since `earlier`.
+    /// Returns the usage since `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Used {
         }
     }
 
-    /// Both together.
+    /// Adds the other usage to this one.
     pub fn add(&mut self, more: Self) {
         self.tool_calls = self.tool_calls.saturating_add(more.tool_calls);
         self.model_calls = self.model_calls.saturating_add(more.model_calls);
@@ -50,10 +50,10 @@ impl Used {
     }
 }
 
-/// The same for each plugin that used anything.
+/// The usage of each plugin that used anything.
 pub type UsedByPlugin = BTreeMap<PluginName, Used>;
 
-/// What a run, or a background task, used up. What it was given is in its [`RunLimits`].
+/// The usage of a run or a background task. Its limits are in [`RunLimits`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     pub turns: u64,
@@ -65,7 +65,7 @@ pub struct Spent {
     /// Calls of plugins' tools.
     #[serde(default)]
     pub tool_calls: u64,
-    /// Milliseconds of computing of plugins, in whole ticks of each call.
+    /// Milliseconds of CPU time of plugins, in whole ticks of each call.
     #[serde(default)]
     pub cpu_ms: u64,
     /// Background tasks that were started.
@@ -74,13 +74,14 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Both together. Amounts come from child rooms and providers, so no sum of them may overflow.
+    /// Returns the sum. Amounts come from child rooms and providers, so additions saturate instead
+    /// of overflowing.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         self.with(more, u64::saturating_add)
     }
 
-    /// What is left without the other.
+    /// Returns the difference.
     #[must_use]
     pub fn minus(self, less: Self) -> Self {
         self.with(less, u64::saturating_sub)

@@ -1,5 +1,5 @@
-//! What an agent may see of its task: a snapshot that is cheap to take and read lazily. Not how a
-//! plugin reads it.
+//! An agent's view of its task: a snapshot that is cheap to take and read lazily. Does not define
+//! how a plugin reads it.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Peer {
     pub description: String,
 }
 
-/// What is left of each budget; none where there is no limit.
+/// The rest of each budget; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remaining {
     pub turns: Option<u32>,
@@ -32,25 +32,25 @@ pub struct Remaining {
     pub tool_calls: Option<u64>,
 }
 
-/// The task as one call of its agent may see it.
+/// The view of a task for one call of its agent.
 #[derive(Clone, Debug)]
 pub struct AgentView {
     pub task: TaskName,
     pub inputs: Arc<Value>,
     pub pending: Option<Arc<Message>>,
     pub history: History,
-    /// What came since the previous step returned (O-053).
+    /// The actions and observations since the previous step returned (O-053).
     pub since: Arc<Vec<PastAction>>,
-    /// The latest thing that the user asked for (O-055).
+    /// The user's latest request (O-055).
     pub intent: Option<Arc<Message>>,
     pub plan: Arc<Plan>,
-    /// What the agent gave when it last finished or rejected; null before.
+    /// The outputs of the agent's latest finish or rejection; null before.
     pub outputs: Arc<Value>,
-    /// What the run has used up so far (O-050: metrics).
+    /// The usage of the run so far (O-050: metrics).
     pub spent: Spent,
-    /// How many delegations are above it (O-088).
+    /// The number of delegations above it (O-088).
     pub level: u32,
-    /// The last error that it was told of (O-051).
+    /// The last error that the agent got (O-051).
     pub last_error: Option<String>,
     pub tools: Arc<Vec<ToolSummary>>,
     pub peers: Arc<Vec<Peer>>,

@@ -1,5 +1,5 @@
-//! Asks of the manifest against grants of the config. An ask is a ceiling and grants nothing; a
-//! grant beyond it has no effect.
+//! The manifest's requests against the config's grants. A request is a ceiling and grants nothing;
+//! a grant beyond it has no effect.
 
 use super::Plugins;
 use crate::config::{Config, Problems, TERMINAL};
@@ -9,11 +9,11 @@ use crate::types::capability::Capability;
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::wording::{array, code};
 
-/// Characters of a reason that are shown at most: a stranger wrote it.
+/// The number of characters shown of an author's reason, which is untrusted text.
 const WHY_SHOWN: usize = 200;
 
-/// Reports required asks without a grant, asks for what this host does not offer, and grants
-/// without an ask.
+/// Reports required requests without a grant, requests that this host does not offer, and grants
+/// without a request.
 pub(super) fn check(
     config: &Config,
     plugin: &PluginName,
@@ -66,7 +66,7 @@ pub(super) fn check(
     }
 }
 
-/// Why the plugin asks, in its author's words.
+/// Returns the plugin's reason, in its author's words.
 fn reason(ask: &CapabilityRequest) -> String {
     match ask.why.trim() {
         "" => "its author gave no reason".to_owned(),
@@ -74,7 +74,8 @@ fn reason(ask: &CapabilityRequest) -> String {
     }
 }
 
-/// The smallest line that grants a capability, with names of this config where they can be guessed.
+/// Returns the smallest line that grants a capability, with names of this config where they can be
+/// guessed.
 pub(super) fn smallest(
     config: &Config,
     plugin: &PluginName,
@@ -115,8 +116,8 @@ pub(super) fn smallest(
     }
 }
 
-/// A task of another agent that is nobody's sub-task: most likely the one that is meant to run in
-/// the background.
+/// Returns a task of another agent that is not a sub-task: most likely the one to run in the
+/// background.
 fn free_task<'a>(config: &'a Config, plugin: &PluginName) -> Option<&'a TaskName> {
     let is_subtask =
         |name: &TaskName| config.tasks.values().any(|task| task.subtasks.contains(name));

@@ -1,5 +1,5 @@
-//! Names of tools in a task's rules: each must be in its toolbox, under the name that the agent
-//! sees. Knows where a rule names a tool; not what the rule does.
+//! Names of tools in a task's rules: each must be in its toolbox, under the agent's name for it.
+//! Does not interpret the rules.
 
 use super::toolbox::own_name;
 use crate::config::{Compat, Config, Problems, TaskConfig};
@@ -9,7 +9,7 @@ use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
 use crate::types::ids::TaskName;
 use crate::types::wording::{code, nearest, suggest};
 
-/// Reports each name that no tool of the task has.
+/// Reports each name that matches no tool of the task.
 pub(super) fn check(
     config: &Config,
     name: &TaskName,
@@ -39,8 +39,8 @@ pub(super) fn check(
     if let Some(ReturnType::Tool(wanted)) = &task.returns {
         need("returns.tool", wanted, &|tool| tool.summary.name == *wanted, absent);
     }
-    // A Langroid task may name what it does not know: the call is left to others, the sequence
-    // never met.
+    // A Langroid task may name unknown tools: the call is left to others, the sequence never
+    // matches.
     if task.compat == Compat::Langroid {
         return;
     }
@@ -50,7 +50,7 @@ pub(super) fn check(
     for (index, sequence) in task.done_sequences.iter().enumerate() {
         for event in sequence.events() {
             let Expected::SpecificTool(wanted) = event else { continue };
-            // L-092: its title will do.
+            // L-092: its title is accepted too.
             let has_it = |tool: &TaskTool| {
                 tool.summary.name == *wanted || tool.title.as_ref() == Some(wanted)
             };
@@ -59,8 +59,8 @@ pub(super) fn check(
     }
 }
 
-/// Reports each tool that a file of the task wants and its agent is not offered. A file only says
-/// what it needs; what an agent may call is the operator's to say.
+/// Reports each tool that a file of the task requires and its agent is not offered. A file cannot
+/// grant tools; only the operator can.
 pub(super) fn check_wanted(task: &TaskConfig, toolbox: &Toolbox, problems: &mut Problems) {
     for wanted in &task.wanted_tools {
         let has_it = |tool: &TaskTool| {
@@ -72,8 +72,8 @@ pub(super) fn check_wanted(task: &TaskConfig, toolbox: &Toolbox, problems: &mut 
     }
 }
 
-/// The tool that was most likely meant: the same one under its name here, or one of a name that is
-/// near.
+/// Returns the tool that was most likely meant: the same one under its name here, or one with a
+/// similar name.
 fn meant(toolbox: &Toolbox, written: &str) -> Option<String> {
     if let Some(tool) = toolbox.get(written) {
         return Some(format!(
@@ -93,7 +93,7 @@ fn meant(toolbox: &Toolbox, written: &str) -> Option<String> {
     if let Some(near) = nearest(written, names.map(String::as_str)) {
         return Some(format!("did you mean {}?", code(near)));
     }
-    // The host's tools are too many to be shown; those that are offered are meant to be named.
+    // The host has too many tools to list; only offered ones are likely to be meant.
     let shown = toolbox
         .iter()
         .filter(|tool| tool.offered || matches!(tool.target, ToolTarget::Plugin { .. }));

@@ -1,5 +1,5 @@
-//! Rules of the policy about tools and arguments that are not there, and tasks that narrow what was
-//! not granted. Warnings: a rule that never holds denies nothing, and nobody notices.
+//! Policy rules about tools and arguments that do not exist, and tasks that narrow what was not
+//! granted. These are warnings: a rule that never matches denies nothing, without any sign of it.
 
 use std::collections::BTreeSet;
 
@@ -105,7 +105,7 @@ fn no_argument(
     );
 }
 
-/// The names of a tool's arguments; none when it may have others too.
+/// Returns the names of a tool's arguments; `None` if it may have others too.
 fn properties(schema: &Value) -> Option<impl Iterator<Item = &str>> {
     let is_open = [
         "allOf",
@@ -126,7 +126,7 @@ fn properties(schema: &Value) -> Option<impl Iterator<Item = &str>> {
     Some(names.into_iter().flat_map(|names| names.keys().map(String::as_str)))
 }
 
-/// The key of `narrow`, what it names, and what was granted instead.
+/// Returns the key of `narrow`, the name in it, and the existing grants.
 fn not_granted(
     config: &Config,
     agent: &crate::types::ids::PluginName,

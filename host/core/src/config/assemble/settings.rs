@@ -1,5 +1,5 @@
-//! A plugin's own settings against what its manifest declares: `{ type, default, required }` for
-//! each. An undeclared setting is refused: it would most likely be a misspelt one.
+//! A plugin's own settings against the declarations in its manifest: `{ type, default, required }`
+//! for each. An undeclared setting is refused, because it is probably misspelt.
 
 use serde_json::{Map, Value};
 
@@ -9,10 +9,10 @@ use crate::setup::PluginFacts;
 use crate::types::ids::PluginName;
 use crate::types::wording::{code, suggest};
 
-/// Types that a manifest may name; those of JSON.
+/// The types that a manifest may name; those of JSON.
 const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
-/// Checks the settings and gives them back with the defaults filled in.
+/// Checks the settings and returns them with the defaults filled in.
 pub(super) fn check(
     config: &Config,
     plugin: &PluginName,

@@ -1,6 +1,6 @@
-//! A task's toolbox: of the plugins' tools admitted ∩ granted ∩ narrowed by the task, then those of
-//! the host, each under the name that the agent sees. Does not check what else in the config names
-//! a tool; `mentions` does.
+//! A task's toolbox: the plugins' tools that are admitted, granted and left by the task, then those
+//! of the host, each under the agent's name for it. Other mentions of tools in the config are
+//! checked in `mentions`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use crate::types::ids::TaskName;
 use crate::types::tool::ToolSummary;
 use crate::types::wording::code;
 
-/// The tools of a task, in order of name, then those of the host.
+/// Returns the tools of a task, in order of name, then those of the host.
 pub(super) fn of_task(
     config: &Config,
     name: &TaskName,
@@ -40,10 +40,10 @@ pub(super) fn of_task(
     tools.into_iter().map(|(_, tool)| tool).collect::<Vec<_>>().into()
 }
 
-/// A tool, and which entry of the task's list it is from.
+/// A tool, with the index of its entry in the task's list.
 type Placed = (Option<usize>, TaskTool);
 
-/// What the agent was granted, and the task leaves of it.
+/// Returns the plugins' tools that the agent was granted and the task leaves.
 fn of_plugins(config: &Config, task: &TaskConfig, plugins: &Plugins) -> Vec<Placed> {
     let asks = plugins
         .get(&task.agent)
@@ -74,7 +74,7 @@ fn of_plugins(config: &Config, task: &TaskConfig, plugins: &Plugins) -> Vec<Plac
     tools
 }
 
-/// The entry that names the tool; else the first pattern that covers it.
+/// Returns the entry that names the tool; else the first pattern that covers it.
 fn entry_of<'a>(entries: &'a [ToolEntry], tool: &str) -> Option<(usize, &'a ToolEntry)> {
     let pattern = |entry: &'a ToolEntry| match &entry.tool {
         ToolsEntry::Plugins(pattern) => Some(pattern),
@@ -88,8 +88,8 @@ fn entry_of<'a>(entries: &'a [ToolEntry], tool: &str) -> Option<(usize, &'a Tool
     find(&is_named).or_else(|| find(&is_covered))
 }
 
-/// A tool of the host: as it is listed; else carried out where Langroid does so, and shown to
-/// nobody (L-105).
+/// Returns a tool of the host as it is listed. By default it is carried out if Langroid does so,
+/// and not offered (L-105).
 fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -> Placed {
     let is_it = |entry: &ToolEntry, wanted: HostTool| {
         entry.tool == ToolsEntry::Host(wanted) && entry.agent.is_none()
@@ -111,7 +111,7 @@ fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -
         let waits = entry(host).is_some_and(|(_, entry)| entry.wait);
         tool.worker = waits.then_some(DelegateTarget { agent: None, wait: true });
     }
-    // An agent that must say whom its messages are for is asked when it forgot to (L-148).
+    // An agent that must name its recipient is asked if it forgot to (L-148).
     if matches!(host, HostTool::RecipientMessage | HostTool::AddRecipient)
         && let Some((_, recipient_message)) = entry(HostTool::RecipientMessage)
     {
@@ -127,7 +127,8 @@ fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -
     (placed, tool)
 }
 
-/// The tasks that a task's agent may start in the background, each with what it is for.
+/// Returns the tasks that a task's agent may start in the background, each with its description
+///
 fn delegates_of<'a>(
     config: &'a Config,
     task: &TaskConfig,
@@ -152,7 +153,7 @@ fn delegates_of<'a>(
         .collect()
 }
 
-/// tools for one worker each.
+/// Returns the tools for one worker each.
 fn worker_tools(config: &Config, task: &TaskConfig) -> Vec<Placed> {
     let tool = |(index, entry): (usize, &ToolEntry)| {
         let agent = entry
@@ -171,7 +172,7 @@ fn worker_tools(config: &Config, task: &TaskConfig) -> Vec<Placed> {
     task.tools.iter().flatten().enumerate().filter_map(tool).collect()
 }
 
-/// What the operator says of a tool holds; of two bounds the smaller.
+/// Applies the operator's options to a tool; the smaller of two limits wins.
 fn apply(entry: &ToolEntry, tool: &mut TaskTool) {
     let smaller = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
     if let Some(alias) = &entry.alias {
@@ -185,7 +186,7 @@ fn apply(entry: &ToolEntry, tool: &mut TaskTool) {
     tool.retained_tokens = smaller(entry.retained_tokens, tool.retained_tokens);
 }
 
-/// Only these may be named; one is meant where none is.
+/// Restricts the schema to these recipients, with a default if the argument is optional.
 fn restrict(schema: &mut Value, recipients: &[String], default: Option<&str>) {
     let Some(property) =
         schema.pointer_mut("/properties/intended_recipient").and_then(Value::as_object_mut)
@@ -204,7 +205,7 @@ fn restrict(schema: &mut Value, recipients: &[String], default: Option<&str>) {
     }
 }
 
-/// Each name is that of one tool, and none that of another plugin's tool.
+/// Reports names of several tools, and names that belong to another plugin's tool.
 fn check_names(
     config: &Config,
     task: &TaskName,
@@ -264,7 +265,7 @@ fn check_names(
     }
 }
 
-/// What a tool is called outside this task.
+/// Returns the tool's name outside this task.
 pub(super) fn own_name(tool: &TaskTool) -> String {
     match &tool.target {
         ToolTarget::Plugin { plugin, tool } => format!("{plugin}.{tool}"),
@@ -272,7 +273,7 @@ pub(super) fn own_name(tool: &TaskTool) -> String {
     }
 }
 
-/// A tool that would be refused each time is not offered.
+/// Reports an offered `delegate_task` whose calls would always be refused.
 fn check_delegation(
     config: &Config,
     name: &TaskName,
@@ -304,7 +305,7 @@ fn check_delegation(
     );
 }
 
-/// The worker of a tool is one that the agent may start.
+/// Reports workers that the agent may not start.
 fn check_workers(
     config: &Config,
     name: &TaskName,
@@ -314,7 +315,7 @@ fn check_workers(
     problems: &mut Problems,
 ) {
     let may_start = delegates_of(config, task, plugins);
-    // Where nothing is granted at all that is said once, of the first tool.
+    // Without any grant, one problem at the first tool is enough.
     if may_start.is_empty() {
         return;
     }
@@ -344,7 +345,7 @@ fn check_workers(
     }
 }
 
-/// Nor one that could hand the conversation to nobody.
+/// Reports an offered handoff tool without a possible target.
 fn check_handoff(
     config: &Config,
     name: &TaskName,

@@ -1,5 +1,5 @@
-//! Tools as plugins declare them, and the patterns of grants and tasks that are about them. Which
-//! of them a task gets is decided in `toolbox`.
+//! Tools as plugins declare them, and the patterns for them in grants and tasks. The tools of a
+//! task are chosen in `toolbox`.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ use crate::types::text::is_deceptive;
 use crate::types::tool::ToolSpec;
 use crate::types::wording::{code, suggest};
 
-/// Bytes of a tool's description at most: it goes into every prompt of every agent that may call
-/// it.
+/// The limit of a tool's description in bytes: it is part of every prompt of every agent that may
+/// call it.
 const DESCRIPTION_MAX: usize = 4 << 10;
-/// Bytes of a tool's input schema at most, for the same reason.
+/// The limit of a tool's input schema in bytes, for the same reason.
 const SCHEMA_MAX: usize = 64 << 10;
 
-/// The tools of a plugin have names that a model can write, each its own, and descriptions that a
+/// Checks that a plugin's tools have distinct names that a model can write, and descriptions that a
 /// person can read.
 pub(super) fn check_declared(
     config: &Config,
@@ -89,8 +89,8 @@ fn faults(tool: &ToolSpec) -> Vec<String> {
     faults
 }
 
-/// Every pattern of a grant or task covers a tool, and a task's pattern one that its agent was
-/// granted.
+/// Reports patterns of grants and tasks that cover no tool, and those of tasks that the agent was
+/// not granted.
 pub(super) fn check_patterns(config: &Config, plugins: &Plugins, problems: &mut Problems) {
     let admitted = admitted(plugins);
     for (name, plugin) in &config.plugins {
@@ -144,7 +144,7 @@ fn covers_nothing(
     Some(problem.help(help.unwrap_or_else(|| "no plugin here has tools".to_owned())))
 }
 
-/// The plugins that a pattern is about are loaded. That one of them is not was said already, once.
+/// Returns whether the plugins of a pattern are loaded. A missing plugin has its own problem.
 fn is_loaded(config: &Config, plugins: &Plugins, pattern: &ToolPattern) -> bool {
     match pattern.0.split_once('.') {
         Some((plugin, _)) => plugins.contains_key(plugin),
@@ -152,7 +152,7 @@ fn is_loaded(config: &Config, plugins: &Plugins, pattern: &ToolPattern) -> bool 
     }
 }
 
-/// A task may only narrow.
+/// Reports patterns of a task outside its agent's grant: a task may only narrow.
 fn not_granted(
     config: &Config,
     plugins: &Plugins,
@@ -184,7 +184,7 @@ fn not_granted(
     Some(config.problem(path, what).help(format!("in [plugins.{}] write `{line}`", task.agent)))
 }
 
-/// Every tool of every plugin that was loaded, as `plugin.tool`.
+/// Returns every tool of every loaded plugin, as `plugin.tool`.
 pub(super) fn admitted(plugins: &Plugins) -> BTreeSet<String> {
     plugins
         .iter()
@@ -198,14 +198,15 @@ fn plugin_of(tool: &str) -> &str {
     tool.split_once('.').map_or(tool, |(plugin, _)| plugin)
 }
 
-/// Where the grant's pattern stands: in its short or its long form.
+/// Returns the path of the grant's pattern, in its short or its long form.
 fn grant_path(config: &Config, plugin: &PluginName, index: usize) -> String {
     let grant = format!("plugins.{plugin}.grants.tools");
     let long = format!("{grant}.names[{index}]");
     if config.is_written(&long) { long } else { format!("{grant}[{index}]") }
 }
 
-/// A key of an entry of a task's list; of an entry that is only a name, the entry itself is found.
+/// Returns the path of a key in an entry of a task's list; for an entry that is only a name, that
+/// of the entry.
 pub(super) fn entry_path(task: &TaskName, index: usize, key: &str) -> String {
     format!("tasks.{task}.tools[{index}].{key}")
 }

@@ -1,5 +1,5 @@
-//! Plugins that have no effect, with the line that would give them one: it goes by what they are,
-//! and by what agents ask for.
+//! Plugins without effect, with the line that would use them: derived from their exports, and from
+//! the agents' requests.
 
 use super::Plugins;
 use crate::config::usage::{agents_at_work, unused, unused_plugins};
@@ -18,7 +18,7 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
     }
 }
 
-/// Returns what could be written to use the plugin, one line for each kind of it.
+/// Returns the lines that would use the plugin, one for each of its kinds.
 fn uses(config: &Config, plugins: &Plugins, name: &PluginName) -> Vec<String> {
     let Some(facts) = plugins.get(name) else { return Vec::new() };
     let of_kind = |kind: &PluginKind| match kind {

@@ -1,7 +1,7 @@
-//! Whether a plugin may be used as it is now, given what was pinned. Texts that a model reads and
-//! things that a plugin asks for are held to exactly, and so is a stranger's component. A new build
-//! of what the operator builds, or of what comes with the program, is admitted while it changes
-//! neither, unless the operator wants nothing to move.
+//! The decision whether a plugin may be used in its current state, given its entry in the lock.
+//! Texts for models, requests, and third-party components must match exactly. A new build of an
+//! operator's or bundled plugin is admitted while texts and requests stay equal, unless `locked` is
+//! set.
 
 use std::fmt;
 
@@ -10,37 +10,37 @@ use crate::config::PluginSource;
 use crate::setup::PluginFacts;
 use crate::types::ids::PluginName;
 
-/// That a plugin may be used, and what the operator should know of it.
+/// The admission of a plugin, with facts for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It is to the byte what was pinned.
+    /// It equals its entry byte for byte.
     Pinned,
-    /// It is another build of what the operator builds or the program brings; what it asks for and
-    /// says is what was pinned.
+    /// It is another build of an operator's or bundled plugin; its requests and texts equal its
+    /// entry.
     Rebuilt,
-    /// There is a lock, and this plugin is not in it.
+    /// There is a lock without an entry for this plugin.
     NotPinned,
     /// There is no lock.
     NoLock,
 }
 
-/// Why a plugin may not be used as it is now.
+/// The reason why a plugin must not be used in its current state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockRefusal {
-    /// Nothing may move, and there is nothing to hold it to.
+    /// `locked` is set, and there is no lock.
     #[error("there is no lock to hold it to, and --locked was asked for")]
     NoLock,
-    /// Nothing may move, and it was never let in.
+    /// `locked` is set, and the lock has no entry for it.
     #[error("it is not in the lock, and --locked was asked for")]
     NotPinned,
-    /// It asks for other things or says other things than when it was let in, or is another
-    /// component; with `locked` also when it is another build of what the operator builds.
+    /// Its requests or texts differ from its entry, or it is another component. With `locked`, this
+    /// includes another build of an operator's plugin.
     #[error("it is not what was pinned: {}", LockDifferences(.0))]
     Differs(Vec<LockChange>),
 }
 
 impl LockRefusal {
-    /// The command that shows what is in the way, and accepts it.
+    /// Returns the command that shows the differences and accepts them.
     #[must_use]
     pub fn remedy(&self, plugin: &PluginName) -> String {
         match self {
@@ -50,10 +50,10 @@ impl LockRefusal {
     }
 }
 
-/// Decides about one plugin. With `locked` nothing may differ or be missing.
+/// Decides about one plugin. With `locked`, no difference and no missing entry is accepted.
 ///
 /// # Errors
-/// Why it may not be used.
+/// The reason why it must not be used.
 pub fn admit(
     lock: Option<&Lockfile>,
     plugin: &PluginName,
@@ -77,14 +77,14 @@ pub fn admit(
     }
 }
 
-/// Nobody here builds a stranger's component: another one under the same manifest is another
-/// plugin. A server of tools has no digest.
+/// Returns whether a new build is plausible. A third-party component is not built here, so another
+/// one with the same manifest is another plugin. A tool server has no digest.
 fn may_be_rebuilt(pinned: &Pinned, source: &PluginSource, changes: &[LockChange]) -> bool {
     let is_other = changes.iter().any(|change| change.part == PluginPart::Component);
     pinned.dev || matches!(source, PluginSource::Stock(_)) || !is_other
 }
 
-/// The differences that matter, a few of them.
+/// The relevant differences, a few of them.
 struct LockDifferences<'a>(&'a [LockChange]);
 
 const SHOWN: usize = 4;

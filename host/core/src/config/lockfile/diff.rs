@@ -1,5 +1,5 @@
-//! What differs between a plugin as it was pinned and as it is now. Each difference with both
-//! texts, so that a person can be shown them.
+//! The differences between a plugin's entry in the lock and its current state. Each has both texts,
+//! so that a person can compare them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,34 +13,34 @@ use crate::setup::PluginFacts;
 use crate::types::tool::ToolSpec;
 use crate::types::wording::{code, plain};
 
-/// What of a plugin differs.
+/// The part of a plugin that differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PluginPart {
     /// Its bytes, and nothing else that is pinned.
     Component,
-    /// What its manifest calls it; its stores hang on that.
+    /// The name in its manifest, which decides on its stores.
     Name,
-    /// What it says of itself as a whole.
+    /// Its description of itself.
     About,
     Version,
     Contract,
-    /// What it can serve as.
+    /// Its kinds.
     Kinds,
-    /// It asks for more.
+    /// It requests more.
     AsksMore,
-    /// It asks for less.
+    /// It requests less.
     AsksLess,
-    /// The words with which it asks.
+    /// The reason of a request.
     Reason,
-    /// A tool is there or is not.
+    /// A tool was added or removed.
     Tool,
     Description,
     InputSchema,
     OutputSchema,
     Examples,
-    /// What else its author said of a tool: whether it may be repeated, its title, the bounds of
-    /// its results.
+    /// Other properties of a tool: whether it may be repeated, its title, the limits of its
+    /// results.
     Manner,
 }
 
@@ -48,19 +48,19 @@ pub enum PluginPart {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LockChange {
     pub part: PluginPart,
-    /// The capability or the tool that it is about; empty when it is the plugin as a whole.
+    /// The capability or tool concerned; empty for the plugin as a whole.
     pub of: String,
-    /// As it was pinned; none when it was not there.
+    /// The pinned text; `None` if it was absent.
     pub before: Option<String>,
-    /// As it is now; none when it is gone.
+    /// The current text; `None` if it is absent.
     pub now: Option<String>,
 }
 
 impl LockChange {
-    /// Nothing that a person or a model was shown differs: its author has built it anew.
+    /// Returns whether all texts for people and models are equal: its author only rebuilt it.
     #[must_use]
     pub fn is_harmless(&self) -> bool {
-        // A server of tools in the place of a component has no digest, and no sandbox either.
+        // A tool server in place of a component has no digest, and no sandbox either.
         let both = || {
             [&self.before, &self.now]
                 .into_iter()
@@ -73,13 +73,14 @@ impl LockChange {
     }
 }
 
-/// None of these is more than a new build.
+/// Returns whether every difference is at most a new build.
 #[must_use]
 pub fn is_harmless(changes: &[LockChange]) -> bool {
     changes.iter().all(LockChange::is_harmless)
 }
 
-/// Everything that differs, capabilities first, then tools in order of name; the digest comes last.
+/// Returns every difference, capabilities first, then tools in order of name; the digest comes
+/// last.
 #[must_use]
 pub fn diff(pinned: &Pinned, facts: &PluginFacts) -> Vec<LockChange> {
     let now = Pinned::of(facts);
@@ -149,7 +150,7 @@ fn asks(
     }
 }
 
-/// `required {"urls":["https://…"]}`.
+/// Returns `required {"urls":["https://…"]}`.
 fn shown_ask(ask: &CapabilityRequest) -> String {
     let need = if ask.optional { "optional" } else { "required" };
     if ask.detail.is_empty() { need.to_owned() } else { format!("{need} {}", json_of(&ask.detail)) }
@@ -159,10 +160,11 @@ fn json_of(detail: &BTreeMap<String, Value>) -> String {
     serde_json::to_string(detail).unwrap_or_default()
 }
 
-/// The same wishes, and lists of them that are shorter; what cannot be compared counts as more.
+/// Returns whether the request has the same details, or shorter lists of them; details that cannot
+/// be compared count as more.
 fn is_narrower(before: &CapabilityRequest, now: &CapabilityRequest) -> bool {
     let is_less = |before: &Value, now: &Value| match (before.as_array(), now.as_array()) {
-        // An empty list may mean that there is no bound.
+        // An empty list may mean that there is no limit.
         (Some(before), Some(now)) => {
             !now.is_empty() && now.iter().all(|item| before.contains(item))
         }
@@ -208,8 +210,8 @@ fn tools(
     }
 }
 
-/// Taken apart without `..`: what a tool says of itself will not compile before it is compared
-/// here.
+/// Adds the differences of a tool. Destructured without `..`, so that a new field does not compile
+/// before it is compared here.
 fn tool(name: &str, old: &ToolSpec, new: &ToolSpec, changes: &mut Vec<LockChange>) {
     let ToolSpec {
         name: _,
@@ -252,12 +254,12 @@ fn tool(name: &str, old: &ToolSpec, new: &ToolSpec, changes: &mut Vec<LockChange
     changes.extend(changed(PluginPart::Manner, name, manner(old), manner(new)));
 }
 
-/// Values that differ, whatever their texts.
+/// Returns a difference of values, even if their texts are equal.
 fn forced(part: PluginPart, of: &str, before: String, now: String) -> Option<LockChange> {
     Some(LockChange { part, of: of.to_owned(), before: Some(before), now: Some(now) })
 }
 
-/// JSON on lines of its own, for a comparison line by line.
+/// Returns JSON on several lines, for a comparison line by line.
 fn pretty(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
@@ -276,7 +278,7 @@ fn manner(tool: &ToolSpec) -> String {
 }
 
 impl fmt::Display for LockChange {
-    /// One line, without what could deceive; long texts are cut to where they begin to differ.
+    /// Writes one line without deceptive characters; long texts are cut to their first difference.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = code(&self.of);
         let (before, now) = excerpts(
@@ -329,7 +331,7 @@ impl fmt::Display for LockChange {
     }
 }
 
-/// Characters that are shown before the first difference, and of each text in all.
+/// The number of characters shown before the first difference, and of each text in all.
 const BEFORE: usize = 20;
 const SHOWN: usize = 80;
 

@@ -1,5 +1,4 @@
-//! The text of a lock, read strictly: a key that is not known, or a value that cannot be, is an
-//! error at its place. Never a guess.
+//! The strict parser of a lock: an unknown key or an invalid value is an error at its position.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,9 +18,9 @@ use crate::types::tool::ToolSpec;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{line}:{column}: {what}")]
 pub struct LockError {
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
     pub what: String,
 }
@@ -35,7 +34,7 @@ struct LockTable {
     plugins: BTreeMap<Spanned<String>, FilePlugin>,
 }
 
-/// Only the format, for a file of a later one.
+/// Only the format, to detect a file of a later one.
 #[derive(Deserialize)]
 struct LockHeader {
     format: Spanned<u32>,
@@ -44,8 +43,8 @@ struct LockHeader {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FilePlugin {
-    // A lock of before they were pinned has neither: the plugin differs from it then, and `upgrade`
-    // shows how.
+    // Older locks have neither field: the plugin then differs from its entry, and `upgrade` shows
+    // how.
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -87,10 +86,10 @@ struct FileTool {
 }
 
 impl Lockfile {
-    /// Reads the text of a lock.
+    /// Parses the text of a lock.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first mistake, with its position.
     pub fn parse(text: &str) -> Result<Self, LockError> {
         let reader = LockReader(text);
         let head: LockHeader = toml::from_str(text).map_err(|error| reader.toml(&error))?;

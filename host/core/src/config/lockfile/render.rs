@@ -1,5 +1,4 @@
-//! A lock as text: sorted, and with long texts on lines of their own, so that a change of it can be
-//! reviewed like any other.
+//! A lock as text: sorted, and with long texts on several lines, so that changes can be reviewed.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -88,7 +87,7 @@ fn tool(out: &mut impl Write, header: &str, tool: &ToolSpec) -> fmt::Result {
     if *idempotent {
         out.write_str("idempotent = true\n")?;
     }
-    // As texts: TOML's whole numbers end where half of these do.
+    // As texts: TOML's largest integer is about half of `u64::MAX`.
     for (name, tokens) in [("result_tokens", result_tokens), ("retained_tokens", retained_tokens)] {
         if let Some(tokens) = tokens {
             writeln!(out, "{name} = \"{tokens}\"")?;
@@ -110,7 +109,7 @@ fn json(value: &impl Serialize) -> String {
     text(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
-/// A text on one line, with everything escaped that could deceive.
+/// Returns a text on one line, with deceptive characters escaped.
 fn line(text: &str) -> String {
     let mut quoted = String::from("\"");
     text.chars().for_each(|c| push(&mut quoted, c));
@@ -118,7 +117,7 @@ fn line(text: &str) -> String {
     quoted
 }
 
-/// A text of several lines keeps them.
+/// Returns a text whose line breaks stay.
 fn text(text: &str) -> String {
     if !text.contains('\n') {
         return line(text);

@@ -94,7 +94,7 @@ fn what_was_pinned_is_admitted_and_a_new_build_only_of_what_is_built_here() {
     );
     let refusal = verdict(&rebuilt, true).expect_err("nothing may move");
     assert!(refusal.to_string().contains("another one: sha256"), "{refusal}");
-    // The order of a list says nothing.
+    // The order of a list has no meaning.
     assert_eq!(verdict(&after(|facts| facts.tools.reverse()), true), Ok(Admission::Pinned));
 }
 
@@ -312,7 +312,7 @@ prop_compose! {
         result_tokens in prop::option::of(any::<u64>()),
         thought in prop::option::of(".*"),
     ) -> ToolSpec {
-        // JSON's null is no schema when it comes back.
+        // A JSON null is read back as a missing schema.
         let output_schema = output_schema.filter(|schema| !schema.is_null());
         let examples = thought.map(|thought| crate::types::tool::ToolExample { thought: Some(thought), arguments: json!({}) });
         ToolSpec {

@@ -1,5 +1,4 @@
-//! YAML as it stands in a file, with places: what a value means is decided by whoever knows its
-//! key.
+//! YAML values with their positions. Each key's reader interprets its value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
-/// A value as it was written, and where its parts stand.
+/// A value as written, with the positions of its parts.
 #[derive(Debug)]
 pub(super) enum Node {
     Null,
@@ -20,7 +19,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// What was written without quotes is a text all the same, such as a version.
+    /// Returns the text; an unquoted value, such as a version, counts as one.
     pub(super) fn text(&self) -> Option<String> {
         match self {
             Self::Text(text) | Self::Number(text) => Some(text.trim().to_owned()),

@@ -1,4 +1,4 @@
-//! A micro-agent's file, well written, badly written and meant to harm.
+//! Well-formed, malformed and hostile files of prompt agents.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! The layers of one question, from the manifest to the grant's own bounds: the decision is asked
-//! once, and each layer before the one that refused says in words why it did not.
+//! The layers of one question, from the manifest to the grant's own limits. The decision is asked
+//! once, and each layer before the refusing one explains why it did not refuse.
 
 use std::iter::once;
 
@@ -23,10 +23,10 @@ use crate::types::text::show_size;
 /// The order in which layers are asked.
 const ORDER: [Layer; 6] =
     [Layer::Host, Layer::Manifest, Layer::Config, Layer::Task, Layer::Policy, Layer::Runtime];
-/// Characters of an author's reason that are shown: a stranger wrote it.
+/// The number of characters shown of an author's reason, which is untrusted text.
 const WHY_SHOWN: usize = 200;
 
-/// What the decisions of the room and the imports say, none of them made here.
+/// Returns the decision of the room and the imports; makes none of its own.
 pub(super) fn decide(setup: &Setup, question: &AccessQuestion) -> Result<(), Refused> {
     tasks::decide(setup, question, |rights| decide_with(setup, rights, question))
 }
@@ -57,8 +57,8 @@ fn decide_with(
     }
 }
 
-/// The grant, then what the tasks leave of it, then the policy. Several tasks of one agent: the
-/// most generous answers.
+/// Checks the grant, then the tasks' restrictions, then the policy. For several tasks of one agent,
+/// the most permissive decides.
 fn may_call(
     setup: &Setup,
     rights: &Rights<'_>,
@@ -94,8 +94,8 @@ fn carries_out(task: &TaskSetup, tool: &str) -> bool {
     task.toolbox.iter().any(|listed| listed.handled && is_it(&listed.target))
 }
 
-/// The line that is proposed names the secret; where it is found and who may receive it is
-/// `[secrets]`' matter.
+/// The proposed line names the secret only; its source and its permitted hosts belong to
+/// `[secrets]`.
 fn may_use_secret(rights: &Rights<'_>, name: &str, host: Option<&str>) -> Result<(), Refused> {
     let granted = || rights.grants.secrets.iter().map(|grant| grant.name.as_str());
     let smallest = || {
@@ -122,7 +122,7 @@ fn may_use_secret(rights: &Rights<'_>, name: &str, host: Option<&str>) -> Result
     if !rights.grants.secrets.iter().any(covers) {
         return refuse(&format!("[secrets.{name}] binds it to {}, not {host}", bound.join(", ")));
     }
-    // It travels in a request alone, and that needs a grant of its own.
+    // A secret is sent only in a request, which needs a grant of its own.
     let rules = || rights.grants.fetch.iter().flat_map(|grant| &grant.rules);
     if !rules().any(|rule| rule.url.names_host(host)) {
         return refuse(&format!(
@@ -137,8 +137,8 @@ fn hosts(grant: &SecretGrant) -> impl Iterator<Item = &str> {
     grant.hosts.iter().map(HostPattern::as_str)
 }
 
-/// By scheme, host, port, path, method and headers: which address the name leads to shows when it
-/// is looked up.
+/// Checks scheme, host, port, path, method and headers. The address behind the name is known only
+/// after a look-up.
 fn may_fetch(rights: &Rights<'_>, url: &str, question: &AccessQuestion) -> Result<(), Refused> {
     match crate::permissions::fetch::target(url) {
         Ok(parsed) => {
@@ -160,7 +160,7 @@ fn may_fetch(rights: &Rights<'_>, url: &str, question: &AccessQuestion) -> Resul
     }
 }
 
-/// Every layer that has a say, in order.
+/// Returns the answer of every layer that applies, in order.
 pub(super) fn answers(
     setup: &Setup,
     question: &AccessQuestion,
@@ -172,7 +172,7 @@ pub(super) fn answers(
     let mut answers = Vec::new();
     for (index, layer) in ORDER.into_iter().enumerate() {
         let Some((text, key)) = said(setup, question, layer) else {
-            // A layer that says nothing on its own still refused.
+            // A layer without a text of its own can still be the one that refused.
             if let Some(record) = refused.filter(|record| record.layer == layer) {
                 answers.push(LayerAnswer {
                     layer,
@@ -204,8 +204,8 @@ fn asks(setup: &Setup, question: &AccessQuestion) -> bool {
     })
 }
 
-/// What a layer says that does not refuse, and the key of the config that decides it; none where it
-/// has no say.
+/// Returns the text of a layer that does not refuse, with the deciding key of the config; `None` if
+/// the layer does not apply.
 fn said(
     setup: &Setup,
     question: &AccessQuestion,
@@ -247,7 +247,7 @@ fn said(
     }
 }
 
-/// What was granted, in short, and which entry of a list covers the target.
+/// Returns a short text for the grant, and the index of the list entry that covers the target.
 fn granted(grants: &Grants, question: &AccessQuestion) -> (String, Option<usize>) {
     let target = question.target.as_deref().unwrap_or_default();
     let list = |names: Vec<&str>, covers: &dyn Fn(&str) -> bool| {
@@ -328,7 +328,7 @@ fn granted(grants: &Grants, question: &AccessQuestion) -> (String, Option<usize>
     }
 }
 
-/// What the plugin's tasks leave of a grant: of tools by their toolbox, of all else by `narrow`.
+/// Returns how the plugin's tasks restrict a grant: tools by their toolbox, all else by `narrow`.
 fn in_tasks(setup: &Setup, question: &AccessQuestion) -> Option<(String, Option<String>)> {
     if question.capability != Capability::Tools {
         return tasks::said(setup, question);
@@ -363,7 +363,7 @@ fn ruling(setup: &Setup, question: &AccessQuestion, tool: &str) -> (String, Opti
     }
 }
 
-/// What only the run can know: how much is left, where a name leads.
+/// Returns a text for the limits that only a run can check, such as usage and resolved addresses.
 fn bounds(grants: &Grants, question: &AccessQuestion) -> Option<String> {
     let at_most = |what: &str, limit: Option<u64>| limit.map(|limit| format!("{limit} {what}"));
     let list = |limits: Vec<Option<String>>| {

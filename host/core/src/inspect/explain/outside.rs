@@ -1,11 +1,11 @@
-//! Servers of tools that others wrote: what they do themselves passes no layer of this host. Only
-//! what they ask the host for would.
+//! Explanations for external tool servers. Their own actions pass no layer of this host; only their
+//! requests to the host would.
 
 use super::{AccessQuestion, Explanation, LayerAnswer, LayerVerdict};
 use crate::types::capability::Capability;
 use crate::types::denial::Layer;
 
-/// What a program outside the sandbox does without asking this host.
+/// Returns whether a program outside the sandbox can use the capability without asking this host.
 pub(super) fn is_meant(capability: Capability) -> bool {
     matches!(
         capability,

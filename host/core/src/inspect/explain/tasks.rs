@@ -1,5 +1,5 @@
-//! What the tasks of an agent leave of what it was granted. Asks the same decisions as a run, once
-//! for each task that is meant.
+//! The restrictions of grants by the tasks of an agent. Asks the same decisions as a run, once for
+//! each task concerned.
 
 use super::{AccessQuestion, layers};
 use crate::permissions::authorize::Refused;
@@ -10,7 +10,7 @@ use crate::types::capability::Capability;
 use crate::types::denial::Layer;
 use crate::types::ids::TaskName;
 
-/// The tasks that are meant: the one that is named, else all that the plugin is the agent of.
+/// Returns the task that is named, else all tasks of the plugin's agent.
 pub(super) fn tasks_of<'a>(
     setup: &'a Setup,
     question: &AccessQuestion,
@@ -21,7 +21,8 @@ pub(super) fn tasks_of<'a>(
     tasks.map(|(name, task)| (name, &**task)).collect()
 }
 
-/// What holds for the plugin on behalf of its tasks. Several of them: the most generous answers.
+/// Returns the decision for the plugin on behalf of its tasks. For several tasks, the most
+/// permissive decides.
 pub(super) fn decide(
     setup: &Setup,
     question: &AccessQuestion,
@@ -40,7 +41,7 @@ pub(super) fn decide(
     first.map_or(Ok(()), Err)
 }
 
-/// Of a capability as such: the task leaves something of it.
+/// Checks that the task leaves any part of the capability.
 fn anything_left(rights: &Rights<'_>, question: &AccessQuestion) -> Result<(), Refused> {
     let Some(narrowed) = rights
         .narrowed
@@ -72,13 +73,13 @@ fn leaves_nothing(narrow: &Narrow, question: &AccessQuestion) -> bool {
     }
 }
 
-/// It can be narrowed by `tasks.NAME.narrow`.
+/// Returns whether `tasks.NAME.narrow` can restrict the capability.
 fn can_be_narrowed(capability: Capability) -> bool {
     use Capability::{Delegate, Fetch, Files, Kv, Model, Route, Secrets};
     matches!(capability, Model | Delegate | Route | Files | Fetch | Secrets | Kv)
 }
 
-/// Which tasks leave it, in words, and the key that decides.
+/// Returns a text with the tasks that leave it, and the deciding key.
 pub(super) fn said(setup: &Setup, question: &AccessQuestion) -> Option<(String, Option<String>)> {
     let tasks = tasks_of(setup, question);
     if !can_be_narrowed(question.capability) || tasks.is_empty() {

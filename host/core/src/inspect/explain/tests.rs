@@ -1,5 +1,5 @@
-//! The layers of every capability, allowed and refused by each layer; and that the explanation
-//! never says other than the decision.
+//! The layers of every capability, allowed and refused by each layer, and the agreement of
+//! explanations with decisions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ fn answer(question: &AccessQuestion) -> Explanation {
     explain(&setup(), question).unwrap()
 }
 
-/// Layer and verdict of each.
+/// Returns layer and verdict of each answer.
 fn verdicts(explanation: &Explanation) -> Vec<(Layer, LayerVerdict)> {
     explanation.layers.iter().map(|answer| (answer.layer, answer.verdict)).collect()
 }
@@ -184,7 +184,7 @@ fn one_task_is_asked_about_when_it_is_named() {
 
 #[test]
 fn a_tool_that_would_be_asked_about_is_neither_yes_nor_no() {
-    // `notes` may write: without a rule each call of its tools is asked about.
+    // `notes` may write, so each call of its tools needs an approver unless a rule decides.
     let explanation = answer(&ask("desk", Capability::Tools, "notes.list"));
     assert_eq!((explanation.verdict, explanation.refused_by()), (LayerVerdict::Ask, None));
     let policy = explanation.layers.iter().find(|answer| answer.layer == Layer::Policy).unwrap();
@@ -256,8 +256,7 @@ fn a_refusal_that_happened_is_explained_by_what_was_recorded() {
         (Layer::Runtime, LayerVerdict::No, "desk has made the 5 calls")
     );
     assert_eq!(explanation.refused_by(), Some(Layer::Runtime));
-    // A layer that has no say of its own, and a plugin that is not there: the refusal is shown all
-    // the same.
+    // A layer without a text of its own, and an unknown plugin: the refusal is still shown.
     for (plugin, layer) in [("desk", Layer::Host), ("gone", Layer::Config)] {
         let record = DenialRecord { layer, ..record.clone() };
         assert_eq!(explain_denial(&setup, &plugin.into(), &record, None).refused_by(), Some(layer));
@@ -273,8 +272,8 @@ fn a_recorded_refusal_says_itself_whether_it_was_to_be_written() {
     {
         let refused = AccessQuestion { writes, ..ask("notes", Capability::Files, target) };
         let record = layers::decide(&setup, &refused).unwrap_err();
-        // The proposed line grants `read-write` for another folder as well, so its words tell
-        // nothing.
+        // The proposed line grants `read-write` for another folder as well, so its text must not
+        // reveal whether the access was a write.
         assert!(
             record.suggestion.as_ref().is_some_and(|line| line.contains("read-write")),
             "{record:?}"
@@ -302,8 +301,8 @@ fn a_capability_that_this_host_never_gives_is_said_to_be_so() {
     assert_eq!(explanation.no_line.as_deref(), Some("this host never gives it"));
 }
 
-/// Whatever is asked, the verdict is the decision's, exactly one layer refuses when it is a no, and
-/// none behind it is a yes.
+/// For every question, the verdict equals the decision. Exactly one layer refuses if the verdict is
+/// no, and no later layer says yes.
 #[test]
 fn an_explanation_never_differs_from_its_decision() {
     let setup = Arc::new(setup());
@@ -361,7 +360,7 @@ fn an_explanation_never_differs_from_its_decision() {
     }
 }
 
-/// The same config with something more in it.
+/// Returns the same config with a replaced part.
 fn changed(from: &str, to: &str) -> Setup {
     let text = CONFIG.replace(from, to);
     assert_ne!(text, CONFIG);
@@ -402,7 +401,7 @@ fn a_task_that_narrows_a_capability_is_the_layer_that_refuses() {
                 explain(&setup, &of(capability, target, Some("digest"))).unwrap().verdict,
                 LayerVerdict::Yes
             );
-            // Of several tasks the most generous one answers, and the other is named.
+            // Of several tasks the most permissive one decides, and the other one is named.
             let any = explain(&setup, &of(capability, target, None)).unwrap();
             let layer = any.layers.iter().find(|answer| answer.layer == Layer::Task).unwrap();
             assert_eq!(

@@ -1,21 +1,21 @@
-//! The run's own time: milliseconds from its start, without those in which no host ran.
+//! The run's own time: milliseconds from its start, without downtime of the host.
 
 use crate::types::ids::Millis;
 
-/// Spans in which no host ran, as far as they are known.
+/// Spans of downtime, as far as they are known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostClock {
-    /// From, to.
+    /// Start and end of each span.
     down: Vec<(u64, u64)>,
 }
 
 impl HostClock {
-    /// A room says that it went on at `at`, after so many milliseconds.
+    /// Adds a span of downtime that ended at `at`.
     pub(super) fn down(&mut self, at: Millis, down_ms: u64) {
         self.down.push((at.0.saturating_sub(down_ms), at.0));
     }
 
-    /// Puts spans that overlap together: each room of a run tells of the same stop.
+    /// Merges overlapping spans: each room of a run reports the same downtime.
     pub(super) fn settle(&mut self) {
         self.down.sort_unstable();
         let mut joined: Vec<(u64, u64)> = Vec::new();
@@ -28,7 +28,7 @@ impl HostClock {
         self.down = joined;
     }
 
-    /// Milliseconds of the run from `start` to `at`.
+    /// Returns the milliseconds of the run from `start` to `at`.
     pub(super) fn between(&self, start: Millis, at: Millis) -> u64 {
         let passed = at.since(start);
         let down =
@@ -36,7 +36,7 @@ impl HostClock {
         passed.saturating_sub(down.sum())
     }
 
-    /// Milliseconds in which no host ran.
+    /// Returns the total downtime in milliseconds.
     pub(super) fn all_down(&self) -> u64 {
         self.down.iter().map(|(from, to)| to - from).sum()
     }

@@ -1,5 +1,5 @@
-//! From records to rows: each room is folded once, and what its events, effects and notices begin
-//! and end becomes a row.
+//! The fold from records to rows. Each room is folded once; its events, effects and notices begin
+//! and end rows.
 
 mod told;
 mod words;
@@ -22,7 +22,7 @@ use crate::types::outcome::{Outcome, Status};
 pub(crate) use words::verb_of;
 use words::{asked, ids_in, kind_of, kinds, says};
 
-/// What a row that has not ended is found by.
+/// The key of a row that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum OpenRowKey {
     Call(CallId),
@@ -31,14 +31,14 @@ enum OpenRowKey {
     Background(BackgroundId),
 }
 
-/// A row with moments of the host's clock.
+/// A row with times of the host's clock.
 struct DraftRow {
     room: RoomId,
     seq: u64,
     parent: Option<usize>,
     start: Millis,
     end: Option<Millis>,
-    /// When the last row right below it ended.
+    /// The end of the latest row directly below it.
     below: Millis,
     abandoned: bool,
     what: RowSubject,
@@ -54,35 +54,35 @@ struct RoomDraft {
     outcome: Option<Arc<Outcome>>,
 }
 
-/// All rooms so far.
+/// The rooms folded so far.
 #[derive(Default)]
 pub(super) struct Fold {
     rows: Vec<DraftRow>,
     rooms: Vec<RoomDraft>,
-    /// The row of the background task that a room is the work of.
+    /// The row of the background task that each room belongs to.
     lanes: BTreeMap<RoomId, usize>,
     clock: HostClock,
     last: Millis,
     totals: Totals,
 }
 
-/// The room that is folded now.
+/// The room that is being folded.
 struct Now<'a> {
     fold: &'a mut Fold,
     room: RoomId,
-    /// What all of the room is below.
+    /// The row above all rows of this room.
     lane: Option<usize>,
-    /// Rows of tasks that go on, the innermost last.
+    /// Rows of active tasks, the innermost last.
     tasks: Vec<usize>,
     open: BTreeMap<OpenRowKey, usize>,
     seq: u64,
     at: Millis,
-    /// When the room was last gone on with.
+    /// The time at which the room was last resumed.
     resumed: Millis,
 }
 
 impl Fold {
-    /// Takes all records of one room.
+    /// Folds all records of one room.
     pub(super) fn room(&mut self, records: Vec<Record>) {
         let Some(Event::RoomOpened { opening, .. }) = records.first().map(|record| &record.event)
         else {
@@ -128,7 +128,7 @@ impl Fold {
         let ended = root.outcome.as_ref().map(|outcome| RoomEnd {
             status: outcome.status,
             reason: short(&outcome.reason),
-            // Of a conversation that would be the word with which its user ended it.
+            // For a conversation, the result would be the user's closing word.
             answer: outcome
                 .content
                 .as_deref()
@@ -182,7 +182,7 @@ impl Fold {
 impl Now<'_> {
     fn take(&mut self, room: &mut Room, record: Record) {
         self.seq = record.seq;
-        // As the room has it: a clock that goes back stands still.
+        // The room does the same: its clock stands still when the host's goes back.
         self.at = self.at.max(record.at);
         self.fold.last = self.fold.last.max(self.at);
         if let Some(event) = room.effect_of(&record.event) {
@@ -197,7 +197,7 @@ impl Now<'_> {
         }
     }
 
-    /// What an event ends, or tells by itself.
+    /// Ends the rows that an event answers, and adds those that it makes by itself.
     fn happened(&mut self, event: &Event, room: &Room) {
         match event {
             Event::AgentStepped { call, answer, report } => {
@@ -225,7 +225,8 @@ impl Now<'_> {
                     if let RowSubject::User { prompt, answer, .. } = what {
                         *answer = said;
                         if is_passed {
-                            // Nobody saw it, so there is no row: it says nothing.
+                            // The prompt was never shown, so an empty prompt keeps it from becoming
+                            // a row.
                             prompt.clear();
                         }
                     }
@@ -235,7 +236,7 @@ impl Now<'_> {
             Event::Resumed { down_ms } => {
                 self.fold.clock.down(self.at, *down_ms);
                 self.resumed = self.at;
-                // Each room of a run is gone on with; the root tells it for all.
+                // Each room of a run is resumed; only the root's resumption becomes a row.
                 if self.lane.is_none() && room.outcome().is_none() {
                     self.fold.totals.resumed += 1;
                     self.moment(self.here(), RowSubject::Resumed { down_ms: *down_ms });
@@ -319,7 +320,7 @@ impl Now<'_> {
             Notice::PriceUnknown { model, limit } => {
                 self.moment(self.here(), RowSubject::PriceUnknown { model, limit })
             }
-            // The amount that was given was none; the question is the same.
+            // The approver's amount was invalid; the repeated question belongs to the same row.
             Notice::TopUpAsked { call, top_up }
                 if top_up.problem.is_some() && self.open.contains_key(&OpenRowKey::Call(call)) => {}
             Notice::TopUpAsked { call, top_up } => {
@@ -328,7 +329,7 @@ impl Now<'_> {
                     more: None,
                     reason: None,
                 };
-                // A question that was asked again after a stop is the same one.
+                // A question that was repeated after an interruption keeps its row.
                 if !self.is_asked(call) {
                     self.fold.totals.top_ups += 1;
                     self.open(OpenRowKey::Call(call), self.here(), what);
@@ -388,7 +389,7 @@ impl Now<'_> {
                     short(&format!("what somebody said to {task} was not read ({reason}): {text}"));
                 self.moment(self.here(), RowSubject::Other { event });
             }
-            // Each room of a run is paused; the root tells it for all.
+            // Each room of a run is paused; only the root's pause becomes a row.
             Notice::RunPaused { reason } if self.lane.is_none() => {
                 self.moment(
                     self.here(),
@@ -435,12 +436,12 @@ impl Now<'_> {
                 let event = short(&format!("{task} reads {file}: the message says {trigger:?}"));
                 self.moment(self.here(), RowSubject::Other { event });
             }
-            // Told by their events, or of no length.
+            // Covered by their events, or without a duration.
             _ => {}
         }
     }
 
-    /// What no notice tells the beginning of.
+    /// Begins the rows of effects that have no notice.
     fn begun(&mut self, effect: Effect) {
         match effect {
             Effect::AskUser { call, task, channel, prompt } => {
@@ -481,13 +482,13 @@ impl Now<'_> {
         }
     }
 
-    /// A person has been asked about the call, and has not answered.
+    /// Returns whether a person has been asked about the call and has not answered.
     fn is_asked(&self, call: CallId) -> bool {
         let row = self.open.get(&OpenRowKey::Call(call)).map(|row| &self.fold.rows[*row].what);
         matches!(row, Some(RowSubject::Approval { .. } | RowSubject::TopUp { .. }))
     }
 
-    /// The innermost task.
+    /// Returns the innermost task.
     fn here(&self) -> Option<usize> {
         self.tasks.last().copied().or(self.lane)
     }
@@ -548,18 +549,18 @@ impl Now<'_> {
         }
     }
 
-    /// When a call ended by its own report: answers of calls side by side are kept together, when
-    /// the last of them is there.
+    /// Returns the end of a call by its own report. Answers of parallel calls are recorded
+    /// together, when the last of them arrives.
     fn end_of(&self, row: usize, report: &CallReport) -> Millis {
         let row = &self.fold.rows[row];
-        // Of a call that began before its host stopped the report tells the last attempt only.
+        // The report of a call that began before an interruption covers its last attempt only.
         if report.wall_us == 0 || self.resumed > row.start {
             return self.at;
         }
         row.start.plus(report.wall_us / 1_000).max(row.below).min(self.at)
     }
 
-    /// The call, and what it asked for.
+    /// Ends the row of the call and those of its requests.
     fn abandon(&mut self, call: CallId) {
         let is_of = |key: &OpenRowKey| match key {
             OpenRowKey::Call(of) | OpenRowKey::Model(of, _) | OpenRowKey::SideEffect(of, _) => {
@@ -575,7 +576,7 @@ impl Now<'_> {
         }
     }
 
-    /// Counts what a call used up.
+    /// Adds a call's usage to the totals.
     fn used(&mut self, report: &CallReport) -> Option<SandboxUsage> {
         let sandbox = SandboxUsage::of(report)?;
         let totals = &mut self.fold.totals;

@@ -1,4 +1,4 @@
-//! A row of a timeline: one thing that took time, or happened at a moment.
+//! A row of a timeline: a span of time or a moment.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,37 +11,36 @@ use crate::types::limits::TICK_MS;
 use crate::types::message::Entity;
 use crate::types::outcome::Status;
 
-/// One thing that happened.
+/// A row of a timeline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimelineRow {
     pub room: RoomId,
-    /// The record in whose course it began: `room:seq` is its address.
+    /// The sequence number of the record that began it: `room:seq` is its address.
     pub seq: u64,
-    /// How many rows it is below.
+    /// The number of rows above it in the tree.
     pub depth: u32,
     pub start_ms: u64,
-    /// None: it had not ended when the newest record was kept. The same as the start: it is a
-    /// moment.
+    /// The end; `None` if the newest record was written before it. Equal to the start for a moment.
     pub end_ms: Option<u64>,
-    /// Nobody waited for its end any more.
+    /// Whether its end was no longer awaited.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub abandoned: bool,
     #[serde(flatten)]
     pub what: RowSubject,
 }
 
-/// What a call used up in its sandbox.
+/// The resource usage of a call in its sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxUsage {
     pub wall_us: u64,
-    /// Milliseconds of computing, counted in whole ticks of ten.
+    /// Milliseconds of CPU time, in whole ticks of ten.
     pub cpu_ms: u64,
-    /// Bytes, at most.
+    /// The peak memory in bytes.
     pub memory: u64,
 }
 
 impl SandboxUsage {
-    /// None: no sandbox ran.
+    /// Returns the usage of a call; `None` if no sandbox ran.
     pub(super) fn of(report: &CallReport) -> Option<Self> {
         let sandbox = Self {
             wall_us: report.wall_us,
@@ -52,7 +51,7 @@ impl SandboxUsage {
     }
 }
 
-/// What a row is about. Texts are cut.
+/// The subject of a row. Texts are cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum RowSubject {
@@ -64,7 +63,7 @@ pub enum RowSubject {
         status: Option<Status>,
         reason: String,
     },
-    /// An agent at work in its sandbox.
+    /// A step of an agent in its sandbox.
     Step {
         task: TaskName,
         agent: PluginName,
@@ -72,20 +71,20 @@ pub enum RowSubject {
         fault: Option<String>,
         sandbox: Option<SandboxUsage>,
     },
-    /// A model was asked.
+    /// A request to a model.
     Model {
         task: Option<TaskName>,
         plugin: PluginName,
         model: ModelName,
-        /// In the provider's words.
+        /// The model's name in the provider's words.
         answered_by: Option<String>,
         usage: TokenUsage,
         error: Option<String>,
     },
-    /// A tool at work; or a call that was answered without starting one.
+    /// A tool call, also one that was answered without starting a tool.
     Tool {
         task: TaskName,
-        /// None where it was answered at once.
+        /// The calling plugin; `None` if the call was answered at once.
         caller: Option<PluginName>,
         name: String,
         arguments: String,
@@ -94,7 +93,7 @@ pub enum RowSubject {
         fault: Option<String>,
         sandbox: Option<SandboxUsage>,
     },
-    /// A plugin did something to the world.
+    /// A side effect of a plugin.
     SideEffect {
         plugin: PluginName,
         verb: String,
@@ -102,7 +101,7 @@ pub enum RowSubject {
         bytes: Option<u64>,
         came: Option<Effected>,
     },
-    /// An approver was asked.
+    /// A question to an approver.
     Approval {
         task: TaskName,
         caller: PluginName,
@@ -110,18 +109,18 @@ pub enum RowSubject {
         arguments: String,
         source: String,
         given: Option<Given>,
-        /// Who answered, for people; none: nobody has yet.
+        /// The approver, for people; `None` while the question is pending.
         author: Option<String>,
     },
-    /// A budget of the run was used up, and more was asked for; `more` in its smallest unit.
+    /// A request to raise a limit of the run; `more` is in the budget's smallest unit.
     TopUp { budget: String, more: Option<u64>, reason: Option<String> },
-    /// A request to a model that has no answer; what it had sent is counted.
+    /// A request to a model without an answer; its tokens are counted.
     AttemptLost { model: ModelName, tokens: u64, cost_micro_usd: u64 },
-    /// A limit on money holds nothing back: nobody knows what the model costs.
+    /// A money limit without effect, because the model's price is unknown.
     PriceUnknown { model: ModelName, limit: String },
-    /// A person was asked; none: there was no answer.
+    /// A question to the user; `None` if there was no answer.
     User { task: TaskName, channel: ChannelId, prompt: String, answer: Option<String> },
-    /// A task in the background, whose rows are below it.
+    /// A background task, with its rows below it.
     Background {
         id: BackgroundId,
         task: TaskName,
@@ -129,7 +128,7 @@ pub enum RowSubject {
         status: Option<String>,
         came: String,
     },
-    /// A memory, a security analyzer or a condenser at work.
+    /// A query to a memory, a security analyzer or a condenser.
     Consult {
         task: TaskName,
         plugin: PluginName,
@@ -139,7 +138,7 @@ pub enum RowSubject {
         fault: Option<String>,
         sandbox: Option<SandboxUsage>,
     },
-    /// A delivery strategy at work.
+    /// A call of a delivery strategy.
     Strategy {
         strategy: PluginName,
         wake: String,
@@ -147,7 +146,7 @@ pub enum RowSubject {
         fault: Option<String>,
         sandbox: Option<SandboxUsage>,
     },
-    /// A result was spoken on a channel.
+    /// A result that reached a channel.
     Delivered {
         id: BackgroundId,
         task: TaskName,
@@ -155,9 +154,9 @@ pub enum RowSubject {
         channel: ChannelId,
         text: String,
     },
-    /// It was not, and why.
+    /// A result that was not delivered, and why.
     NotDelivered { id: BackgroundId, task: TaskName, reason: String },
-    /// Something was refused.
+    /// A refusal.
     Denied {
         plugin: PluginName,
         capability: String,
@@ -166,24 +165,24 @@ pub enum RowSubject {
         reason: String,
         suggestion: Option<String>,
     },
-    /// Nobody had a valid answer.
+    /// A step without a valid answer.
     Stalled { task: TaskName, stalled: u32, of: u32 },
-    /// Older messages were left out for a model.
+    /// Older messages that were left out for a model.
     HistoryCut { task: TaskName, cut: u64, dropped: u64 },
-    /// Another message of the same conversation.
+    /// A further message of the same conversation.
     Message { task: TaskName, text: String },
-    /// The run went on after its host had stopped in the middle.
+    /// The resumption of the run after an interruption of its host.
     Resumed { down_ms: u64 },
-    /// A component was built anew.
+    /// A component that was rebuilt.
     Replaced { plugin: PluginName, sha256: String },
-    /// Somebody stopped a task, or all; none: the turn, or the run.
+    /// A stopped task; `None` for the current turn or the whole run.
     Stopped { task: Option<TaskName>, by: Entity, reason: String },
-    /// Something else that the journal tells, in its own word.
+    /// Another event of the journal, by its own name.
     Other { event: String },
 }
 
 impl TimelineRow {
-    /// A turn of a person in which nothing was asked and nothing said.
+    /// Returns whether this is a turn of the user without a question and an answer.
     pub(super) fn says_nothing(&self) -> bool {
         let RowSubject::User { prompt, answer, .. } = &self.what else { return false };
         self.end_ms.is_some()
@@ -192,7 +191,7 @@ impl TimelineRow {
     }
 }
 
-/// How a side effect went.
+/// The result of a side effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "came", rename_all = "kebab-case")]
 pub enum Effected {
@@ -202,7 +201,7 @@ pub enum Effected {
     Failed { message: String },
 }
 
-/// What an approver said.
+/// An approver's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "given", rename_all = "kebab-case")]
 pub enum Given {
@@ -212,7 +211,7 @@ pub enum Given {
 }
 
 impl RowSubject {
-    /// The word of its kind, the same as in JSON.
+    /// Returns the word of its kind, the same as in JSON.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -242,7 +241,7 @@ impl RowSubject {
         }
     }
 
-    /// Whoever looks through a long run should not miss it: a refusal, a fault, a stop, an
+    /// Returns whether a reader of a long run should notice the row: a refusal, a fault, a stop, an
     /// approval.
     #[must_use]
     pub fn stands_out(&self) -> bool {
@@ -261,7 +260,7 @@ impl RowSubject {
         }
     }
 
-    /// What the call used up in its sandbox.
+    /// Returns the call's usage of its sandbox.
     #[must_use]
     pub fn sandbox(&self) -> Option<SandboxUsage> {
         match self {

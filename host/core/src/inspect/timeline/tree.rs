@@ -1,7 +1,7 @@
-//! Rows in the order of a tree: each before what is below it.
+//! Rows in the order of a tree: each before its children.
 
-/// The places of all rows in that order, each with its depth. A row's parent came before it, or is
-/// none.
+/// Returns the indices of all rows in that order, each with its depth. A row's parent has a smaller
+/// index, or is `None`.
 pub(super) fn order(parents: &[Option<usize>]) -> Vec<(usize, u32)> {
     let mut below: Vec<Vec<usize>> = vec![Vec::new(); parents.len()];
     let mut top = Vec::new();
@@ -11,7 +11,7 @@ pub(super) fn order(parents: &[Option<usize>]) -> Vec<(usize, u32)> {
             None => top.push(index),
         }
     }
-    // Not by recursion: how deep it goes is up to the run.
+    // Not recursive: the depth depends on the run and could exhaust the stack.
     let mut to_do: Vec<(usize, u32)> = top.into_iter().rev().map(|index| (index, 0)).collect();
     let mut all = Vec::with_capacity(parents.len());
     while let Some((index, depth)) = to_do.pop() {

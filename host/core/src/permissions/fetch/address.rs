@@ -1,22 +1,22 @@
-//! Addresses of the network: which are public, and of what kind the others are. An address that is
-//! not public is refused unless the operator granted a network that covers it; one that carries an
-//! IPv4 address within is held to that one too.
+//! Network addresses: which are public, and the kinds of all others. An address that is not public
+//! is refused unless the operator granted a network that covers it. An address with an embedded
+//! IPv4 address must pass for that one too.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::permissions::grant::FetchGrant;
 
-/// Why an address is not public.
+/// The reason why an address is not public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressKind {
     Unspecified,
     Loopback,
     Private,
     LinkLocal,
-    /// Behind a provider's translation (RFC 6598).
+    /// Carrier-grade NAT (RFC 6598).
     Shared,
-    /// Where clouds keep the credentials of a machine.
+    /// The metadata service of a cloud, which holds a machine's credentials.
     Metadata,
     Multicast,
     Broadcast,
@@ -24,12 +24,12 @@ pub enum AddressKind {
     Benchmark,
     /// An IPv6 address that stands for an IPv4 address: mapped, compatible, translated, tunnelled.
     Translated,
-    /// Set apart for protocols or for nothing yet.
+    /// Reserved for protocols, or unassigned.
     Reserved,
 }
 
 impl AddressKind {
-    /// Of an address; none when it is public.
+    /// Returns the kind of an address; `None` if it is public.
     #[must_use]
     pub fn of(address: IpAddr) -> Option<Self> {
         match address {
@@ -38,7 +38,7 @@ impl AddressKind {
         }
     }
 
-    /// A word for people.
+    /// Returns a word for people.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -65,10 +65,10 @@ impl fmt::Display for AddressKind {
 }
 
 impl FetchGrant {
-    /// A connection may be made to this address: it is public, or `private` covers it. No
-    /// allocation.
+    /// Allows a connection to this address if it is public, or covered by `private`. Allocates
+    /// nothing.
     ///
-    /// A metadata address must stand in `private` itself; a network around it is not enough.
+    /// A metadata address must be in `private` itself; a network around it is not enough.
     ///
     /// # Errors
     /// The kind of the address.
@@ -136,16 +136,16 @@ fn of_v6(address: Ipv6Addr) -> Option<AddressKind> {
         [0x3fff, second, ..] if second < 0x1000 => Documentation,
         [first, ..] if first & 0xfe00 == 0xfc00 => Private,
         [first, ..] if first & 0xffc0 == 0xfe80 => LinkLocal,
-        // Site-local, which was before ULA.
+        // Site-local, the predecessor of ULA.
         [first, ..] if first & 0xffc0 == 0xfec0 => Private,
         [first, ..] if first & 0xff00 == 0xff00 => Multicast,
-        // Only 2000::/3 is given out.
+        // Only 2000::/3 is assigned.
         [first, ..] if first & 0xe000 != 0x2000 => Reserved,
         _ => return None,
     })
 }
 
-/// The IPv4 addresses that an IPv6 address may stand for.
+/// Returns the IPv4 addresses that an IPv6 address may stand for.
 fn carried(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     let join = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match address.segments() {
@@ -154,14 +154,14 @@ fn carried(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
             [Some(join(high, low)), None]
         }
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => [Some(join(high, low)), None],
-        // A /48 carries it around bits 64 to 71 (RFC 6052); a network of one's own within it may
-        // carry it at the end.
+        // A /48 has it around bits 64 to 71 (RFC 6052); a private network within it may have it at
+        // the end.
         [0x64, 0xff9b, 1, high, middle, low, end_high, end_low] => {
             let around = join(high, (middle << 8) | (low >> 8));
             [Some(around), Some(join(end_high, end_low))]
         }
         [0x2002, high, low, ..] => [Some(join(high, low)), None],
-        // The server, and the client with its bits turned round.
+        // The server, and the client with its bits inverted.
         [0x2001, 0, server_high, server_low, _, _, high, low] => {
             [Some(join(server_high, server_low)), Some(join(!high, !low))]
         }

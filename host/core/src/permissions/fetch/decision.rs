@@ -1,5 +1,5 @@
-//! Whether a plugin may send a request: what its manifest asks for at most, then what the operator
-//! granted. A refusal names the layer, and the smallest grant where one may be offered.
+//! The decision whether a plugin may send a request: within the manifest's ceiling, and granted by
+//! the operator. A refusal names the layer, and the smallest grant if one may be offered.
 
 use std::net::IpAddr;
 
@@ -15,15 +15,15 @@ use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::text::{show_duration, show_size};
 
-/// What only proxies have a use for.
+/// Methods that only proxies use.
 const NEVER: [&str; 2] = ["CONNECT", "TRACE"];
 
 impl Rights<'_> {
-    /// The plugin may send a request with this method and these headers to this address. `headers`
-    /// are names in lower case. No allocation when it may.
+    /// Allows a request with this method and these headers to this address. `headers` are names in
+    /// lower case. An allowed request allocates nothing.
     ///
     /// # Errors
-    /// The record for the operator: which layer refused, why, and the smallest grant.
+    /// The record for the operator: the layer that refused, the reason, and the smallest grant.
     pub fn may_fetch<'h>(
         &self,
         method: &str,
@@ -85,7 +85,7 @@ impl Rights<'_> {
         ))
     }
 
-    /// The headers that do not go with every request are granted.
+    /// Allows headers that need a grant of their own.
     fn may_send_headers<'h>(
         &self,
         target: &str,
@@ -111,7 +111,7 @@ impl Rights<'_> {
         Err(self.refuse_headers(target, &missing, Layer::Config, &reason, Some(smallest)))
     }
 
-    /// The author of the plugin learns which header it is: the plugin wrote it.
+    /// Returns the record for refused headers. It may name them, because the plugin wrote them.
     fn refuse_headers(
         &self,
         target: &str,
@@ -125,11 +125,11 @@ impl Rights<'_> {
         record
     }
 
-    /// A connection may be made for this address of the web to this address of the network.
+    /// Allows a connection for this URL to this network address.
     ///
     /// # Errors
-    /// The record for the operator, without a ready-made grant: opening a private network wants a
-    /// thought.
+    /// The record for the operator, without a suggested grant: access to a private network needs
+    /// deliberation.
     pub fn may_connect(&self, url: &Url, address: IpAddr) -> Result<(), Box<DenialRecord>> {
         let refused = match &self.grants.fetch {
             Some(grant) => grant.may_connect(address).err(),
@@ -144,7 +144,7 @@ impl Rights<'_> {
         Err(self.refuse(Capability::Fetch, url.as_str(), Layer::Runtime, &reason, None))
     }
 
-    /// The line of config that grants exactly this, with all that is granted already.
+    /// Returns the line of config that grants this request in addition to all existing grants.
     fn smallest_fetch(&self, method: &str, url: &Url) -> Option<String> {
         if is_inside(url) || url.path().contains('*') {
             return None;
@@ -164,10 +164,10 @@ impl Rights<'_> {
     }
 }
 
-/// A manifest without `urls`, `methods` or `headers` has no ceiling there; what is there and cannot
-/// be read covers nothing.
+/// Returns whether the manifest's ceiling covers the request. A manifest without `urls`, `methods`
+/// or `headers` has no ceiling there; a malformed entry covers nothing.
 fn ceiling_covers(ask: &CapabilityRequest, method: &str, url: &Url) -> bool {
-    // Most authors write the canonical form, which needs no memory to be read.
+    // Most authors write the canonical form, which is matched without an allocation.
     let of_pattern = |text: &str| {
         covers(text, url) || UrlPattern::parse(text).is_ok_and(|pattern| pattern.covers(url))
     };
@@ -182,9 +182,9 @@ fn ceiling_has(ask: &CapabilityRequest, key: &str, covers: impl Fn(&str) -> bool
     }
 }
 
-/// ``the header `x-own` ``, or several.
+/// Returns ``the header `x-own` ``, or several.
 fn in_words(headers: &[&str]) -> String {
-    // A name has no character that deceives, and may be long.
+    // A header's name has no deceptive characters, but it may be long.
     let names: Vec<String> = headers
         .iter()
         .map(|name| format!("`{}`", name.chars().take(64).collect::<String>()))
@@ -192,8 +192,8 @@ fn in_words(headers: &[&str]) -> String {
     format!("the {} {}", if names.len() == 1 { "header" } else { "headers" }, names.join(", "))
 }
 
-/// An address of a machine or of its own network, by how it is written: nothing that should be
-/// granted by copying a line. Names are not looked up.
+/// Returns whether an address literally names a machine or its own network, so that its grant must
+/// not be a line to copy. Names are not resolved.
 #[must_use]
 pub fn is_inside(url: &Url) -> bool {
     match url.host() {
@@ -209,7 +209,7 @@ pub fn is_inside(url: &Url) -> bool {
     }
 }
 
-/// A grant as the config has it, in one line.
+/// Returns a grant as the config writes it, in one line.
 fn written(grant: &FetchGrant) -> String {
     let list = |items: Vec<String>| format!("[{}]", items.join(", "));
     let quoted = |text: &str| format!("{text:?}");

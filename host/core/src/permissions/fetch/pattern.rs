@@ -1,6 +1,6 @@
-//! Patterns of hosts and addresses as the operator writes them: `api.example.org`, `*.example.org`,
-//! `https://api.example.org/v1/*`. A pattern is brought into the form that `url` gives to
-//! addresses, so that matching is comparing. It knows nothing of who was granted what.
+//! Patterns of hosts and URLs in configs: `api.example.org`, `*.example.org`,
+//! `https://api.example.org/v1/*`. A pattern is stored in the canonical form of `url`, so that
+//! matching is a comparison. Does not know any grants.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -11,7 +11,7 @@ use url::{Host, Url};
 use super::target::leaves_its_folder;
 use crate::types::text::is_deceptive;
 
-/// A text that is no pattern, and why.
+/// The error for a text that is not a pattern, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UrlPatternError(pub String);
@@ -20,22 +20,22 @@ fn wrong<T>(reason: &str) -> Result<T, UrlPatternError> {
     Err(UrlPatternError(reason.to_owned()))
 }
 
-/// A host: exact, or all below a name (`*.example.org`, which is not `example.org` itself).
+/// A host: exact, or every name below one (`*.example.org`, which excludes `example.org` itself).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostPattern {
-    /// As it was written.
+    /// The pattern as written.
     text: String,
-    /// Lower case and Punycode, an IP address as `url` writes it; a `*.` before it stays.
+    /// Lower case and Punycode, an IP address as `url` writes it; a leading `*.` is kept.
     canonical: String,
 }
 
 impl HostPattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// Why it is none: it has a port or a path, a `*` elsewhere than in front, a dot at its end, or
-    /// is no host at all.
+    /// The reason: it has a port or a path, a `*` other than at the beginning, a trailing dot, or
+    /// no valid host.
     pub fn parse(text: &str) -> Result<Self, UrlPatternError> {
         check_characters(text)?;
         let (is_below, name) = text.strip_prefix("*.").map_or((false, text), |name| (true, name));
@@ -46,13 +46,13 @@ impl HostPattern {
         })
     }
 
-    /// As the operator wrote it.
+    /// Returns the pattern as the operator wrote it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// It covers a host, given as [`Url::host_str`] gives it.
+    /// Returns whether it covers a host in the form of [`Url::host_str`].
     #[must_use]
     pub fn covers(&self, host: &str) -> bool {
         host_covers(&self.canonical, host)
@@ -79,8 +79,8 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// Scheme, host, port and path: `https://api.example.org/v1/*`. Without a `*` at its end the path
-/// is exact; a query may always follow.
+/// Scheme, host, port and path: `https://api.example.org/v1/*`. Without a trailing `*` the path is
+/// exact; a query is always allowed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct UrlPattern {
@@ -89,18 +89,18 @@ pub struct UrlPattern {
 }
 
 impl UrlPattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// Why it is none: another scheme than `http` and `https`, no host, a user name, a query, a
-    /// fragment, a path that goes upwards, or a `*` elsewhere than before the host's first dot and
-    /// at the end of the path.
+    /// The reason: a scheme other than `http` and `https`, no host, a user name, a query, a
+    /// fragment, a path with `..`, or a `*` other than in front of the host and at the end of the
+    /// path.
     pub fn parse(text: &str) -> Result<Self, UrlPatternError> {
         check_characters(text)?;
         let is_scheme =
             |scheme: &str| ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
-        // `url` reads `http:s://a.example` as the host `s`: the scheme is held to its letters
-        // before it sees the text.
+        // `url` parses `http:s://a.example` as the host `s`, so the scheme is checked before `url`
+        // sees the text.
         let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme))
         else {
             return wrong("it must begin with https:// or http://");
@@ -137,19 +137,19 @@ impl UrlPattern {
         Ok(Self { text: text.to_owned(), canonical })
     }
 
-    /// As the operator wrote it.
+    /// Returns the pattern as the operator wrote it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// It covers this address. No allocation.
+    /// Returns whether it covers this URL. Allocates nothing.
     #[must_use]
     pub fn covers(&self, url: &Url) -> bool {
         covers(&self.canonical, url)
     }
 
-    /// It covers every address that has this host.
+    /// Returns whether it covers every URL with this host.
     #[must_use]
     pub fn names_host(&self, host: &str) -> bool {
         PatternParts::of(&self.canonical).is_some_and(|view| host_covers(view.host, host))
@@ -176,8 +176,8 @@ impl fmt::Display for UrlPattern {
     }
 }
 
-/// A pattern in canonical form covers an address. What is not in that form covers nothing, or what
-/// it would cover as it stands.
+/// Returns whether a pattern in canonical form covers a URL. Text in another form covers nothing,
+/// or exactly what it literally says.
 pub(super) fn covers(canonical: &str, url: &Url) -> bool {
     PatternParts::of(canonical).is_some_and(|view| view.covers(url))
 }
@@ -185,7 +185,7 @@ pub(super) fn covers(canonical: &str, url: &Url) -> bool {
 /// The parts of a canonical pattern.
 struct PatternParts<'a> {
     scheme: &'a str,
-    /// With the `*.` in front.
+    /// The host, with a leading `*.` if any.
     host: &'a str,
     port: u16,
     path: &'a str,
@@ -201,7 +201,7 @@ impl<'a> PatternParts<'a> {
             _ => return None,
         };
         let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
-        // The colons of an IPv6 address stand before its bracket.
+        // The colons of an IPv6 address are before its bracket.
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
             _ => (authority, usual),
@@ -222,8 +222,8 @@ impl<'a> PatternParts<'a> {
     }
 }
 
-/// `*.example.org` covers `a.example.org` and `a.b.example.org`, not `example.org`, and never an IP
-/// address.
+/// Returns whether `*.example.org` and the like cover a host: `a.example.org` and
+/// `a.b.example.org`, not `example.org`, never an IP address.
 fn host_covers(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix('*') {
         // A name whose last label is a number is an address, so no address can end in a name.
@@ -232,7 +232,7 @@ fn host_covers(pattern: &str, host: &str) -> bool {
     }
 }
 
-/// `url` leaves out tabs and line ends without a word, and reads `\` as `/`.
+/// Rejects tabs and line ends, which `url` silently drops, and `\`, which it parses as `/`.
 fn check_characters(text: &str) -> Result<(), UrlPatternError> {
     if text.chars().any(|c| c.is_whitespace() || is_deceptive(c)) {
         return wrong("it has blanks or characters that cannot be seen");
@@ -261,7 +261,7 @@ fn check(url: &Url, written: &str) -> Result<(), UrlPatternError> {
     Ok(())
 }
 
-/// A host without `*.`, as `url` writes it.
+/// Returns a host without `*.`, as `url` writes it.
 fn canonical_host(name: &str, is_below: bool) -> Result<String, UrlPatternError> {
     let bracketed = name.parse::<Ipv6Addr>().ok().map(|address| format!("[{address}]"));
     let name = bracketed.as_deref().unwrap_or(name);
@@ -416,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_pattern_names_the_host_that_it_covers() {
-        // `url` reads the first as `http://s//a.example/`, whose host is `s`.
+        // `url` parses the first as `http://s//a.example/`, whose host is `s`.
         for text in [
             "http:s://a.example/*",
             "https:b.example/x://a.example/*",

@@ -1,6 +1,6 @@
-//! Where an answer leads on to, and what goes along: as browsers do, but never from a secure
-//! address to one that is not, and never with what proves who asks to another origin. Whether the
-//! new address is granted is decided like that of any request.
+//! Redirects: the next request of a chain, and the parts that it keeps. Follows browsers, with two
+//! exceptions: never from a secure URL to an insecure one, and never credentials to another origin.
+//! The new URL needs a grant like that of any request.
 
 use url::Url;
 
@@ -11,15 +11,15 @@ use super::target::{TargetError, check};
 pub struct Hop {
     pub url: Url,
     pub method: String,
-    /// The body goes along; else it is dropped with the headers that describe it.
+    /// Whether the body is kept; else it is dropped with the headers that describe it.
     pub keeps_body: bool,
-    /// Scheme, host and port are the same; else what proves who asks is dropped.
+    /// Whether scheme, host and port are the same; else credentials are dropped.
     pub is_same_origin: bool,
 }
 
 impl Hop {
-    /// A header of the request before goes along. `is_secret` says whether its value holds a
-    /// secret's placeholder.
+    /// Returns whether a header of the previous request is kept. `is_secret` says whether its value
+    /// holds a secret's placeholder.
     #[must_use]
     pub fn keeps_header(&self, name: &str, is_secret: bool) -> bool {
         const PROOF: [&str; 4] = ["authorization", "cookie", "cookie2", "proxy-authorization"];
@@ -40,10 +40,10 @@ pub enum NoRedirect {
     Target(#[from] TargetError),
 }
 
-/// The request that an answer leads on to; none when it leads nowhere.
+/// Returns the next request; `None` if the response is not a redirect.
 ///
 /// # Errors
-/// When it leads where nobody follows.
+/// `NoRedirect` if the redirect must not be followed.
 pub fn next_hop(
     method: &str,
     from: &Url,

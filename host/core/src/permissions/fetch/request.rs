@@ -1,5 +1,5 @@
-//! What a request may carry beside its address and method: which headers are the host's, which go
-//! with every granted request, which need a grant of their own, and which methods have a body.
+//! Headers and methods of requests: headers that the host sets, those allowed with every granted
+//! request, those that need a grant of their own, and methods with a body.
 
 /// Headers that frame a request, name its host, ask for compression, or belong to one connection.
 /// The host sets them.
@@ -18,8 +18,8 @@ const OWN: [&str; 12] = [
     "accept-encoding",
 ];
 
-/// Headers that go with every granted request. A list of those that may go, because there is no end
-/// to those that make some server act on another method, path, host or client than was decided on:
+/// Headers allowed with every granted request. An allow list, because the list of dangerous headers
+/// has no end: some servers take another method, path, host or client from a header. Examples:
 /// `x-original-url`, `x-http-method-override`, `x-forwarded-*`, `destination`, `x-amz-copy-source`,
 /// `metadata-flavor`, and the same with `_` for `-`.
 const USUAL: [&str; 43] = [
@@ -89,7 +89,7 @@ pub fn is_header_name(name: &str) -> bool {
     (1..=128).contains(&name.len()) && name.bytes().all(is_part)
 }
 
-/// A body where no server expects one.
+/// A body for a method without one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a {method} request has no body: a server that does not read it takes it for the next request"
@@ -101,7 +101,7 @@ pub struct UnexpectedBody {
 /// Checks that a request with this method may have this body.
 ///
 /// # Errors
-/// When a GET or HEAD has bytes in its body.
+/// `UnexpectedBody` if a GET or HEAD has a body.
 pub fn check_body(method: &str, body: &[u8]) -> Result<(), UnexpectedBody> {
     match matches!(method, "GET" | "HEAD") && !body.is_empty() {
         true => Err(UnexpectedBody { method: method.to_owned() }),

@@ -1,14 +1,14 @@
-//! The address of one request, read so that what is decided on is what is sent, and what a server
-//! is likely to make of it. Whether it is granted is decided elsewhere.
+//! The URL of one request, parsed so that the decision, the sent request and the server's likely
+//! reading agree. Whether it is granted is decided elsewhere.
 
 use url::Url;
 
-/// Bytes of an address. Servers refuse longer ones.
+/// The limit of a URL in bytes. Servers refuse longer ones.
 const LENGTH: usize = 16 << 10;
-/// How often a path may be encoded within itself.
+/// The limit of percent-encodings of a path within itself.
 const LAYERS: usize = 4;
 
-/// An address that no request can have.
+/// A URL that no request can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     #[error("the address cannot be read; it must be as `https://host/path`")]
@@ -27,15 +27,15 @@ pub enum TargetError {
     TooLong,
 }
 
-/// Reads the address of a request.
+/// Parses the URL of a request.
 ///
 /// # Errors
-/// Why no request can have it.
+/// The reason why no request can have it.
 pub fn target(text: &str) -> Result<Url, TargetError> {
     if text.len() > LENGTH {
         return Err(TargetError::TooLong);
     }
-    // They would be left out without a word.
+    // `url` would drop these characters silently.
     if text.chars().any(|c| c.is_control() || c == ' ') {
         return Err(TargetError::Unreadable);
     }
@@ -47,7 +47,7 @@ pub fn target(text: &str) -> Result<Url, TargetError> {
     Ok(url)
 }
 
-/// What holds for every hop.
+/// Checks that apply to every hop of a chain.
 pub(super) fn check(url: &Url) -> Result<(), TargetError> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(TargetError::Scheme);
@@ -67,8 +67,8 @@ pub(super) fn check(url: &Url) -> Result<(), TargetError> {
     if url.as_str().len() > 3 * LENGTH { Err(TargetError::TooLong) } else { Ok(()) }
 }
 
-/// Some server would find a `..` in it that `url` did not see: behind `%2f` or `%5c`, before a `;`,
-/// encoded twice, in overlong UTF-8.
+/// Returns whether some server would find a `..` that `url` did not see: behind `%2f` or `%5c`,
+/// before a `;`, encoded twice, in overlong UTF-8.
 ///
 /// Allocates only for a path that is encoded twice.
 pub(super) fn leaves_its_folder(path: &str) -> bool {
@@ -94,7 +94,7 @@ pub(super) fn leaves_its_folder(path: &str) -> bool {
     true
 }
 
-/// A part between slashes is `.` or `..`, or a byte is there that stands in no text.
+/// Returns whether a segment is `.` or `..`, or a byte occurs that is valid in no text.
 fn goes_up(path: impl Iterator<Item = u8>) -> bool {
     let (mut dots, mut is_other) = (0_usize, false);
     for byte in path {
@@ -103,7 +103,7 @@ fn goes_up(path: impl Iterator<Item = u8>) -> bool {
                 if !is_other && matches!(dots, 1 | 2) {
                     return true;
                 }
-                // After a `;` come parameters of the part, which are no part.
+                // Parameters follow a `;` and do not belong to the segment.
                 (dots, is_other) = (0, byte == b';');
             }
             b'.' => dots += 1,
@@ -114,7 +114,7 @@ fn goes_up(path: impl Iterator<Item = u8>) -> bool {
     !is_other && matches!(dots, 1 | 2)
 }
 
-/// Bytes with one layer of percent-encoding taken off.
+/// Bytes with one layer of percent-encoding removed.
 struct Decoded<'a>(&'a [u8]);
 
 impl Iterator for Decoded<'_> {

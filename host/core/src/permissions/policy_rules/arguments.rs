@@ -1,5 +1,5 @@
-//! Patterns for the arguments of a call. Matching takes time in proportion to the text: a pattern
-//! is plain pieces with `*` between them, and no piece is looked for twice at one place.
+//! Patterns for the arguments of a call. Matching takes linear time: a pattern is a sequence of
+//! plain pieces with `*` between them, and no piece is tried twice at one position.
 
 use std::fmt::{self, Write as _};
 
@@ -9,22 +9,22 @@ use serde_json::Value;
 use super::PATTERN_MAX;
 use super::deceptive_path::{is_odd, led_to};
 
-/// Whether a rule, or a part of it, holds for a call.
+/// The result of matching a rule, or a part of it, with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holds {
     No,
-    /// The value hides what it leads to: good enough to ask or to refuse, never to allow.
+    /// The value hides its target: enough to ask or to deny, never to allow.
     Maybe,
     Yes,
 }
 
-/// Which argument is meant: a property's name, or a JSON pointer when it begins with a slash.
+/// The argument concerned: a property's name, or a JSON pointer if it begins with a slash.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ArgumentPlace(pub String);
 
 impl ArgumentPlace {
-    /// What is wrong with a text as a place; none when nothing is.
+    /// Returns the error in a text for an argument's position; `None` if it is valid.
     #[must_use]
     pub fn problem(text: &str) -> Option<&'static str> {
         if text.is_empty() {
@@ -36,7 +36,7 @@ impl ArgumentPlace {
             .then_some("is no JSON pointer: `~` stands before `0` or `1` only")
     }
 
-    /// The place of a property.
+    /// Returns the position of a property.
     #[must_use]
     pub fn of_property(name: &str) -> Self {
         if name.is_empty() || name.starts_with('/') {
@@ -46,7 +46,7 @@ impl ArgumentPlace {
         }
     }
 
-    /// The property that it is, or that it stands in.
+    /// Returns the property at the position, or the one that contains it.
     pub(crate) fn property(&self) -> String {
         let Some(pointer) = self.0.strip_prefix('/') else { return self.0.clone() };
         pointer.split('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~")
@@ -57,24 +57,24 @@ impl ArgumentPlace {
     }
 }
 
-/// One argument and what it may be.
+/// One argument with its allowed values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgumentRule {
     pub at: ArgumentPlace,
-    /// One of them must match.
+    /// The patterns, one of which must match.
     pub patterns: Vec<ArgumentPattern>,
 }
 
 impl ArgumentRule {
-    /// An argument that is not there matches nothing.
+    /// Returns whether the rule matches; a missing argument never does.
     pub(crate) fn holds(&self, arguments: &Value) -> Holds {
         let Some(value) = self.at.find(arguments) else { return Holds::No };
         self.patterns.iter().map(|pattern| pattern.holds(value)).max().unwrap_or(Holds::No)
     }
 }
 
-/// What an argument may be. A text: `*` in it stands for any text, also none, `\*` for a star and
-/// `\\` for a backslash; `*` alone matches whatever is there. Any other value: itself.
+/// A pattern for an argument. In a text, `*` stands for any text, also none, `\*` for a star and
+/// `\\` for a backslash; `*` alone matches any value. Any other value matches itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ArgumentPattern(pub Value);
@@ -85,8 +85,7 @@ impl ArgumentPattern {
             (Value::String(pattern), _) if pattern == "*" => Holds::Yes,
             (Value::String(pattern), Value::String(text)) => holds_for(pattern, text),
             (pattern, value) if pattern == value => Holds::Yes,
-            // Tools take a 5 for a "5" and the other way round, so what is meant to be held back
-            // is.
+            // Tools accept 5 for "5" and vice versa, so a rule that denies must cover both.
             (Value::String(pattern), value) if is_json_of(pattern, value) => Holds::Maybe,
             (pattern, Value::String(text)) if is_json_of(text, pattern) => Holds::Maybe,
             (Value::Number(pattern), Value::Number(value))
@@ -113,7 +112,7 @@ fn holds_for(pattern: &str, text: &str) -> Holds {
     if is_covered && (!is_odd || is_exactly(pattern)) {
         return Holds::Yes;
     }
-    // Whoever reads it as a path may begin at the root.
+    // A tool that takes the text for a path may begin at the root.
     let from_root = pattern.strip_prefix('/').filter(|_| !text.starts_with('/'));
     let is_meant = |text: &str| {
         covers(pattern, text) || from_root.is_some_and(|pattern| covers(pattern, text))
@@ -128,12 +127,13 @@ fn holds_for(pattern: &str, text: &str) -> Holds {
     if is_meant(&led_to) || is_meant(&format!("{led_to}/")) { Holds::Maybe } else { Holds::No }
 }
 
-/// No star in it stands for any text.
+/// Returns whether no star in the pattern stands for any text.
 fn is_exactly(pattern: &str) -> bool {
     !pattern.contains('*') || pieces(pattern).len() == 1
 }
 
-/// The text has the pieces of the pattern, in order, and begins and ends as it does.
+/// Returns whether the text contains the pieces of the pattern in order, and begins and ends with
+/// them.
 fn covers(pattern: &str, text: &str) -> bool {
     if pattern.contains('\\') {
         let pieces = pieces(pattern);
@@ -165,7 +165,7 @@ fn has_pieces<'a>(
     text.ends_with(end)
 }
 
-/// What stands between the stars, as it is meant.
+/// Returns the unescaped pieces between the stars.
 fn pieces(pattern: &str) -> Vec<String> {
     let (mut pieces, mut piece) = (Vec::new(), String::new());
     let mut rest = pattern.chars().peekable();
@@ -180,13 +180,13 @@ fn pieces(pattern: &str) -> Vec<String> {
     pieces
 }
 
-/// The text is how the value is written as JSON.
+/// Returns whether the text is the JSON of the value.
 fn is_json_of(text: &str, value: &Value) -> bool {
     let mut rest = Rest(Some(text));
     write!(rest, "{value}").is_ok() && rest.0 == Some("")
 }
 
-/// Takes what is written off the front of a text, and fails where it differs.
+/// The rest of a text after `fmt::Write` consumed its beginning; `None` at the first difference.
 struct Rest<'a>(Option<&'a str>);
 
 impl fmt::Write for Rest<'_> {
@@ -196,7 +196,7 @@ impl fmt::Write for Rest<'_> {
     }
 }
 
-/// A value as a pattern that matches it alone; none where a config has no way to write it.
+/// Returns a pattern that matches only this value; `None` if a config cannot express it.
 pub(crate) fn exactly(value: &Value) -> Option<ArgumentPattern> {
     match value {
         Value::String(text) => {
@@ -207,7 +207,7 @@ pub(crate) fn exactly(value: &Value) -> Option<ArgumentPattern> {
     }
 }
 
-/// A config has no `null`, and no larger integers.
+/// Returns whether a config can hold the value: it has no `null`, and no larger integers.
 fn is_writable(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -1,10 +1,9 @@
-//! Texts that do not say plainly where they lead: `..`, `.`, doubled slashes, backslashes, their
-//! percent forms, control and invisible characters. What such a text leads to, read as a path.
-//! Knows no file system.
+//! Texts that obscure their target: `..`, `.`, doubled slashes, backslashes, their percent forms,
+//! control and invisible characters. Also their target as a path. Does not access a file system.
 
 use crate::types::text::is_deceptive;
 
-/// The text holds something that can make it lead elsewhere than it seems to. Allocates nothing.
+/// Returns whether the text may have another target than it seems. Allocates nothing.
 #[must_use]
 pub fn is_odd(text: &str) -> bool {
     text.chars().any(is_deceptive)
@@ -12,8 +11,9 @@ pub fn is_odd(text: &str) -> bool {
         || has_odd_segment(text)
 }
 
-/// A backslash, or in its percent form what needs none: a letter or digit, a dot, slash or
-/// backslash, a control character; `%25` could be one for whoever decodes twice.
+/// Returns whether the text has a backslash, or a percent form of a character that needs none.
+/// These are letters, digits, dots, slashes, backslashes and control characters; `%25` may hide one
+/// from a reader who decodes twice.
 fn has_hidden_separators(text: &str) -> bool {
     let is_hidden = |byte: u8| {
         byte.is_ascii_alphanumeric() || byte.is_ascii_control() || b"%./\\-_~".contains(&byte)
@@ -22,14 +22,14 @@ fn has_hidden_separators(text: &str) -> bool {
     text.contains('\\') || text.as_bytes().windows(3).any(percent)
 }
 
-/// The byte of two hexadecimal digits.
+/// Returns the byte of two hexadecimal digits.
 fn of_hex(high: u8, low: u8) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? * 16 + digit(low)?)
 }
 
-/// A `.` or `..` between separators, or nothing between two slashes; `//` behind a scheme is how an
-/// address begins.
+/// Returns whether there is a `.` or `..` between separators, or an empty segment; `//` after a
+/// scheme is the normal form of a URL.
 fn has_odd_segment(text: &str) -> bool {
     let mut parts = text.split(is_separator).peekable();
     let dots = parts.any(|part| matches!(part.trim(), "." | ".."));
@@ -49,8 +49,8 @@ fn is_scheme(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// What an odd text leads to when it is read as a path: `/a/b` of `/a//x/..\b`. Control and
-/// invisible characters are left out.
+/// Returns the target of a deceptive text as a path: `/a/b` for `/a//x/..\b`. Control and invisible
+/// characters are dropped.
 pub(super) fn led_to(text: &str) -> String {
     let plain: String = decoded(text)
         .chars()
@@ -74,13 +74,12 @@ pub(super) fn led_to(text: &str) -> String {
     start + &segments.join("/")
 }
 
-/// The percent forms of ASCII as what they stand for, until there is none left. Each character is
-/// looked at once.
+/// Decodes the percent forms of ASCII until none is left. Each character is examined once.
 fn decoded(text: &str) -> String {
     let mut decoded = String::with_capacity(text.len());
     for c in text.chars() {
         decoded.push(c);
-        // What a form stands for may be the end of another.
+        // A decoded character may complete another form.
         while let Some(byte) = last_form(&decoded) {
             decoded.truncate(decoded.len() - 3);
             decoded.push(char::from(byte));

@@ -1,5 +1,5 @@
-//! Secrets in a manifest: `[asks.secrets]` asks for any, `[asks.secrets.NAME]` for one by its name,
-//! and maybe for some hosts only. A ceiling on what the config grants.
+//! Secrets in a manifest: `[asks.secrets]` requests any, `[asks.secrets.NAME]` one by its name,
+//! optionally for some hosts only. A ceiling on the config's grants.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::SecretName;
 
-/// A secret that is asked for by its name.
+/// A request for a secret by its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamedAsk {
-    /// Shown to the operator.
+    /// The reason, shown to the operator.
     #[serde(default)]
     pub why: String,
-    /// It works without.
+    /// Whether the plugin works without it.
     #[serde(default)]
     pub optional: bool,
-    /// The hosts that it is wanted for; empty for those that the config binds it to.
+    /// The hosts that it is for; empty for those in the config.
     #[serde(default)]
     pub hosts: Vec<String>,
 }
 
-/// An ask that is none.
+/// A malformed request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("[asks.secrets.{name}] {problem}; it takes `why`, `hosts` and `optional`")]
 pub struct AskError {
@@ -36,10 +36,10 @@ pub struct AskError {
     pub problem: String,
 }
 
-/// The secrets that an ask for `secrets` names; empty when it asks for any.
+/// Returns the secrets that a request for `secrets` names; empty if it is for any.
 ///
 /// # Errors
-/// The first that does not have the form.
+/// The first entry that is malformed.
 pub fn named_asks(ask: &CapabilityRequest) -> Result<BTreeMap<String, NamedAsk>, AskError> {
     let read = |(name, detail): (&String, &Value)| {
         let named = NamedAsk::deserialize(detail).map_err(|error| error.to_string());
@@ -63,8 +63,8 @@ pub fn named_asks(ask: &CapabilityRequest) -> Result<BTreeMap<String, NamedAsk>,
     ask.detail.iter().map(read).collect()
 }
 
-/// Fills in what an ask for `secrets` says as a whole from the secrets that it names: why, and
-/// whether it works without.
+/// Completes a request for `secrets` from its named entries: its reason, and whether it is
+/// optional.
 ///
 /// # Errors
 /// As `named_asks`.
@@ -87,7 +87,7 @@ pub(crate) fn complete(ask: &mut CapabilityRequest) -> Result<(), AskError> {
     Ok(())
 }
 
-/// The manifest asks for this secret, and for this host of it.
+/// Checks that the manifest requests this secret, and for this host.
 pub(super) fn require(
     rights: &Rights<'_>,
     name: &SecretName,
@@ -101,7 +101,7 @@ pub(super) fn require(
     else {
         return Ok(());
     };
-    // An ask that has not the form is for nothing.
+    // A malformed request covers nothing.
     let Ok(named) = named_asks(ask) else {
         return refuse("its manifest asks for secrets in a form that this host does not know");
     };
@@ -130,7 +130,8 @@ pub(super) fn require(
 }
 
 impl Rights<'_> {
-    /// This secret was asked for and granted. `smallest` is the line that would grant it.
+    /// Checks that this secret was requested and granted. `smallest` returns the line that would
+    /// grant it.
     ///
     /// # Errors
     /// The record for the operator.

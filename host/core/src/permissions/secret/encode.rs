@@ -1,7 +1,7 @@
-//! How a value is written where its placeholder stood, so that it changes nothing of what stands
-//! around it.
+//! Encodings of a value in place of its placeholder, so that the surrounding text keeps its
+//! meaning.
 
-/// Percent-encoded: everything but letters, digits and `-._~`.
+/// Returns the value percent-encoded: all but letters, digits and `-._~`.
 pub(super) fn percent(value: &str) -> Vec<u8> {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut encoded = Vec::with_capacity(value.len());
@@ -15,13 +15,13 @@ pub(super) fn percent(value: &str) -> Vec<u8> {
     encoded
 }
 
-/// As it stands between the quotes of a JSON string.
+/// Returns the value as it appears between the quotes of a JSON string.
 pub(super) fn json(value: &str) -> Vec<u8> {
     let quoted = serde_json::Value::from(value).to_string();
     quoted.as_bytes()[1..quoted.len() - 1].to_vec()
 }
 
-/// How the values in a body are written.
+/// The encoding of values in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyKind {
     Json,
@@ -30,7 +30,7 @@ pub(super) enum BodyKind {
 }
 
 impl BodyKind {
-    /// By the content type that the guest gave.
+    /// Returns the kind for the content type that the guest set.
     pub(super) fn of(headers: &[(String, String)]) -> Self {
         let content_type = headers
             .iter()
@@ -57,7 +57,7 @@ impl BodyKind {
     }
 }
 
-/// A header can carry it: visible ASCII and spaces.
+/// Returns whether a header can hold the value: visible ASCII and spaces.
 pub(super) fn fits_header(value: &str) -> bool {
     value.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }

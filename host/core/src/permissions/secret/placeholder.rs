@@ -1,19 +1,19 @@
-//! What stands for a secret in a request: `conclave-secret-` and forty hexadecimal digits, which
-//! hold for one call.
+//! Placeholders for secrets in a request: `conclave-secret-` and forty hexadecimal digits, valid
+//! for one call.
 
 use sha2::{Digest, Sha256};
 
 use crate::permissions::grant::SecretGrant;
 use crate::types::ids::SecretName;
 
-/// What every placeholder begins with.
+/// The prefix of every placeholder.
 pub(super) const PREFIX: &str = "conclave-secret-";
 const DIGITS: usize = 40;
-/// Bytes of a placeholder.
+/// The length of a placeholder in bytes.
 pub(super) const LENGTH: usize = PREFIX.len() + DIGITS;
 
-/// What the placeholders of one call are derived from. No guest knows it, so none can write the
-/// placeholder of another call.
+/// The seed of one call's placeholders. It is hidden from guests, so none can forge the placeholder
+/// of another call.
 #[derive(Clone, Copy)]
 pub struct Seed(pub [u8; 32]);
 
@@ -24,13 +24,13 @@ pub struct Placeholders {
 }
 
 impl Placeholders {
-    /// Those that a seed gives.
+    /// Returns the placeholders of a seed.
     #[must_use]
     pub fn new(seed: Seed) -> Self {
         Self { seed }
     }
 
-    /// That of a secret.
+    /// Returns the placeholder of a secret.
     #[must_use]
     pub fn of(&self, name: &SecretName) -> String {
         let mut hash = Sha256::new();
@@ -49,8 +49,8 @@ impl Placeholders {
         format!("{PREFIX}{digits}")
     }
 
-    /// Which of these secrets a placeholder stands for; none when it is of another call, or of
-    /// nobody.
+    /// Returns the granted secret that a placeholder stands for; `None` if it belongs to another
+    /// call, or is forged.
     pub(super) fn secret<'a>(
         &self,
         placeholder: &[u8],
@@ -60,7 +60,7 @@ impl Placeholders {
     }
 }
 
-/// Where placeholders stand, of whichever call.
+/// Returns the positions of placeholders of any call.
 pub(super) fn find(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let is_whole = |at: &usize| {
         let digits = bytes.get(at + PREFIX.len()..at + LENGTH);
@@ -71,7 +71,7 @@ pub(super) fn find(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
     memchr::memmem::find_iter(bytes, PREFIX).filter(is_whole)
 }
 
-/// The bytes with something else in the place of each placeholder.
+/// Returns the bytes with each placeholder replaced.
 pub(super) fn replace<'a>(
     bytes: &'a [u8],
     mut other: impl FnMut(&'a [u8]) -> Option<Vec<u8>>,

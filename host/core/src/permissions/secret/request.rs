@@ -1,5 +1,5 @@
-//! Whether the placeholders of a request may turn into values there: their call, their secret, the
-//! host, the place.
+//! The check of a request's placeholders before values replace them: their call, their secret, the
+//! host, the position.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::SecretName;
 
-/// A request as the guest wrote it; or as it leaves, with values in it, and then it is neither kept
-/// nor shown.
+/// A request as the guest wrote it, or with values inserted; the latter is neither stored nor
+/// shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestParts {
     pub method: String,
@@ -22,7 +22,7 @@ pub struct RequestParts {
     pub body: Option<Vec<u8>>,
 }
 
-/// It may hold values, so it does not show itself.
+/// Hides the content, because it may hold values.
 impl fmt::Debug for RequestParts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Parts")
@@ -39,17 +39,16 @@ pub struct Use {
     pub placeholder: String,
 }
 
-/// What is to be put into a request that was allowed.
+/// The values to insert into a request that was allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretPlan {
     uses: Vec<Use>,
 }
 
-/// Looks for the placeholders of a request and decides about each. Nothing may be sent when it
-/// refuses.
+/// Finds the placeholders of a request and checks each. A refused request must not be sent.
 ///
 /// # Errors
-/// The first that may not be where it stands, as the record for the operator.
+/// The record for the operator, for the first placeholder that is not allowed.
 pub fn check(
     rights: &Rights<'_>,
     placeholders: &Placeholders,
@@ -79,8 +78,7 @@ pub fn check(
     decide(parts.url.query().unwrap_or_default().as_bytes(), SecretSpot::In(SecretPlace::Query))?;
     for (name, value) in &parts.headers {
         decide(name.as_bytes(), SecretSpot::Elsewhere("the name of a header"))?;
-        // They say where the request goes and how it is framed: the value would be read by others
-        // than the one it is for.
+        // These headers route and frame the request, so intermediaries would read the value.
         let is_routing =
             ["host", "content-length", "transfer-encoding", "connection", "content-type"];
         let place = if is_routing.iter().any(|routing| name.eq_ignore_ascii_case(routing)) {
@@ -97,7 +95,7 @@ pub fn check(
 #[derive(Clone, Copy)]
 enum SecretSpot {
     In(SecretPlace),
-    /// Where none may ever stand; in words.
+    /// A part that never holds a secret, in words.
     Elsewhere(&'static str),
 }
 
@@ -123,7 +121,7 @@ fn decide(
         let bound: Vec<&str> =
             grant.hosts.iter().map(crate::permissions::fetch::HostPattern::as_str).collect();
         let host = url.host_str().unwrap_or_default();
-        // Nobody should send a secret elsewhere by pasting a line.
+        // No grant is suggested: the host of a secret must not change by copying a line.
         return refuse(
             Layer::Runtime,
             format!(
@@ -165,12 +163,12 @@ fn decide(
     }
 }
 
-/// The host may receive it.
+/// Returns whether the host may receive the secret.
 fn is_bound(grant: &SecretGrant, url: &Url) -> bool {
     url.host_str().is_some_and(|host| grant.hosts.iter().any(|pattern| pattern.covers(host)))
 }
 
-/// Nobody on the way can read it: it is encrypted, or it does not leave the machine.
+/// Returns whether the connection is private: encrypted, or within the machine.
 fn is_private_enough(url: &Url) -> bool {
     let stays = match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -181,7 +179,7 @@ fn is_private_enough(url: &Url) -> bool {
     url.scheme() == "https" || stays
 }
 
-/// Scheme, host and port are the same: what a browser calls one origin.
+/// Returns whether scheme, host and port are equal: the origin of browsers.
 #[must_use]
 pub fn is_same_origin(one: &Url, other: &Url) -> bool {
     one.scheme() == other.scheme()
@@ -190,35 +188,35 @@ pub fn is_same_origin(one: &Url, other: &Url) -> bool {
 }
 
 impl SecretPlan {
-    /// There is nothing to put in.
+    /// Returns whether there is nothing to insert.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.uses.is_empty()
     }
 
-    /// The secrets that are put in, each once.
+    /// Returns the secrets to insert, each once.
     pub fn uses(&self) -> impl Iterator<Item = &Use> {
         self.uses.iter()
     }
 
-    /// Their names, for the journal.
+    /// Returns the names of the secrets, for the journal.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.uses.iter().map(|one| one.name.to_string()).collect()
     }
 
-    /// The request for people and for the journal: the names of the secrets in their places, the
-    /// same in every call.
+    /// Returns the request for people and for the journal, with names in place of the secrets. It
+    /// is the same in every call.
     #[must_use]
     pub fn shown(&self, parts: &RequestParts) -> RequestParts {
         self.written(parts, |one| Some(format!("{{secret:{}}}", one.name)))
             .unwrap_or_else(|_| parts.clone())
     }
 
-    /// The request as it leaves. `value` gives the values.
+    /// Returns the request with values inserted, as it is sent. `value` returns the values.
     ///
     /// # Errors
-    /// The name of a secret that has no value, or one that cannot stand in a header.
+    /// The name of a secret that has no value, or one that a header cannot hold.
     pub fn put_in<'v>(
         &self,
         parts: &RequestParts,
@@ -267,7 +265,7 @@ impl SecretPlan {
 }
 
 impl RequestParts {
-    /// Takes away the headers in which a placeholder stands, of whichever call.
+    /// Removes the headers that hold a placeholder of any call.
     pub fn drop_secret_headers(&mut self) {
         self.headers.retain(|(_, value)| !has_placeholder(value.as_bytes()));
     }

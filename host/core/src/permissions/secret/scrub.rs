@@ -1,6 +1,6 @@
-//! Takes the values of secrets out of what comes back, also where they are encoded: with the
-//! escapes of JSON, percent-encoded, as entities of HTML, in hexadecimal or base64, and in one of
-//! these within another. Its time grows with the length of the input alone.
+//! Removes the values of secrets from responses, also in encodings: JSON escapes, percent-encoding,
+//! HTML entities, hexadecimal, base64, and one of these within another. Takes linear time in the
+//! length of the input.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,16 +11,16 @@ use zeroize::Zeroizing;
 use super::views::DECODERS;
 use crate::types::ids::SecretName;
 
-/// Shorter values would be found everywhere, and what comes back would be shredded.
+/// Shorter values would match everywhere, and responses would become unreadable.
 const VALUE_MIN: usize = 8;
-/// Encodings within each other that are taken off.
+/// The levels of nested encodings that are decoded.
 const DEPTH: u32 = 2;
-/// Input that is looked at together, when the secrets are not long.
+/// The size of an input window in bytes, unless the secrets are long.
 const WINDOW: usize = 64 << 10;
-/// Bytes that one byte of a secret can become, when it is encoded twice.
+/// The maximum growth of one byte of a secret that is encoded twice.
 const GROWTH: usize = 36;
 
-/// The value of a secret. It does not show itself, and its memory is cleared when it is dropped.
+/// The value of a secret. `Debug` hides it, and its memory is cleared when it is dropped.
 #[derive(Clone)]
 pub struct SecretValue {
     name: SecretName,
@@ -39,10 +39,10 @@ pub enum ValueError {
 }
 
 impl SecretValue {
-    /// Takes a value.
+    /// Creates a value.
     ///
     /// # Errors
-    /// When it could not be found again in what comes back.
+    /// `ValueError` if the value could not be found again in a response.
     pub fn new(name: SecretName, value: String) -> Result<Self, ValueError> {
         let value = Zeroizing::new(value);
         if value.len() < VALUE_MIN {
@@ -54,13 +54,13 @@ impl SecretValue {
         Ok(Self { name, value })
     }
 
-    /// In the config.
+    /// Returns its name in the config.
     #[must_use]
     pub fn name(&self) -> &SecretName {
         &self.name
     }
 
-    /// The value, for a request that leaves.
+    /// Returns the value, for a request that is sent.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.value
@@ -73,63 +73,63 @@ impl fmt::Debug for SecretValue {
     }
 }
 
-/// What stands where a value was: `[secret met_token]`.
+/// Returns the mask of a value: `[secret met_token]`.
 #[must_use]
 pub fn mask(name: &SecretName) -> String {
     format!("[secret {name}]")
 }
 
-/// Finds these values.
+/// Finds the values of secrets in bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Scrubber {
     values: Vec<SecretValue>,
 }
 
-/// A place in the input, and the value that is there.
+/// A range of the input with the value found there.
 struct SecretMatch {
     place: Range<usize>,
     value: usize,
 }
 
 impl Scrubber {
-    /// Looks for all of these.
+    /// Returns a scrubber for these values.
     #[must_use]
     pub fn new(values: Vec<SecretValue>) -> Self {
         Self { values }
     }
 
-    /// The same, and this one too; it takes the place of one of its name.
+    /// Returns a scrubber with one more value, which replaces one of the same name.
     #[must_use]
     pub fn with(&self, value: SecretValue) -> Self {
         let others = self.values.iter().filter(|known| known.name != value.name).cloned();
         Self { values: others.chain([value.clone()]).collect() }
     }
 
-    /// The value of a secret, for a request that leaves; none when it is not known here.
+    /// Returns the value of a secret, for a request that is sent; `None` if it is unknown here.
     #[must_use]
     pub fn value(&self, name: &SecretName) -> Option<&str> {
         self.values.iter().find(|known| known.name == *name).map(SecretValue::reveal)
     }
 
-    /// There is nothing to look for.
+    /// Returns whether there are no values to find.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The first secret whose value is in these bytes, in any encoding.
+    /// Returns the first secret whose value is in these bytes, in any encoding.
     #[must_use]
     pub fn find(&self, bytes: &[u8]) -> Option<&SecretName> {
         self.places(bytes).first().map(|found| &self.values[found.value].name)
     }
 
-    /// The bytes without any value; none when there was none in them.
+    /// Returns the bytes with values masked; `None` if they hold none.
     #[must_use]
     pub fn scrub(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.replace(bytes, mask)
     }
 
-    /// As `scrub`, with something else than the mask in the place of a value.
+    /// Returns the bytes with values replaced by `other`, as [`scrub`](Self::scrub).
     #[must_use]
     pub fn replace(&self, bytes: &[u8], other: impl Fn(&SecretName) -> String) -> Option<Vec<u8>> {
         let mut found = self.places(bytes);
@@ -150,7 +150,7 @@ impl Scrubber {
         Some(scrubbed)
     }
 
-    /// The text without any value.
+    /// Returns the text with values masked.
     #[must_use]
     pub fn scrub_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.scrub(text.as_bytes()) {
@@ -165,7 +165,7 @@ impl Scrubber {
         if longest == 0 {
             return found;
         }
-        // A value lies in one window whole, however it is encoded.
+        // Windows overlap, so that every encoded value is inside one window as a whole.
         let overlap = longest * GROWTH;
         let window = WINDOW.max(overlap * 4);
         let mut start = 0;
@@ -184,8 +184,7 @@ impl Scrubber {
         }
     }
 
-    /// Looks at the bytes, and at what they say once an encoding is taken off. `origin` is the
-    /// place in the input of one in the bytes.
+    /// Searches the bytes and their decoded forms. `origin` maps a range of the bytes to the input.
     fn look(
         &self,
         bytes: &[u8],

@@ -1,18 +1,18 @@
-//! Bytes as they read once an encoding is taken off, with where each came from. No encoding is
-//! checked: what cannot be taken off stays as it is, so one pass finds what was encoded in part.
+//! Decoded views of bytes, with the origin of each byte. Encodings are not validated: invalid parts
+//! stay unchanged, so one pass finds values in partly encoded input.
 
-/// Decoded bytes, and the part of the input that each stands for.
+/// Decoded bytes, with the range of the input that each stands for.
 #[derive(Default)]
 pub(super) struct DecodedView {
     pub(super) bytes: Vec<u8>,
     pub(super) from: Vec<(u32, u32)>,
 }
 
-/// Takes an encoding off; none when there is nothing of it in the input.
+/// Removes one encoding; returns `None` if the input has none of it.
 pub(super) type Decoder = fn(&[u8]) -> Option<DecodedView>;
 
-/// All that are known. Those of base64 and hexadecimal each begin at another digit, because a
-/// secret can stand in the midst of more.
+/// All decoders. Base64 and hexadecimal have one for each starting digit, because a secret can be
+/// in the middle of more data.
 pub(super) const DECODERS: [Decoder; 10] = [
     escapes,
     percent,
@@ -26,7 +26,7 @@ pub(super) const DECODERS: [Decoder; 10] = [
     base64::<3>,
 ];
 
-/// Digits of base64 and of hexadecimal that eight bytes have at least.
+/// The minimum lengths of runs in base64 and hexadecimal digits, for eight bytes.
 const BASE64_RUN: usize = 11;
 const HEX_RUN: usize = 16;
 
@@ -45,12 +45,12 @@ impl DecodedView {
     }
 }
 
-/// Inputs are windows, far smaller than this can count.
+/// Windows are far smaller than `u32::MAX`.
 fn place(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// Decodes what `one` recognises at a place: the characters, and the bytes that they took.
+/// Decodes each position that `one` recognises into characters, with the number of bytes consumed.
 fn decode(
     input: &[u8],
     is_begin: impl Fn(u8) -> bool,
@@ -77,7 +77,7 @@ fn decode(
     changed.then_some(view)
 }
 
-/// `\"`, `\n`, `\x41`, `\u0041`, `\ud83d\ude00`.
+/// Decodes `\"`, `\n`, `\x41`, `\u0041`, `\ud83d\ude00`.
 fn escapes(input: &[u8]) -> Option<DecodedView> {
     decode(
         input,
@@ -113,7 +113,7 @@ fn unit(rest: &[u8]) -> Option<(char, usize)> {
     Some((char::from_u32(0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00))?, 12))
 }
 
-/// `&amp;`, `&#65;`, `&#x41;`.
+/// Decodes `&amp;`, `&#65;`, `&#x41;`.
 fn entities(input: &[u8]) -> Option<DecodedView> {
     decode(
         input,
@@ -135,17 +135,17 @@ fn entities(input: &[u8]) -> Option<DecodedView> {
     )
 }
 
-/// `%41`; a `+` is a plus.
+/// Decodes `%41`; a `+` is a plus.
 fn percent(input: &[u8]) -> Option<DecodedView> {
     percent_with(input, false)
 }
 
-/// `%41`; a `+` is a space.
+/// Decodes `%41`; a `+` is a space.
 fn form(input: &[u8]) -> Option<DecodedView> {
     if input.contains(&b'+') { percent_with(input, true) } else { None }
 }
 
-/// The input without its percent-encoding.
+/// Returns the input without its percent-encoding.
 pub(super) fn percent_decoded(input: &[u8]) -> Vec<u8> {
     percent(input).map_or_else(|| input.to_vec(), |view| view.bytes)
 }
@@ -173,7 +173,7 @@ fn percent_with(input: &[u8], is_form: bool) -> Option<DecodedView> {
     Some(view)
 }
 
-/// Nothing but digits: no sign, no space.
+/// Parses digits only: no sign, no space.
 fn number(digits: &[u8], radix: u32) -> Option<u32> {
     if digits.is_empty() || digits.len() > 8 {
         return None;
@@ -183,7 +183,7 @@ fn number(digits: &[u8], radix: u32) -> Option<u32> {
     })
 }
 
-/// Pairs of hexadecimal digits in long runs of them, from the run's digit number `SKIP`.
+/// Decodes pairs of hexadecimal digits in long runs of them, from the run's digit number `SKIP`.
 fn hex<const SKIP: usize>(input: &[u8]) -> Option<DecodedView> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     in_runs(
@@ -201,8 +201,8 @@ fn hex<const SKIP: usize>(input: &[u8]) -> Option<DecodedView> {
     )
 }
 
-/// What long runs of base64 digits say, standard and URL-safe alike, from the run's digit number
-/// `SKIP`. Line ends within are passed over.
+/// Decodes long runs of base64 digits, standard and URL-safe alike, from the run's digit number
+/// `SKIP`. Line ends inside a run are skipped.
 fn base64<const SKIP: usize>(input: &[u8]) -> Option<DecodedView> {
     let kind = |byte: u8| match byte {
         b'\r' | b'\n' => EncodingKind::Between,
@@ -237,13 +237,13 @@ fn sextet(byte: u8) -> Option<u32> {
 #[derive(PartialEq)]
 enum EncodingKind {
     Digit,
-    /// Belongs to no digit and ends no run.
+    /// Not a digit, but does not end a run.
     Between,
     Other,
 }
 
-/// Calls `read` with the places of the digits of each long run; a zero byte stands between what two
-/// runs say.
+/// Calls `read` with the positions of the digits of each long run; a zero byte separates the output
+/// of two runs.
 fn in_runs(
     input: &[u8],
     kind: impl Fn(u8) -> EncodingKind,

@@ -1,5 +1,5 @@
-//! What an approver is asked when a run has used up a limit: how much more it may have. Looks like
-//! an approval to whoever lists those.
+//! The request to an approver to raise a limit that a run has used up. Lists of approvals show it
+//! as an approval.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -10,36 +10,36 @@ use crate::types::ids::{PluginName, TaskName};
 use crate::types::text::{show_duration, show_size};
 use crate::types::units;
 
-/// The argument that says how much more.
+/// The argument with the amount to add.
 const ADD: &str = "add";
-/// Who asks for more, where approvals are listed; no plugin can be called so.
+/// The caller's name in lists of approvals; not a valid plugin name.
 const CALLER: &str = "(budget)";
 
-/// What an approver is asked.
+/// A request to raise a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitIncrease {
-    /// What is used up.
+    /// The budget that is used up.
     pub budget: Budget,
-    /// How much of it there was, in its smallest unit: milliseconds, millionths of a dollar.
+    /// The current limit, in the budget's smallest unit: milliseconds, millionths of a dollar.
     pub limit: u64,
-    /// How much was used.
+    /// The amount used.
     pub used: u64,
-    /// How much is set aside for what goes on.
+    /// The amount reserved for work under way.
     pub set_aside: u64,
-    /// The least that what comes next needs, where something is left and it is less than that;
-    /// none: nothing is left.
+    /// The minimum for the next piece of work, if the rest is less than that; `None` if nothing is
+    /// left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed: Option<u64>,
-    /// How much more is given when it is approved as it is.
+    /// The amount added when the request is approved unchanged.
     pub proposed: u64,
-    /// The task that cannot go on; the entry task where no one is meant.
+    /// The blocked task; the entry task if no particular one is.
     pub task: TaskName,
-    /// What was wrong with the amount that was given before.
+    /// The error in the approver's previous amount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// An amount that is none.
+/// An invalid amount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write {{\"add\": {example}}}, with how much more there shall be of {key}")]
 pub struct NoAmount {
@@ -48,7 +48,7 @@ pub struct NoAmount {
 }
 
 impl LimitIncrease {
-    /// What is used up, in one sentence for people.
+    /// Returns one sentence for people about the budget that is used up.
     #[must_use]
     pub fn sentence(&self) -> String {
         let show = |amount| self.budget.show(amount);
@@ -77,7 +77,7 @@ impl LimitIncrease {
         }
     }
 
-    /// The arguments that say how much more, as an approver may edit them.
+    /// Returns the arguments for an amount to add, which an approver may edit.
     #[must_use]
     pub fn arguments(&self, more: u64) -> Value {
         json!({ ADD: self.value(more) })
@@ -93,10 +93,10 @@ impl LimitIncrease {
         }
     }
 
-    /// How much more such arguments give.
+    /// Returns the amount to add from such arguments.
     ///
     /// # Errors
-    /// When they say no amount, or none at all.
+    /// `NoAmount` if the arguments hold no valid amount.
     pub fn amount(&self, arguments: &Value) -> Result<u64, NoAmount> {
         amount_of(self.budget, arguments).ok_or_else(|| NoAmount {
             key: self.budget.key(),
@@ -104,7 +104,7 @@ impl LimitIncrease {
         })
     }
 
-    /// The same as an approval, for whoever lists and decides those.
+    /// Returns the request in the form of an approval, for programs that list and decide approvals.
     #[must_use]
     pub fn as_approval(&self) -> ApprovalRequest {
         ApprovalRequest {
@@ -125,7 +125,7 @@ impl LimitIncrease {
     }
 }
 
-/// More than nothing, in the smallest unit.
+/// Returns the amount in the smallest unit; `None` if it is not above 0.
 fn amount_of(budget: Budget, arguments: &Value) -> Option<u64> {
     let add = arguments.get(ADD).unwrap_or(arguments);
     let amount = match budget {
@@ -137,11 +137,11 @@ fn amount_of(budget: Budget, arguments: &Value) -> Option<u64> {
     amount.filter(|amount| *amount > 0)
 }
 
-/// Looks at edited arguments before they are handed in: where the request asks for more of a limit
-/// they must say how much. Those of other requests are not its business.
+/// Checks edited arguments before they are submitted: those of a request to raise a limit must hold
+/// an amount. Other requests are not checked.
 ///
 /// # Errors
-/// How to write an amount, for people.
+/// The way to write an amount, for people.
 pub fn check_top_up_arguments(request: &ApprovalRequest, arguments: &Value) -> Result<(), String> {
     let budget = Budget::ALL.into_iter().find(|budget| budget.key() == request.tool);
     let Some(budget) = budget.filter(|_| request.caller.as_str() == CALLER) else { return Ok(()) };

@@ -1,6 +1,6 @@
-//! What holds for a tool without a rule: derived from what the operator granted to its plugin and
-//! the plugin asked for, never from what the plugin says of itself. Reading is allowed; to write,
-//! send, spend, use a secret or start work, somebody is asked.
+//! The decision for a tool without a rule. It is derived from the plugin's grants and its manifest,
+//! never from its own description. Reading is allowed; writing, sending, spending, using a secret
+//! or starting work needs an approver.
 
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::folder;
@@ -11,7 +11,7 @@ use crate::setup::PluginSetup;
 use crate::types::capability::Capability;
 use crate::types::ids::PluginName;
 
-/// What holds for every tool of a plugin. Allocates nothing.
+/// Returns the decision for every tool of a plugin. Allocates nothing.
 #[must_use]
 pub fn derived(plugin: &PluginSetup) -> Decide {
     if plugin.facts.mcp {
@@ -21,9 +21,9 @@ pub fn derived(plugin: &PluginSetup) -> Decide {
         return Decide::Allow;
     }
     let manifest = &plugin.facts.manifest;
-    // Taken apart without `..`: a new grant will not compile before it is judged here. `tools`:
-    // each call that a tool's answer wants is held against the rules itself. `route`: steers the
-    // task that called it. `kv`: its own.
+    // Destructured without `..`, so that a new grant does not compile before it is judged here.
+    // `tools`: each call that a tool's answer requests is checked against the rules itself.
+    // `route`: steers only the calling task. `kv`: the plugin's own store.
     let Grants { model, tools: _, delegate, route: _, files, rooms, fetch, kv: _, secrets } =
         &plugin.grants;
     let asks = |capability: Capability| manifest.ask(capability).is_some();
@@ -36,7 +36,7 @@ pub fn derived(plugin: &PluginSetup) -> Decide {
     if reaches { Decide::Ask } else { Decide::Allow }
 }
 
-/// Why, in words: `notes may write notes/`.
+/// Returns the reason in words: `notes may write notes/`.
 #[must_use]
 pub fn reason(name: &PluginName, plugin: &PluginSetup) -> String {
     if plugin.facts.mcp {
@@ -53,7 +53,7 @@ pub fn reason(name: &PluginName, plugin: &PluginSetup) -> String {
     }
 }
 
-/// Everything that it is asked about for.
+/// Returns every capability that makes the host ask.
 fn reach(manifest: &Manifest, grants: &Grants) -> Vec<String> {
     let asks = |capability: Capability| manifest.ask(capability).is_some();
     let list = |names: Vec<&str>| names.join(", ");

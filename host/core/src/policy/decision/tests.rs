@@ -313,7 +313,7 @@ fn asks(tool: &str) -> ApprovalRequest {
     }
 }
 
-/// B7 of the hostile review: "these arguments" let calls through that had more of them.
+/// B7 of the hostile review: a rule for exact arguments allowed calls with additional ones.
 #[test]
 fn a_rule_for_these_arguments_is_about_no_others() {
     let request = ApprovalRequest { arguments: json!({ "note": "hello" }), ..asks("notes.save") };
@@ -325,7 +325,8 @@ fn a_rule_for_these_arguments_is_about_no_others() {
     assert_eq!((one(json!({})), one(json!("hello"))), (Decide::Ask, Decide::Ask));
 }
 
-/// B1, B20: a rule answers only what rules and grants ask, and only where it can be written.
+/// B1, B20: a rule answers only questions that rules and grants ask, and only if a config can
+/// express it.
 #[test]
 fn no_rule_is_offered_for_what_rules_do_not_answer() {
     let offered = |request: &ApprovalRequest| {
@@ -460,7 +461,7 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
     proptest::collection::vec(one, 0..6)
 }
 
-/// A glob, letter by letter: slow and plainly right.
+/// Matches a glob letter by letter: slow, and simple enough to be a reference.
 fn slow(pattern: &[char], text: &[char]) -> bool {
     let is = |first: char, rest: &[char]| {
         text.split_first().is_some_and(|(c, others)| first == *c && slow(rest, others))
@@ -472,7 +473,7 @@ fn slow(pattern: &[char], text: &[char]) -> bool {
     }
 }
 
-/// A star in it stands for any text.
+/// Returns whether a star in the pattern stands for any text.
 fn is_open(pattern: &str) -> bool {
     pattern.replace(r"\\", "").replace(r"\*", "").contains('*')
 }

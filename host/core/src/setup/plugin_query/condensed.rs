@@ -1,6 +1,5 @@
-//! What of a condenser's wish may be done to a history (O-123, O-125): nothing is parted from its
-//! result, nobody's words are put into a person's mouth, and what the next answer is to be given to
-//! stays. Changes nothing itself.
+//! The host's check of a condenser's proposal (O-123, O-125). Calls stay with their results, no
+//! words are attributed to a user, and the message to answer stays. Does not change the history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,51 +7,51 @@ use super::Condensation;
 use crate::types::history::History;
 use crate::types::message::{Entity, Label, Message, ToolCall};
 
-/// Bytes of a summary.
+/// The limit of a summary in bytes.
 pub const SUMMARY_MAX: usize = 64 << 10;
-/// Stands in the place of a text that a condenser leaves out as a whole.
+/// The replacement for a text that a condenser drops as a whole.
 pub const LEFT_OUT: &str = "[left out]";
-/// Stands where something was cut out of a text.
+/// The mark for a cut inside a text.
 const CUT: &str = "…";
 
-/// What stays of a history, whatever a condenser wants.
+/// The entries of a history that every condensation keeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RetainedEntries<'a> {
-    /// The number of the message that is to be answered.
+    /// The sequence number of the message to answer.
     pub pending: Option<u64>,
-    /// Calls that have no result yet.
+    /// Calls without a result so far.
     pub open_calls: &'a [ToolCall],
 }
 
-/// What is to be done.
+/// A checked condensation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Condensed {
-    /// Places of entries that go.
+    /// Indices of the entries to drop.
     pub forget: BTreeSet<usize>,
-    /// Entries that are put in the place of others; they say less.
+    /// Shortened entries, with the indices of those that they replace.
     pub masked: Vec<(usize, Message)>,
     pub summary: Option<Summary>,
 }
 
-/// A text in the place of what was forgotten.
+/// The text that replaces the dropped entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Where it stands once the forgotten entries are gone (O-123).
+    /// Its index after the dropped entries are removed (O-123).
     pub place: usize,
     pub text: String,
-    /// Something that was forgotten came from outside, so what is said of it does too (L-172).
+    /// Whether a dropped entry came from outside; its summary then counts as untrusted too (L-172).
     pub is_untrusted: bool,
 }
 
 impl Condensed {
-    /// Nothing is to be done.
+    /// Returns whether the condensation changes nothing.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.forget.is_empty() && self.masked.is_empty()
     }
 }
 
-/// What is wrong with a condensation; for people.
+/// The error in a condensation, for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCondensation {
     #[error(
@@ -77,11 +76,11 @@ pub enum BadCondensation {
 }
 
 impl Condensation {
-    /// Holds the wish against the history that it is about.
+    /// Checks the proposal against the history that it is about.
     ///
     /// # Errors
-    /// When it is not about this history, or says more than was said; nothing of it is to be done
-    /// then.
+    /// `BadCondensation` if it does not match this history, or adds text of its own; the history
+    /// then stays as it is.
     pub fn held_against(
         &self,
         history: &History,
@@ -100,7 +99,7 @@ impl Condensation {
         }
         let mut groups = Groups::of(history);
         let kept = places_kept(history, kept);
-        // O-125: a call and its results are forgotten together or not at all.
+        // O-125: a call and its results are dropped together or not at all.
         let staying: BTreeSet<usize> = kept.iter().map(|place| groups.root(*place)).collect();
         let going: BTreeSet<usize> =
             (0..entries).filter(|place| wanted[*place]).map(|place| groups.root(place)).collect();
@@ -129,8 +128,8 @@ impl Condensation {
     }
 }
 
-/// Entries that are neither forgotten nor masked: the newest, the user's newest, what is to be
-/// answered, calls without a result.
+/// Returns the entries that may be neither dropped nor masked: the newest, the user's newest, the
+/// message to answer, calls without a result.
 fn places_kept(history: &History, kept: RetainedEntries<'_>) -> BTreeSet<usize> {
     let newest = |is_it: &dyn Fn(&Message) -> bool| {
         (0..history.len()).rev().find(|place| history.get(*place).is_some_and(|entry| is_it(entry)))
@@ -165,7 +164,7 @@ fn shortened(entry: &Message, index: u64, text: &str) -> Result<Message, BadCond
     if !own.iter().any(|own| shortens(own)) {
         return Err(BadCondensation::OtherWords { index });
     }
-    // A fence in them would be none without its first lines.
+    // A fence in the text would lose its first lines and no longer mark its content as data.
     if is_of_host(entry) && text != LEFT_OUT && !text.ends_with(CUT) {
         return Err(BadCondensation::HostWords { index });
     }
@@ -197,7 +196,7 @@ fn is_of_host(entry: &Message) -> bool {
         && !entry.labels.contains(&Label::Tool)
 }
 
-/// The text, or as much of it as there is room for.
+/// Returns the text, cut to the limit if necessary.
 fn bounded(text: &str) -> String {
     if text.len() <= SUMMARY_MAX {
         return text.to_owned();
@@ -209,13 +208,14 @@ fn bounded(text: &str) -> String {
     format!("{}{CUT}", &text[..end])
 }
 
-/// Entries that belong together: a call, and what came of it.
+/// Groups of entries that belong together: a call and its results.
 struct Groups(Vec<usize>);
 
 impl Groups {
     fn of(history: &History) -> Self {
         let mut groups = Self((0..history.len()).collect());
-        // Ids are told apart within one message only, so the newest message with the id is meant.
+        // Ids are unique within one message only, so a result belongs to the newest message with
+        // its id.
         let (mut calls, mut work) = (BTreeMap::new(), BTreeMap::new());
         for (place, entry) in history.iter().enumerate() {
             for result in &entry.tool_results {

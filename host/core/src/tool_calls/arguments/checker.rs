@@ -1,20 +1,19 @@
-//! The walk over schema and value together. Depth and steps are counted, so that neither a schema
-//! that refers to itself nor one with many choices costs more than the value is worth; what is not
-//! reached is let through. The value is only read: what is to be changed is noted on the way and
-//! put in at the end.
+//! The walk over schema and value together. Depth and steps are bounded, so that neither a
+//! recursive schema nor one with many choices costs more than the value's size allows. Unreached
+//! parts are accepted. The value is only read: changes are collected and applied at the end.
 
 use serde_json::{Map, Value};
 
 use super::Wrong;
 use super::lax::{Lax, lax, mismatch, shown};
 
-/// Levels of schema and value.
+/// The limit of levels of schema and value.
 const DEPTH_MAX: usize = 64;
 
-/// Wrong fields that are told: a model needs no more, and each has its whole path.
+/// The limit of reported fields: a model needs no more, and each has its whole path.
 const WRONG_MAX: usize = 64;
 
-/// Steps for any value, and for each part of it.
+/// The steps for any value, and for each part of it.
 const FUEL: u64 = 1 << 16;
 const FUEL_EACH: u64 = 16;
 
@@ -24,7 +23,7 @@ enum PathStep<'a> {
     Index(usize),
 }
 
-/// What becomes of a value.
+/// The change of a value.
 #[derive(Debug)]
 enum ValueChange<'a> {
     Same,
@@ -34,7 +33,7 @@ enum ValueChange<'a> {
 }
 
 impl ValueChange<'_> {
-    /// Both; where they touch the same, the later.
+    /// Returns both changes; the later one wins where they overlap.
     fn and(self, later: Self) -> Self {
         match (self, later) {
             (first, Self::Same) => first,
@@ -69,15 +68,15 @@ impl ValueChange<'_> {
     }
 }
 
-/// One check of one value. A step answers what becomes of the value, none when it does not fit.
+/// One check of one value. Each step returns the change of the value, `None` if it does not fit.
 pub(super) struct Checker<'a> {
     root: &'a Value,
     path: Vec<PathStep<'a>>,
     wrong: Vec<Wrong>,
     fuel: u64,
-    /// Choices that are being tried: nothing is told.
+    /// The number of choices being tried; errors are not reported meanwhile.
     trying: usize,
-    /// Plain values that stood for another type.
+    /// The number of plain values converted from another type.
     coerced: usize,
 }
 
@@ -129,7 +128,7 @@ impl<'a> Checker<'a> {
         Some(change.and(inner?).and(elsewhere?))
     }
 
-    /// What `$ref`, `allOf`, `anyOf` and `oneOf` say.
+    /// Checks `$ref`, `allOf`, `anyOf` and `oneOf`.
     fn elsewhere(
         &mut self,
         schema: &'a Map<String, Value>,
@@ -154,7 +153,7 @@ impl<'a> Checker<'a> {
         whole
     }
 
-    /// The part of the schema that a reference means; only one within it.
+    /// Returns the part of the schema behind a reference, which must be within the schema.
     fn target(&mut self, reference: &str) -> Option<&'a Value> {
         if !self.spend(reference.len() as u64 / 8) {
             return None;
@@ -162,7 +161,8 @@ impl<'a> Checker<'a> {
         self.root.pointer(reference.strip_prefix('#')?)
     }
 
-    /// The first choice that the value is of, else the first that it can stand for.
+    /// Returns the first choice whose type the value has, else the first to which it can be
+    /// converted.
     fn choice(
         &mut self,
         choices: &'a [Value],
@@ -174,7 +174,7 @@ impl<'a> Checker<'a> {
         if let (Some(only), None) = (real.next(), real.next())
             && !value.is_null()
         {
-            // Told as if the type were not optional.
+            // Report the error as if the type were not optional.
             return self.check(only, value, depth);
         }
         let mut second = None;
@@ -198,8 +198,7 @@ impl<'a> Checker<'a> {
         second
     }
 
-    /// The value that stands in for a plain one of another type; none when it can stand for none of
-    /// those that are allowed.
+    /// Returns the value converted to an allowed type; `None` if it cannot be converted.
     #[expect(
         clippy::option_option,
         reason = "the outer one says whether it fits, as everywhere here"
@@ -318,10 +317,9 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The default can be put in: it is of the type that it is for. Some schemas say null where
-    /// they mean none.
+    /// Returns whether the default fits its own type. Some schemas have null for "no default".
     fn is_own_default(&mut self, part: &'a Value, default: &'a Value, depth: usize) -> bool {
-        // It is copied for every value that lacks it.
+        // The default is copied for every value that lacks it.
         if !self.spend(weight(default, self.fuel)) {
             return false;
         }
@@ -332,7 +330,7 @@ impl<'a> Checker<'a> {
         fits && std::mem::replace(&mut self.coerced, before) == before
     }
 
-    /// What `enum` and `const` have against it.
+    /// Returns the error by `enum` and `const`.
     fn out_of_list(&mut self, schema: &Map<String, Value>, value: &Value) -> Option<String> {
         let listed = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice);
         let (list, only) = match (schema.get("const"), listed) {
@@ -359,7 +357,7 @@ impl<'a> Checker<'a> {
         Some(format!("must be one of {}{more}", some.join(", ")))
     }
 
-    /// What the bounds of numbers, texts and lists have against it.
+    /// Returns the error by the bounds of numbers, texts and lists.
     fn out_of_bounds(&mut self, schema: &Map<String, Value>, value: &Value) -> Option<String> {
         let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
         let low = |key, amount: f64| bound(key).filter(|bound| amount < *bound);
@@ -436,7 +434,7 @@ fn list_of<'a>(schema: &'a Map<String, Value>, key: &str) -> &'a [Value] {
     schema.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Parts of a value, and its texts by length; counted up to a little more than `most`.
+/// Returns the number of a value's parts and bytes of text; stops a little above `most`.
 fn weight(value: &Value, most: u64) -> u64 {
     let mut weight = 0_u64;
     let mut open = vec![value];

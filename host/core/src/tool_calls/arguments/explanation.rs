@@ -1,5 +1,4 @@
-//! What a model is told about a call whose arguments do not fit, and the way back from such a text
-//! to the fields that it names.
+//! The text for a model about arguments that do not fit, and the parser of such a text.
 
 use super::Wrong;
 
@@ -7,8 +6,8 @@ const OPENING: &str = "The call of ";
 const OPENED: &str = " was not carried out: its arguments do not fit.";
 const BULLET: &str = "- ";
 
-/// The text for the model: names the tool and each wrong field, and asks for the whole call again
-/// (L-114).
+/// Returns the text for the model: it names the tool and each wrong field, and asks for the whole
+/// call again (L-114).
 #[must_use]
 pub fn explain(tool: &str, wrong: &[Wrong]) -> String {
     let mut text = format!("{OPENING}{}{OPENED}\n", quoted(tool));
@@ -20,7 +19,7 @@ pub fn explain(tool: &str, wrong: &[Wrong]) -> String {
     text
 }
 
-/// The tool and the paths, sorted, that a text of [`explain`] names; none for another text.
+/// Returns the tool and the sorted paths that a text of [`explain`] names; `None` for another text.
 #[must_use]
 pub fn explanation_fields(text: &str) -> Option<(String, Vec<String>)> {
     let (tool, rest) = unquoted(text.strip_prefix(OPENING)?)?;
@@ -34,7 +33,7 @@ pub fn explanation_fields(text: &str) -> Option<(String, Vec<String>)> {
     Some((tool, paths))
 }
 
-/// On one line, whatever is in it.
+/// Returns the text quoted on one line.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,9 +1,9 @@
-//! Plain values that stand for another type: `"5"` for 5, `"yes"` for true. The table of pydantic 2
-//! in its lax mode, as far as JSON goes.
+//! Conversions of plain values: `"5"` to 5, `"yes"` to true. The table of pydantic 2 in its lax
+//! mode, as far as JSON goes.
 
 use serde_json::{Number, Value};
 
-/// What a value is where a type is wanted.
+/// The result of comparing a value with a type.
 #[derive(Debug, PartialEq)]
 pub(super) enum Lax {
     Same,
@@ -11,8 +11,7 @@ pub(super) enum Lax {
     No,
 }
 
-/// Holds a value against the name of a type in JSON Schema. A name that is none lets everything
-/// through.
+/// Compares a value with the name of a type in JSON Schema. An unknown name accepts everything.
 pub(super) fn lax(kind: &str, value: &Value) -> Lax {
     let is = |fits| if fits { Lax::Same } else { Lax::No };
     let instead = |value: Option<Value>| value.map_or(Lax::No, Lax::Instead);
@@ -37,7 +36,7 @@ pub(super) fn lax(kind: &str, value: &Value) -> Lax {
     }
 }
 
-/// What is said of a value that is not of the wanted type.
+/// Returns the error for a value of another type.
 pub(super) fn mismatch(kind: &str, value: &Value) -> String {
     let wanted = match kind {
         "string" => "a text",
@@ -52,7 +51,7 @@ pub(super) fn mismatch(kind: &str, value: &Value) -> String {
     format!("must be {wanted}, not {}", shown(value))
 }
 
-/// A value in a few words.
+/// Returns a short description of a value.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Array(_) => "a list".to_owned(),
@@ -63,7 +62,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// A float without a fraction, within 64 bits with a sign.
+/// Returns a float without a fraction as an integer of 64 bits with a sign.
 #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
 fn whole(number: f64) -> Option<Value> {
     let fits = number.fract() == 0.0
@@ -71,7 +70,7 @@ fn whole(number: f64) -> Option<Value> {
     fits.then(|| (number as i64).into())
 }
 
-/// Digits with a sign, `_` between two of them, and `.0` after them.
+/// Parses digits with a sign, `_` between two of them, and a trailing `.0`.
 fn whole_text(text: &str) -> Option<Value> {
     let text = text.trim();
     let digits = match text.split_once('.') {
@@ -79,18 +78,18 @@ fn whole_text(text: &str) -> Option<Value> {
         Some(_) => return None,
         None => text,
     };
-    // Eighty bits hold whatever 64 hold, with either sign.
+    // `i128` holds every `i64` and `u64`.
     let number: i128 = plain_digits(digits)?.parse().ok()?;
     Number::from_i128(number).map(Value::Number)
 }
 
 fn number_text(text: &str) -> Option<Value> {
-    // Not finite, it cannot be written in JSON.
+    // JSON cannot hold a number that is not finite.
     let number: f64 = plain_digits(text.trim())?.parse().ok()?;
     Number::from_f64(number).map(Value::Number)
 }
 
-/// Without the `_`; none when one is not between two digits.
+/// Removes each `_`; `None` if one is not between two digits.
 fn plain_digits(text: &str) -> Option<String> {
     let is_digit = |at: Option<usize>| {
         at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_digit)

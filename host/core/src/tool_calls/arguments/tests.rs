@@ -10,8 +10,8 @@ fn field(kind: &str, value: &Value) -> Option<Value> {
     check(&schema, &json!({"x": value})).ok().map(|checked| checked["x"].clone())
 }
 
-/// Taken from pydantic 2.14, `TypeAdapter(T).validate_python` for int, float, bool, str; what JSON
-/// cannot hold is wrong here.
+/// Taken from pydantic 2.14, `TypeAdapter(T).validate_python` for int, float, bool, str; values
+/// that JSON cannot hold are wrong here.
 #[test]
 fn plain_values_stand_for_others_as_in_the_reference() {
     let no = || None::<Value>;
@@ -115,7 +115,7 @@ fn a_schema_is_followed_into_the_value() {
             wrong("a.1.x", "must be a whole number, not a list"),
         ),
         (list, json!({"a": [1, 2, 3]}), wrong("a", "must have at most 2 items")),
-        // Of two types the one that the value is of, and only then one that it can stand for
+        // The value's own type wins over one to which it can be converted
         (
             json!({"anyOf": [{"type": "integer"}, {"type": "string"}]}),
             json!({"a": "5"}),
@@ -171,7 +171,7 @@ fn a_schema_is_followed_into_the_value() {
             wrong("a", "must be a text, not null"),
         ),
         (json!(false), json!({"a": 1}), wrong("a", "is not allowed here")),
-        // What is not known, or leads nowhere
+        // Unknown references, and those without a target
         (json!({"$ref": "#/$defs/Loop"}), json!({"a": 1}), Ok(json!({"a": 1}))),
         (
             json!({"$ref": "other.json#/x", "type": "whatever", "if": false, "minimum": "x"}),
@@ -235,11 +235,11 @@ fn a_call_without_a_name_is_that_of_the_one_tool_that_takes_it() {
         (json!({"x": 1, "y": 3, "request": null}), None),
         (json!({"x": 1}), None),
         (json!({"x": 1, "y": "three"}), None),
-        // Two tools take it
+        // Fits two tools
         (json!({"f": 1}), None),
         (json!({}), None),
         (json!({"purpose": "x"}), None),
-        // What every tool has tells no tool from another
+        // Keys of every tool identify none
         (json!({"id": 7}), None),
         (json!({"id": 7, "deep": 1}), Some("p.get")),
     ] {
@@ -270,7 +270,7 @@ fn the_explanation_names_tool_fields_and_reasons() {
     );
 }
 
-/// Each of these would take hours, or more memory than there is, if every step were taken.
+/// Without bounds, each of these would take hours, or exhaust the memory.
 #[test]
 fn hostile_schemas_and_values_cost_no_more_than_they_weigh() {
     let twice = |name: &str| json!({"anyOf": [{"$ref": format!("#/$defs/{name}")}, {"$ref": format!("#/$defs/{name}")}]});

@@ -1,4 +1,4 @@
-//! A call in XML with words in place of values, for each tool (L-130).
+//! The template of a call in XML for each tool (L-130).
 
 use serde_json::{Map, Value};
 
@@ -6,18 +6,18 @@ use super::super::xml;
 use super::shown_schema::cleaned;
 use crate::tool_calls::toolbox::TaskTool;
 
-/// Elements of one form at most, and elements in each other: a schema may refer to itself.
+/// The limits of elements and of their depth in one template: a schema may refer to itself.
 const ELEMENTS_MAX: usize = 100;
 const DEPTH_MAX: usize = 8;
 
-/// The form of a call.
+/// Returns the template of a call.
 pub(super) fn form(tool: &TaskTool) -> String {
     let schema = cleaned(&tool.summary.input_schema);
     let mut blank = Blank { root: &schema, left: ELEMENTS_MAX };
     xml::render(&tool.summary.name, &blank.fields(&schema, 0), &schema)
 }
 
-/// One of its fields is taken as it stands.
+/// Returns whether one of the tool's fields is verbatim.
 pub(super) fn has_verbatim(tool: &TaskTool) -> bool {
     form(tool).contains("<![CDATA[")
 }
@@ -30,7 +30,7 @@ struct Blank<'a> {
 impl<'a> Blank<'a> {
     fn fields(&mut self, schema: &'a Value, depth: usize) -> Value {
         let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-        // A name with `_` in front is not read (L-130).
+        // The parser ignores names that begin with `_` (L-130).
         let fields = fields.filter(|(name, _)| !name.starts_with('_'));
         let mut blanks = Map::new();
         for (name, field) in fields {
@@ -81,7 +81,7 @@ impl<'a> Blank<'a> {
         }
     }
 
-    /// What a reference or an optional type is about.
+    /// Returns the schema behind a reference or an optional type.
     fn real(&self, schema: &'a Value) -> &'a Value {
         let mut schema = schema;
         for _ in 0..DEPTH_MAX {

@@ -1,11 +1,11 @@
-//! Schemas as a model is shown them: without what tells it nothing.
+//! Schemas as a model reads them: without parts that have no meaning for it.
 
 use serde_json::{Map, Value, json};
 
-/// Levels that are cleaned; below, anything goes.
+/// The limit of cleaned levels; deeper ones stay unchanged.
 const DEPTH_MAX: usize = 64;
 
-/// The schema of a call: its name is one of the arguments, and must be there (L-106).
+/// Returns the schema of a call with its name as a required argument (L-106).
 pub(super) fn with_request(name: &str, schema: &Value) -> Value {
     let mut schema = match cleaned(schema) {
         Value::Object(schema) => schema,
@@ -28,7 +28,7 @@ pub(super) fn with_request(name: &str, schema: &Value) -> Value {
     Value::Object(schema)
 }
 
-/// The schema without titles, comments and the fields that only say what a tool is.
+/// Returns the schema without titles, comments and fields that only describe the tool.
 pub(super) fn cleaned(schema: &Value) -> Value {
     clean(schema, 0)
 }
@@ -64,14 +64,14 @@ fn clean(schema: &Value, depth: usize) -> Value {
     }
 }
 
-/// Parts by name: a name is no keyword, whatever it is.
+/// Cleans parts by name: a name is never a keyword, even if it looks like one.
 fn named(parts: &Map<String, Value>, depth: usize, keep: impl Fn(&str, &Value) -> bool) -> Value {
     let parts = parts.iter().filter(|(name, part)| keep(name, part));
     Value::Object(parts.map(|(name, part)| (name.clone(), clean(part, depth + 1))).collect())
 }
 
-/// The reference keeps two texts in every tool that a model need not write. A tool that really
-/// takes an `id` asks for it, or names no default.
+/// Returns whether a field is one of two texts that the reference puts into every tool and that a
+/// model need not write. A real `id` is required, or has no default.
 fn is_noise(name: &str, field: &Value, schema: &Map<String, Value>) -> bool {
     let is_required = || {
         schema

@@ -1,11 +1,11 @@
-//! Finds balanced groups of braces in prose. Braces in quotes do not count, and a quote counts only
-//! if it ends on its line: an apostrophe is none. What the groups hold is not looked at.
+//! Balanced groups of braces in prose. Braces in quotes do not count, and a quote counts only if it
+//! ends on its line, because of apostrophes. Does not parse the groups.
 
-/// Work for a text, as a multiple of its bytes: enough for prose with some braces that never close,
-/// an end to texts made of them.
+/// The work limit, as a multiple of the text's bytes: enough for prose with some unclosed braces,
+/// and a bound for hostile texts.
 const EFFORT: usize = 16;
 
-/// The outermost balanced groups of a text, in order, with their braces.
+/// Returns the outermost balanced groups of a text, in order, with their braces.
 pub(super) fn groups(text: &str) -> Vec<&str> {
     let mut scan = Scan {
         bytes: text.as_bytes(),
@@ -18,7 +18,7 @@ pub(super) fn groups(text: &str) -> Vec<&str> {
     while let Some(start) =
         text.get(from..).and_then(|rest| rest.find('{')).map(|start| from + start)
     {
-        // A brace that is never closed counts for nothing, and the search goes on behind it.
+        // A brace that is never closed is ignored, and the search continues after it.
         from = match scan.end_of_group(start) {
             Some(end) => {
                 found.extend(text.get(start..end));
@@ -33,11 +33,11 @@ pub(super) fn groups(text: &str) -> Vec<&str> {
 struct Scan<'a> {
     bytes: &'a [u8],
     budget: usize,
-    /// For each place, what is known of a brace there, so that what follows it is not read twice;
-    /// empty until a walk was in vain.
+    /// The known result for a brace at each position, so that no text is read twice; empty until a
+    /// search fails.
     known: Vec<BraceResult>,
-    /// For each place, whether a text in single or double quotes that reaches it has no end; empty
-    /// until one has none.
+    /// For each position, whether a text in single or double quotes through it is unterminated;
+    /// empty until one is.
     unended: Vec<[bool; 2]>,
 }
 
@@ -50,7 +50,7 @@ impl Scan<'_> {
         self.known.get(at).copied().unwrap_or(BraceResult::Nothing)
     }
 
-    /// Behind the brace that closes the one at `start`.
+    /// Returns the position after the brace that closes the one at `start`.
     fn end_of_group(&mut self, start: usize) -> Option<usize> {
         match self.known(start) {
             BraceResult::Ends(end) => return Some(end),
@@ -69,7 +69,7 @@ impl Scan<'_> {
                         at = end;
                         continue;
                     }
-                    // It stays open, so whatever is around it does too.
+                    // The inner brace stays open, so the outer ones do too.
                     BraceResult::Open => break,
                     BraceResult::Nothing => open.push(at),
                 },
@@ -102,8 +102,8 @@ impl Scan<'_> {
         None
     }
 
-    /// Behind the quote that ends the text beginning at `start`. A doubled quote is inside the
-    /// text, a line feed may only be escaped.
+    /// Returns the position after the quote that ends the text beginning at `start`. A doubled
+    /// quote is inside the text; a line feed must be escaped.
     fn end_of_quote(&mut self, start: usize, quote: u8) -> Option<usize> {
         let which = usize::from(quote == b'"');
         let mut at = start + 1;
@@ -113,7 +113,7 @@ impl Scan<'_> {
                 Inside::More(next) => at = next,
             }
         }
-        // Remember the way, so that a quote further on does not go it again.
+        // Mark the positions passed, so that a later quote does not scan them again.
         if self.unended.is_empty() {
             self.unended.resize(self.bytes.len() + 1, [false; 2]);
         }
@@ -162,9 +162,9 @@ impl Scan<'_> {
 #[derive(Clone, Copy)]
 enum BraceResult {
     Nothing,
-    /// It is never closed.
+    /// The brace is never closed.
     Open,
-    /// Its group ends before this place.
+    /// The group ends before this position.
     Ends(usize),
 }
 

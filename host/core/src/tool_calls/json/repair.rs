@@ -1,6 +1,6 @@
-//! Reads what is nearly JSON as what it was most likely meant to be. One pass with bounded looks
-//! ahead, and an end to depth and work. Our own: the ports at hand recurse without bound or come
-//! with a command line.
+//! A reader of malformed JSON that guesses its most likely meaning. One pass with bounded
+//! look-ahead, depth and work. Written here, because the existing ports recurse without bound or
+//! need a command line.
 
 use serde_json::{Map, Value};
 
@@ -10,14 +10,14 @@ mod literal;
 use ahead::LONGEST_KEY;
 use literal::literal;
 
-/// Values in each other; what is deeper is not repaired.
+/// The limit of nested values; deeper ones are not repaired.
 const DEEPEST: usize = 128;
-/// Work for a text, as a multiple of its bytes.
+/// The work limit, as a multiple of the text's bytes.
 const EFFORT: usize = 64;
-/// What a group of braces was meant to be: an object, or a list of what stands in it where no key
-/// does.
+/// Returns the likely meaning of a group of braces: an object, or a list of its values if it has no
+/// key.
 ///
-/// None: nested too deep, or too much to look at.
+/// `None` if it is nested too deep, or needs too much work.
 pub(super) fn repair(group: &str) -> Option<Value> {
     let mut reader =
         JsonRepairer { text: group, at: 0, budget: group.len().saturating_mul(EFFORT) + 1024 };
@@ -39,7 +39,7 @@ pub(super) fn repair(group: &str) -> Option<Value> {
     }
 }
 
-/// Where a value stands, which decides what ends it.
+/// The position of a value, which decides where it ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ValuePosition {
     Key,
@@ -70,7 +70,7 @@ impl<'a> JsonRepairer<'a> {
         found
     }
 
-    /// None: too much was looked at.
+    /// Counts work; `None` past the limit.
     fn spend(&mut self, work: usize) -> Option<()> {
         self.budget = self.budget.checked_sub(work + 1)?;
         Some(())
@@ -82,7 +82,7 @@ impl<'a> JsonRepairer<'a> {
         Some(())
     }
 
-    /// Passes blanks and comments.
+    /// Skips blanks and comments.
     fn skip(&mut self) -> Option<()> {
         self.advance(self.after_blanks(self.at))
     }
@@ -94,7 +94,7 @@ impl<'a> JsonRepairer<'a> {
             rest = if rest.starts_with("//") {
                 rest.find(['\n', '\r']).and_then(|end| rest.get(end..)).unwrap_or_default()
             } else if rest.starts_with('#') {
-                // A brace on the same line still closes.
+                // A brace on the same line still closes its group.
                 rest.find(['\n', '\r', '}', ']'])
                     .and_then(|end| rest.get(end..))
                     .unwrap_or_default()
@@ -106,8 +106,8 @@ impl<'a> JsonRepairer<'a> {
         }
     }
 
-    /// After `{`: members up to the closing brace. Things without keys make a list, if there are no
-    /// members.
+    /// Reads members up to the closing brace, after `{`. Values without keys make a list if there
+    /// are no members.
     fn braces(&mut self, depth: usize) -> Option<Value> {
         let mut members = Map::new();
         let mut bare = Vec::new();
@@ -141,7 +141,7 @@ impl<'a> JsonRepairer<'a> {
         })
     }
 
-    /// A key with its value, or something that is no key.
+    /// Reads a key with its value, or a value without a key.
     fn member(&mut self, depth: usize) -> Option<(Option<String>, Value)> {
         let start = self.at;
         let key = if self.peek().is_some_and(is_quote) {
@@ -151,7 +151,7 @@ impl<'a> JsonRepairer<'a> {
         };
         let bare = self.text.get(start..).is_some_and(|text| text.starts_with(is_bare));
         self.skip()?;
-        // Something too much before the colon
+        // A superfluous character before the colon
         if self.rest().get(1..).is_some_and(|after| after.starts_with(':'))
             && self.peek().is_some_and(|c| is_quote(c) || "[{,".contains(c))
         {
@@ -177,15 +177,15 @@ impl<'a> JsonRepairer<'a> {
             None | Some(',' | '}') => Value::String(String::new()),
             Some(_) => self.value(ValuePosition::Member, depth + 1)?,
         };
-        // A quote that was left over
+        // A superfluous quote
         if self.peek().is_some_and(|c| c == '"' || c == '\'') && !self.starts_member(self.at) {
             self.at += 1;
         }
         Some((Some(key), value))
     }
 
-    /// Words where a key should be: the last one is the key if a colon follows, else they are a
-    /// text. At the top level that takes in the closing brace, as in the reference.
+    /// Reads words in place of a key: the last one is the key if a colon follows, else they are a
+    /// text. At the top level this includes the closing brace, as in the reference.
     fn words(&mut self, start: usize, depth: usize) -> Option<(Option<String>, Value)> {
         let here = self.text.get(start..).unwrap_or_default();
         let near = here.find([',', '}']).unwrap_or(here.len());
@@ -260,8 +260,8 @@ impl<'a> JsonRepairer<'a> {
         }
     }
 
-    /// After the opening bracket: items up to the closing one, or to a brace that closes what is
-    /// around.
+    /// Reads items after the opening bracket, up to the closing one or to a brace that closes the
+    /// group around.
     fn list(&mut self, closing: char, depth: usize) -> Option<Vec<Value>> {
         let mut items = Vec::new();
         loop {
@@ -301,7 +301,7 @@ impl<'a> JsonRepairer<'a> {
         if depth >= DEEPEST { None } else { self.braces(depth + 1) }
     }
 
-    /// A number, a literal or unquoted words.
+    /// Reads a number, a literal or unquoted words.
     fn bare(&mut self, place: ValuePosition) -> Option<Value> {
         let rest = self.rest();
         let number = rest
@@ -343,7 +343,7 @@ impl<'a> JsonRepairer<'a> {
                 break;
             }
         }
-        // Whatever it is, something is passed.
+        // Always consume something, or the loop would not end.
         let taken = rest.get(..end).unwrap_or_default();
         self.advance(self.at + end.max(rest.chars().next().map_or(0, char::len_utf8)))?;
         if place == ValuePosition::Item
@@ -356,7 +356,8 @@ impl<'a> JsonRepairer<'a> {
         Some(Value::String(taken.trim_end().trim_start_matches('`').to_owned()))
     }
 
-    /// A text in quotes. A quote inside it that nothing fitting follows belongs to the text.
+    /// Reads a text in quotes. An inner quote belongs to the text unless a separator or the end
+    /// follows it.
     fn quoted(&mut self, place: ValuePosition) -> Option<String> {
         let opening = self.peek()?;
         let closing = if opening == '“' { '”' } else { opening };
@@ -408,7 +409,7 @@ impl<'a> JsonRepairer<'a> {
             self.at = next;
             if c == '\\' { self.escape(&mut text, closing)? } else { text.push(c) }
         }
-        // It has no end: it goes to the brackets at the end of all.
+        // An unterminated text ends before the brackets at the end of the input.
         let brackets =
             |c: char| c.is_whitespace() || c == '}' || (c == ']' && place == ValuePosition::Item);
         self.at =
@@ -416,7 +417,7 @@ impl<'a> JsonRepairer<'a> {
         Some(text.trim_end_matches(brackets).to_owned())
     }
 
-    /// After a backslash. What is no escape stays as it is written.
+    /// Reads an escape after the backslash. An unknown escape stays as written.
     fn escape(&mut self, text: &mut String, closing: char) -> Option<()> {
         let Some(c) = self.peek() else {
             text.push('\\');
@@ -447,7 +448,7 @@ impl<'a> JsonRepairer<'a> {
             return Some(());
         };
         self.at += 1 + digits;
-        // The second half of a pair
+        // The second half of a surrogate pair
         let low = if self.rest().starts_with("\\u") { self.hex(self.at + 2, 4) } else { None };
         if let (0xd800..=0xdbff, Some(low @ 0xdc00..=0xdfff)) = (code, low) {
             self.at += 6;
@@ -467,25 +468,24 @@ impl<'a> JsonRepairer<'a> {
     }
 }
 
-/// `[…], […]` after one key: the second list goes on with the first.
+/// Merges `[…], […]` after one key into one list.
 fn continue_list(members: &mut Map<String, Value>, more: Vec<Value>) {
     if let Some(Value::Array(items)) = members.values_mut().next_back() {
         items.extend(more);
     }
 }
 
-/// A text that ends with a line feed lost it to the repair: models put it before a closing quote
-/// that they forgot.
+/// Removes a trailing line feed: models write one before a closing quote that they forgot.
 fn without_last_line_feed(text: String) -> String {
     if text.ends_with('\n') { text.trim_end().to_owned() } else { text }
 }
 
-/// A quote of any kind that opens or closes a text.
+/// Returns whether a quote of any kind can open or close a text.
 fn is_quote(c: char) -> bool {
     matches!(c, '"' | '\'' | '“' | '”')
 }
 
-/// The character may begin an unquoted key.
+/// Returns whether the character may begin an unquoted key.
 fn is_bare(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '+')
 }

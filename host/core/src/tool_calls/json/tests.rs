@@ -3,10 +3,10 @@ use serde_json::json;
 
 use super::*;
 
-/// A text and what stands in it, as JSON. What the reference gives, but where a comment says
-/// otherwise.
+/// Texts with their expected objects, as JSON: the results of the reference, except for those with
+/// a comment.
 const CASES: &[(&str, &str)] = &[
-    // Where groups are
+    // Positions of groups
     (r#"x {"a":1} y {'b': "it's }"} z"#, r#"[{"a":1},{"b":"it's }"}]"#),
     (r#"{"a": "}"} {"b": "{"}"#, r#"[{"a":"}"},{"b":"{"}]"#),
     (r#"{"a": 1}{"b": 2}"#, r#"[{"a":1},{"b":2}]"#),
@@ -19,7 +19,7 @@ const CASES: &[(&str, &str)] = &[
     (r#"{"a": {"b": 1}"#, r#"[{"b":1}]"#),
     ("nothing, [1, 2]", "[]"),
     ("```json\n{\"a\": 1}\n```", r#"[{"a":1}]"#),
-    // Valid JSON as it is
+    // Valid JSON stays unchanged
     (
         r#"{"a": 0.1, "b": 1E+2, "c": 12345678901234567890, "d": "é\ud83d\ude00"}"#,
         r#"[{"a":0.1,"b":100.0,"c":12345678901234567890,"d":"é😀"}]"#,
@@ -61,7 +61,7 @@ const CASES: &[(&str, &str)] = &[
     ("{url: http://x.y/z, k: 1}", r#"[{"k":1,"url":"http://x.y/z"}]"#),
     ("{a: {b: c}, d: [e, f g]}", r#"[{"a":{"b":"c"},"d":["e","f g"]}]"#),
     ("{some text: more}", r#"[{"text":"more"}]"#),
-    // The reference takes None for a text
+    // The reference reads None as a text
     (
         r#"{"a": True, "b": None, "c": FALSE, "d": null, "e": yes}"#,
         r#"[{"a":true,"b":null,"c":false,"d":null,"e":"yes"}]"#,
@@ -148,8 +148,7 @@ proptest! {
     }
 }
 
-/// What took time by the square of their length would not come to its end here before the runner of
-/// the tests loses patience.
+/// Quadratic time would exceed the time limit of the test runner.
 #[test]
 fn hostile_texts_take_time_in_proportion() {
     let pieces = [

@@ -6,7 +6,7 @@ fn entries(list: &[(Role, u64)]) -> Vec<HistoryEntry> {
     list.iter().map(|(role, text)| HistoryEntry { role: *role, text: *text, rest: 0 }).collect()
 }
 
-/// One line an entry, such as `0` or `1:30`.
+/// Returns a line for each entry, such as `0` or `1:30`.
 fn shown(plan: &TruncationPlan) -> String {
     let entry = |kept: &RetainedEntry| match kept {
         RetainedEntry::Whole(index) => index.to_string(),

@@ -1,8 +1,8 @@
-//! A strict reader of small XML texts: a tree of elements with their text before the first child.
-//! What the elements mean is not known here. Our own, because the readers of events at hand leave
-//! most of the checks (names, end of the text, references) to their user.
+//! A strict parser of small XML texts: a tree of elements with their text before the first child.
+//! Does not interpret the elements. Written here, because existing event readers leave most checks
+//! (names, end of the text, references) to their caller.
 
-/// An element; text after its first child is not kept.
+/// An element; text after its first child is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Element {
     pub(super) name: String,
@@ -10,13 +10,13 @@ pub(super) struct Element {
     pub(super) children: Vec<Element>,
 }
 
-/// Elements in each other; deeper texts are refused, so that walks over the tree may recurse.
+/// The limit of nested elements; deeper texts are refused, so that walks over the tree may recurse.
 const DEEPEST: usize = 256;
 
-/// Reads a text that is one element.
+/// Parses a text that is one element.
 ///
 /// # Errors
-/// Line and column of the first mistake, and what it is.
+/// Line, column and reason of the first mistake.
 pub(super) fn parse(text: &str) -> Result<Element, String> {
     let mut reader = XmlReader { rest: text, open: Vec::new(), root: None };
     while !reader.rest.is_empty() {
@@ -28,7 +28,7 @@ pub(super) fn parse(text: &str) -> Result<Element, String> {
     reader.root.ok_or_else(|| "there is no element".to_owned())
 }
 
-/// How many bytes were left, and what is wrong there.
+/// The number of remaining bytes, and the mistake there.
 type Mistake = (usize, String);
 
 fn place(text: &str, left: usize, why: &str) -> String {
@@ -112,7 +112,7 @@ impl<'a> XmlReader<'a> {
         Ok(self.take(end))
     }
 
-    /// After `</`.
+    /// Reads a closing tag after `</`.
     fn end(&mut self) -> Result<(), Mistake> {
         let name = self.name()?;
         let Some(element) = self.open.pop() else {
@@ -136,7 +136,7 @@ impl<'a> XmlReader<'a> {
         }
     }
 
-    /// After `<`.
+    /// Reads an opening tag after `<`.
     fn start(&mut self) -> Result<(), Mistake> {
         if self.root.is_some() {
             return self.wrong("there may be only one outermost element");
@@ -161,7 +161,7 @@ impl<'a> XmlReader<'a> {
         Ok(())
     }
 
-    /// Attributes are read, so that mistakes in them are found, and mean nothing.
+    /// Reads attributes only to find mistakes in them; their values are dropped.
     fn attributes(&mut self) -> Result<(), Mistake> {
         let mut seen = std::collections::BTreeSet::new();
         while self.blanks() && !self.rest.starts_with(['>', '/']) {
@@ -191,7 +191,7 @@ impl<'a> XmlReader<'a> {
         Ok(())
     }
 
-    /// After `&`.
+    /// Reads a reference after `&`.
     fn reference(&mut self) -> Result<(), Mistake> {
         let end = self.rest.bytes().take(12).position(|b| b == b';');
         let Some(name) = end.and_then(|end| self.rest.get(..end)) else {
@@ -223,7 +223,7 @@ impl<'a> XmlReader<'a> {
         self.text_of_innermost(&|text| text.push(c))
     }
 
-    /// Text or the inside of a CDATA section; line ends become line feeds.
+    /// Adds text or the content of a CDATA section; line ends become line feeds.
     fn add_text(&mut self, chunk: &str, is_markup: bool) -> Result<(), Mistake> {
         if self.open.is_empty() && chunk.trim().is_empty() && is_markup {
             return Ok(());
@@ -257,12 +257,12 @@ impl<'a> XmlReader<'a> {
     }
 }
 
-/// The text can be the name of an element.
+/// Returns whether the text can be the name of an element.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(is_name_start) && text.chars().all(is_name_char)
 }
 
-/// XML 1.0, fifth edition, without the colon.
+/// Returns whether the character may begin a name: XML 1.0, fifth edition, without the colon.
 fn is_name_start(c: char) -> bool {
     matches!(c, 'A'..='Z' | '_' | 'a'..='z' | '\u{c0}'..='\u{d6}' | '\u{d8}'..='\u{f6}' | '\u{f8}'..='\u{2ff}' | '\u{370}'..='\u{37d}'
         | '\u{37f}'..='\u{1fff}' | '\u{200c}'..='\u{200d}' | '\u{2070}'..='\u{218f}' | '\u{2c00}'..='\u{2fef}' | '\u{3001}'..='\u{d7ff}'
@@ -274,7 +274,7 @@ fn is_name_char(c: char) -> bool {
         || matches!(c, '-' | '.' | '0'..='9' | '\u{b7}' | '\u{300}'..='\u{36f}' | '\u{203f}'..='\u{2040}')
 }
 
-/// The character may stand in XML at all.
+/// Returns whether XML allows the character.
 pub(super) fn is_char(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }

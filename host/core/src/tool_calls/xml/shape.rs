@@ -1,5 +1,5 @@
-//! What a JSON Schema says about the elements of a call: list, object or neither, and of what. It
-//! checks no values.
+//! The shape of a call's elements by a JSON Schema: list, object or neither, and their parts. Does
+//! not check values.
 
 use serde_json::Value;
 
@@ -13,14 +13,14 @@ pub(super) struct SchemaPart<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum XmlKind {
     List,
-    /// An object of whatever keys.
+    /// An object with any keys.
     Map,
     /// An object of known fields.
     Record,
     Other,
 }
 
-/// References and optional types within each other; more is a circle.
+/// The limit of nested references and optional types; more is a cycle.
 const HOPS: usize = 16;
 
 impl<'a> SchemaPart<'a> {
@@ -44,12 +44,12 @@ impl<'a> SchemaPart<'a> {
         }
     }
 
-    /// Of a list's items.
+    /// Returns the part for a list's items.
     pub(super) fn item(self) -> Self {
         self.part(self.get("items"))
     }
 
-    /// Of an object's field of this name.
+    /// Returns the part for an object's field of this name.
     pub(super) fn child(self, name: &str) -> Self {
         let field = self.get("properties").and_then(|fields| fields.get(name));
         let any = if self.kind() == XmlKind::Map { self.get("additionalProperties") } else { None };
@@ -64,12 +64,12 @@ impl<'a> SchemaPart<'a> {
         Self { part, ..self }.resolved()
     }
 
-    /// Follows references, and a type that is optional to the type itself.
+    /// Follows references, and optional types to the type itself.
     fn resolved(self) -> Self {
         let mut part = self.part;
         for _ in 0..HOPS {
             let Some(next) = self.step(part) else { break };
-            // What stands beside a reference still counts.
+            // Keywords beside a reference still count.
             if next.get("verbatim").is_none()
                 && part.and_then(|part| part.get("verbatim")).is_some()
             {
@@ -92,8 +92,8 @@ impl<'a> SchemaPart<'a> {
     }
 }
 
-/// The text of this top-level field is kept as it is (L-130). A field named `code` is, unless its
-/// schema says no.
+/// Returns whether the text of this top-level field is verbatim (L-130). A field named `code` is,
+/// unless its schema says otherwise.
 pub(super) fn is_verbatim(shape: SchemaPart<'_>, name: &str) -> bool {
     shape.get("verbatim").and_then(Value::as_bool).unwrap_or(name == "code" && shape.part.is_some())
 }

@@ -17,8 +17,7 @@ fn calls_are_found_in_text() {
         ("<tool><x>1</x>", vec!["<tool><x>1</x></tool>"]),
         ("<tool><x>1</x> <tool><y>2</y>", vec!["<tool><y>2</y></tool>"]),
         ("<tool>a<tool>b</tool></tool>", vec!["<tool>a<tool>b</tool>"]),
-        // What stands before an opening tag is no call, what stands after the last closed one may
-        // be
+        // Text before an opening tag is not a call, text after the last closed one may be
         ("<x>1</x></tool><tool><y/></tool>", vec!["<tool><y/></tool>"]),
         ("<tool><y/></tool> <x>1</x></tool>", vec!["<tool><y/></tool>", "<tool><x>1</x></tool>"]),
         ("<tool ><x>1</x></tool>", vec!["<tool><x>1</x></tool>"]),
@@ -203,8 +202,7 @@ const PIECES: &[&str] = &[
     "</code>",
 ];
 
-/// What took time by the square of their length would not come to its end here before the runner of
-/// the tests loses patience.
+/// Quadratic time would exceed the time limit of the test runner.
 #[test]
 fn hostile_texts_take_time_in_proportion() {
     for piece in [

@@ -1,6 +1,6 @@
-//! Actions, observations and turns in their fixed JSON (O-001 and after), by way of
-//! `conclave_trajectory`, and back. Kinds that the core does not type are `Custom`; those that
-//! neither era knows are kept as they came.
+//! Conversion of actions, observations and turns to and from their fixed JSON (O-001 and after),
+//! through `conclave_trajectory`. Kinds without a type in the core are `Custom`; kinds unknown to
+//! both eras stay unchanged.
 
 use serde_json::{Map, Value, json};
 
@@ -10,12 +10,11 @@ use crate::trajectory::{Body, Era, Malformed, TrajectoryEvent};
 use crate::types::delegation::Delegation;
 use crate::types::message::{ToolCall, ToolResult};
 
-/// The newest form that knows an action of 2024-07: what executors are given, and logs are written
-/// in.
+/// The newest form that has all actions of 2024-07; used for executors and logs.
 const FORM: Era = Era::V2024;
 const DELEGATE_TASK: &str = "delegate_task";
 
-/// What a delegation has besides its fixed form, under names of its own.
+/// The fields of a delegation beyond its fixed form, under names of their own.
 #[derive(Default)]
 struct DelegationOptions {
     brief: Option<String>,
@@ -30,7 +29,8 @@ impl DelegationOptions {
         Self { brief, conversation, wait, structured }
     }
 
-    /// Out of arguments; what is not of its form is left there, to be refused.
+    /// Removes the options from the arguments. Invalid fields stay there, so that they are refused
+    /// later.
     fn take(args: &mut Value) -> Self {
         let Some(args) = args.as_object_mut() else { return Self::default() };
         let mut out = |key: &str, fits: fn(&Value) -> bool| {
@@ -70,10 +70,11 @@ impl DelegationOptions {
 }
 
 impl Action {
-    /// The action of this kind and these arguments; a kind that nobody knows stays as it is.
+    /// Returns the action of this kind with these arguments; an unknown kind becomes a custom
+    /// action.
     ///
     /// # Errors
-    /// The kind is known, and the arguments are not its own (O-006).
+    /// `Malformed` if the kind is known and the arguments do not fit it (O-006).
     pub fn from_args(kind: &str, args: &Value) -> Result<Self, Malformed> {
         let kept = || Self::Custom { name: kind.to_owned(), arguments: args.clone() };
         if !wire::Action::KINDS.contains(&kind) {
@@ -91,8 +92,8 @@ impl Action {
         }
     }
 
-    /// The arguments of its fixed form, for executors, rules and approvers. Why it is done is the
-    /// turn's, and is not among them.
+    /// Returns the arguments of the fixed form, for executors, rules and approvers. The reason
+    /// belongs to the turn and is not among them.
     #[must_use]
     pub fn args(&self) -> Value {
         if let Self::Custom { arguments, .. } = self {
@@ -103,14 +104,14 @@ impl Action {
             args.remove("thought");
         }
         if let Self::DelegateTask(delegation) = self {
-            // The fixed form does not know them; whoever consents must.
+            // The fixed form lacks these fields, but an approver must see them.
             DelegationOptions::of(delegation).write(&mut args);
         }
         Value::Object(args)
     }
 
-    /// The same with a custom action as what it is, where the core has a type for it; with
-    /// arguments that are not its own it stays.
+    /// Returns a custom action as the core's type for its kind. It stays custom if there is no such
+    /// type or the arguments do not fit.
     #[must_use]
     pub fn typed(self) -> Self {
         match &self {
@@ -119,8 +120,8 @@ impl Action {
         }
     }
 
-    /// The action as a log holds it, with why it is done; none for a kind that neither era knows,
-    /// and for what is none of its kind. The calls of a reply are events of their own: see
+    /// Returns the action as a log holds it, with its reason. `None` for a kind unknown to both
+    /// eras, and for arguments that do not fit. The calls of a reply are separate events: see
     /// [`Turn::to_events`].
     #[must_use]
     pub fn to_wire(&self, thought: &str) -> Option<wire::Action> {
@@ -195,8 +196,8 @@ impl Action {
         })
     }
 
-    /// The action of a log. What the core's own type would lose, such as the input to a running
-    /// command, stays a custom action.
+    /// Returns the action of a log entry. It stays custom if the core's type would lose part of it,
+    /// such as the input to a running command.
     #[must_use]
     pub fn from_wire(action: &wire::Action) -> Self {
         let typed = Self::nearest(action);
@@ -205,7 +206,7 @@ impl Action {
             arguments: Value::Object(without_marks(args_of(action.clone(), newest(action)))),
         };
         match typed {
-            // What is said ends up as messages, whatever else came with it.
+            // A reply ends up as messages, so its other fields may be dropped.
             Some(Self::Reply(reply)) => Self::Reply(reply),
             Some(typed) => {
                 let same = |form| {
@@ -214,8 +215,8 @@ impl Action {
                         .map(|again| without_marks(args_of(again, form)));
                     again == Some(without_marks(args_of(action.clone(), form)))
                 };
-                // Ids are written as numbers or as texts, and an end in two ways: the same all the
-                // same.
+                // Ids are numbers or texts, and a finish has two forms; these differences carry no
+                // meaning.
                 let is_loose = matches!(
                     typed,
                     Self::Kill { .. } | Self::ModifyTask { .. } | Self::Finish { .. }
@@ -281,7 +282,7 @@ impl Action {
                     Some(it.final_thought).filter(|said| !said.is_empty() && it.outputs.is_empty());
                 let outputs =
                     said.map_or_else(|| from_object(it.outputs, "content"), Value::String);
-                // Why it is over is what the user reads, so nothing is lost.
+                // The user reads the reason for the end, so it must not be lost.
                 return Some(Self::Finish { outputs });
             }
             wire::Action::Reject(it) => Self::Reject { outputs: from_object(it.outputs, "reason") },
@@ -291,13 +292,13 @@ impl Action {
 }
 
 impl Turn {
-    /// The turn as a log holds it: one event, or one for each call of a reply, the first of which
-    /// says why (O-049).
+    /// Returns the turn as a log holds it: one event, or one for each call of a reply; the first
+    /// carries the reason (O-049).
     #[must_use]
     pub fn to_events(&self, era: Era) -> Vec<Value> {
         let event = |action: wire::Action| {
-            // What the newer form cannot say is written in the older one, or it would be another
-            // action.
+            // An action that the newer form cannot express needs the older one, or it would become
+            // another action.
             let era = if newest(&action) == Era::V2024 { Era::V2024 } else { era };
             TrajectoryEvent::from(action).to_json(era)
         };
@@ -336,7 +337,7 @@ impl Turn {
         }
     }
 
-    /// The turn that an event of a log amounts to; none for an observation.
+    /// Returns the turn that an event of a log stands for; `None` for an observation.
     #[must_use]
     pub fn from_event(event: &TrajectoryEvent) -> Option<Self> {
         let action = event.action()?;
@@ -344,7 +345,7 @@ impl Turn {
         Some(Self {
             wait_for_response: matches!(action, wire::Action::Message(message) if message.wait_for_response),
             thought: match action {
-                // A thought that is the action itself, or the text of the reply.
+                // For these kinds the thought repeats the action, or the text of the reply.
                 wire::Action::Think(_) | wire::Action::CallToolMcp(_) => String::new(),
                 other => other.thought().to_owned(),
             },
@@ -358,7 +359,7 @@ impl Turn {
 }
 
 impl Observation {
-    /// The discriminator of the fixed JSON form.
+    /// Returns the discriminator of the fixed JSON form.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -377,7 +378,7 @@ impl Observation {
         }
     }
 
-    /// What the agent is told, in words; empty where the kind says all.
+    /// Returns the text that the agent reads; empty if the kind has none.
     #[must_use]
     pub fn content(&self) -> &str {
         match self {
@@ -395,7 +396,7 @@ impl Observation {
         }
     }
 
-    /// The same, to change it; none where there is none.
+    /// Returns the text for changes; `None` if the kind has none.
     pub fn content_mut(&mut self) -> Option<&mut String> {
         match self {
             Self::Command { content, .. }
@@ -412,7 +413,7 @@ impl Observation {
         }
     }
 
-    /// The observation as a log holds it; none for a kind that neither era knows.
+    /// Returns the observation as a log holds it; `None` for a kind unknown to both eras.
     #[must_use]
     pub fn to_wire(&self) -> Option<wire::Observation> {
         Some(match self.clone() {
@@ -478,7 +479,7 @@ impl Observation {
         })
     }
 
-    /// The observation of a log. Kinds that the core has no type for are custom ones.
+    /// Returns the observation of a log entry. Kinds without a type in the core become custom ones.
     #[must_use]
     pub fn from_wire(observation: &wire::Observation) -> Self {
         match observation.clone() {
@@ -527,7 +528,7 @@ impl Observation {
         }
     }
 
-    /// The fixed JSON form, without an envelope.
+    /// Returns the fixed JSON form, without an envelope.
     #[must_use]
     pub fn to_json(&self, era: Era) -> Value {
         match (self.to_wire(), self) {
@@ -541,10 +542,10 @@ impl Observation {
         }
     }
 
-    /// Reads the fixed JSON form; a kind that nobody knows is kept as it came.
+    /// Reads the fixed JSON form; an unknown kind stays unchanged.
     ///
     /// # Errors
-    /// It is no observation, or not what its kind says.
+    /// `Malformed` if the value is not an observation, or does not fit its kind.
     pub fn from_json(value: &Value) -> Result<Self, Malformed> {
         let name = value.get("observation").and_then(Value::as_str);
         if let Some(name) = name.filter(|name| {
@@ -565,7 +566,7 @@ impl Observation {
 }
 
 impl PastAction {
-    /// The pair as a log of 2024-07 holds it; what is not there is of the kind `null` (O-054).
+    /// Returns the pair as a log of 2024-07 holds it; a missing half has the kind `null` (O-054).
     #[must_use]
     pub fn to_pair(&self, era: Era) -> (Value, Value) {
         let action = self.action.clone().unwrap_or(Action::Null);
@@ -575,10 +576,10 @@ impl PastAction {
         (action, self.observation.as_ref().unwrap_or(&Observation::Null).to_json(era))
     }
 
-    /// The pair of a log.
+    /// Reads the pair of a log.
     ///
     /// # Errors
-    /// One of the two is not what it says.
+    /// `Malformed` if one half does not fit its kind.
     pub fn from_pair(action: &Value, observation: &Value, seq: u64) -> Result<Self, Malformed> {
         let kind = action.get("action").and_then(Value::as_str).unwrap_or_default();
         let action = Action::from_args(kind, action.get("args").unwrap_or(&Value::Null))?;
@@ -591,7 +592,7 @@ impl PastAction {
     }
 }
 
-/// The exit code as the core holds it; one that does not fit is a failure all the same.
+/// Returns the exit code as the core's type; one out of range still counts as a failure.
 pub(crate) fn exit_code(code: i64) -> i32 {
     i32::try_from(code).unwrap_or(-1)
 }
@@ -613,7 +614,7 @@ fn custom_to_wire(name: &str, arguments: Value, thought: String) -> Option<wire:
     }
 }
 
-/// The arguments in the form of an era; a kind that it does not know has those of the other.
+/// Returns the arguments in the form of an era, or of the other one for a kind that the era lacks.
 fn args_of(action: wire::Action, form: Era) -> Map<String, Value> {
     match TrajectoryEvent::from(action).to_json(form).get_mut("args").map(Value::take) {
         Some(Value::Object(args)) => args,
@@ -621,12 +622,12 @@ fn args_of(action: wire::Action, form: Era) -> Map<String, Value> {
     }
 }
 
-/// The form that loses least of an action.
+/// Returns the form that loses least of an action.
 fn newest(action: &wire::Action) -> Era {
     if matches!(action, wire::Action::Run(run) if run.background) { Era::V2024 } else { Era::V2025 }
 }
 
-/// Without what somebody else has said of an action: how risky it is, and whether it may run.
+/// Removes the marks that others put on an action: its risk, and whether it may run.
 fn without_marks(mut args: Map<String, Value>) -> Map<String, Value> {
     for mark in ["thought", "security_risk", "confirmation_state", "final_thought"] {
         args.remove(mark);
@@ -634,7 +635,7 @@ fn without_marks(mut args: Map<String, Value>) -> Map<String, Value> {
     args
 }
 
-/// An object as it is; anything else under this key, and nothing at all as no key.
+/// Returns an object unchanged, another value under this key, and null as an empty object.
 fn as_object(value: Value, key: &str) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
@@ -643,7 +644,7 @@ fn as_object(value: Value, key: &str) -> Map<String, Value> {
     }
 }
 
-/// The other way round.
+/// Reverses [`as_object`].
 fn from_object(mut map: Map<String, Value>, key: &str) -> Value {
     match map.get(key) {
         _ if map.is_empty() => Value::Null,

@@ -58,8 +58,7 @@ fn what_is_written_is_read_again_in_either_form() {
     }
 }
 
-/// Whoever consents to a delegation consents to what the worker reads, which may be more than its
-/// label.
+/// An approver of a delegation approves the brief that the worker reads, not only its label.
 #[test]
 fn what_a_delegation_has_besides_its_fixed_form_is_shown_and_read_back() {
     let whole = Delegation {
@@ -134,7 +133,8 @@ fn nothing_is_done_under_another_name() {
         ..Reply::default()
     });
     assert_eq!(custom("call_tool_mcp", json!({ "name": "box.a", "arguments": { "n": 1 } })), call);
-    // What the core's type would lose, what is wrong, and what nobody knows stay as they are.
+    // Actions that the core's type would lose in part, malformed ones and unknown ones stay
+    // unchanged.
     for (name, arguments) in [
         ("run", json!({ "command": "C-c", "is_input": true })),
         ("read", json!({ "path": "a", "view_range": [1, 2] })),

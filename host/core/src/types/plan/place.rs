@@ -1,5 +1,5 @@
-//! Where a task is in the plan: what an id names, and the way from the root to it. An id is the
-//! numbers of that way, joined by dots (O-057).
+//! Positions of tasks in the plan. An id is the numbers on the path from the root to a task, joined
+//! by dots (O-057).
 
 use std::fmt;
 
@@ -8,15 +8,16 @@ use crate::types::action::PlanState;
 use super::text::quoted;
 use super::{PlanError, PlanTask};
 
-/// As many ids as a refusal names.
+/// The number of ids in an error text.
 const SHOWN_IDS: usize = 20;
 
-/// The way from the root to a task; empty: the root. Made by looking a task up, so it leads to one.
+/// The path from the root to a task; empty for the root. It is made by a look-up, so its task
+/// exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PlanPath(Vec<usize>);
 
 impl PlanPath {
-    /// Where the task with this id is (O-059).
+    /// Returns the path of the task with this id (O-059).
     pub(super) fn find(root: &PlanTask, id: &str) -> Result<Self, PlanError> {
         let mut place = Self::default();
         if id.is_empty() {
@@ -82,14 +83,14 @@ impl fmt::Display for PlanPath {
     }
 }
 
-/// Digits and nothing else, as ids are written: one task has one id.
+/// Parses digits and nothing else, as ids are written: one task has one id.
 fn exact(part: &str) -> Option<usize> {
     let is_written_so =
         part.bytes().all(|byte| byte.is_ascii_digit()) && (part == "0" || !part.starts_with('0'));
     if is_written_so { part.parse().ok() } else { None }
 }
 
-/// Calls `on` with the place of each task below, parents before children, until it says false.
+/// Calls `on` with the path of each task below, parents before children, until it returns false.
 pub(super) fn each(root: &PlanTask, on: &mut impl FnMut(&PlanPath, &PlanTask) -> bool) {
     fn below(
         task: &PlanTask,
@@ -106,7 +107,7 @@ pub(super) fn each(root: &PlanTask, on: &mut impl FnMut(&PlanPath, &PlanTask) ->
     below(root, &mut PlanPath::default(), on);
 }
 
-/// What the model is told when an id names nothing: which ones do.
+/// Returns the error for an unknown id, which lists the existing ones.
 pub(super) fn unknown(root: &PlanTask, id: &str) -> PlanError {
     if root.subtasks.is_empty() {
         return PlanError::Malformed(format!(

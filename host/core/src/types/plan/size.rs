@@ -1,21 +1,20 @@
-//! How large a plan may become, and the reading of the tasks that are to be put in: bounded,
-//! because a model writes them.
+//! The size of a plan, and the parser for new tasks. Bounded, because a model writes them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{PlanError, PlanTask};
 
-/// Levels of tasks below the root.
+/// The limit of levels below the root.
 pub const MAX_DEPTH: usize = 32;
-/// Tasks of one plan.
+/// The limit of tasks in one plan.
 pub const MAX_TASKS: usize = 10_000;
-/// Bytes of one goal.
+/// The limit of one goal in bytes.
 pub const MAX_GOAL_BYTES: usize = 64 * 1024;
-/// Bytes of all goals together: every step of an agent may look at all of them.
+/// The limit of all goals together in bytes: every step of an agent may read all of them.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// How large a plan is.
+/// The size of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PlanSize {
     tasks: usize,
@@ -27,7 +26,8 @@ impl PlanSize {
         self.tasks
     }
 
-    /// A new task with those below it, `depth` levels below the root, counted in.
+    /// Reads a new task with those below it, `depth` levels below the root, and adds it to the
+    /// size.
     pub(super) fn read(
         &mut self,
         goal: &str,

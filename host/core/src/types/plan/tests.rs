@@ -22,7 +22,7 @@ fn ids_are_the_way_from_the_root() {
     assert_eq!(plan.add("1.0.0", "last", &json!([])), Ok("1.0.0.1".to_owned()));
     assert_eq!(plan.ids(), ["0", "1", "1.0", "1.0.0", "1.0.0.0", "1.0.0.1", "1.0.1"]);
     assert_eq!(plan.len(), 7);
-    // O-058: whatever it says.
+    // O-058: the state in the input is ignored.
     assert_eq!(state(&plan, "1.0.0.0"), PlanState::Open);
 }
 
@@ -108,7 +108,7 @@ fn a_task_more_opens_a_finished_plan_again() {
     assert_eq!((ours.state(), ours.is_finished()), (PlanState::Open, false));
     ours.set("1", PlanState::Completed).unwrap();
     assert!(ours.is_finished());
-    // So does a task that is opened again.
+    // A task that is opened again also opens the root.
     ours.set("0", PlanState::Open).unwrap();
     assert_eq!(ours.state(), PlanState::Open);
 }

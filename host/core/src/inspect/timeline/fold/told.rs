@@ -1,5 +1,5 @@
-//! What notices and answers begin and end: rows of models, tools, side effects, approvals,
-//! background tasks, and of plugins at work.
+//! Rows that notices and answers begin and end: models, tools, side effects, approvals, background
+//! tasks and running plugins.
 
 use super::super::row::{Given, RowSubject};
 use super::super::short;
@@ -44,7 +44,7 @@ impl Now<'_> {
                 totals.cost_micro_usd =
                     totals.cost_micro_usd.saturating_add(used.cost_micro_usd.unwrap_or_default());
                 totals.unpriced += u64::from(failed.is_none() && used.cost_micro_usd.is_none());
-                // The operator's words say more than those that the plugin reads.
+                // The operator's text has more details than the one for the plugin.
                 let failed = trouble.map(|trouble| trouble.text).or(failed);
                 self.end(&OpenRowKey::Model(call, ordinal), |what| {
                     if let RowSubject::Model { answered_by, usage, error, .. } = what {
@@ -73,7 +73,7 @@ impl Now<'_> {
                 };
                 self.open(OpenRowKey::Call(call), self.here(), what);
             }
-            // The host answered or refused it: no sandbox ran, but it is a call, and has a row.
+            // The host answered or refused the call: no sandbox ran, but the call still has a row.
             Notice::ToolAnswered {
                 call: None, task, name, arguments, content, is_error, ..
             } => {
@@ -244,7 +244,7 @@ impl Now<'_> {
         });
     }
 
-    /// A plugin has said what it was asked.
+    /// Ends the row of a query to a plugin.
     pub(super) fn end_consult(
         &mut self,
         call: CallId,

@@ -1,4 +1,4 @@
-//! What rows say, in a few words.
+//! Short texts for rows.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::types::fault::Fault;
 use crate::types::ids::BackgroundId;
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 
-/// What an agent said or asked for, in one text.
+/// Returns an agent's message or request as one text.
 pub(super) fn says(turn: &Turn) -> String {
     let Action::Reply(reply) = &turn.action else {
         return match &turn.action {
@@ -35,7 +35,7 @@ pub(super) fn json(value: &Value) -> String {
     short(&value.to_string())
 }
 
-/// The word that a serialised enum is tagged with.
+/// Returns the tag of a serialised enum.
 pub(super) fn kind_of(value: &impl serde::Serialize, tag: &str) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     value.get(tag).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -70,7 +70,7 @@ pub(super) fn effected(answer: SideEffectAnswer) -> Effected {
     }
 }
 
-/// What a plugin is asked beside steps and tool calls.
+/// Returns a short text for a query to a plugin.
 pub(super) fn asked(question: &PluginQuery) -> String {
     match question {
         PluginQuery::Memories { query, .. } => short(query),
@@ -110,7 +110,7 @@ pub(super) fn advised(advice: &PluginReply) -> String {
     }
 }
 
-/// An action in one line: its kind, and what it is about.
+/// Returns an action in one line: its kind and its subject.
 fn shown(action: &Action) -> String {
     let about = match action {
         Action::Run { command, .. } => command.as_str(),
@@ -133,7 +133,7 @@ fn shown(action: &Action) -> String {
     }
 }
 
-/// Ids of background tasks, in one line.
+/// Returns ids of background tasks in one line.
 pub(super) fn ids_in(ids: &[BackgroundId]) -> String {
     short(&ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join(", "))
 }

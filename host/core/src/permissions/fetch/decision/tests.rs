@@ -1,4 +1,5 @@
-//! Who may send what, layer by layer; and that what is matched is what is sent.
+//! Requests allowed and refused by each layer, and the identity of the matched URL with the sent
+//! one.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -110,7 +111,7 @@ fn the_smallest_grant_takes_nothing_away() {
     );
 }
 
-/// B9: what a server acts on is what was decided.
+/// B9: a server acted on headers that the decision had not covered.
 #[test]
 fn a_header_goes_when_it_is_usual_or_granted_and_the_refusal_names_it() {
     let url = target("https://api.example.org/v1/a").unwrap();
@@ -146,8 +147,7 @@ fn a_header_goes_when_it_is_usual_or_granted_and_the_refusal_names_it() {
         may(&asks, &named, &["x-original-url", "x_original_url"]).is_err(),
         "another spelling is another header"
     );
-    // An address that is not granted at all is the first thing to say, and its grant brings no
-    // header along.
+    // An address without a grant is reported first, and its suggested grant includes no header.
     let elsewhere = target("https://b.example/").unwrap();
     let grants = Grants { fetch: granted(), ..Grants::default() };
     let rights = Rights { plugin: "subject", manifest: &asks, grants: &grants, narrowed: None };
@@ -157,7 +157,7 @@ fn a_header_goes_when_it_is_usual_or_granted_and_the_refusal_names_it() {
             .suggestion
             .is_some_and(|line| line.contains("b.example") && !line.contains("x-original-url"))
     );
-    // A manifest that lists headers is a ceiling; the usual ones need no mention.
+    // A manifest that lists headers is a ceiling; the usual ones need no entry.
     let lists = manifest(json!({ "headers": ["X-Own"] }));
     let wide = FetchGrant { headers: vec!["x-own".to_owned(), "x-other".to_owned()], ..plain };
     assert_eq!(may(&lists, &wide, &["x-own", "accept"]), Ok(()));
@@ -196,7 +196,7 @@ fn an_address_inside_gets_no_ready_made_grant() {
     );
 }
 
-/// The parts of an address as a server gets them, taken from the text that is sent and not from the
+/// Returns the parts of an address as a server gets them, taken from the sent text and not from the
 /// parser.
 fn sent(text: &str) -> (&str, &str, &str) {
     let (scheme, rest) = text.split_once("://").unwrap();
@@ -204,7 +204,7 @@ fn sent(text: &str) -> (&str, &str, &str) {
     (scheme, authority, path.split('?').next().unwrap())
 }
 
-/// Addresses that are about to be understood in two ways.
+/// Returns addresses that are close to being ambiguous.
 fn tricky() -> impl Strategy<Value = String> {
     let scheme = prop::sample::select(vec![
         "https://",
@@ -276,7 +276,7 @@ proptest! {
     #[test]
     fn what_matches_is_what_is_sent(text in tricky()) {
         let Ok(url) = target(&text) else { return Ok(()) };
-        // Sending reads the text again; it must stay the same.
+        // The client parses the text again; the result must be the same.
         let again = Url::parse(url.as_str()).unwrap();
         prop_assert_eq!(again.as_str(), url.as_str());
         let pattern = UrlPattern::parse("https://api.example.org/v1/*").unwrap();

@@ -48,8 +48,8 @@ fn entities(value: &str) -> String {
         .replace('\'', "&#39;")
 }
 
-/// Every way in which an answer can repeat a text; `before` and `after` stand with it in the same
-/// base64 or hexadecimal.
+/// Returns every form in which a response can repeat a text; `before` and `after` share its base64
+/// or hexadecimal.
 fn echoes(value: &str, before: &str, after: &str) -> Vec<String> {
     let around = format!("{before}{value}{after}");
     let mut echoes = vec![
@@ -73,7 +73,7 @@ fn echoes(value: &str, before: &str, after: &str) -> Vec<String> {
     echoes
 }
 
-/// The same once more encoded.
+/// Returns the forms encoded once more.
 fn echoes_of_echoes(value: &str) -> Vec<String> {
     echoes(value, "", "").iter().flat_map(|echo| echoes(echo, "x", "")).collect()
 }

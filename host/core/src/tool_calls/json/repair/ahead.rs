@@ -1,17 +1,18 @@
-//! Looks ahead of the repairing reader, each bounded: whether a quote ends its text, whether a
-//! comma stands between members. Nothing is read.
+//! The look-ahead of the repairing reader, each within a bound: whether a quote ends its text,
+//! whether a comma separates members. Consumes nothing.
 
 use super::{JsonRepairer, ValuePosition, is_bare, is_quote};
 
-/// Bytes of the next key that are looked at, to tell a comma between members from one in a text.
+/// The bytes of the next key that are examined to distinguish a comma between members from one in a
+/// text.
 pub(super) const LONGEST_KEY: usize = 128;
 
-/// Characters after a quote and a comma that are looked at, to tell a quotation in a text from the
-/// text's end.
+/// The characters after a quote and a comma that are examined to distinguish a quotation from the
+/// end of the text.
 const LONGEST_ASIDE: usize = 256;
 
 impl JsonRepairer<'_> {
-    /// What follows a quote says that it ends its text.
+    /// Returns whether the characters after a quote show that it ends its text.
     pub(super) fn quote_ends(&self, from: usize, closing: char, place: ValuePosition) -> bool {
         let next = self.after_blanks(from);
         match (place, self.text.get(next..).unwrap_or_default().chars().next()) {
@@ -24,8 +25,8 @@ impl JsonRepairer<'_> {
                     || self.ends_group(next + 1)
                     || !self.text_is_open(next + 1, closing)
             }
-            // An opening quote inside a text is followed by its word at once.
-            // One quote too many, of another kind
+            // An opening quote inside a text is followed directly by a word. One superfluous quote,
+            // of another kind
             (ValuePosition::Member | ValuePosition::Item, Some(c))
                 if is_quote(c)
                     && c != closing
@@ -47,14 +48,16 @@ impl JsonRepairer<'_> {
         }
     }
 
-    /// Behind a comma that no member follows: another quote of the kind ends the text.
+    /// Returns whether another quote of the same kind ends the text later, after a comma without a
+    /// member behind it.
     fn text_is_open(&self, from: usize, closing: char) -> bool {
         let rest = self.text.get(from..).unwrap_or_default();
         let end = rest.char_indices().take(LONGEST_ASIDE).find(|(_, c)| *c == closing);
         end.is_some_and(|(at, c)| self.ends_group(from + at + c.len_utf8()))
     }
 
-    /// Another quote of the kind stands before the colon: the key has quotes in it.
+    /// Returns whether another quote of the same kind precedes the colon, so that the key contains
+    /// quotes.
     pub(super) fn key_is_open(&self, from: usize, closing: char) -> bool {
         let rest = self.text.get(from..).unwrap_or_default();
         let ahead = rest
@@ -71,8 +74,8 @@ impl JsonRepairer<'_> {
         })
     }
 
-    /// After a colon inside a key in quotes: a value in quotes that ends well follows, so the key
-    /// ended before the colon.
+    /// Returns whether a well-formed quoted value follows a colon inside a quoted key, so that the
+    /// key ended before the colon.
     pub(super) fn value_then_ends(&self, from: usize, closing: char) -> bool {
         let next = self.after_blanks(from);
         let rest = self.text.get(next..).unwrap_or_default();
@@ -91,7 +94,7 @@ impl JsonRepairer<'_> {
         })
     }
 
-    /// The group ends here, but for commas.
+    /// Returns whether the group ends here, apart from commas.
     pub(super) fn ends_group(&self, from: usize) -> bool {
         matches!(
             self.text.get(self.after_blanks(from)..).unwrap_or_default().chars().next(),
@@ -99,7 +102,7 @@ impl JsonRepairer<'_> {
         )
     }
 
-    /// A key and a colon stand here.
+    /// Returns whether a key and a colon follow.
     pub(super) fn starts_member(&self, from: usize) -> bool {
         let next = self.after_blanks(from);
         let Some(first) = self.text.get(next..).unwrap_or_default().chars().next() else {
@@ -109,7 +112,7 @@ impl JsonRepairer<'_> {
             || is_bare(first) && self.starts_bare_member(next)
     }
 
-    /// A key in these quotes, or the end of one, and a colon stand here.
+    /// Returns whether a key in these quotes, or the end of one, and a colon follow.
     pub(super) fn starts_member_in(&self, from: usize, closing: char) -> bool {
         let next = self.after_blanks(from);
         let rest = self.text.get(next..).unwrap_or_default();

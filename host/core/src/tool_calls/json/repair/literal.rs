@@ -1,9 +1,9 @@
-//! What a token without quotes means: a number, a truth value, nothing, or itself. Where tokens end
-//! is not known here.
+//! The meaning of an unquoted token: a number, a truth value, null, or a text. Does not find the
+//! token's end.
 
 use serde_json::{Number, Value};
 
-/// What an unquoted token means; a text if nothing else.
+/// Returns the value of an unquoted token; a text by default.
 pub(super) fn literal(token: &str) -> Value {
     let lower =
         token.get(..token.len().min(5)).filter(|_| token.len() <= 5).map(str::to_ascii_lowercase);
