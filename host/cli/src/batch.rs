@@ -1,4 +1,4 @@
-//! What `conclave batch` is made of: what it reads, what it writes, and how far it is.
+//! The parts of `conclave batch`: its inputs, its results and its progress.
 
 pub(crate) mod input;
 pub(crate) mod progress;

@@ -1,5 +1,5 @@
-//! A conversation: what the person types becomes messages and commands, what the agent says is
-//! shown as it comes.
+//! A conversation: the user's lines become messages and commands, and the agent's text is shown as
+//! it streams.
 
 pub(crate) mod command;
 pub(crate) mod conversation;
