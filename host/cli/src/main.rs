@@ -1,5 +1,5 @@
-//! The program `conclave`. The only crate that prints, exits, reads the environment and installs
-//! handlers; it decides nothing about tasks.
+//! The program `conclave`. Only this crate prints, exits, reads the environment and installs signal
+//! handlers. It makes no decisions about tasks.
 
 mod approval_id;
 mod approve;
@@ -67,7 +67,8 @@ fn main() -> ExitCode {
         Err(error) => report(cli.output, &error),
     };
     output::drain();
-    // A thread that still reads from the terminal, or compiles, must not keep the program alive.
+    // A thread that is still reading from the terminal or compiling must not keep the process
+    // alive.
     runtime.shutdown_background();
     conclave_mcp::source::stop_all();
     code
@@ -123,13 +124,13 @@ async fn dispatch(
     }
 }
 
-/// Tells an error on stderr; with `--json` also as the last line of stdout.
+/// Reports an error on stderr and, with `--json`, also as the last line of stdout.
 fn report(output: OutputArgs, error: &CliError) -> ExitCode {
     if output.json {
-        // What cannot be told on stdout is told on stderr below.
+        // If stdout cannot be written, stderr below still has the error.
         let _ = stdout::json(error.to_json());
     }
-    // Names from a component can be part of it.
+    // Names from a component can be part of the error.
     let _ = writeln!(
         output::stderr(),
         "{} {}",
