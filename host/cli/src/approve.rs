@@ -1,6 +1,6 @@
-//! Approvals at the terminal: what wants to run, for whom, with what, and a letter that decides.
-//! One question at a time. Without a terminal everything that is asked about is refused, and the
-//! program says so with its exit code, and which rules would allow it.
+//! Approvals at the terminal. Each question shows the call, its callers and its arguments, and a
+//! letter decides it. Questions are asked one at a time. Without a terminal, every call that needs
+//! an approval is refused; the exit code and a list of the rules that would allow it report that.
 
 mod about;
 mod always;
@@ -44,16 +44,16 @@ pub(crate) use pages::{NOT_ALL_SHOWN, Pages};
 pub(crate) use shown::ApprovalView;
 pub(crate) use waiting::PendingLine;
 
-/// How long a turn may take to stop.
+/// Time that a run gets to stop an interrupted turn before the question returns.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long a wrong edit may take to come back before others are asked about.
+/// Time that a rejected edit gets to come back before other questions are asked.
 const CHECKED: Duration = Duration::from_millis(500);
-/// Clocks differ by this much on whether a question has expired.
+/// Tolerance between clocks when deciding whether a question has expired.
 const SOON: Duration = Duration::from_millis(50);
-/// Characters of a reason that reach the agent.
+/// Characters of a refusal's reason that reach the agent.
 const REASON: usize = 1_000;
 
-/// The person decides.
+/// An approver that asks the user at the terminal.
 pub(crate) struct AtTerminal(Arc<ApproverState>);
 
 struct ApproverState {
@@ -61,33 +61,33 @@ struct ApproverState {
     interrupts: Interrupts,
     about: RequestContext,
     approvals: Approvals,
-    /// Answers for the rest of this run.
+    /// Answers that hold for the rest of this run.
     standing: Mutex<HashMap<QuestionKind, AnswerForRun>>,
-    /// Rules that would have allowed what was refused because nobody could be asked.
+    /// Rules that would have allowed calls refused for lack of a user.
     missing: Mutex<BTreeSet<String>>,
-    /// Something was refused because nobody could be asked.
+    /// Whether a call was refused because no user could be asked.
     nobody: AtomicBool,
-    /// Whoever has it talks with the person.
+    /// The terminal lock: its holder asks the user.
     floor: Arc<tokio::sync::Mutex<()>>,
-    /// Arguments that the person wrote, while nobody knows yet whether they can run.
+    /// Edited arguments that have not been validated yet.
     edited: Mutex<Option<PendingEdit>>,
 }
 
-/// An edit on its way to the tool. Other questions wait, in case it comes back.
+/// An edit that is being validated. Other questions wait, in case it comes back.
 struct PendingEdit {
-    /// Which call it is of, as it was first asked about.
+    /// The call as it was first asked about.
     original: ApprovalRequest,
     arguments: Value,
     talk: ApproverTurn,
 }
 
-/// Who has it talks with the person, and nothing else is shown.
+/// The holder of the terminal lock. No other question is shown while it lives.
 struct ApproverTurn {
     _floor: tokio::sync::OwnedMutexGuard<()>,
     _held: ScreenHold,
 }
 
-/// Nobody was there in time: as good as nobody at all.
+/// A question's expiry. An expired question counts as one without a user.
 struct Expiry<'a> {
     nobody: &'a AtomicBool,
     until: Option<Instant>,
@@ -101,8 +101,8 @@ impl Drop for Expiry<'_> {
     }
 }
 
-/// The questions that one answer for this run covers: the same tool or action, the same plugins,
-/// the same causes.
+/// The questions that one answer for this run covers: those with the same tool or action, plugins
+/// and causes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct QuestionKind {
     tool: String,
@@ -130,7 +130,7 @@ impl QuestionKind {
     }
 }
 
-/// An answer for the rest of the run.
+/// An answer that holds for the rest of the run.
 #[derive(Clone, Debug, PartialEq)]
 struct AnswerForRun {
     answer: Approval,
@@ -160,12 +160,12 @@ impl AnswerForRun {
     }
 }
 
-/// What became of one question.
+/// The outcome of showing a question once.
 enum ApprovalStep {
     Answer(Approval),
-    /// The same for every such question of this run.
+    /// Decided, for this call and every such call of this run.
     ForThisRun(Approval),
-    /// Asked again, with this above.
+    /// Ask again, with this text above the question.
     Again(String),
 }
 
@@ -191,13 +191,12 @@ impl AtTerminal {
         })))
     }
 
-    /// Something was refused because nobody could be asked.
+    /// Returns whether a call was refused because no user could be asked.
     pub(crate) fn has_refused_for_nobody(&self) -> bool {
         self.0.nobody.load(Ordering::SeqCst)
     }
 
-    /// Says on stderr which rules would have allowed what was refused because nobody could be
-    /// asked.
+    /// Reports on stderr which rules would have allowed the calls refused for lack of a user.
     pub(crate) fn report_missing(&self) {
         for missing in self.0.lock_missing().iter() {
             let _ = writeln!(crate::ui::output::stderr(), "{} {missing}", paint(FAINT, "help:"));
@@ -235,7 +234,7 @@ impl ApproverState {
         }
         let _expiry = Expiry { nobody: &self.nobody, until };
         if self.approvals == Approvals::Wait {
-            // The word comes from elsewhere, and then nobody waits for this any more.
+            // The answer comes from elsewhere, and this future is dropped then.
             return std::future::pending().await;
         }
         let edit = self.take_edit(&request);
@@ -246,14 +245,14 @@ impl ApproverState {
                 (None, ApproverTurn { _floor: floor, _held: self.person.hold_the_rest() })
             }
         };
-        // What was said of another call while this one waited may hold for it too.
+        // An answer for the rest of the run, given while this call waited, may cover it too.
         if request.problem.is_none()
             && let Some(answer) = self.answered(&request)
         {
             return answer;
         }
         let is_back = original.is_some();
-        // Where it begins when the person thinks better of an edit.
+        // The call to return to when the user abandons an edit.
         let first = original.unwrap_or_else(|| request.clone());
         if let Some(problem) = request.problem.clone() {
             let above = marked(&EntryText::new(ODD, "it cannot run").whole(Style::new(), &problem));
@@ -265,14 +264,14 @@ impl ApproverState {
         let ApprovalAnswer { approval, author } = self.ask(&request, until).await;
         let approval = match approval {
             Approval::Edited { arguments } => self.edited(first, arguments, talk),
-            // Without a word what would run are the arguments that were wrong.
+            // A plain approval here would run the arguments that failed validation.
             Approval::Approved if is_back => Approval::Edited { arguments: first.arguments },
             answer => answer,
         };
         approval.by(author)
     }
 
-    /// The edit that this is asked again about.
+    /// Returns the edit that this request asks about again.
     fn take_edit(&self, request: &ApprovalRequest) -> Option<PendingEdit> {
         let mut edited = self.edited.lock().unwrap_or_else(PoisonError::into_inner);
         let is_this = |edit: &PendingEdit| {
@@ -288,8 +287,7 @@ impl ApproverState {
         }
     }
 
-    /// Gives the edit to whoever looks whether it can run; others are asked about once that must
-    /// have been found out.
+    /// Hands the edit over for validation. Other questions wait until it must have been validated.
     fn edited(
         self: &Arc<Self>,
         original: ApprovalRequest,
@@ -333,15 +331,16 @@ impl ApproverState {
                 }
                 UserReply::Interrupted => {
                     self.interrupts.raise();
-                    // What asked is stopped, and nobody waits for this any more, unless it asked in
-                    // the background.
+                    // The run stops its turn and drops this future. Only a background task's
+                    // question survives that.
                     tokio::time::sleep(GRACE).await;
                     return by_person(refused("the person at the terminal stopped it"));
                 }
                 UserReply::Line(line) => line,
             };
             let choice = choice(&line).filter(|choice| *choice != KeyChoice::Always || can_always);
-            // What the person sees now may be broken without marks, so no answer to it counts.
+            // The terminal may have rewrapped the rows without marks, so an answer to them does not
+            // count.
             let needs_pages =
                 |choice: KeyChoice| choice == KeyChoice::ShowMore || choice.lets_run();
             if choice.is_some_and(needs_pages) && pages.is_outdated() {
@@ -404,7 +403,7 @@ impl ApproverState {
         }
     }
 
-    /// Writes the rule that allows it, once the person has said for which arguments.
+    /// Writes the rule that allows the call, after the user has chosen for which arguments.
     async fn always(&self, request: &ApprovalRequest) -> ApprovalStep {
         let can = |is_exact| self.about.leave(request, is_exact).is_some();
         let Some(is_exact) = self.asks_whether_exact(can(true), can(false)).await else {
@@ -421,7 +420,8 @@ impl ApproverState {
         }
     }
 
-    /// None when the person thought better of it. What no rule can say is not offered.
+    /// Returns whether the rule is for these arguments only, or `None` if the user cancels. Only
+    /// choices that a rule can express are offered.
     async fn asks_whether_exact(&self, exact: bool, any: bool) -> Option<bool> {
         let (mut above, prompt) = keys::which_arguments(exact, any);
         loop {
@@ -437,7 +437,7 @@ impl ApproverState {
         }
     }
 
-    /// Other arguments; none when the person thought better of it.
+    /// Returns edited arguments, or `None` if the user cancels.
     async fn edit(&self, arguments: &Value, above: String) -> Option<Value> {
         let mut question = UserQuestion::short(above, "      > ");
         question.initial = keys::editable(arguments);
@@ -453,7 +453,7 @@ impl ApproverState {
         }
     }
 
-    /// DecisionSource not, for the agent; none when the person thought better of it.
+    /// Returns the reason of a refusal, for the agent. `None` if the user cancels.
     async fn reason(&self) -> Option<String> {
         let question = UserQuestion::short(
             "      why not? The agent reads it. Enter for no reason; Ctrl-C goes back",
@@ -467,8 +467,8 @@ impl ApproverState {
         Some(if said.is_empty() { "the person at the terminal said no".to_owned() } else { said })
     }
 
-    /// Returns the answer that was given before: for this run, or by a rule that was written during
-    /// it.
+    /// Returns an earlier answer that covers the request: one for this run, or one by a rule
+    /// written during it.
     fn answered(&self, request: &ApprovalRequest) -> Option<ApprovalAnswer> {
         let standing = self
             .standing
@@ -489,8 +489,8 @@ impl ApproverState {
     }
 }
 
-/// Returns the answer of the rule that allows the call by now. A rule answers only what rules and
-/// grants ask; what `tasks.NAME.confirm` asks, a person answers (B1).
+/// Returns the answer of the rule that allows the call by now. A rule answers only questions that
+/// rules and grants ask; a question of `tasks.NAME.confirm` needs a user (B1).
 fn answered_by_rule(setup: &Setup, request: &ApprovalRequest) -> Option<ApprovalAnswer> {
     let decision = request.decide(setup, &request.arguments);
     match decision.why {
@@ -503,7 +503,7 @@ fn answered_by_rule(setup: &Setup, request: &ApprovalRequest) -> Option<Approval
     }
 }
 
-/// Returns an entry where the program's own rows of a question stand.
+/// Returns an entry indented like the program's own rows of a question.
 fn marked(entry: &EntryText) -> String {
     let rows = entry.rows(columns().saturating_sub(MARGIN));
     rows.iter().map(|row| format!("{:1$}{row}", "", MARGIN)).collect::<Vec<_>>().join("\n")
@@ -512,7 +512,7 @@ fn marked(entry: &EntryText) -> String {
 /// Columns in front of the program's own rows of a question.
 const MARGIN: usize = 6;
 
-/// Where the person is, in the journal.
+/// The approver's location in the journal.
 const TERMINAL: &str = "the terminal";
 
 fn refused(reason: &str) -> Approval {
@@ -560,7 +560,7 @@ mod tests {
         assert_eq!(QuestionKind::of(&own), QuestionKind::of(&again));
     }
 
-    /// B1: the program said yes to what `confirm` asked about, because a rule allowed it.
+    /// B1: the program approved a call that `confirm` asked about, because a rule allowed it.
     #[test]
     fn a_rule_does_not_answer_what_confirm_asks() {
         let about =

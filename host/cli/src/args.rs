@@ -1,4 +1,5 @@
-//! The command line. What people type, nothing of what it does.
+//! The command line: its syntax, without the implementation of the commands. The comments on
+//! commands and options are their help texts.
 
 mod audit;
 mod batch;
@@ -44,7 +45,7 @@ pub(crate) struct Cli {
     pub(crate) output: OutputArgs,
 }
 
-/// How things are told.
+/// How output is written.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct OutputArgs {
     /// Machine-readable: JSON, one object a line, on stdout
@@ -139,7 +140,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// It runs tasks, whose limits hold whether or not somebody reads what is shown of them.
+    /// Returns whether the command runs tasks. Their limits hold even if the output is not read.
     pub(crate) fn runs(&self) -> bool {
         matches!(
             self,

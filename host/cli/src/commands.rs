@@ -1,4 +1,4 @@
-//! One command, one file.
+//! The commands, one file each.
 
 pub(crate) mod add;
 pub(crate) mod approvals;

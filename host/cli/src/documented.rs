@@ -1,5 +1,5 @@
-//! Holds the documentation to the command line: every `conclave …` that a page shows is one that
-//! this program takes, and the pages that list the commands list exactly these.
+//! Checks the documentation against the command line. Every `conclave …` on a page must be a valid
+//! command, and the pages that list the commands must list all of them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use clap::{Command, CommandFactory};
 
 use crate::args::Cli;
 
-/// Where the row of `docs/reference/status.md` that lists the commands begins and ends.
+/// The beginning and the end of the row of `docs/status.md` that lists the commands.
 const ROW: (&str, &str) = ("| **Command line** ", "; `--watch` for authors");
 
 fn root() -> PathBuf {
@@ -37,7 +37,7 @@ fn pages() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns the words of all commands that do something: `run`, `plugin inspect`, `audit verify`.
+/// Returns the names of all commands without subcommands: `run`, `plugin inspect`, `audit verify`.
 fn commands() -> Vec<String> {
     fn walk(command: &Command, before: &str, found: &mut Vec<String>) {
         for sub in
@@ -72,8 +72,8 @@ fn the_status_page_lists_the_commands_of_this_program() {
     assert_eq!(page, made, "run `UPDATE_DOCS=1 cargo test -p conclave-host documented`");
 }
 
-/// The first block of `docs/reference/cli.md` has a line for each command; `approve ID, conclave
-/// refuse ID` and `gc | backup | check` are several.
+/// The first block of `docs/cli.md` has a line for each command. `approve ID, conclave refuse ID`
+/// and `gc | backup | check` stand for several.
 #[test]
 fn the_page_of_the_command_line_lists_the_commands_of_this_program() {
     let page = fs::read_to_string(root().join("docs/reference/cli.md")).expect("the page is there");
@@ -109,8 +109,7 @@ fn the_page_of_the_command_line_lists_the_commands_of_this_program() {
     assert_eq!(listed, known);
 }
 
-/// Every option and command word that a page shows in its text or in a block is known to the
-/// program.
+/// Every option and command on a page, in its text or in a block, exists.
 #[test]
 fn pages_show_commands_that_exist() {
     let mut shown = 0;
@@ -141,7 +140,7 @@ fn a_command_that_does_not_exist_is_found() {
     }
 }
 
-/// What follows `conclave ` in code spans and at the prompts of blocks, to the end of the command.
+/// Returns the rest of each command behind `conclave `, in code spans and at the prompts of blocks.
 fn spans(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -164,7 +163,7 @@ fn spans(text: &str) -> Vec<String> {
     found
 }
 
-/// Returns the first word of a command that this program does not know: a command or an option.
+/// Returns the first unknown word of a command: a subcommand or an option.
 fn unknown(command: &str) -> Option<String> {
     let whole = Cli::command();
     let globals: BTreeSet<String> = options(&whole);

@@ -1,5 +1,5 @@
-//! The program `conclave`. The only crate that prints, exits, reads the environment and installs
-//! handlers; it decides nothing about tasks.
+//! The program `conclave`. Only this crate prints, exits, reads the environment and installs signal
+//! handlers. It makes no decisions about tasks.
 
 // The folders stand here from the lowest to the highest; a folder imports only from those above it in
 // this list, which `cargo xtask test` checks.
@@ -136,13 +136,13 @@ async fn dispatch(
     }
 }
 
-/// Tells an error on stderr; with `--json` also as the last line of stdout.
+/// Reports an error on stderr and, with `--json`, also as the last line of stdout.
 fn report(output: OutputArgs, error: &CliError) -> ExitCode {
     if output.json {
         // What cannot be told on stdout is told on stderr below.
         let _ = ui::stdout::json(error.to_json());
     }
-    // Names from a component can be part of it.
+    // Names from a component can be part of the error.
     let _ = writeln!(
         ui::output::stderr(),
         "{} {}",

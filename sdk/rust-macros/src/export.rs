@@ -1,6 +1,6 @@
-//! `export!`: joins an author's items to the contract and embeds the manifest. What the calls do
-//! stands in the SDK's `export` module; here are only the impls that must live in the author's
-//! crate.
+//! `export!`: joins an author's items to the contract and embeds the manifest. This module
+//! generates only the impls that must live in the author's crate; the SDK's `export` module has the
+//! rest.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ const USAGE: &str = "write `export!(tools: [a, b])`, `export!(toolset: X)`, `exp
                      `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)` or `export!(gate: X)`, or several of them \
                      with commas between";
 
-/// What stands between the parentheses.
+/// The macro's arguments.
 #[derive(Default)]
 struct Exports {
     tools: Vec<Path>,
@@ -31,7 +31,7 @@ struct Exports {
     asks: Option<Vec<Ask>>,
 }
 
-/// A capability's name, with `?` when the plugin works without it.
+/// A capability's name, with `?` if the plugin works without it.
 struct Ask {
     name: Ident,
     optional: bool,
@@ -124,8 +124,8 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     Ok(quote! {
         const _: () = {
             struct Plugin;
-            // Elsewhere nothing is exported, because native linkers do not accept the names; what
-            // is exported is used all the same.
+            // Other targets export nothing, because native linkers reject the names. The items
+            // still count as used.
             const _: ::core::marker::PhantomData<Plugin> = ::core::marker::PhantomData;
             #tools
             #toolset
@@ -311,8 +311,8 @@ fn export_gate(gate: &Path) -> TokenStream {
     }
 }
 
-/// The custom section, on wasm only: elsewhere the name of a section has other rules.
-/// `include_str!` makes cargo build again when the file changes.
+/// Returns the custom section, on wasm only: other object formats have other rules for section
+/// names. `include_str!` makes cargo rebuild when the file changes.
 fn embedded_manifest(exports: &Exports) -> Result<TokenStream> {
     let (json, watch) = match (&exports.asks, &exports.manifest) {
         (Some(_), Some(file)) => {
@@ -355,7 +355,7 @@ fn manifest_of_file(file: Option<&LitStr>) -> Result<(String, String)> {
 
 const SMALLEST: &str = "[plugin]\nname = \"my-plugin\"\nversion = \"0.1.0\"\n";
 
-/// A test guest's manifest: named after its crate.
+/// Returns a test guest's manifest, named after its crate.
 fn inline_manifest(asks: &[Ask]) -> Result<String> {
     let asks: Vec<_> = asks.iter().map(|ask| (ask.name.to_string(), ask.optional)).collect();
     let variable = |name: &str| std::env::var(name).unwrap_or_default();

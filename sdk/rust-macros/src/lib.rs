@@ -1,6 +1,6 @@
-//! The macros of `conclave-sdk`: `#[tool]` and `export!`. They know the shape of the SDK's hidden
-//! items and the format of `conclave-plugin.toml`; they do not know the contract, which only the
-//! SDK's bindings read.
+//! The macros of `conclave-sdk`: `#[tool]` and `export!`. They know the SDK's hidden items and the
+//! format of `conclave-plugin.toml`. They do not know the contract, which only the SDK's bindings
+//! read.
 
 mod export;
 mod manifest;
@@ -10,16 +10,16 @@ use proc_macro::TokenStream;
 
 /// Makes a function a tool.
 ///
-/// Its name and doc comment, and the names, types and doc comments of its parameters, are what the
-/// model reads. Parameters are owned types that implement `serde::Deserialize` and
-/// `schemars::JsonSchema`; an `Option` may be left out; `#[schemars(…)]` on a parameter refines its
-/// schema. A parameter of type `&Call` gets the facts about the call and is no argument. The return
-/// type is anything that implements `IntoOutcome`, alone or in a `Result`.
+/// The model reads the function's name and doc comment, and its parameters' names, types and doc
+/// comments. Parameters are owned types that implement `serde::Deserialize` and
+/// `schemars::JsonSchema`. An `Option` may be left out, and `#[schemars(…)]` on a parameter refines
+/// its schema. A parameter of type `&Call` gets the facts about the call, and is not an argument.
+/// The return type is anything that implements `IntoOutcome`, alone or in a `Result`.
 ///
 /// `#[tool(idempotent)]` promises that calling again with the same call id is the same as calling
 /// once.
 ///
-/// The function itself stays as it is. Beside it, a type of the same name carries what `export!`
+/// The function itself stays unchanged. The macro adds a type of the same name, which `export!`
 /// needs.
 #[proc_macro_attribute]
 pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
@@ -30,14 +30,14 @@ pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Exports a plugin and embeds its manifest: `export!(tools: [a, b])`, `export!(agent: X)`,
 /// `export!(delivery: X)`, `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)`,
-/// `export!(gate: X)`, or several of them separated by commas. `toolset: X` stands in the place of
-/// `tools` where they are known only from the settings.
+/// `export!(gate: X)`, or several of them separated by commas. `toolset: X` replaces `tools` if
+/// they are known only from the settings.
 ///
-/// The manifest is `conclave-plugin.toml` beside `Cargo.toml`. Where one package holds several
-/// components, `manifest: "x.toml"` names another file, relative to `Cargo.toml`; and `asks:
-/// [files, kv?]` replaces the file by the capabilities alone, those with `?` optional, for test
-/// guests whose name is that of their crate. Either of them alone embeds the manifest of a
-/// component whose exports are written by hand.
+/// The manifest is `conclave-plugin.toml` beside `Cargo.toml`. A package with several components
+/// names another file with `manifest: "x.toml"`, relative to `Cargo.toml`. Test guests named like
+/// their crate can replace the file with `asks: [files, kv?]`, the capabilities alone, with `?` for
+/// optional ones. Either argument alone embeds the manifest of a component whose exports are
+/// written by hand.
 #[proc_macro]
 pub fn export(input: TokenStream) -> TokenStream {
     export::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()

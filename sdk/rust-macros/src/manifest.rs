@@ -1,6 +1,6 @@
-//! `conclave-plugin.toml`, checked and turned into the JSON that the component carries. Every
-//! problem of the file is reported at once, with line, column and what would be right. It does not
-//! know what a capability's own keys mean: the host checks those.
+//! Parses and checks `conclave-plugin.toml`, and converts it to the JSON that the component
+//! carries. All problems of the file are reported at once, with line, column and remedy. The
+//! capabilities' own keys are left to the host.
 
 mod problems;
 
@@ -10,9 +10,9 @@ use toml::de::{DeTable, DeValue};
 
 use problems::Problems;
 
-/// The number of the JSON form; the host reads no other.
+/// The version of the JSON format; the host reads no other.
 const FORMAT: u32 = 1;
-/// The contract that this SDK is built against.
+/// The contract version of this SDK.
 const CONTRACT: &str = "0.1";
 const CAPABILITIES: [&str; 15] = [
     "model", "tools", "delegate", "route", "files", "fetch", "kv", "secrets", "config", "scratch",
@@ -23,21 +23,21 @@ const CONFIG_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "arra
 type Table<'i> = DeTable<'i>;
 type Entry<'i> = Spanned<DeValue<'i>>;
 
-/// The JSON of a manifest file, or all that is wrong with it.
+/// Returns the JSON of a manifest file, or all of its problems.
 pub(crate) fn to_json(file: &str, text: &str) -> Result<String, String> {
     let mut problems = Problems::new(file, text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         problems.add(error.span(), error.message().to_owned());
     }
-    // A half-read file would add problems that are none.
+    // A partly parsed file would produce spurious problems.
     problems.finish()?;
     let manifest = manifest(&mut problems, table.get_ref());
     problems.finish()?;
     Ok(manifest.to_string())
 }
 
-/// A manifest that only asks: capabilities, and whether each is optional.
+/// Returns a manifest of capabilities alone, each with whether it is optional.
 pub(crate) fn inline(name: &str, version: &str, asks: &[(String, bool)]) -> Result<String, String> {
     if let Some((unknown, _)) = asks.iter().find(|(name, _)| !CAPABILITIES.contains(&name.as_str()))
     {
@@ -112,7 +112,8 @@ fn each(
         .into()
 }
 
-/// `secrets` asks for each secret by name, or for any; all other capabilities once.
+/// Reads the entries of a capability: for `secrets` one for each name, or one for any; for all
+/// others one.
 fn ask_or_secrets(
     problems: &mut Problems,
     name: &Spanned<toml::de::DeString>,

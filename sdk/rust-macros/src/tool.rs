@@ -1,5 +1,5 @@
-//! `#[tool]`: from a function to the type beside it that describes and calls it. Everything that
-//! the model reads comes from here.
+//! `#[tool]`: generates the type that describes and calls a function. Everything that the model
+//! reads about a tool comes from here.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -8,9 +8,9 @@ use syn::{
     Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, Meta, Pat, PatType, Result, Type,
 };
 
-/// A parameter, as the function's call needs it.
+/// A parameter of the function.
 enum Parameter {
-    /// Something that the model passes.
+    /// An argument that the model passes.
     Argument { name: Ident, kind: Box<Type>, documentation: String, refinements: Vec<Attribute> },
     /// The facts about the call.
     Call,
@@ -30,7 +30,7 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
 
         #[doc = #about]
         #[doc(hidden)]
-        // Not `expect`: a name of one lower-case letter class may not trigger it.
+        // Not `expect`: a name in a single case may not trigger the lint.
         #[allow(non_camel_case_types, reason = "it has the function's name, so that a path to one is a path to the other")]
         #visibility enum #name {}
 
@@ -85,8 +85,8 @@ fn description(function: &ItemFn) -> Result<String> {
     Ok(text)
 }
 
-/// The doc comment as one text. A line break inside a paragraph is the source's, not the author's:
-/// it becomes a space.
+/// Returns the doc comment as one text. A line break inside a paragraph comes from the source's
+/// line width, so it becomes a space.
 fn documentation(attributes: &[Attribute]) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut in_code = false;
@@ -117,7 +117,7 @@ fn doc_line(attribute: &Attribute) -> Option<String> {
     }
 }
 
-/// Takes the attributes off: rustc accepts neither docs nor `schemars` on a parameter.
+/// Removes the attributes, because rustc accepts neither docs nor `schemars` on a parameter.
 fn parameter(input: &mut FnArg) -> Result<Parameter> {
     let FnArg::Typed(typed) = input else {
         return Err(Error::new_spanned(
@@ -158,8 +158,8 @@ fn argument_name(typed: &PatType) -> Result<Ident> {
     }
 }
 
-/// The schema is read off a struct that has the parameters as its fields; the struct is never made,
-/// because taking the arguments one by one lets an error name the one that is wrong.
+/// The schema is derived from a struct with the parameters as its fields. The struct is never
+/// constructed: arguments are taken one by one, so that an error names the wrong one.
 fn implementation(
     function: &Ident,
     description: &str,

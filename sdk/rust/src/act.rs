@@ -1,6 +1,6 @@
-//! The verbs of an agent that acts: one function for each action of the fixed list. What an agent
-//! says, calls, asks and ends with stands at the crate's root. Some kinds have no type in the
-//! contract yet; they travel in its `custom` case, in the fixed JSON form.
+//! The verbs of an agent that acts: one function for each action of the fixed list. The verbs for
+//! speaking, calling, asking and finishing are at the crate's root. Kinds without a type in the
+//! contract travel in its `custom` case, in the fixed JSON form.
 //!
 //! ```
 //! use conclave_sdk::act;
@@ -24,18 +24,18 @@ pub fn nothing() -> Turn {
     Action::Null.into()
 }
 
-/// Runs a command in the shell; its output comes with the next step.
+/// Runs a command in the shell. Its output arrives with the next step.
 pub fn run(command: impl Into<String>) -> Turn {
     Action::Run(RunCommand { command: command.into(), background: false }).into()
 }
 
-/// Starts a command that goes on beside the agent: its output comes as it is printed, and its end
-/// is told.
+/// Starts a command that runs beside the agent. Its output arrives as it is printed, and its end is
+/// reported.
 pub fn run_in_background(command: impl Into<String>) -> Turn {
     Action::Run(RunCommand { command: command.into(), background: true }).into()
 }
 
-/// Stops a background command, by the id that its start told.
+/// Stops a background command, by the id that its start reported.
 pub fn kill(command_id: i64) -> Turn {
     Action::Kill(command_id).into()
 }
@@ -50,7 +50,7 @@ pub fn read(path: impl Into<String>) -> Turn {
     read_lines(path, 0, -1)
 }
 
-/// Reads lines of a file: `start` from 0, `end` not included and -1 for the end of the file.
+/// Reads lines of a file. `start` counts from 0, `end` is excluded, and -1 is the end of the file.
 pub fn read_lines(path: impl Into<String>, start: i64, end: i64) -> Turn {
     Action::Read(ReadFile { path: path.into(), start, end }).into()
 }
@@ -60,7 +60,8 @@ pub fn write(path: impl Into<String>, content: impl Into<String>) -> Turn {
     write_lines(path, content, 0, -1)
 }
 
-/// Replaces lines of a file: `start` from 0, `end` not included and -1 for the end of the file.
+/// Replaces lines of a file. `start` counts from 0, `end` is excluded, and -1 is the end of the
+/// file.
 pub fn write_lines(
     path: impl Into<String>,
     content: impl Into<String>,
@@ -75,17 +76,17 @@ pub fn browse(url: impl Into<String>) -> Turn {
     Action::Browse(url.into()).into()
 }
 
-/// Acts in the browser; `browser_actions` is code of the browser's own language.
+/// Acts in the browser. `browser_actions` is code in the browser's own language.
 pub fn browse_interactive(browser_actions: impl Into<String>) -> Turn {
     custom("browse_interactive", json!({ "browser_actions": browser_actions.into() }))
 }
 
-/// Asks the agent's long-term memory.
+/// Queries the agent's long-term memory.
 pub fn recall(query: impl Into<String>) -> Turn {
     Action::Recall(query.into()).into()
 }
 
-/// Adds a task to the plan; `parent` is an id, empty for a task at the top.
+/// Adds a task to the plan. `parent` is an id, or empty for a task at the top.
 pub fn add_task(parent: impl Into<String>, goal: impl Into<String>) -> Turn {
     add_tasks(parent, goal, json!([]))
 }
@@ -109,12 +110,12 @@ pub fn modify_task(id: impl Into<String>, state: PlanState) -> Turn {
     Action::ModifyTask(ModifyTask { task_id: id.into(), state }).into()
 }
 
-/// Notes a thought; nothing happens.
+/// Records a thought, without any effect.
 pub fn think(thought: impl Into<String>) -> Turn {
     Action::Think(thought.into()).into()
 }
 
-/// Tells the user something, and goes on.
+/// Says something to the user, without waiting for an answer.
 pub fn talk(text: impl Into<String>) -> Turn {
     Action::Talk(text.into()).into()
 }
@@ -124,13 +125,13 @@ pub fn ask(question: impl Into<String>) -> Turn {
     talk(question).and_wait_for_user()
 }
 
-/// Hands work to a task of the operator's config and waits for its outputs. `inputs` is an object;
-/// its `task` says in words what to do.
+/// Delegates work to a task of the operator's config, and waits for its outputs. `inputs` is an
+/// object, whose `task` describes the work.
 pub fn delegate(agent: impl Into<String>, inputs: impl Into<Value>) -> Turn {
     Action::Delegate(Delegate { agent: agent.into(), inputs: inputs.into().to_string() }).into()
 }
 
-/// Hands work to several tasks at once, and waits for all of them.
+/// Delegates work to several tasks at once, and waits for all of them.
 pub fn delegate_all<A: Into<String>>(delegates: impl IntoIterator<Item = (A, Value)>) -> Turn {
     let delegates: Vec<_> = delegates
         .into_iter()
@@ -139,7 +140,7 @@ pub fn delegate_all<A: Into<String>>(delegates: impl IntoIterator<Item = (A, Val
     custom("delegate_all", json!({ "delegates": delegates }))
 }
 
-/// Sees the flat list of tasks, for agents that have no plan.
+/// Views the flat list of tasks, for agents without a plan.
 pub fn view_tasks() -> Turn {
     custom("task_tracking", json!({ "command": "view", "task_list": [] }))
 }
@@ -158,26 +159,26 @@ pub fn request_condensation() -> Turn {
     custom("condensation_request", json!({}))
 }
 
-/// A tool of an MCP server by the name that the server gives it, or `server.tool` where two have
-/// the same. It is a tool like any other, so this is [`call`](crate::call) for agents that came
-/// with that action.
+/// Calls a tool of an MCP server by its name on the server, or by `server.tool` if two servers have
+/// the name. It is a tool like any other, so this is [`call`](crate::call) for agents that know
+/// this action.
 pub fn call_mcp(tool: impl Into<String>, arguments: impl Into<Value>) -> Turn {
     crate::call(tool, arguments)
 }
 
-/// An action that has no verb here, in the fixed JSON form: its discriminator, and its arguments as
-/// an object.
+/// Returns an action without a verb here, in the fixed JSON form: its discriminator, and its
+/// arguments as an object.
 pub fn custom(name: impl Into<String>, arguments: impl Into<Value>) -> Turn {
     Action::Custom(CustomAction { name: name.into(), arguments: arguments.into().to_string() })
         .into()
 }
 
-/// Begins an edit of a file, which one of [`Edit`]'s verbs completes.
+/// Begins an edit of a file. The verbs of [`Edit`] complete it.
 pub fn edit(path: impl Into<String>) -> Edit {
     Edit { path: path.into() }
 }
 
-/// An edit that does not yet say what to do.
+/// An edit without its command yet.
 ///
 /// ```
 /// let _ = conclave_sdk::act::edit("/project/a.md").insert_after(0, "# Title");
@@ -189,36 +190,37 @@ pub struct Edit {
 }
 
 impl Edit {
-    /// Shows the file with the numbers of its lines, or what a folder holds.
+    /// Shows the file with line numbers, or a folder's entries.
     pub fn view(self) -> Turn {
         self.with("view", [])
     }
 
-    /// Shows lines of the file, from 1 and both included; -1 as the last is the end of the file.
+    /// Shows lines of the file. Both ends count from 1 and are included; a `last` of -1 is the end
+    /// of the file.
     pub fn view_lines(self, first: i64, last: i64) -> Turn {
-        // The fixed form of an edit has no range: the `read` of the same era has it.
+        // The fixed form of an edit has no range, but the `read` of the same era has one.
         custom(
             "read",
             json!({ "path": self.path, "impl_source": "oh_aci", "view_range": [first, last] }),
         )
     }
 
-    /// Makes the file, which must not be there.
+    /// Creates the file, which must not exist.
     pub fn create(self, text: impl Into<String>) -> Turn {
         self.with("create", [("file_text", text.into().into())])
     }
 
-    /// Replaces text that stands in the file exactly once.
+    /// Replaces text that occurs in the file exactly once.
     pub fn replace(self, old: impl Into<String>, new: impl Into<String>) -> Turn {
         self.with("str_replace", [("old_str", old.into().into()), ("new_str", new.into().into())])
     }
 
-    /// Puts lines after that line; 0 is the beginning of the file.
+    /// Inserts text after a line; 0 is the beginning of the file.
     pub fn insert_after(self, line: i64, text: impl Into<String>) -> Turn {
         self.with("insert", [("insert_line", line.into()), ("new_str", text.into().into())])
     }
 
-    /// Takes back the last edit of this file.
+    /// Reverts the last edit of this file.
     pub fn undo(self) -> Turn {
         self.with("undo_edit", [])
     }
@@ -232,7 +234,7 @@ impl Edit {
     }
 }
 
-/// Name, JSON and meaning of the actions that a model may be told of.
+/// The name, JSON and meaning of the actions for a model's prompt.
 const FORMS: [(&str, &str, &str); 15] = [
     ("run", r#""command": "ls""#, "runs a command in the shell"),
     ("run_ipython", r#""code": "1 + 1""#, "runs a Python cell"),
@@ -271,8 +273,8 @@ const FORMS: [(&str, &str, &str); 15] = [
     ("reject", r#""outputs": {"reason": "text"}"#, "gives up, and says why"),
 ];
 
-/// How these actions are written, for a model's prompt: one line each. All that are known here when
-/// none is named.
+/// Returns the JSON of these actions for a model's prompt, one per line. Without names, returns all
+/// of them.
 pub fn form(names: &[&str]) -> String {
     let wanted = FORMS.iter().filter(|(name, ..)| names.is_empty() || names.contains(name));
     let lines = wanted.map(|(name, arguments, meaning)| {

@@ -1,5 +1,4 @@
-//! An agent: one function that looks at the task and answers with a turn. [`View`] is what it looks
-//! at.
+//! An agent: one function that reads the task through a [`View`] and returns a turn.
 
 use serde::de::DeserializeOwned;
 
@@ -11,7 +10,7 @@ use crate::bindings::imports::conclave::plugin::types::{Message, ToolResult};
 use crate::trajectory::TrajectoryEvent;
 use crate::{History, Result, Turn, wire};
 
-/// What makes a component an agent; `export!(agent: X)` exports it.
+/// The trait of an agent; `export!(agent: X)` exports it.
 ///
 /// ```
 /// use conclave_sdk::{Agent, Result, Turn, View, finish};
@@ -27,13 +26,13 @@ use crate::{History, Result, Turn, wire};
 /// # assert!(true);
 /// ```
 pub trait Agent {
-    /// One turn. Each call is a fresh instance: what an agent must remember is in the history, in
-    /// [`scratch`](crate::scratch) or in [`kv`](crate::kv). An error becomes an observation, and
-    /// the agent may try again.
+    /// Returns one turn. Each call runs in a fresh instance, so an agent's memory is the history,
+    /// [`scratch`](crate::scratch) or [`kv`](crate::kv). An error becomes an observation, and the
+    /// agent may try again.
     fn step(view: &View) -> Result<Turn>;
 }
 
-/// The task as it was when the step began. Reading is lazy: each method asks the host.
+/// The task as it was when the step began. Reading is lazy: each method calls the host.
 pub struct View<'a>(&'a state::View);
 
 impl<'a> View<'a> {
@@ -42,53 +41,54 @@ impl<'a> View<'a> {
         Self(state)
     }
 
-    /// The task's name in the operator's config.
+    /// Returns the task's name in the operator's config.
     pub fn task_name(&self) -> String {
         self.0.task_name()
     }
 
-    /// What the caller passed in beside the message. Fails when it does not have the shape of `T`.
+    /// Returns the caller's inputs, beside the message. Fails if they do not have the shape of `T`.
     pub fn inputs<T: DeserializeOwned>(&self) -> Result<T> {
         Ok(serde_json::from_str(&self.0.inputs())?)
     }
 
-    /// The message that waits for an answer; none when the task was started without one.
+    /// Returns the message that waits for an answer, or `None` if the task was started without one.
     pub fn pending(&self) -> Option<Message> {
         self.0.pending()
     }
 
-    /// Number of messages in this agent's history, the pending one included.
+    /// Returns the number of messages in this agent's history, including the pending one.
     pub fn history_length(&self) -> u64 {
         self.0.history_length()
     }
 
-    /// The messages, oldest first; `.rev()` for the newest first. Only what is looked at is read.
+    /// Returns the messages, oldest first; `.rev()` starts with the newest. Only messages that are
+    /// iterated over are read.
     pub fn history(&self) -> History<'a> {
         let state = self.0;
         History::new(state.history_length(), |start, count| state.history(start, count))
     }
 
-    /// Actions and observations that came after the previous step of this agent.
+    /// Returns the actions and observations since this agent's previous step.
     pub fn since_last_step(&self) -> Vec<Past> {
         self.0.since_last_step()
     }
 
-    /// What the agent was told after its previous step, oldest first.
+    /// Returns the observations since this agent's previous step, oldest first.
     pub fn observations(&self) -> Vec<Observation> {
         self.since_last_step().into_iter().filter_map(|past| past.observation).collect()
     }
 
-    /// The newest of what it was told after its previous step; none when nothing came.
+    /// Returns the latest observation since this agent's previous step, if any.
     pub fn last_observation(&self) -> Option<Observation> {
         self.observations().pop()
     }
 
-    /// The errors that came after the previous step.
+    /// Returns the errors since the previous step.
     pub fn errors(&self) -> Vec<String> {
         self.observations().into_iter().filter_map(error).collect()
     }
 
-    /// The file that the previous step read: path and content; none when it read none.
+    /// Returns the path and content of the file that the previous step read, if any.
     pub fn file(&self) -> Option<(String, String)> {
         self.observations().into_iter().rev().find_map(|observation| match observation {
             Observation::File(file) => Some(file),
@@ -96,7 +96,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What commands printed after the previous step, those in the background too.
+    /// Returns the output of commands since the previous step, including background commands.
     pub fn command_outputs(&self) -> Vec<CommandOutput> {
         let command = |observation| match observation {
             Observation::Command(output) => Some(output),
@@ -105,19 +105,18 @@ impl<'a> View<'a> {
         self.observations().into_iter().filter_map(command).collect()
     }
 
-    /// The whole history as events of a log, oldest first; `.rev()` for the newest first. Only what
-    /// is looked at is read. Events of one message share its number as their id.
+    /// Returns the whole history as log events, oldest first; `.rev()` starts with the newest. Only
+    /// events that are iterated over are read. Events of one message share its number as their id.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = TrajectoryEvent> + use<'a> {
         self.history().flat_map(wire::events_of_message)
     }
 
-    /// What came after the previous step, as events of a log.
+    /// Returns the log events since the previous step.
     pub fn new_events(&self) -> Vec<TrajectoryEvent> {
         self.since_last_step().into_iter().flat_map(wire::events_of).collect()
     }
 
-    /// What the tools answered that the previous step called, in the order of the calls; empty when
-    /// it called none.
+    /// Returns the results of the tools that the previous step called, in the order of the calls.
     pub fn tool_outputs(&self) -> Vec<ToolOutput> {
         let observed: Vec<_> = self.since_last_step().into_iter().filter_map(tool_output).collect();
         if !observed.is_empty() {
@@ -128,63 +127,63 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The latest thing that the user asked for; none before the user said anything.
+    /// Returns the user's latest request, or `None` before the first one.
     pub fn intent(&self) -> Option<String> {
         self.0.intent()
     }
 
-    /// The plan, as JSON.
+    /// Returns the plan as JSON.
     pub fn plan(&self) -> Result<serde_json::Value> {
         Ok(serde_json::from_str(&self.0.plan())?)
     }
 
-    /// Id of the task of the plan that is in progress; none when none is.
+    /// Returns the id of the plan's task in progress, if any.
     pub fn current_task(&self) -> Option<String> {
         self.0.current_task()
     }
 
-    /// What this agent gave when it last finished or rejected; null before.
+    /// Returns the outputs with which this agent last finished or rejected, or null before that.
     pub fn outputs(&self) -> Result<serde_json::Value> {
         Ok(serde_json::from_str(&self.0.outputs())?)
     }
 
-    /// The last error that this agent was told of; none before the first.
+    /// Returns the latest error that this agent observed, if any.
     pub fn last_error(&self) -> Option<String> {
         self.0.last_error()
     }
 
-    /// Tools that this agent may call.
+    /// Returns the tools that this agent may call.
     pub fn tools(&self) -> Vec<ToolSummary> {
         self.0.tools()
     }
 
-    /// The tool of that name in whichever plugin offers it: `find` is `search.find`. The first,
-    /// when several do.
+    /// Returns the tool of that name in any plugin: `find` is `search.find`. The first one, if
+    /// several have it.
     pub fn tool(&self, name: &str) -> Option<ToolSummary> {
         self.tools().into_iter().find(|tool| last_part(&tool.name) == name)
     }
 
-    /// Tasks that it may delegate or address messages to.
+    /// Returns the tasks to which it may delegate or address messages.
     pub fn agents(&self) -> Vec<Peer> {
         self.0.agents()
     }
 
-    /// What is left of each budget.
+    /// Returns the rest of each budget.
     pub fn remaining(&self) -> Remaining {
         self.0.remaining()
     }
 
-    /// What the run has used up so far.
+    /// Returns the run's usage so far.
     pub fn metrics(&self) -> Metrics {
         self.0.metrics()
     }
 
-    /// How many delegations are above this task; 0 for the first one.
+    /// Returns the number of delegations above this task; 0 for the entry task.
     pub fn delegate_level(&self) -> u32 {
         self.0.delegate_level()
     }
 
-    /// How often this agent has stepped in this task before; 0 in the first step.
+    /// Returns the number of this agent's earlier steps in this task; 0 in the first step.
     pub fn iteration(&self) -> u32 {
         self.0.iteration()
     }

@@ -1,6 +1,6 @@
-//! A security analyzer: it says how risky an action is before the host carries it out. It decides
-//! nothing: the operator's rules say at which risk a person is asked. An analyzer that traps,
-//! refuses or is too slow counts as [`Risk::High`].
+//! A security analyzer: it assesses the risk of an action before the host executes it. It makes no
+//! decision: the operator's rules name the risk at which a user is asked. An analyzer that traps,
+//! is refused or times out counts as [`Risk::High`].
 
 use crate::actions::Action;
 use crate::bindings::analyzer::exports::conclave::plugin::security_analyzer as contract;
@@ -8,7 +8,7 @@ use crate::{Result, View};
 
 pub use contract::{Risk, Verdict};
 
-/// What makes a component a security analyzer; `export!(analyzer: X)` exports it.
+/// The trait of a security analyzer; `export!(analyzer: X)` exports it.
 ///
 /// ```
 /// use conclave_sdk::actions::Action;
@@ -30,22 +30,22 @@ pub use contract::{Risk, Verdict};
 /// # assert!(true);
 /// ```
 pub trait SecurityAnalyzer {
-    /// How risky is it? A tool call comes as a reply with that one call. `view` is what the agent
-    /// sees. An error counts as high.
+    /// Returns the risk of an action. A tool call comes as a reply with that one call. `view` is
+    /// the agent's view. An error counts as high.
     fn assess(action: &Action, thought: &str, view: &View) -> Result<Verdict>;
 }
 
-/// Nothing to worry about. The reason may be empty.
+/// Returns a low risk. The reason may be empty.
 pub fn low(reason: impl Into<String>) -> Verdict {
     Verdict { risk: Risk::Low, reason: reason.into() }
 }
 
-/// Some operators want to be asked.
+/// Returns a medium risk, at which some operators want to be asked.
 pub fn medium(reason: impl Into<String>) -> Verdict {
     Verdict { risk: Risk::Medium, reason: reason.into() }
 }
 
-/// Nobody should let it pass unseen.
+/// Returns a high risk, which should not pass without a user's approval.
 pub fn high(reason: impl Into<String>) -> Verdict {
     Verdict { risk: Risk::High, reason: reason.into() }
 }

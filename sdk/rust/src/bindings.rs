@@ -1,8 +1,8 @@
-//! What wit-bindgen makes of `wit/`: one module per kind of plugin, so that one component may
-//! export several kinds, and one module for all that they share, so that an author meets one set of
-//! types. Authors use the crate's own modules instead.
+//! The bindings that wit-bindgen generates from `wit/`: one module per kind of plugin, so that a
+//! component may export several kinds, and one for the shared types. Authors use the crate's own
+//! modules instead.
 
-/// The imports, and the types that every kind uses.
+/// The imports, and the types that all kinds share.
 pub mod imports {
     wit_bindgen::generate!({
         world: "imports",
@@ -14,8 +14,8 @@ pub mod imports {
     });
 }
 
-/// One kind: its world, the name that keeps its section apart from the others', its module, the
-/// macro that exports it, and what it shares with other modules beside the imports.
+/// Generates one kind from its world, the unique name of its custom section, its module, its export
+/// macro, and the modules whose types it shares besides the imports.
 macro_rules! kind {
     ($world:literal, $suffix:literal, $module:literal, $export:literal, { $($interface:literal: $shared:path),* }) => {
         wit_bindgen::generate!({
@@ -51,7 +51,7 @@ pub mod tool {
     kind!("tool-plugin", "tool", "conclave_sdk::bindings::tool", "export_tools", {});
 }
 
-/// A component that exports `agent`. What it sees and answers is that of the kinds below too.
+/// A component that exports `agent`. The kinds below share its types too.
 pub mod agent {
     kind!("agent-plugin", "agent", "conclave_sdk::bindings::agent", "export_agent", {});
 }

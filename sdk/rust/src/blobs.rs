@@ -1,5 +1,5 @@
-//! Attachments. A call can read those of the messages that it was lent, and those that it kept
-//! itself; a digest alone opens nothing.
+//! Attachments. A call can read those of the messages in its view, and those that it stored itself.
+//! A digest alone grants no access.
 //!
 //! ```no_run
 //! use conclave_sdk::{Outcome, blobs};
@@ -17,12 +17,12 @@ pub use import::BlobError;
 /// Bytes per call to the host.
 const PAGE: u32 = 128 * 1024;
 
-/// At most `length` bytes from `offset`; empty past the end, and maybe fewer before it.
+/// Returns at most `length` bytes from `offset`. Empty past the end; possibly fewer before it.
 pub fn read(sha256: &str, offset: u64, length: u32) -> Result<Vec<u8>, BlobError> {
     import::read(sha256, offset, length)
 }
 
-/// The whole attachment.
+/// Returns the whole attachment.
 pub fn read_all(blob: &Blob) -> Result<Vec<u8>, BlobError> {
     let mut bytes = Vec::new();
     loop {
@@ -34,8 +34,8 @@ pub fn read_all(blob: &Blob) -> Result<Vec<u8>, BlobError> {
     }
 }
 
-/// Keeps bytes, and gives what refers to them: to be put into an outcome or a reply. Keeping the
-/// same bytes again gives the same blob.
+/// Stores bytes, and returns a blob for an outcome or a reply. The same bytes give the same blob
+/// again.
 pub fn keep(
     bytes: impl AsRef<[u8]>,
     media_type: &str,

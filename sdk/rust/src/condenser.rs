@@ -1,5 +1,5 @@
-//! A condenser: it says what of an agent's history may be left out of the next prompts. It forgets
-//! nothing itself: the log keeps everything, and the host never leaves out a call without its
+//! A condenser: it selects the parts of an agent's history to leave out of the next prompts.
+//! Nothing is forgotten: the log keeps everything, and the host never leaves out a call without its
 //! result.
 
 use std::ops::Range;
@@ -9,10 +9,10 @@ use crate::{Result, View};
 
 pub use contract::{Condensation, Masked, Reason, Span};
 
-/// Stands in the place of a text that is left out.
+/// The replacement for a text that is left out.
 pub const LEFT_OUT: &str = "[left out]";
 
-/// What makes a component a condenser; `export!(condenser: X)` exports it.
+/// The trait of a condenser; `export!(condenser: X)` exports it.
 ///
 /// ```
 /// use conclave_sdk::condenser::{Condensation, Condenser, Reason};
@@ -31,19 +31,19 @@ pub const LEFT_OUT: &str = "[left out]";
 /// # assert!(true);
 /// ```
 pub trait Condenser {
-    /// What may be left out? Indices are those of [`View::history`]. None: nothing, and an error is
-    /// the same as none.
+    /// Returns what may be left out, by the indices of [`View::history`]. `None` leaves out
+    /// nothing, and so does an error.
     fn condense(why: Reason, view: &View) -> Result<Option<Condensation>>;
 }
 
 impl Condensation {
-    /// Leaves everything as it is; what may go is added to it.
+    /// Returns a condensation that leaves everything unchanged.
     #[must_use]
     pub fn nothing() -> Self {
         Self { forget: Vec::new(), mask: Vec::new(), summary: None }
     }
 
-    /// Leaves out the entries of this range; an empty range is nothing.
+    /// Leaves out the entries of this range, which may be empty.
     #[must_use]
     pub fn forget(mut self, entries: Range<u64>) -> Self {
         if !entries.is_empty() {
@@ -52,22 +52,22 @@ impl Condensation {
         self
     }
 
-    /// Puts [`LEFT_OUT`] in the place of an entry's text; its calls stay.
+    /// Replaces an entry's text with [`LEFT_OUT`]; its calls stay.
     #[must_use]
     pub fn leave_out(mut self, index: u64) -> Self {
         self.mask.push(Masked { index, text: LEFT_OUT.to_owned() });
         self
     }
 
-    /// Leaves of an entry's text its own beginning and end, either of which may be empty, with an
-    /// `…` between. The host refuses a condensation with other words.
+    /// Shortens an entry's text to its own beginning and end, either of which may be empty, with an
+    /// `…` between them. The host refuses a condensation with other words.
     #[must_use]
     pub fn cut(mut self, index: u64, beginning: &str, end: &str) -> Self {
         self.mask.push(Masked { index, text: format!("{beginning}…{end}") });
         self
     }
 
-    /// Says what was in what is left out; a model reads it as data, under the condenser's name.
+    /// Adds a summary of the omitted entries. A model reads it as data, under the condenser's name.
     #[must_use]
     pub fn with_summary(mut self, summary: impl Into<String>) -> Self {
         self.summary = Some(summary.into());

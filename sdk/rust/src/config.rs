@@ -1,5 +1,5 @@
-//! The plugin's own settings: its `config` table in the operator's file. In a native unit test it
-//! is empty, but for what a harness sets.
+//! The plugin's own settings: its `config` table in the operator's file. In a native unit test they
+//! are empty, unless a harness sets them.
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use crate::bindings::imports::conclave::plugin::config as import;
 use crate::{Error, Result};
 
-/// The settings in the shape of `T`. Fails when they do not have it, and names the key.
+/// Returns the settings as a `T`. Fails if they do not have that shape, and names the key.
 ///
 /// ```
 /// #[derive(serde::Deserialize)]
@@ -36,8 +36,8 @@ pub fn get<T: DeserializeOwned>() -> Result<T> {
         .map_err(|error| Error::Other(format!("the plugin's config: {error}")))
 }
 
-/// A length of time in a setting, as the operator writes all of them: `"15 s"`, `"500 ms"`, `"2
-/// min"`, `"1 h"`. A number without a unit is refused, but for 0.
+/// A duration in a setting, in the operator's notation: `"15 s"`, `"500 ms"`, `"2 min"`, `"1 h"`. A
+/// number without a unit is an error, except 0.
 ///
 /// ```
 /// use conclave_sdk::config::Span;
@@ -50,17 +50,17 @@ pub fn get<T: DeserializeOwned>() -> Result<T> {
 pub struct Span(u64);
 
 impl Span {
-    /// So many milliseconds.
+    /// Creates a duration of `ms` milliseconds.
     pub const fn from_ms(ms: u64) -> Self {
         Self(ms)
     }
 
-    /// So many seconds.
+    /// Creates a duration of `secs` seconds.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs * 1_000)
     }
 
-    /// In milliseconds.
+    /// Returns the milliseconds.
     pub const fn ms(self) -> u64 {
         self.0
     }

@@ -1,6 +1,6 @@
-//! A delivery strategy: it decides when, where and how results of background tasks are told. It
-//! decides only; the host speaks, waits and makes sure that nothing is told twice. [`harness`] runs
-//! one against scripts, natively, and says what it breaks.
+//! A delivery strategy: it decides when, where and how results of background tasks are delivered.
+//! It only decides: the host speaks, waits and ensures that nothing is delivered twice. [`harness`]
+//! checks one natively against scripts, and reports the guarantees that it breaks.
 
 mod context;
 mod due;
@@ -19,7 +19,7 @@ pub use contract::{Decision, Pause, Speech, Wake};
 pub use due::{Due, MOST_ATTEMPTS, backoff, due};
 pub use waited::Waited;
 
-/// What makes a component a delivery strategy; `export!(delivery: X)` exports it.
+/// The trait of a delivery strategy; `export!(delivery: X)` exports it.
 ///
 /// ```
 /// use conclave_sdk::Result;
@@ -37,8 +37,8 @@ pub use waited::Waited;
 /// # assert!(true);
 /// ```
 pub trait DeliveryStrategy {
-    /// What to do now, in this order. Nothing: everything waits until the next wake. An error is
-    /// recorded, and what waits is left in the inbox.
+    /// Returns the decisions, in order. Without any, everything waits until the next wake. An error
+    /// is recorded, and the waiting results are left in the inbox.
     fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>>;
 }
 
@@ -55,8 +55,8 @@ pub fn speak_on<T: Into<String>>(
     said(Some(channel.into()), tasks, false)
 }
 
-/// The same, and stops what the channel is saying. Ask [`Channel::activity`] first: nobody wants to
-/// be interrupted while they speak.
+/// Does the same, and stops the channel's present speech. Check [`Channel::activity`] first, so as
+/// not to interrupt a user who is speaking.
 pub fn interrupt<T: Into<String>>(
     channel: impl Into<String>,
     tasks: impl IntoIterator<Item = T>,
@@ -77,8 +77,8 @@ fn said<T: Into<String>>(
     })
 }
 
-/// The same decisions, with these words in every speech that has none of its own; empty: the host's
-/// words for the status (R-106).
+/// Returns the same decisions, with this prompt in every speech without one. An empty prompt
+/// selects the host's words for the status (R-106).
 pub fn worded(decisions: Vec<Decision>, prompt: &str) -> Vec<Decision> {
     let word = |decision| match decision {
         Decision::Speak(Speech { prompt: None, tasks, channel, interrupt })
@@ -96,18 +96,18 @@ pub fn attach<T: Into<String>>(tasks: impl IntoIterator<Item = T>) -> Decision {
     Decision::Attach(tasks.into_iter().map(Into::into).collect())
 }
 
-/// Asks again after so many milliseconds. Of several waits of one answer the earliest holds, and it
-/// takes the place of those before; an answer without any leaves them as they are.
+/// Asks again after this many milliseconds. The earliest of several waits in one answer counts, and
+/// replaces all earlier ones. An answer without any wait leaves them unchanged.
 pub fn wait(at_most_ms: u64) -> Decision {
     Decision::Wait(Pause { channel: None, at_most_ms })
 }
 
-/// Asks again when the channel is idle, or at the latest after so many milliseconds.
+/// Asks again when the channel is idle, or after this many milliseconds at the latest.
 pub fn wait_for(channel: impl Into<String>, at_most_ms: u64) -> Decision {
     Decision::Wait(Pause { channel: Some(channel.into()), at_most_ms })
 }
 
-/// Delivers nothing, and says why.
+/// Delivers nothing, with a reason.
 pub fn give_up(reason: impl Into<String>) -> Decision {
     Decision::GiveUp(reason.into())
 }

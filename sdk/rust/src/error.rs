@@ -1,6 +1,6 @@
-//! The one error of the SDK. It sorts what went wrong by who can do something about it: the
-//! operator (`Denied`), the caller (`InvalidArguments`), time (`Unavailable`), or nobody but the
-//! author (`Other`). It does not keep a chain of causes: an error leaves the sandbox as text.
+//! The one error of the SDK. Its variants say who can fix the problem: the operator (`Denied`), the
+//! caller (`InvalidArguments`), a later retry (`Unavailable`), or only the author (`Other`). It
+//! keeps no chain of causes, since an error leaves the sandbox as text.
 
 use std::any::Any;
 use std::fmt;
@@ -14,14 +14,14 @@ use crate::bindings::imports::conclave::plugin::{blobs, fetch, files, kv, model,
 use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
 use crate::bindings::tool::exports::conclave::plugin::tools::ToolError;
 
-/// What a plugin's function returns.
+/// The result of a plugin's function.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// Why a plugin could not do what it was asked.
+/// The reason why a plugin failed.
 ///
-/// `?` turns every error type into it: a refusal by the host becomes `Denied`, a provider that is
-/// down `Unavailable`, and whatever else implements [`std::error::Error`] becomes `Other`. It does
-/// not implement that trait itself, because then no such blanket conversion could exist.
+/// `?` converts every error type: a refusal by the host becomes `Denied`, a provider that is down
+/// `Unavailable`, and any other [`std::error::Error`] becomes `Other`. It does not implement that
+/// trait itself, because the blanket conversion would then overlap.
 ///
 /// ```
 /// use conclave_sdk::{Error, Result};
@@ -38,28 +38,28 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Error {
-    /// A capability that the plugin cannot do without was refused. Passing it on is the right thing
-    /// to do: the operator is told what would grant it.
+    /// A required capability was refused. Pass this error on: the operator gets the grant that
+    /// would allow it.
     Denied(types::Denial),
-    /// What was asked makes no sense; the text goes back to the model so that it can correct
-    /// itself. Names the argument.
+    /// The request is invalid. The text names the argument, and is returned to the model so that it
+    /// can correct itself.
     InvalidArguments(String),
-    /// Something outside is down; may be tried again.
+    /// An external service is down; the request may be retried.
     Unavailable {
-        /// In milliseconds; none when it is not known.
+        /// Milliseconds until the next attempt; `None` if not known.
         retry_after_ms: Option<u64>,
     },
-    /// Anything else; shown to people and to the model.
+    /// Any other error, shown to users and to the model.
     Other(String),
 }
 
 impl Error {
-    /// `Other`, with a text of the plugin's own.
+    /// Returns `Other` with a text of the plugin's own.
     pub fn other(text: impl fmt::Display) -> Self {
         Self::Other(text.to_string())
     }
 
-    /// `InvalidArguments`, with a text that names the argument and says what would be right.
+    /// Returns `InvalidArguments` with a text that names the argument and the valid values.
     pub fn invalid_arguments(text: impl fmt::Display) -> Self {
         Self::InvalidArguments(text.to_string())
     }
@@ -82,9 +82,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// One conversion for every error type. The errors of the imports are errors in the sense of `std`
-/// too, so they can only be told apart here, by their type; a second `From` for them would overlap
-/// with this one.
+/// One conversion for every error type. The imports' errors implement `std`'s trait too, so they
+/// can be distinguished only here, by type. A second `From` for them would overlap with this one.
 impl<E: std::error::Error + 'static> From<E> for Error {
     fn from(error: E) -> Self {
         let any: &dyn Any = &error;
@@ -194,7 +193,7 @@ impl From<Error> for ToolError {
     }
 }
 
-/// In an agent, `InvalidArguments` means that the model's reply made no sense, so it becomes
+/// In an agent, `InvalidArguments` means that the model's reply was invalid, so it becomes
 /// `malformed`.
 impl From<Error> for AgentError {
     fn from(error: Error) -> Self {
@@ -206,7 +205,7 @@ impl From<Error> for AgentError {
     }
 }
 
-/// The kinds that only tell a refusal from everything else.
+/// The kinds that distinguish only a refusal from everything else.
 macro_rules! denied_or_other {
     ($($kind:ty),+) => {$(
         impl From<Error> for $kind {

@@ -1,5 +1,5 @@
-//! What `export!` puts between the contract and an author's code: one function per kind, so that
-//! the macro writes little and the rest is ordinary Rust. Not for authors.
+//! The functions between the contract and an author's code, one per kind, so that `export!`
+//! generates little. Not for authors.
 
 use crate::analyzer::SecurityAnalyzer;
 use crate::bindings::agent::conclave::plugin::{actions, state};
@@ -32,7 +32,8 @@ pub fn call_tool<T: Tool>(arguments: &str, context: &Context) -> Result<Outcome,
     Ok(T::call(arguments, &|| Call::read(context))?)
 }
 
-/// The host asks only for tools that were listed, so this is a fault of whoever asks.
+/// Returns the error for an unknown tool. The host calls only listed tools, so the caller is at
+/// fault.
 pub fn unknown_tool(name: &str) -> Result<Outcome, ToolError> {
     Err(Error::other(format!("this plugin has no tool named {name}")).into())
 }
@@ -58,7 +59,7 @@ pub fn step<A: Agent>(state: &state::View) -> Result<actions::Turn, AgentError> 
     Ok(A::step(&View::new(state))?.into())
 }
 
-/// Asks the strategy `S`.
+/// Calls the strategy `S`.
 pub fn decide<S: DeliveryStrategy>(
     wake: Wake,
     context: &delivery_context::Context,
@@ -66,12 +67,12 @@ pub fn decide<S: DeliveryStrategy>(
     Ok(S::decide(wake, &delivery::Context::new(context))?)
 }
 
-/// Asks the memory `M`.
+/// Calls the memory `M`.
 pub fn search<M: Memory>(query: &str, limit: u32) -> Result<Vec<String>, MemoryError> {
     Ok(M::search(query, limit)?)
 }
 
-/// Asks the analyzer `S`.
+/// Calls the analyzer `S`.
 pub fn assess<S: SecurityAnalyzer>(
     action: &actions::Action,
     thought: &str,
@@ -80,12 +81,12 @@ pub fn assess<S: SecurityAnalyzer>(
     Ok(S::assess(action, thought, &View::new(state))?)
 }
 
-/// Asks the gate `G`.
+/// Calls the gate `G`.
 pub fn check<G: Gate>(what: &Passing) -> Result<GateVerdict, GateError> {
     Ok(G::check(what)?)
 }
 
-/// Asks the condenser `C`.
+/// Calls the condenser `C`.
 pub fn condense<C: Condenser>(
     why: Reason,
     state: &state::View,

@@ -1,6 +1,6 @@
 //! HTTP requests to the addresses that the operator granted. Nothing is sent before
-//! [`Request::send`]; redirects are followed by the host, which decides on each. A secret is named,
-//! never held: the host puts its value in on the way out.
+//! [`Request::send`]. The host follows redirects and checks each one. A plugin names a secret but
+//! never holds it: the host inserts the value when it sends the request.
 
 use std::fmt::Write;
 
@@ -14,10 +14,10 @@ pub use import::{FetchError, Header};
 
 /// Bytes per call to the host.
 const PAGE: u32 = 128 * 1024;
-/// Bytes of an answer that an error shows.
+/// Bytes of an answer's body in an error.
 const SHOWN: usize = 200;
 
-/// A GET of an address.
+/// Creates a GET request.
 ///
 /// ```no_run
 /// use conclave_sdk::fetch;
@@ -33,7 +33,7 @@ pub fn get(url: impl Into<String>) -> Request {
     request("GET", url)
 }
 
-/// A POST to an address.
+/// Creates a POST request.
 ///
 /// ```no_run
 /// use conclave_sdk::fetch;
@@ -47,7 +47,7 @@ pub fn post(url: impl Into<String>) -> Request {
     request("POST", url)
 }
 
-/// A request with any method, in upper case.
+/// Creates a request with any method, in upper case.
 pub fn request(method: impl Into<String>, url: impl Into<String>) -> Request {
     Request {
         method: method.into(),
@@ -59,7 +59,7 @@ pub fn request(method: impl Into<String>, url: impl Into<String>) -> Request {
     }
 }
 
-/// A request that was not sent yet.
+/// A request that is not sent yet.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is sent before `send`"]
 pub struct Request {
@@ -67,7 +67,7 @@ pub struct Request {
     url: String,
     query: Vec<(String, Value)>,
     headers: Vec<(String, Value)>,
-    /// The error of a body that could not be written is told when it is sent.
+    /// The body, or the error of serializing it, which `send` returns.
     body: core::result::Result<Option<Vec<u8>>, String>,
     timeout_ms: Option<u32>,
 }
@@ -75,7 +75,7 @@ pub struct Request {
 #[derive(Debug, Clone)]
 enum Value {
     Text(String),
-    /// A secret of this name, with a text before it.
+    /// A secret with this name, and a text before it.
     Secret {
         before: &'static str,
         name: String,
@@ -91,14 +91,14 @@ impl Value {
     }
 }
 
-/// The text that stands for a secret: the host replaces it in headers, query and body, as the
+/// Returns a secret's placeholder, which the host replaces in headers, query and body, as the
 /// operator granted it.
 pub fn secret(name: &str) -> Result<String> {
     secrets::placeholder(name).map_err(Error::Denied)
 }
 
 impl Request {
-    /// Adds to the query, encoded.
+    /// Adds a parameter to the query, encoded.
     pub fn query<K: Into<String>, V: ToString>(
         mut self,
         pairs: impl IntoIterator<Item = (K, V)>,
@@ -127,7 +127,7 @@ impl Request {
         self
     }
 
-    /// `authorization: Bearer` and a secret.
+    /// Adds `authorization: Bearer` with a secret.
     pub fn bearer_secret(mut self, name: impl Into<String>) -> Self {
         self.headers.push((
             "authorization".to_owned(),
@@ -136,25 +136,26 @@ impl Request {
         self
     }
 
-    /// Sends these bytes.
+    /// Sets the body to these bytes.
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = Ok(Some(body.into()));
         self
     }
 
-    /// Sends a value as JSON.
+    /// Sets the body to a value as JSON.
     pub fn json(mut self, value: &impl Serialize) -> Self {
         self.body = serde_json::to_vec(value).map(Some).map_err(|error| error.to_string());
         self.header("content-type", "application/json")
     }
 
-    /// Waits no longer than this, redirects and the whole answer together; nor than the grant says.
+    /// Sets the time limit for redirects and the whole answer together. The grant's own limit still
+    /// applies.
     pub fn timeout_ms(mut self, timeout: u32) -> Self {
         self.timeout_ms = Some(timeout);
         self
     }
 
-    /// Sends it and waits for the whole answer. A status such as 404 is an answer; see
+    /// Sends the request and waits for the whole answer. A status such as 404 is an answer; see
     /// [`Response::json`].
     pub fn send(self) -> Result<Response> {
         let url = self.address()?;
@@ -187,27 +188,27 @@ impl Request {
     }
 }
 
-/// An answer, whole; the host holds its body.
+/// A complete answer, whose body the host holds.
 #[derive(Debug)]
 pub struct Response(import::Response);
 
 impl Response {
-    /// Such as 200.
+    /// Returns the status, such as 200.
     pub fn status(&self) -> u16 {
         self.0.status()
     }
 
-    /// Between 200 and 299.
+    /// Returns whether the status is between 200 and 299.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status())
     }
 
-    /// All headers, names in lower case.
+    /// Returns all headers, with names in lower case.
     pub fn headers(&self) -> Vec<Header> {
         self.0.headers()
     }
 
-    /// The first header of this name.
+    /// Returns the first header with this name.
     pub fn header(&self, name: &str) -> Option<String> {
         self.0
             .headers()
@@ -216,17 +217,17 @@ impl Response {
             .map(|header| header.value)
     }
 
-    /// The address that answered, after redirects.
+    /// Returns the address that answered, after redirects.
     pub fn url(&self) -> String {
         self.0.url()
     }
 
-    /// Bytes of the body.
+    /// Returns the length of the body in bytes.
     pub fn length(&self) -> u64 {
         self.0.length()
     }
 
-    /// The whole body, whatever the status.
+    /// Returns the whole body, whatever the status.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         loop {
@@ -238,15 +239,15 @@ impl Response {
         }
     }
 
-    /// The body as text. Fails when the status is no success, or the body is no UTF-8.
+    /// Returns the body as text. Fails if the status is not a success, or the body is not UTF-8.
     pub fn text(&self) -> Result<String> {
         String::from_utf8(self.success()?).map_err(|_| {
             Error::Other(format!("{} answered with bytes that are no text", self.url()))
         })
     }
 
-    /// The body as JSON. Fails when the status is no success, or the body is no such JSON. 429 and
-    /// 503 become [`Error::Unavailable`].
+    /// Returns the body as JSON. Fails if the status is not a success, or the body does not have
+    /// that shape. 429 and 503 become [`Error::Unavailable`].
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_slice(&self.success()?).map_err(|error| {
             Error::Other(format!("{} answered with other JSON: {error}", self.url()))
@@ -271,13 +272,13 @@ impl Response {
     }
 }
 
-/// Everything but the letters that a query never gives a meaning to.
+/// Encodes everything but the characters that never have a meaning in a query.
 fn encode(url: &mut String, text: &str) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             url.push(char::from(byte));
         } else {
-            // Writing to a text does not fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(url, "%{byte:02X}");
         }
     }

@@ -1,18 +1,18 @@
 //! Files of the folders that the operator granted. A path starts with a folder's name:
-//! `/folder/notes/a.txt`. Pages are hidden; errors stay typed, so that a plugin can tell an absent
-//! file from a refused one.
+//! `/folder/notes/a.txt`. Paging is hidden. Errors stay typed, so that a plugin can distinguish an
+//! absent file from a refused one.
 
 use crate::bindings::imports::conclave::plugin::files as import;
 use crate::{Error, Result};
 
 pub use import::{Entry, FileError, Kind, Root, remove, roots};
 
-/// Bytes and entries per call to the host: large enough that the calls do not show, small enough
-/// for a plugin of 1 MiB.
+/// Bytes and entries per call to the host: large enough to make the calls' cost negligible, small
+/// enough for a plugin of 1 MiB.
 const PAGE_BYTES: u32 = 128 * 1024;
 const PAGE_ENTRIES: u32 = 256;
 
-/// Every entry of a folder, in byte order of their names.
+/// Returns every entry of a folder, in byte order of the names.
 pub fn list(path: &str) -> Result<Vec<Entry>, FileError> {
     let mut entries: Vec<Entry> = Vec::new();
     loop {
@@ -25,7 +25,7 @@ pub fn list(path: &str) -> Result<Vec<Entry>, FileError> {
     }
 }
 
-/// The whole file.
+/// Returns the whole file.
 pub fn read(path: &str) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     loop {
@@ -37,22 +37,22 @@ pub fn read(path: &str) -> Result<Vec<u8>, FileError> {
     }
 }
 
-/// At most `length` bytes from `offset`; empty past the end, and maybe fewer before it.
+/// Returns at most `length` bytes from `offset`. Empty past the end; possibly fewer before it.
 pub fn read_at(path: &str, offset: u64, length: u32) -> Result<Vec<u8>, FileError> {
     import::read(path, offset, length)
 }
 
-/// The whole file as text. Fails when it is no UTF-8.
+/// Returns the whole file as text. Fails if it is not UTF-8.
 pub fn read_to_string(path: &str) -> Result<String> {
     String::from_utf8(read(path)?).map_err(|_| Error::Other(format!("{path} is not text in UTF-8")))
 }
 
-/// The lines of a text file, without their ends.
+/// Returns the lines of a text file, without their ends.
 pub fn lines(path: &str) -> Result<Vec<String>> {
     Ok(read_to_string(path)?.lines().map(str::to_owned).collect())
 }
 
-/// Replaces the whole file, making it when it is absent.
+/// Replaces the whole file, and creates it if it is absent.
 pub fn write(path: &str, bytes: impl AsRef<[u8]>) -> Result<(), FileError> {
     write_at(path, 0, bytes.as_ref(), true).map(drop)
 }
@@ -63,8 +63,8 @@ pub fn write_at(path: &str, offset: u64, bytes: &[u8], truncate: bool) -> Result
     import::write(path, offset, bytes, truncate)
 }
 
-/// Every entry below a folder, parents before children, in byte order of the names. A folder that
-/// cannot be listed is one error, and the walk goes on beside it.
+/// Returns every entry below a folder, parents before children, in byte order of the names. A
+/// folder that cannot be listed is one error, and the walk continues beside it.
 ///
 /// ```no_run
 /// use conclave_sdk::files;
@@ -81,26 +81,26 @@ pub fn walk(path: &str) -> Walk {
     Walk { enter: Some(path.to_owned()), found: Vec::new() }
 }
 
-/// An entry with its whole path.
+/// An entry with its full path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// From the root, such as `/folder/notes/a.txt`.
+    /// The path from the root, such as `/folder/notes/a.txt`.
     pub path: String,
-    /// Its name, kind and length.
+    /// The name, kind and length.
     pub entry: Entry,
 }
 
-/// Made by [`walk`].
+/// The iterator that [`walk`] returns.
 #[derive(Debug)]
 pub struct Walk {
     /// The folder whose entries come next.
     enter: Option<String>,
-    /// Entries still to come after those, the next one last.
+    /// Further entries, the next one last.
     found: Vec<Found>,
 }
 
 impl Walk {
-    /// Does not go into the folder that was found last, such as a hidden one.
+    /// Skips the contents of the folder that was returned last, such as a hidden one.
     pub fn skip_folder(&mut self) {
         self.enter = None;
     }

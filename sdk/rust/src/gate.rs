@@ -1,13 +1,13 @@
-//! A gate: it is asked before something counts, and lets it pass, changes its text or blocks it.
-//! The operator says where it is asked: what comes in on channels, what background tasks are told
-//! to do, what is said of their results. A gate that traps, fails, refuses or is too slow blocks.
+//! A gate: it passes, changes or blocks a text before it takes effect. The operator configures its
+//! places: messages from channels, assignments of background tasks, and words about their results.
+//! A gate that traps, fails, is refused or times out blocks.
 
 use crate::Result;
 use crate::bindings::gate::exports::conclave::plugin::gate as contract;
 
 pub use contract::{Passing, Point, Verdict};
 
-/// What makes a component a gate; `export!(gate: X)` exports it.
+/// The trait of a gate; `export!(gate: X)` exports it.
 ///
 /// ```
 /// use conclave_sdk::Result;
@@ -29,21 +29,22 @@ pub use contract::{Passing, Point, Verdict};
 /// # assert!(true);
 /// ```
 pub trait Gate {
-    /// May it pass? `what.metadata` is a JSON object of what else is known of it. An error blocks.
+    /// Decides whether a text may pass. `what.metadata` is a JSON object with further facts about
+    /// it. An error blocks.
     fn check(what: &Passing) -> Result<Verdict>;
 }
 
-/// It passes as it is.
+/// Passes the text unchanged.
 pub fn allow() -> Verdict {
     Verdict::Allow
 }
 
-/// It passes with this text, which the next gate sees.
+/// Passes this text instead, which the next gate sees.
 pub fn modify(text: impl Into<String>) -> Verdict {
     Verdict::Modify(text.into())
 }
 
-/// It does not pass; why, for whoever sent it.
+/// Blocks the text, with a reason for its sender.
 pub fn block(reason: impl Into<String>) -> Verdict {
     Verdict::Block(reason.into())
 }

@@ -1,17 +1,17 @@
-//! The messages of an agent's history, read in pages and only as far as somebody looks.
+//! The messages of an agent's history, read in pages, and only those that are iterated over.
 
 use std::collections::VecDeque;
 
 use crate::bindings::imports::conclave::plugin::types::Message;
 
-/// Messages per call to the host: enough that the call's own cost does not show, few enough that
-/// looking at the last message does not copy a whole conversation.
+/// Messages per call to the host: enough to make the call's own cost negligible, few enough that
+/// reading the last message does not copy a whole conversation.
 const PAGE: u32 = 16;
 
-/// Iterates over a history from either end. Reading ten messages costs ten, however long the
+/// An iterator over a history from either end. Reading ten messages costs ten, however long the
 /// history is.
 ///
-/// Made by [`View::history`](crate::View::history).
+/// [`View::history`](crate::View::history) returns it.
 pub struct History<'a> {
     fetch: Box<dyn Fn(u64, u32) -> Vec<Message> + 'a>,
     /// Indices not yet fetched.
@@ -30,7 +30,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Skips what lies before index `start`, without reading it.
+    /// Skips the messages before index `start`, without reading them.
     #[must_use]
     pub fn starting_at(mut self, start: u64) -> Self {
         self.rest.start = start.clamp(self.rest.start, self.rest.end);
@@ -40,7 +40,8 @@ impl<'a> History<'a> {
     fn fetch_front(&mut self) {
         let count = self.page();
         let messages = (self.fetch)(self.rest.start, count);
-        // An empty page before the end would repeat for ever: the host has nothing more.
+        // An empty page before the end means that the host has no more; without this check the loop
+        // would never end.
         self.rest.start = if messages.is_empty() {
             self.rest.end
         } else {
@@ -49,7 +50,8 @@ impl<'a> History<'a> {
         self.front.extend(messages);
     }
 
-    /// The host may give less than was asked for, so the page is fetched until it is full.
+    /// Fetches a page from the end. The host may return fewer messages than requested, so the page
+    /// is fetched until it is full.
     fn fetch_back(&mut self) {
         let start = self.rest.end - u64::from(self.page());
         let mut page = VecDeque::new();
@@ -121,7 +123,7 @@ mod tests {
         }
     }
 
-    /// A host that never gives more than five messages at once.
+    /// Returns messages like a host that never returns more than five at once.
     fn stingy(start: u64, count: u32) -> Vec<Message> {
         (start..start + u64::from(count.min(5))).map(message).collect()
     }

@@ -1,5 +1,5 @@
-//! A private store of keys and values, kept from run to run. The operator grants it with a quota;
-//! what is kept there is this plugin's alone.
+//! A private store of keys and values that outlives a run. The operator grants it with a quota, and
+//! no other plugin can read it.
 //!
 //! ```no_run
 //! use conclave_sdk::kv;
@@ -20,23 +20,23 @@ pub use import::{KvError, delete};
 /// Keys per call to the host.
 const PAGE: u32 = 256;
 
-/// The value of a key; none when it is absent.
+/// Returns the value of a key, or `None` if it is absent.
 pub fn get(key: &str) -> Result<Option<Vec<u8>>, KvError> {
     import::get(key)
 }
 
-/// Replaces a value. `quota-exceeded`: nothing was changed.
+/// Replaces a value. On `quota-exceeded`, nothing was changed.
 pub fn set(key: &str, value: impl AsRef<[u8]>) -> Result<(), KvError> {
     import::set(key, value.as_ref())
 }
 
-/// At most `count` keys that start with `prefix`, in byte order, those after `after`; maybe fewer,
-/// empty only at the end.
+/// Returns at most `count` keys with this prefix, in byte order, starting after `after`. Possibly
+/// fewer, and empty only at the end.
 pub fn keys(prefix: &str, after: Option<&str>, count: u32) -> Result<Vec<String>, KvError> {
     import::keys(prefix, after, count)
 }
 
-/// All keys that start with `prefix`, in byte order.
+/// Returns all keys with this prefix, in byte order.
 pub fn all_keys(prefix: &str) -> Result<Vec<String>, KvError> {
     let mut keys: Vec<String> = Vec::new();
     loop {
@@ -48,8 +48,8 @@ pub fn all_keys(prefix: &str) -> Result<Vec<String>, KvError> {
     }
 }
 
-/// The value of a key as a `T`; none when it is absent. Fails when it does not have the shape of
-/// `T`, such as after an update of the plugin.
+/// Returns the value of a key as a `T`, or `None` if it is absent. Fails if it does not have that
+/// shape, such as after an update of the plugin.
 pub fn get_json<T: DeserializeOwned>(key: &str) -> Result<Option<T>> {
     match get(key)? {
         Some(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -57,7 +57,7 @@ pub fn get_json<T: DeserializeOwned>(key: &str) -> Result<Option<T>> {
     }
 }
 
-/// Replaces a value by this one, as JSON.
+/// Replaces a value with this one, as JSON.
 pub fn set_json<T: Serialize + ?Sized>(key: &str, value: &T) -> Result<()> {
     Ok(set(key, serde_json::to_vec(value)?)?)
 }

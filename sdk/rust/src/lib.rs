@@ -53,29 +53,29 @@
 //! ```
 //!
 //! An agent that acts answers with the verbs of [`act`]: `act::run("ls")`, `act::delegate("study",
-//! inputs)`. One whose model writes actions as JSON reads them with [`Turn::from_json`], or asks
-//! with [`model::act`]; what came of them stands in [`View::observations`].
+//! inputs)`. One whose model writes actions as JSON parses them with [`Turn::from_json`], or calls
+//! [`model::act`]; [`View::observations`] has their results.
 //!
 //! # The other kinds
 //!
-//! [`memory`] answers what agents recall, [`analyzer`] says how risky an action is, [`condenser`]
-//! what of a history may be left out, [`delivery`] when a background result is told, and [`gate`]
-//! what may pass into a room, to its workers and out of it. Each is one trait; `export!(memory: X,
+//! [`memory`] answers agents' recalls, and [`analyzer`] assesses the risk of an action.
+//! [`condenser`] shortens a history, [`delivery`] times background results, and [`gate`] checks
+//! texts that enter a room, go to its workers or leave it. Each is one trait; `export!(memory: X,
 //! tools: [keep])` joins several in one component.
 //!
 //! # What a plugin asks for
 //!
-//! `conclave-plugin.toml` beside `Cargo.toml` says what the plugin is and what it may at most
-//! touch. `export!` checks it and puts it into the component. It is a ceiling: what the plugin
-//! really gets is up to whoever runs it, and every import answers a refusal as [`Error::Denied`].
+//! `conclave-plugin.toml` beside `Cargo.toml` describes the plugin and lists its capabilities.
+//! `export!` checks it and embeds it into the component. It is an upper bound: the operator decides
+//! which capabilities are granted, and every import returns [`Error::Denied`] for a refusal.
 //!
 //! # Build and test
 //!
 //! `cargo build --target wasm32-wasip2 --release`, with `crate-type = ["cdylib"]`. Tests run
-//! natively, without a host: there [`log`] writes to stderr, [`progress`] does nothing, [`config`]
-//! is empty and [`scratch`] is a memory of the test's thread; the other imports panic, so keep what
-//! is worth testing in functions that take what was read. A delivery strategy is tested whole, by
-//! the harness in [`delivery::harness`].
+//! natively, without a host. There [`log`] writes to stderr, [`progress`] does nothing, [`config`]
+//! is empty and [`scratch`] belongs to the test's thread. All other imports panic, so keep the
+//! logic in functions that take the data. The harness in [`delivery::harness`] tests a whole
+//! delivery strategy.
 
 // The generated code and the macros name this crate by its full path.
 extern crate self as conclave_sdk;
@@ -128,7 +128,7 @@ pub use tool::{Call, Toolset};
 pub use turn::{Turn, call, delegate_in_background, finish, reject, say};
 pub use wire::value_in;
 
-/// What the macros' output uses, so that a plugin depends on one crate.
+/// The items that the macros' output uses, so that a plugin depends on one crate.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::bindings::tool::exports::conclave::plugin::tools::ToolSpec;
@@ -137,8 +137,8 @@ pub mod __private {
     pub use wit_bindgen;
 }
 
-/// The value at a JSON pointer, such as `/properties/timeseries/0`, as a `T`. Fails when nothing is
-/// there or it is no `T`.
+/// Returns the value at a JSON pointer, such as `/properties/timeseries/0`, as a `T`. Fails if it
+/// is absent or does not have that shape.
 ///
 /// ```
 /// let report = serde_json::json!({ "air": { "temperature": 4.5 } });

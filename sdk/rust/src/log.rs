@@ -15,7 +15,7 @@ pub use crate::{
 };
 pub use import::Level;
 
-/// Writes one line. Past the plugin's volume limit lines are dropped.
+/// Writes one line. Lines above the plugin's volume limit are dropped.
 pub fn log(level: Level, message: &str) {
     if cfg!(target_family = "wasm") {
         import::log(level, message);

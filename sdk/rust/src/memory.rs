@@ -1,9 +1,9 @@
-//! Long-term memory: what the recall action of an agent asks. How memories are kept is the
-//! component's own business, mostly [`kv`](crate::kv) and a tool that writes there.
+//! Long-term memory, which answers an agent's recall action. Storage is up to the component,
+//! usually [`kv`](crate::kv) and a tool that writes there.
 
 use crate::Result;
 
-/// What makes a component a memory; `export!(memory: X)` exports it.
+/// The trait of a memory; `export!(memory: X)` exports it.
 ///
 /// ```
 /// use conclave_sdk::memory::Memory;
@@ -22,6 +22,6 @@ use crate::Result;
 /// # assert!(true);
 /// ```
 pub trait Memory {
-    /// At most `limit` memories, best first; empty when nothing fits.
+    /// Returns at most `limit` memories, best first. Empty if none fits.
     fn search(query: &str, limit: u32) -> Result<Vec<String>>;
 }

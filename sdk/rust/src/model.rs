@@ -7,7 +7,7 @@ use crate::bindings::imports::conclave::plugin::model as import;
 use crate::trajectory::{fence, truncate};
 use crate::{Draft, Entity, Error, Turn};
 
-/// How much of a reply that made no sense is shown to its model again, in characters.
+/// Characters of an invalid reply that are shown to its model again.
 const SHOWN: usize = 500;
 
 pub use import::{
@@ -32,7 +32,7 @@ impl Default for Request {
     }
 }
 
-/// Completes the default prompt: what most agents want.
+/// Completes the default prompt, which suits most agents.
 ///
 /// ```no_run
 /// use conclave_sdk::{Agent, Result, Turn, View, model};
@@ -49,14 +49,14 @@ pub fn answer() -> Result<Completion, ModelError> {
     complete(&Request::default())
 }
 
-/// Asks a model what to do next: tools that it calls are called, and its text is read as an action
-/// in the fixed JSON form. A text that is none is an error, which becomes the contract's
-/// `malformed`: the model reads what was wrong with it and tries again.
+/// Asks a model for the next action. Its tool calls are executed, and its text is parsed as an
+/// action in the fixed JSON form. Any other text is an error, which becomes the contract's
+/// `malformed`: the model gets the reason and tries again.
 pub fn act(request: &Request) -> Result<Turn> {
     act_by(request, Turn::from_json)
 }
 
-/// The same, with another way to read the text.
+/// Does the same with another parser for the text.
 pub fn act_by(request: &Request, read: impl Fn(&str) -> Result<Turn>) -> Result<Turn> {
     let completion = complete(request)?;
     if !completion.tool_calls.is_empty() {
@@ -75,8 +75,8 @@ fn read_text(text: &str, read: impl Fn(&str) -> Result<Turn>) -> Result<Turn> {
     })
 }
 
-/// A message of the plugin's own making, as if the user had said it: for a prompt, and nowhere
-/// else. What others said goes in with [`quoted`] around it.
+/// Returns a note of the plugin's own, in the user's role, for this prompt only. Put the words of
+/// others inside [`quoted`].
 pub fn note(text: impl Into<String>) -> Part {
     let (content, role) = (text.into(), Entity::User);
     Part::Draft(Draft {
@@ -88,8 +88,8 @@ pub fn note(text: impl Into<String>) -> Part {
     })
 }
 
-/// Returns a fence around data, for a note: what tools, files and other agents said is no word of
-/// the agent's own.
+/// Returns data in a fence, for a note: the output of tools, files and other agents must not read
+/// as the agent's own words.
 pub fn quoted(
     title: &str,
     origin: &str,
@@ -98,13 +98,13 @@ pub fn quoted(
     fence::fenced(title, origin, data.into_iter().map(|value| fence::line(&value, is_hidden)))
 }
 
-/// Returns whether a character is invisible or turns the reading direction.
+/// Returns whether a character is invisible or changes the reading direction.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The whole history of this step.
+/// Returns the whole history of this step.
 pub fn history() -> Part {
     Part::History(Range { start: 0, end: u64::MAX })
 }

@@ -1,5 +1,5 @@
-//! What stands for the host's stores in a native test: the scratch and the settings of this thread.
-//! The harness of strategies fills and reads them; in a component none of this is compiled.
+//! Replacements for the host's stores in a native test: the scratch and the settings of this
+//! thread. The harness of strategies sets and reads them. A component contains none of this.
 
 use std::cell::RefCell;
 
@@ -16,12 +16,12 @@ pub(crate) fn set_scratch(value: Vec<u8>) {
     SCRATCH.set(value);
 }
 
-/// The plugin's settings as JSON; an empty object when nobody gave any.
+/// Returns the plugin's settings as JSON; an empty object if none were set.
 pub(crate) fn config() -> String {
     CONFIG.with_borrow(|config| config.clone().unwrap_or_else(|| "{}".to_owned()))
 }
 
-/// Sets them, and gives those before.
+/// Sets them, and returns the previous ones.
 pub(crate) fn set_config(config: Option<String>) -> Option<String> {
     CONFIG.replace(config)
 }

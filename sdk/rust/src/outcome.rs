@@ -1,4 +1,4 @@
-//! What a tool gives back, and how ordinary Rust values become it.
+//! The outcome of a tool, and conversions from ordinary Rust values.
 
 use crate::bindings::imports::conclave::plugin::types::ToolCall;
 use crate::bindings::tool::exports::conclave::plugin::tools::Outcome;
@@ -7,9 +7,9 @@ use crate::{Error, Result};
 /// A value that a `#[tool]` function may return, alone or in a `Result`.
 ///
 /// Text, numbers and booleans become the content. [`Json`] becomes content and structured value.
-/// `()` is no result at all, and so is `None`. An [`Outcome`] is taken as it is.
+/// `()` and `None` become no result at all. An [`Outcome`] is used unchanged.
 pub trait IntoOutcome {
-    /// Fails when the value cannot be written as JSON, or when it is an error already.
+    /// Converts the value. Fails if it cannot be written as JSON, or is an error already.
     fn into_outcome(self) -> Result<Outcome>;
 }
 
@@ -26,32 +26,32 @@ pub trait IntoOutcome {
 pub struct Json<T>(pub T);
 
 impl Outcome {
-    /// Content alone.
+    /// Returns an outcome with content alone.
     pub fn text(content: impl Into<String>) -> Self {
         Self { content: Some(content.into()), ..Self::nothing() }
     }
 
-    /// No result at all, which is not the same as empty text.
+    /// Returns no result at all, which differs from an empty text.
     pub fn nothing() -> Self {
         Self { content: None, value: None, attachments: Vec::new(), then: Vec::new() }
     }
 
-    /// Adds the structured result. Fails when it cannot be written as JSON, such as a map whose
-    /// keys are no text.
+    /// Adds the structured result. Fails if it cannot be written as JSON, such as a map whose keys
+    /// are not text.
     pub fn with_value(mut self, value: &impl serde::Serialize) -> Result<Self> {
         self.value = Some(serde_json::to_string(value)?);
         Ok(self)
     }
 
-    /// Adds an attachment that this call kept or was given; the host leaves out any other.
+    /// Adds an attachment that this call stored or received; the host drops any other.
     #[must_use]
     pub fn with_attachment(mut self, blob: crate::Blob) -> Self {
         self.attachments.push(blob);
         self
     }
 
-    /// Adds a call that is run next, as a call of the calling agent. Orchestration tools, such as
-    /// `done`, need the `route` grant.
+    /// Adds a call that is executed next, as a call of the calling agent. Orchestration tools, such
+    /// as `done`, need the `route` grant.
     #[must_use]
     pub fn then(
         mut self,

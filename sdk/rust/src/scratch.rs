@@ -1,6 +1,6 @@
-//! A small private memory: per task for agents and tools, per room for strategies. What is set is
-//! kept with the call's answer, or not at all when the call fails. In a native unit test it is a
-//! memory of the test's thread, empty at first.
+//! A small private memory: per task for agents and tools, per room for strategies. Changes are
+//! stored with the call's answer, and lost if the call fails. In a native unit test it belongs to
+//! the test's thread, and is empty at first.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,8 +13,8 @@ pub use import::ScratchError;
 #[cfg(not(target_family = "wasm"))]
 const NATIVE_LIMIT: usize = 64 * 1024;
 
-/// What was set last; none at first. Fails when it does not have the shape of `T`, such as after an
-/// update of the plugin.
+/// Returns the stored value, or `None` at first. Fails if it does not have the shape of `T`, such
+/// as after an update of the plugin.
 pub fn get<T: DeserializeOwned>() -> Result<Option<T>> {
     let bytes = bytes();
     if bytes.is_empty() {
@@ -23,12 +23,12 @@ pub fn get<T: DeserializeOwned>() -> Result<Option<T>> {
     Ok(Some(serde_json::from_slice(&bytes)?))
 }
 
-/// Replaces it. Fails when it is larger than the limit; then nothing was changed.
+/// Replaces the value. If it exceeds the limit, fails and changes nothing.
 pub fn set<T: Serialize + ?Sized>(value: &T) -> Result<()> {
     Ok(set_bytes(&serde_json::to_vec(value)?)?)
 }
 
-/// What was set last, as bytes; empty at first.
+/// Returns the stored bytes, empty at first.
 pub fn bytes() -> Vec<u8> {
     #[cfg(target_family = "wasm")]
     return import::get();
@@ -36,14 +36,13 @@ pub fn bytes() -> Vec<u8> {
     crate::native::scratch()
 }
 
-/// Replaces it. `too-large`: nothing was changed.
+/// Replaces the bytes. On `too-large`, nothing was changed.
 pub fn set_bytes(value: &[u8]) -> Result<(), ScratchError> {
     #[cfg(target_family = "wasm")]
     return import::set(value);
     #[cfg(not(target_family = "wasm"))]
     {
-        // As much as a host gives that was not told otherwise: what does not fit there shall not
-        // fit here.
+        // The default limit of a host, so that a native test fails where the host would.
         if value.len() > NATIVE_LIMIT {
             return Err(ScratchError::TooLarge(NATIVE_LIMIT as u64));
         }

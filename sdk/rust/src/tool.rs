@@ -1,4 +1,4 @@
-//! What `#[tool]` makes of a function, and the facts about a call. The macro writes the impls;
+//! The traits that `#[tool]` implements, and the facts about a call. The macro writes the impls;
 //! authors only read `Call`.
 
 use schemars::JsonSchema;
@@ -13,11 +13,11 @@ use crate::{Error, Result};
 /// A function that `#[tool]` marked. The macro implements it for a type of the function's name.
 #[doc(hidden)]
 pub trait Tool {
-    /// What the host asks for at admission.
+    /// Returns the description that the host reads at admission.
     fn spec() -> ToolSpec;
 
-    /// Runs it. `call` is asked only if the function takes a `&Call`, because each fact costs a
-    /// call to the host.
+    /// Runs the tool. `call` is called only if the function takes a `&Call`, because each fact
+    /// costs a call to the host.
     fn call(arguments: &str, call: &dyn Fn() -> Call) -> Result<Outcome>;
 }
 
@@ -44,16 +44,16 @@ pub trait Tool {
 /// # assert!(Phrases::list().unwrap().is_empty());
 /// ```
 pub trait Toolset {
-    /// What the host asks for when the plugin is admitted: the plugin's settings can be read, and
-    /// nothing is granted.
+    /// Returns the tools when the plugin is admitted. Its settings can be read, and nothing is
+    /// granted.
     fn list() -> Result<Vec<ToolSpec>>;
 
-    /// Runs one of them.
+    /// Runs one of the tools.
     fn call(name: &str, arguments: Value, call: &Call) -> Result<Outcome>;
 }
 
 impl ToolSpec {
-    /// A tool without anything optional; `input_schema` is JSON Schema of an object.
+    /// Returns a tool without any optional fields; `input_schema` is the JSON Schema of an object.
     ///
     /// `extra` takes `title`, `result-tokens`, `retained-tokens` and `examples`, each with a value
     /// in JSON; `#[tool]` cannot set them yet.
@@ -99,17 +99,17 @@ impl ToolSpec {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Call {
-    /// The same for every attempt at this call: the key for idempotent work.
+    /// The id that all attempts at this call share: the key for idempotent work.
     pub call_id: String,
-    /// From 1; above 1 only when an earlier attempt was cut off.
+    /// The number of the attempt, from 1; above 1 only after an interrupted attempt.
     pub attempt: u32,
     /// The task that the call belongs to.
     pub task_name: String,
-    /// The room that the task works in.
+    /// The room in which the task runs.
     pub room_id: String,
     /// The plugin of the agent that called.
     pub caller: String,
-    /// Milliseconds that the call could still take when it began.
+    /// Milliseconds that were left for the call when it began.
     pub deadline_ms: u64,
     /// W3C trace context.
     pub traceparent: String,
@@ -129,20 +129,20 @@ impl Call {
     }
 }
 
-/// The arguments of one call, taken out one by one so that a wrong one can be named.
+/// The arguments of one call, taken out one by one so that an error names the wrong one.
 #[doc(hidden)]
 pub struct Arguments(Map<String, Value>);
 
 impl Arguments {
-    /// Fails when the text is no JSON object.
+    /// Parses the arguments. Fails if the text is not a JSON object.
     pub fn parse(text: &str) -> Result<Self> {
         serde_json::from_str(text).map(Self).map_err(|error| {
             Error::InvalidArguments(format!("the arguments are no JSON object: {error}"))
         })
     }
 
-    /// An absent argument reads as null, so that an `Option` is none; whatever cannot be null is
-    /// then missing.
+    /// Takes an argument. An absent one reads as null, so an `Option` becomes `None`, and any other
+    /// type reports it as missing.
     pub fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<T> {
         match self.0.remove(name) {
             Some(value) => serde_json::from_value(value)
@@ -152,7 +152,7 @@ impl Arguments {
         }
     }
 
-    /// Fails when something was passed that no parameter took.
+    /// Fails if an argument is left that no parameter took.
     pub fn finish(self) -> Result<()> {
         match self.0.keys().next() {
             Some(name) => {
@@ -163,18 +163,18 @@ impl Arguments {
     }
 }
 
-/// The JSON Schema of a tool's arguments: one object without `$ref`, because not every model
-/// provider resolves them.
+/// Returns the JSON Schema of a tool's arguments: one object without `$ref`, because not every
+/// model provider resolves them.
 #[doc(hidden)]
 pub fn input_schema<T: JsonSchema>() -> String {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     settings.meta_schema = None;
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    // The name of the generated struct and its doc say nothing to a model.
+    // The generated struct's name and doc comment mean nothing to a model.
     schema.remove("title");
     schema.remove("description");
-    // A tool without parameters: providers want the key all the same.
+    // A tool without parameters: providers require the key nevertheless.
     schema.ensure_object().entry("properties").or_insert_with(|| Value::Object(Map::new()));
     schema.to_value().to_string()
 }

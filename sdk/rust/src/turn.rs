@@ -1,6 +1,5 @@
-//! What a step answers with, and the verbs of an agent that talks. Those of one that acts stand in
-//! [`crate::act`]; whatever neither covers is built from [`crate::actions`] and turned into a
-//! [`Turn`].
+//! The turn that a step returns, and the verbs of an agent that talks. [`crate::act`] has the verbs
+//! of one that acts. Anything else is built from [`crate::actions`] and converted to a [`Turn`].
 
 use serde_json::Value;
 
@@ -8,7 +7,7 @@ use crate::bindings::agent::conclave::plugin::actions::{self, Action, Background
 use crate::bindings::imports::conclave::plugin::model::Completion;
 use crate::bindings::imports::conclave::plugin::types::{Extra, ToolCall};
 
-/// One answer of an agent: an action, and what goes with it.
+/// One answer of an agent: an action, with its thought and extras.
 ///
 /// ```
 /// use conclave_sdk::{call, finish, say};
@@ -25,12 +24,12 @@ use crate::bindings::imports::conclave::plugin::types::{Extra, ToolCall};
 #[must_use]
 pub struct Turn(actions::Turn);
 
-/// Says something to whoever answers next.
+/// Says something to the next responder.
 pub fn say(text: impl Into<String>) -> Turn {
     Turn::from(Reply { content: Some(text.into()), ..silent() })
 }
 
-/// Calls a tool; its result comes with the next step. `arguments` is a JSON object.
+/// Calls a tool; its result arrives with the next step. `arguments` is a JSON object.
 pub fn call(tool: impl Into<String>, arguments: impl Into<Value>) -> Turn {
     Turn::from(silent()).and_call(tool, arguments)
 }
@@ -40,13 +39,13 @@ pub fn finish(answer: impl Into<Value>) -> Turn {
     Turn::from(Action::Finish(answer.into().to_string()))
 }
 
-/// Ends the task without an answer, and says why.
+/// Ends the task without an answer, with a reason.
 pub fn reject(reason: impl Into<Value>) -> Turn {
     Turn::from(Action::Reject(reason.into().to_string()))
 }
 
-/// Starts a task of the operator's config in a room of its own and goes on at once. Needs the
-/// `delegate` grant; the next step sees whether it started. `task` says in words what to do.
+/// Starts a task of the operator's config in a room of its own, without waiting for it. Needs the
+/// `delegate` grant; the next step sees whether it started. `task` describes the work.
 pub fn delegate_in_background(agent: impl Into<String>, task: impl Into<String>) -> Turn {
     Turn::from(Action::DelegateTask(Background {
         agent: agent.into(),
@@ -64,7 +63,7 @@ impl Turn {
     /// Adds a tool call to those of this turn; independent calls run at the same time.
     ///
     /// # Panics
-    /// When the turn is no reply: an action of its own has no place for tool calls.
+    /// If the turn is not a reply: other actions have no place for tool calls.
     pub fn and_call(mut self, tool: impl Into<String>, arguments: impl Into<Value>) -> Self {
         let call = ToolCall {
             id: String::new(),
@@ -75,44 +74,44 @@ impl Turn {
         self
     }
 
-    /// Addresses what is said to a task, an agent or a seat. A task needs the `route` grant.
+    /// Addresses the speech to a task, an agent or a role. A task needs the `route` grant.
     ///
     /// # Panics
-    /// When the turn is no reply: only what is said or called has a recipient.
+    /// If the turn is not a reply: only speech and calls have a recipient.
     pub fn to(mut self, recipient: impl Into<String>) -> Self {
         self.reply("to").recipient = Some(recipient.into());
         self
     }
 
-    /// Why, for people and logs.
+    /// Adds the reason, for users and logs.
     pub fn because(mut self, thought: impl Into<String>) -> Self {
         self.0.thought = thought.into();
         self
     }
 
-    /// Asks the user before the task goes on.
+    /// Asks the user before the task continues.
     pub fn and_wait_for_user(mut self) -> Self {
         self.0.wait_for_response = true;
         self
     }
 
-    /// Adds what the contract has no field for yet.
+    /// Adds a value for which the contract has no field yet.
     pub fn with_extra(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.0.extra.push(Extra { key: key.into(), value: value.into().to_string() });
         self
     }
 
-    /// What the turn does.
+    /// Returns the turn's action.
     pub fn action(&self) -> &Action {
         &self.0.action
     }
 
-    /// Why; empty when nothing was said.
+    /// Returns the reason; empty if there is none.
     pub fn thought(&self) -> &str {
         &self.0.thought
     }
 
-    /// The user is asked before the task goes on.
+    /// Returns whether the user is asked before the task continues.
     pub fn waits(&self) -> bool {
         self.0.wait_for_response
     }
@@ -125,7 +124,7 @@ impl Turn {
     }
 }
 
-/// Whatever the verbs do not cover.
+/// A turn with any action that the verbs do not cover.
 impl From<Action> for Turn {
     fn from(action: Action) -> Self {
         Self(actions::Turn {
@@ -143,8 +142,8 @@ impl From<Reply> for Turn {
     }
 }
 
-/// Says what a model said: its text, its tool calls, and the completion's id, so that the host
-/// keeps the rest.
+/// A turn with a model's text, its tool calls, and the completion's id, with which the host finds
+/// the rest.
 impl From<Completion> for Turn {
     fn from(completion: Completion) -> Self {
         let Completion { id, content, tool_calls, .. } = completion;

@@ -1,6 +1,6 @@
 //! Turns and observations in the fixed JSON of both eras (O-001 and after), for agents whose model
-//! writes actions as JSON, and for logs. The form itself is the business of
-//! [`conclave_trajectory`], which the host uses too; here it is joined to the contract's types.
+//! writes actions as JSON, and for logs. [`conclave_trajectory`] defines the form, for the host
+//! too; this module connects it to the contract's types.
 
 mod actions;
 mod observations;
@@ -10,15 +10,15 @@ use serde_json::Value;
 use crate::trajectory::{Body, Era, Malformed, TrajectoryEvent};
 use crate::{Error, Message, Observation, Past, Result, Turn};
 
-/// What is malformed goes back to the model: a step that passes it on ends as the contract's
-/// `malformed`.
+/// Returns the error for a malformed action. A step that passes it on ends as the contract's
+/// `malformed`, which returns it to the model.
 pub(crate) fn refused(malformed: &Malformed) -> Error {
     Error::InvalidArguments(malformed.text.clone())
 }
 
 impl Turn {
-    /// The turn in the form of that era. A reply that calls tools is several actions, so it is an
-    /// array where it is more than one.
+    /// Returns the turn in the form of that era. A reply with several tool calls is several
+    /// actions, and so an array.
     ///
     /// ```
     /// use conclave_sdk::act;
@@ -33,9 +33,9 @@ impl Turn {
         if forms.len() == 1 { forms.remove(0) } else { Value::Array(forms) }
     }
 
-    /// Reads an action that a model wrote: JSON of either era, alone, in a code block or with words
-    /// around it. An array of calls is a reply that makes them all. The error says what is wrong
-    /// and what would be right, in words for the model.
+    /// Parses an action that a model wrote: JSON of either era, alone, in a code block or
+    /// surrounded by words. An array of calls becomes a reply with all of them. The error names the
+    /// problem and the remedy, for the model.
     ///
     /// ```
     /// use conclave_sdk::{Error, Turn, act};
@@ -51,7 +51,7 @@ impl Turn {
         Self::from_value(&value_in(text)?)
     }
 
-    /// The same of JSON that was parsed before.
+    /// Does the same for JSON that is parsed already.
     pub fn from_value(value: &Value) -> Result<Self> {
         match value {
             Value::Array(forms) => actions::reply_of(forms),
@@ -69,12 +69,12 @@ impl Turn {
 }
 
 impl Observation {
-    /// The observation in the form of that era.
+    /// Returns the observation in the form of that era.
     pub fn to_json(&self, era: Era) -> Value {
         observations::form(self, era)
     }
 
-    /// Reads an observation of either era. The error says what is wrong.
+    /// Parses an observation of either era. The error names the problem.
     pub fn from_json(value: &Value) -> Result<Self> {
         match TrajectoryEvent::from_json(value).map_err(|malformed| refused(&malformed))?.body {
             Body::Observation(observation) => Ok(observations::observation(observation)),
@@ -85,8 +85,8 @@ impl Observation {
     }
 }
 
-/// The first JSON object or array in a text: models put words and code blocks around it. What is
-/// left after it is not looked at.
+/// Returns the first JSON object or array in a text, since models put words and code blocks around
+/// it. The text after it is ignored.
 pub fn value_in(text: &str) -> Result<Value> {
     let mut first_error = None;
     for (start, _) in text.match_indices(['{', '[']).take(32) {
@@ -106,7 +106,7 @@ pub fn value_in(text: &str) -> Result<Value> {
     })
 }
 
-/// `[1]` and `[sic]` stand in many texts: a list counts when it holds objects.
+/// Texts often contain `[1]` or `[sic]`, so a list counts only if it holds objects.
 fn is_form(value: &Value) -> bool {
     match value {
         Value::Array(items) => !items.is_empty() && items.iter().all(Value::is_object),
@@ -114,7 +114,7 @@ fn is_form(value: &Value) -> bool {
     }
 }
 
-/// What one entry of the past is in a log: the action, then what answered it.
+/// Returns the log events of one entry of the past: the action, then its observation.
 pub(crate) fn events_of(past: Past) -> Vec<TrajectoryEvent> {
     let seq = i64::try_from(past.seq).ok();
     let actions = past.action.into_iter().flat_map(|action| actions::events(&Turn::from(action)));
@@ -127,7 +127,7 @@ pub(crate) fn events_of(past: Past) -> Vec<TrajectoryEvent> {
     events
 }
 
-/// What one message of a history is in a log.
+/// Returns the log events of one message of a history.
 pub(crate) fn events_of_message(message: Message) -> Vec<TrajectoryEvent> {
     let seq = i64::try_from(message.seq).ok();
     let mut events = observations::events_of_message(message);

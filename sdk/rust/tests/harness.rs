@@ -1,5 +1,5 @@
-//! The harness finds what is wrong: for each guarantee a strategy that breaks it, and nothing else;
-//! and one that keeps them all.
+//! Tests that the harness finds mistakes: for each guarantee a strategy that breaks only this one,
+//! and a strategy that keeps them all.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::cell::Cell;
@@ -15,7 +15,7 @@ fn ids(context: &Context) -> Vec<String> {
     context.waiting().into_iter().map(|ended| ended.task_id).collect()
 }
 
-/// Says what may be said, when nobody else speaks.
+/// Speaks about all due results when no user is speaking.
 fn polite(wake: Wake, context: &Context) -> Result<Vec<Decision>> {
     let Some(channel) = context.transport_channel() else { return Ok(vec![attach(ids(context))]) };
     if channel.activity != Activity::Idle {
@@ -26,8 +26,8 @@ fn polite(wake: Wake, context: &Context) -> Result<Vec<Decision>> {
     Ok(told.into_iter().chain(due.rest).collect())
 }
 
-/// A phone, a user who speaks for a while, two results of which one is a failure, and a phone that
-/// takes nothing for a moment.
+/// Returns a harness with a phone that refuses speeches for a moment, a user who speaks for a
+/// while, and two results, one of them a failure.
 fn phone<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>>(decide: F) -> Harness<F> {
     Harness::new(decide)
         .voice("phone", 2_000)
@@ -91,7 +91,7 @@ fn a_channel_wakes_only_whoever_waits_for_it() {
     assert_eq!(report.told_at("a"), Some(500));
 }
 
-/// The waits of an answer take the place of those before, and one without a wait leaves them.
+/// The waits of an answer replace the earlier ones, and an answer without a wait leaves them.
 #[test]
 fn the_newest_wait_holds() {
     let pauses = |pauses: [&'static [u64]; 3]| {
@@ -172,7 +172,7 @@ fn a_foreign_channel_is_not_spoken_on() {
         Ok(vec![speak_on("vault", ids(context))])
     });
     assert!(said.contains("\"vault\", which is muted or was not offered"), "{said}");
-    // As on the host, that is a refusal, and what was to be told is in the inbox.
+    // As on the host, that is a refusal, and the result is in the inbox.
     let report =
         Harness::new(|_, context| Ok(vec![speak(ids(context))])).at(0).completes("a", "48 m").run();
     assert!(
@@ -272,7 +272,7 @@ fn the_same_room_is_decided_the_same() {
     assert!(said.contains("asked twice"), "{said}");
 }
 
-/// What is counted must be in the scratch; what fails, or is lost, does not count.
+/// Counts must be in the scratch. Those of failed or lost answers do not count.
 #[test]
 fn the_scratch_is_kept_with_the_answer_and_lost_with_it() {
     let counting = |_: Wake, context: &Context| {

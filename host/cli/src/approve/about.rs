@@ -1,5 +1,5 @@
-//! What approvals are held against: the setup as it is by now, with the rules that were written
-//! during the run, and the config file.
+//! The context of an approval: the setup with the rules written during the run, and the config
+//! file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ use super::always;
 use crate::program::error::CliError;
 use crate::ui::show::printable;
 
-/// The plugin that carries the call or action out, with its setup.
+/// The plugin that executes the call or action, with its setup.
 pub(crate) type Performer = (PluginName, Arc<PluginSetup>);
 
-/// Returns the action's executor, or the plugin of the tool.
+/// Returns the action's executor, or the tool's plugin.
 pub(crate) fn plugin_of(setup: &Setup, request: &ApprovalRequest) -> Option<Performer> {
     let of_tool = || request.tool.split_once('.').map(|(plugin, _)| plugin);
     let name = request.executor.as_ref().map(PluginName::as_str).or_else(of_tool)?;
     setup.plugins.get_key_value(name).map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))
 }
 
-/// The setup, and where it comes from.
+/// The setup and the config file that it comes from.
 pub(crate) struct RequestContext {
     setup: Mutex<Arc<Setup>>,
     sources: BTreeMap<PluginName, String>,
@@ -50,24 +50,25 @@ impl RequestContext {
         &self.sources
     }
 
-    /// Returns the plugin that would do it.
+    /// Returns the plugin that would execute the request.
     pub(super) fn plugin_of(&self, request: &ApprovalRequest) -> Option<Performer> {
         plugin_of(&self.setup(), request)
     }
 
-    /// The rules that would allow it.
+    /// Returns the rules that would allow the request.
     pub(super) fn leave(&self, request: &ApprovalRequest, is_exact: bool) -> Option<Permit> {
         permit::leave(&self.setup(), request, is_exact)
     }
 
-    /// `[a] always` would do something: the config is a file with the rules that this run has, and
+    /// Returns whether `[a] always` can work: the config is a file with the rules of this run, and
     /// a rule can allow the call.
     pub(super) fn can_write(&self, request: &ApprovalRequest) -> bool {
         (self.leave(request, false).is_some() || self.leave(request, true).is_some())
             && always::has_same_policy(&self.file, &self.setup())
     }
 
-    /// Writes the rules into the config; they hold from now on. What was written, for people.
+    /// Writes the rules into the config, and applies them to this run. Returns the written lines,
+    /// for display.
     pub(super) fn write(
         &self,
         request: &ApprovalRequest,
@@ -81,7 +82,7 @@ impl RequestContext {
         Ok(told)
     }
 
-    /// What to put into the config so that nobody need be asked.
+    /// Returns the config lines that would make the question unnecessary.
     pub(super) fn missing(&self, request: &ApprovalRequest) -> Option<String> {
         let leave = self.leave(request, false).or_else(|| self.leave(request, true))?;
         let setup = self.setup();
@@ -98,7 +99,8 @@ impl RequestContext {
         ))
     }
 
-    /// `notes may write notes/`, or `the rule at conclave.toml:49 asks`.
+    /// Returns the cause of the question: `notes may write notes/`, or `the rule at
+    /// conclave.toml:49 asks`.
     fn why_text(setup: &Setup, request: &ApprovalRequest) -> String {
         let decision = request.decide(setup, &request.arguments);
         match decision.why {
@@ -142,7 +144,7 @@ pub(super) mod testing {
         }
     }
 
-    /// A plugin `notes` that writes a folder, and the rules of a config.
+    /// Returns the context of a plugin `notes` that writes a folder, and of a config's rules.
     pub(in crate::approve) fn about(folder: &Path, file: &Path) -> RequestContext {
         let asks = [("files".to_owned(), CapabilityRequest::default())].into();
         let manifest = Manifest {

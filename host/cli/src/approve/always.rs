@@ -1,6 +1,6 @@
-//! `[a] always`: the rules that allow a call, written into the config where they are looked at
-//! first. Comments and form stay; what was written is shown. Nothing is written into a file that
-//! says something else than the run goes by.
+//! `[a] always`: writes the rules that allow a call into the config, before all other rules.
+//! Comments and layout stay, and the written lines are shown. A config whose rules differ from the
+//! run's is left unchanged.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::state::config_file::{ConfigFile, refused};
 use crate::ui::screen::columns;
 use crate::ui::show::{FAINT, GOOD, foreign, paint};
 
-/// The config is a file, and its rules are those that the run goes by.
+/// Returns whether the config is a file whose rules are those of the run.
 pub(super) fn has_same_policy(file: &Path, setup: &Setup) -> bool {
     let folder = file.parent().unwrap_or(Path::new("")).to_string_lossy();
     let text = std::fs::read_to_string(file).ok();
@@ -24,7 +24,7 @@ pub(super) fn has_same_policy(file: &Path, setup: &Setup) -> bool {
     config.is_some_and(|config| is_same(&config.policy, &setup.policy))
 }
 
-/// Writes the rules; the lines that changed, for people, and the policy as the file now has it.
+/// Writes the rules. Returns the changed lines, for display, and the file's new policy.
 pub(super) fn write(
     path: &Path,
     setup: &Setup,
@@ -42,7 +42,7 @@ pub(super) fn write(
     file.write(&edited)?;
     let mut told =
         format!("      {}", paint(FAINT, format_args!("written into {}:", path.display())));
-    // The block itself: a comparison of lines may take another's header for its own.
+    // Shows the block itself: a line diff may match another block's header to this one.
     let _ = write!(told, "\n{}", foreign::block(&leave.to_toml(), GOOD, 6, columns()));
     let policy = edited.config.map(|config| config.policy);
     Ok((told, policy.unwrap_or_else(|| with(setup, leave))))
@@ -55,7 +55,7 @@ fn with(setup: &Setup, leave: &Permit) -> Vec<Rule> {
     policy
 }
 
-/// The same rules, wherever they stand.
+/// Returns whether two lists hold the same rules, regardless of their positions in the file.
 fn is_same(one: &[Rule], other: &[Rule]) -> bool {
     let plain = |rule: &Rule| Rule { source: String::new(), ..rule.clone() };
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| plain(one) == plain(other))

@@ -1,11 +1,11 @@
-//! The letters that decide, and no others; arguments as they can be edited.
+//! The letters that decide a question, and the editable form of arguments.
 
 use std::fmt::Write as _;
 
 use conclave_core::types::text::is_deceptive;
 use serde_json::Value;
 
-/// What the person chose.
+/// The user's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyChoice {
     Once,
@@ -19,22 +19,22 @@ pub(crate) enum KeyChoice {
 }
 
 impl KeyChoice {
-    /// Returns whether the call runs with the arguments that are shown.
+    /// Returns whether the call runs with the arguments as shown.
     pub(super) fn runs(self) -> bool {
         matches!(self, Self::Once | Self::ThisRun | Self::Always)
     }
 
-    /// Returns whether the call runs, as it is shown or with arguments that are made from it.
+    /// Returns whether the call runs, with the shown arguments or with edited ones.
     pub(super) fn lets_run(self) -> bool {
         self.runs() || self == Self::Edit
     }
 }
 
-/// The second line of letters, behind which the person types.
+/// The second row of letters, and the input prompt behind it.
 pub(super) const PROMPT: &str = "      [n] refuse  [x] refuse for this run  [w] why  > ";
 
-/// Returns the first line of letters: those that let it run, and what of it can be seen. Two lines,
-/// so that they fit into 60 columns.
+/// Returns the first row of letters: those that approve the call, and those that show more of it.
+/// The letters take two rows, so that they fit into 60 columns.
 pub(super) fn letters(is_read: bool, can_always: bool, has_more: bool) -> String {
     let always = if can_always { "  [a] always" } else { "" };
     match (is_read, has_more) {
@@ -44,8 +44,8 @@ pub(super) fn letters(is_read: bool, can_always: bool, has_more: bool) -> String
     }
 }
 
-/// What `[a] always` asks, and what stands above: a rule holds for these arguments or for any, as
-/// far as there can be one.
+/// Returns the question that `[a] always` asks, and the row above it. A rule covers these arguments
+/// or any arguments, as far as each is possible.
 pub(super) fn which_arguments(exact: bool, any: bool) -> (String, &'static str) {
     match (exact, any) {
         (true, true) => (
@@ -65,7 +65,7 @@ pub(super) fn which_arguments(exact: bool, any: bool) -> (String, &'static str) 
     }
 }
 
-/// The letter, when the line is one.
+/// Returns the choice that the line names, if any.
 pub(crate) fn choice(line: &str) -> Option<KeyChoice> {
     match line.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" | "once" => Some(KeyChoice::Once),
@@ -80,14 +80,14 @@ pub(crate) fn choice(line: &str) -> Option<KeyChoice> {
     }
 }
 
-/// Returns the arguments as JSON for an editor, with escapes for everything that a reader could
-/// miss or misread there (B16).
+/// Returns the arguments as JSON for an editor. Characters that a reader could miss or misread are
+/// escaped (B16).
 pub(super) fn editable(arguments: &Value) -> String {
     escaped_input(&arguments.to_string())
 }
 
-/// Returns JSON that a person typed as [`editable`] shows it: escapes stand for the same in its
-/// strings, and are wrong elsewhere.
+/// Returns the JSON that the user typed in the form of [`editable`]. Its escapes stand for
+/// themselves inside strings, and are errors elsewhere.
 pub(super) fn escaped_input(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {

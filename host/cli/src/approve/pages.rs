@@ -1,32 +1,32 @@
-//! A question on pages. The call can be let run once all pages were shown, laid out for the size
-//! that the terminal has when the person answers.
+//! A question split into pages. The call can be approved once all pages were shown, laid out for
+//! the terminal's size at the time of the answer.
 
 use super::keys;
 use super::shown::ApprovalView;
 use crate::ui::screen::size;
 use crate::ui::show::columns::wrap_styled;
 
-/// What a person reads who lets a call run before its last page was shown.
+/// The notice to a user who approves a call before its last page was shown.
 pub(crate) const NOT_ALL_SHOWN: &str = "      not all of it was shown yet: [s] shows the next page";
-/// What a person reads whose terminal has another size than the question was laid out for. Many
-/// terminals have broken its rows anew by then, with no mark in front of what they broke off.
+/// The notice to a user whose terminal has been resized since the layout. Many terminals have
+/// rewrapped the rows by then, without marks on the new ones.
 const RESIZED: &str = "      the terminal's size has changed";
 /// Rows of one of the notices above.
 const NOTICE_ROWS: usize = 1;
 
-/// A question as far as it was shown.
+/// A question, and how much of it was shown.
 pub(crate) struct Pages {
     view: ApprovalView,
-    /// Columns and rows of the terminal that it was laid out for.
+    /// Columns and rows of the terminal that the layout is for.
     size: (usize, usize),
-    /// Rows that a page may have.
+    /// Rows per page.
     rows: usize,
     page: usize,
 }
 
 impl Pages {
     /// Lays out a question for the terminal. `view` and `below` take its columns; `below` returns
-    /// the rows of what stands below a page.
+    /// the number of rows below a page.
     pub(crate) fn new(
         view: impl FnOnce(usize) -> ApprovalView,
         below: impl FnOnce(usize) -> usize,
@@ -36,17 +36,17 @@ impl Pages {
         Self { view: view(columns), size: (columns, rows), rows: page_rows, page: 0 }
     }
 
-    /// Returns the page that is shown.
+    /// Returns the current page.
     pub(crate) fn text(&self) -> String {
         self.view.page(self.page, self.rows)
     }
 
-    /// Returns the first page on an empty screen: rows of an earlier layout are scrolled away.
+    /// Returns the first page on a cleared screen: rows of an earlier layout are scrolled away.
     pub(crate) fn text_after_resize(&self) -> String {
         format!("{}{RESIZED}\n{}", "\n".repeat(self.size.1), self.text())
     }
 
-    /// Returns the next page; behind the last one the first.
+    /// Returns the next page, and the first one after the last.
     pub(crate) fn next(&mut self) -> String {
         self.page += 1;
         self.view.page(self.page % self.view.pages(self.rows), self.rows)

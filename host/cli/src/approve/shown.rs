@@ -1,5 +1,5 @@
-//! What an approver sees: who wants what, and every argument whole and escaped, with what it names
-//! on this machine and what is odd about it.
+//! The approver's view of a call: its callers, and every argument in full and escaped. Remarks say
+//! which files an argument names, and which characters are suspicious.
 
 use std::path::Path;
 use std::time::Instant;
@@ -17,19 +17,19 @@ use crate::ui::show::{FAINT, ODD, bytes, foreign, one_line, paint, plural};
 
 /// Characters of an analyzer's reason that are shown.
 const REASON: usize = 1_000;
-/// Stands in front of what the program has to say of an argument: no row of a plugin's begins so.
+/// The sign before the program's remarks on an argument. No row of a plugin's text begins with it.
 const REMARK: &str = "╰ ";
-/// Where the program's own rows begin, behind the sign.
+/// The indentation of the program's own rows, behind the sign.
 const INDENT: &str = "      ";
-/// Columns of the names of arguments; a longer one stands above its value.
+/// Columns of argument names. A longer name stands above its value.
 const NAME_MAX: usize = 20;
 
 /// A question about a call, in rows of at most `columns` columns.
 pub(crate) struct ApprovalView {
-    /// What plugins wrote: arguments, briefs, reasons. Each row has a mark in front.
+    /// Rows of text that plugins wrote: arguments, briefs, reasons. Each row begins with a mark.
     foreign: Vec<String>,
-    /// Who wants what, for whom, and why it is asked: the program's own words, to stand directly
-    /// above the answer.
+    /// The program's own rows: the call, its callers and the cause of the question. They stand
+    /// directly above the answer.
     header: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl ApprovalView {
         }
     }
 
-    /// Returns how many pages there are where `rows` rows fit above the answer.
+    /// Returns the number of pages if `rows` rows fit above the answer.
     pub(crate) fn pages(&self, rows: usize) -> usize {
         if self.foreign.len() + self.header.len() <= rows {
             1
@@ -76,7 +76,8 @@ impl ApprovalView {
         }
     }
 
-    /// Returns a page, counted from 0, with the header below; the last one where there are fewer.
+    /// Returns a page, counted from 0, with the header below it; the last page if `page` is past
+    /// it.
     pub(crate) fn page(&self, page: usize, rows: usize) -> String {
         let pages = self.pages(rows);
         let shown = match pages {
@@ -95,7 +96,8 @@ impl ApprovalView {
         shown.into_iter().chain(self.header.iter().cloned()).collect::<Vec<_>>().join("\n")
     }
 
-    /// Rows of plugins' text on a page; one even on a terminal that is too small.
+    /// Returns the rows of plugins' text on a page, at least one even on a terminal that is too
+    /// small.
     fn page_rows(&self, rows: usize) -> usize {
         rows.saturating_sub(self.header.len() + 1).max(1)
     }
@@ -108,7 +110,7 @@ struct ForeignRows {
 }
 
 impl ForeignRows {
-    /// Puts a text behind its name; its further rows stand below its first one.
+    /// Appends a text behind its name. Further rows are aligned with the first one.
     fn put(&mut self, name: &str, text: &str) {
         let mark = format!("{INDENT}{}", paint(ODD, foreign::MARK));
         let room = self.columns.saturating_sub(INDENT.len() + foreign::MARK.chars().count() + 1);
@@ -135,7 +137,7 @@ impl ForeignRows {
     }
 }
 
-/// A remark of the program about an argument. Text that is quoted from the argument follows a mark.
+/// A remark of the program about an argument. Text quoted from the argument follows a mark.
 struct Remark {
     words: String,
     named: Option<String>,
@@ -223,7 +225,7 @@ fn header(
     styled.collect()
 }
 
-/// `10 min`, `40 s`.
+/// Returns the time left: `10 min`, `40 s`.
 fn left(until: Instant) -> String {
     let seconds = until.saturating_duration_since(Instant::now()).as_secs_f64().ceil();
     if seconds >= 90.0 {
@@ -233,14 +235,15 @@ fn left(until: Instant) -> String {
     }
 }
 
-/// A name as it is; one that could be taken for another, or for more than a name, as JSON has it.
+/// Returns a name unchanged, or as JSON if it could be confused with another name or with other
+/// text.
 fn told_apart(name: &str) -> String {
     let is_plain =
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
     if is_plain { name.to_owned() } else { Value::from(name).to_string() }
 }
 
-/// What to know of an argument besides its text.
+/// Returns the remarks about an argument's value.
 fn remarks(value: &Value, files: &[FileGrant]) -> Vec<Remark> {
     let mut remarks = Vec::new();
     if let Some((word, seen)) = look_alike_in(value) {
@@ -260,7 +263,7 @@ fn remarks(value: &Value, files: &[FileGrant]) -> Vec<Remark> {
     remarks
 }
 
-/// A word in it, at any depth, that looks like another.
+/// Returns a word in the value, at any depth, that is confusable with another, and that other word.
 fn look_alike_in(value: &Value) -> Option<(String, String)> {
     match value {
         Value::String(text) => foreign::look_alike(text),
@@ -272,7 +275,7 @@ fn look_alike_in(value: &Value) -> Option<(String, String)> {
     }
 }
 
-/// The path below a granted folder.
+/// Returns the path relative to a granted folder.
 fn inside<'a>(grant: &FileGrant, text: &'a str) -> Option<&'a str> {
     let rest = text.strip_prefix(grant.at.as_str())?;
     if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
@@ -282,7 +285,7 @@ fn inside<'a>(grant: &FileGrant, text: &'a str) -> Option<&'a str> {
 fn on_disk(grant: &FileGrant, rest: &str) -> Remark {
     let folder = grant.shown.strip_prefix("./").unwrap_or(&grant.shown).trim_end_matches('/');
     let here = if rest.is_empty() { format!("{folder}/") } else { format!("{folder}/{rest}") };
-    // Not followed: where a link leads is not for an approval to open.
+    // Links are not followed: showing an approval must not open their targets.
     match std::fs::symlink_metadata(Path::new(&grant.dir).join(rest)) {
         Ok(found) if found.is_symlink() => Remark::naming("a link:", here),
         Ok(found) if found.is_dir() => {
@@ -426,7 +429,7 @@ mod tests {
         assert!((0..60).all(|at| all.contains(&format!("a{at:02}"))));
     }
 
-    /// The rows of a terminal of this width after the text was written to it.
+    /// Returns the rows of a terminal of this width after the text was written to it.
     fn on_terminal(text: &str, columns: usize) -> Vec<String> {
         let columns = u16::try_from(columns).unwrap();
         let mut terminal =
@@ -435,8 +438,8 @@ mod tests {
         terminal.screen().rows(0, columns).map(|row| row.trim_end().to_owned()).collect()
     }
 
-    /// On a terminal of any width each row is the program's own, or has a mark in front; the
-    /// program's own are as many as they should be.
+    /// Checks, at any terminal width, that each row is the program's own or has a mark, and that
+    /// the program's own rows have the expected count.
     fn nothing_is_forged(request: &ApprovalRequest, columns: usize) {
         let view = view(request, columns);
         let rows = on_terminal(&view.page(0, usize::MAX), columns);
@@ -458,7 +461,7 @@ mod tests {
     #[test]
     fn a_question_cannot_be_forged_by_arguments_that_wrap() {
         for columns in WIDTHS {
-            // B2 of the hostile review, made for this very width.
+            // B2 of the hostile review, built for this exact width.
             let pad = |text: &str| {
                 format!("{text}{}", "\u{a0}".repeat(columns - text.chars().count() % columns))
             };

@@ -1,5 +1,5 @@
-//! The question whether a run may have more of a limit that it has used up: yes, another amount, or
-//! no. Without a terminal there is no more.
+//! The question whether a run gets more of a limit that it has used up: yes, another amount, or no.
+//! Without a terminal the answer is no.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ impl ApproverState {
                 return by_nobody("nobody is there to give more: stdin and stderr are no terminal");
             }
             Approvals::Refuse => return by_nobody("nobody is asked for more"),
-            // The word comes from elsewhere, and then nobody waits for this any more.
+            // The answer comes from elsewhere, and this future is dropped then.
             Approvals::Wait => return std::future::pending().await,
         }
         let floor = std::sync::Arc::clone(&self.floor).lock_owned().await;
@@ -53,7 +53,7 @@ impl ApproverState {
         }
     }
 
-    /// Another amount, in its unit; none when the person thought better of it.
+    /// Returns another amount, in the limit's unit. `None` if the user cancels.
     async fn amount(&self, top_up: &LimitIncrease) -> Option<Value> {
         let mut question = UserQuestion::short("      how much more? Ctrl-C goes back", "      > ");
         question.initial = bare(&top_up.arguments(top_up.proposed));
@@ -75,7 +75,7 @@ impl ApproverState {
     }
 }
 
-/// What is asked: what is used up, and how much more is proposed.
+/// Returns the question: the used-up limit and the proposed increase.
 fn shown(top_up: &LimitIncrease) -> String {
     let problem = top_up
         .problem
@@ -90,7 +90,7 @@ fn shown(top_up: &LimitIncrease) -> String {
     )
 }
 
-/// The amount as a person writes it: `0.25`, `5 min`.
+/// Returns the amount as a user types it: `0.25`, `5 min`.
 fn bare(arguments: &Value) -> String {
     match &arguments["add"] {
         Value::String(text) => text.clone(),
@@ -98,7 +98,7 @@ fn bare(arguments: &Value) -> String {
     }
 }
 
-/// A number is one, anything else is a text.
+/// Parses a number if the line is one, and a text otherwise.
 fn read(line: &str) -> Value {
     let line = line.trim();
     serde_json::from_str(&line.replace(['_', ' '], ""))

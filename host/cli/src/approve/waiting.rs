@@ -1,4 +1,5 @@
-//! With `--approvals wait` nobody is asked here: says which command answers.
+//! Pending approvals under `--approvals wait`: prints the command that answers each, and asks
+//! nothing.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::ui::show::{ODD, one_line, paint};
 /// Columns of arguments that are shown; `conclave approve` shows all.
 const SHOWN: usize = 120;
 
-/// Prints a line for each call that waits.
+/// Prints a line for each pending call.
 pub(crate) struct PendingLine(pub(crate) Arc<Screen>);
 
 impl Subscriber for PendingLine {

@@ -1,5 +1,5 @@
-//! `[w] why`: the rule that asks or what the tool's plugin may do, who calls, and what the tool can
-//! touch.
+//! `[w] why`: the rule that asks or the grants of the tool's plugin, the callers, and the tool's
+//! reach.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use super::about::RequestContext;
 use crate::ui::screen::columns;
 use crate::ui::show::{NAME, foreign, one_line, paint, printable};
 
-/// Several lines, each safe to print.
+/// Returns the explanation as several lines, each safe to print.
 pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String {
     let setup = about.setup();
     let mut text = String::new();
@@ -79,11 +79,11 @@ pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String 
     text
 }
 
-/// The rule that asks, or what the plugin may do where no rule matches.
+/// Returns the rule that asks, or the plugin's grants if no rule matches.
 fn by_rules(request: &ApprovalRequest, setup: &Setup) -> String {
     match request.decide(setup, &request.arguments).why {
         DecisionSource::Rule { rule, .. } => {
-            // An answer of this run may have put a plugin's text into it.
+            // An answer during this run may have put a plugin's text into the rule.
             format!(
                 "      asked by the rule at {}:\n{}",
                 printable(&rule.source),

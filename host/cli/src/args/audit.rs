@@ -1,4 +1,4 @@
-//! What people type to look into decisions: `why`, `can`.
+//! The arguments of `why` and `can`.
 
 use std::path::PathBuf;
 

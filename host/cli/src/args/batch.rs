@@ -1,4 +1,4 @@
-//! What people type to run one config on many inputs: `batch`.
+//! The arguments of `batch`, which runs one config on many inputs.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The list of commands in `conclave --help`, in groups. clap keeps one list; this one is made of
-//! the commands' own words.
+//! The list of commands in `conclave --help`, in groups. clap has one flat list; this one is built
+//! from the commands' own texts.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory, FromArgMatches};
 
 use super::Cli;
 
-/// Headings, and the commands under each in the order in which they are met.
+/// Headings, and the commands under each, in the order in which a new user needs them.
 const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Run",
@@ -19,19 +19,19 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Author", &["plugin", "schema"]),
     ("Maintain", &["doctor", "store", "completions", "man"]),
 ];
-/// Columns of the list, the narrowest terminal that is counted on.
+/// Columns of the list, for the narrowest supported terminal.
 const WIDTH: usize = 80;
-/// Where the words about a command begin.
+/// The column of a command's description.
 const INDENT: usize = 15;
 
 impl Cli {
-    /// Reads the command line; ends the program where it asks for help or is wrong.
+    /// Parses the command line. Ends the program if it asks for help or is invalid.
     pub(crate) fn read() -> Self {
         let matches = Self::grouped().get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
-    /// The command line with its commands listed in groups.
+    /// Returns the command line with its commands listed in groups.
     fn grouped() -> Command {
         let command = Self::command().max_term_width(WIDTH);
         let list = list(&command);
@@ -56,13 +56,13 @@ fn list(command: &Command) -> String {
     text
 }
 
-/// What stands before the first full stop, colon or semicolon.
+/// Returns the text before the first full stop, colon or semicolon.
 fn first_sentence(about: &str) -> &str {
     let end = [". ", ": ", "; "].iter().filter_map(|mark| about.find(mark)).min();
     &about[..end.unwrap_or(about.len())]
 }
 
-/// Writes a command and the words about it, broken between words.
+/// Appends a command and its description, broken at words.
 fn line(text: &mut String, name: &str, about: &str) {
     let _ = write!(text, "  {name:<width$}", width = INDENT - 2);
     let mut column = INDENT;

@@ -1,6 +1,5 @@
-//! What people type to say where a run is kept, how surely, and who is asked for approvals:
-//! `--store`, `--journal`, `--durability`, `--approvals`; and to go on with runs from elsewhere:
-//! `resume`, `approve`, `refuse`.
+//! The arguments about storage and approvals (`--store`, `--journal`, `--durability`,
+//! `--approvals`), and those of `resume`, `approve` and `refuse`.
 
 use std::path::PathBuf;
 
@@ -9,7 +8,7 @@ use conclave_runtime::store::Durability;
 
 use super::{Locked, ModelChoice, TraceChoice};
 
-/// Where the runs of a command are kept; in the user's state folder when nothing is said.
+/// The storage of a command's runs. The default is the user's state folder.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Keep {
     /// Keep the journal of every room as JSON lines in this folder, not in a store; `conclave
@@ -49,7 +48,7 @@ impl From<When> for Durability {
     }
 }
 
-/// `--approvals`: who is asked about a call that a rule asks about.
+/// `--approvals`: the approver of calls for which a rule asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Approvals {
     /// The person at the terminal; without one it is refused

@@ -1,5 +1,4 @@
-//! What people type to pin plugins and to take newer ones: `plugin lock`, `plugin upgrade`,
-//! `--locked`.
+//! The arguments about pinned plugins: `plugin lock`, `plugin upgrade`, `--locked`.
 
 use std::path::PathBuf;
 
@@ -7,7 +6,7 @@ use clap::Args;
 
 use super::CONFIG;
 
-/// How strictly plugins are held to the lock.
+/// How strictly plugins must match the lock.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Locked {
     /// Refuse every plugin that is not to the byte what conclave.lock says, and every one that it

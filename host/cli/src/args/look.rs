@@ -1,5 +1,5 @@
-//! What people type to look at what is kept: `runs`, `show`, `tasks`, `approvals`, `audit`,
-//! `store`.
+//! The arguments of the commands that read stored runs: `runs`, `show`, `tasks`, `approvals`,
+//! `audit`, `store`.
 
 use std::path::PathBuf;
 

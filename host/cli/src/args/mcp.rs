@@ -1,4 +1,4 @@
-//! What people type to serve a config's tools to a client: `mcp`.
+//! The arguments of `mcp`, which serves a config's tools to a client.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! `--model URL#NAME`: a model for this one start, without writing it into the config. A model is
-//! never switched on by a variable that happens to be set.
+//! `--model URL#NAME`: a model for one start, without a change to the config. No environment
+//! variable ever selects a model.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use conclave_core::types::ids::ModelName;
 
 use crate::program::error::CliError;
 
-/// The model that the config calls `default`.
+/// The model in the place of the config's `default`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ModelChoice {
     /// Ask this server's model wherever the config says `default`, such as
@@ -22,10 +22,10 @@ pub(crate) struct ModelChoice {
 }
 
 impl ModelChoice {
-    /// What is put in the place of the config's models; empty when nothing was chosen.
+    /// Returns the models that replace the config's. Empty if none was chosen.
     ///
     /// # Errors
-    /// When the address, the name or the key's source cannot be so.
+    /// If the address, the name or the key's source is invalid.
     pub(crate) fn models(&self) -> Result<BTreeMap<ModelName, ModelConfig>, CliError> {
         let Some(choice) = &self.model else { return Ok(BTreeMap::new()) };
         let key = self.model_key.as_deref().map(key).transpose()?;
@@ -39,7 +39,7 @@ impl ModelChoice {
 }
 
 fn wrong(choice: &str, problem: &str) -> CliError {
-    // What holds a password is not repeated.
+    // An address with a password is not repeated.
     let shown =
         if choice.contains('@') { "--model".to_owned() } else { format!("--model {choice}") };
     CliError::usage(format!("{shown} {problem}"))
@@ -54,7 +54,7 @@ fn key(source: &str) -> Result<KeyRef, CliError> {
         Some(("command", words)) if !words.trim().is_empty() => {
             Ok(KeyRef::Command(words.split_whitespace().map(str::to_owned).collect()))
         }
-        // It may be the key itself, so it is not repeated.
+        // The value may be the key itself, so it is not repeated.
         _ => Err(CliError::usage("--model-key says where the key is, not what it is")
             .hint("write `--model-key env:MY_KEY`, `file:PATH` or `command:PROGRAM`")),
     }

@@ -1,11 +1,11 @@
-//! What people type to write a config, to let plugins in, and to try them: `init`, `add`, `grant`,
-//! `revoke`, `plugin call`.
+//! The arguments of the commands that write a config and add plugins, or try them: `init`, `add`,
+//! `grant`, `revoke`, `plugin call`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// The config that is meant when none is named.
+/// The default config.
 pub(crate) const CONFIG: &str = "conclave.toml";
 
 #[derive(Debug, Args)]

@@ -1,4 +1,5 @@
-//! What people type to say something to a run that goes on elsewhere: `stop`, `pause`, `tell`.
+//! The arguments of the commands that send a message to a run in another process: `stop`, `pause`,
+//! `tell`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Which config `run` and `chat` take, and what is said first: both words may be left out.
+//! The config and the first message of `run` and `chat`. Both words are optional.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ impl TargetArgs {
     /// Returns the config and the text.
     ///
     /// # Errors
-    /// If the first word looks like a config that is not there.
+    /// If the first word looks like a config that does not exist.
     pub(crate) fn resolve(&self) -> Result<(PathBuf, Option<String>), CliError> {
         let Some(first) = &self.first else { return Ok((CONFIG.into(), None)) };
         if self.second.is_some() || is_config(first) {
@@ -44,14 +44,15 @@ impl TargetArgs {
     }
 }
 
-/// A file that is there, or would be a config if it were.
+/// Returns whether the word is an existing file, or has a config's extension.
 fn is_config(word: &OsStr) -> bool {
     let path = Path::new(word);
     let is_there = path.metadata().is_ok_and(|found| !found.is_dir());
     is_there || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"))
 }
 
-/// One word with a separator: more likely a misspelt config than something to say.
+/// Returns whether the text is one word with a separator, and so more likely a misspelt config than
+/// a message.
 fn looks_like_a_path(text: &str) -> bool {
     text.contains(std::path::is_separator) && !text.contains(char::is_whitespace)
 }

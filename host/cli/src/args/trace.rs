@@ -1,11 +1,11 @@
-//! `--trace`: a line for each step of each task, in the place of the usual lines.
+//! `--trace`: a line for each step of each task, instead of the usual lines.
 
 use clap::{Args, ValueEnum};
 
 use super::OutputArgs;
 use crate::program::error::CliError;
 
-/// What people type for it.
+/// The choice of `--trace`.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct TraceChoice {
     /// Show each step on stderr, as one line: its task, who answered, from whom to whom, tools and
@@ -14,7 +14,7 @@ pub(crate) struct TraceChoice {
     trace: Option<Detail>,
 }
 
-/// How much of a step is shown.
+/// The amount of a step that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Detail {
     /// A line, cut at the end of the terminal's
@@ -24,10 +24,10 @@ pub(crate) enum Detail {
 }
 
 impl TraceChoice {
-    /// None: no trace was asked for.
+    /// Returns the choice. `None` if no trace was requested.
     ///
     /// # Errors
-    /// When only the result is wanted as well.
+    /// If only the result is wanted as well.
     pub(crate) fn detail(self, output: OutputArgs) -> Result<Option<Detail>, CliError> {
         if self.trace.is_some() && output.quiet {
             return Err(CliError::usage(

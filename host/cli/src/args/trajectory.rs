@@ -1,5 +1,4 @@
-//! What people type to look at logs of agents, to write one of a run, and to play one again:
-//! `conclave trajectory …`.
+//! The arguments of `conclave trajectory`: showing, exporting and replaying agents' logs.
 
 use std::path::PathBuf;
 
@@ -20,7 +19,7 @@ pub(crate) enum Trajectory {
     Replay(TrajectoryReplay),
 }
 
-/// A form of logs.
+/// The format of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EraArg {
     /// Of July 2024

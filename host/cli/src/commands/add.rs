@@ -1,6 +1,6 @@
-//! `conclave add SOURCE`: looks into a component, says what it asks for and why, and writes it into
-//! the config with the grants that a person confirmed, and pins it. Runs nothing of it but its list
-//! of tools, with nothing granted.
+//! `conclave add SOURCE`: inspects a component and shows the capabilities it asks for, with its
+//! reasons. Adds it to the config with the grants that the user confirmed, and pins it. Runs
+//! nothing of the component but its list of tools, with nothing granted.
 
 pub(crate) mod hints;
 mod questions;
@@ -28,9 +28,9 @@ use crate::ui::ask;
 use crate::ui::screen::total_columns;
 use crate::ui::show::{FAINT, ODD, bytes, component, one_line, paint};
 
-/// What a stranger wrote stays on its line, so that it cannot forge the lines below.
+/// Columns of a component's text: longer text could wrap into rows that look like the program's.
 const TEXT: usize = 200;
-/// In a comment of the config.
+/// Columns of a component's text in a comment of the config.
 const COMMENT: usize = 100;
 
 pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> {
@@ -69,7 +69,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
         .try_for_each(|fragment| edit.grant(&name, fragment))
         .map_err(|error| refused(&error))?;
     let edited = edit.finish().map_err(|error| refused(&error))?;
-    // Whoever was asked has said yes already.
+    // A user who answered the questions has confirmed the folders already.
     FolderGuard::new(file.folder(), args.yes || asks).check(
         &name,
         &chosen,
@@ -77,7 +77,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
         &edited,
     )?;
     check_by_host(&args.file, &name, before.as_ref(), &edited)?;
-    // One that cannot be read is told of before anything is written.
+    // Opened early, so that an unreadable lock is reported before anything is written.
     let lock = LockFile::open(&args.file)?;
     file.write(&edited)?;
     let pinned = lock::pin(&lock, &name, &found, is_dev).await?;
@@ -117,7 +117,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
     Ok(exit::OK)
 }
 
-/// The same command with another source.
+/// Returns the same command with another source.
 fn again(args: &Add, source: &str) -> String {
     let name = args.name.as_ref().map(|name| format!(" --as {}", shell(name))).unwrap_or_default();
     let grants: String =
@@ -125,7 +125,7 @@ fn again(args: &Add, source: &str) -> String {
     format!("conclave add {}{name}{}{grants}", shell(source), file_option(&args.file))
 }
 
-/// Grants as they were typed.
+/// Parses grants as typed.
 pub(crate) fn fragments(texts: &[String]) -> Result<Vec<Fragment>, CliError> {
     texts
         .iter()
@@ -133,10 +133,10 @@ pub(crate) fn fragments(texts: &[String]) -> Result<Vec<Fragment>, CliError> {
         .collect()
 }
 
-/// A grant that the manifest does not ask for would have no effect.
+/// Checks that the manifest asks for each grant; any other grant would have no effect.
 ///
 /// # Errors
-/// Which one, and what is asked for.
+/// Names the grant, and the capabilities that the manifest asks for.
 pub(crate) fn check_asked(
     plugin: &str,
     manifest: &Manifest,
@@ -161,7 +161,7 @@ pub(crate) fn check_asked(
     .hint(hint))
 }
 
-/// What the config calls it.
+/// Returns the plugin's name in the config.
 fn name(given: Option<&str>, manifest: &Manifest) -> Result<String, CliError> {
     let Some(name) = given.map(str::to_owned).or_else(|| proposed_name(&manifest.name)) else {
         let what = format!("no name for a plugin can be made of {}", manifest.name);
@@ -176,20 +176,20 @@ fn name(given: Option<&str>, manifest: &Manifest) -> Result<String, CliError> {
     }
 }
 
-/// What the config says of it: enough to know later what was let in.
+/// Returns the comment above the plugin in the config, which records what was added.
 fn comment(found: &LocatedComponent) -> Vec<String> {
     let manifest = &found.inspection.manifest;
     let description = one_line(&manifest.description, COMMENT);
     let what = if description.is_empty() { String::new() } else { format!(": {description}") };
     let mut lines = vec![format!("{} {}{what}", manifest.name, manifest.version)];
-    // The digest of a stock plugin is that of the program, that of an address stands in it.
+    // A stock plugin's digest is that of the program, and an address already contains its own.
     if matches!(found.place, ComponentPlace::File(_)) {
         lines.push(format!("as added: sha256 {}", found.inspection.sha256));
     }
     lines
 }
 
-/// Before anything is asked: what it is, what it wants, and why.
+/// Shows the component, its capabilities and its reasons, before any question.
 fn show(found: &LocatedComponent, is_dev: bool) {
     let mut err = crate::ui::output::stderr();
     let (inspection, manifest) = (&found.inspection, &found.inspection.manifest);

@@ -1,4 +1,4 @@
-//! `conclave approvals`: the calls that wait for an approval, of all runs.
+//! `conclave approvals`: the pending approvals of all runs.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
     Ok(exit::OK)
 }
 
-/// Returns the id of a call; `None` of what waits for anything but an approver.
+/// Returns the id of the call, or `None` if the entry is not an approval.
 fn id(wait: &WaitRow) -> Option<String> {
     match wait.wait.key {
         WaitKey::Call(call) => Some(approval_id(&wait.room, call)),
@@ -82,10 +82,10 @@ fn id(wait: &WaitRow) -> Option<String> {
     }
 }
 
-/// Returns the decisions that lie in the mail: no process has the run under way, or it has not
-/// looked yet.
+/// Returns the decisions that wait in the mail: no process has the run in progress, or it has not
+/// read them yet.
 fn said(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
-    // Mail that cannot be read is reported by the process that takes it out.
+    // Unreadable mail is reported by the process that takes it out.
     let mail = stores
         .folders()
         .iter()
@@ -125,7 +125,7 @@ fn row(wait: &WaitRow, said: Option<&str>, now: Millis) -> Vec<(Style, String)> 
     ]
 }
 
-/// What the task's analyzer says of it; empty when it was not asked.
+/// Returns the analyzer's risk assessment, or an empty text if no analyzer was asked.
 fn risk(request: &ApprovalRequest) -> (Style, String) {
     let reason = request
         .risk_reason
@@ -137,7 +137,8 @@ fn risk(request: &ApprovalRequest) -> (Style, String) {
     (if request.risk.is_some_and(|risk| risk > Risk::Low) { ODD } else { FAINT }, words.join(": "))
 }
 
-/// Returns when it expires; the time stands still while no process has the run under way.
+/// Returns the time until the call expires. That time pauses while no process has the run in
+/// progress.
 fn expires(wait: &WaitRow, now: Millis) -> String {
     let Some(ms) = wait.wait.request.as_ref().and_then(|request| request.expires_ms) else {
         return String::new();

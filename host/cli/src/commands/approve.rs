@@ -1,6 +1,6 @@
-//! `conclave approve ID` and `conclave refuse ID`: the word about one call that waits, from another
-//! terminal or after a restart. An id means that one call with the arguments that are shown, and
-//! nothing else; the process that has the run under way carries the word out.
+//! `conclave approve ID` and `conclave refuse ID`: decide one pending call, from another terminal
+//! or after a restart. An id means that one call with the arguments that are shown, and nothing
+//! else. The process that has the run in progress applies the decision.
 
 use std::io::Write;
 use std::path::Path;
@@ -26,17 +26,17 @@ use crate::ui::screen::columns;
 use crate::ui::show::{FAINT, NAME, one_line, paint, printable};
 use crate::ui::{ask, stdout};
 
-/// What `refuse` says when nobody says why.
+/// The reason of a refusal that gives none.
 const NO: &str = "the operator said no";
 /// Characters of a reason that reach the agent.
 const REASON: usize = 1_000;
-/// What stands below arguments that the approver wrote.
+/// The note below arguments that the approver edited.
 const EDITED: &str = "these are your arguments, in the place of its own";
 /// Rows below a page: a note about edited arguments, and the question.
 const ROWS_BELOW: usize = 3;
-/// The question behind a page that is not the last.
+/// The question below every page but the last.
 const NEXT_PAGE: &str = "      [s] shows the next page";
-/// What waits when a run has used up a limit.
+/// The kind of a pending limit increase.
 const TOP_UP: &str = "top-up";
 
 pub(crate) fn approve(args: &args::Approve, output: OutputArgs) -> Result<u8, CliError> {
@@ -76,13 +76,13 @@ fn arguments(text: &str) -> Result<Value, CliError> {
     }
 }
 
-/// A call that waits for a word.
+/// A pending call.
 struct PendingCall {
     found: InStore,
     call: CallId,
     request: Box<ApprovalRequest>,
     is_live: bool,
-    /// It asks for more of a limit.
+    /// Whether the call asks for a limit increase.
     is_top_up: bool,
 }
 
@@ -104,13 +104,13 @@ impl PendingCall {
         approval_id(&self.found.room, self.call)
     }
 
-    /// The word is about this call.
+    /// Returns whether the message decides this call.
     fn is_meant(&self, mail: &ControlMessage) -> bool {
         mail.room == self.found.room
             && matches!(mail.word, ControlCommand::Decide { call, .. } if call == self.call)
     }
 
-    /// The first word counts, so another would be lost without a sign.
+    /// Checks that no decision is pending. The first one counts, so another would be lost silently.
     fn check_unsaid(&self) -> Result<(), CliError> {
         let unheard = ControlMessage::pending(self.found.reader.folder())
             .map_err(|error| unusable(&error))?;
@@ -127,11 +127,11 @@ impl PendingCall {
         Err(CliError::usage(what).hint("--instead puts this word in its place"))
     }
 
-    /// Takes back what was said of this call before.
+    /// Takes back an earlier decision about this call.
     ///
     /// # Errors
-    /// When the process of the run has it in hand: then it may take effect, and another word would
-    /// not.
+    /// If the run's process has received the earlier decision. That one may take effect, and a new
+    /// one would not.
     fn take_back(&self) -> Result<(), CliError> {
         let store = self.found.reader.folder();
         ControlMessage::take_back(store, |mail| self.is_meant(mail))
@@ -149,12 +149,12 @@ impl PendingCall {
             return Err(CliError::usage(what)
                 .hint(format!("conclave show {} shows the state of the run", self.found.run())));
         }
-        // The process that took it has ended. What it had journalled is no longer waiting, and was
-        // refused above.
+        // The receiving process has ended. A decision that it journalled would have ended the wait,
+        // which was checked above.
         left.remove(store).map_err(|error| unusable(&error))
     }
 
-    /// Arguments that somebody wrote, before anybody waits for what becomes of them.
+    /// Checks edited arguments here, so that a mistake is reported before the decision is sent.
     fn check_arguments(&self, arguments: &Value) -> Result<(), CliError> {
         check_top_up_arguments(&self.request, arguments)
             .map_err(|wrong| CliError::usage(format!("--arguments: {wrong}")))?;
@@ -202,8 +202,8 @@ impl PendingCall {
         Ok(exit::OK)
     }
 
-    /// Shows all of it, since what is approved must have been seen. Returns whether the person
-    /// approves it; false where nobody `is_asked`.
+    /// Shows the whole call, since an approval requires that. Returns whether the user approves it;
+    /// false unless `is_asked`.
     fn show(&self, edited: Option<&Value>, is_asked: bool) -> Result<bool, CliError> {
         let mut err = crate::ui::output::stderr();
         if self.is_top_up {
@@ -234,7 +234,7 @@ fn as_word(approval: &Approval) -> &'static str {
     if matches!(approval, Approval::Refused { .. }) { "refused" } else { "approved" }
 }
 
-/// What the room's run goes by.
+/// Returns the setup that the room's run uses.
 fn setup_of(records: Vec<Record>) -> Option<Arc<Setup>> {
     records.into_iter().rev().find_map(|record| match record.event {
         Event::RoomOpened { setup, .. } => Some(setup),
@@ -243,7 +243,7 @@ fn setup_of(records: Vec<Record>) -> Option<Arc<Setup>> {
     })
 }
 
-/// How much more of a limit arguments give: `4199 tokens`, `$0.25`, `5 min of wall`.
+/// Returns the increase in the arguments: `4199 tokens`, `$0.25`, `5 min of wall`.
 fn more(key: &str, arguments: &Value) -> String {
     let amount = match arguments.get("add").unwrap_or(arguments) {
         Value::String(text) => one_line(text, 40),
@@ -256,7 +256,7 @@ fn more(key: &str, arguments: &Value) -> String {
     }
 }
 
-/// What of that run waits instead.
+/// Returns the error for a call that is not pending, with the calls of that run that are.
 fn none(room: &RoomId, call: CallId, waits: &[WaitRow]) -> CliError {
     let others = waits.iter().filter_map(|row| match (row.wait.key, &row.wait.request) {
         (WaitKey::Call(call), Some(_)) => Some(approval_id(&row.room, call)),
@@ -274,8 +274,8 @@ fn none(room: &RoomId, call: CallId, waits: &[WaitRow]) -> CliError {
     CliError::usage(what).hint(hint)
 }
 
-/// Shows the pages of a question, and returns whether the person lets the call run: only behind the
-/// last page, and only at the size that the pages were laid out for. `note` stands below that page.
+/// Shows the pages of a question. Returns whether the user approves the call, which takes the last
+/// page and an unchanged terminal size. `note` stands below that page.
 fn is_let_run(view: impl Fn(usize) -> ApprovalView, note: &str) -> bool {
     let mut pages = Pages::new(&view, |_| ROWS_BELOW);
     let mut above = pages.text();

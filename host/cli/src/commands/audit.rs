@@ -1,5 +1,5 @@
-//! `conclave audit`: what was allowed, refused, asked, decided and sent out, in all stored runs;
-//! and whether the store was changed.
+//! `conclave audit`: the decisions, questions, refusals and outgoing data of all stored runs, and
+//! whether a store was changed.
 
 mod verify;
 
@@ -20,12 +20,12 @@ use crate::ui::show::table::{self, note};
 use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, plural};
 use crate::ui::stdout;
 
-/// Columns of a moment, and of the widest kind.
+/// Columns of a timestamp, and of the widest kind.
 const MOMENT: usize = 19;
 const KIND: usize = 14;
-/// Columns from which on a moment is shown whole, with its year and seconds.
+/// The terminal width from which timestamps show their year and seconds.
 const WIDE: usize = 80;
-/// Columns that what happened has at least.
+/// Columns of an entry's text, at least.
 const LEAST: usize = 12;
 
 pub(crate) fn audit(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
@@ -40,7 +40,7 @@ pub(crate) fn audit(args: &args::Audit, output: OutputArgs) -> Result<u8, CliErr
     }
 }
 
-/// What is wanted of all entries.
+/// A filter of audit entries.
 struct AuditFilter<'a> {
     kinds: Vec<AuditKind>,
     plugin: Option<&'a str>,
@@ -94,7 +94,7 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
             entries_of(&readers[*reader], run)?.into_iter().filter(|(_, entry)| wanted.has(entry)),
         );
     }
-    // Oldest first over all runs, as a log is read.
+    // Oldest first over all runs, the usual order of a log.
     found.sort_by_key(|(_, entry)| entry.at);
     let (total, count) = (table::total(), found.len() as u64);
     for (room, entry) in &found {
@@ -126,7 +126,7 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     Ok(exit::OK)
 }
 
-/// Those of all rooms of a run.
+/// Returns the entries of all rooms of a run.
 fn entries_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, AuditEntry)>, CliError> {
     let mut all = Vec::new();
     for room in reader.rooms(run).map_err(|error| unusable(&error))? {
@@ -147,7 +147,7 @@ fn shown(address: &str, entry: &AuditEntry, total: usize) -> String {
     let plugin = entry.plugin.as_ref().map(|plugin| plugin.to_string()).unwrap_or_default();
     let kind = StyledText::new(style_of(entry.kind), entry.kind.as_str());
     let at = moment(entry.at);
-    // Month to minute where it is narrow.
+    // On a narrow terminal, from the month to the minute.
     let at = if total < WIDE { at[5..MOMENT - 3].to_owned() } else { at };
     let wide = at.len();
     let before = format!("{} {} ", cell(&[StyledText::new(FAINT, at)], wide), cell(&[kind], KIND));
@@ -157,7 +157,7 @@ fn shown(address: &str, entry: &AuditEntry, total: usize) -> String {
         StyledText::new(FAINT, format!("[{address}]")),
     ];
     let parts: Vec<StyledText> = parts.into_iter().filter(|part| !part.text.is_empty()).collect();
-    // The address stays when what was tried is long.
+    // A long text is cut, so that the entry's address stays visible.
     let left = total.saturating_sub(wide + KIND + 2);
     let (last, first) = parts.split_last().expect("the address is always there");
     let address = last.text.chars().count();
@@ -180,7 +180,7 @@ fn style_of(kind: AuditKind) -> Style {
     }
 }
 
-/// What a check of a store found.
+/// Reports the result of checking a store.
 pub(crate) fn report_checked(
     reader: &StoreReader,
     checked: &conclave_runtime::store::StoreCheck,

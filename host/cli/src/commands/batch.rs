@@ -1,5 +1,5 @@
-//! `conclave batch FILE`: the entry task on every line of a file. Results on stdout in the order of
-//! the lines, everything else on stderr.
+//! `conclave batch FILE`: runs the entry task on every line of a file. Results go to stdout in the
+//! order of the lines, everything else to stderr.
 
 mod input;
 mod progress;
@@ -140,7 +140,7 @@ pub(crate) async fn batch(
     Ok(code)
 }
 
-/// The results must not be written over the inputs.
+/// Checks that the results do not overwrite the inputs.
 fn check_output(args: &args::BatchArgs) -> Result<(), CliError> {
     let whole = |path: &Path| path.canonicalize().ok();
     let Some(output) = &args.output else { return Ok(()) };
@@ -153,7 +153,8 @@ fn check_output(args: &args::BatchArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Nobody could say to whom of many runs a person answers.
+/// Checks that the entry task asks no user: with many runs, an answer could not be matched to one
+/// of them.
 fn check_entry(prepared: &Prepared, file: &Path) -> Result<(), CliError> {
     if !asks_user(prepared) {
         return Ok(());
@@ -164,7 +165,7 @@ fn check_entry(prepared: &Prepared, file: &Path) -> Result<(), CliError> {
     Err(CliError::usage(what).hint(interactive_help(entry, file)))
 }
 
-/// What the runs of a batch share: how they are started, and how all of them are stopped.
+/// The state that the runs of a batch share: how they are started, and how all of them are stopped.
 struct All {
     prepared: Prepared,
     room: RoomId,
@@ -179,9 +180,9 @@ struct All {
     staged: Staged,
     tracing: Option<Tracing>,
     is_stopping: AtomicBool,
-    /// Why all of it was stopped, where it was.
+    /// The reason why all runs were stopped, if they were.
     stopped_for: Mutex<Option<String>>,
-    /// Of the runs that go on.
+    /// The handles of the runs in progress.
     stoppers: Mutex<BTreeMap<usize, Stopper>>,
 }
 
@@ -224,7 +225,7 @@ impl All {
         self.stoppers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stops the runs that go on; no other begins.
+    /// Stops the runs in progress and starts no others.
     fn stop(&self, reason: &str) {
         self.stopped_for
             .lock()
@@ -234,7 +235,7 @@ impl All {
         self.stoppers().values().for_each(|stopper| stopper.stop(reason));
     }
 
-    /// Runs the config on one input, and puts down what came of it.
+    /// Runs the config on one input, and stores the result.
     async fn run(&self, index: usize, input: &BatchInput) -> Result<Option<()>, ()> {
         if self.is_stopping.load(Ordering::SeqCst) {
             return Ok(None);
@@ -300,14 +301,14 @@ impl All {
         }
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     fn code(&self, policy: &Batch, ended_by: Option<usize>, results: &Results) -> u8 {
         let refused = if self.approver.has_refused_for_nobody() { exit::POLICY } else { exit::OK };
         let first = ended_by.and_then(|first| results.rows().find(|row| row.index == first));
         match policy.on_error {
             _ if stdout::has_gone() => exit::OK,
             _ if self.is_stopping.load(Ordering::SeqCst) => exit::INTERRUPTED,
-            // The one result that was wanted is there.
+            // The one requested result has arrived.
             _ if policy.stop_on_first && first.is_some_and(|row| row.code == exit::OK) => refused,
             OnError::Null => refused,
             OnError::Stop | OnError::Report => {
@@ -316,7 +317,7 @@ impl All {
         }
     }
 
-    /// Why there are inputs without an end.
+    /// Returns the reason for inputs whose runs did not end.
     fn why_cancelled(&self, ended_by: Option<usize>, results: &Results) -> String {
         if let Some(why) = self.stopped_for.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
         {
@@ -374,7 +375,7 @@ impl All {
     }
 }
 
-/// How the steps of the runs are shown.
+/// The display of the runs' steps.
 struct Tracing {
     detail: Detail,
     /// Columns of the widest label.
@@ -399,7 +400,7 @@ impl Tracing {
     }
 }
 
-/// Nobody is asked anything; what is said is shown.
+/// A channel that asks nothing and shows the speeches.
 struct Speaking {
     screen: Arc<Screen>,
     label: String,

@@ -1,5 +1,5 @@
-//! `conclave plugin call SOURCE TOOL [JSON]`: one tool, once, with nothing but the grants on the
-//! command line. The result goes to stdout; what it said, was refused and used up goes to stderr.
+//! `conclave plugin call SOURCE TOOL [JSON]`: calls one tool once, with only the grants on the
+//! command line. The result goes to stdout; logs, refusals and usage go to stderr.
 
 mod config;
 mod told;
@@ -48,7 +48,7 @@ pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliE
         let tools = host.tools_of(found.bytes.clone()).await;
         let tools = tools
             .map_err(|error| CliError::plugin(format!("{} is refused: {error}", manifest.name)))?;
-        // Which tools there are is said before what a call of one needs.
+        // The tool is checked before the grants, so that a typing error is reported first.
         tool_name(args.tool.as_deref(), &name, manifest, &tools, &found)?;
     }
     unfit?;
@@ -74,7 +74,7 @@ pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliE
     finish(&tool, &run, &told, output)
 }
 
-/// The same command with another source.
+/// Returns the same command with another source.
 fn again(args: &CallArgs, source: &str) -> String {
     let tool = args.tool.as_ref().map(|tool| format!(" {}", shell(tool))).unwrap_or_default();
     let arguments = args
@@ -87,7 +87,7 @@ fn again(args: &CallArgs, source: &str) -> String {
     format!("conclave plugin call {}{tool}{arguments}{grants}", shell(source))
 }
 
-/// The arguments: a JSON object, from the command line, stdin (`-`) or a file (`@FILE`).
+/// Returns the arguments: a JSON object from the command line, stdin (`-`) or a file (`@FILE`).
 fn arguments(given: Option<&str>) -> Result<Value, CliError> {
     let unread = |what: &str, error: std::io::Error| {
         CliError::usage(format!("the arguments could not be read from {what}: {error}"))
@@ -110,7 +110,7 @@ fn arguments(given: Option<&str>) -> Result<Value, CliError> {
     })
 }
 
-/// A JSON object; else what the text is instead.
+/// Parses a JSON object. Returns a description of the text if it is something else.
 pub(crate) fn object(text: &str) -> Result<Value, String> {
     match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
@@ -119,8 +119,8 @@ pub(crate) fn object(text: &str) -> Result<Value, String> {
     }
 }
 
-/// A plugin that is not granted what it cannot do without would be refused; here it is said with
-/// the argument that grants it.
+/// Checks that the plugin's required capabilities are granted. The host would refuse them too; this
+/// error names the argument that grants each.
 fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(), CliError> {
     let Some(plugin) = config.plugins.get(name) else { return Ok(()) };
     let required = manifest.asks.iter().filter(|(_, ask)| !ask.optional);
@@ -154,7 +154,7 @@ fn not_prepared(error: &PrepareError) -> CliError {
     }
 }
 
-/// The tool that is meant, with or without the plugin's name before it.
+/// Returns the tool's name, given with or without the plugin's name before it.
 fn tool_name(
     given: Option<&str>,
     name: &str,
@@ -189,7 +189,7 @@ fn no_tools(found: &LocatedComponent) -> CliError {
     ))
 }
 
-/// A line for a tool: its name, what it must be given, what it does.
+/// Returns a line of help for a tool: its name, its required arguments and its description.
 fn usage(tool: &ToolSpec) -> String {
     let required =
         tool.input_schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -213,7 +213,7 @@ fn finish(
     }
     match &run.answer {
         Ok(outcome) => {
-            // What it says may be a call and nothing else.
+            // An outcome may consist of follow-up calls only.
             if outcome.then.is_empty() || outcome.content.is_some() || outcome.value.is_some() {
                 stdout::line(stdout::safe(&text(outcome)))?;
             }
@@ -230,7 +230,7 @@ fn finish(
         }
     }
     let report = &run.report;
-    // A call that was not started has cost nothing.
+    // A call that did not start used nothing.
     if !output.quiet && report.wall_us > 0 {
         let refused = if report.denials.is_empty() {
             String::new()
@@ -243,14 +243,15 @@ fn finish(
     Ok(code)
 }
 
-/// The limit that stopped it, as its message names it: `plugins.NAME.limits.cpu`.
+/// Returns the config key of the limit that stopped the call, as its message names it:
+/// `plugins.NAME.limits.cpu`.
 fn limit(error: &ToolError) -> Option<&str> {
     let ToolError::Fault { fault } = error else { return None };
     let (_, key) = fault.message.split_once(".limits.")?;
     key.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().filter(|key| !key.is_empty())
 }
 
-/// 0: it answered. 1: it says that it could not. 5: it had to be stopped.
+/// Returns the exit code: 0 if the tool answered, 1 if it reported a failure, 5 if it was stopped.
 fn code(answer: &Result<ToolOutcome, ToolError>) -> u8 {
     match answer {
         Ok(_) => exit::OK,
@@ -259,7 +260,7 @@ fn code(answer: &Result<ToolOutcome, ToolError>) -> u8 {
     }
 }
 
-/// The text; where there is none, the value.
+/// Returns the text, or the value if there is no text.
 fn text(outcome: &ToolOutcome) -> String {
     match (&outcome.content, &outcome.value) {
         (Some(content), _) => content.clone(),

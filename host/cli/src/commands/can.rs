@@ -71,7 +71,7 @@ fn question(args: &args::Can) -> Result<AccessQuestion, CliError> {
     })
 }
 
-/// What is done with the target.
+/// Returns the verb for the question's target.
 fn verb(question: &AccessQuestion) -> &'static str {
     match question.capability {
         Capability::Model => "use the model",

@@ -1,4 +1,4 @@
-//! `conclave chat [CONFIG] [TEXT]`: a conversation with the entry task. What is said goes to
+//! `conclave chat [CONFIG] [TEXT]`: a conversation with the entry task. The agent's text goes to
 //! stdout, everything else to stderr.
 
 pub(crate) mod command;
@@ -51,7 +51,7 @@ use crate::ui::show::trace::TracePrinter;
 use crate::ui::show::{BAD, FAINT, ODD, foreign, head, paint};
 use crate::ui::stdout;
 
-/// How often it is looked at how long a turn takes.
+/// The interval between two checks of a turn's duration.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) async fn chat(
@@ -115,7 +115,7 @@ pub(crate) struct InterruptedChat {
     pub(crate) verbose: bool,
 }
 
-/// Goes on with it: with what the agent was at, or with the person's next message.
+/// Resumes the conversation: with the interrupted turn, or with the user's next message.
 pub(crate) async fn resume(
     cut: InterruptedChat,
     host: &Arc<Host>,
@@ -156,7 +156,7 @@ pub(crate) async fn resume(
     talk.close(ended, begun, output)
 }
 
-/// Everybody who takes part.
+/// The parts of a conversation.
 struct ChatSession {
     room: RoomId,
     entry: TaskName,
@@ -168,7 +168,7 @@ struct ChatSession {
     channel: PersonChannel,
     approver: Arc<AtTerminal>,
     interrupts: Interrupts,
-    /// A program at the other end of the pipe wants the turn to stop.
+    /// Notified when a program at the other end of the pipe stops the turn.
     stops: Arc<Notify>,
 }
 
@@ -192,7 +192,7 @@ impl ChatSession {
         let (conversation, stops) = (Arc::new(conversation), Arc::new(Notify::new()));
         let (at_work, stopping) = (Arc::clone(&conversation), Arc::clone(&stops));
         let heard: Stops = Arc::new(move || {
-            // Where nothing goes on there is nothing to stop, now or later.
+            // Without a turn in progress there is nothing to stop, now or later.
             if at_work.is_at_work() {
                 stopping.notify_one();
             }
@@ -258,7 +258,8 @@ impl ChatSession {
         Some(steps)
     }
 
-    /// That of the command line, or the first that is typed; none when nobody has anything to say.
+    /// Returns the message of the command line, or the first one that is typed. `None` if the input
+    /// ends first.
     async fn first_message(&self, given: Option<String>) -> Option<HumanAnswer> {
         match given {
             Some(message) => {
@@ -308,7 +309,7 @@ impl ChatSession {
         }
     }
 
-    /// Waits for the end. Ctrl-C stops a turn; once the person has ended the conversation,
+    /// Waits for the end. Ctrl-C stops a turn; once the user has ended the conversation, it stops
     /// everything.
     async fn follow<E: Display>(
         &self,
@@ -347,8 +348,7 @@ impl ChatSession {
         }
     }
 
-    /// Ends when a turn has taken this long, the time not counted in which the person is waited
-    /// for.
+    /// Resolves when a turn has taken this long, without the time spent waiting for the user.
     async fn turn_takes_too_long(&self, wall: Option<Duration>) {
         let Some(wall) = wall else { return std::future::pending().await };
         let (mut turn, mut worked, mut before) = (None, Duration::ZERO, Instant::now());
@@ -364,7 +364,7 @@ impl ChatSession {
         }
     }
 
-    /// Gives the terminal back, and sums up.
+    /// Restores the terminal and prints the summary.
     fn close(
         &self,
         ended: Result<Arc<Outcome>, CliError>,
@@ -392,8 +392,8 @@ impl ChatSession {
         Ok(code)
     }
 
-    /// A conversation that the person ends went well. In a pipe, one whose last message brought no
-    /// answer did not.
+    /// Returns the exit code. A conversation that the user ends is a success. In a pipe, it is a
+    /// failure if the last message got no answer.
     fn finish(&self, outcome: &Outcome, output: OutputArgs) -> Result<u8, CliError> {
         let nobody_to_ask = self.approver.has_refused_for_nobody();
         let met = Met { trouble: self.tally.trouble(), nobody_to_ask, cause: outcome.cause };
@@ -419,14 +419,15 @@ impl ChatSession {
             || stdout::has_gone()
             || outcome.status == Status::UserQuit)
         {
-            // It went well, and yet nobody said goodbye.
+            // It succeeded, but the user did not end it.
             self.screen.notice(format_args!("\n{}", ending(ODD, outcome)));
         }
         Ok(code)
     }
 }
 
-/// `chat-history` in the state folder; none where there is none, or nothing is to be remembered.
+/// Returns `chat-history` in the state folder. `None` without a state folder, or if nothing is to
+/// be stored.
 fn history_file(nothing: bool) -> Option<PathBuf> {
     state_folder().filter(|_| !nothing).map(|folder| folder.join("chat-history"))
 }

@@ -1,5 +1,5 @@
-//! `conclave check FILE`: is the config right, do its plugins fit, who may do what. Runs nothing
-//! but each plugin's list of tools.
+//! `conclave check FILE`: whether the config is valid and fits its plugins, and the permissions of
+//! each plugin. Runs nothing but each plugin's list of tools.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -105,7 +105,7 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What a task leaves of its agent's grants; none when all.
+/// Returns what a task keeps of its agent's grants, or `None` if it keeps all.
 fn narrows(narrow: &Narrow) -> Option<String> {
     fn list<T: std::fmt::Display>(key: &str, names: Option<&Vec<T>>) -> Option<String> {
         let names: Vec<String> = names?.iter().map(ToString::to_string).collect();

@@ -1,4 +1,5 @@
-//! `conclave doctor`: what this machine can do, and whether the model servers of a config answer.
+//! `conclave doctor`: the capabilities of this machine, and whether the model servers of a config
+//! answer.
 
 use std::time::Duration;
 
@@ -15,14 +16,14 @@ use crate::state::setup;
 use crate::ui::show::{BAD, FAINT, GOOD, ODD, paint, time};
 use crate::ui::stdout;
 
-/// Calls that are timed, after some that are not.
+/// Calls that are timed, after an untimed warm-up.
 const CALLS: usize = 100;
 const WARM_UP: usize = 10;
-/// The column of what was found.
+/// The column of the findings.
 const FOUND: usize = 28;
-/// Of the models that a server has.
+/// Models of a server that are listed.
 const MODELS_SHOWN: usize = 8;
-/// A tool that answers at once when there is nothing in its folder.
+/// A tool that answers at once when its folder is empty.
 const PROBE: &str = r#"
 entry = "probe"
 [plugins.search]
@@ -35,8 +36,8 @@ grants.tools = ["search.*"]
 agent = "digest"
 "#;
 
-/// Looks at everything and tells it. Ends with 0; with 1 when something will not work; when only
-/// model servers are at fault with 3 for a key that is missing or not taken, else 4.
+/// Runs all checks and prints them. Exits with 0, or with 1 if something will not work. If only
+/// model servers fail, exits with 3 for a missing or rejected key, and with 4 otherwise.
 pub(crate) async fn doctor(args: Doctor, output: OutputArgs) -> Result<u8, CliError> {
     let chosen = args.model.models()?;
     let config = args.file.as_deref().map(|file| setup::read_config(file, &chosen)).transpose()?;
@@ -54,7 +55,7 @@ pub(crate) async fn doctor(args: Doctor, output: OutputArgs) -> Result<u8, CliEr
     Ok(code)
 }
 
-/// A key comes first: it is what the operator can put right here.
+/// Returns the exit code. A key comes first, because the operator can fix it here.
 fn code_of(probes: &[Probe]) -> u8 {
     let is_key = |probe: &Probe| {
         probe.answer.as_ref().is_err_and(|trouble| trouble.kind == ModelDiagnosticKind::Key)
@@ -68,7 +69,7 @@ fn code_of(probes: &[Probe]) -> u8 {
     }
 }
 
-/// It answered, and knows the model or does not say.
+/// Returns whether the server answered, and lists the model or gives no list.
 fn has_model(probe: &Probe) -> bool {
     probe.answer.as_ref().is_ok_and(|known| known.is_empty() || known.contains(&probe.model))
 }
@@ -105,7 +106,7 @@ fn program() -> Finding {
     }
 }
 
-/// What a call in a sandbox of its own costs here.
+/// Measures a call in a sandbox of its own.
 async fn sandbox() -> Finding {
     const WHAT: &str = "sandboxes";
     let host = match setup::open_host() {
@@ -149,7 +150,7 @@ async fn time_calls(host: &Host) -> Result<Duration, String> {
     Ok(Duration::from_micros(times[times.len() / 2]))
 }
 
-/// Whether the server of each model answers, and knows the model.
+/// Checks whether the server of each model answers, and has the model.
 fn models(probes: Vec<Probe>) -> Vec<Finding> {
     const WHAT: &str = "model";
     if probes.is_empty() {

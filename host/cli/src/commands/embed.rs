@@ -1,5 +1,5 @@
-//! `conclave plugin embed FILE.wasm MANIFEST.toml`: for components from toolchains that know
-//! nothing of manifests.
+//! `conclave plugin embed FILE.wasm MANIFEST.toml`: for components from toolchains without support
+//! for manifests.
 
 use std::path::Path;
 

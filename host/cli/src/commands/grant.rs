@@ -1,5 +1,5 @@
-//! `conclave grant` and `conclave revoke`: what a plugin may touch, more or less of it. Shows what
-//! changed before anybody has to trust it.
+//! `conclave grant` and `conclave revoke`: change a plugin's grants in the config. Both show the
+//! change before it takes effect.
 
 use std::io::Write;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::state::folders::{FolderGuard, check_by_host};
 use crate::state::source;
 use crate::ui::show::{FAINT, ODD, paint};
 
-/// Adds to what a plugin may touch.
+/// Adds grants to a plugin.
 pub(crate) fn grant(args: &Grant, output: OutputArgs) -> Result<u8, CliError> {
     let (plugin, fragments) = read(&args.edit, parse_granted)?;
     edit(&args.edit, output, &plugin, (&fragments, args.yes), |text, config| {
@@ -38,7 +38,7 @@ pub(crate) fn grant(args: &Grant, output: OutputArgs) -> Result<u8, CliError> {
     })
 }
 
-/// Takes back from what a plugin may touch.
+/// Removes grants from a plugin.
 pub(crate) fn revoke(args: &EditArgs, output: OutputArgs) -> Result<u8, CliError> {
     let (plugin, fragments) = read(args, parse_revoked)?;
     edit(args, output, &plugin, (&[], false), |text, _| {
@@ -88,7 +88,7 @@ fn edit(
     Ok(exit::OK)
 }
 
-/// What the plugin cannot do without and has not been granted, where it can be looked into.
+/// Returns the required capabilities that the plugin has not been granted, if it can be inspected.
 fn missing(plugin: &str, edited: &EditedConfig, file: &Path) -> Vec<Hint> {
     let Some(config) = &edited.config else { return Vec::new() };
     let found = config.plugins.get(plugin).and_then(|plugin| source::look_up(&plugin.source));
@@ -101,7 +101,7 @@ fn show(edited: &EditedConfig, missing: &[Hint], file: &Path) {
     for hint in missing {
         let _ = writeln!(err, "{} {}\n  {}", paint(ODD, "warning:"), hint.what, hint.how);
     }
-    // Whether it fits its plugins is not known here.
+    // Only the file was edited. Whether the config still fits its plugins is left to `check`.
     if !edited.changes.is_empty() {
         let _ = writeln!(
             err,
@@ -116,7 +116,8 @@ fn parse_granted(text: &str) -> Result<Fragment, CliError> {
     Fragment::parse(text).map_err(|error| CliError::usage(error.to_string()))
 }
 
-/// Nobody is to think that a limit could be lifted so.
+/// Parses a grant to revoke. Limits are rejected with an explanation, because `revoke` does not
+/// lift them.
 fn parse_revoked(text: &str) -> Result<Fragment, CliError> {
     let is_table =
         text.split_once('=').is_some_and(|(_, value)| value.trim_start().starts_with('{'));
@@ -129,8 +130,8 @@ fn parse_revoked(text: &str) -> Result<Fragment, CliError> {
     })
 }
 
-/// The plugin and the grants. The line that a denial proposes names the plugin itself, so it may
-/// stand alone.
+/// Returns the plugin and the grants. The line that a denial proposes names the plugin itself, so
+/// it may stand alone.
 fn read(
     args: &EditArgs,
     parse: fn(&str) -> Result<Fragment, CliError>,

@@ -1,5 +1,5 @@
-//! `conclave init [FILE]`: a commented config that runs at once, and the schema that editors check
-//! it with.
+//! `conclave init [FILE]`: writes a commented config that runs at once, and the schema with which
+//! editors check it.
 
 mod folder;
 mod template;
@@ -47,7 +47,7 @@ pub(crate) fn init(args: &Init, output: OutputArgs) -> Result<u8, CliError> {
     tell(&file, &folder, model.as_ref(), output)
 }
 
-/// The schema is of this program, so that of another version of it is replaced; anything else is
+/// Writes the schema. A schema of another version of this program is replaced; any other file is
 /// left alone.
 fn write_schema(path: &Path) -> Result<(), CliError> {
     let schema = schema::json_schema();

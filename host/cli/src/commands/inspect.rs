@@ -1,5 +1,5 @@
-//! `conclave plugin inspect SOURCE`: what a component is and asks for, without compiling or running
-//! it.
+//! `conclave plugin inspect SOURCE`: a component's description and capabilities, without compiling
+//! or running it.
 
 use conclave_runtime::plugin::Inspection;
 

@@ -1,5 +1,5 @@
-//! `conclave plugin lock`: pins the plugins of a config that are not pinned yet. What is pinned and
-//! differs it leaves alone: that is a decision, which `upgrade` asks for.
+//! `conclave plugin lock`: pins the plugins of a config that are not pinned yet. Pinned plugins
+//! that differ are left unchanged; accepting those takes `upgrade`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -46,13 +46,13 @@ pub(crate) async fn lock(args: &LockArgs, output: OutputArgs) -> Result<u8, CliE
     Ok(if differ.is_empty() { exit::OK } else { exit::PLUGIN })
 }
 
-/// Returns whether the config names the build of a crate that is there.
+/// Returns whether the config names the build of a local crate.
 fn is_built_here(config: &Config, name: &PluginName) -> bool {
     let source = config.plugins.get(name).map(|plugin| &plugin.source);
     matches!(source, Some(PluginSource::File(path)) if is_build(Path::new(&path.path)))
 }
 
-/// What the plugins of a config are now; not those that are part of a program.
+/// Returns the current facts of a config's plugins, without those that are built into a program.
 pub(crate) async fn facts_of(
     file: &Path,
     config: &Config,
@@ -66,8 +66,8 @@ pub(crate) async fn facts_of(
     Ok(facts)
 }
 
-/// Pins a component that was let in just now, to the byte that was shown; gives what to tell of it.
-/// None where it cannot say which tools it has: the next `check` says why.
+/// Pins a component that was added just now, to the bytes that were shown. Returns the lines to
+/// print. `None` if the component cannot list its tools; the next `check` reports the reason.
 pub(crate) async fn pin(
     file: &LockFile,
     name: &str,
@@ -91,7 +91,7 @@ pub(crate) async fn pin(
     )))
 }
 
-/// A line for a plugin that was pinned.
+/// Returns the line for a plugin that was pinned.
 fn pinned_line(name: &PluginName, facts: &PluginFacts, dev: bool) -> String {
     let digest = match facts.sha256.get(..12) {
         Some(start) => format!("sha256 {start}…"),
@@ -104,7 +104,7 @@ fn pinned_line(name: &PluginName, facts: &PluginFacts, dev: bool) -> String {
         format!("asks for {}", asks.join(", "))
     };
     let tools = plural(facts.tools.len() as u64, "tool", "tools");
-    // The host takes it for native; what runs it is a server.
+    // The host treats it as native, but an MCP server runs it.
     let version = if facts.mcp { "mcp".to_owned() } else { one_line(&facts.manifest.version, 20) };
     let dev = if dev { " · DEV" } else { "" };
     format!(

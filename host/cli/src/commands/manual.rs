@@ -1,5 +1,5 @@
-//! `conclave completions SHELL` and `conclave man FOLDER`: the command line as other programs read
-//! it.
+//! `conclave completions SHELL` and `conclave man FOLDER`: the command line in the forms that other
+//! programs read.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! `conclave mcp FILE`: the tools of a config for a client that speaks the Model Context Protocol.
-//! Stdin and stdout are the client's, so everything that people read goes to stderr.
+//! `conclave mcp FILE`: serves the tools of a config to a client of the Model Context Protocol.
+//! Stdin and stdout belong to the client, so all output for users goes to stderr.
 
 mod refused;
 
@@ -115,7 +115,7 @@ pub(crate) async fn mcp(
     }
 }
 
-/// `plugin.tool`, `plugin.*` or `*`.
+/// Parses `plugin.tool`, `plugin.*` or `*`.
 fn checked(pattern: &str) -> Result<ToolPattern, CliError> {
     let is_one = pattern == "*"
         || pattern
@@ -128,7 +128,7 @@ fn checked(pattern: &str) -> Result<ToolPattern, CliError> {
         .hint("write `plugin.tool`, or `plugin.*` for all of a plugin"))
 }
 
-/// A client ends the server that it started with a signal, when it does not end by itself.
+/// Waits for `SIGTERM`, with which a client ends a server that does not exit by itself.
 async fn told_to_end() {
     #[cfg(unix)]
     if let Ok(mut signal) =
@@ -140,7 +140,8 @@ async fn told_to_end() {
     std::future::pending::<()>().await;
 }
 
-/// It says that nobody uses a plugin whose tools this client is served.
+/// Returns whether the warning says that a plugin is unused, though this client is served its
+/// tools.
 fn is_of_served(prepared: &Prepared, selection: &Selection, warning: &ConfigProblem) -> bool {
     let Some(plugin) = warning
         .what

@@ -1,5 +1,5 @@
-//! `conclave pause RUN`: what is under way goes on to its end, and nothing new begins until
-//! `conclave resume RUN`.
+//! `conclave pause RUN`: work in progress runs to its end, and nothing new starts until `conclave
+//! resume RUN`.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) async fn pause(args: &args::Pause, output: OutputArgs) -> Result<u8, 
     }
     let most = Duration::from_secs(args.wait);
     say(&row, ControlCommand::Pause { reason: args.reason.clone() }, most).await?;
-    // Whoever looks next, or lets it go on, is to find it paused.
+    // Any process that looks at the run next, or resumes it, must find it paused.
     let is_over = || found.row().map_or(true, |row| row.standing != RunState::Running);
     until(most, || is_over() || paused(&found.reader, &row.run).is_some()).await;
     under_way(&found, "pause")?;

@@ -1,5 +1,5 @@
-//! `conclave resume [RUN]`: brings runs to their end that were cut off. What was answered is not
-//! asked again, and what may have happened is not done twice; which of both it is, the core says.
+//! `conclave resume [RUN]`: resumes interrupted runs. Answered requests are not sent again, and
+//! side effects that may have happened are not repeated; the core decides both.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -29,9 +29,9 @@ use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable};
 use crate::ui::stdout;
 
-/// How long to wait until the process of a run that is paused has heard that it may go on.
+/// How long to wait until the process of a paused run has received the resume.
 const HEARD: Duration = Duration::from_secs(30);
-/// Characters of a run's message that say which it is.
+/// Characters of a run's message that identify it.
 const SHOWN: usize = 60;
 
 pub(crate) async fn resume(
@@ -68,7 +68,7 @@ pub(crate) async fn resume(
     }
 }
 
-/// Those of every store that nobody else writes, the oldest first.
+/// Resumes the runs of every store that no other process writes, oldest first.
 async fn all(
     stores: &OpenStores,
     args: &args::Resume,
@@ -147,7 +147,7 @@ async fn all(
     Ok(worst_of(codes))
 }
 
-/// A run that could not go on counts, and no less than one that ended without an answer.
+/// Returns the worst code. A run that failed to resume counts as much as one without an answer.
 fn worst_of(codes: Vec<u8>) -> u8 {
     let is_usage = codes.contains(&exit::USAGE);
     match worst(codes) {
@@ -200,7 +200,7 @@ async fn resume_now(
         .await
         .map_err(|error| unresumable(&error))?;
     if session.paused().is_some() && args.run.is_none() {
-        // It was paused on purpose, and not by its end.
+        // A pause is deliberate, so `--all` does not resume it.
         let what = format!("{} is paused: conclave resume {} goes on with it", row.run, row.run);
         return if output.json {
             stdout::json(json!({ "type": "left", "run": row.run, "what": what })).map(|()| exit::OK)
@@ -226,7 +226,7 @@ async fn resume_now(
     let attending = stage.attend_resumed(store, &host).await;
     let stopper = session.stopper();
     if session.paused().is_some() {
-        // Whoever goes on with it means that.
+        // An explicit resume also lifts a pause.
         stopper.unpause();
     }
     let outcome = stage.follow(stopper, session.resume(), (&row.run, &kept)).await;
@@ -237,7 +237,7 @@ async fn resume_now(
     stage.end(&outcome, began, None)
 }
 
-/// The config that the run was started with, unless another is named.
+/// Returns the config that the run was started with, unless another is named.
 pub(crate) fn config_of(row: &RunRow, given: Option<&Path>) -> Result<PathBuf, CliError> {
     let file = given.map(Path::to_owned).or_else(|| row.config.clone());
     let elsewhere = format!("conclave resume {} --config FILE", row.run);
@@ -273,7 +273,7 @@ pub(crate) fn unresumable(error: &ResumeError) -> CliError {
     }
 }
 
-/// Of runs that are over themselves.
+/// Closes the interrupted child rooms of runs that are over.
 fn close_all_orphans(store: &Store) {
     let Ok(reader) = conclave_runtime::store::StoreReader::open(store.folder()) else { return };
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();

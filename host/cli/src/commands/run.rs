@@ -1,4 +1,5 @@
-//! `conclave run [CONFIG] [TEXT]`: the answer on stdout, everything else on stderr.
+//! `conclave run [CONFIG] [TEXT]`: runs the entry task once. The answer goes to stdout, everything
+//! else to stderr.
 
 mod ending;
 mod stage;
@@ -39,7 +40,7 @@ pub(crate) async fn run(
     loop {
         let code = match once(&args, &file, message.clone(), output, &mut interrupts).await {
             Ok(code) => code,
-            // An author corrects it and saves; the next start is the answer.
+            // Under `--watch` the author fixes the error and saves, which starts the next run.
             Err(error) => {
                 let _ = writeln!(
                     crate::ui::output::stderr(),
@@ -108,7 +109,7 @@ async fn once(
     stage.end(&*outcome?, started, args.keep.journal.as_deref())
 }
 
-/// The message of the command line; `-`, or nothing when something is piped in, reads stdin.
+/// Returns the message of the command line. `-`, or no text with a piped stdin, reads stdin.
 fn message(given: Option<String>) -> Result<Option<String>, CliError> {
     let piped = given.is_none() && !std::io::stdin().is_terminal();
     if given.as_deref() != Some("-") && !piped {
@@ -123,8 +124,8 @@ fn message(given: Option<String>) -> Result<Option<String>, CliError> {
     Ok(if text.is_empty() { None } else { Some(text) })
 }
 
-/// An agent that is asked nothing has nothing to answer; only a person at the terminal could make
-/// up for it.
+/// Checks that there is a message. Without one an agent has nothing to answer, unless a user at the
+/// terminal can type it.
 fn check_message(prepared: &Prepared, message: Option<&str>) -> Result<(), CliError> {
     if message.is_some() || asks_user(prepared) {
         return Ok(());

@@ -18,9 +18,9 @@ use crate::ui::show::timeline::standing;
 use crate::ui::show::{FAINT, NAME, ODD, plural};
 use crate::ui::stdout;
 
-/// The word of `--status` for runs that have ended, in any way.
+/// The value of `--status` for all runs that have ended.
 const OVER: &str = "over";
-/// The word of `--status` for runs that wait for a user.
+/// The value of `--status` for runs that wait for a user.
 const WAITING: &str = "waiting";
 const COLUMNS: [Column; 9] = [
     Column { head: "RUN", most: 24, goes: 0 },
@@ -105,7 +105,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
-/// Returns what to do about interrupted runs.
+/// Returns the hint about interrupted runs.
 fn resume_hint(interrupted: u64) -> String {
     let run = if interrupted == 1 { "it" } else { "one" };
     format!(
@@ -138,8 +138,8 @@ fn hint(waits: &BTreeMap<RoomId, Vec<String>>) -> Option<String> {
     }
 }
 
-/// To its newest record, or to now while it goes on, without the time in which no host ran: as
-/// `conclave show` has it.
+/// Returns the run's duration up to its newest record, or up to now while it runs. Time without a
+/// running host is left out, as in `conclave show`.
 fn lasted(run: &RunRow, down_ms: u64, now: Millis) -> u64 {
     let end = if run.standing == RunState::Running { now.max(run.changed) } else { run.changed };
     end.since(run.started).saturating_sub(down_ms)
@@ -170,13 +170,13 @@ fn row(run: &RunRow, also: Option<&str>, lasted: u64, now: Millis) -> Vec<(Style
     ]
 }
 
-/// Returns a path as it would be written here: relative where it is below the current folder.
+/// Returns the path relative to the current folder if it lies below it.
 fn from_here(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(&here).unwrap_or(path).display().to_string()
 }
 
-/// The word of `--status` as standings are written.
+/// Parses a value of `--status`.
 fn status_word(text: &str) -> Result<String, CliError> {
     let word = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
     let known = word == OVER
@@ -204,7 +204,7 @@ fn is_so(run: &RunRow, waits: bool, status: &str) -> bool {
     }
 }
 
-/// Why there is nothing.
+/// Reports why the list is empty.
 fn empty(filter: &RunFilter, has_status: bool, output: OutputArgs) -> Result<u8, CliError> {
     if !output.quiet {
         let why = if *filter == RunFilter::default() && !has_status {

@@ -1,5 +1,5 @@
-//! `conclave show RUN`: what happened in a run and when, in the terminal, as JSON, or as a page for
-//! a browser.
+//! `conclave show RUN`: the timeline of a run, in the terminal, as JSON, or as a page for a
+//! browser.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -74,7 +74,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
-/// It is no store, and a journal of lines is in it.
+/// Returns whether a folder is no store but holds a journal of lines.
 fn has_lines(folder: &Path) -> bool {
     let mut entries = fs::read_dir(folder)
         .into_iter()
@@ -93,7 +93,7 @@ fn timeline(found: &InStore, rooms: Vec<Vec<Record>>) -> Result<Timeline, CliErr
     Timeline::of(rooms).ok_or_else(none)
 }
 
-/// The records of each room of a run, its root's first.
+/// Returns the records of each room of a run, its root's first.
 pub(crate) fn rooms(
     reader: &StoreReader,
     run: &conclave_core::types::ids::RoomId,
@@ -139,14 +139,14 @@ fn write_page(
     Ok(exit::OK)
 }
 
-/// Nothing is there, or a page of ours.
+/// Returns whether the path is free, or holds a page that this program wrote.
 fn may_be_written(file: &Path) -> bool {
     let Ok(mut there) = fs::File::open(file) else { return !file.exists() };
     let mut begin = vec![0; BEGIN.len()];
     there.read_exact(&mut begin).is_ok() && begin == BEGIN.as_bytes()
 }
 
-/// A page holds what was said in the run: it is its owner's alone.
+/// Writes a file that only its owner can read: a page holds the run's messages.
 fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     durable_file::replace(file, bytes, &FileAccess::Private)
 }

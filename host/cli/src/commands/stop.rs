@@ -1,4 +1,4 @@
-//! `conclave stop RUN`: ends a run that another process has under way, or an interrupted one.
+//! `conclave stop RUN`: ends a run of another process, or an interrupted one.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::state::stores::{InStore, OpenStores, unusable};
 use crate::ui::show::printable;
 use crate::ui::stdout;
 
-/// How often it is looked whether it has ended.
+/// The interval between two checks whether the run has ended.
 const EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8, CliError> {
@@ -26,7 +26,7 @@ pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8
     }
     match Store::open(&row.store) {
         Ok(store) => {
-            // Nobody has it under way: the store would be in use.
+            // The store opened, so no process has the run in progress.
             store.give_up(&row.run, &args.reason).map_err(|error| unusable(&error))?;
             tell(&row, "was interrupted, and has ended now", output)?;
             Ok(exit::OK)
@@ -43,21 +43,21 @@ pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8
     }
 }
 
-/// What is to be done while the end of a run is waited for.
+/// The next action while waiting for the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StopStep {
-    /// It has ended so.
+    /// The run has ended with this status.
     Ended(Status),
-    /// Its process ended without a word about it, and nobody else ends it.
+    /// The run's process is gone without ending it, so the run is ended here.
     End,
-    /// There is no more time.
+    /// The time is up.
     GiveUp,
-    /// To look again later.
+    /// Check again later.
     Sleep,
 }
 
-/// Each look ends with one of these, and only the last two come more than once: a run that was
-/// ended here, and does not read as ended, is waited for like any other.
+/// Returns the next action after one check. `End` comes at most once: a run that was ended here,
+/// but does not read as ended, is waited for like any other.
 fn next(standing: &RunState, is_in_use: bool, was_ended: bool, is_late: bool) -> StopStep {
     match standing {
         RunState::Ended(status) => StopStep::Ended(*status),
@@ -83,7 +83,7 @@ async fn wait(
             Instant::now() >= until,
         ) {
             StopStep::Ended(status) => {
-                // Nobody is to hear it when the run is gone on with.
+                // Otherwise a resumed run would receive the stop.
                 mail.remove(&row.store).map_err(|error| unusable(&error))?;
                 tell(row, &format!("has ended: {}", status.as_str()), output)?;
                 return Ok(exit::OK);
@@ -95,7 +95,7 @@ async fn wait(
                     was_ended = true;
                     continue;
                 }
-                // Somebody else has it now, and hears the word.
+                // Another process has resumed the run, and receives the message.
                 (Err(StoreError::InUse { .. }), _) => {}
                 (Err(error), _) => return Err(unusable(&error)),
                 (Ok(_), _) => was_ended = true,
@@ -126,7 +126,7 @@ async fn wait(
     }
 }
 
-/// Whether nobody had heard it.
+/// Takes the message back. Returns whether it had not been received yet.
 fn take_back(word: &ControlMessage, row: &RunRow) -> Result<bool, CliError> {
     ControlMessage::take_back(&row.store, |mail| mail.id == word.id)
         .map(|taken| !taken.is_empty())

@@ -1,4 +1,4 @@
-//! `conclave store gc | backup | check`: looks after the place where runs are kept.
+//! `conclave store gc | backup | check`: maintenance of the stores.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::ui::show::table::note;
 use crate::ui::show::{GOOD, ODD, bytes, one_line, paint, plural};
 use crate::ui::{ask, stdout};
 
-/// Runs that are named of those that went.
+/// Removed runs that are listed by name.
 const NAMED: usize = 8;
 
 pub(crate) fn store(command: &StoreCommand, output: OutputArgs) -> Result<u8, CliError> {
@@ -24,7 +24,7 @@ pub(crate) fn store(command: &StoreCommand, output: OutputArgs) -> Result<u8, Cl
         StoreCommand::Gc { before, keep, dry_run, yes, store } => {
             let before =
                 before.as_deref().map(|text| parse_moment("--before", text, now())).transpose()?;
-            // Only --keep: all but the newest.
+            // `--keep` alone removes all other runs, so the user confirms it first.
             if let (None, Some(keep), false, false, true) =
                 (before, *keep, *dry_run, *yes, ask::is_somebody_there())
             {
@@ -46,7 +46,7 @@ pub(crate) fn store(command: &StoreCommand, output: OutputArgs) -> Result<u8, Cl
     }
 }
 
-/// Stores in use are left alone, and told.
+/// Removes old runs. Stores in use are skipped and reported.
 fn gc(
     stores: &OpenStores,
     before: Option<Millis>,
@@ -71,8 +71,8 @@ fn gc(
     Ok(exit::OK)
 }
 
-/// Stores side by side in one folder: those of runs, those of batches and clients. What is many in
-/// one pushes out nothing of the other.
+/// Groups the stores by folder: those of runs, and those of batches and clients. Otherwise the many
+/// runs of one kind would push out the few of the other.
 fn kinds(readers: &[StoreReader]) -> Vec<Vec<&StoreReader>> {
     let mut kinds: Vec<(Option<&Path>, Vec<&StoreReader>)> = Vec::new();
     for reader in readers {
@@ -85,7 +85,8 @@ fn kinds(readers: &[StoreReader]) -> Vec<Vec<&StoreReader>> {
     kinds.into_iter().map(|(_, kind)| kind).collect()
 }
 
-/// So many of the newest of all stores together stay: what ended before the last of them may go.
+/// Returns the retention that keeps this many of the newest runs, counted over all stores of a
+/// group.
 fn retention(
     readers: &[&StoreReader],
     before: Option<Millis>,
@@ -105,7 +106,7 @@ fn limit(mut ended: Vec<Millis>, before: Option<Millis>, keep: usize) -> Millis 
     ended.sort_unstable_by(|one, other| other.cmp(one));
     let before = before.unwrap_or(Millis(u64::MAX));
     match keep.checked_sub(1) {
-        // Fewer than that are kept: none is too many.
+        // There are fewer runs than that, so all are kept.
         Some(last) => ended.get(last).map_or(Millis(0), |last| before.min(*last)),
         None => before,
     }
@@ -202,7 +203,7 @@ fn backup(
     Ok(exit::OK)
 }
 
-/// `stores/1`: the last two names of a store's folder.
+/// Returns `stores/1`: the last two names of a store's folder.
 fn place(folder: &Path) -> PathBuf {
     let names: Vec<_> = folder.components().rev().take(2).collect();
     names.into_iter().rev().collect()

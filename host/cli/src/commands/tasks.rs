@@ -1,5 +1,5 @@
-//! `conclave tasks [RUN [TASK]]`: the background tasks of a run, how each stands, and what became
-//! of its result; cancels one, or says something to one that runs in another process.
+//! `conclave tasks [RUN [TASK]]`: the background tasks of a run, with their status and results.
+//! Cancels a task, or sends a text to a task that runs in another process.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +35,7 @@ const COLUMNS: [Column; 6] = [
 
 /// A task and the room that started it.
 struct TaskRow {
-    /// As it is typed: within the run.
+    /// The name to type, unique within the run.
     name: String,
     parent: RoomId,
     record: BackgroundRecord,
@@ -57,7 +57,7 @@ pub(crate) async fn tasks(args: &args::TasksArgs, output: OutputArgs) -> Result<
     show(task, &row, output)
 }
 
-/// Of the root room and of those below it, each the fold of its journal.
+/// Lists the tasks of the root room and all rooms below it, each folded from the room's journal.
 fn listed(found: &InStore) -> Result<Vec<TaskRow>, CliError> {
     let run = found.run();
     let (mut all, mut ends) = (Vec::new(), BTreeMap::new());
@@ -88,7 +88,7 @@ fn listed(found: &InStore) -> Result<Vec<TaskRow>, CliError> {
             ends.insert(room.room, (EndedTask::from_outcome(outcome), folded.now()));
         }
     }
-    // Of one that goes on alone its parent does not hear: its own room says how it ended.
+    // A detached task does not report to its parent, so its own room's end counts.
     for task in all.iter_mut().filter(|task| task.record.detached) {
         if let Some((ended, at)) = ends.remove(&task.record.room) {
             let record = &mut task.record;
@@ -174,7 +174,7 @@ fn state(state: BackgroundState, goes_on: bool) -> (Style, String) {
     (style, word.to_owned())
 }
 
-/// In words; empty before the task has ended.
+/// Returns the delivery of a task's result in words, or an empty text before the task has ended.
 fn delivery(record: &BackgroundRecord) -> (Style, String) {
     let delivery = &record.delivery;
     let on = delivery.channel.as_ref().map(|channel| format!(" on {channel}")).unwrap_or_default();
@@ -215,7 +215,7 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
             stdout::hanging(12, format!("  {} {text}", paint(FAINT, format_args!("{name:<9}"))))
         }
     };
-    // Agents and models wrote it.
+    // Agents and models wrote this text.
     let foreign = |name: &str, text: &str| match text.trim() {
         "" => Ok(()),
         text => {

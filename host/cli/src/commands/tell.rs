@@ -1,5 +1,5 @@
-//! `conclave tell RUN TEXT`: says something to a run that is at work; the agent reads it in its
-//! next step.
+//! `conclave tell RUN TEXT`: sends a text to a run in progress. The agent reads it in its next
+//! step.
 
 use std::io::Read;
 use std::time::Duration;
@@ -16,8 +16,7 @@ use crate::state::control::{say, under_way};
 use crate::state::stores::{InStore, OpenStores, unusable};
 use crate::ui::show::printable;
 
-/// Bytes of a text: a word in the mail has no more room than 1 MiB, and JSON can make six bytes of
-/// one.
+/// Bytes of a text. A message in the mail may have 1 MiB, and JSON can make six bytes of one.
 const MOST: usize = 128 << 10;
 
 pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, CliError> {
@@ -57,7 +56,7 @@ fn text(given: &str) -> Result<String, CliError> {
     }
 }
 
-/// A task of the run's config.
+/// Returns a task of the run's config.
 fn task_of(found: &InStore, name: &str) -> Result<TaskName, CliError> {
     let records = found.reader.records(&found.run()).map_err(|error| unusable(&error))?;
     let mut setup = None;

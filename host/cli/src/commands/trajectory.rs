@@ -1,5 +1,5 @@
-//! `conclave trajectory`: logs of agents in the forms of OpenHands. What is in one is the library's
-//! business; here it is found and shown.
+//! `conclave trajectory`: agent logs in the formats of OpenHands. This module finds and shows them;
+//! the library parses them.
 
 mod export;
 mod log;

@@ -1,5 +1,5 @@
-//! `conclave plugin upgrade`: shows what differs between a plugin and what was pinned, texts line
-//! by line, and pins what a person accepts. The only command that changes what is pinned.
+//! `conclave plugin upgrade`: shows the differences between a plugin and its pinned version, texts
+//! line by line, and pins what the user accepts. No other command changes a pin.
 
 mod show;
 
@@ -31,7 +31,7 @@ pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, Cl
     for (name, facts) in facts.iter().filter(|(name, _)| {
         args.plugins.is_empty() || args.plugins.iter().any(|plugin| plugin == name.as_str())
     }) {
-        // What was never pinned is shown whole.
+        // A plugin that was never pinned is shown whole.
         let pinned = lock.plugins.get(name);
         let changes = diff(pinned.unwrap_or(&Pinned::default()), facts);
         let dev = (args.dev && is_file(&config, name)) || pinned.is_some_and(|pinned| pinned.dev);
@@ -56,7 +56,7 @@ pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, Cl
     Ok(told.code())
 }
 
-/// Only a file can be built anew where it stands.
+/// Returns whether the source is a file, the only kind that can be rebuilt in place.
 fn is_file(config: &Config, name: &PluginName) -> bool {
     matches!(config.plugins.get(name).map(|plugin| &plugin.source), Some(PluginSource::File(_)))
 }
@@ -72,13 +72,13 @@ fn check_names(args: &Upgrade, config: &Config) -> Result<(), CliError> {
     Err(CliError::usage(what).hint(format!("its plugins are: {}", known.join(", "))))
 }
 
-/// What became of each plugin that differs.
+/// The decisions about the plugins that differ.
 struct UpgradeReport {
     accepted: Vec<(PluginName, Vec<LockChange>)>,
     refused: Vec<(PluginName, Vec<LockChange>)>,
-    /// There was a question, and nobody to ask.
+    /// Whether a question could not be asked for lack of a user.
     nobody: bool,
-    /// A plugin that is as it was pinned is one that the operator builds from here on.
+    /// Whether an unchanged plugin was marked as the operator's own build.
     marked: bool,
 }
 

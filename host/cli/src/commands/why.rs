@@ -1,4 +1,4 @@
-//! `conclave why EVENT`: what happened there, who asked, and what every layer said. Reads journals;
+//! `conclave why EVENT`: an event, its caller, and the decision of each layer. Reads journals and
 //! changes nothing.
 
 mod find;
@@ -46,17 +46,18 @@ pub(crate) fn why(args: &args::WhyArgs, output: OutputArgs) -> Result<u8, CliErr
     }
 }
 
-/// Columns in front of what an event of the list is about.
+/// Columns in front of an event's subject in the list.
 const BEFORE_WHAT: usize = 34;
 
-/// Grants without what depends on where the program was started: a folder's path from there.
+/// Returns the grants with paths relative to the folder, so that they do not depend on where the
+/// program was started.
 fn as_written(grants: &Grants) -> Grants {
     let mut grants = grants.clone();
     grants.files.iter_mut().for_each(|grant| grant.dir.clone_from(&grant.shown));
     grants
 }
 
-/// The config of the run as it is now.
+/// The current config of the run.
 struct CurrentConfig {
     file: PathBuf,
     config: Option<Config>,
@@ -70,8 +71,8 @@ impl CurrentConfig {
         Self { file: shorter(&file), config }
     }
 
-    /// Its lines, where it still grants to this plugin what the run had: others would not be those
-    /// that decided.
+    /// Returns the config's lines, if the plugin's grants are still those of the run. Other lines
+    /// would not be the ones that decided.
     fn lines(&self, setup: &Setup, plugin: &str) -> ConfigLines<'_> {
         let granted = setup.plugins.get(plugin).map(|plugin| as_written(&plugin.grants));
         let now = self
@@ -86,13 +87,13 @@ impl CurrentConfig {
     }
 }
 
-/// As it would be written here.
+/// Returns the path relative to the current folder if it lies below it.
 fn shorter(file: &Path) -> PathBuf {
     let here = std::env::current_dir().unwrap_or_default();
     file.strip_prefix(&here).map_or_else(|_| file.to_owned(), Path::to_owned)
 }
 
-/// Everything that was refused, asked about and approved, with its address.
+/// Lists everything that was refused, asked and approved, with its address.
 fn list(rooms: &[FoundJournal], output: OutputArgs) -> Result<u8, CliError> {
     let mut count = 0;
     let began =
@@ -128,7 +129,7 @@ fn list(rooms: &[FoundJournal], output: OutputArgs) -> Result<u8, CliError> {
         }
     }
     if !output.json && !output.quiet {
-        // All calls of a client are told as one.
+        // All calls of a client are listed as one run.
         let run = rooms.first().map_or_else(String::new, |room| room.id.to_string());
         let is_one = rooms.iter().all(|room| room.id.as_str().starts_with(run.as_str()));
         let run = if is_one { run.as_str() } else { run.split('.').next().unwrap_or_default() };
@@ -145,7 +146,8 @@ fn list(rooms: &[FoundJournal], output: OutputArgs) -> Result<u8, CliError> {
     Ok(exit::OK)
 }
 
-/// One record: what it is, who asked, and what each layer said to everything in its course.
+/// Explains one record: its kind, its caller, and each layer's decision on everything that it
+/// caused.
 fn event(
     journal: &FoundJournal,
     seq: u64,
@@ -214,7 +216,7 @@ fn lines_of<'a>(
     }
 }
 
-/// The layers of each denial, and of what was let through.
+/// Returns the layers of each denial and of each allowed request.
 fn explanations(told: &Retold, calls: &CallIndex) -> Vec<(String, Explanation)> {
     let Some(setup) = &told.setup else { return Vec::new() };
     // An action has no layers but its executor's.
@@ -265,7 +267,7 @@ fn explanations(told: &Retold, calls: &CallIndex) -> Vec<(String, Explanation)> 
         .collect()
 }
 
-/// Returns who calls a tool, and what each layer says to that.
+/// Returns the caller of a tool, and each layer's decision on the call.
 fn explain_call(
     setup: &Setup,
     (task, caller): (&TaskName, &PluginName),
@@ -281,7 +283,7 @@ fn explain_call(
     Some((asker, explain(setup, &question).ok()?))
 }
 
-/// `plugin.tool` behind the name that the agent sees.
+/// Returns `plugin.tool` for the name that the agent sees.
 fn admitted(setup: &Setup, task: &TaskName, name: &str) -> String {
     let target =
         setup.tasks.get(task).and_then(|task| task.toolbox.get(name)).map(|tool| &tool.target);
@@ -293,7 +295,7 @@ fn admitted(setup: &Setup, task: &TaskName, name: &str) -> String {
     }
 }
 
-/// The record for a program; the whole setup is in the journal.
+/// Returns the record as JSON without the setup, which is in the journal.
 fn without_setup(told: &Retold) -> Value {
     let mut record = json!(told.record);
     if let Some(fields) = record.as_object_mut() {

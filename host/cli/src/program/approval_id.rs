@@ -1,19 +1,19 @@
-//! How a call that waits for an approval is named on the command line: `3f2a91c0:c7`, and
-//! `3f2a91c0/1:c7` in a child room. Not which call that is; the store knows.
+//! The id of a pending approval on the command line: `3f2a91c0:c7`, and `3f2a91c0/1:c7` in a child
+//! room. The store resolves an id to its call.
 
 use conclave_core::types::ids::{CallId, RoomId};
 
 use crate::program::error::CliError;
 
-/// As `conclave approvals` shows it, and `approve` and `refuse` take it.
+/// Formats an id as `conclave approvals` shows it, and as `approve` and `refuse` take it.
 pub(crate) fn approval_id(room: &RoomId, call: CallId) -> String {
     format!("{room}:{call}")
 }
 
-/// The room as it was written, perhaps only its run's first digits, and the call.
+/// Returns the room as written, which may be only its run's first digits, and the call.
 ///
 /// # Errors
-/// When it does not have that form.
+/// If the text does not have that form.
 pub(crate) fn parse_approval_id(text: &str) -> Result<(String, CallId), CliError> {
     let parsed = text.rsplit_once(':').and_then(|(room, call)| {
         let digits = call

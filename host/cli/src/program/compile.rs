@@ -1,6 +1,6 @@
-//! `conclave compile-component MEMORY SECONDS`: the child that compiles plugins for another process
-//! of this program. Not for people, so it is in no help text; it looks at nothing but its two
-//! numbers and its pipes.
+//! `conclave compile-component MEMORY SECONDS`: the child process that compiles plugins for another
+//! process of this program. It is internal, so no help text lists it. It reads only its two numbers
+//! and its pipes.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -10,15 +10,15 @@ use conclave_runtime::plugin::{Compiler, compile_component};
 /// The first argument.
 const NAME: &str = "compile-component";
 
-/// This program as the compiler of plugins that are not its own.
+/// Returns this program as the compiler of untrusted plugins.
 pub(crate) fn compiler() -> Compiler {
-    // Where it cannot be found, no plugin is compiled; compiling here instead would drop the limits
-    // in silence.
+    // If the program cannot be found, nothing is compiled. Compiling in this process would silently
+    // drop the limits.
     let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     Compiler::Child { program, args: vec![NAME.into()] }
 }
 
-/// Compiles, when this process was started for that.
+/// Compiles, if this process was started for that.
 pub(crate) fn asked(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut arguments = arguments.into_iter().skip(1);
     arguments.next().filter(|name| name == NAME)?;

@@ -1,4 +1,4 @@
-//! What the program says when it cannot go on: what failed, why, and what to do about it.
+//! The error that ends the program: the failure, its reason and its remedy.
 
 use std::fmt;
 
@@ -16,49 +16,49 @@ pub(crate) struct CliError {
 }
 
 impl CliError {
-    /// The command line or a file named on it.
+    /// Returns an error of the command line, or of a file named on it.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
         Self { code: exit::USAGE, what: what.into(), hint: None, problems: None }
     }
 
-    /// A plugin.
+    /// Returns an error of a plugin.
     pub(crate) fn plugin(what: impl Into<String>) -> Self {
         Self { code: exit::PLUGIN, what: what.into(), hint: None, problems: None }
     }
 
-    /// Somebody had to be asked, and nobody was there.
+    /// Returns an error for an approval that no user could give.
     pub(crate) fn policy(what: impl Into<String>) -> Self {
         Self { code: exit::POLICY, what: what.into(), hint: None, problems: None }
     }
 
-    /// A key that is not there.
+    /// Returns an error for a missing key.
     pub(crate) fn key(what: impl Into<String>) -> Self {
         Self { code: exit::KEY, what: what.into(), hint: None, problems: None }
     }
 
-    /// The host itself, or the machine.
+    /// Returns an error of the host itself or of the machine.
     pub(crate) fn internal(what: impl Into<String>) -> Self {
         Self { code: exit::FAILED, what: what.into(), hint: None, problems: None }
     }
 
-    /// Problems of a config, for `--json`.
+    /// Adds a config's problems, for `--json`.
     pub(crate) fn with_problems(mut self, problems: &Problems) -> Self {
         self.problems = Some(problems.clone());
         self
     }
 
-    /// What to do about it.
+    /// Adds a remedy.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
         self.code
     }
 
-    /// As one line of JSON, for `--json`.
+    /// Returns the error as one line of JSON, for `--json`.
     pub(crate) fn to_json(&self) -> String {
         serde_json::json!({ "type": "error", "message": self.what, "hint": self.hint, "problems": self.problems, "exit_code": self.code })
             .to_string()

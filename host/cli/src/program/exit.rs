@@ -1,27 +1,27 @@
-//! Exit codes. Part of the program's interface: documented in `conclave help exit-codes` and in
-//! docs/reference/cli.md, never renumbered.
+//! Exit codes. They are part of the program's interface, documented in `conclave help exit-codes`
+//! and in docs/cli.md, and are never renumbered.
 
 use conclave_core::types::completion::ModelDiagnosticKind;
 use conclave_core::types::outcome::{EndCause, Status};
 
-/// It went well.
+/// Success.
 pub(crate) const OK: u8 = 0;
-/// The task ended without what was asked for: stalled, in a circle, rejected, not addressed, or an
+/// The task ended without a result: stalled, in a loop, rejected, not addressed, or with an
 /// internal failure.
 pub(crate) const FAILED: u8 = 1;
 /// The command line or the config is wrong.
 pub(crate) const USAGE: u8 = 2;
-/// A key or a secret is missing, or a model's server does not take its key.
+/// A key or a secret is missing, or a model's server rejects its key.
 pub(crate) const KEY: u8 = 3;
 /// A model's server could not be reached.
 pub(crate) const UNREACHABLE: u8 = 4;
 /// A plugin could not be loaded, or an agent failed again and again.
 pub(crate) const PLUGIN: u8 = 5;
-/// A tool call needed an approval, and nobody could be asked.
+/// A tool call needed an approval, and no user could be asked.
 pub(crate) const POLICY: u8 = 6;
-/// A hard limit of the run ended it: turns, tokens, cost, calls, computing.
+/// A hard limit ended the run: turns, tokens, cost, calls or computing time.
 pub(crate) const BUDGET: u8 = 7;
-/// An agent asked its user a question, and nobody was there to answer.
+/// An agent asked its user a question, and no user was there to answer.
 pub(crate) const UNANSWERED: u8 = 9;
 /// The run took longer than `limits.run.wall`.
 pub(crate) const TIMEOUT: u8 = 124;
@@ -45,26 +45,27 @@ Exit codes:
   124  the run took longer than limits.run.wall
   130  stopped: Ctrl-C, or conclave stop";
 
-/// What a run met on its way that its end alone does not say.
+/// Incidents of a run that its status alone does not show.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Met {
-    /// The newest trouble with a model; none when the last that was asked has answered.
+    /// The failure of the latest model call; `None` if the model answered.
     pub(crate) trouble: Option<ModelDiagnosticKind>,
-    /// A call was refused because nobody could be asked about it.
+    /// Whether a call was refused because no user could be asked.
     pub(crate) nobody_to_ask: bool,
     /// The cause of the outcome.
     pub(crate) cause: Option<EndCause>,
 }
 
-/// The code for the end of a run.
+/// Returns the exit code for the end of a run.
 pub(crate) fn of(status: Status, met: Met) -> u8 {
     match status {
         status if status.is_budget() => BUDGET,
         Status::Timeout => TIMEOUT,
         Status::Kill => INTERRUPTED,
-        // Whatever else the run met: the host itself failed.
+        // The host itself failed, which outweighs all incidents.
         Status::InternalError => FAILED,
-        // Also where the agent found another way: what the operator wanted asked was not done.
+        // Applies even if the agent found another way: the operator required an approval that was
+        // not given.
         _ if met.nobody_to_ask => POLICY,
         _ if met.cause == Some(EndCause::NobodyToAsk) => UNANSWERED,
         status if status.is_success() => OK,
@@ -76,8 +77,8 @@ pub(crate) fn of(status: Status, met: Met) -> u8 {
     }
 }
 
-/// The code for trouble with a model that left a task without an answer; none when it has none of
-/// its own.
+/// Returns the exit code for a model failure that left a task without an answer. `None` if the
+/// failure has no code of its own.
 pub(crate) fn of_trouble(kind: ModelDiagnosticKind) -> Option<u8> {
     match kind {
         ModelDiagnosticKind::Key => Some(KEY),

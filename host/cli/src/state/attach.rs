@@ -1,5 +1,5 @@
-//! Files that go with a message: images and texts, kept in the host's blobs. What a file is, its
-//! bytes say, not its name.
+//! Attachments of a message: images and texts, stored in the host's blobs. A file's type is
+//! detected from its bytes, not from its name.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use conclave_runtime::blobs::Blobs;
 
 use crate::program::error::CliError;
 
-/// Bytes of one file: more than models take, and less than would fill the memory.
+/// Bytes of one file: more than models accept, and too few to fill the memory.
 const BYTES: u64 = 20 << 20;
 
-/// How images begin.
+/// The magic bytes of image formats, with their media types.
 const IMAGES: [(&[u8], &str); 5] = [
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -22,13 +22,13 @@ const IMAGES: [(&[u8], &str); 5] = [
     (b"BM", "image/bmp"),
 ];
 
-/// Keeps a file for a message.
+/// Stores a file for a message.
 ///
 /// # Errors
-/// Why not, in words.
+/// The reason, as text for the user.
 pub(crate) fn attach(blobs: &dyn Blobs, path: &Path) -> Result<Blob, String> {
     let failed = |why: String| format!("{} cannot be attached: {why}", path.display());
-    // Looks first: opening a pipe waits, and a device gives without end.
+    // Checked before the file is opened: opening a pipe blocks, and a device never ends.
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(failed("it is not a file".to_owned()));
     }
@@ -44,15 +44,15 @@ pub(crate) fn attach(blobs: &dyn Blobs, path: &Path) -> Result<Blob, String> {
     blobs.keep(&bytes, media_type, name.as_deref()).map_err(|error| failed(error.to_string()))
 }
 
-/// The same for the files of a command line.
+/// Stores the files of a command line.
 ///
 /// # Errors
-/// The first that cannot be attached, and why.
+/// If a file cannot be attached; names the first one and the reason.
 pub(crate) fn all(blobs: &dyn Blobs, paths: &[PathBuf]) -> Result<Vec<Blob>, CliError> {
     paths.iter().map(|path| attach(blobs, path).map_err(CliError::usage)).collect()
 }
 
-/// None for what no model reads.
+/// Returns the media type, or `None` if no model reads such a file.
 fn media_type(bytes: &[u8]) -> Option<&'static str> {
     let image = IMAGES
         .iter()

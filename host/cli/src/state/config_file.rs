@@ -1,5 +1,5 @@
-//! A config on the disk that is edited: read once, written whole or not at all, and not when
-//! somebody else changed it meanwhile. What is edited is decided elsewhere.
+//! A config file that is edited: read once, and written atomically unless it has changed since.
+//! Other modules decide the edits.
 
 use std::fs;
 use std::io::{Error, ErrorKind, IsTerminal, Write};
@@ -16,24 +16,24 @@ use crate::ui::show::foreign::{self, MARK, MARK_COLUMNS};
 use crate::ui::show::{BAD, GOOD, paint};
 use crate::ui::stdout;
 
-/// Columns of a line in a pipe: more than a line has.
+/// Columns of a line in a pipe, so many that no line is broken.
 const UNBROKEN: usize = 1 << 20;
 
 /// A file as it was read.
 #[derive(Debug)]
 pub(crate) struct ConfigFile {
-    /// As it was named.
+    /// The path as given.
     path: PathBuf,
-    /// What it leads to, links followed.
+    /// The path with links resolved.
     target: PathBuf,
     text: String,
 }
 
 impl ConfigFile {
-    /// Reads it.
+    /// Reads the file.
     ///
     /// # Errors
-    /// When it is not there or is no text.
+    /// If the file does not exist or is not text.
     pub(crate) fn open(path: &Path) -> Result<Self, CliError> {
         let unread = |error: &Error| {
             let hint = match error.kind() {
@@ -49,21 +49,21 @@ impl ConfigFile {
         Ok(Self { path: path.to_owned(), target, text })
     }
 
-    /// As it was named.
+    /// Returns the path as given.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where its paths start: the folder of the file as it was named, as for whoever runs it. A
-    /// link's own folder, not its target's.
+    /// Returns the folder to which the config's paths are relative: that of the file as given, also
+    /// for a run. For a link, it is the link's own folder.
     pub(crate) fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    /// Its text, to be edited.
+    /// Returns the text, to be edited.
     ///
     /// # Errors
-    /// When it is no TOML.
+    /// If the text is not TOML.
     pub(crate) fn edit(&self) -> Result<ConfigText, CliError> {
         ConfigText::open(
             &self.path.display().to_string(),
@@ -76,7 +76,8 @@ impl ConfigFile {
     /// Writes the text of an edit.
     ///
     /// # Errors
-    /// When the file changed since it was read, or cannot be written. The old file is there then.
+    /// If the file has changed since it was read, or cannot be written. The old file is left in
+    /// place.
     pub(crate) fn write(&self, edited: &EditedConfig) -> Result<(), CliError> {
         if edited.changes.is_empty() {
             return Ok(());
@@ -93,7 +94,7 @@ impl ConfigFile {
     }
 }
 
-/// An edit that was not made, as an error of the command line.
+/// Returns the command line's error for a rejected edit.
 pub(crate) fn refused(error: &ConfigEditError) -> CliError {
     match error {
         ConfigEditError::Wrong(problems) => {
@@ -112,7 +113,7 @@ pub(crate) fn refused(error: &ConfigEditError) -> CliError {
     }
 }
 
-/// Tells what changed: for people on stderr, with `--json` as one object on stdout.
+/// Reports the changes: as text on stderr, or with `--json` as one object on stdout.
 pub(crate) fn tell(
     file: &ConfigFile,
     edited: &EditedConfig,
@@ -141,7 +142,7 @@ pub(crate) fn tell(
         return Ok(());
     }
     let _ = writeln!(err, "{}", file.path().display());
-    // Whoever reads a pipe takes a line as it is.
+    // A program that reads a pipe needs whole lines.
     let columns = if std::io::stderr().is_terminal() { columns() } else { UNBROKEN };
     for row in edited.changes.iter().flat_map(|change| rows(change, columns)) {
         let _ = writeln!(err, "{row}");
@@ -149,8 +150,8 @@ pub(crate) fn tell(
     Ok(())
 }
 
-/// Returns a line that differs, in rows of at most `columns` columns. A comment or a pattern in it
-/// may be what a plugin says, so each row has the mark in front.
+/// Returns a changed line, in rows of at most `columns` columns. A plugin may have written a
+/// comment or a pattern in it, so each row has the mark in front.
 fn rows(change: &LineChange, columns: usize) -> Vec<String> {
     let (style, sign, line, text) = match change {
         LineChange::Removed { line, text } => (BAD, '-', line, text),
@@ -166,10 +167,10 @@ fn rows(change: &LineChange, columns: usize) -> Vec<String> {
     rows.into_iter().zip(margins).map(row).collect()
 }
 
-/// Makes a file that must not be there yet, unless `force` says otherwise.
+/// Creates a file. An existing one is an error, unless `force`.
 ///
 /// # Errors
-/// `AlreadyExists`, and what the operating system says.
+/// `AlreadyExists`, or an error of the operating system.
 pub(crate) fn create(path: &Path, text: &str, force: bool) -> std::io::Result<()> {
     if force && let Ok(target) = fs::canonicalize(path) {
         return replace(&target, text);
@@ -177,13 +178,13 @@ pub(crate) fn create(path: &Path, text: &str, force: bool) -> std::io::Result<()
     durable_file::create(path, text.as_bytes(), &FileAccess::Usual)
 }
 
-/// That a file could not be written.
+/// Returns the error for a file that could not be written.
 pub(crate) fn unwritten(path: &Path, error: &Error) -> CliError {
     CliError::internal(format!("{} could not be written: {error}", path.display()))
 }
 
-/// Written beside it and moved over it: a crash leaves the old file or the new one. Its permissions
-/// stay.
+/// Writes a temporary file and renames it over the target, so that a crash leaves the old file or
+/// the new one. The permissions stay.
 pub(crate) fn replace(target: &Path, text: &str) -> std::io::Result<()> {
     let permissions = fs::metadata(target)?.permissions();
     durable_file::replace(target, text.as_bytes(), &FileAccess::Like(permissions))

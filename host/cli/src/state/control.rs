@@ -1,5 +1,6 @@
-//! What is said to a run that another process has under way: put into the mail of its store, and
-//! journalled there or taken back. Nothing is left there that somebody would hear long afterwards.
+//! Control messages to a run that another process has in progress. A message is put into the mail
+//! of the run's store, and is then journalled there or taken back. None is left behind, to take
+//! effect much later.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,14 +18,14 @@ use crate::state::stores::{InStore, unusable};
 use crate::ui::show::printable;
 use crate::ui::stdout;
 
-/// How often it is looked whether it was heard.
+/// The interval between two checks whether the message was received.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The run as it is now, which must go on somewhere. `what` is what is to be done with it, such as
-/// `pause`.
+/// Returns the run's present row, if a process has the run in progress. `what` is the intended
+/// command, such as `pause`.
 ///
 /// # Errors
-/// When it has ended, or was interrupted.
+/// If the run has ended or was interrupted.
 pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError> {
     let row = found.row()?;
     match row.standing {
@@ -48,8 +49,8 @@ pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError>
 /// Sends a message, and waits until the run's journal holds it.
 ///
 /// # Errors
-/// When that did not happen in time, or the run ended before; then the message was taken back,
-/// unless its room has it already.
+/// If that takes too long, or the run ends before. The message is then taken back, unless its room
+/// has it already.
 pub(crate) async fn say(
     row: &RunRow,
     word: ControlCommand,
@@ -68,8 +69,7 @@ pub(crate) async fn say(
                     .hint("check whether that process is of another version of conclave"));
             }
             _ if is_over(row) => return said_to_the_end(row, &mail),
-            // Should its receiver have taken it in between, it is no longer waiting at the next
-            // look.
+            // If the receiver takes it in between, the next check sees it as taken.
             MailState::Waiting if is_late => {
                 let taken = ControlMessage::take_back(&row.store, |other| other.id == mail.id)
                     .map_err(|error| unusable(&error))?;
@@ -98,20 +98,23 @@ pub(crate) async fn say(
     }
 }
 
-/// Nobody takes a message to it any more: its process has ended, or the run has.
+/// Returns whether no message to the run is received any more, because its process or the run has
+/// ended.
 fn is_over(row: &RunRow) -> bool {
     if !is_in_use(&row.store) {
         return true;
     }
-    // What cannot be read now is looked at again.
+    // A failure to read is retried at the next check.
     let rooms =
         StoreReader::open(&row.store).and_then(|reader| reader.rooms(&row.run)).unwrap_or_default();
     rooms.iter().any(|room| room.room == row.run && matches!(room.standing, RunState::Ended(_)))
 }
 
-/// What became of a message whose receiver is gone: the journal says whether it was in time.
+/// Returns the result of a message whose receiver has gone: the journal shows whether it arrived in
+/// time.
 fn said_to_the_end(row: &RunRow, mail: &ControlMessage) -> Result<(), CliError> {
-    // First, so that nobody takes it who goes on with the run.
+    // Removed before the journal is read, so that a process that resumes the run cannot take it in
+    // between.
     mail.remove(&row.store).map_err(|error| unusable(&error))?;
     let reader = StoreReader::open(&row.store).map_err(|error| unusable(&error))?;
     if reader.has_received(&mail.room, &mail.id).map_err(|error| unusable(&error))? {
@@ -124,7 +127,7 @@ fn said_to_the_end(row: &RunRow, mail: &ControlMessage) -> Result<(), CliError> 
     Err(CliError::usage(what).hint(format!("conclave show {} shows the state of the run", row.run)))
 }
 
-/// Waits until it is so, or for as long as that.
+/// Waits until the condition holds, or for this time at most.
 pub(crate) async fn until(most: Duration, is_so: impl Fn() -> bool) {
     let end = Instant::now() + most;
     while !is_so() && Instant::now() < end {
@@ -132,7 +135,7 @@ pub(crate) async fn until(most: Duration, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Tells what came of it: with `--json` as an object of this type.
+/// Reports the result; with `--json` as an object of this type.
 pub(crate) fn tell(
     row: &RunRow,
     kind: &str,
@@ -148,7 +151,7 @@ pub(crate) fn tell(
     stdout::styled(printable(&format!("{} {what}", row.run)))
 }
 
-/// Why a run is paused; none when it is not, or when that cannot be read.
+/// Returns why a run is paused, or `None` if it is not paused or cannot be read.
 pub(crate) fn paused(reader: &StoreReader, run: &RoomId) -> Option<String> {
     let (mut paused, mut received) = (None, BTreeSet::new());
     for record in reader.records(run).ok()? {

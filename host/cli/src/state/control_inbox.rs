@@ -1,6 +1,6 @@
-//! Hears what is said from other terminals to the runs that this process has under way: an
-//! approval, a refusal, a stop, a pause, a word for an agent. What is for a run that is not under
-//! way here stays where it is until somebody goes on with it.
+//! Receives messages from other terminals for the runs that this process has in progress:
+//! approvals, refusals, stops, pauses and texts for agents. Messages for other runs stay in the
+//! mail until a process resumes those runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::program::approval_id::approval_id;
 use crate::ui::screen::Screen;
 use crate::ui::show::{FAINT, one_line, paint, printable};
 
-/// How often it is looked.
+/// The interval between two looks into the mail.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Characters of what was told that are shown.
+/// Characters of a text that are shown.
 const SHOWN: usize = 80;
 
-/// Goes on until it is dropped.
+/// Receives messages until it is dropped.
 pub(crate) struct Attending(AbortHandle);
 
 impl Attending {
@@ -30,9 +30,8 @@ impl Attending {
         Self::resume(ControlInbox::new(store, host), Arc::clone(screen))
     }
 
-    /// The same for a run that is resumed. What waits for it is handed over before this returns:
-    /// else a question would be asked, and refused where nobody is there, that was answered long
-    /// ago.
+    /// Starts the same for a run that is resumed, after delivering its pending messages. Otherwise
+    /// an approval that was answered long ago would be asked again, or refused without a user.
     pub(crate) async fn begin_resumed(
         store: &Store,
         host: &Arc<Host>,
@@ -60,7 +59,7 @@ impl Drop for Attending {
     }
 }
 
-/// Shows what was said, at the moment at which its room gets it.
+/// Shows a message when its room receives it.
 fn show(screen: &Screen, ControlMessage { room, word, .. }: &ControlMessage) {
     let line = match word {
         ControlCommand::Decide { call, approval } => {

@@ -1,6 +1,6 @@
-//! Folders that a command is about to grant: whether they are there, and whether one holds more
-//! than anybody would mean to grant. The one guard for `init`, `add` and `grant`; what a config
-//! written by hand grants is its author's business.
+//! The check of folders before a command grants them: whether they exist, and whether one holds
+//! more than a user would want to grant. `init`, `add` and `grant` share it; configs written by
+//! hand are not checked.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -11,16 +11,16 @@ use conclave_core::permissions::grant::FileGrant;
 
 use crate::program::error::CliError;
 
-/// Folders of keys, wherever they are.
+/// Folders of keys, in any place.
 const KEYS: [&str; 4] = [".ssh", ".gnupg", ".aws", ".kube"];
-/// What is the system's own, with passwords, keys and devices in it.
+/// System folders with passwords, keys and devices.
 const SYSTEM: [&str; 4] = ["/etc", "/proc", "/sys", "/dev"];
-/// What lets a folder be granted all the same.
+/// The option that grants such a folder nevertheless.
 pub(crate) const ALL_THE_SAME: &str =
     "name a folder that holds nothing but what may be read; with --yes it is granted all the same";
 
-/// Why a folder holds more than anybody would mean to grant; none when it does not. Both as
-/// `canonicalize` gives them; the other is the config's.
+/// Returns why a folder holds more than a user would want to grant, or `None` if it does not. Both
+/// paths are canonical; `own` is the config's folder.
 pub(crate) fn too_much(whole: &Path, own: &Path) -> Option<&'static str> {
     if whole.parent().is_none() {
         return Some("is the whole disk");
@@ -43,16 +43,16 @@ fn holds_keys(whole: &Path) -> bool {
     whole.components().any(is_key) || KEYS.iter().any(|keys| whole.join(keys).exists())
 }
 
-/// A folder as `canonicalize` gives it; an empty path is the current one.
+/// Returns the canonical path. An empty path is the current folder.
 pub(crate) fn whole(folder: &Path) -> PathBuf {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
-/// Refuses folders of a plugin that the host would refuse once the config is prepared.
+/// Rejects folders of a plugin that the host would reject when it prepares the config.
 ///
 /// # Errors
-/// The problems that the edit brought, in the host's words.
+/// The new problems, in the host's words.
 pub(crate) fn check_by_host(
     file: &Path,
     plugin: &str,
@@ -90,26 +90,25 @@ pub(crate) fn check_by_host(
     Err(CliError::usage(what).with_problems(&problems))
 }
 
-/// Looks at folders before they are granted.
+/// Checks folders before they are granted.
 #[derive(Clone, Debug)]
 pub(crate) struct FolderGuard {
-    /// The config's own folder, as `canonicalize` gives it.
+    /// The config's own folder, as a canonical path.
     own: PathBuf,
     yes: bool,
 }
 
 impl FolderGuard {
-    /// For a config in this folder; `yes` when the operator said that a folder may hold too much.
+    /// Creates a guard for a config in this folder. `yes` allows folders that hold too much.
     pub(crate) fn new(folder: &Path, yes: bool) -> Self {
         Self { own: whole(folder), yes }
     }
 
-    /// Looks at the folders that an edit grants to a plugin and that were not granted before.
+    /// Checks the folders that an edit newly grants to a plugin.
     ///
     /// # Errors
-    /// All that are not there, and, without `--yes`, all that hold too much; each with its line.
-    /// Also when the config had problems before, because then nobody can tell which folder is
-    /// meant.
+    /// If folders do not exist or, without `--yes`, hold too much; lists each with its config line.
+    /// Also if the config was invalid before the edit, since new grants cannot be identified then.
     pub(crate) fn check(
         &self,
         plugin: &str,
@@ -142,7 +141,7 @@ impl FolderGuard {
         Err(CliError::usage(what).with_problems(&problems))
     }
 
-    /// What is wrong with a folder, and what to do about it.
+    /// Returns the problem with a folder, and its remedy.
     fn problem(&self, grant: &FileGrant) -> Option<(String, &'static str)> {
         let whole = fs::canonicalize(&grant.dir).ok().filter(|whole| whole.is_dir());
         let Some(whole) = whole else {

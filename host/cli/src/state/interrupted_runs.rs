@@ -1,5 +1,5 @@
-//! Interrupted runs: which there are, what is said of them, and which of them are given up.
-//! `resume` resumes them.
+//! Interrupted runs: their list, the report about them, and the ones that are given up. `resume`
+//! resumes the others.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,15 +11,15 @@ use crate::args::OutputArgs;
 use crate::state::stores::{OpenStores, is_cut_off};
 use crate::ui::show::{ODD, paint, plural};
 
-/// Runs that are named.
+/// Runs that are listed by name.
 const SHOWN: usize = 3;
-/// What calls of clients are stored as: no client waits for an interrupted one.
+/// The command under which calls of clients are stored. No client waits for an interrupted call.
 pub(crate) const CLIENT: &str = "mcp";
-/// What conversations are kept as.
+/// The command under which conversations are stored.
 pub(crate) const CONVERSATION: &str = "chat";
 
-/// Returns the runs of this config that did not end and can be resumed, newest first; none where
-/// only results are wanted.
+/// Returns the interrupted runs of this config that can be resumed, newest first. Empty if only
+/// results are wanted.
 pub(crate) fn left(
     store: Option<&Path>,
     (command, config): (&str, &Path),
@@ -30,20 +30,20 @@ pub(crate) fn left(
     }
     let mut left = left_in(&OpenStores::of(store));
     let config = std::path::absolute(config).ok();
-    // Those of other projects, and conversations beside runs, are told of where they would be
-    // resumed.
+    // Runs of other projects, and conversations beside runs, are reported by the command that would
+    // resume them.
     left.retain(|run| run.config.is_some() && run.config == config && run.command == command);
     left
 }
 
-/// The same, whatever is wanted.
+/// Returns the same for any config and output.
 pub(crate) fn left_in(stores: &OpenStores) -> Vec<RunRow> {
     let mut left = stores.cut_off();
     left.retain(|run| run.command != CLIENT);
     left
 }
 
-/// Says on stderr which runs did not end.
+/// Reports on stderr which runs were interrupted.
 pub(crate) fn report_left(left: &[RunRow]) {
     let Some(newest) = left.first() else { return };
     let names: Vec<String> = left.iter().take(SHOWN).map(|run| run.run.to_string()).collect();
@@ -54,19 +54,19 @@ pub(crate) fn report_left(left: &[RunRow]) {
     let _ = writeln!(crate::ui::output::stderr(), "{}", paint(ODD, told));
 }
 
-/// Ends interrupted calls of clients: the client that asked has gone with the process. Before the
-/// first run of this process.
+/// Ends interrupted calls of clients, whose client has gone with its process. To be called before
+/// the first run of this process.
 pub(crate) fn give_up_calls(store: &Store) {
     let Ok(reader) = StoreReader::open(store.folder()) else { return };
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
     for run in runs.iter().filter(|run| run.command == CLIENT && run.ended.is_none()) {
-        // What cannot be ended now is found again at the next start.
+        // A call that cannot be ended now is found again at the next start.
         let _ = store.give_up(&run.run, "the client that asked has gone");
     }
 }
 
-/// Ends interrupted child rooms whose run is over. The store is this process's, and nothing of that
-/// run is under way.
+/// Ends interrupted child rooms whose run is over. The store belongs to this process, so nothing of
+/// that run is in progress.
 pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
     let Ok(reader) = StoreReader::open(store.folder()) else { return };
     for room in reader.rooms(run).unwrap_or_default() {
@@ -76,7 +76,7 @@ pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
     }
 }
 
-/// The room asks its user, and nothing else goes on before they answer.
+/// Returns whether the room waits for its user, with nothing else in progress.
 pub(crate) fn waits_for_person(store: &Store, room: &RoomId) -> bool {
     let waits = StoreReader::open(store.folder())
         .and_then(|reader| reader.waits(Some(room)))
@@ -85,7 +85,7 @@ pub(crate) fn waits_for_person(store: &Store, room: &RoomId) -> bool {
 }
 
 impl OpenStores {
-    /// Returns the interrupted runs, newest first; a store that cannot be read is overlooked.
+    /// Returns the interrupted runs, newest first. Stores that cannot be read are skipped.
     pub(crate) fn cut_off(&self) -> Vec<RunRow> {
         let filter = RunFilter { status: Some("interrupted".to_owned()), ..RunFilter::default() };
         let runs = self

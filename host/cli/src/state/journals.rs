@@ -1,6 +1,6 @@
-//! Where a command keeps its runs: in a store of the user's state folder that no other process
-//! writes, in a store that was named, or as JSON lines in a folder. What is kept and how is the
-//! runtime's; who looks at it afterwards finds it through `stores`.
+//! The place in which a command stores its runs: a free store of the user's state folder, a named
+//! store, or a folder of JSON lines. The runtime defines the contents; `stores` finds them
+//! afterwards.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,24 +20,24 @@ use crate::state::state_folder::make_private;
 use crate::state::stores::{bulk_folder, stores_folder, unusable};
 use crate::ui::show::{ODD, paint, printable};
 
-/// Runs that stay in a store of the state folder once they have ended.
+/// Ended runs that stay in a store of the state folder.
 const RUNS: usize = 200;
-/// The same of batches and calls of clients, which have stores of their own.
+/// The same for batches and calls of clients, which have their own stores.
 const BULK: usize = 1_000;
 
-/// What a command runs.
+/// The origin of the runs that are stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Of<'a> {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub(crate) command: &'a str,
     pub(crate) file: &'a Path,
     pub(crate) models: &'a Models,
     pub(crate) locked: bool,
-    /// It makes many runs.
+    /// Whether the command starts many runs.
     pub(crate) is_bulk: bool,
 }
 
-/// Where the runs of a command are kept.
+/// The place in which the runs of a command are stored.
 #[derive(Clone)]
 pub(crate) struct RunStorage(JournalPlace);
 
@@ -49,11 +49,11 @@ enum JournalPlace {
 }
 
 impl RunStorage {
-    /// As the command line says. What cannot be kept in the state folder is told on stderr and is
-    /// no reason not to run, unless each event is to be safe.
+    /// Opens the place that the command line names. An unusable state folder is reported on stderr
+    /// and does not prevent the run, unless the durability is `sync`.
     ///
     /// # Errors
-    /// When the config cannot be read, or when a store that must be there cannot be used.
+    /// If the config cannot be read, or if a required store cannot be used.
     pub(crate) fn open(keep: &Keep, of: Of<'_>) -> Result<Self, CliError> {
         let durability = keep
             .durability
@@ -90,12 +90,12 @@ impl RunStorage {
         }
     }
 
-    /// In a store that was opened before.
+    /// Returns a store that was opened before.
     pub(crate) fn in_store(store: Store, durability: Durability, about: RunOrigin) -> Self {
         Self(JournalPlace::Store { store, durability, about })
     }
 
-    /// For the run's options.
+    /// Returns the journals for the run's options.
     pub(crate) fn journals(&self) -> Arc<dyn Journals> {
         match &self.0 {
             JournalPlace::Nowhere => Arc::new(NoJournals),
@@ -106,17 +106,17 @@ impl RunStorage {
         }
     }
 
-    /// Where attachments are kept beside the journals; none: in memory alone.
+    /// Returns the place of attachments beside the journals. `None` keeps them in memory only.
     pub(crate) fn blobs(&self) -> Option<Arc<dyn Blobs>> {
         self.store().map(Store::blobs)
     }
 
-    /// The store, where it is one.
+    /// Returns the store, if it is one.
     pub(crate) fn store(&self) -> Option<&Store> {
         if let JournalPlace::Store { store, .. } = &self.0 { Some(store) } else { None }
     }
 
-    /// The folder, which no plugin may write to.
+    /// Returns the folder, which no plugin may write to.
     pub(crate) fn folder(&self) -> Option<&Path> {
         match &self.0 {
             JournalPlace::Nowhere => None,
@@ -125,7 +125,7 @@ impl RunStorage {
         }
     }
 
-    /// Refusals of this run can be looked up later.
+    /// Returns whether refusals of this run can be looked up later.
     pub(crate) fn is_kept(&self) -> bool {
         !matches!(self.0, JournalPlace::Nowhere)
     }
@@ -138,7 +138,8 @@ impl Of<'_> {
     }
 }
 
-/// A store of the state folder, with room in it; none when nobody knows where that is.
+/// Opens a store of the state folder that no other process uses, after removing old runs. `None` if
+/// no state folder is known.
 fn open_free(is_bulk: bool) -> Result<Option<Store>, StoreError> {
     let Some(folder) = (if is_bulk { bulk_folder() } else { stores_folder() }) else {
         return Ok(None);
@@ -146,7 +147,7 @@ fn open_free(is_bulk: bool) -> Result<Option<Store>, StoreError> {
     make_private(&folder)
         .map_err(|error| StoreError::Other { folder: folder.clone(), what: error.to_string() })?;
     let store = Store::open_free(&folder)?;
-    // What cannot be removed now stays; the next run tries again.
+    // Runs that cannot be removed now are left to the next start.
     let _ = store.collect(&Retention {
         runs: Some(if is_bulk { BULK } else { RUNS }),
         ..Retention::default()
@@ -164,7 +165,7 @@ fn warn_unkept(error: &StoreError) {
     );
 }
 
-/// The calls of one client: runs of one serving, counted from 1.
+/// The calls of one client: runs of one session, counted from 1.
 #[derive(Debug)]
 pub(crate) struct Serving {
     id: RoomId,

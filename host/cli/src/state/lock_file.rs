@@ -1,5 +1,5 @@
-//! The lock on the disk: read whole, written whole or not at all, and not when somebody else
-//! changed it meanwhile.
+//! The lock file on disk: read whole, and written atomically unless it has changed since it was
+//! read.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use crate::program::error::CliError;
 use crate::program::shell::file_option;
 use crate::state::config_file::{create, replace, unwritten};
 
-/// More than any real lock has; what is larger is something else.
+/// Bytes of a lock file, at most: far more than any real one has.
 const MOST: u64 = 64 << 20;
 
 /// The lock of a config, as it was read.
@@ -22,7 +22,7 @@ pub(crate) struct LockFile {
     path: PathBuf,
     config: PathBuf,
     text: Option<String>,
-    /// None when there is no file yet.
+    /// The lock, or `None` if the file does not exist.
     pub(crate) lock: Option<Lockfile>,
 }
 
@@ -30,7 +30,7 @@ impl LockFile {
     /// Reads the lock beside a config.
     ///
     /// # Errors
-    /// When it is there and cannot be read: a lock that is not understood must not count as none.
+    /// If the file exists and cannot be read: an unreadable lock must not count as a missing one.
     pub(crate) fn open(config: &Path) -> Result<Self, CliError> {
         let path = lock_of(config);
         let failed = |what: String| {
@@ -52,15 +52,16 @@ impl LockFile {
         &self.path
     }
 
-    /// ` --file FILE` for a command, where it takes one.
+    /// Returns ` --file FILE` for a command, unless FILE is the default.
     pub(crate) fn option(&self) -> String {
         file_option(&self.config)
     }
 
-    /// Writes another lock in its place.
+    /// Replaces the lock.
     ///
     /// # Errors
-    /// When the file changed since it was read, or cannot be written. The old file is there then.
+    /// If the file has changed since it was read, or cannot be written. The old file is left in
+    /// place.
     pub(crate) fn write(&self, lock: &Lockfile) -> Result<(), CliError> {
         if self.lock.as_ref() == Some(lock) {
             return Ok(());
@@ -83,7 +84,7 @@ impl LockFile {
 
 fn read(path: &Path) -> std::io::Result<String> {
     let metadata = match fs::metadata(path) {
-        // A link is there on purpose: what it led to is gone, and does not count as never pinned.
+        // A link is there on purpose: a missing target must not read as never pinned.
         Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_ok() => {
             return Err(std::io::Error::new(
                 ErrorKind::InvalidInput,

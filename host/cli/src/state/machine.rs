@@ -1,5 +1,4 @@
-//! What this machine can do for the host, measured or read, each with what to do about it. Looks
-//! only; changes nothing but a file of its own that it removes again.
+//! Checks of this machine, each with its remedy. They change nothing, apart from a temporary file.
 
 mod disk;
 mod kept;
@@ -13,18 +12,18 @@ pub(crate) use kept::kept;
 pub(crate) use kernel::{address_space, maps, open_files, page_map_scan};
 pub(crate) use tools::authors_tools;
 
-/// How good a finding is.
+/// The rating of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CheckResult {
     Good,
-    /// It works, but slower or smaller than it could.
+    /// It works, but slower or smaller than possible.
     Fair,
     /// Something will not work.
     Bad,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) what: &'static str,

@@ -1,5 +1,5 @@
-//! From a config file to a prepared run: reads the environment, finds folders, tells all problems
-//! at once.
+//! Prepares a run from a config file: reads the environment, finds folders, and reports all
+//! problems at once.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
@@ -23,13 +23,13 @@ use crate::state::journals::RunStorage;
 use crate::state::lock_file::LockFile;
 use crate::ui::show::{FAINT, NAME, ODD, paint, plural, printable, time};
 
-/// A plugin that takes longer than this to compile is told of; one from the cache is not worth a
-/// line.
+/// Milliseconds of compilation above which a plugin is reported. Plugins from the cache stay below
+/// it.
 const WORTH_A_LINE_MS: u128 = 300;
-/// Plugins without a lock that are named.
+/// Plugins without a lock that are listed by name.
 const NAMED: usize = 3;
 
-/// Models that the command line puts in the place of the config's.
+/// Models of the command line that replace the config's.
 pub(crate) type Models = BTreeMap<ModelName, ModelConfig>;
 
 /// Reads the config, loads its plugins, and checks that they fit.
@@ -50,7 +50,7 @@ pub(crate) async fn prepare(
     .await
 }
 
-/// The same with a host whose attachments are needed later. The plugins are held to the lock beside
+/// Does the same with a host whose attachments are needed later. Plugins must match the lock beside
 /// the config.
 pub(crate) async fn prepare_with(
     host: &Host,
@@ -62,12 +62,12 @@ pub(crate) async fn prepare_with(
     prepare_and_warn(host, file, models, locked, output, (Warnings::Counted, |_, _| true)).await
 }
 
-/// How warnings about a config are told.
+/// How warnings about a config are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Warnings {
-    /// Each, with its remedy.
+    /// Each one, with its remedy.
     Whole,
-    /// How many there are, where they would be repeated at each start.
+    /// Their number only, where they would repeat at each start.
     Counted,
 }
 
@@ -88,8 +88,8 @@ fn report_warnings(warnings: &[&ConfigProblem], file: &Path, told: Warnings) {
     }
 }
 
-/// The same with only the warnings that still hold for what is prepared, where it is put to another
-/// use than a run.
+/// Does the same, and reports only the warnings that apply to this use of the config, if it is not
+/// a run.
 pub(crate) async fn prepare_and_warn(
     host: &Host,
     file: &Path,
@@ -103,8 +103,8 @@ pub(crate) async fn prepare_and_warn(
     let pins = Pins { lock: LockFile::open(file)?.lock, locked };
     let prepared = host.prepare_pinned(&config, &pins, &follow(quiet)).await.map_err(unprepared)?;
     if !output.quiet {
-        // What was said of the config alone is said again, with a better remedy, once its plugins
-        // are loaded.
+        // Warnings about the config alone are repeated once its plugins are loaded, with better
+        // remedies.
         let known = &prepared.warnings().0;
         let of_config = config
             .warnings
@@ -121,8 +121,8 @@ pub(crate) async fn prepare_and_warn(
     Ok(prepared)
 }
 
-/// Returns what to say where there is no lock and a plugin did not come with this program. A config
-/// that is called by another name, a link or a copy, has no lock either.
+/// Returns the warning about a missing lock, if a plugin did not come with this program. A config
+/// under another name, such as a link or a copy, has no lock either.
 fn unpinned(prepared: &Prepared, file: &Path) -> Option<String> {
     if prepared.is_pinned() {
         return None;
@@ -159,7 +159,7 @@ fn unpinned(prepared: &Prepared, file: &Path) -> Option<String> {
     ))
 }
 
-/// A config that cannot be run, as an error of the command line.
+/// Returns the command line's error for a config that cannot be run.
 pub(crate) fn unprepared(error: PrepareError) -> CliError {
     match error {
         PrepareError::Config(problems) => config_error(&problems),
@@ -174,7 +174,7 @@ pub(crate) fn unprepared(error: PrepareError) -> CliError {
     }
 }
 
-/// Reads a config file, with the models of the command line in the place of its own.
+/// Reads a config file, with its models replaced by those of the command line.
 pub(crate) fn read_config(file: &Path, models: &Models) -> Result<Config, CliError> {
     let text = std::fs::read_to_string(file).map_err(|error| unread(file, &error))?;
     let folder = folder_of(file).to_string_lossy().into_owned();
@@ -182,7 +182,8 @@ pub(crate) fn read_config(file: &Path, models: &Models) -> Result<Config, CliErr
         .map_err(|problems| config_error(&problems))
 }
 
-/// A config that could not be read. One of the usual name is missing where none was written yet.
+/// Returns the error for a config that could not be read. If the default file is missing, the hint
+/// says how to create it.
 fn unread(file: &Path, error: &std::io::Error) -> CliError {
     let is_usual = file.file_name().is_some_and(|name| name == args::CONFIG);
     let hint = match error.kind() {
@@ -206,25 +207,25 @@ fn with_heading(what: &str, problems: &Problems) -> String {
     format!("{what}\n\n{}", problems.to_string().trim_end())
 }
 
-/// The host with the plugins that are inside this program, and the cache of compiled code.
+/// Opens a host with the built-in plugins, and the cache of compiled code.
 pub(crate) fn open_host() -> Result<Host, CliError> {
     open_host_with(host_options())
 }
 
-/// The same for a config: what its keys name by a path starts at its folder, and no plugin may be
-/// let into its own file.
+/// Opens the host of a config. Paths in it are relative to its folder, and no plugin may be granted
+/// the config file itself.
 pub(crate) fn open_host_in(file: &Path) -> Result<Host, CliError> {
     open_host_with(options_in(file))
 }
 
-/// The same for runs that are kept: attachments are beside the journals, and no plugin writes
-/// there.
+/// Opens the host of runs that are stored. Attachments are beside the journals, and no plugin may
+/// write there.
 pub(crate) fn open_host_keeping(file: &Path, kept: &RunStorage) -> Result<Host, CliError> {
     let mut options = options_in(file);
     if let Some(blobs) = kept.blobs() {
         options.blobs = blobs;
     }
-    // A store holds what was said in other runs; a folder of journals was named for this one.
+    // A store holds the contents of other runs, while a folder of journals was named for this run.
     let secret = kept.store().is_some();
     options.guarded.extend(
         kept.folder()
@@ -238,7 +239,7 @@ fn options_in(file: &Path) -> HostOptions {
     let mut options = HostOptions { secrets: Arc::new(secrets), ..host_options() };
     options.guarded.push(guard("the config", file, false));
     options.guarded.push(guard("the lock of the config", &lock_of(file), false));
-    // Behind a link there may be a lock of its own.
+    // The target of a link may have a lock of its own.
     options.guarded.extend(
         file.canonicalize()
             .ok()
@@ -251,22 +252,22 @@ fn guard(what: &str, path: &Path, whole: bool) -> GuardedPath {
     GuardedPath { what: what.to_owned(), path: path.to_owned(), secret: false, whole }
 }
 
-/// Keys come from where the config says, the environment among it.
+/// Returns the sources of keys that a config may name, including the environment.
 fn secrets() -> Sources {
     Sources::new(|name| std::env::var(name).ok())
 }
 
-/// What the paths of a config start at; empty for the current folder.
+/// Returns the folder to which a config's paths are relative. Empty for the current folder.
 fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// A host with options of its own.
+/// Opens a host with these options.
 pub(crate) fn open_host_with(options: HostOptions) -> Result<Host, CliError> {
     Host::new(options).map_err(|error| CliError::internal(error.to_string()))
 }
 
-/// What every host of this program has.
+/// Returns the options that every host of this program has.
 pub(crate) fn host_options() -> HostOptions {
     HostOptions {
         cache: cache_folder(),
@@ -280,13 +281,13 @@ pub(crate) fn host_options() -> HostOptions {
     }
 }
 
-/// Servers of tools that others wrote. Of this process's environment they get `PATH` and `HOME`.
+/// Returns the launcher of MCP servers. They inherit only `PATH` and `HOME` from this process.
 fn servers() -> Servers {
     Servers::new(|name| std::env::var(name).ok())
 }
 
-/// `kv.sqlite` in the state folder: what plugins keep from run to run. Nothing is made before one
-/// of them keeps something.
+/// Returns `kv.sqlite` in the state folder, the plugins' key-value store. It is created at the
+/// first write.
 fn kv() -> Arc<dyn KvStore> {
     match crate::state::state_folder::state_folder() {
         Some(folder) => Arc::new(Sqlite::new(folder.join("kv.sqlite"))),
@@ -296,7 +297,7 @@ fn kv() -> Arc<dyn KvStore> {
     }
 }
 
-/// The state folder is the host's own: what was said in other runs, what other plugins keep.
+/// Returns the state folder as guarded: it holds other runs' contents and other plugins' stores.
 fn state() -> Vec<GuardedPath> {
     let what = "the journals and stores of other runs".to_owned();
     let kept = crate::state::state_folder::state_folder().map(|path| GuardedPath {
@@ -305,7 +306,7 @@ fn state() -> Vec<GuardedPath> {
         secret: true,
         whole: true,
     });
-    // Programs are looked for there, also those that a config starts for a key or as a server.
+    // Programs are looked up there, including those that a config starts for a key or as a server.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let programs =
         std::env::split_paths(&path).filter(|folder| folder.is_absolute() && folder.is_dir());
@@ -318,8 +319,8 @@ fn state() -> Vec<GuardedPath> {
     kept.into_iter().chain(programs).collect()
 }
 
-/// `$CONCLAVE_CACHE`, else `conclave` in the user's cache folder; none where there is neither, and
-/// then nothing is cached.
+/// Returns `$CONCLAVE_CACHE`, or else `conclave` in the user's cache folder. `None` if neither is
+/// known, and nothing is cached then.
 pub(crate) fn cache_folder() -> Option<PathBuf> {
     let named =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -328,7 +329,7 @@ pub(crate) fn cache_folder() -> Option<PathBuf> {
         .or_else(|| named("HOME").map(|home| home.join(".cache").join("conclave")))
 }
 
-/// Tells of plugins that take a while to load, and of what is odd about them.
+/// Returns a callback that reports slow compilations and warnings about plugins.
 pub(crate) fn follow(quiet: bool) -> Follow {
     Arc::new(move |step| tell(&step, quiet))
 }

@@ -1,5 +1,5 @@
-//! What a person names as a plugin's source, found and looked into: its bytes, what it says of
-//! itself, and how a config names it. Nothing of it is run, and nothing is built.
+//! Resolves a plugin's source and inspects it: its bytes, its manifest, and its name in a config.
+//! Nothing of it is run or built.
 
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
@@ -13,31 +13,31 @@ use crate::state::folders;
 use crate::state::setup;
 use crate::ui::show::one_line;
 
-/// The folder below a target folder where components are.
+/// The folder in a target folder that holds components.
 const TARGET: &str = "wasm32-wasip2";
 const PROFILES: [&str; 3] = ["release", "plugin", "debug"];
 
 /// A component that was found.
 pub(crate) struct LocatedComponent {
     pub(crate) place: ComponentPlace,
-    /// A crate's build, which the operator makes.
+    /// Whether it is the build of a crate, which the operator builds.
     pub(crate) is_built_here: bool,
     pub(crate) inspection: Inspection,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Where it is.
+/// The place of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ComponentPlace {
-    /// Inside this program, under its name.
+    /// Built into this program, under this name.
     Stock(String),
     File(PathBuf),
-    /// Address and digest, as a config writes them.
+    /// The address and digest, in the config's syntax.
     Url(String),
 }
 
 impl ComponentPlace {
-    /// As a config in this folder names it.
+    /// Returns the source as a config in this folder names it.
     pub(crate) fn in_config(&self, folder: &Path) -> String {
         match self {
             Self::Stock(name) => format!("stock:{name}"),
@@ -47,12 +47,12 @@ impl ComponentPlace {
         }
     }
 
-    /// It did not come with this program.
+    /// Returns whether it did not come with this program.
     pub(crate) fn is_strange(&self) -> bool {
         !matches!(self, Self::Stock(_))
     }
 
-    /// For people.
+    /// Returns the source for messages.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Stock(name) => format!("stock:{name}"),
@@ -62,10 +62,10 @@ impl ComponentPlace {
     }
 }
 
-/// Finds a component and looks into it. `again` is the command to type with a better source.
+/// Finds a component and inspects it. `again` returns the command to type with a better source.
 ///
 /// # Errors
-/// When there is none, or it is no plugin.
+/// If there is none, or it is not a plugin.
 pub(crate) async fn find(
     source: &str,
     again: impl Fn(&str) -> String,
@@ -82,7 +82,7 @@ pub(crate) async fn find(
     Ok(LocatedComponent { place, is_built_here, inspection, bytes })
 }
 
-/// Returns whether a component stands where cargo puts those of a crate that is there:
+/// Returns whether the path is where cargo puts a local crate's component:
 /// `CRATE/target/wasm32-…/PROFILE/x.wasm`.
 pub(crate) fn is_build(file: &Path) -> bool {
     let folder = |steps: usize| file.ancestors().nth(steps);
@@ -94,7 +94,7 @@ pub(crate) fn is_build(file: &Path) -> bool {
         && folder(4).is_some_and(|root| root.join("Cargo.toml").is_file())
 }
 
-/// What the config of an installed plugin names, where it can be looked into without fetching it.
+/// Inspects an installed plugin's source, if that needs no download.
 pub(crate) fn look_up(source: &PluginSource) -> Option<Inspection> {
     let bytes = match source {
         PluginSource::Stock(name) => stock_bytes(name).ok()?,
@@ -122,7 +122,7 @@ async fn download(
     source: &str,
     again: impl Fn(&str) -> String,
 ) -> Result<(ComponentPlace, Vec<u8>), CliError> {
-    // The config's own rules for an address.
+    // Parsed as a config, so that its rules for addresses apply.
     let text = format!(
         "entry = \"t\"\n[plugins.p]\nsource = {}\n[tasks.t]\nagent = \"p\"\n",
         quoted(source)
@@ -149,15 +149,15 @@ async fn download(
             one_line(source, 200)
         )));
     };
-    // Where the host will look for it, so that it is fetched once.
+    // The host's own download cache, so that the component is fetched once.
     let downloads = Downloads::new(setup::cache_folder().map(|folder| folder.join("components")));
     let fetched = downloads.component(&url, &sha256, || {}).await;
     let bytes = fetched.map_err(|error| CliError::plugin(error.to_string()))?;
     Ok((ComponentPlace::Url(source.to_owned()), bytes))
 }
 
-/// Whoever answers could send anything; the digest that is there now is said, so that it can be
-/// held against its author's.
+/// Returns the error for an address without a digest, since its server could send anything. The
+/// error contains the present digest, to compare with the author's.
 async fn without_digest(url: &str, again: impl Fn(&str) -> String) -> CliError {
     let what = "an address needs the component's digest: whoever answers there could send another one tomorrow";
     match fetch(url).await.ok().and_then(|bytes| inspect(&bytes).ok()) {
@@ -186,8 +186,8 @@ fn from_disk(path: &Path) -> Result<(ComponentPlace, Vec<u8>), CliError> {
     Ok((ComponentPlace::File(file), bytes))
 }
 
-/// The newest component that was built of a crate. It is not built here: a stranger's build script
-/// is a stranger's program, and would run without a sandbox.
+/// Returns the newest component that was built of a crate. It is not built here: a build script is
+/// a foreign program, and would run without a sandbox.
 fn built(folder: &Path) -> Result<PathBuf, CliError> {
     let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else {
         let what = format!("{} is a folder without a Cargo.toml", folder.display());
@@ -217,7 +217,7 @@ fn built(folder: &Path) -> Result<PathBuf, CliError> {
     })
 }
 
-/// The name of the package; enough of TOML is known for that.
+/// Returns the package's name, by a minimal parse of the TOML.
 fn crate_name(manifest: &str) -> Option<String> {
     let mut lines = manifest.lines().map(str::trim).skip_while(|line| *line != "[package]").skip(1);
     let line = lines
@@ -228,8 +228,8 @@ fn crate_name(manifest: &str) -> Option<String> {
     Some(value.trim_start_matches(['"', '\'']).split(['"', '\'']).next()?.to_owned())
 }
 
-/// Where cargo may have put it: `CARGO_TARGET_DIR`, else `target` in the folder or in a workspace
-/// around it.
+/// Returns the folders into which cargo may have built: `CARGO_TARGET_DIR`, or else `target` in the
+/// folder or in an enclosing workspace.
 fn target_folders(folder: &Path) -> Vec<PathBuf> {
     if let Some(target) = std::env::var_os("CARGO_TARGET_DIR").filter(|value| !value.is_empty()) {
         return vec![PathBuf::from(target)];
@@ -246,7 +246,7 @@ fn target_folders(folder: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The way from a folder to a file; the file's full path where there is none.
+/// Returns the path from a folder to a file, or the file's full path if there is none.
 fn relative(file: &Path, folder: &Path) -> PathBuf {
     let Ok(file) = file.canonicalize() else { return file.to_owned() };
     let folder = folders::whole(folder);
@@ -257,7 +257,7 @@ fn relative(file: &Path, folder: &Path) -> PathBuf {
         from.next();
         shared += 1;
     }
-    // Only the root is shared: the way would be longer than the path, and tells less.
+    // They share only the root: a relative path would be longer, and less clear.
     if shared <= 1 {
         return file;
     }

@@ -1,5 +1,5 @@
-//! Where this program keeps what outlives a run: journals, plugins' own stores. One folder for its
-//! owner alone; who keeps what in it is others' business.
+//! The folder for data that outlives a run: journals and plugins' stores. It is private to its
+//! owner; other modules define its contents.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,30 +7,30 @@ use std::path::{Path, PathBuf};
 
 use conclave_runtime::durable_file::make_folders;
 
-/// `$CONCLAVE_STATE`, else `conclave` in the user's state folder; none where there is neither, and
-/// then nothing is kept.
+/// Returns `$CONCLAVE_STATE`, or else `conclave` in the user's state folder. `None` if neither is
+/// known, and nothing is stored then.
 pub(crate) fn state_folder() -> Option<PathBuf> {
     state_folder_of(|name| std::env::var_os(name))
 }
 
 fn state_folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let named = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // The XDG rules want a relative one overlooked.
+    // The XDG specification requires relative paths to be ignored.
     let users = || named("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
     let home = || named("HOME").map(|home| home.join(".local").join("state"));
     named("CONCLAVE_STATE").or_else(|| users().or_else(home).map(|folder| folder.join("conclave")))
 }
 
-/// The folder of journals of runs; see [`state_folder`].
+/// Returns the folder of runs' journals; see [`state_folder`].
 pub(crate) fn journals_folder() -> Option<PathBuf> {
     state_folder().map(|folder| folder.join("journals"))
 }
 
-/// Makes a folder and what is missing above it, for its owner alone. One that is there stays as it
-/// is, but that others can no longer look into it.
+/// Creates a folder and its missing ancestors, private to their owner. An existing folder is made
+/// private too, and is otherwise unchanged.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's error.
 pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     make_folders(folder, 0o700)?;
     #[cfg(unix)]

@@ -1,5 +1,5 @@
-//! Where runs are kept: the stores of the state folder, and what a name that a person types means
-//! among all of them. It only looks; who writes is `journals`' business.
+//! The stores of the state folder, and the lookup of runs by name in all of them. This module only
+//! reads; `journals` writes.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,37 +15,37 @@ use crate::state::control::paused;
 use crate::state::state_folder::state_folder;
 use crate::ui::show::{ODD, paint, printable};
 
-/// Kinds of what only a person can end.
+/// Kinds of waits that only a user can end.
 const PERSON: [&str; 3] = ["approval", "top-up", "user"];
-/// Names that are shown where several are meant.
+/// Names that are listed if one is ambiguous.
 const SHOWN: usize = 5;
 
-/// Below it are the stores of runs and conversations: one for each process that ran at the same
-/// time as others. None where nothing is kept.
+/// Returns the folder of the stores of runs and conversations. Processes that ran at the same time
+/// have a store each. `None` if nothing is stored.
 pub(crate) fn stores_folder() -> Option<PathBuf> {
     state_folder().map(|folder| folder.join("stores"))
 }
 
-/// The same of batches and of calls of clients, which are many: they push out no run.
+/// Returns the same for batches and calls of clients. They are many, and must not push out runs.
 pub(crate) fn bulk_folder() -> Option<PathBuf> {
     state_folder().map(|folder| folder.join("bulk"))
 }
 
-/// The stores that are looked at.
+/// The stores that are searched.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenStores {
     folders: Vec<PathBuf>,
     is_given: bool,
 }
 
-/// A room and the store that it is in.
+/// A room and its store.
 pub(crate) struct InStore {
     pub(crate) reader: StoreReader,
     pub(crate) room: RoomId,
 }
 
 impl OpenStores {
-    /// The one that is named, else all of the state folder.
+    /// Opens the named store, or else all of the state folder.
     pub(crate) fn of(given: Option<&Path>) -> Self {
         if let Some(folder) = given {
             return Self { folders: vec![folder.to_owned()], is_given: true };
@@ -56,16 +56,16 @@ impl OpenStores {
         Self { folders, is_given: false }
     }
 
-    /// Where they are.
+    /// Returns the folders of the stores.
     pub(crate) fn folders(&self) -> &[PathBuf] {
         &self.folders
     }
 
-    /// Open, in order. One of the state folder that cannot be read is told of on stderr and left
-    /// out.
+    /// Returns readers of the stores, in order. A store of the state folder that cannot be read is
+    /// reported on stderr and skipped.
     ///
     /// # Errors
-    /// When the one that was named cannot be read.
+    /// If the named store cannot be read.
     pub(crate) fn readers(&self) -> Result<Vec<StoreReader>, CliError> {
         let mut readers = Vec::with_capacity(self.folders.len());
         for folder in &self.folders {
@@ -85,10 +85,10 @@ impl OpenStores {
         Ok(readers)
     }
 
-    /// Runs of all stores, newest first.
+    /// Returns the runs of all stores, newest first.
     ///
     /// # Errors
-    /// When a store cannot be read.
+    /// If a store cannot be read.
     pub(crate) fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, CliError> {
         let mut all = Vec::new();
         for reader in self.readers()? {
@@ -99,10 +99,10 @@ impl OpenStores {
         Ok(all)
     }
 
-    /// The newest run.
+    /// Returns the newest run.
     ///
     /// # Errors
-    /// When there is none, or a store cannot be read.
+    /// If there is none, or a store cannot be read.
     pub(crate) fn newest(&self) -> Result<InStore, CliError> {
         let newest = self.runs(&RunFilter { most: Some(1), ..RunFilter::default() })?;
         let Some(row) = newest.first() else {
@@ -112,10 +112,11 @@ impl OpenStores {
         self.find(row.run.as_str())
     }
 
-    /// What runs wait for from a person: the run, and `approval`, `top-up` or `user`.
+    /// Returns the runs that wait for a user, with the kinds of their waits: `approval`, `top-up`
+    /// or `user`.
     ///
     /// # Errors
-    /// When a store cannot be read.
+    /// If a store cannot be read.
     pub(crate) fn waits(&self) -> Result<BTreeMap<RoomId, Vec<String>>, CliError> {
         let mut all: BTreeMap<RoomId, Vec<String>> = BTreeMap::new();
         for reader in self.readers_quietly() {
@@ -128,10 +129,10 @@ impl OpenStores {
         Ok(all)
     }
 
-    /// Milliseconds in which no host ran, of each of these runs.
+    /// Returns, for each run, the milliseconds during which no host ran.
     ///
     /// # Errors
-    /// When a store cannot be read.
+    /// If a store cannot be read.
     pub(crate) fn down_ms(&self, runs: &[RunRow]) -> Result<BTreeMap<RoomId, u64>, CliError> {
         let mut all = BTreeMap::new();
         for reader in self.readers_quietly() {
@@ -145,7 +146,7 @@ impl OpenStores {
         Ok(all)
     }
 
-    /// Why those of these runs are paused that are and have not ended.
+    /// Returns the reason of each pause, for runs that are paused and have not ended.
     pub(crate) fn paused(&self, runs: &[RunRow]) -> BTreeMap<RoomId, String> {
         let mut all = BTreeMap::new();
         for reader in self.readers_quietly() {
@@ -157,15 +158,16 @@ impl OpenStores {
         all
     }
 
-    /// Those that can be read: what is wrong with others was told.
+    /// Returns the readers of all readable stores. The errors of others were reported before.
     fn readers_quietly(&self) -> impl Iterator<Item = StoreReader> {
         self.folders.iter().filter_map(|folder| StoreReader::open(folder).ok())
     }
 
-    /// The run or room that a name or its beginning means.
+    /// Returns the run or room with this name or prefix.
     ///
     /// # Errors
-    /// When it means none, with what there is; when it means several; when a store cannot be read.
+    /// If there is none, with the names that exist; if the prefix is ambiguous; or if a store
+    /// cannot be read.
     pub(crate) fn find(&self, name: &str) -> Result<InStore, CliError> {
         let mut found: Vec<InStore> = Vec::new();
         let mut several: Vec<RoomId> = Vec::new();
@@ -176,7 +178,7 @@ impl OpenStores {
                 RunMatch::Nothing => {}
             }
         }
-        // A whole name is meant as it is, whatever else begins with it.
+        // A full name takes precedence over longer names with the same beginning.
         let exact = found.iter().position(|one| one.room.as_str() == name);
         match (exact, found.len(), several.is_empty()) {
             (Some(index), _, _) => Ok(found.swap_remove(index)),
@@ -215,15 +217,15 @@ impl OpenStores {
 }
 
 impl InStore {
-    /// The run that the room is part of: its name without those of child rooms.
+    /// Returns the run of the room: its name without those of child rooms.
     pub(crate) fn run(&self) -> RoomId {
         run_of(&self.room)
     }
 
-    /// What the store knows of that run.
+    /// Returns the store's row of that run.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// If the store cannot be read.
     pub(crate) fn row(&self) -> Result<RunRow, CliError> {
         let run = self.run();
         let rows = self.reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
@@ -233,17 +235,17 @@ impl InStore {
     }
 }
 
-/// The run that a room is part of.
+/// Returns the run that a room is part of.
 pub(crate) fn run_of(room: &RoomId) -> RoomId {
     RoomId::from(room.as_str().split('/').next().unwrap_or_default())
 }
 
-/// Returns whether the run was interrupted, and not resumed since.
+/// Returns whether the run was interrupted and has not been resumed.
 pub(crate) fn is_cut_off(run: &RunRow) -> bool {
     run.standing == RunState::CutOff
 }
 
-/// A store that cannot be used, as an error of the command line.
+/// Returns the command line's error for a store that cannot be used.
 pub(crate) fn unusable(error: &StoreError) -> CliError {
     let told = CliError::internal(error.to_string());
     match error {

@@ -1,5 +1,5 @@
-//! `--watch`, for authors: a component that was built anew is taken at the next call, and a run
-//! that is over begins again when its config or one of its components has changed.
+//! `--watch`, for authors: a rebuilt component is used from the next call on. A finished run starts
+//! again once its config or one of its components has changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::state::setup;
 use crate::ui::screen::Screen;
 use crate::ui::show::{NAME, ODD, paint};
 
-/// How often files are looked at; a change counts at the second look that sees it.
+/// The interval between two checks of the files. A change counts at the second check that sees it.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Goes on while the run does, or until it is dropped.
+/// Watches for rebuilt components until the run ends, or the guard is dropped.
 pub(crate) fn rebuilt_components(
     prepared: &Prepared,
     run: Stopper,
     screen: Arc<Screen>,
 ) -> FileWatch {
     prepared.reloader().watch(EVERY, move |reloaded| match reloaded {
-        // The run tells it to everybody, its journal among them.
+        // The run reports it to all subscribers and to its journal.
         Reloaded::Replaced { plugin, sha256, .. } => run.note_replaced(&plugin, &sha256),
         Reloaded::Refused { plugin, reason } => {
             screen.line(format!(
@@ -35,8 +35,7 @@ pub(crate) fn rebuilt_components(
     })
 }
 
-/// Ends when the config or one of its components is another than it was when this began, and nobody
-/// writes to it any more.
+/// Resolves once the config or one of its components has changed and is no longer being written.
 pub(crate) async fn changes(config: &Path) {
     let files = files(config);
     let stamps =
@@ -53,7 +52,7 @@ pub(crate) async fn changes(config: &Path) {
     }
 }
 
-/// The config, and what it names as far as it can be read.
+/// Returns the config, and the components that it names as far as it can be read.
 fn files(config: &Path) -> Vec<PathBuf> {
     let mut files = vec![config.to_owned()];
     if let Ok(config) = setup::read_config(config, &setup::Models::new()) {

@@ -1,5 +1,5 @@
-//! Questions to the person at the terminal. Asked on stderr, answered on stdin; where nobody is,
-//! nothing is asked and nothing waits.
+//! Questions to the user at the terminal, on stderr with answers from stdin. Without a user nothing
+//! is asked, and nothing waits.
 
 use std::io::{IsTerminal, Write};
 
@@ -7,21 +7,21 @@ use crate::ui::screen::columns;
 use crate::ui::show::columns::wrap_styled;
 use crate::ui::show::{FAINT, paint};
 
-/// Stands between a question and its answer.
+/// The separator between a question and its answer.
 const PROMPT: &str = " > ";
 
-/// Somebody can read a question and answer it.
+/// Returns whether a user can read a question and answer it.
 pub(crate) fn is_somebody_there() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Yes or no; anything but a clear yes is a no, the end of the input too.
+/// Asks for yes or no. Anything but a clear yes counts as no, and so does the end of the input.
 pub(crate) fn confirm(question: &str) -> bool {
     let answer = line(&format!("{question} {}", paint(FAINT, "[y/N]")));
     answer.is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// A line; none when it is empty.
+/// Asks for a line. Returns `None` if it is empty.
 pub(crate) fn line(question: &str) -> Option<String> {
     if !is_somebody_there() {
         return None;
@@ -34,7 +34,7 @@ pub(crate) fn line(question: &str) -> Option<String> {
     let mut line = String::new();
     match std::io::stdin().read_line(&mut line) {
         Ok(read) if read > 0 => Some(line.trim().to_owned()).filter(|line| !line.is_empty()),
-        // The cursor still stands behind the question.
+        // The cursor is still behind the question.
         _ => {
             let _ = writeln!(err);
             None
@@ -42,7 +42,7 @@ pub(crate) fn line(question: &str) -> Option<String> {
     }
 }
 
-/// Names that a person typed, apart from each other by blanks or commas.
+/// Asks for names, separated by blanks or commas.
 pub(crate) fn names(question: &str) -> Vec<String> {
     let line = line(question).unwrap_or_default();
     let names = line.split([' ', ',', '\t']).map(|name| name.trim_matches(['"', '\'']));

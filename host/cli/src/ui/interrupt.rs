@@ -1,5 +1,5 @@
-//! Ctrl-C, on a thread of its own: however busy everything else is, the program ends. A run is told
-//! and gets a moment; a conversation is told to stop its turn, and ends only when it does not.
+//! Ctrl-C, on a thread of its own, so that the program ends however busy its other threads are. A
+//! run gets a short time to end. A conversation stops its turn, and ends only if the turn does not.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -9,40 +9,40 @@ use tokio::sync::{Notify, watch};
 
 use crate::program::exit;
 
-/// How long a run may take to end after Ctrl-C: a spinning guest gives way at its next tick, and
-/// there is nothing else to wait for.
+/// Time that a run gets to end after Ctrl-C. A spinning guest yields at its next tick, and nothing
+/// else delays the end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// What Ctrl-C means now.
+/// The present effect of Ctrl-C.
 static MEANING: AtomicU8 = AtomicU8::new(ENDS);
-/// The program ends at once.
+/// Ends the program at once.
 const ENDS: u8 = 0;
-/// A run goes on that should be told before the program ends.
+/// Notifies the run, and then ends the program.
 const ENDS_RUN: u8 = 1;
-/// A conversation goes on: its turn is stopped.
+/// Stops the conversation's turn.
 const STOPS_TURN: u8 = 2;
 
-/// Something of the run is to come to its own end, however long that takes: only a second Ctrl-C
-/// ends the program.
+/// Set while part of a run must end by itself, however long that takes. Only a second Ctrl-C ends
+/// the program then.
 static LINGERS: AtomicBool = AtomicBool::new(false);
 
-/// The turn that goes on, if one does.
+/// The turn in progress, if any.
 static TURN: InterruptibleTurn =
     InterruptibleTurn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
 
-/// What Ctrl-C needs to know of a turn.
+/// The state of a turn, as far as Ctrl-C depends on it.
 struct InterruptibleTurn {
     goes_on: AtomicBool,
-    /// Ctrl-C came, and neither did a turn begin nor one end since.
+    /// Whether Ctrl-C was pressed since a turn last began or ended.
     was_told: AtomicBool,
 }
 
-/// How Ctrl-C came.
+/// The way in which Ctrl-C arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pressed {
-    /// As a signal.
+    /// A signal.
     Signal,
-    /// As a key, because a line was being edited.
+    /// A key, because a line was being edited.
     Key,
 }
 
@@ -57,8 +57,8 @@ impl InterruptibleTurn {
         self.was_told.store(false, Ordering::SeqCst);
     }
 
-    /// It was told to stop before, and still goes on. A key while no turn goes on answers a
-    /// question and counts for nothing; a signal does then, since it came to a prompt that cannot
+    /// Returns whether the turn was stopped before and is still in progress. Without a turn, a key
+    /// answers a question and does not count. A signal does count then, since its prompt cannot
     /// read keys.
     fn is_stuck(&self, pressed: Pressed) -> bool {
         let counts = pressed == Pressed::Signal || self.goes_on.load(Ordering::SeqCst);
@@ -66,59 +66,59 @@ impl InterruptibleTurn {
     }
 }
 
-/// Ctrl-C that came as a key, because a line was being edited.
+/// Notified when Ctrl-C arrives as a key, because a line was being edited.
 static RAISED: LazyLock<Notify> = LazyLock::new(Notify::new);
 
-/// Tells of each Ctrl-C.
+/// A receiver of all Ctrl-C presses.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupts(watch::Receiver<u32>);
 
 impl Interrupts {
-    /// Starts to listen. Before a run has begun Ctrl-C ends the program at once; after that the run
-    /// gets a moment to end.
+    /// Starts to listen. Before a run begins, Ctrl-C ends the program at once; afterwards the run
+    /// gets a short time to end.
     pub(crate) fn listen() -> Self {
         let (sender, receiver) = watch::channel(0);
-        // Without this thread Ctrl-C does what it does anyway: it ends the program at once.
+        // Without this thread, Ctrl-C keeps its default effect of ending the program at once.
         let _ = std::thread::Builder::new()
             .name("conclave-interrupt".to_owned())
             .spawn(move || wait(&sender));
         Self(receiver)
     }
 
-    /// A run has begun.
+    /// Records that a run has begun.
     pub(crate) fn run_begins(&self) {
         MEANING.store(ENDS_RUN, Ordering::SeqCst);
     }
 
-    /// A run has begun that has to be waited for when it is told to end.
+    /// Makes Ctrl-C wait for the run to end, without the usual time limit.
     pub(crate) fn lingers(&self) {
         LINGERS.store(true, Ordering::SeqCst);
     }
 
-    /// A conversation has begun.
+    /// Records that a conversation has begun.
     pub(crate) fn chat_begins(&self) {
         MEANING.store(STOPS_TURN, Ordering::SeqCst);
     }
 
-    /// Something began that Ctrl-C stops, and a second one ends together with the program.
+    /// Records the start of a turn. Ctrl-C stops it, and a second one ends the program.
     pub(crate) fn turn_begins(&self) {
         TURN.begins();
     }
 
-    /// The turn has ended, so the next Ctrl-C is a first one again.
+    /// Records the end of the turn, so that the next Ctrl-C is a first one again.
     pub(crate) fn turn_is_over(&self) {
         TURN.is_over();
     }
 
-    /// Somebody pressed Ctrl-C where it is a key like any other.
+    /// Reports Ctrl-C from a terminal mode in which it arrives as a key.
     pub(crate) fn raise(&self) {
         RAISED.notify_one();
     }
 
-    /// Ends with the next Ctrl-C.
+    /// Resolves at the next Ctrl-C.
     pub(crate) async fn next(&mut self) {
         if self.0.changed().await.is_err() {
-            // Nobody listens, so none will come this way.
+            // Without the listening thread, no Ctrl-C arrives here.
             std::future::pending::<()>().await;
         }
     }
@@ -140,7 +140,7 @@ fn wait(sender: &watch::Sender<u32>) {
                     }
                     end();
                 }
-                // The second one, and the turn still goes on.
+                // A second Ctrl-C, with the turn still in progress.
                 STOPS_TURN if TURN.is_stuck(pressed) => end(),
                 STOPS_TURN => sender.send_modify(|count| *count += 1),
                 _ => end(),
@@ -149,7 +149,7 @@ fn wait(sender: &watch::Sender<u32>) {
     });
 }
 
-/// Waits for Ctrl-C; none when the system gives none.
+/// Waits for Ctrl-C. Returns `None` if the system cannot report it.
 async fn next_press() -> Option<Pressed> {
     tokio::select! {
         signal = tokio::signal::ctrl_c() => signal.is_ok().then_some(Pressed::Signal),

@@ -1,7 +1,6 @@
-//! Stdout and stderr while something else goes on. A thread writes what is queued, in order, so
-//! that a reader that takes its time, such as a paused terminal or a pipe that is not read, holds
-//! up nothing else. What is said is never dropped; of lines that show what happens a bounded number
-//! waits, and how many were left out is shown.
+//! Queued writing to stdout and stderr. One thread writes the queue in order, so that a slow
+//! reader, such as a paused terminal or a full pipe, blocks nothing else. Output is never dropped,
+//! except for live lines: a limited number of them waits, and the count of omitted ones is shown.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
@@ -15,29 +14,29 @@ use crate::ui::show::columns::wrap_styled;
 use crate::ui::show::{FAINT, paint};
 use crate::ui::stdout;
 
-/// Live lines that wait at most.
+/// Live lines that wait, at most.
 const MOST_LIVE: usize = 1_000;
-/// What else waits for stderr at most: more than a person is told in a run.
+/// Other texts for stderr that wait, at most: more than a run prints.
 const MOST_TOLD: usize = 20_000;
-/// Bytes that a pipe takes in one piece: after each, what waits for the queue knows that somebody
-/// reads.
+/// Bytes that a pipe accepts in one write. After each piece, waiting threads know that the reader
+/// is alive.
 const PIECE: usize = 4_096;
-/// How long the end of the program waits for a pipe whose reader takes nothing, once nothing is
-/// left but lines on stderr.
+/// Time that the end of the program waits for a pipe without a reader, once only lines on stderr
+/// are left.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// What a text is, and so where it goes and whether it may be left out.
+/// The kind of a text, which decides its stream and whether it may be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputKind {
-    /// A line on stderr about what happens: left out when too many wait.
+    /// A line on stderr about progress. Dropped if too many wait.
     Live,
-    /// On stderr: a question, an error, the end.
+    /// On stderr: a question, an error, the end of a run.
     Told,
-    /// On stdout: never left out.
+    /// On stdout, never dropped.
     Said,
 }
 
-/// A run is to come: from here on nothing that writes waits for who reads.
+/// Set before a run: from then on no writer waits for a reader.
 static IS_QUEUED: AtomicBool = AtomicBool::new(false);
 
 static QUEUE: LazyLock<OutputQueue> = LazyLock::new(OutputQueue::default);
@@ -51,25 +50,25 @@ struct OutputQueue {
 #[derive(Default)]
 struct OutputState {
     items: VecDeque<(OutputKind, String)>,
-    /// Of each kind in `items`.
+    /// The number of items of each kind.
     waiting: [usize; 3],
-    /// Of the item that is being written.
+    /// The kind of the item that is being written.
     writing: Option<OutputKind>,
-    /// Live lines that were left out since the newest that was not.
+    /// Live lines that were dropped since the last one that was not.
     left_out: u64,
-    /// Pieces that were written.
+    /// The number of pieces written.
     pieces: u64,
-    /// The pieces that were written when the wait for a reader was given up.
+    /// The value of `pieces` when the wait for a reader was given up.
     given_up: Option<u64>,
     has_thread: bool,
 }
 
-/// A run is to come. Before that everything is written at once.
+/// Starts queueing, before a run. Until then everything is written at once.
 pub(crate) fn begin() {
     IS_QUEUED.store(true, Ordering::SeqCst);
 }
 
-/// Queues a text. It ends its own line.
+/// Queues a text, which contains its own line end.
 pub(crate) fn push(kind: OutputKind, text: String) {
     let text = if kind == OutputKind::Said { text } else { laid_out(text) };
     if !IS_QUEUED.load(Ordering::SeqCst) {
@@ -90,8 +89,8 @@ pub(crate) fn push(kind: OutputKind, text: String) {
     QUEUE.changed.notify_all();
 }
 
-/// Returns lines for stderr broken at words where a terminal would break them anywhere. Nothing is
-/// changed for a pipe, nor in a line that moves the cursor.
+/// Returns lines for stderr broken at words, where a terminal would break them anywhere. Text for a
+/// pipe and lines that move the cursor are returned unchanged.
 pub(crate) fn laid_out(text: String) -> String {
     static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| std::io::stderr().is_terminal());
     if !*IS_TERMINAL || text.contains('\r') {
@@ -105,18 +104,18 @@ pub(crate) fn laid_out(text: String) -> String {
     broken.collect()
 }
 
-/// Waits until everything is written. A pipe on stderr that is not read is given up after a moment;
-/// stdout and a terminal are not.
+/// Waits until everything is written. An unread pipe on stderr is given up after [`GRACE`]; stdout
+/// and a terminal are not.
 pub(crate) fn drain() {
     QUEUE.drain();
 }
 
-/// Returns whether something waits to be written.
+/// Returns whether any text waits to be written.
 pub(crate) fn is_behind() -> bool {
     QUEUE.state().is_behind()
 }
 
-/// Returns stderr, as far as it is queued; flushing it waits until all is written.
+/// Returns a writer to stderr through the queue. Flushing it waits until everything is written.
 pub(crate) fn stderr() -> Stderr {
     Stderr(Vec::new())
 }
@@ -126,7 +125,7 @@ impl OutputQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread, for as long as the program runs.
+    /// The loop of the writing thread, which runs until the program ends.
     fn write(&self) {
         let mut state = self.state();
         loop {
@@ -169,7 +168,8 @@ impl OutputQueue {
 impl OutputState {
     fn push(&mut self, kind: OutputKind, text: String) {
         let most = match kind {
-            // So that a slow reader is not shown a line and a count in turn.
+            // A lower limit after a drop, so that a slow reader does not get lines and counts in
+            // turn.
             OutputKind::Live if self.left_out > 0 => MOST_LIVE / 2,
             OutputKind::Live => MOST_LIVE,
             OutputKind::Told => MOST_TOLD,
@@ -190,7 +190,7 @@ impl OutputState {
         self.items.push_back((kind, text));
     }
 
-    /// Says where lines are missing, and how many.
+    /// Queues a note with the number of dropped lines, in their place.
     fn show_left_out(&mut self) {
         match std::mem::take(&mut self.left_out) {
             0 => {}
@@ -216,7 +216,7 @@ impl OutputState {
         self.writing.is_some() || !self.items.is_empty()
     }
 
-    /// Something for stdout is among it, and it is still read.
+    /// Returns whether text for stdout is queued or being written, and its reader is still there.
     fn must_wait(&self) -> bool {
         (self.writing == Some(OutputKind::Said) || self.waiting[OutputKind::Said as usize] > 0)
             && !stdout::has_gone()
@@ -233,16 +233,17 @@ fn write_all(kind: OutputKind, text: &str, wrote: impl Fn()) {
         }
         return;
     }
-    // One stream for all pieces: it takes out styles that are cut in two.
+    // One stream for all pieces, because it strips styles that are cut in two.
     let mut err = anstream::stderr();
     for piece in pieces {
-        // A closed stderr is no reason to stop a run.
+        // A closed stderr must not stop a run.
         let _ = err.write_all(piece).and_then(|()| err.flush());
         wrote();
     }
 }
 
-/// See [`stderr`]. What is written is queued line by line, and when it is dropped.
+/// The writer that [`stderr`] returns. It queues its text line by line, and the rest when it is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Stderr(Vec<u8>);
 
@@ -296,7 +297,7 @@ mod tests {
         state.push(OutputKind::Said, "answer\n".to_owned());
         state.push(OutputKind::Told, "TIMEOUT\n".to_owned());
         assert_eq!((state.items.len(), state.left_out), (MOST_LIVE + 2, 1_234));
-        // A reader that has caught up a little is not told a count for each line.
+        // A reader that has caught up a little does not get a count for each line.
         state.take();
         state.push(OutputKind::Live, "left out too\n".to_owned());
         assert_eq!(state.left_out, 1_235);

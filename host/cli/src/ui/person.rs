@@ -1,6 +1,6 @@
-//! The person at the terminal. One thread reads what they type, one question at a time; a short
-//! question (an approval) may interrupt a message that is being typed, which is still there
-//! afterwards. It knows nothing of what is asked.
+//! The user at the terminal. One thread reads the input, one question at a time. A short question,
+//! such as an approval, may interrupt a message that is being typed; the message is still there
+//! afterwards. This module knows nothing of the questions' contents.
 
 mod echo;
 mod editor;
@@ -23,33 +23,33 @@ use crate::ui::screen::{Screen, ScreenHold};
 use editor::Editor;
 use lines::LineReader;
 
-/// How long the line editor may take to give the terminal back.
+/// Time that the line editor gets to restore the terminal.
 const GRACE: Duration = Duration::from_millis(500);
-/// Nobody reads a question faster: what is typed within this much of it was meant for something
-/// else.
+/// Input within this time after a question appeared was meant for something else, since no user
+/// reads faster.
 const SEEN: Duration = Duration::from_millis(300);
 
-/// What the person is asked.
+/// A question to the user.
 #[derive(Clone, Debug)]
 pub(crate) struct UserQuestion {
-    /// Printed once, above the prompt.
+    /// Text that is printed once, above the prompt.
     pub(crate) text: String,
-    /// Before the cursor.
+    /// The prompt before the cursor.
     pub(crate) prompt: String,
-    /// There already, to be edited.
+    /// The initial text of the line, to be edited.
     pub(crate) initial: String,
     pub(crate) kind: AnswerKind,
-    /// It comes unasked, and much hangs on the answer: what is typed before anyone can have read it
-    /// does not count.
+    /// Whether the question comes unasked and its answer is important. Input from before the user
+    /// can have read it is dropped.
     pub(crate) is_sudden: bool,
 }
 
-/// What kind of answer is wanted.
+/// The kind of answer that a question expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerKind {
     /// One or several lines, kept in the history.
     Message,
-    /// A letter or so, before anything else.
+    /// A letter or so. Short questions are asked before all others.
     Short,
 }
 
@@ -75,38 +75,38 @@ impl UserQuestion {
     }
 }
 
-/// What came of it.
+/// The reply to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UserReply {
     Line(String),
     /// Ctrl-C.
     Interrupted,
-    /// Ctrl-D, or the end of the input: nothing more will come.
+    /// Ctrl-D, or the end of the input: no more input will come.
     End,
 }
 
 struct QueuedQuestion {
     question: UserQuestion,
     reply: oneshot::Sender<UserReply>,
-    /// It was interrupted, so its text has been printed.
+    /// Whether the question was interrupted before, so that its text has been printed already.
     resumed: bool,
 }
 
-/// Is called when a program at the other end of a pipe wants the agent to stop.
+/// A callback for `/stop`, which a program at the other end of a pipe sends to stop the agent.
 pub(crate) type Stops = Arc<dyn Fn() + Send + Sync>;
 
 /// How lines are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// With the line editor: everything is a terminal.
+    /// With the line editor: stdin and both outputs are terminals.
     Editor,
     /// A line at a time, at a prompt on stderr.
     Prompted,
-    /// A line at a time; whoever writes them is no person.
+    /// A line at a time, from a program.
     Piped,
 }
 
-/// The person, or whatever stdin is.
+/// The user at the terminal, or the program behind stdin.
 pub(crate) struct Person {
     way: Way,
     screen: Arc<Screen>,
@@ -114,13 +114,14 @@ pub(crate) struct Person {
     stops: Option<Stops>,
     thread: Mutex<Option<(Sender<QueuedQuestion>, JoinHandle<()>)>>,
     leaving: Arc<AtomicBool>,
-    /// Questions that wait for an answer.
+    /// The number of questions that wait for an answer.
     asked: Arc<AtomicUsize>,
 }
 
 impl Person {
-    /// `history`: where messages are remembered; none: nowhere. `stops`: lines of a pipe are read
-    /// as they come, and `/stop` is heard at any time; none: a line is read once it is asked for.
+    /// `history` is the file that stores messages; `None` stores none. With `stops`, lines of a
+    /// pipe are read as they arrive, and `/stop` is handled at any time. Without it, a line is read
+    /// when a question asks for it.
     pub(crate) fn new(
         screen: Arc<Screen>,
         history: Option<PathBuf>,
@@ -142,18 +143,18 @@ impl Person {
             asked: Arc::default(),
         };
         if person.stops.is_some() {
-            // It is to be heard before anything is asked.
+            // Starts the thread now, so that `/stop` is received before the first question.
             drop(person.begin());
         }
         Arc::new(person)
     }
 
-    /// Somebody sees a question and can answer it.
+    /// Returns whether a user can see a question and answer it.
     pub(crate) fn is_there(&self) -> bool {
         self.way != Way::Piped
     }
 
-    /// Asks, and waits for the answer. Dropping the future takes the question back.
+    /// Asks the question, and waits for the answer. Dropping the future withdraws the question.
     pub(crate) async fn ask(&self, question: UserQuestion) -> UserReply {
         let (reply, answer) = oneshot::channel();
         let _waiting = QuestionCount::begin(&self.asked);
@@ -165,8 +166,8 @@ impl Person {
         if interrupts {
             wake.store(true, Ordering::SeqCst);
         }
-        // The thread finds out that nobody waits any more when it is woken after the receiver is
-        // gone, so the order matters.
+        // The thread checks for a dropped receiver when it is woken, so the receiver must be
+        // dropped before the wake-up.
         let mut asked = QuestionGuard { answer: Some(answer), wake };
         match asked.answer.as_mut() {
             Some(answer) => tokio::select! {
@@ -177,8 +178,8 @@ impl Person {
         }
     }
 
-    /// From now on what is typed is shown at prompts alone, until [`Person::leave`], or the guard
-    /// is dropped.
+    /// Turns the echo off, so that input shows only at prompts, until [`Person::leave`] is called
+    /// or the guard is dropped.
     pub(crate) fn hush(&self) -> Hushed {
         if self.way == Way::Editor {
             echo::turn_off();
@@ -186,17 +187,17 @@ impl Person {
         Hushed
     }
 
-    /// Until it is dropped they see questions alone.
+    /// Shows only questions until the guard is dropped.
     pub(crate) fn hold_the_rest(&self) -> ScreenHold {
         self.screen.hold()
     }
 
-    /// Something waits for an answer of theirs.
+    /// Returns whether a question waits for the user's answer.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::SeqCst) > 0
     }
 
-    /// What was typed until now is for nobody, and not for the shell either.
+    /// Discards all input so far, which the shell must not receive either.
     pub(crate) fn forget_typed(&self) {
         if self.is_there() {
             drop_typed();
@@ -207,7 +208,7 @@ impl Person {
         self.begin().as_ref().is_some_and(|(sender, _)| sender.send(request).is_ok())
     }
 
-    /// The thread, which is not there before it is needed.
+    /// Starts the thread on first use.
     fn begin(&self) -> MutexGuard<'_, Option<(Sender<QueuedQuestion>, JoinHandle<()>)>> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
@@ -234,13 +235,13 @@ impl Person {
         thread
     }
 
-    /// Gives the terminal back, also in the middle of a line.
+    /// Restores the terminal, even while a line is being edited.
     pub(crate) fn leave(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((sender, handle)) = thread else { return };
         drop(sender);
         if self.way != Way::Editor {
-            // It may wait for a line that never comes.
+            // The thread may wait for a line that never comes.
             return;
         }
         self.leaving.store(true, Ordering::SeqCst);
@@ -253,7 +254,7 @@ impl Person {
     }
 }
 
-/// Shows again what is typed.
+/// Turns the echo on again when dropped.
 #[must_use]
 pub(crate) struct Hushed;
 
@@ -263,16 +264,16 @@ impl Drop for Hushed {
     }
 }
 
-/// The terminal as it was before a line was edited. Does nothing where none is.
+/// Restores the terminal to its state before a line was edited. Does nothing without a terminal.
 pub(crate) fn restore_terminal() {
     if crossterm::terminal::is_raw_mode_enabled().unwrap_or(false) {
         let _ = crossterm::terminal::disable_raw_mode();
     }
-    // Raw mode gives back what it found, which may be without an echo.
+    // Leaving raw mode restores the state that it found, which may be without an echo.
     echo::restore();
 }
 
-/// Reads what was typed, for nobody. Does nothing where there is no terminal.
+/// Discards pending input. Does nothing without a terminal.
 fn drop_typed() {
     if hang_up::has_gone() {
         return;
@@ -281,7 +282,7 @@ fn drop_typed() {
     // not begin at the left.
     crate::ui::output::drain();
     let was_raw = crossterm::terminal::is_raw_mode_enabled().unwrap_or(false);
-    // Otherwise a line without an end cannot be read.
+    // Without raw mode, a line without a line end cannot be read.
     if crossterm::terminal::enable_raw_mode().is_err() {
         return;
     }
@@ -293,7 +294,7 @@ fn drop_typed() {
     }
 }
 
-/// Counts a question for as long as somebody waits for its answer.
+/// Counts a question while its answer is awaited.
 struct QuestionCount(Arc<AtomicUsize>);
 
 impl QuestionCount {
@@ -309,7 +310,7 @@ impl Drop for QuestionCount {
     }
 }
 
-/// Takes a question back when nobody waits for its answer any more.
+/// Withdraws a question once its answer is not awaited any more.
 struct QuestionGuard {
     answer: Option<oneshot::Receiver<UserReply>>,
     wake: Arc<AtomicBool>,
@@ -355,7 +356,8 @@ impl QuestionQueue<'_> {
         }
     }
 
-    /// The question must make way: it was taken back, or something is more urgent.
+    /// Returns whether the current question must give way: it was withdrawn, or a more urgent one
+    /// has come.
     fn interrupts(&mut self, current: &QueuedQuestion) -> bool {
         self.collect();
         let is_urgent = |request: &QueuedQuestion| {
@@ -376,8 +378,8 @@ enum AnswerReader {
 impl AnswerReader {
     fn serve(&mut self, requests: &Receiver<QueuedQuestion>, leaving: &AtomicBool) {
         let mut queue = QuestionQueue { requests, waiting: VecDeque::new(), leaving };
-        // A message that came when nobody waited for one any more: the agent had something to say
-        // of itself.
+        // A message whose question was withdrawn while it was typed, because the agent had
+        // something to say.
         let mut early: VecDeque<UserReply> = VecDeque::new();
         while let Some(mut request) = queue.next() {
             let is_message = request.question.kind == AnswerKind::Message;

@@ -1,6 +1,5 @@
-//! The one place that writes to the terminal while a run goes on: whole lines, streamed text, the
-//! status line, and a prompt in between, so that none of them destroys another. It knows nothing of
-//! what is said.
+//! The only writer to the terminal during a run: whole lines, streamed text, the status line and
+//! prompts, without overwriting each other. This module knows nothing of the contents.
 
 use std::fmt::Display;
 use std::io::IsTerminal;
@@ -12,29 +11,29 @@ use crate::ui::output::{self, OutputKind};
 use crate::ui::show::{FAINT, foreign, paint};
 use crate::ui::stdout;
 
-/// Columns of a terminal whose size is not known.
+/// Columns of a terminal with an unknown size.
 const COLUMNS: usize = 80;
 
-/// Rows of a terminal whose size is not known.
+/// Rows of a terminal with an unknown size.
 const ROWS: usize = 24;
 
-/// Columns where stderr is no terminal and nobody says how many there are.
+/// Columns without a terminal on stderr and without `COLUMNS`.
 const WIDE: usize = 120;
 
-/// A narrower line than this is none that anybody wants.
+/// Columns of a line, at least. A smaller value of `COLUMNS` is not meant seriously.
 const NARROW: usize = 20;
 
-/// Takes away the line that the cursor is on.
+/// The escape sequence that erases the cursor's line.
 const ERASE: &str = "\r\u{1b}[2K";
 
-/// How much is shown.
+/// The amount of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loudness {
     /// Everything.
     Normal,
-    /// What is said, and nothing around it.
+    /// The agents' text, and nothing around it.
     Quiet,
-    /// Only questions: the event stream goes to stdout.
+    /// Only questions, since the event stream goes to stdout.
     Silent,
 }
 
@@ -48,48 +47,48 @@ impl Loudness {
     }
 }
 
-/// Stdout and stderr of the program.
+/// The program's stdout and stderr.
 #[derive(Debug)]
 pub(crate) struct Screen {
     loudness: Loudness,
-    /// Both streams are shown on a terminal, so a line can be erased again.
+    /// Whether both streams are terminals, so that a line can be erased again.
     live: bool,
-    /// A status line can be shown: nothing but it has to be erased.
+    /// Whether a status line can be shown; nothing else has to be erased for it.
     has_status: bool,
     state: Mutex<ScreenState>,
-    /// Raised when something waits to be printed above a line that is being typed.
+    /// Set when a line waits to be printed above the one that is being typed.
     wake: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
 struct ScreenState {
-    /// A line is being typed; what comes is kept for the editor to print above it.
+    /// Whether a line is being typed. Output is kept for the editor to print above it.
     editing: bool,
     lines: Vec<String>,
     text: String,
-    /// Streamed text has no line end yet.
+    /// Whether streamed text has no line end yet.
     open: bool,
-    /// A status line is shown.
+    /// Whether a status line is shown.
     status: bool,
-    /// How far calls have come: the end of the status line.
+    /// The progress of calls, at the end of the status line.
     progress: String,
-    /// Somebody is being asked: only what is asked is shown until they have answered.
+    /// The number of questions being asked. Only their text is shown until all are answered.
     holds: usize,
-    /// What came meanwhile, in its order.
+    /// Output that was held back meanwhile, in order.
     held: Vec<HeldPiece>,
-    /// A line or a text was written.
+    /// Whether a line or a text was written.
     has_written: bool,
 }
 
-/// What came while only questions are shown.
+/// Output that is held back while only questions are shown.
 #[derive(Debug)]
 enum HeldPiece {
     Line(String),
-    /// Of what is said.
+    /// Streamed text.
     Text(String),
 }
 
-/// Until it is dropped only questions are shown; what else comes is shown then.
+/// Shows only questions until it is dropped, and the held output then.
 #[must_use]
 pub(crate) struct ScreenHold(Arc<Screen>);
 
@@ -123,25 +122,26 @@ impl Screen {
         })
     }
 
-    /// The same where nothing is streamed: a status line is shown also when stdout is no terminal.
+    /// Creates a screen without streamed text. A status line is shown even if stdout is not a
+    /// terminal.
     pub(crate) fn of_batch(loudness: Loudness) -> Arc<Self> {
         let live = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
         let has_status = std::io::stderr().is_terminal();
         Arc::new(Self { loudness, live, has_status, state: Mutex::default(), wake: Arc::default() })
     }
 
-    /// Returns whether a line or a text was written here.
+    /// Returns whether a line or a text was written to this screen.
     pub(crate) fn has_written(&self) -> bool {
         self.state().has_written
     }
 
-    /// There is a place for a status line.
+    /// Returns whether a status line can be shown.
     pub(crate) fn has_status(&self) -> bool {
         self.has_status
     }
 
-    /// Writes whole lines to stdout where the status line was, which comes again when it is next
-    /// shown.
+    /// Writes whole lines to stdout in the place of the status line, which reappears with its next
+    /// update.
     pub(crate) fn above_status<T>(&self, write: impl FnOnce() -> T) -> T {
         let mut state = self.state();
         erase_status(&mut state);
@@ -160,19 +160,19 @@ impl Screen {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A whole line, or several, about what happens. It goes to stderr.
+    /// Prints one or several whole lines about progress to stderr.
     pub(crate) fn line(&self, text: impl Display) {
         if self.loudness == Loudness::Normal {
             self.show(OutputKind::Live, text);
         }
     }
 
-    /// Only the result is wanted, and errors.
+    /// Returns whether only the result and errors are wanted.
     pub(crate) fn is_quiet(&self) -> bool {
         self.loudness == Loudness::Quiet
     }
 
-    /// The same, also when only the result is wanted: a question, an error.
+    /// Prints whole lines to stderr even if only the result is wanted: a question, an error.
     pub(crate) fn notice(&self, text: impl Display) {
         self.show(OutputKind::Told, text);
     }
@@ -186,13 +186,13 @@ impl Screen {
         Self::put(&mut state, kind, &text, &self.wake);
     }
 
-    /// Holds back all but questions.
+    /// Holds back everything but questions.
     pub(crate) fn hold(self: &Arc<Self>) -> ScreenHold {
         self.state().holds += 1;
         ScreenHold(Arc::clone(self))
     }
 
-    /// What is asked. It is shown whatever else is held back.
+    /// Prints a question, which is never held back.
     pub(crate) fn question(&self, text: impl Display) {
         Self::put(&mut self.state(), OutputKind::Told, &text, &self.wake);
     }
@@ -208,7 +208,7 @@ impl Screen {
         output::push(kind, format!("{text}\n"));
     }
 
-    /// A piece of what is said. It goes to stdout as it comes.
+    /// Writes a piece of streamed text to stdout as it arrives.
     pub(crate) fn say(&self, piece: &str) {
         if self.loudness == Loudness::Silent || piece.is_empty() {
             return;
@@ -226,7 +226,7 @@ impl Screen {
         }
     }
 
-    /// Returns whether what is said next goes on in a row of what was said before.
+    /// Returns whether the next streamed text continues a row.
     pub(crate) fn is_text_open(&self) -> bool {
         let state = self.state();
         let is_open = |text: &str| !text.is_empty() && !text.ends_with('\n');
@@ -238,7 +238,7 @@ impl Screen {
         }
     }
 
-    /// What was said has an end.
+    /// Ends the streamed text.
     pub(crate) fn end_text(&self) {
         let mut state = self.state();
         let ScreenState { holds, held, editing, text, .. } = &mut *state;
@@ -254,8 +254,8 @@ impl Screen {
         }
     }
 
-    /// Shows what is going on in one faint line that is erased again. Does nothing where text is
-    /// being streamed or a line is typed.
+    /// Shows a faint status line, which is erased again. Does nothing while text is streamed or a
+    /// line is typed.
     pub(crate) fn status(&self, text: &str) {
         let mut state = self.state();
         let progress = state.progress.clone();
@@ -263,8 +263,8 @@ impl Screen {
         self.draw_status(&mut state, &format!("{text}{dot}{progress}"));
     }
 
-    /// Shows how far calls have come, and goes on showing it behind each status. Empty: there is
-    /// nothing to show.
+    /// Shows the progress of calls, and keeps showing it behind each status. An empty text removes
+    /// it.
     pub(crate) fn set_progress(&self, progress: &str) {
         let mut state = self.state();
         if state.progress == progress {
@@ -280,7 +280,7 @@ impl Screen {
 
     fn draw_status(&self, state: &mut ScreenState, text: &str) {
         let has_no_place = state.editing || state.open || state.holds > 0;
-        // The next one is newer: what nobody reads yet is not added to.
+        // With a slow reader the update is skipped, since the next one is newer.
         if !self.has_status
             || self.loudness != Loudness::Normal
             || has_no_place
@@ -298,22 +298,22 @@ impl Screen {
         erase_status(&mut self.state());
     }
 
-    /// A line is going to be typed: from here on output waits for [`Screen::take_lines`].
+    /// Begins to edit a line: from here on output waits for [`Screen::take_lines`].
     pub(crate) fn begin_edit(&self) {
         let mut state = self.state();
         make_room(&mut state);
         state.editing = true;
         drop(state);
-        // The editor writes by itself, from where the cursor stands.
+        // The editor writes directly, from the cursor's position.
         output::drain();
     }
 
-    /// What is to be printed above the line that is typed.
+    /// Takes the lines to print above the one that is being typed.
     pub(crate) fn take_lines(&self) -> Vec<String> {
         std::mem::take(&mut self.state().lines)
     }
 
-    /// The line has been typed: what waited is printed.
+    /// Ends editing, and prints the output that waited.
     pub(crate) fn end_edit(&self) {
         let mut state = self.state();
         state.editing = false;
@@ -324,7 +324,7 @@ impl Screen {
         self.write_kept();
     }
 
-    /// Shows what was said while a line was typed.
+    /// Shows the text that was streamed while a line was typed.
     fn write_kept(&self) {
         let mut state = self.state();
         if state.holds == 0 && !state.text.is_empty() {
@@ -333,7 +333,8 @@ impl Screen {
         }
     }
 
-    /// Shows what was said while only questions were: above the line that is typed, where one is.
+    /// Shows the text that was streamed while only questions were shown. If a line is being typed,
+    /// it appears above that.
     fn write_later(&self, text: String) {
         let mut state = self.state();
         if state.editing {
@@ -341,18 +342,18 @@ impl Screen {
             self.wake.store(true, Ordering::SeqCst);
             return;
         }
-        // It began a row of its own.
+        // The held text began a row of its own.
         close_text(&mut state);
         write_text(&mut state, &text);
     }
 }
 
-/// Returns how wide the terminal is.
+/// Returns the columns of the terminal.
 pub(crate) fn columns() -> usize {
     size().0
 }
 
-/// Returns how wide a line on stderr may be: that of the terminal, else what `COLUMNS` says.
+/// Returns the columns of a line on stderr: those of the terminal, or else `COLUMNS`.
 pub(crate) fn total_columns() -> usize {
     if std::io::stderr().is_terminal() {
         return columns();
@@ -389,7 +390,7 @@ pub(crate) fn size() -> (usize, usize) {
 fn write_text(state: &mut ScreenState, text: &str) {
     erase_status(state);
     state.has_written = true;
-    // What cannot be written is found out when the program writes its result.
+    // A failure is reported when the program writes its result.
     let _ = stdout::queue(text.to_owned());
     state.open = !text.ends_with('\n');
 }
@@ -408,7 +409,7 @@ fn erase_status(state: &mut ScreenState) {
     }
 }
 
-/// A line of its own for what comes on stderr.
+/// Ends the current row, so that output on stderr begins on a new one.
 fn make_room(state: &mut ScreenState) {
     erase_status(state);
     close_text(state);

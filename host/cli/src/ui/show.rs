@@ -1,5 +1,5 @@
-//! What people see: colors that switch off, columns, sizes and times in words. Everything goes to
-//! stderr; results go to stdout elsewhere.
+//! Text for users: styles that can be switched off, columns, sizes and times in words. Everything
+//! here goes to stderr; other modules write results to stdout.
 
 pub(crate) mod agents;
 pub(crate) mod amounts;
@@ -24,23 +24,23 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 
-/// For names of plugins and tasks.
+/// The style of names of plugins and tasks.
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
-/// For what matters less.
+/// The style of less important text.
 pub(crate) const FAINT: Style = Style::new().dimmed();
-/// For refusals and errors.
+/// The style of refusals and errors.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// For warnings.
+/// The style of warnings.
 pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
-/// For what went well.
+/// The style of successes.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 
-/// Text in a style; the stream takes the style out where colors are off.
+/// Returns the text in a style. The stream removes styles if colors are off.
 pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Bytes in words: `0.9 MiB`.
+/// Formats bytes: `0.9 MiB`.
 pub(crate) fn bytes(count: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
     let count_f = count as f64;
@@ -51,7 +51,7 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
-/// A duration in words: `2 ms`, `4.2 s`.
+/// Formats a duration: `2 ms`, `4.2 s`.
 pub(crate) fn time(duration: Duration) -> String {
     let micros = duration.as_micros();
     match micros {
@@ -61,19 +61,19 @@ pub(crate) fn time(duration: Duration) -> String {
     }
 }
 
-/// `1 task`, `2 tasks`, `12 345 tasks`.
+/// Formats a count with its noun: `1 task`, `2 tasks`, `12 345 tasks`.
 pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", amounts::count(count), if count == 1 { one } else { several })
 }
 
-/// Returns the text in one line of at most so many columns, with blanks where its lines end; what
-/// could steer a terminal is escaped.
+/// Returns the text in one line of at most `most` columns, with blanks for line ends. Characters
+/// that could steer a terminal are escaped.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     foreign::one_row(&text.split_whitespace().collect::<Vec<_>>().join(" "), most).0
 }
 
-/// Returns a text with everything escaped that could steer a terminal or deceive a reader; line
-/// ends and blanks stay.
+/// Returns the text with all characters escaped that could steer a terminal or deceive a reader.
+/// Line ends and blanks stay.
 pub(crate) fn printable(text: &str) -> String {
     foreign::readable(text)
 }

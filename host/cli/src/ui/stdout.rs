@@ -1,4 +1,4 @@
-//! Writing to stdout. A reader that has gone away (`| head`) is no error; a full disk is.
+//! Writing to stdout. A reader that has gone away (`| head`) is not an error; a full disk is.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -12,38 +12,38 @@ use crate::ui::screen::columns;
 use crate::ui::show::columns::wrap_hanging;
 use crate::ui::show::foreign;
 
-/// The reader has gone away.
+/// Set once the reader has gone away.
 static GONE: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
-/// Ends when nobody reads what is written any more.
+/// Resolves once the reader of stdout has gone away.
 pub(crate) async fn is_gone() {
-    // The sender is there for as long as the program.
+    // The sender is static, so it is never dropped.
     let _ = GONE.subscribe().wait_for(|gone| *gone).await;
 }
 
-/// Nobody reads what is written.
+/// Returns whether the reader of stdout has gone away.
 pub(crate) fn has_gone() -> bool {
     *GONE.borrow()
 }
 
-/// The first failure of what was queued.
+/// The first failure to write queued text.
 static FAILED: Mutex<Option<String>> = Mutex::new(None);
 
-/// Queues text as it is: whoever reads it holds up nothing but it.
+/// Queues text unchanged. A slow reader does not block the caller.
 ///
 /// # Errors
-/// When something that was queued before could not be written and the reader is still there.
+/// If an earlier text could not be written and the reader is still there.
 pub(crate) fn queue(text: String) -> Result<(), CliError> {
     output::push(OutputKind::Said, text);
     failed()
 }
 
-/// Queues JSON as [`json`] writes it.
+/// Queues JSON in the form of [`json`].
 pub(crate) fn queue_json(text: impl std::fmt::Display) -> Result<(), CliError> {
     queue(format!("{}\n", foreign::escape_json(&text.to_string())))
 }
 
-/// Queues a line with styles, which are taken out where colors are off.
+/// Queues a line with styles, which are stripped if colors are off.
 pub(crate) fn queue_styled(text: impl std::fmt::Display) -> Result<(), CliError> {
     let text = text.to_string();
     match anstream::AutoStream::choice(&std::io::stdout()) {
@@ -52,16 +52,16 @@ pub(crate) fn queue_styled(text: impl std::fmt::Display) -> Result<(), CliError>
     }
 }
 
-/// Waits until what was queued is written.
+/// Waits until the queue is written.
 ///
 /// # Errors
-/// As [`queue`].
+/// Like [`queue`].
 pub(crate) fn drain() -> Result<(), CliError> {
     output::drain();
     failed()
 }
 
-/// Takes what came of writing something that was queued.
+/// Records the result of writing queued text.
 pub(crate) fn note(written: std::io::Result<()>) {
     if let Err(error) = check(written) {
         FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.to_string());
@@ -75,10 +75,10 @@ fn failed() -> Result<(), CliError> {
     }
 }
 
-/// Writes text as it is, behind all that was queued.
+/// Writes text unchanged, behind all queued text.
 ///
 /// # Errors
-/// When it could not be written and the reader is still there.
+/// If the text could not be written and the reader is still there.
 pub(crate) fn write(text: &str) -> Result<(), CliError> {
     drain()?;
     check(
@@ -89,34 +89,34 @@ pub(crate) fn write(text: &str) -> Result<(), CliError> {
     )
 }
 
-/// The same, with a line end.
+/// Writes text with a line end.
 pub(crate) fn line(text: impl std::fmt::Display) -> Result<(), CliError> {
     write(&format!("{text}\n"))
 }
 
 /// Writes JSON with a line end. Characters that could steer a terminal or deceive a reader are
-/// escaped as `\uXXXX`, for a pipe as for a terminal: a parser reads the same values.
+/// always escaped as `\uXXXX`; a parser reads the same values.
 ///
 /// # Errors
-/// As [`write`].
+/// Like [`write`].
 pub(crate) fn json(text: impl std::fmt::Display) -> Result<(), CliError> {
     line(foreign::escape_json(&text.to_string()))
 }
 
-/// Writes a line with styles, which are taken out where colors are off. A terminal gets it broken
-/// at words.
+/// Writes a line with styles, which are stripped if colors are off. For a terminal it is broken at
+/// words.
 ///
 /// # Errors
-/// As [`write`].
+/// Like [`write`].
 pub(crate) fn styled(text: impl std::fmt::Display) -> Result<(), CliError> {
     hanging(0, text)
 }
 
-/// Writes a line as [`styled`] does. On a terminal its further rows begin at column `indent`; with
-/// 0, where the first row begins.
+/// Writes a line like [`styled`]. On a terminal, further rows begin at column `indent`, or with the
+/// first row if it is 0.
 ///
 /// # Errors
-/// As [`write`].
+/// Like [`write`].
 pub(crate) fn hanging(indent: usize, text: impl std::fmt::Display) -> Result<(), CliError> {
     let mut text = text.to_string();
     if std::io::stdout().is_terminal() {
@@ -126,7 +126,7 @@ pub(crate) fn hanging(indent: usize, text: impl std::fmt::Display) -> Result<(),
     unbroken(text)
 }
 
-/// Returns a plugin's text as it is for a pipe, and in rows with a mark for a terminal, which it
+/// Returns a plugin's text unchanged for a pipe, and in marked rows for a terminal, which the text
 /// could steer.
 pub(crate) fn safe(text: &str) -> String {
     if !std::io::stdout().is_terminal() {
@@ -135,17 +135,17 @@ pub(crate) fn safe(text: &str) -> String {
     anstream::adapter::strip_str(&foreign::block(text, Style::new(), 0, columns())).to_string()
 }
 
-/// Writes a line with styles that holds a command: in one piece, so that it can be copied.
+/// Writes a line with styles that contains a command. It is never broken, so that it can be copied.
 ///
 /// # Errors
-/// As [`write`].
+/// Like [`write`].
 pub(crate) fn unbroken(text: impl std::fmt::Display) -> Result<(), CliError> {
     drain()?;
     let mut out = anstream::stdout();
     check(writeln!(out, "{text}").and_then(|()| out.flush()))
 }
 
-/// What is left of a result of writing to stdout.
+/// Returns the error of a write to stdout, if the program must report it.
 pub(crate) fn check(written: std::io::Result<()>) -> Result<(), CliError> {
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

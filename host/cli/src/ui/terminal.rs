@@ -1,5 +1,5 @@
-//! The terminal as the channel of `run`: questions are asked on stderr and answered on stdin,
-//! speeches are printed on stderr.
+//! The terminal as the channel of `run`: questions appear on stderr and are answered on stdin, and
+//! speeches appear on stderr.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::ui::person::{Person, UserQuestion, UserReply};
 use crate::ui::screen::{Screen, columns, total_columns};
 use crate::ui::show::foreign;
 
-/// The person who typed the command.
+/// The user who typed the command.
 pub(crate) struct Terminal {
     pub(crate) person: Arc<Person>,
     pub(crate) screen: Arc<Screen>,
@@ -39,7 +39,8 @@ impl Channels for Terminal {
                 UserReply::Line(line) => Some(line.trim_end().to_owned().into()),
                 UserReply::Interrupted => {
                     interrupts.raise();
-                    // The run is stopped: an answer now would end it as if nobody were there.
+                    // The run is being stopped: an answer now would end it as if there were no
+                    // user.
                     std::future::pending().await
                 }
                 UserReply::End => None,

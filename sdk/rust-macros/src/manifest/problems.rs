@@ -1,4 +1,4 @@
-//! What is wrong with a manifest file, collected so that an author fixes it in one go.
+//! The problems of a manifest file, collected so that an author sees all of them at once.
 
 use std::ops::Range;
 
@@ -17,12 +17,12 @@ impl<'i> Problems<'i> {
         Self { file, text, found: Vec::new() }
     }
 
-    /// Without a span the problem is that of the whole file.
+    /// Adds a problem. Without a span, it concerns the whole file.
     pub(super) fn add(&mut self, span: Option<Range<usize>>, message: String) {
         self.found.push((span.map_or(0, |span| span.start), message));
     }
 
-    /// Fails with every problem, one per line: `file:line:column: message`.
+    /// Fails with all problems, one per line: `file:line:column: message`.
     pub(super) fn finish(&mut self) -> Result<(), String> {
         if self.found.is_empty() {
             return Ok(());
@@ -61,7 +61,7 @@ impl<'i> Problems<'i> {
         table
     }
 
-    /// Both from 1; columns in characters, as editors count them.
+    /// Returns the line and the column, both from 1. Columns count characters, as editors do.
     fn position(&self, offset: usize) -> (usize, usize) {
         let before = self.text.get(..offset).unwrap_or(self.text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

@@ -1,11 +1,11 @@
-//! What a strategy sees: read from the host in a component, and from a snapshot in a test, so that
-//! an author writes one function.
+//! A strategy's view of the room. It reads from the host in a component and from a snapshot in a
+//! test, so that an author writes one function.
 
 use super::{Channel, ChannelKind, EndedTask};
 use crate::bindings::delivery::conclave::plugin::delivery_context as import;
 
-/// The room as this decision may see it. Reading is lazy: in a component each method asks the host,
-/// and gives a copy.
+/// The room as this decision may see it. Reading is lazy: in a component each method calls the host
+/// and returns a copy.
 pub struct Context<'a>(Source<'a>);
 
 enum Source<'a> {
@@ -13,7 +13,7 @@ enum Source<'a> {
     Snapshot(&'a Snapshot),
 }
 
-/// A room as a test writes it down, [`Snapshot::context`] is what a strategy sees of it.
+/// A room as a test describes it. [`Snapshot::context`] returns a strategy's view of it.
 ///
 /// ```
 /// use conclave_sdk::delivery::{Activity, Channel, ChannelKind, Snapshot};
@@ -30,19 +30,20 @@ pub struct Snapshot {
     pub now_ms: u64,
     /// Results that wait for this strategy, oldest first.
     pub waiting: Vec<EndedTask>,
-    /// Channels that it may speak on.
+    /// Channels on which it may speak.
     pub channels: Vec<Channel>,
-    /// The task that is to be told.
+    /// The task that is notified.
     pub notify: Option<String>,
 }
 
 impl Snapshot {
-    /// It, as a strategy sees it.
+    /// Returns a strategy's view of the snapshot.
     pub fn context(&self) -> Context<'_> {
         Context(Source::Snapshot(self))
     }
 
-    /// Voice first, then any other; a muted one and an agent's never (R-101 done right).
+    /// Returns a voice channel, or else any other, but never a muted one or an agent's (R-101 done
+    /// right).
     fn transport(&self) -> Option<&Channel> {
         let mut open = self
             .channels
@@ -58,7 +59,7 @@ impl<'a> Context<'a> {
         Self(Source::Host(context))
     }
 
-    /// The room's id.
+    /// Returns the room's id.
     pub fn room_id(&self) -> String {
         match self.0 {
             Source::Host(context) => context.room_id(),
@@ -66,7 +67,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Milliseconds since the Unix epoch, as recorded: the only clock that a strategy should read.
+    /// Returns the milliseconds since the Unix epoch, as recorded: the only clock that a strategy
+    /// should read.
     pub fn now_ms(&self) -> u64 {
         match self.0 {
             Source::Host(context) => context.now_ms(),
@@ -74,7 +76,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Results not yet delivered, oldest first.
+    /// Returns the results that are not delivered yet, oldest first.
     pub fn waiting(&self) -> Vec<EndedTask> {
         match self.0 {
             Source::Host(context) => context.waiting(),
@@ -82,7 +84,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Channels of the room that this strategy may speak on.
+    /// Returns the channels of the room on which this strategy may speak.
     pub fn channels(&self) -> Vec<Channel> {
         match self.0 {
             Source::Host(context) => context.channels(),
@@ -90,8 +92,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Id of the best of them: voice first, then any other; none when there is none that may be
-    /// spoken on.
+    /// Returns the id of the best channel: voice first, then any other. `None` if it may speak on
+    /// none.
     pub fn transport(&self) -> Option<String> {
         match self.0 {
             Source::Host(context) => context.transport(),
@@ -99,13 +101,13 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The same, with what it is doing.
+    /// Returns that channel, with its activity.
     pub fn transport_channel(&self) -> Option<Channel> {
         let id = self.transport()?;
         self.channels().into_iter().find(|channel| channel.id == id)
     }
 
-    /// The task that is to be told; none when nobody waits for the results.
+    /// Returns the task that is notified, or `None` if none waits for the results.
     pub fn notify(&self) -> Option<String> {
         match self.0 {
             Source::Host(context) => context.notify(),

@@ -1,15 +1,15 @@
-//! What of the results that wait may be told now, when speeches have failed: the same few lines in
-//! every strategy, so they stand here.
+//! Selects the waiting results that may be delivered now, after failed speeches. All strategies
+//! share this logic.
 
 use super::{Decision, EndedTask, Wake, attach, wait};
 
-/// Speeches about one result that are tried; the host tries no more.
+/// Attempts to speak about one result; the host makes no more.
 pub const MOST_ATTEMPTS: u32 = 4;
 const FIRST_PAUSE_MS: u64 = 1_000;
 const LONGEST_PAUSE_MS: u64 = 60_000;
 
-/// Milliseconds to wait after so many failed speeches: 1 s, doubled each time, at most 60 s. None:
-/// that was often enough.
+/// Returns the milliseconds to wait after this many failed speeches: 1 s, doubled each time, at
+/// most 60 s. `None` if there are no more attempts.
 ///
 /// ```
 /// use conclave_sdk::delivery::backoff;
@@ -22,21 +22,20 @@ pub fn backoff(attempts: u32) -> Option<u64> {
     (attempts < MOST_ATTEMPTS).then_some(doubled.min(LONGEST_PAUSE_MS))
 }
 
-/// What may be told now, and what to do with the rest.
+/// The results that may be delivered now, and the decisions about the others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Due {
-    /// Ids of those that may be told, oldest first.
+    /// The ids of the results that may be delivered, oldest first.
     pub now: Vec<String>,
-    /// For the others: attach what was tried often enough, and after a failure wait for the time of
-    /// the next attempt.
+    /// For the others: attach results without further attempts, and after a failure wait for the
+    /// next attempt.
     pub rest: Vec<Decision>,
 }
 
-/// Parts what waits by how often it was tried. What was never tried may be told; what failed may be
-/// told when its time has come, or when the channel that was waited for is idle; what failed
-/// [`MOST_ATTEMPTS`] times is attached. On [`Wake::SendFailed`] there is a wait of [`backoff`]
-/// among the rest. On [`Wake::Ended`] there is none: the wait of the failure before still holds,
-/// and another would put it off.
+/// Splits the waiting results by their attempts. New results may be delivered at once. Failed ones
+/// are due at their time, or when the awaited channel is idle; after [`MOST_ATTEMPTS`] they are
+/// attached. On [`Wake::SendFailed`] the rest contains a wait of [`backoff`]. On [`Wake::Ended`] it
+/// contains none: the wait of the earlier failure still holds, and another would postpone it.
 pub fn due(wake: &Wake, waiting: &[EndedTask]) -> Due {
     let is_over = |ended: &&EndedTask| ended.attempts >= MOST_ATTEMPTS;
     let over: Vec<_> = waiting.iter().filter(is_over).map(|ended| &ended.task_id).collect();

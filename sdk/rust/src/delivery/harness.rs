@@ -1,6 +1,6 @@
-//! The author's kit for strategies: it plays a script of rooms, clocks, channels and failures to a
-//! strategy, as the host would, and says which guarantees the strategy breaks. No host, no
-//! component and no waiting: the clock is the script's. It runs natively, in a test.
+//! The test kit for strategies. Like the host, it plays a script of rooms, clocks, channels and
+//! failures to a strategy, and reports the guarantees that the strategy breaks. It needs no host,
+//! no component and no waiting, since the clock is the script's. It runs natively, in a test.
 //!
 //! ```
 //! use conclave_sdk::Result;
@@ -21,10 +21,10 @@
 //! assert!(broken.is(Guarantee::NeverOverAUser), "{broken}");
 //! ```
 //!
-//! The script is played four times: twice as it is, which must come out the same; with all that
-//! happens in one moment joined into one wake, as a host does that is deciding already; and with
-//! the answer of each wake lost once, as by a crash, and asked for again a second later. Each time
-//! every guarantee must hold.
+//! The script is played four times. The first two plays are unchanged, and must have the same
+//! result. The third joins everything that happens in one moment into one wake, as a host does
+//! while it is deciding. The fourth loses the answer of each wake once, as in a crash, and asks
+//! again a second later. All guarantees must hold in every play.
 
 mod report;
 mod room;
@@ -50,88 +50,88 @@ pub struct Harness<F> {
 }
 
 impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
-    /// A strategy in a room without channels, in which nothing has happened. `MyStrategy::decide`
-    /// is a strategy.
+    /// Creates a harness with a room without channels and an empty script. `MyStrategy::decide` is
+    /// a strategy.
     pub fn new(decide: F) -> Self {
         Self { decide, script: Script::default(), config: Value::Null, now: 0 }
     }
 
-    /// The script as data, in the place of the one so far; see [`Script::from_json`].
+    /// Replaces the script with one from data; see [`Script::from_json`].
     pub fn script(mut self, script: Script) -> Self {
         self.script = script;
         self
     }
 
-    /// The plugin's settings, as `config::get` gives them: an object.
+    /// Sets the plugin's settings, as `config::get` returns them: an object.
     pub fn config(mut self, config: Value) -> Self {
         self.config = config;
         self
     }
 
-    /// A channel that the strategy may speak on.
+    /// Adds a channel on which the strategy may speak.
     pub fn channel(mut self, id: &str, kind: ChannelKind) -> Self {
         self.script.add_channel(id, kind, 0);
         self
     }
 
-    /// A channel that is busy with saying it for so long after each speech, as a voice is.
+    /// Adds a channel that is busy for this many milliseconds with each speech, like a voice.
     pub fn voice(mut self, id: &str, says_ms: u64) -> Self {
         self.script.add_channel(id, ChannelKind::Voice, says_ms);
         self
     }
 
-    /// What follows happens so many milliseconds after the beginning.
+    /// Sets the time of the following lines, in milliseconds after the beginning.
     pub fn at(mut self, ms: u64) -> Self {
         self.now = ms;
         self
     }
 
-    /// A background task completes with that answer.
+    /// Completes a background task with that answer.
     pub fn completes(self, task: &str, output: &str) -> Self {
         let ended = EndedTask { output: Some(output.to_owned()), ..ended(task) };
         self.happens(Happening::Ends(ended))
     }
 
-    /// A background task ends in another way, with that error; in [`TaskStatus::Completed`] without
-    /// an answer.
+    /// Ends a background task with another status and an error; with [`TaskStatus::Completed`],
+    /// without an answer.
     pub fn ends(self, task: &str, status: TaskStatus, error: &str) -> Self {
         let error = (status != TaskStatus::Completed).then(|| error.to_owned());
         self.happens(Happening::Ends(EndedTask { status, error, output: None, ..ended(task) }))
     }
 
-    /// So many background tasks complete in the same moment: `NAME-0`, `NAME-1` and so on.
+    /// Completes this many background tasks in the same moment: `NAME-0`, `NAME-1` and so on.
     pub fn burst(self, name: &str, count: usize) -> Self {
         (0..count)
             .fold(self, |harness, number| harness.completes(&format!("{name}-{number}"), "done"))
     }
 
-    /// A channel begins to be busy, or is idle again.
+    /// Makes a channel busy, or idle again.
     pub fn activity(self, channel: &str, activity: Activity) -> Self {
         self.happens(Happening::Activity { channel: channel.to_owned(), activity })
     }
 
-    /// A channel does not accept the next so many speeches.
+    /// Makes a channel reject its next `times` speeches.
     pub fn refuses(self, channel: &str, times: u32) -> Self {
         self.happens(Happening::Refuses { channel: channel.to_owned(), times })
     }
 
-    /// A channel is muted from now on.
+    /// Mutes a channel.
     pub fn mutes(self, channel: &str) -> Self {
         self.happens(Happening::Mutes { channel: channel.to_owned(), muted: true })
     }
 
-    /// A channel is not muted any more.
+    /// Unmutes a channel.
     pub fn unmutes(self, channel: &str) -> Self {
         self.happens(Happening::Mutes { channel: channel.to_owned(), muted: false })
     }
 
-    /// A channel leaves the room.
+    /// Removes a channel from the room.
     pub fn leaves(self, channel: &str) -> Self {
         self.happens(Happening::Leaves { channel: channel.to_owned() })
     }
 
-    /// The host stops for so long: the answer of the next wake is lost, with what it set in the
-    /// scratch, and asked for again.
+    /// Stops the host for this many milliseconds. The answer to the next wake is lost, with its
+    /// changes to the scratch, and asked for again.
     pub fn crashes(self, for_ms: u64) -> Self {
         self.happens(Happening::Crashes { for_ms })
     }
@@ -141,8 +141,8 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
         self
     }
 
-    /// Plays the script, and says what came of it. The report tells the first of the four times; a
-    /// breach of each.
+    /// Plays the script, and returns the report. It describes the first of the four plays, and
+    /// contains the breaches of all.
     pub fn run(mut self) -> Report {
         self.script.lines.sort_by_key(|line| line.at);
         let before = native::set_config(self.config.is_object().then(|| self.config.to_string()));
@@ -172,8 +172,8 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
     }
 }
 
-/// A task that completed without an answer: a start for one of a test's own, `EndedTask { attempts:
-/// 2, ..ended("a") }`.
+/// Returns a task that completed without an answer, as a start for a test's own: `EndedTask {
+/// attempts: 2, ..ended("a") }`.
 pub fn ended(task_id: &str) -> EndedTask {
     EndedTask {
         task_id: task_id.to_owned(),

@@ -1,11 +1,11 @@
-//! How long results have waited, remembered between calls: an instance lives for one.
+//! The waiting time of results, remembered between calls, since an instance lives for one call.
 
 use serde::{Deserialize, Serialize};
 
 use super::EndedTask;
 
-/// How long the oldest of the waiting results has waited. It goes into the scratch, and is as small
-/// with ten thousand results as with one: when the oldest one is told, the next one's time begins.
+/// The waiting time of the oldest result. It is stored in the scratch, and is equally small for any
+/// number of results. When the oldest one is delivered, the next one's time begins.
 ///
 /// ```
 /// use conclave_sdk::delivery::{Waited, harness::ended};
@@ -22,8 +22,8 @@ pub struct Waited {
 }
 
 impl Waited {
-    /// Milliseconds that the first of them is seen to wait, at the context's `now_ms`; 0 when none
-    /// waits.
+    /// Returns the milliseconds for which the first result has been seen to wait at `now_ms`, the
+    /// context's time. 0 if none waits.
     pub fn ms(&mut self, waiting: &[EndedTask], now_ms: u64) -> u64 {
         let Some(oldest) = waiting.first() else {
             *self = Self::default();

@@ -1,5 +1,5 @@
-//! Actions of the contract as actions of a log, and back. Neither loses what the other can hold;
-//! what the contract does not type travels in its `custom` case.
+//! Conversions between actions of the contract and actions of a log. They lose nothing that both
+//! can hold; actions without a type in the contract travel in its `custom` case.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use crate::trajectory::action as log;
 use crate::trajectory::{Action as Logged, Era, LooseId, Source, TrajectoryEvent};
 use crate::{Error, Result, Turn, act, call};
 
-/// The turn's actions in the form of that era.
+/// Returns the turn's actions in the form of that era.
 pub(super) fn forms(turn: &Turn, era: Era) -> Vec<Value> {
     match raw_custom(turn) {
         Some(form) if TrajectoryEvent::from_json(&form).is_err() => vec![form],
@@ -19,7 +19,7 @@ pub(super) fn forms(turn: &Turn, era: Era) -> Vec<Value> {
     }
 }
 
-/// The turn's actions as events; a custom one that no log knows gives none.
+/// Returns the turn's actions as events. A custom action that no log knows gives none.
 pub(super) fn events(turn: &Turn) -> Vec<TrajectoryEvent> {
     if let Some(form) = raw_custom(turn) {
         return TrajectoryEvent::from_json(&form)
@@ -83,12 +83,13 @@ pub(super) fn events(turn: &Turn) -> Vec<TrajectoryEvent> {
     vec![TrajectoryEvent::from(action).from_source(Source::Agent)]
 }
 
-/// The turn that a log's action is.
+/// Returns the turn of a log's action.
 pub(super) fn turn(action: Logged) -> Result<Turn> {
     let thought = action.thought().to_owned();
     let turn: Turn = match action {
         Logged::Null(_) => act::nothing(),
-        // What 2025-11 adds to commands and cells has no place in the contract's own cases.
+        // The contract's own cases have no place for the fields that 2025-11 adds to commands and
+        // cells.
         Logged::Run(run)
             if run
                 == (log::Run {
@@ -141,7 +142,7 @@ pub(super) fn turn(action: Logged) -> Result<Turn> {
     Ok(turn.because(thought))
 }
 
-/// Several actions at once: what is said, and calls of tools.
+/// Returns the reply for several actions: speech and tool calls.
 pub(super) fn reply_of(forms: &[Value]) -> Result<Turn> {
     let mut content = Vec::new();
     let mut calls = Vec::new();
@@ -166,7 +167,7 @@ pub(super) fn reply_of(forms: &[Value]) -> Result<Turn> {
     .into())
 }
 
-/// A custom action as it stands, its thought among its arguments where there is one.
+/// Returns a custom action unchanged, with its thought, if any, among its arguments.
 fn raw_custom(turn: &Turn) -> Option<Value> {
     let Action::Custom(custom) = turn.action() else { return None };
     let mut arguments = object(&custom.arguments);
@@ -216,7 +217,8 @@ fn message_turn(message: log::Message) -> Turn {
     turn
 }
 
-/// A text is the answer itself: 2025-11 has a place for it, and 2024-07 finds it among the outputs.
+/// Returns the finish of a log. A text is the answer itself: 2025-11 has a field for it, and
+/// 2024-07 finds it among the outputs.
 fn finish(outputs: &str, thought: String) -> log::Finish {
     let final_thought = match serde_json::from_str(outputs) {
         Ok(Value::String(answer)) => answer,
@@ -259,14 +261,14 @@ fn background(task: log::DelegateTask) -> Turn {
     .into()
 }
 
-/// A kind that the contract does not type.
+/// Returns the turn of a kind that the contract does not type.
 fn custom(action: &Logged) -> Result<Turn> {
     let form = TrajectoryEvent::from(action.clone()).to_json(Era::V2025);
     let mut arguments = form.get("args").cloned().unwrap_or_default();
     if let Some(arguments) = arguments.as_object_mut() {
         arguments.remove("thought");
     }
-    // Whatever was decoded encodes; asked all the same, so that no action is lost in silence.
+    // A decoded action always encodes; checked nevertheless, so that no action is lost silently.
     TrajectoryEvent::from_json(&json!({ "action": action.kind(), "args": arguments }))
         .map_err(|malformed| refused(&malformed))?;
     Ok(act::custom(action.kind(), arguments))
@@ -298,7 +300,7 @@ fn state_of(name: &str) -> Result<PlanState> {
     })
 }
 
-/// The outputs as an object; a text stands under that key.
+/// Returns the outputs as an object; a text becomes the value of that key.
 fn outcome(outputs: &str, key: &str) -> Map<String, Value> {
     match serde_json::from_str(outputs) {
         Ok(Value::Object(outputs)) => outputs,

@@ -1,5 +1,5 @@
-//! Observations of the contract as observations of a log, and back; and messages of a history as
-//! events.
+//! Conversions between observations of the contract and observations of a log, and from messages of
+//! a history to events.
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +10,10 @@ use crate::trajectory::{
 };
 use crate::{Entity, Message, Observation, ToolOutput};
 
-/// Between an agent's name and what it gave (O-090).
+/// The text between an agent's name and its outputs (O-090).
 const FINISHES: &str = " finishes task";
 
-/// The observation in the form of that era.
+/// Returns the observation in the form of that era.
 pub(super) fn form(observation: &Observation, era: Era) -> Value {
     match event(observation) {
         Some(event) => event.to_json(era),
@@ -21,7 +21,7 @@ pub(super) fn form(observation: &Observation, era: Era) -> Value {
     }
 }
 
-/// The observation as an event; none for a custom one that no log knows.
+/// Returns the observation as an event, or `None` for a custom one that no log knows.
 pub(super) fn event(observation: &Observation) -> Option<TrajectoryEvent> {
     let logged: Logged = match observation.clone() {
         Observation::Null => log::Null::default().into(),
@@ -69,7 +69,7 @@ pub(super) fn event(observation: &Observation) -> Option<TrajectoryEvent> {
     Some(TrajectoryEvent::from(logged))
 }
 
-/// The contract's observation that a log's is.
+/// Returns the contract's observation of a log's.
 pub(super) fn observation(logged: Logged) -> Observation {
     match logged {
         Logged::Null(_) => Observation::Null,
@@ -115,7 +115,7 @@ pub(super) fn observation(logged: Logged) -> Observation {
     }
 }
 
-/// What was said, called and answered.
+/// Returns the events of a message: its speech, its calls and its results.
 pub(super) fn events_of_message(message: Message) -> Vec<TrajectoryEvent> {
     let source = match message.sender {
         Entity::Llm => Source::Agent,
@@ -123,8 +123,8 @@ pub(super) fn events_of_message(message: Message) -> Vec<TrajectoryEvent> {
         Entity::Agent | Entity::System => Source::Environment,
     };
     let mut bodies = Vec::new();
-    // What the host says for itself is an observation only as the result of a call; elsewhere it is
-    // a message of the environment.
+    // The host's own text is an observation only as the result of a call. Elsewhere it is a message
+    // of the environment.
     if message.tool_results.is_empty()
         && (!message.content.is_empty() || message.tool_calls.is_empty())
     {

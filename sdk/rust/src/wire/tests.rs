@@ -1,5 +1,5 @@
-//! Every turn and observation through the wire form of both eras and back, and what a model may get
-//! wrong.
+//! Tests every turn and observation through the wire form of both eras and back, and the mistakes
+//! that a model may make.
 
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ fn every_turn_comes_back_as_it_was() {
         reject(json!({ "code": 3 })),
     ];
     for turn in turns {
-        // Background commands are of 2024 only (O-039).
+        // Background commands exist in 2024 only (O-039).
         let era = if turn == act::run_in_background("serve") { Era::V2024 } else { Era::V2025 };
         let form = turn.to_json(era);
         assert_eq!(
@@ -93,8 +93,8 @@ fn every_turn_comes_back_as_it_was() {
     }
 }
 
-/// What only one era knows is written in the other's form, with everything that era adds; the
-/// custom kinds keep those additions.
+/// Removes defaults: a field of one era only is written in the other's form with that era's
+/// defaults, which the custom kinds keep.
 fn without_defaults(mut form: Value, turn: &Turn) -> Value {
     let custom = matches!(turn.action(), crate::actions::Action::Custom(_));
     if let Some(args) = form.get_mut("args").and_then(Value::as_object_mut).filter(|_| custom) {

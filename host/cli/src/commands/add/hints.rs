@@ -1,5 +1,4 @@
-//! What a plugin that was just added still needs before it does something: grants that it cannot do
-//! without, and somebody who uses it.
+//! The next steps after a plugin was added: grants that it requires, and a task that uses it.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +16,7 @@ use crate::program::shell::{file_option, shell};
 use crate::state::source;
 use crate::ui::show::{FAINT, ODD, one_line, paint};
 
-/// Something that is left to do.
+/// A next step.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Hint {
     pub(crate) what: String,
@@ -46,7 +45,7 @@ pub(super) fn show(hints: &[Hint], file: &Path) {
     );
 }
 
-/// Asks that are required and not granted: the config does not fit the plugin without them.
+/// Returns the capabilities that are required and not granted. The config is invalid without them.
 pub(crate) fn missing_grants(
     name: &str,
     found: &Inspection,
@@ -96,7 +95,7 @@ fn missing_grant(name: &str, capability: Capability, config: &Config, file: &Pat
     }
 }
 
-/// A grant that could be meant, with names of this config where it has some.
+/// Returns an example of a grant, with names from this config if it has any.
 fn example(capability: Capability, config: &Config) -> String {
     let name = match capability {
         Capability::Model => config.models.keys().next().map(ToString::to_string),
@@ -112,7 +111,7 @@ fn example(capability: Capability, config: &Config) -> String {
     name.map_or_else(usual, |name| format!("{capability} = [{}]", quoted(&name)))
 }
 
-/// Nobody uses it yet: which task could, and how.
+/// Returns which task could use a plugin that no task uses, and how.
 fn unused(name: &str, found: &Inspection, config: &Config, file: &Path) -> Option<Hint> {
     let is = |kind: PluginKind| found.kinds.contains(&kind);
     if is(PluginKind::Tools) {
@@ -153,7 +152,8 @@ fn is_callable(name: &str, config: &Config) -> bool {
     patterns.any(|pattern| pattern == "*" || pattern.split('.').next() == Some(name))
 }
 
-/// The agents that could call its tools. One that calls tools already comes first.
+/// Returns the agents that could call the plugin's tools. Agents that call tools already come
+/// first.
 fn callers(name: &str, config: &Config, file: &Path) -> Hint {
     let mut tasks: Vec<_> = config.tasks.iter().collect();
     let calls = |plugin: &str| {
@@ -163,7 +163,7 @@ fn callers(name: &str, config: &Config, file: &Path) -> Hint {
         let found = config.plugins.get(plugin).and_then(|plugin| source::look_up(&plugin.source));
         found.is_none_or(|found| found.manifest.ask(Capability::Tools).is_some())
     };
-    // One that calls tools already, then one that could be granted them at all.
+    // Agents that call tools already come first, then agents that could be granted tools at all.
     tasks.sort_by_cached_key(|(_, task)| (!calls(task.agent.as_str()), !asks(task.agent.as_str())));
     let Some((task, setup)) = tasks.first() else {
         return Hint {
@@ -188,7 +188,7 @@ fn callers(name: &str, config: &Config, file: &Path) -> Hint {
     }
 }
 
-/// An entry of a task's `tools` as a config writes it, with all that it says.
+/// Returns an entry of a task's `tools` in the config's syntax, with all its keys.
 fn written(entry: &ToolEntry) -> String {
     let flag =
         |key: &str, value: bool, usual: bool| (value != usual).then(|| format!("{key} = {value}"));

@@ -1,5 +1,5 @@
-//! What to grant, asked of the person at the terminal, one ask at a time. An empty answer grants
-//! nothing.
+//! The grants of a new plugin, asked at the terminal one capability at a time. An empty answer
+//! grants nothing.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::state::folders::{self, too_much};
 use crate::ui::ask::{confirm, line, names};
 use crate::ui::show::{FAINT, NAME, ODD, one_line, paint};
 
-/// Letters of a method; the longest that the config takes is `OPTIONS`.
+/// Letters of an HTTP method; the longest that the config accepts is `OPTIONS`.
 const METHOD: usize = 8;
 
-/// The grants that were confirmed.
+/// Asks for all capabilities. Returns the confirmed grants.
 pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path) -> Vec<Fragment> {
     let mut chosen = Vec::new();
     for (name, ask) in &found.manifest.asks {
@@ -55,7 +55,7 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
             | Capability::Scratch
             | Capability::Blobs => None,
         };
-        // A name that cannot be granted is refused with its place when the config is read.
+        // An invalid name is rejected, with its position, when the config is read.
         chosen.extend(
             value.and_then(|value| Fragment::parse(&format!("{capability} = {value}")).ok()),
         );
@@ -70,13 +70,13 @@ fn question(capability: Capability, text: &str) -> String {
     format!("{} {text}", paint(NAME, format_args!("{:<9}", capability.as_str())))
 }
 
-/// `["a", "b"]`; none without any.
+/// Returns `["a", "b"]`, or `None` without names.
 fn list(names: &[String]) -> String {
     let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
     format!("[{}]", names.join(", "))
 }
 
-/// Names, asked for again until each is one, or there are none.
+/// Asks for names until each is valid or none are given.
 fn typed(
     capability: Capability,
     text: &str,
@@ -97,7 +97,7 @@ fn typed(
     }
 }
 
-/// What is wrong with an answer, under its question.
+/// Prints the problem with an answer below its question.
 fn say(why: &str) {
     let _ = writeln!(crate::ui::output::stderr(), "          {}", paint(ODD, one_line(why, 200)));
 }
@@ -113,8 +113,8 @@ fn tasks(text: &str, config: Option<&Config>, others: &[&str]) -> Option<String>
     typed(capability, text, &such, wrong)
 }
 
-/// The names that the manifest asks for; where it asks for none in particular, those that the
-/// config grants elsewhere.
+/// Asks for tools. Proposes the names in the manifest; if it has none, the names that the config
+/// grants to other plugins.
 fn tools(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
     let asked = ask
         .detail
@@ -123,8 +123,8 @@ fn tools(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
         .into_iter()
         .flatten()
         .filter_map(|name| name.as_str());
-    // The config takes no others, and a question with a sentence of the plugin's in it could read
-    // as another question.
+    // The config accepts no other names, and a sentence of the plugin's in the question could pass
+    // for another question.
     let asked: Vec<String> = asked
         .filter(|name| ToolPattern::is_well_formed(name))
         .map(|name| one_line(name, 64))
@@ -160,8 +160,7 @@ fn tools(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
     typed(Capability::Tools, "Which tools may it call?", &such, wrong)
 }
 
-/// The addresses that the manifest asks for, one after the other, with the methods that it asks
-/// for.
+/// Asks for each of the manifest's addresses in turn, with the manifest's methods.
 fn addresses(ask: &CapabilityRequest) -> Option<String> {
     let texts = |key: &str| -> Vec<String> {
         let list = ask.detail.get(key).and_then(|list| list.as_array()).into_iter().flatten();
@@ -170,8 +169,8 @@ fn addresses(ask: &CapabilityRequest) -> Option<String> {
     let (mut asked, mut methods) = (texts("urls"), texts("methods"));
     let mut headers: Vec<String> =
         texts("headers").iter().map(|name| name.to_ascii_lowercase()).collect();
-    // The config takes no others, and a question with a sentence of the plugin's in it could read
-    // as another question.
+    // The config accepts no other addresses, and a sentence of the plugin's in the question could
+    // pass for another question.
     asked.retain(|url| UrlPattern::parse(url).is_ok());
     methods
         .retain(|method| method.len() <= METHOD && method.chars().all(|c| c.is_ascii_uppercase()));
@@ -209,7 +208,7 @@ fn addresses(ask: &CapabilityRequest) -> Option<String> {
     })
 }
 
-/// Secrets of the config; each is bound to its hosts there.
+/// Asks for secrets of the config. The config binds each to its hosts.
 fn secrets(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
     let known: Vec<String> = config
         .into_iter()
@@ -245,8 +244,8 @@ fn secrets(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
     (!allowed.is_empty()).then(|| list(&allowed))
 }
 
-/// A table of the config for each secret that the manifest asks for by name; its hosts are the
-/// operator's to say.
+/// Returns a config table for each secret that the manifest names. Its hosts are left to the
+/// operator.
 fn secret_blocks(ask: &CapabilityRequest) -> Vec<String> {
     let is_name = |name: &&String| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
@@ -287,7 +286,7 @@ fn models(config: Option<&Config>) -> Option<String> {
     (!allowed.is_empty()).then(|| list(&allowed))
 }
 
-/// A directory, asked for again until it is one or none.
+/// Asks for a directory until the answer is one, or empty.
 fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
     let writes = ask.detail.get("mode").and_then(|mode| mode.as_str()) == Some("read-write");
     let text = question(
@@ -338,8 +337,8 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
     }
 }
 
-/// What the plugin calls a directory, asked for again until it is a name; return takes the
-/// directory's own.
+/// Asks for the plugin's name of a directory until it is valid. An empty answer takes the
+/// directory's own name.
 fn place(dir: &str) -> String {
     let own = default_place(dir).unwrap_or_else(|| "/folder".to_owned());
     let text = format!(
@@ -360,7 +359,7 @@ fn place(dir: &str) -> String {
     }
 }
 
-/// `~` is the shell's, which did not see this line.
+/// Expands `~`, since no shell has seen this line.
 fn expanded(typed: &str) -> PathBuf {
     match (typed.strip_prefix('~'), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {

@@ -1,5 +1,5 @@
-//! `conclave audit verify` and `conclave audit head`: whether all that is kept is what was written,
-//! and a hash to note elsewhere.
+//! `conclave audit verify` and `conclave audit head`: whether the stores are unchanged, and a hash
+//! to note elsewhere.
 
 use conclave_runtime::store::{StoreCheck, StoreReader};
 use serde_json::json;
@@ -13,11 +13,11 @@ use crate::ui::show::table::note;
 use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint};
 use crate::ui::stdout;
 
-/// Problems of one store that are shown; a program reads all with `--json`.
+/// Problems of one store that are shown; `--json` has all.
 const PROBLEMS: usize = 20;
 
-/// Ends with 1 when something is not whole. A hash that was noted must be one of the chain of some
-/// store.
+/// Checks all stores. Exits with 1 if one is damaged. A noted hash must be part of the chain of
+/// some store.
 pub(super) fn verify(
     stores: &OpenStores,
     noted: Option<&str>,
@@ -39,12 +39,13 @@ pub(super) fn verify(
     if checked.is_empty() && !output.json && !output.quiet {
         stdout::styled(note("no runs are stored, so there is nothing to verify"))?;
     }
-    // What was noted of a store that is gone is not there any more.
+    // A noted hash cannot be found if its store is gone.
     let missing = checked.is_empty() && noted.is_some();
     Ok(if broken || missing { exit::FAILED } else { exit::OK })
 }
 
-/// The hash belongs to one store; the others are held against their own chains only.
+/// Checks each store. The hash belongs to one of them; the others are checked against their own
+/// chains only.
 fn check_all<'a>(
     readers: &'a [StoreReader],
     noted: Option<&str>,
@@ -73,7 +74,7 @@ fn is_hash(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The newest hash of each store.
+/// Prints the newest hash of each store.
 pub(super) fn head(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
     for reader in stores.readers()? {
         let checked = reader.verify(None).map_err(|error| unusable(&error))?;
@@ -90,7 +91,7 @@ pub(super) fn head(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliErr
     Ok(exit::OK)
 }
 
-/// What a check of a store found; also for `conclave store check`.
+/// Reports the result of checking a store; also for `conclave store check`.
 pub(super) fn tell(
     word: &str,
     reader: &StoreReader,

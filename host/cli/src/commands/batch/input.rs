@@ -1,5 +1,5 @@
-//! The inputs of a batch: a line each, as text or as a JSON object. Every line that cannot be used
-//! is told at once, before anything runs.
+//! The inputs of a batch, one per line, each a text or a JSON object. All unusable lines are
+//! reported at once, before any run starts.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -12,20 +12,20 @@ use serde_json::{Map, Value};
 
 use crate::program::error::CliError;
 
-/// Bad lines that are named; the rest is counted.
+/// Bad lines that are listed; the rest is counted.
 const NAMED: usize = 50;
 
 /// One input.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BatchInput {
-    /// As it was written: a text or a number.
+    /// The id as written: a text or a number.
     pub(crate) id: Option<Value>,
     pub(crate) text: String,
     pub(crate) inputs: Map<String, Value>,
 }
 
 impl BatchInput {
-    /// What the config is asked.
+    /// Returns the input of the config's run.
     pub(crate) fn ask(&self, turns: Option<u32>) -> RunInput {
         RunInput {
             inputs: Value::Object(self.inputs.clone()),
@@ -35,7 +35,7 @@ impl BatchInput {
     }
 }
 
-/// A line that is an object.
+/// A line that is a JSON object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InputLine {
@@ -49,7 +49,7 @@ struct InputLine {
 /// Reads a file; `-` is stdin.
 ///
 /// # Errors
-/// When it cannot be read or holds no input, and every line that is none.
+/// If the file cannot be read or holds no input. All lines that are no inputs are listed.
 pub(crate) fn read(file: &Path) -> Result<Vec<BatchInput>, CliError> {
     let (mut bytes, from_stdin) = (Vec::new(), file.as_os_str() == "-");
     let shown = if from_stdin { "stdin".to_owned() } else { file.display().to_string() };
@@ -72,14 +72,14 @@ pub(crate) fn read(file: &Path) -> Result<Vec<BatchInput>, CliError> {
     parse(&bytes, &shown).map_err(CliError::usage)
 }
 
-/// The file is named like a config, or can be read as one.
+/// Returns whether the file has a config's name, or parses as one.
 fn is_config(file: &Path, bytes: &[u8]) -> bool {
     let is_named_so = file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"));
     is_named_so || std::str::from_utf8(bytes).is_ok_and(|text| Config::parse("", "", text).is_ok())
 }
 
 fn parse(bytes: &[u8], shown: &str) -> Result<Vec<BatchInput>, String> {
-    // Some editors put a byte order mark before the first line; it is none of its words.
+    // Some editors put a byte order mark before the first line; it is not part of the text.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let (mut inputs, mut bad) = (Vec::new(), Vec::new());
     for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
@@ -102,7 +102,7 @@ fn parse(bytes: &[u8], shown: &str) -> Result<Vec<BatchInput>, String> {
     Err(what)
 }
 
-/// None for an empty line.
+/// Parses a line. Returns `None` if it is empty.
 fn input(line: &[u8]) -> Result<Option<BatchInput>, String> {
     let line =
         std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?.trim_end_matches('\r');
@@ -142,7 +142,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The error without its line, which is always the first.
+/// Returns the error without its line number, which is always 1.
 fn because(error: &serde_json::Error) -> String {
     let what = error.to_string();
     let what = what.split(" at line ").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How far a batch is: a bar in a terminal, a line now and then where there is none, nothing with
+//! The progress of a batch: a bar in a terminal, an occasional line elsewhere, and nothing with
 //! `--quiet`.
 
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use crate::ui::screen::{Screen, columns};
 use crate::ui::show::{FAINT, paint, time};
 
-/// How often the bar is drawn.
+/// The interval between two redraws of the bar.
 const OFTEN: Duration = Duration::from_millis(200);
-/// How often a line is written where there is no terminal.
+/// The interval between two lines without a terminal.
 const SELDOM: Duration = Duration::from_secs(10);
 /// Columns of the bar.
 const BAR: usize = 24;
 
-/// Counts what has ended.
+/// Counts the runs that have ended.
 pub(crate) struct BatchCounter {
     screen: Arc<Screen>,
     begun: Instant,
@@ -48,7 +48,7 @@ impl BatchCounter {
         self.begun.elapsed()
     }
 
-    /// Shows it, again and again.
+    /// Redraws the progress periodically, until it is dropped.
     pub(crate) async fn keep_shown(&self) {
         let is_live = self.screen.has_status();
         loop {
@@ -72,7 +72,7 @@ impl BatchCounter {
     }
 }
 
-/// How many of how many.
+/// The counts of ended runs and of all runs.
 #[derive(Clone, Copy, Debug)]
 struct Amounts {
     done: usize,

@@ -1,5 +1,5 @@
-//! The results of a batch, in the order of its inputs, each as soon as its turn has come. It knows
-//! how they are written, not how they come.
+//! The results of a batch, written in the order of its inputs, each as soon as all earlier ones
+//! are. This module knows the output format, and nothing of the runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -20,7 +20,7 @@ use crate::ui::screen::Screen;
 use crate::ui::show::{BAD, FAINT, ODD, one_line, paint};
 use crate::ui::stdout;
 
-/// Codes from the worst to the best: that of a batch is the first that one of its runs has.
+/// Exit codes from the worst to the best. The batch exits with the first that one of its runs has.
 const WORST_FIRST: [u8; 10] = [
     exit::INTERRUPTED,
     exit::KEY,
@@ -34,24 +34,24 @@ const WORST_FIRST: [u8; 10] = [
     exit::OK,
 ];
 
-/// What became of one input.
+/// The result of one input.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ResultRow {
     pub(crate) index: usize,
     pub(crate) id: Option<Value>,
     pub(crate) status: String,
     pub(crate) content: Option<String>,
-    /// When it is more than text.
+    /// The result's value, if it is more than text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value: Option<Value>,
-    /// Calls that are the result, or part of it.
+    /// Calls that are the result or part of it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) tools: Vec<Value>,
-    /// The result as what it was to be.
+    /// The result converted to its declared type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) typed: Option<Value>,
     pub(crate) error: Option<String>,
-    /// What `run` prints for it.
+    /// The text that `run` would print.
     #[serde(skip)]
     shown: Option<String>,
     #[serde(skip)]
@@ -76,7 +76,7 @@ impl ResultRow {
         }
     }
 
-    /// Of a run that ended; `code` is what `run` would exit with.
+    /// Returns the row of a run that ended; `code` is the exit code that `run` would have.
     pub(crate) fn ended(index: usize, input: &BatchInput, outcome: &Outcome, code: u8) -> Self {
         let is_kept = outcome.status.is_success();
         let shown = result(outcome).filter(|_| is_kept);
@@ -92,7 +92,7 @@ impl ResultRow {
         }
     }
 
-    /// Of a run that could not be.
+    /// Returns the row of a run that failed to start.
     pub(crate) fn failed(index: usize, input: &BatchInput, why: String) -> Self {
         Self {
             error: Some(why),
@@ -101,7 +101,7 @@ impl ResultRow {
         }
     }
 
-    /// Of a run that has no end, or did not begin.
+    /// Returns the row of a run that was cancelled or did not start.
     fn cancelled(index: usize, input: &BatchInput, why: &str) -> Self {
         Self { error: Some(why.to_owned()), ..Self::new(index, input, CANCELLED) }
     }
@@ -120,8 +120,8 @@ impl ResultRow {
     }
 }
 
-/// What people know an input by: its `id`, else its number among the inputs, from 1, with a `#`
-/// that tells it from an id.
+/// Returns the name of an input for messages: its `id`, or its position from 1. A `#` in front
+/// distinguishes a position from an id.
 pub(crate) fn label(index: usize, id: Option<&Value>) -> String {
     match id {
         Some(Value::String(id)) => one_line(id, 40),
@@ -130,35 +130,35 @@ pub(crate) fn label(index: usize, id: Option<&Value>) -> String {
     }
 }
 
-/// The status of what was not run to an end.
+/// The status of inputs whose runs did not end.
 const CANCELLED: &str = "CANCELLED";
 
-/// Where rows go.
+/// The destination of rows.
 enum Sink {
-    /// JSON lines.
+    /// A file of JSON lines.
     File(PathBuf, BufWriter<File>),
     Json,
     Readable,
 }
 
-/// Where runs put down their rows, before the batch says that they count.
+/// Rows of ended runs that the batch has not accepted yet, by input.
 pub(crate) type Staged = Arc<Mutex<BTreeMap<usize, ResultRow>>>;
 
-/// Rows that have come, until their turn comes.
+/// Rows that are held until all earlier ones are written.
 pub(crate) struct Results {
     inputs: Arc<Vec<BatchInput>>,
     screen: Arc<Screen>,
     staged: Staged,
-    /// In the order of the inputs.
+    /// Rows in the order of the inputs.
     rows: Vec<Option<ResultRow>>,
-    /// The first row that was not written.
+    /// The index of the first row that was not written.
     next: usize,
     sink: Sink,
 }
 
 impl Results {
     /// # Errors
-    /// When the file cannot be made.
+    /// If the file cannot be created.
     pub(crate) fn new(
         inputs: Arc<Vec<BatchInput>>,
         screen: Arc<Screen>,
@@ -167,7 +167,8 @@ impl Results {
     ) -> Result<Self, CliError> {
         let sink = match output {
             Some(path) => {
-                // They hold what plugins said, as journals do: a new file is its owner's alone.
+                // Rows hold plugins' output, as journals do, so a new file is readable by its owner
+                // alone.
                 let mut options = OpenOptions::new();
                 options.write(true).create(true).truncate(true);
                 #[cfg(unix)]
@@ -185,20 +186,20 @@ impl Results {
         Ok(Self { inputs, screen, staged: Staged::default(), rows, next: 0, sink })
     }
 
-    /// Where runs put their rows.
+    /// Returns the map into which runs put their rows.
     pub(crate) fn staged(&self) -> Staged {
         Arc::clone(&self.staged)
     }
 
-    /// What came to an end.
+    /// Returns the rows of runs that ended.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &ResultRow> {
         self.rows.iter().flatten()
     }
 
-    /// The run of this input counts: writes the rows whose turn has come.
+    /// Accepts the row of this input, and writes all rows that are in order now.
     ///
     /// # Errors
-    /// When they could not be written.
+    /// If the rows cannot be written.
     pub(crate) fn take(&mut self, index: usize) -> Result<(), CliError> {
         let row = lock(&self.staged).remove(&index);
         if let Some(place) = self.rows.get_mut(index) {
@@ -210,16 +211,16 @@ impl Results {
         due.iter().try_for_each(|row| self.write(row))
     }
 
-    /// How many inputs there are.
+    /// Returns the number of inputs.
     pub(crate) fn total(&self) -> usize {
         self.inputs.len()
     }
 
-    /// Writes what is left, also what has no end, and why; people are told how many of those there
-    /// are.
+    /// Writes the remaining rows, including those of inputs without an end, with the reason.
+    /// Reports the number of the latter on stderr.
     ///
     /// # Errors
-    /// When it could not be written.
+    /// If the rows cannot be written.
     pub(crate) fn write_rest(&mut self, why: &str) -> Result<(), CliError> {
         let rest: Vec<Option<ResultRow>> = self.rows.iter().skip(self.next).cloned().collect();
         for (row, index) in rest.into_iter().zip(self.next..) {
@@ -241,7 +242,7 @@ impl Results {
         let json =
             serde_json::to_string(row).map_err(|error| CliError::internal(error.to_string()));
         match &mut self.sink {
-            // A line at a time, so that whoever looks at the file sees what there is.
+            // Flushed after each line, so that a reader of the file sees all results so far.
             Sink::File(path, file) => writeln!(file, "{}", json?)
                 .and_then(|()| file.flush())
                 .map_err(|error| unwritten(path, &error)),
@@ -251,7 +252,7 @@ impl Results {
     }
 }
 
-/// All rows are on the disk, where there is one.
+/// Flushes all rows to the disk, if the file is on one.
 fn finish(path: &Path, file: &mut BufWriter<File>) -> std::io::Result<()> {
     file.flush()?;
     // A pipe or a terminal cannot be synced.
@@ -270,12 +271,12 @@ fn lock(staged: &Staged) -> MutexGuard<'_, BTreeMap<usize, ResultRow>> {
     staged.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts a row down.
+/// Stores a row until the batch accepts it.
 pub(crate) fn put(staged: &Staged, row: ResultRow) {
     lock(staged).insert(row.index, row);
 }
 
-/// The worst of these codes.
+/// Returns the worst of these exit codes.
 pub(crate) fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
     let codes: BTreeSet<u8> = codes.into_iter().collect();
     WORST_FIRST.into_iter().find(|code| codes.contains(code)).unwrap_or(exit::OK)

@@ -1,5 +1,5 @@
-//! The config of a single call: one plugin, what the command line grants it, and a task that does
-//! nothing, because a config has one.
+//! The config of a single call: one plugin with the grants of the command line. A config needs a
+//! task, so it has one that does nothing.
 
 use conclave_core::config::edit::{ConfigEditError, ConfigText, Fragment, proposed_name};
 use conclave_core::config::{Config, ConfigProblem, check_name};
@@ -14,28 +14,27 @@ use crate::program::error::CliError;
 use crate::state::setup;
 use crate::state::source::ComponentPlace;
 
-/// Whoever stands in for the agent that a config needs; no plugin's name, because none is called so
-/// here.
+/// The name of the placeholder agent that the config needs. [`name`] returns it for no plugin.
 const YOU: &str = "you";
 const START: &str =
     "entry = \"you\"\n[plugins.you]\nsource = \"native:you\"\n[tasks.you]\nagent = \"you\"\n";
-/// What problems of the grants call their place.
+/// The place that problems of the grants name.
 const SHOWN: &str = "command line";
 
-/// The host for it, with the native agent that is never asked.
+/// Returns a host with the native placeholder agent, which is never called.
 pub(super) fn host() -> Result<Host, CliError> {
     let you = native::Plugin::agent(YOU, |_| async { Ok(native::finish("")) });
     setup::open_host_with(HostOptions { native: vec![you], ..setup::host_options() })
 }
 
-/// What the plugin is called for the call: its own name, where a config could use it.
+/// Returns the plugin's name for the call: its own name if a config accepts it.
 pub(super) fn name(manifest: &Manifest) -> String {
     proposed_name(&manifest.name)
         .filter(|name| name != YOU && check_name(name).is_ok())
         .unwrap_or_else(|| "plugin".to_owned())
 }
 
-/// The config, read as any other: so grants and limits are checked as in a file.
+/// Builds the config and parses it as usual, so that grants and limits are checked as in a file.
 pub(super) fn config(
     place: &ComponentPlace,
     name: &str,
@@ -69,7 +68,7 @@ pub(super) fn config(
     edited.config.ok_or_else(|| CliError::internal("the config of the call is not right"))
 }
 
-/// The text was made up here: what is wrong in it is told without its lines.
+/// Returns the error without line numbers, since the user never sees the generated text.
 fn refused(error: ConfigEditError) -> CliError {
     let (ConfigEditError::Wrong(problems) | ConfigEditError::Unreadable(problems)) = &error else {
         return CliError::usage(error.to_string());
@@ -82,7 +81,8 @@ fn refused(error: ConfigEditError) -> CliError {
         .with_problems(problems)
 }
 
-/// A whole number, or a text with its unit; quotes around it are the shell's business.
+/// Returns a whole number as it is, and anything else as a quoted text with its unit. Quotes around
+/// it are for the shell.
 fn amount(value: &str) -> String {
     let value = value.trim().trim_matches(['"', '\'']);
     if value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') {
@@ -92,7 +92,7 @@ fn amount(value: &str) -> String {
     }
 }
 
-/// JSON as TOML writes it on one line; none for `null`.
+/// Returns JSON as TOML on one line, or `None` for `null`.
 fn toml_of(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => return None,

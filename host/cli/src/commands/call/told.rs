@@ -1,5 +1,5 @@
-//! What a single call says on its way: log lines, progress, what it does to the world, and each
-//! refusal with the argument that would allow it.
+//! The output of a single call while it runs: log lines, progress and side effects. Each refusal
+//! names the argument that would allow it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,9 +19,9 @@ use crate::ui::show::entry::EntryText;
 use crate::ui::show::trace::{told_answer, told_side_effect};
 use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint, plural};
 
-/// How wide a line of a plugin may be.
+/// Columns of a plugin's line.
 const WIDTH: usize = 200;
-/// Lines of the log that are shown without `--verbose`: a plugin can write any number.
+/// Log lines that are shown without `--verbose`. A plugin can write any number.
 const LOG_LINES: u64 = 20;
 
 /// Follows a call, and keeps its log for `--json`.
@@ -44,18 +44,17 @@ impl CallFollower {
         }
     }
 
-    /// The log lines, in order.
+    /// Returns the log lines, in order.
     pub(super) fn log(&self) -> Vec<Value> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A line on stderr.
+    /// Prints a line to stderr.
     pub(super) fn line(&self, text: &str) {
         self.screen.notice(text);
     }
 
-    /// Ends what is shown of the call: its progress, and its log with the count of the lines that
-    /// were left out.
+    /// Ends the output of the call: its progress, and the count of log lines that were omitted.
     pub(super) fn end(&self) {
         self.screen.set_progress("");
         if let Some(more) = left_out(self.verbose, self.log_lines.load(Ordering::SeqCst)) {
@@ -69,12 +68,12 @@ impl CallFollower {
         }
     }
 
-    /// Counts a line of the log; returns whether it is shown.
+    /// Counts a line of the log. Returns whether it is shown.
     fn shows_log_line(&self) -> bool {
         self.log_lines.fetch_add(1, Ordering::SeqCst) < LOG_LINES || self.verbose
     }
 
-    /// An entry on stderr.
+    /// Prints an entry to stderr.
     pub(super) fn put(&self, entry: &EntryText) {
         entry.rows(total_columns()).iter().for_each(|row| self.line(row));
     }
@@ -154,13 +153,13 @@ impl Subscriber for CallFollower {
     }
 }
 
-/// Returns the line that stands for the rest of a log of so many lines.
+/// Returns the line that stands for the omitted rest of a log with this many lines.
 fn left_out(verbose: bool, lines: u64) -> Option<String> {
     let more = lines.checked_sub(LOG_LINES).filter(|more| *more > 0 && !verbose)?;
     Some(format!("… {} not shown; --verbose shows all", plural(more, "log line", "log lines")))
 }
 
-/// The proposed line as an argument of this command.
+/// Returns the proposed grant as an argument of this command.
 pub(super) fn argument(record: &DenialRecord) -> Option<String> {
     let fragment = Fragment::parse(record.suggestion.as_deref()?).ok()?;
     Some(format!("--grant {}", shell(&fragment.to_string())))

@@ -1,41 +1,41 @@
-//! What a line means: a message, or a command that begins with a slash. Two slashes are a message
-//! that begins with one, and so is a path.
+//! The meaning of a typed line: a message, or a command that begins with a slash. Two slashes begin
+//! a message that starts with one, and a path is a message too.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// A line that the person typed.
+/// A line that the user typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TypedLine {
-    /// For the agent.
+    /// A message for the agent.
     Message(String),
     Command(ChatCommand),
-    /// Nothing in it.
+    /// An empty line.
     Empty,
-    /// A command that is not right, and why.
+    /// An invalid command, with the reason.
     Wrong(String),
 }
 
-/// What the conversation itself can do.
+/// A command to the conversation itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ChatCommand {
     Help,
     Quit,
     Status,
     Stop,
-    /// With the next message.
+    /// Attaches a file to the next message.
     Attach(PathBuf),
-    /// The conversation as Markdown.
+    /// Saves the conversation as Markdown.
     Save(PathBuf),
-    /// What runs in the background.
+    /// Lists the background tasks.
     Tasks,
-    /// Stops a background task.
+    /// Cancels a background task.
     Cancel(String),
-    /// Says something to a background task.
+    /// Sends a text to a background task.
     Tell(String, String),
 }
 
-/// What `/help` says.
+/// The text of `/help`.
 pub(crate) const HELP: &str = "  /attach FILE   an image or a text that goes with the next message
   /save FILE     the conversation so far, as Markdown
   /status        who may do what, what was used up, what runs in the background
@@ -50,11 +50,11 @@ pub(crate) const HELP: &str = "  /attach FILE   an image or a text that goes wit
 
 /// Words that end a conversation.
 const GOODBYES: [&str; 3] = ["quit", "exit", "bye"];
-/// Further words that end a task by its rules (L-086). One letter is typed by accident, so they end
-/// a conversation only where the reference's words hold.
+/// Further words that end a task by its rules (L-086). A single letter is easily typed by accident,
+/// so these count only under the reference's farewell rules.
 const SHORT_GOODBYES: [&str; 3] = ["q", "x", "DONE"];
 
-/// Reads a line. `as_langroid`: the reference's words of farewell hold.
+/// Parses a line. `as_langroid` enables the reference's farewell words.
 pub(crate) fn parse(text: &str, as_langroid: bool) -> TypedLine {
     let trimmed = text.trim();
     if trimmed.is_empty() {
@@ -78,7 +78,7 @@ pub(crate) fn parse(text: &str, as_langroid: bool) -> TypedLine {
     };
     let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
     let rest = rest.trim();
-    // A path, or a slash that stands alone before words: no command is called so.
+    // A path, or a lone slash before other words: no command has such a name.
     if name.contains('/') || (name.is_empty() && !rest.is_empty()) {
         return TypedLine::Message(trimmed.to_owned());
     }
@@ -118,7 +118,7 @@ pub(crate) fn parse(text: &str, as_langroid: bool) -> TypedLine {
     }
 }
 
-/// `task-1`, or its number alone.
+/// Returns the id of a task that is given as `task-1` or by its number alone.
 fn task_named(text: &str) -> String {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("task-{text}")
@@ -127,8 +127,8 @@ fn task_named(text: &str) -> String {
     }
 }
 
-/// A file as a shell would understand it: `~/` is the home folder, and quotes around it are not
-/// part of it.
+/// Returns the path as a shell would expand it: `~/` is the home folder, and surrounding quotes are
+/// removed.
 fn file_named(text: &str, home: Option<&OsStr>) -> PathBuf {
     let unquoted = ['"', '\'']
         .iter()

@@ -1,5 +1,5 @@
-//! Follows a conversation: shows what the agent says while it says it, knows whose turn it is, and
-//! remembers what was said.
+//! Follows a conversation: shows the agent's text as it streams, knows who speaks next, and keeps
+//! the transcript.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -27,9 +27,9 @@ use crate::ui::show::entry::EntryText;
 use crate::ui::show::tally::{Counts, RunTally};
 use crate::ui::show::{BAD, FAINT, one_line, paint};
 
-/// Before this much time has passed nobody wonders what is going on.
+/// Milliseconds of silence before a status line is shown.
 const PATIENCE_MS: u128 = 400;
-/// Characters of a result that no strategy delivers.
+/// Characters shown of a result that no strategy delivers.
 const PREVIEW: usize = 200;
 
 /// A conversation with the entry task.
@@ -38,30 +38,30 @@ pub(crate) struct TerminalChat {
     tally: Arc<RunTally>,
     setup: Arc<Setup>,
     room: RoomId,
-    /// What is said goes to a terminal, which it could steer.
+    /// Whether output goes to a terminal, which control characters could steer.
     is_terminal: bool,
-    /// The entry task has its result.
+    /// Set once the entry task has its result.
     over: watch::Sender<bool>,
     state: Mutex<ConversationState>,
 }
 
-/// Who is to speak when the room asks its user.
+/// The next speaker when the room asks its user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NextSpeaker {
     #[default]
     Person,
-    /// The agent has yet to read what the host has for it, such as the result of a tool (L-029: a
-    /// user who says nothing lets it).
+    /// The agent has yet to read the host's message, such as a tool's result. L-029: an empty
+    /// answer of the user lets it continue.
     Agent,
 }
 
-/// A turn that goes on.
+/// A turn in progress.
 #[derive(Clone, Copy, Debug)]
 struct OpenTurn {
     began: Instant,
-    /// What was counted before it.
+    /// The counts before the turn.
     before: Counts,
-    /// For how long questions were open before it.
+    /// The time for which questions were open before the turn.
     questions: Duration,
 }
 
@@ -70,22 +70,22 @@ struct ConversationState {
     turn: Option<OpenTurn>,
     questions: OpenQuestions,
     next: NextSpeaker,
-    /// The step of the entry task that goes on.
+    /// The entry task's step in progress.
     step: Option<CallId>,
-    /// What its models say, by request.
+    /// The models' streamed text, by request.
     streams: BTreeMap<u32, PieceStream>,
     tools: BTreeMap<CallId, String>,
     background: BTreeMap<BackgroundId, (TaskName, Instant)>,
     transcript: Transcript,
-    /// The exit code for a turn without an answer.
+    /// The exit code of a turn without an answer.
     failure: Option<u8>,
-    /// Why the turn has no answer so far.
+    /// The reason why the turn has no answer so far.
     why: Option<String>,
-    /// Ctrl-C was pressed, and the turn goes on still.
+    /// Ctrl-C was pressed, and the turn has not stopped yet.
     stopping: bool,
-    /// The step failed, so the host's word is for the person.
+    /// The step failed, so the host's message is for the user.
     faulted: bool,
-    /// The component answered on the host's seat.
+    /// The component answered in the host's role.
     responded: bool,
 }
 
@@ -116,13 +116,13 @@ impl TerminalChat {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whose turn it is, now that the room asks its user.
+    /// Returns the next speaker, now that the room asks its user.
     pub(crate) fn next(&self) -> NextSpeaker {
         let state = self.state();
         if state.stopping { NextSpeaker::Person } else { state.next }
     }
 
-    /// The person has spoken.
+    /// Begins a turn with the user's message.
     pub(crate) fn begin_turn(&self, message: &str) {
         let mut state = self.state();
         state.begin_turn(self.tally.counts());
@@ -130,29 +130,29 @@ impl TerminalChat {
         state.transcript.add(Speaker::Person, message);
     }
 
-    /// The agent is at what it was at when the program broke off.
+    /// Begins a turn that was interrupted earlier and is resumed now.
     pub(crate) fn turn_is_open(&self) {
         self.state().begin_turn(self.tally.counts());
     }
 
-    /// A turn goes on.
+    /// Returns whether a turn is in progress.
     pub(crate) fn is_at_work(&self) -> bool {
         self.state().turn.is_some()
     }
 
-    /// When the turn that goes on began.
+    /// Returns the start of the turn in progress.
     pub(crate) fn turn(&self) -> Option<Instant> {
         self.state().turn.map(|turn| turn.began)
     }
 
-    /// The person wants the turn to stop. Should the room ask its user right now, it takes no
-    /// notice of that; then they are asked.
+    /// Marks the turn as being stopped by the user. A room that asks its user at that moment
+    /// ignores the stop, and its question is shown.
     pub(crate) fn stop_begins(&self) {
         let mut state = self.state();
         state.stopping = state.turn.is_some();
     }
 
-    /// The agent has nothing more to say: sums the turn up. False when no turn went on.
+    /// Ends the turn and prints its summary. Returns false if no turn was in progress.
     pub(crate) fn end_turn(&self) -> bool {
         self.screen.clear_status();
         let (turn, why) = {
@@ -162,7 +162,7 @@ impl TerminalChat {
         };
         let Some((before, worked)) = turn else { return false };
         if let Some(why) = why.filter(|_| self.screen.is_quiet()) {
-            // Otherwise it was told when it happened.
+            // Any other failure was reported when it happened.
             EntryText::new(BAD, "no answer")
                 .whole(Style::new(), why.trim())
                 .rows(total_columns())
@@ -176,7 +176,7 @@ impl TerminalChat {
         true
     }
 
-    /// Shows what goes on while nothing is said. Called now and then.
+    /// Shows the status line during silence. Called periodically.
     pub(crate) fn tick(&self) {
         let state = self.state();
         let Some(worked) = state.turn.map(|turn| state.worked(&turn)) else { return };
@@ -186,12 +186,12 @@ impl TerminalChat {
         }
     }
 
-    /// Tasks that go on in the background.
+    /// Returns the names of the background tasks that run.
     pub(crate) fn background(&self) -> Vec<String> {
         self.state().background.values().map(|(task, _)| task.to_string()).collect()
     }
 
-    /// The same, each with its id and for how long it has gone on.
+    /// Returns the background tasks that run, with their ids and running times.
     pub(crate) fn background_tasks(&self) -> Vec<(BackgroundId, TaskName, Duration)> {
         self.state()
             .background
@@ -200,36 +200,36 @@ impl TerminalChat {
             .collect()
     }
 
-    /// Ends when the entry task has its result; background work may go on.
+    /// Resolves once the entry task has its result. Background work may still run.
     pub(crate) async fn is_over(&self) {
-        // The sender is this conversation's own, so it does not go away while somebody waits.
+        // This conversation owns the sender, so it lives as long as the wait does.
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
-    /// The exit code for a last turn that brought no answer.
+    /// Returns the exit code of a last turn that had no answer.
     pub(crate) fn failure(&self) -> Option<u8> {
         self.state().failure
     }
 
-    /// Writes what was said to a file.
+    /// Writes the transcript to a file.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// The reason, as text for the user.
     pub(crate) fn save(&self, path: &std::path::Path) -> Result<(), String> {
         self.state().transcript.save(path)
     }
 
-    /// The entry task, or one that the conversation may be handed to.
+    /// Returns whether the task is the entry task, or one that the conversation may be handed to.
     pub(crate) fn holds(&self, task: &TaskName) -> bool {
         *task == self.setup.entry || self.setup.holders().contains(task)
     }
 
-    /// Returns whether a task has the reference's words of farewell (L-086).
+    /// Returns whether the task uses the reference's farewell words (L-086).
     pub(crate) fn is_as_langroid(&self, task: &TaskName) -> bool {
         self.setup.tasks.get(task).is_some_and(|task| task.as_langroid)
     }
 
-    /// Shows what comes of a stream next. A row that something else has ended is not gone on with.
+    /// Shows the next piece of a stream. A row that other output has ended is not continued.
     fn say(&self, stream: &mut PieceStream, next: impl FnOnce(&mut PieceStream) -> String) {
         if !self.screen.is_text_open() {
             stream.row_ended();
@@ -365,13 +365,14 @@ impl ConversationState {
         self.turn = Some(OpenTurn { began: Instant::now(), before, questions });
     }
 
-    /// Returns for how long the agent was at work in the turn: not while a question was open.
+    /// Returns the time the agent worked in the turn, without the time for which a question was
+    /// open.
     fn worked(&self, turn: &OpenTurn) -> Duration {
         let asked = self.questions.total(now()).saturating_sub(turn.questions);
         turn.began.elapsed().saturating_sub(asked)
     }
 
-    /// Takes the end of a background task, of which the trace has a line.
+    /// Handles the end of a background task, for which the trace shows a line.
     fn end_background(&mut self, ended: &EndedTask) {
         self.background.remove(&ended.id);
         let text = ended.output.as_deref().or(ended.error.as_deref()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! For how long questions about calls were open, from the events of a run: a user's time, which is
-//! no work of the agent's.
+//! The time for which questions about calls were open, from the events of a run. It is the user's
+//! time, not the agent's.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use std::time::Duration;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::ids::{CallId, Millis, RoomId};
 
-/// Approvals and requests for more of a budget that wait for an answer.
+/// Approvals and limit increases that wait for an answer.
 #[derive(Debug, Default)]
 pub(crate) struct OpenQuestions {
     open: HashSet<(RoomId, CallId)>,
-    /// When the first of those that are open was asked.
+    /// The time at which the first open question was asked.
     since: Option<Millis>,
-    /// For how long one was open before that.
+    /// Milliseconds for which earlier questions were open.
     before_ms: u64,
 }
 
 impl OpenQuestions {
-    /// Takes a notice of a room.
+    /// Handles a notice of a room.
     pub(crate) fn take(&mut self, room: &RoomId, at: Millis, notice: &Notice) {
         match notice {
             Notice::ApprovalAsked { call, .. } | Notice::TopUpAsked { call, .. } => {
@@ -29,7 +29,7 @@ impl OpenQuestions {
                 self.open.remove(&(room.clone(), *call));
                 self.close(at);
             }
-            // Nobody waits for their answers any more.
+            // Their answers are not awaited any more.
             Notice::TurnStopped { .. } | Notice::ResultReady { .. } => {
                 self.open.retain(|(asked_in, _)| asked_in != room);
                 self.close(at);
@@ -38,7 +38,7 @@ impl OpenQuestions {
         }
     }
 
-    /// Returns for how long a question was open until now.
+    /// Returns the total time for which a question was open, up to `now`.
     pub(crate) fn total(&self, now: Millis) -> Duration {
         let open_ms = self.since.map_or(0, |since| now.since(since));
         Duration::from_millis(self.before_ms.saturating_add(open_ms))

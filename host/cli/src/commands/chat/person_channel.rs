@@ -1,5 +1,6 @@
-//! The person as the channel of a conversation: asked for the next message when it is their turn,
-//! and for nothing while the agent has more to do. Commands are carried out here.
+//! The user as the channel of a conversation. The channel asks for the next message when it is the
+//! user's turn, and returns without asking while the agent has more to do. Commands are executed
+//! here.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +33,7 @@ use crate::ui::stdout;
 /// A word with which a user ends a task (L-086).
 const GOODBYE: &str = "quit";
 
-/// The person's side of a conversation. Clones are the same.
+/// The user's side of a conversation. Clones share their state.
 #[derive(Clone)]
 pub(crate) struct PersonChannel(Arc<ChannelState>);
 
@@ -43,27 +44,27 @@ pub(crate) struct ChannelState {
     pub(crate) tally: Arc<RunTally>,
     pub(crate) interrupts: Interrupts,
     pub(crate) blobs: Arc<dyn Blobs>,
-    /// They go with the next message.
+    /// Attachments of the next message.
     pub(crate) attachments: Mutex<Vec<Blob>>,
     pub(crate) entry: TaskName,
-    /// Who may do what, for `/status`.
+    /// The permission summary, for `/status`.
     pub(crate) rights: String,
     pub(crate) json: bool,
-    /// The person has ended the conversation.
+    /// Whether the user has ended the conversation.
     pub(crate) has_ended: AtomicBool,
-    /// What still runs in the background then is stopped.
+    /// Whether background tasks are stopped at the end of the conversation.
     pub(crate) stops_background: AtomicBool,
-    /// Speaks to the room; not there before it is open.
+    /// The handle of the room, set once the room is open.
     pub(crate) stopper: OnceLock<Stopper>,
 }
 
 impl PersonChannel {
-    /// These go with the first message.
+    /// Adds attachments to the first message.
     pub(crate) fn attach(&self, attachments: Vec<Blob>) {
         *self.0.attachments() = attachments;
     }
 
-    /// What goes with the first message.
+    /// Takes the attachments of the first message.
     pub(crate) fn take_attachments(&self) -> Vec<Blob> {
         self.0.take_attachments()
     }
@@ -72,7 +73,7 @@ impl PersonChannel {
         Self(Arc::new(inner))
     }
 
-    /// The room is open.
+    /// Stores the handle of the open room.
     pub(crate) fn open(&self, stopper: Stopper) {
         let _ = self.0.stopper.set(stopper);
     }
@@ -81,7 +82,7 @@ impl PersonChannel {
         self.0.has_ended.load(Ordering::SeqCst)
     }
 
-    /// Ends, once, when the conversation is over and what runs in the background is not waited for.
+    /// Resolves, once, when the conversation is over and its background tasks are not waited for.
     pub(crate) async fn let_go(&self) {
         self.0.conversation.is_over().await;
         if !self.0.stops_background.swap(false, Ordering::SeqCst) {
@@ -89,14 +90,14 @@ impl PersonChannel {
         }
     }
 
-    /// The next message; none when the person has ended the conversation.
+    /// Returns the next message, or `None` if the user has ended the conversation.
     pub(crate) async fn next_message(&self) -> Option<HumanAnswer> {
         self.0.next_message(&self.0.entry).await
     }
 }
 
 impl ChannelState {
-    /// Returns the next message for a task; `None` when the user has ended the conversation.
+    /// Returns the next message for a task, or `None` if the user has ended the conversation.
     async fn next_message(&self, task: &TaskName) -> Option<HumanAnswer> {
         let as_langroid = self.conversation.is_as_langroid(task);
         let mut has_pressed = false;
@@ -133,8 +134,8 @@ impl ChannelState {
         }
     }
 
-    /// Ends the conversation, unless the person would rather wait for what runs in the background.
-    /// `input_is_over`: nothing more can be typed.
+    /// Ends the conversation, unless the user prefers to wait for background tasks. `input_is_over`
+    /// means that no more input can arrive.
     async fn end(&self, input_is_over: bool) -> bool {
         let background = self.conversation.background();
         let mut stops = false;
@@ -155,13 +156,12 @@ impl ChannelState {
                 _ => stops = true,
             }
         } else if !background.is_empty() {
-            // A pipe cannot be asked. Who closes it wants what is still to come; who writes /quit
-            // does not.
+            // A pipe cannot be asked. Closing it waits for the remaining results; `/quit` does not.
             stops = !input_is_over;
         }
         self.stops_background.store(stops, Ordering::SeqCst);
         self.has_ended.store(true, Ordering::SeqCst);
-        // What goes on in the background now is all that Ctrl-C can stop.
+        // From here on Ctrl-C can only stop the background tasks.
         self.interrupts.turn_begins();
         true
     }
@@ -192,12 +192,12 @@ impl ChannelState {
                 )),
                 Err(why) => self.tell(&format!("  {}", paint(ODD, printable(&why)))),
             },
-            // Asked about before.
+            // Handled by the caller.
             ChatCommand::Quit => {}
         }
     }
 
-    /// What runs in the background, one line each.
+    /// Returns the background tasks, one per line.
     fn tasks(&self) -> String {
         let tasks = self.conversation.background_tasks();
         if tasks.is_empty() {
@@ -209,7 +209,8 @@ impl ChannelState {
         tasks.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Asks the room about a background task that runs. False: none of that name does.
+    /// Sends the room a request about a running background task. Returns false if no task has this
+    /// name.
     fn ask_of(&self, task: &str, what: impl FnOnce(BackgroundId) -> RoomRequest) -> bool {
         let found = self
             .conversation
@@ -234,7 +235,7 @@ impl ChannelState {
         true
     }
 
-    /// What goes with the next message.
+    /// Takes the attachments of the next message.
     fn take_attachments(&self) -> Vec<Blob> {
         std::mem::take(&mut *self.attachments())
     }
@@ -272,11 +273,11 @@ impl ChannelState {
         format!("{}\n  used so far: {used}\n  in the background: {background}", self.rights)
     }
 
-    /// Says something about the conversation itself.
+    /// Prints a note about the conversation itself.
     fn tell(&self, text: &str) {
         if self.json {
             let text = anstream::adapter::strip_str(text).to_string();
-            // The result at the end goes the same way, and says so when stdout cannot be written.
+            // The final result takes the same way, and reports an stdout that cannot be written.
             let _ = stdout::queue_json(json!({ "type": "note", "text": text.trim() }));
             return;
         }
@@ -321,7 +322,7 @@ impl Channels for PersonChannel {
     }
 
     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-        // The event stream has it already.
+        // The event stream already contains it.
         if !self.0.json {
             self.0.screen.notice(foreign::block(
                 speech.text.trim(),
@@ -334,7 +335,7 @@ impl Channels for PersonChannel {
     }
 }
 
-/// Shows now and then what goes on.
+/// Updates the status line periodically.
 pub(crate) async fn keep_status(conversation: &TerminalChat) {
     loop {
         tokio::time::sleep(Duration::from_millis(250)).await;

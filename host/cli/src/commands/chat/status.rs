@@ -1,5 +1,4 @@
-//! The lines about the conversation itself: what a turn cost, and what is going on while nothing is
-//! said.
+//! Status lines of a conversation: the cost of a turn, and the work in progress during silence.
 
 use std::time::Duration;
 
@@ -9,21 +8,21 @@ use crate::ui::show::amounts::took_for;
 use crate::ui::show::plural;
 use crate::ui::show::tally::Counts;
 
-/// What a turn used, and all turns together: `1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes`.
+/// Returns the usage of a turn and of all turns: `1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes`.
 pub(crate) fn after_turn(turn: Counts, took: Duration, total: Counts, columns: usize) -> String {
-    // Where no model is asked, tokens say nothing.
+    // Without a model, a token count says nothing.
     let used = if total.tokens == 0 { String::new() } else { format!("{} · ", spent(turn)) };
     let mut line =
         format!("  {used}{} · {}", took_for(took), plural(turn.sandboxes, "sandbox", "sandboxes"));
     let all = format!(" · all: {}", spent(total));
-    // The first turn is all there is, and a narrow terminal has room for the turn alone.
+    // On the first turn both are equal, and a narrow terminal has room for the turn alone.
     if total.tokens > turn.tokens && line.chars().count() + all.chars().count() < columns {
         line.push_str(&all);
     }
     line
 }
 
-/// Tokens and, when it is known, money.
+/// Returns the tokens and, if known, the cost.
 pub(crate) fn spent(counts: Counts) -> String {
     let tokens = if counts.tokens == 1 {
         "1 token".to_owned()
@@ -36,21 +35,20 @@ pub(crate) fn spent(counts: Counts) -> String {
     }
 }
 
-/// What a run used in all, where other processes had a part in it; none where this one did
-/// everything.
+/// Returns the run's total usage if other processes had a part in it; `None` otherwise.
 pub(crate) fn in_all(spent: &Spent, counts: Counts) -> Option<String> {
     let before = spent.tokens.checked_sub(counts.tokens).filter(|tokens| *tokens > 0);
     before.map(|_| format!("in all {} tokens", thousands(spent.tokens)))
 }
 
-/// While nothing is said: `thinking … 3 s · search.find`.
+/// Returns the status line of a silent turn: `thinking … 3 s · search.find`.
 pub(crate) fn while_waiting(took: Duration, tools: &[String]) -> String {
     let working = if tools.is_empty() { "thinking" } else { "working" };
     let tools = if tools.is_empty() { String::new() } else { format!(" · {}", tools.join(", ")) };
     format!("{working} … {} s{tools} · Ctrl-C stops", took.as_secs())
 }
 
-/// Micro-US-dollars, with as many digits as they are worth.
+/// Formats micro-US-dollars with as many digits as are significant.
 fn money(micro_usd: u64) -> String {
     let (dollars, rest) = (micro_usd / 1_000_000, micro_usd % 1_000_000);
     match micro_usd {

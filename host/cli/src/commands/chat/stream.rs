@@ -1,23 +1,22 @@
-//! Streamed text on its way to the screen. Pieces may be cut anywhere: on a terminal they become
-//! rows with a mark, in which everything that could steer it is escaped, so no cut lets anything
-//! through.
+//! Streamed text on its way to the screen. A piece may end anywhere. On a terminal, pieces become
+//! rows with a mark, and everything that could steer it is escaped across piece boundaries.
 
 use crate::ui::show::foreign::Flow;
 
 /// Makes the pieces of one answer printable.
 #[derive(Debug)]
 pub(crate) struct PieceStream {
-    /// Lays the rows of a terminal out; what goes to a pipe stays as it is.
+    /// The row layout for a terminal; `None` leaves text for a pipe unchanged.
     flow: Option<Flow>,
-    /// White space that is printed once more text follows: an answer neither begins nor ends with
-    /// empty lines.
+    /// White space that is printed only when more text follows: an answer neither begins nor ends
+    /// with empty lines.
     held: String,
     begun: bool,
     said: String,
 }
 
 impl PieceStream {
-    /// For a terminal of so many columns, or for a pipe.
+    /// Creates a stream for a terminal with this many columns, or for a pipe.
     pub(crate) fn new(columns: Option<usize>) -> Self {
         Self {
             flow: columns.map(Flow::new),
@@ -47,14 +46,14 @@ impl PieceStream {
         shown
     }
 
-    /// The row was ended by something else that was shown.
+    /// Records that other output has ended the row.
     pub(crate) fn row_ended(&mut self) {
         if let Some(flow) = &mut self.flow {
             flow.row_ended();
         }
     }
 
-    /// Returns what was held back of the last word.
+    /// Returns the rest of the last word, which was held back.
     pub(crate) fn finish(&mut self) -> String {
         let mut shown = String::new();
         if let Some(flow) = &mut self.flow {
@@ -70,17 +69,17 @@ impl PieceStream {
         }
     }
 
-    /// Nothing was printed of it.
+    /// Returns whether nothing was printed yet.
     pub(crate) fn is_empty(&self) -> bool {
         !self.begun
     }
 
-    /// It said this already, give or take the white space around it.
+    /// Returns whether the stream already showed this text, ignoring surrounding white space.
     pub(crate) fn has_said(&self, text: &str) -> bool {
         self.begun && self.said.trim() == text.trim()
     }
 
-    /// All of it, as it came.
+    /// Returns the whole text as it arrived.
     pub(crate) fn said(&self) -> &str {
         &self.said
     }
@@ -120,8 +119,8 @@ mod tests {
         assert_eq!(whole(&["\n\n", "  one", " \n", "\n", "two", "\n", "\n "]), "│ one \n│ \n│ two");
     }
 
-    /// H2 of the second hostile pass: a line of the program ended the row, and what followed stood
-    /// at its left edge.
+    /// H2 of the second hostile pass: a line of the program ended the row, and the rest stood at
+    /// its left edge.
     #[test]
     fn what_follows_an_interruption_has_a_mark() {
         let mut stream = PieceStream::new(Some(80));

@@ -1,4 +1,4 @@
-//! What was said, in order, and as a Markdown file.
+//! The transcript of a conversation, and its Markdown form.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use conclave_runtime::durable_file::{self, FileAccess};
 
 use crate::ui::show::printable;
 
-/// Who said it.
+/// The author of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Speaker {
     Person,
     Agent(String),
-    /// What happened in between.
+    /// An event between messages.
     Note,
 }
 
@@ -24,7 +24,7 @@ impl Transcript {
         self.0.push((speaker, text.into()));
     }
 
-    /// The newest text of the agent's; none when it has said nothing since the person spoke.
+    /// Returns whether the agent has answered since the user's last message.
     pub(crate) fn is_answered(&self) -> bool {
         self.0
             .iter()
@@ -33,12 +33,12 @@ impl Transcript {
             .any(|(speaker, _)| matches!(speaker, Speaker::Agent(_)))
     }
 
-    /// A heading for each speaker, notes as quotations.
+    /// Returns the Markdown: a heading for each speaker, and notes as quotations.
     pub(crate) fn to_markdown(&self) -> String {
         let mut page = String::from("# Conversation\n");
         let mut last: Option<&Speaker> = None;
         for (speaker, text) in &self.0 {
-            // Whoever shows the file in a terminal is steered by what is in it.
+            // Escaped, because the file may be shown in a terminal, which its text could steer.
             let text = plain_lines(&printable(text.trim()));
             match speaker {
                 Speaker::Note => {
@@ -59,7 +59,7 @@ impl Transcript {
     /// Writes the page to a new file.
     ///
     /// # Errors
-    /// Why not, in words; a file that is there is not overwritten.
+    /// The reason, as text for the user. An existing file is not overwritten.
     pub(crate) fn save(&self, path: &Path) -> Result<(), String> {
         let failed = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => {
@@ -73,7 +73,7 @@ impl Transcript {
 }
 
 /// Returns the text with a backslash before each line that Markdown would read as a heading or a
-/// quotation: those are the page's own.
+/// quotation. Only the page itself writes those.
 fn plain_lines(text: &str) -> String {
     let is_own = |line: &&str| {
         let line = line.trim_start();

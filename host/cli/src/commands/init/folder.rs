@@ -1,6 +1,6 @@
-//! The one folder that a new config grants. Chosen so that nobody grants more than they think: what
-//! holds too much only when that is said, and without a choice only one whose name says that it
-//! holds documents.
+//! The one folder that a new config grants, chosen so that it grants no more than the user expects.
+//! A folder that holds too much needs an explicit `yes`. The default is a folder whose name says
+//! that it holds documents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,22 +20,22 @@ The config grants the plugin search to read this folder, and nothing else. Put t
 An ask is a capability that a plugin's manifest asks for, with a reason; it is a ceiling, never a grant.
 ";
 
-/// A folder that may be read.
+/// A folder that the plugin may read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ProjectFolder {
-    /// From where the program runs.
+    /// The path relative to the program's current folder.
     pub(super) path: PathBuf,
-    /// As the config writes it.
+    /// The path as the config writes it.
     pub(super) written: String,
     pub(super) is_new: bool,
 }
 
 impl ProjectFolder {
-    /// The folder that was named; else `docs` beside the config, else a new one.
+    /// Returns the named folder, or else `docs` beside the config, or else a new one.
     ///
     /// # Errors
-    /// When the folder is not there, or, unless `yes`, holds more than anybody would mean to grant.
-    /// Without a choice also when it is a link: its name says nothing about what it leads to.
+    /// If the folder does not exist, or, unless `yes`, holds more than a user would want to grant.
+    /// A default that is a link is rejected too: its name says nothing about its target.
     pub(super) fn choose(beside: &Path, named: Option<&Path>, yes: bool) -> Result<Self, CliError> {
         match named {
             Some(named) => Self::named(beside, named, yes),
@@ -82,7 +82,7 @@ impl ProjectFolder {
         Ok(Self { path: named.to_owned(), written, is_new: false })
     }
 
-    /// Makes it, with a page in it, when it is new.
+    /// If the folder is new, creates it with one page.
     pub(super) fn make(&self) -> std::io::Result<()> {
         if self.is_new {
             fs::create_dir(&self.path)?;
@@ -96,12 +96,12 @@ impl ProjectFolder {
         Ok(())
     }
 
-    /// What can be asked about it.
+    /// Returns an example question about its contents.
     pub(super) fn question(&self) -> &'static str {
         if self.is_new { "What is a grant?" } else { "What is this about?" }
     }
 
-    /// Where the plugin sees it.
+    /// Returns the path under which the plugin sees it.
     pub(super) fn at(&self) -> String {
         let last =
             Path::new(&self.written).file_name().map(|name| name.to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! The text of a new config: every line that a newcomer meets says what it is for.
+//! The text of a new config, with a comment on every line that a new user meets.
 
 use conclave_core::config::schema;
 
@@ -6,7 +6,7 @@ use super::folder::ProjectFolder;
 use crate::program::error::CliError;
 use crate::ui::show::one_line;
 
-/// A model and its server, as `--model` names them.
+/// A model and its server, in the form of `--model`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Model {
     pub(super) url: String,
@@ -14,10 +14,10 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Takes `URL#NAME` apart.
+    /// Parses `URL#NAME`.
     ///
     /// # Errors
-    /// When one of them is missing.
+    /// If one part is missing.
     pub(super) fn parse(text: &str) -> Result<Self, CliError> {
         match text.split_once('#') {
             Some((url, name)) if !url.is_empty() && !name.is_empty() => {
@@ -33,11 +33,11 @@ impl Model {
     }
 }
 
-/// The config.
+/// Returns the config.
 pub(super) fn text(file: &str, folder: &ProjectFolder, model: Option<&Model>) -> String {
     let head = format!("#:schema ./{}\n", schema::FILE);
     let (dir, at) = (quoted(&folder.written), quoted(&folder.at()));
-    // In a comment a name must not begin a line of its own.
+    // A name in a comment must not begin a new line.
     let (file, shown) = (&one_line(file, 80), &one_line(&folder.written, 80));
     match model {
         None => {
@@ -72,7 +72,7 @@ pub(super) fn text(file: &str, folder: &ProjectFolder, model: Option<&Model>) ->
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut text = String::new();
     let mut rest = template;
-    // Once from front to back: what was put in is not looked into again.
+    // One pass from front to back, so that inserted text is not searched again.
     while let Some((before, (name, value), after)) = next(rest, values) {
         text.push_str(before);
         text.push_str(value);

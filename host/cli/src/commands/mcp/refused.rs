@@ -1,5 +1,5 @@
-//! What the operator is told when a client's call was not approved: the rule that would let it
-//! through, and where to look it up. The client and its model are told neither.
+//! The report to the operator when a client's call is not approved: the rule that would allow it,
+//! and the command that explains it. The client and its model get neither.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use crate::ui::screen::Screen;
 use crate::ui::show::{FAINT, paint};
 
-/// Questions that wait for their answer at most; of older ones, only the answer is told.
+/// Pending questions that are remembered. For older ones, only the answer is printed.
 const ASKED: usize = 512;
 
-/// Prints it to stderr.
+/// Prints refusals to stderr.
 pub(super) struct RefusalPrinter {
     screen: Arc<Screen>,
     setup: Arc<Setup>,
@@ -56,7 +56,7 @@ impl Subscriber for RefusalPrinter {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         match told {
             Notice::ApprovalAsked { call, request } => {
-                // Calls that were cancelled get no answer.
+                // Bounded, because cancelled calls never get an answer that removes them.
                 if asked.len() >= ASKED {
                     asked.clear();
                 }

@@ -1,4 +1,4 @@
-//! How a run's end is told: its result on stdout, everything else on stderr.
+//! The report of a run's end: its result on stdout, everything else on stderr.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -22,25 +22,25 @@ use crate::ui::show::tally::{Counts, RunTally};
 use crate::ui::show::{BAD, FAINT, NAME, ODD, foreign, paint, plural, printable};
 use crate::ui::stdout;
 
-/// Returns what to do about a task that asks its user after each answer, where there is no user.
+/// Returns the remedy for a task that asks its user after each answer, if there is no user.
 pub(crate) fn interactive_help(task: &TaskName, file: &Path) -> String {
     let key = format!("write `interactive = false` in [tasks.{task}]");
     format!("{key}, or talk with it: conclave chat {}", shell(&file.display().to_string()))
 }
 
-/// Returns the same about a task that asked of its own accord.
+/// Returns the same for a task that asked a question on its own.
 fn question_help(file: &Path) -> String {
     let chat = format!("conclave chat {}", shell(&file.display().to_string()));
     format!("say more in the message, run it in a terminal, or talk with it: {chat}")
 }
 
-/// The entry task asks its user after each of its answers.
+/// Returns whether the entry task asks its user after each of its answers.
 pub(crate) fn asks_user(prepared: &Prepared) -> bool {
     let setup = prepared.setup();
     setup.tasks.get(&setup.entry).is_some_and(|task| task.interactive)
 }
 
-/// What a run's end is shown with, beside its outcome.
+/// The context of a run's end, beside its outcome.
 pub(super) struct EndContext<'a> {
     pub(super) code: u8,
     pub(super) output: OutputArgs,
@@ -51,7 +51,7 @@ pub(super) struct EndContext<'a> {
     pub(super) file: &'a Path,
     /// The tasks that ask their user after each answer.
     pub(super) interactive: &'a BTreeSet<TaskName>,
-    /// Something was shown below the head, which ends with an empty row.
+    /// Whether anything was shown below the head, which ends with an empty row.
     pub(super) has_written: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
     if outcome.status.is_success() {
         match result(outcome) {
             Some(result) => stdout::line(stdout::safe(&result))?,
-            // Every ending says why, also when there is no result.
+            // Every end states its reason, even without a result.
             None => drop(writeln!(err, "{}", ending(ODD, outcome))),
         }
     } else if let Some((task, question)) =
@@ -112,8 +112,8 @@ pub(crate) fn ending(style: Style, outcome: &Outcome) -> String {
         .join("\n")
 }
 
-/// What the run was for: its text, else a value, else calls, else what it was to be, as JSON; none
-/// when it ended without anything.
+/// Returns the run's result: its text, else its value, else its calls, else its typed result as
+/// JSON. `None` if the run ended without a result.
 pub(crate) fn result(outcome: &Outcome) -> Option<String> {
     let text = outcome.content.clone().filter(|content| !content.trim().is_empty());
     let value = || outcome.value.as_ref().map(ToString::to_string);
@@ -131,15 +131,15 @@ pub(crate) fn result(outcome: &Outcome) -> Option<String> {
     text.or_else(value).or_else(|| calls().filter(|calls| !calls.is_empty())).or_else(typed)
 }
 
-/// A call as results show it.
+/// Returns a call in the form that results show.
 pub(crate) fn as_json(call: &ToolCall) -> serde_json::Value {
     serde_json::json!({ "name": call.name, "arguments": call.arguments })
 }
 
-/// Which key of the config allows more, where a hard limit ended it.
+/// Returns the config key that raises the limit which ended the run, if a hard limit did.
 pub(crate) fn limit_hint(outcome: &Outcome) -> Option<String> {
     let key = match outcome.status {
-        // Two limits have this end; its reason says which it was.
+        // Two limits share this status, and only the reason tells them apart.
         Status::MaxTurns if outcome.reason.contains("limits.run.task_turns") => "task_turns",
         Status::MaxTurns => "turns",
         Status::MaxTokens => "tokens",

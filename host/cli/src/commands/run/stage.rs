@@ -1,5 +1,5 @@
-//! Everybody who takes part in a run at the terminal, be it new or gone on with: who is asked, who
-//! follows it, who stops it.
+//! The participants of a run at the terminal, new or resumed: its channel, its observers, and the
+//! handling of Ctrl-C.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -34,7 +34,7 @@ use crate::ui::show::{BAD, FAINT, paint, printable};
 use crate::ui::stdout;
 use crate::ui::terminal::Terminal;
 
-/// How a run is told, and who is asked.
+/// How a run is shown, and who is asked.
 #[derive(Clone, Copy)]
 pub(crate) struct Manner {
     pub(crate) output: OutputArgs,
@@ -43,7 +43,7 @@ pub(crate) struct Manner {
     pub(crate) approvals: Approvals,
 }
 
-/// The people and the followers of one run.
+/// The channel and the observers of one run.
 pub(crate) struct Stage {
     pub(crate) screen: Arc<Screen>,
     person: Arc<Person>,
@@ -56,7 +56,7 @@ pub(crate) struct Stage {
     file: PathBuf,
     /// The tasks that ask their user after each answer.
     interactive: BTreeSet<TaskName>,
-    /// A background task of it is not to end with it.
+    /// Whether a background task may outlive the run.
     lingers: bool,
     runner: Arc<LocalRunner>,
 }
@@ -111,7 +111,7 @@ impl Stage {
         })
     }
 
-    /// For the run; its name and what goes with its message are others' business.
+    /// Returns the run's options, without its name and attachments.
     pub(crate) fn options(&self, kept: &RunStorage) -> RunOptions {
         let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![Arc::clone(&self.tally) as _];
         if self.manner.output.json {
@@ -133,24 +133,24 @@ impl Stage {
         }
     }
 
-    /// What the columns of the steps are.
+    /// Prints the columns of the steps.
     pub(crate) fn legend(&self) {
         if let Some(trace) = &self.trace {
             trace.legend();
         }
     }
 
-    /// Hears what other terminals say, until what it gives is dropped.
+    /// Receives messages from other terminals until the returned guard is dropped.
     pub(crate) fn attend(&self, kept: &RunStorage, host: &Arc<Host>) -> Option<Attending> {
         kept.store().map(|store| Attending::begin(store, host, &self.screen))
     }
 
-    /// The same for a run that is resumed: what waits for it is handed over first.
+    /// Does the same for a run that is resumed, and delivers its pending messages first.
     pub(crate) async fn attend_resumed(&self, store: &Store, host: &Arc<Host>) -> Attending {
         Attending::begin_resumed(store, host, &self.screen).await
     }
 
-    /// Waits for the end; Ctrl-C stops the run, and the program should that take too long.
+    /// Waits for the end. Ctrl-C stops the run, and ends the program if that takes too long.
     pub(crate) async fn follow<E: Display>(
         &self,
         stop: Stopper,
@@ -174,7 +174,7 @@ impl Stage {
         ended.map_err(|failure| unkept(&failure, room, kept))
     }
 
-    /// Tasks that go on without the run live in this process, and end with it.
+    /// Waits for detached tasks, which live in this process and would end with it.
     async fn let_detached_end(&self) {
         let mut is_told = false;
         while let Some(task) = self.runner.list().into_iter().find(|task| task.is_detached) {
@@ -182,12 +182,12 @@ impl Stage {
                 let text = format!("  {} goes on by itself; Ctrl-C leaves it", task.agent);
                 self.screen.notice(paint(FAINT, printable(&text)));
             }
-            // Its own journal has how it ended.
+            // The task's own journal records how it ended.
             let _ = self.runner.wait(&task.room, None).await;
         }
     }
 
-    /// Tells the end, and gives the exit code.
+    /// Reports the end, and returns the exit code.
     pub(crate) fn end(
         &self,
         outcome: &Outcome,
@@ -203,7 +203,7 @@ impl Stage {
             .why_no_answer()
             .filter(|_| output.quiet && !output.json && !outcome.status.is_success())
         {
-            // Otherwise it was told when it happened.
+            // Any other failure was reported when it happened.
             let _ = writeln!(
                 crate::ui::output::stderr(),
                 "{} {}",
@@ -230,10 +230,11 @@ impl Stage {
     }
 }
 
-/// The journal failed in the middle: what it holds is safe, and the run can be gone on with.
+/// Returns the error for a journal that failed during the run. Its contents are safe, and the run
+/// can be resumed.
 pub(crate) fn unkept(failure: &impl Display, room: &RoomId, kept: &RunStorage) -> CliError {
     let told = CliError::internal(failure.to_string());
-    // A disk that was full from the start has nothing of it.
+    // On a disk that was full from the start, the store has no record of the run.
     let is_there = |store: &Store| {
         StoreReader::open(store.folder()).and_then(|reader| reader.find(room.as_str()))
     };
@@ -246,13 +247,13 @@ pub(crate) fn unkept(failure: &impl Display, room: &RoomId, kept: &RunStorage) -
     }
 }
 
-/// The event stream as NDJSON.
+/// Writes the event stream to stdout as NDJSON.
 pub(crate) struct JsonLinesOnStdout;
 
 impl Subscriber for JsonLinesOnStdout {
     fn on(&self, happening: &Published) {
         if let Ok(line) = serde_json::to_string(happening) {
-            // The result at the end goes the same way, and says so when stdout cannot be written.
+            // The final result takes the same way, and reports an stdout that cannot be written.
             let _ = stdout::queue_json(line);
         }
     }

@@ -1,4 +1,4 @@
-//! `conclave trajectory export RUN`: what happened in a run, as a log in the form of OpenHands.
+//! `conclave trajectory export RUN`: writes a run as a log in the format of OpenHands.
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -42,14 +42,14 @@ pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, 
     Ok(exit::OK)
 }
 
-/// A JSON array, one event a line.
+/// Returns a JSON array with one event a line.
 fn text(events: &[Value]) -> String {
     let lines: Vec<String> = events.iter().map(Value::to_string).collect();
     format!("[\n{}\n]\n", lines.join(",\n"))
 }
 
-/// A log holds what was said in the run: it is its owner's alone. What is there is not written
-/// over.
+/// Writes a file that only its owner can read, since a log holds the run's messages. An existing
+/// file is not overwritten.
 fn write_private(file: &Path, text: &str) -> Result<(), CliError> {
     let written = durable_file::create(file, text.as_bytes(), &FileAccess::Private);
     written.map_err(|error| match error.kind() {

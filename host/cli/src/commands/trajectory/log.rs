@@ -1,4 +1,4 @@
-//! Reading a log from where it is: a file, stdin, or a folder with a file for each event.
+//! Reads a log from a file, from stdin, or from a folder with a file for each event.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,10 +12,10 @@ use crate::ui::show::{ODD, one_line, paint, plural};
 /// Characters of a problem's reason that are shown.
 const REASON: usize = 400;
 
-/// The log of that name.
+/// Reads the log with that name.
 ///
 /// # Errors
-/// When there is none that can be read at all.
+/// If no log there can be read at all.
 pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
     let failed = |error: &std::io::Error| {
         CliError::usage(format!("{} could not be read: {error}", file.display()))
@@ -49,7 +49,7 @@ pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
             path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let loaded = match fs::read(&path) {
             Ok(bytes) => load(&String::from_utf8_lossy(&bytes)),
-            // The rest is shown all the same.
+            // The other events are shown regardless.
             Err(error) => {
                 all.problems.push(LogProblem {
                     at: name,
@@ -70,7 +70,7 @@ pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
                 .map(|problem| LogProblem { at: format!("{name}, {}", problem.at), ..problem }),
         );
     }
-    // What came of what stands in other files, so they are translated together.
+    // Translated together, because an event's result may be in another file.
     own.extend(translate(&all.sdk));
     all.events = own;
     all.era = match votes[0].cmp(&votes[1]) {
@@ -81,13 +81,13 @@ pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
     Ok(all)
 }
 
-/// The events of a log but for those that are the SDK's, which stand behind them, translated.
+/// Returns the log's own events, without the translated events of the SDK behind them.
 pub(super) fn own_events(loaded: &Loaded) -> &[TrajectoryEvent] {
     let translated = translate(&loaded.sdk).len();
     &loaded.events[..loaded.events.len().saturating_sub(translated)]
 }
 
-/// The files of single events, by their numbers.
+/// Returns the files of single events, sorted by number.
 fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files: Vec<(u64, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -99,14 +99,15 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files.into_iter().map(|(_, path)| path).collect())
 }
 
-/// `12.json`, `event-00012-5f0a91c0.json`.
+/// Returns the number in `12.json` or `event-00012-5f0a91c0.json`.
 fn number(name: &str) -> Option<u64> {
     let stem = name.strip_suffix(".json")?;
     let digits = stem.strip_prefix("event-").unwrap_or(stem).split('-').next()?;
     digits.parse().ok()
 }
 
-/// Prints the actions that nothing answered: what was under way when the log ended, or was lost.
+/// Prints the actions without an answer: they were in progress when the log ended, or their answers
+/// were lost.
 pub(super) fn report_unanswered(places: &[i64]) {
     if !places.is_empty() {
         let actions = plural(places.len() as u64, "action has", "actions have");
@@ -119,7 +120,7 @@ pub(super) fn report_unanswered(places: &[i64]) {
     }
 }
 
-/// Says on stderr what could not be read, and where it stood.
+/// Reports on stderr which events could not be read, and where.
 pub(super) fn tell(problems: &[LogProblem]) {
     for problem in problems {
         let _ = writeln!(

@@ -1,6 +1,6 @@
-//! `conclave trajectory replay FILE [CONFIG]`: a run whose task is a log's, and whose first turns
-//! are what the log's agent did, carried out anew (O-119). Results are not compared; what an action
-//! may touch is what the config grants now.
+//! `conclave trajectory replay FILE [CONFIG]`: starts a run with a log's task, and executes the
+//! log's actions as its first turns (O-119). Results are not compared. The config's present grants
+//! apply to every action.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub(super) async fn replay(
     stage.end(&*outcome?, started, args.keep.journal.as_deref())
 }
 
-/// The task of a log, and its actions as turns.
+/// Returns the task of a log, and its actions as turns.
 fn again(loaded: &Loaded, args: &TrajectoryReplay) -> Result<(String, Vec<Turn>), CliError> {
     let file = args.file.display();
     let Replay { task, actions } = Replay::of(&loaded.events);

@@ -1,4 +1,4 @@
-//! `conclave trajectory show FILE`: a log as a timeline, a line for each event.
+//! `conclave trajectory show FILE`: a log as a timeline, with a line for each event.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::ui::show::table::{self, Column, note};
 use crate::ui::show::{BAD, FAINT, NAME, one_line, plural, printable};
 use crate::ui::stdout;
 
-/// Characters of an event that can come to be shown; a line is cut at the terminal's end.
+/// Characters of an event that are laid out; the line is then cut at the terminal's width.
 const SHOWN: usize = 2_000;
 const COLUMNS: [Column; 5] = [
     Column { head: "N", most: 12, goes: 0 },
@@ -101,8 +101,8 @@ fn filter(args: &TrajectoryShow) -> Result<Filter, CliError> {
         exclude_types: args.not_type.clone(),
         source: args.source.clone(),
         start_date: date("--since", &args.since)?,
-        // Time stamps are compared as text, and those of that day are longer: this is after all of
-        // them.
+        // Timestamps are compared as text, and a timestamp of that day is longer than the day. The
+        // suffix sorts after all of them.
         end_date: until.map(|date| if date.len() == 10 { format!("{date}T99") } else { date }),
         query: args.text.clone(),
         start_id: args.from,
@@ -124,7 +124,7 @@ fn no_date(option: &str, text: &str) -> CliError {
         .hint("such as 2024-07-01 or 2024-07-01T12:00:00")
 }
 
-/// It begins with a day.
+/// Returns whether the text begins with a day.
 fn is_date(text: &str) -> bool {
     let day = text.get(..10).unwrap_or_default();
     let is_day = day.len() == 10
@@ -134,7 +134,7 @@ fn is_date(text: &str) -> bool {
     is_day && matches!(text.as_bytes().get(10), None | Some(b'T' | b' '))
 }
 
-/// The events that are wanted, with their numbers: their ids, else their places.
+/// Returns the events that pass the filter, with their numbers: their ids, or else their positions.
 fn numbered<'a>(events: &'a [TrajectoryEvent], filter: &Filter) -> Vec<(i64, &'a TrajectoryEvent)> {
     let places: HashMap<*const TrajectoryEvent, usize> = events
         .iter()
@@ -154,10 +154,10 @@ fn number(place: usize) -> i64 {
     i64::try_from(place).unwrap_or(i64::MAX)
 }
 
-/// Returns the places of the SDK's event with this id and of those that led to it (O-120).
+/// Returns the positions of the SDK's event with this id and of its ancestors (O-120).
 ///
 /// # Errors
-/// When there is no such event, and when its parents do not lead to the beginning of the log.
+/// If there is no such event, or if its parents do not lead to the beginning of the log.
 fn branch(events: &[SdkEvent], leaf: &str) -> Result<Vec<usize>, CliError> {
     let path = tree_of(events).0.path_to_root(Some(leaf));
     path.map_err(|error| {
@@ -166,8 +166,7 @@ fn branch(events: &[SdkEvent], leaf: &str) -> Result<Vec<usize>, CliError> {
     })
 }
 
-/// Returns what is wrong with the tree of the SDK's events: ids that are there twice, parents that
-/// are not there.
+/// Returns the problems of the SDK's event tree: duplicate ids and missing parents.
 fn out_of_place(events: &[SdkEvent]) -> impl Iterator<Item = LogProblem> {
     let of = |(at, error): (usize, TreeError)| LogProblem {
         at: format!("event {at}"),
@@ -177,7 +176,7 @@ fn out_of_place(events: &[SdkEvent]) -> impl Iterator<Item = LogProblem> {
     tree_of(events).1.into_iter().map(of)
 }
 
-/// Returns the numbers of the SDK's actions that nothing answered, refused or failed (O-121).
+/// Returns the numbers of the SDK's actions without an answer, refusal or failure (O-121).
 fn unanswered(events: &[SdkEvent]) -> Vec<i64> {
     let places: HashMap<*const SdkEvent, usize> =
         events.iter().enumerate().map(|(at, event)| (std::ptr::from_ref(event), at)).collect();
@@ -187,8 +186,8 @@ fn unanswered(events: &[SdkEvent]) -> Vec<i64> {
         .collect()
 }
 
-/// The same of events of the SDK, whose numbers are their places; of those in `branch`, where there
-/// is one.
+/// Returns the same for events of the SDK, numbered by position, and only for those in `branch` if
+/// it is given.
 fn of_sdk<'a>(
     events: &'a [SdkEvent],
     filter: &Filter,
@@ -259,7 +258,7 @@ fn row(number: i64, event: &TrajectoryEvent, form: Era) -> Row {
     ]
 }
 
-/// The line for people, and what came of it where that says more.
+/// Returns the event's line, with its result if that says more.
 fn said(event: &TrajectoryEvent, form: Era) -> String {
     let message = event.message(form);
     let content = event.observation().map(Observation::content).unwrap_or_default().trim();
@@ -271,7 +270,7 @@ fn said(event: &TrajectoryEvent, form: Era) -> String {
     }
 }
 
-/// Of an event that no line for people is known of: what it holds.
+/// Returns the fields of an event without a line of its own.
 fn fields(event: &TrajectoryEvent, form: Era) -> String {
     let value = event.to_json(form);
     let held = value.get("args").or_else(|| value.get("extras")).and_then(Value::as_object);
@@ -305,7 +304,7 @@ fn sdk_row(number: i64, event: &SdkEvent) -> Row {
     ]
 }
 
-/// What an event of the SDK says, as far as its kind is known to say anything.
+/// Returns the text of an SDK event, if its kind is known to have any.
 fn sdk_said(event: &SdkEvent) -> String {
     let of = |key: &str| event.payload.get(key).map(words).unwrap_or_default();
     let text = match event.kind {
@@ -339,7 +338,7 @@ fn sdk_said(event: &SdkEvent) -> String {
     }
 }
 
-/// The texts of a value: those of a message's parts, a tool's result, or the value itself.
+/// Returns the texts of a value: a message's parts, a tool's result, or the value itself.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -357,7 +356,7 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// A time stamp as people read it: without the `T`, and without parts of a second.
+/// Returns a readable timestamp, without the `T` and without fractions of a second.
 fn when(timestamp: Option<&str>) -> String {
     let text = timestamp.unwrap_or_default();
     match text.get(..19).filter(|_| is_date(text)) {

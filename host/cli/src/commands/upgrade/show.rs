@@ -1,5 +1,5 @@
-//! Differences for people: capabilities first, then texts line by line. A stranger wrote them, so
-//! nothing of them moves the cursor, hides or pretends to be a line of ours.
+//! The differences of a plugin: capabilities first, then texts line by line. The texts are
+//! untrusted, so nothing in them moves the cursor, is hidden or imitates the program's own lines.
 
 use std::io::Write;
 
@@ -12,12 +12,13 @@ use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, foreign, one_line, paint};
 
 /// Columns in front of a text: blanks, a sign, the mark.
 const BEFORE_TEXT: usize = 9;
-/// Lines that are the same, shown around those that are not.
+/// Unchanged lines that are shown around changed ones.
 const AROUND: usize = 2;
-/// Past this many lines two texts are shown one after the other: comparing them takes the product.
+/// Lines above which two texts are shown one after the other: the comparison takes time
+/// proportional to the product of both lengths.
 const COMPARED: usize = 2_000;
 
-/// All that differs in one plugin.
+/// Prints all differences of one plugin.
 pub(super) fn plugin(name: &PluginName, is_new: bool, changes: &[LockChange]) {
     let _ = write!(crate::ui::output::stderr(), "{}", text(name, is_new, changes, total_columns()));
 }
@@ -77,7 +78,7 @@ fn title(change: &LockChange) -> String {
 
 type Line = (Style, char, String);
 
-/// Lines that are gone, new, and a few that stay.
+/// Returns the removed and added lines, with a few unchanged ones.
 fn lines(before: &str, now: &str) -> Vec<Line> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
     let mut all: Vec<(char, &str)> = Vec::new();
@@ -103,7 +104,7 @@ fn lines(before: &str, now: &str) -> Vec<Line> {
     shown
 }
 
-/// The longest common lines stay, as in any comparison of texts.
+/// Keeps the longest common subsequence of lines, as usual in a diff.
 fn walk<'a>(old: &[&'a str], new: &[&'a str], all: &mut Vec<(char, &'a str)>) {
     let columns = new.len() + 1;
     let mut common = vec![0_u32; (old.len() + 1) * columns];
@@ -165,7 +166,7 @@ mod tests {
         assert!(text.contains("+ │ notes is as it was pinned"), "each line is marked: {text}");
     }
 
-    /// B15: padded to the terminal's width, a description put a line of its own below.
+    /// B15: a description padded to the terminal's width imitated a line of the program.
     #[test]
     fn a_padded_text_has_a_mark_on_every_row() {
         let now =

@@ -1,4 +1,4 @@
-//! From an address to a journal: which store or folder, which run, which room.
+//! Resolves an address to a journal: the store or folder, the run and the room.
 
 use std::path::{Path, PathBuf};
 
@@ -12,17 +12,17 @@ use crate::program::error::CliError;
 use crate::state::state_folder::journals_folder;
 use crate::state::stores::{OpenStores, unusable};
 
-/// Runs that are named where several are meant.
+/// Runs that are listed if a name is ambiguous.
 const SHOWN: usize = 5;
 
-/// `3f2a91c0/1:17`: a run or its first digits, a child room, a record. `3f2a91c0.4:17` is of the
-/// fourth call of a client that was served.
+/// An address such as `3f2a91c0/1:17`: a run or its first digits, a child room, a record.
+/// `3f2a91c0.4:17` is in the fourth call of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) run: String,
-    /// The call of a client that was served, as it follows the run's name: `.4`; empty for a run.
+    /// The call of a client, as it follows the run's name: `.4`. Empty for a run.
     pub(super) call: String,
-    /// The names of child rooms, as they follow the run's: `/1`; empty for its first room.
+    /// The names of child rooms, as they follow the run's: `/1`. Empty for its first room.
     pub(super) child: String,
     pub(super) seq: Option<u64>,
 }
@@ -45,7 +45,7 @@ impl Address {
                 .is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-        // It becomes part of a file's name.
+        // The name becomes part of a file's name.
         if run.is_empty()
             || !run.chars().all(is_name)
             || !child.chars().all(|c| is_name(c) || c == '/')
@@ -57,31 +57,31 @@ impl Address {
     }
 }
 
-/// A run that is kept.
+/// A stored run.
 pub(super) struct KeptRun {
     place: RunPlace,
-    /// Its name, and the one call of a client that is meant, `.4`; empty where all are, and of a
+    /// The run's name, with `.4` if one call of a client is meant. Empty for all calls, and for a
     /// run.
     run: String,
     call: String,
-    /// The config that it was started with.
+    /// The config that the run was started with.
     pub(super) config: Option<PathBuf>,
 }
 
 enum RunPlace {
-    /// As JSON lines.
+    /// Files of JSON lines.
     Folder(JournalFolder),
-    /// Runs of a store; several where they are the calls of one client.
+    /// Runs of a store; several if they are the calls of one client.
     Store(Vec<RunRow>),
 }
 
-/// A room's journal with what people were told.
+/// A room's journal, with the notices of each record.
 pub(super) struct FoundJournal {
     pub(super) id: RoomId,
     pub(super) retold: Vec<Retold>,
 }
 
-/// The run that is meant; the newest when none is named.
+/// Returns the run of the address, or the newest one without an address.
 pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<KeptRun, CliError> {
     if let Some(folder) = args.journal {
         return in_folder(&JournalFolder(folder.to_owned()), address);
@@ -101,7 +101,7 @@ pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<Kept
     if rows.is_empty() {
         return Err(CliError::usage(format!("nothing is kept of {run}{call}")));
     }
-    // The calls of a client in their order.
+    // The calls of a client, in order.
     rows.sort_by_key(|row| {
         row.run.as_str().split_once('.').and_then(|(_, call)| call.parse::<u64>().ok())
     });
@@ -109,14 +109,14 @@ pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<Kept
     Ok(KeptRun { place: RunPlace::Store(rows), run, call, config })
 }
 
-/// Where the command line says that runs are kept.
+/// The places in which the command line says to look for runs.
 #[derive(Clone, Copy)]
 pub(super) struct RunPlaces<'a> {
     pub(super) journal: Option<&'a Path>,
     pub(super) store: Option<&'a Path>,
 }
 
-/// In the folder of journals that hosts before the stores wrote.
+/// Looks in the folder of journals that hosts wrote before there were stores.
 fn before_stores(args: RunPlaces<'_>, address: Option<&Address>) -> Result<KeptRun, CliError> {
     let what = address.map_or("nothing is kept".to_owned(), |address| {
         format!("nothing is kept of the run {}", address.run)
@@ -146,7 +146,7 @@ fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<KeptRu
     Ok(KeptRun { place: RunPlace::Folder(folder.clone()), run, call, config })
 }
 
-/// The name that is meant by the beginning of one; none when there is none.
+/// Returns the name with this prefix, or `None` if there is none.
 fn one<'a>(names: impl Iterator<Item = &'a str>, begin: &str) -> Result<Option<String>, CliError> {
     let mut found: Vec<&str> = names.filter(|name| name.starts_with(begin)).collect();
     found.sort_unstable();
@@ -161,12 +161,12 @@ fn one<'a>(names: impl Iterator<Item = &'a str>, begin: &str) -> Result<Option<S
         .hint("write more of it"))
 }
 
-/// `3f2a91c0` of its call `3f2a91c0.4`; another run as it is.
+/// Returns `3f2a91c0` for its call `3f2a91c0.4`, and any other run unchanged.
 fn serving_of(run: &RoomId) -> &str {
     run.as_str().split('.').next().unwrap_or(run.as_str())
 }
 
-/// The journal of one room of a run.
+/// Returns the journal of one room of a run.
 pub(super) fn room(run: &KeptRun, child: &str) -> Result<FoundJournal, CliError> {
     let name = format!("{}{}{child}", run.run, run.call);
     match &run.place {
@@ -183,7 +183,7 @@ pub(super) fn room(run: &KeptRun, child: &str) -> Result<FoundJournal, CliError>
     }
 }
 
-/// The journals of all rooms of a run, its first one first.
+/// Returns the journals of all rooms of a run, its first one first.
 pub(super) fn rooms(run: &KeptRun) -> Result<Vec<FoundJournal>, CliError> {
     match &run.place {
         RunPlace::Folder(folder) => folder.rooms(&format!("{}{}", run.run, run.call)),

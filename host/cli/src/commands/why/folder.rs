@@ -1,5 +1,5 @@
-//! Journals that are files of JSON lines in one folder: those of `--journal`, and those that hosts
-//! before the stores wrote.
+//! Journals as files of JSON lines in one folder: those of `--journal`, and those that hosts wrote
+//! before there were stores.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use conclave_core::protocol::event::Record;
 use super::find::{FoundJournal, journal};
 use crate::program::error::CliError;
 
-/// The ending of a journal's file.
+/// The extension of a journal's file.
 const ENDING: &str = "jsonl";
-/// The ending of the file beside a run's journal that names its config.
+/// The extension of the file beside a run's journal that names its config.
 const CONFIG_ENDING: &str = "config";
 
-/// Where they are.
+/// The folder.
 #[derive(Clone, Debug)]
 pub(super) struct JournalFolder(pub(super) PathBuf);
 
 impl JournalFolder {
-    /// The runs, newest first, and among them the servings of clients, each of them once. A run is
-    /// as old as the file of its first room, a serving as its newest call.
+    /// Returns the runs, newest first, with each client session once. A run is as old as the file
+    /// of its first room, and a session as its newest call.
     pub(super) fn runs(&self) -> Vec<String> {
         let mut found: BTreeMap<String, SystemTime> = BTreeMap::new();
         for file in self.files().unwrap_or_default() {
@@ -40,17 +40,17 @@ impl JournalFolder {
         runs.into_iter().map(|(run, _)| run).collect()
     }
 
-    /// The config that a run was started with.
+    /// Returns the config that a run was started with.
     pub(super) fn config(&self, run: &str) -> Option<PathBuf> {
         fs::read_to_string(self.0.join(format!("{run}.{CONFIG_ENDING}"))).ok().map(PathBuf::from)
     }
 
-    /// The records of one room.
+    /// Returns the records of one room.
     pub(super) fn room(&self, name: &str) -> Result<Vec<Record>, CliError> {
         read(&self.0.join(format!("{}.{ENDING}", name.replace('/', "-"))))
     }
 
-    /// The journals of all rooms whose names begin so, the first one first.
+    /// Returns the journals of all rooms whose names have this prefix, the first room first.
     pub(super) fn rooms(&self, name: &str) -> Result<Vec<FoundJournal>, CliError> {
         let mut files = self.files().map_err(|error| {
             CliError::usage(format!("{} could not be read: {error}", self.0.display()))
@@ -60,8 +60,8 @@ impl JournalFolder {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']))
         };
         files.retain(|file| is_meant(&stem(file)));
-        // The calls of a client in their order; `3f2a.jsonl` is behind `3f2a-1.jsonl` by its
-        // letters.
+        // The calls of a client in their order: alphabetically, `3f2a.jsonl` comes after
+        // `3f2a-1.jsonl`.
         files.sort_by_cached_key(|file| {
             let stem = stem(file);
             let call = stem
@@ -80,8 +80,8 @@ impl JournalFolder {
     }
 }
 
-/// The run that a file belongs to, one call where it is a client's: its name up to the first child
-/// room. One of a batch is called `RUN-batch-3`.
+/// Returns the run of a file, with the call if it is a client's: the file's name up to the first
+/// child room. A run of a batch is called `RUN-batch-3`.
 fn file_call(file: &Path) -> Option<String> {
     let stem = file.file_stem()?.to_str()?;
     let first = |name: &str| name.split('-').next().unwrap_or(name).to_owned();

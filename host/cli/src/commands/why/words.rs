@@ -1,4 +1,4 @@
-//! Records and notices in words, and who stands behind a call.
+//! Descriptions of records and notices, and the caller behind a call.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,13 +13,13 @@ use conclave_core::types::denial::{Denial, DenialRecord};
 use conclave_core::types::ids::{CallId, PluginName, TaskName};
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
-/// Who asked for something.
+/// The caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asker {
     pub(super) plugin: PluginName,
-    /// The task that it worked for; none where nobody knows.
+    /// The task that the plugin worked for; `None` if it is not known.
     pub(super) task: Option<TaskName>,
-    /// The tool that it ran; none of an agent.
+    /// The tool that ran; `None` for an agent.
     pub(super) tool: Option<String>,
 }
 
@@ -36,11 +36,11 @@ impl fmt::Display for Asker {
     }
 }
 
-/// What each call is, from what was told when it began.
+/// The calls of a journal, indexed by the notices of their start.
 #[derive(Default)]
 pub(super) struct CallIndex {
     askers: HashMap<CallId, Asker>,
-    /// What an approver was asked last about each call.
+    /// The latest approval request about each call.
     requests: Asked,
 }
 
@@ -71,18 +71,18 @@ impl CallIndex {
         Self { askers: calls, requests }
     }
 
-    /// Returns what an approver was asked about a call.
+    /// Returns the approval request about a call.
     pub(super) fn request(&self, call: CallId) -> Option<&ApprovalRequest> {
         self.requests.get(&call)
     }
 
-    /// Who is behind this call, or else behind the event in whose course it was refused.
+    /// Returns the caller of this call, or else of the event during which it was refused.
     pub(super) fn asker(&self, call: Option<CallId>, plugin: &PluginName, event: &Event) -> Asker {
         let known = call.or_else(|| call_of(event)).and_then(|call| self.askers.get(&call));
         let mut asker =
             known.cloned().unwrap_or(Asker { plugin: plugin.clone(), task: None, tool: None });
         if asker.plugin != *plugin {
-            // The room refused somebody else than the one that the event is of.
+            // The room refused a plugin other than the one behind the event.
             asker = Asker { plugin: plugin.clone(), tool: None, task: asker.task };
         }
         asker
@@ -102,7 +102,7 @@ fn call_of(event: &Event) -> Option<CallId> {
     }
 }
 
-/// Returns what a record is, in words: the refusal, where there is one.
+/// Returns the description of a record: its refusal, or else its event.
 pub(super) fn head(told: &Retold) -> String {
     let refused = denials(told).map(|(plugin, record)| {
         let Denial { capability, target, .. } = &record.denial;
@@ -117,7 +117,7 @@ pub(super) fn head(told: &Retold) -> String {
     }
 }
 
-/// Returns what a record led to, a line for each notice that says more than the refusals, which
+/// Returns the consequences of a record, a line for each notice. Refusals are left out, since they
 /// are explained below it.
 pub(super) fn lines(told: &Retold) -> Vec<String> {
     let refusals: Vec<String> = denials(told).map(|(_, record)| record.denial.to_text()).collect();
@@ -135,7 +135,7 @@ fn denials(told: &Retold) -> impl Iterator<Item = (&PluginName, &DenialRecord)> 
     })
 }
 
-/// The kind of event in words.
+/// Returns the description of an event.
 pub(super) fn of_event(event: &Event) -> String {
     match event.effective() {
         Event::RoomOpened { opening, .. } => format!(
@@ -179,7 +179,7 @@ fn verb(side_effect: &SideEffect) -> &'static str {
     }
 }
 
-/// The question that a side effect answers.
+/// Returns the access question that a side effect answers.
 pub(super) fn question(plugin: &PluginName, side_effect: &SideEffect) -> AccessQuestion {
     let (method, headers) = match side_effect {
         SideEffect::Fetch { method, headers, .. } => {
@@ -196,7 +196,7 @@ pub(super) fn question(plugin: &PluginName, side_effect: &SideEffect) -> AccessQ
     }
 }
 
-/// A notice that is worth a line beside the layers.
+/// Returns the line of a notice, if it adds something to the layers.
 fn of_notice(notice: &Notice) -> Option<String> {
     Some(match notice {
         Notice::ToolCalled { task, caller, name, arguments, .. } => {
@@ -251,10 +251,10 @@ fn approved(approval: &Approval) -> String {
     }
 }
 
-/// What somebody was last asked about each call; the answer does not repeat it.
+/// The latest approval request about each call; the answer does not repeat it.
 pub(super) type Asked = HashMap<CallId, ApprovalRequest>;
 
-/// A notice that stands in the list of a run: a sign, and what it is about.
+/// Returns the sign and subject of a notice in the list of a run.
 pub(super) fn in_list(notice: &Notice, asked: &Asked) -> Option<(&'static str, String)> {
     Some(match notice {
         Notice::Denied { plugin, record, .. } => (

@@ -1,5 +1,4 @@
-//! What the disk does: whether compiled code can be kept, and what it costs to write something down
-//! for good.
+//! Checks of the disk: whether compiled code can be cached, and the time of a durable write.
 
 use std::fs::OpenOptions;
 use std::io::{Result, Write};
@@ -11,12 +10,11 @@ use conclave_runtime::plugin::Cache;
 use super::Finding;
 use crate::ui::show;
 
-/// Writes that are timed: the median of them is steady enough, and on a slow disk they take two
-/// seconds.
+/// Writes that are timed. Their median is stable enough, and on a slow disk they take two seconds.
 const WRITES: usize = 64;
 const SLOW: Duration = Duration::from_millis(20);
 
-/// Compiled components are kept in this folder.
+/// Checks that compiled components are cached in this folder.
 pub(crate) fn cache(folder: Option<&Path>) -> Finding {
     const WHAT: &str = "compiled code";
     let Some(folder) = folder else {
@@ -34,7 +32,7 @@ pub(crate) fn cache(folder: Option<&Path>) -> Finding {
     }
 }
 
-/// What one durable write costs in a folder.
+/// Measures a durable write in a folder.
 pub(crate) fn syncing(folder: &Path) -> Finding {
     const WHAT: &str = "durable write";
     match measure(folder) {
@@ -64,13 +62,14 @@ pub(crate) fn syncing(folder: &Path) -> Finding {
     }
 }
 
-/// Each event waits for a write of its own then; with `group` many share one.
+/// Returns the rate of events if each waits for a write of its own; with `group`, many share one.
 fn per_second(median: Duration) -> String {
     let median = u64::try_from(median.as_micros()).unwrap_or(u64::MAX).max(1);
     show::amounts::count(1_000_000 / median)
 }
 
-/// Median and slowest of some writes of a page, each on the disk before the next.
+/// Returns the median and the slowest time to write a page. Each page is on the disk before the
+/// next is written.
 fn measure(folder: &Path) -> Result<(Duration, Duration)> {
     let path = folder.join(format!(".conclave-doctor-{}", std::process::id()));
     let removed = RemovedFile(path.clone());
@@ -87,19 +86,19 @@ fn measure(folder: &Path) -> Result<(Duration, Duration)> {
     Ok((times[WRITES / 2], times[WRITES - 1]))
 }
 
-/// A folder of its own with the empty folder `empty` in it, removed in the end.
+/// A temporary folder with an empty folder `empty` in it.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     /// # Errors
-    /// When the machine has no place for temporary files.
+    /// If the machine has no place for temporary files.
     pub(crate) fn new() -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("conclave-doctor-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("empty"))?;
         Ok(Self(folder))
     }
 
-    /// Its path, as configs take it.
+    /// Returns the path in the form that configs take.
     pub(crate) fn shown(&self) -> String {
         self.0.to_string_lossy().into_owned()
     }
@@ -111,7 +110,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the file, whatever happens.
+/// Removes the file when dropped.
 struct RemovedFile(PathBuf);
 
 impl Drop for RemovedFile {

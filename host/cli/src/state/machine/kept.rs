@@ -1,5 +1,5 @@
-//! The state folder: where it lies, how large it is, how many runs in it were interrupted, and what
-//! a durable write costs there.
+//! Checks of the state folder: its place, its size, its interrupted runs, and the time of a durable
+//! write there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::state::stores::{OpenStores, is_cut_off};
 use crate::ui::show::amounts::count;
 use crate::ui::show::{bytes, plural};
 
-/// Entries that are counted: a folder with more is large in any case.
+/// Entries that are counted. A folder with more is large in any case.
 const ENTRIES: usize = 100_000;
 
-/// Where runs are kept, and what waits there; none where nothing is kept.
+/// Returns the findings about stored runs. Empty if nothing is stored.
 pub(crate) fn kept() -> Vec<Finding> {
     const WHAT: &str = "stored runs";
     let Some(folder) = state_folder() else {
@@ -45,12 +45,12 @@ pub(crate) fn kept() -> Vec<Finding> {
     vec![finding, super::syncing(&nearest(&folder))]
 }
 
-/// The folder itself, or the one above it that is there: looking makes nothing.
+/// Returns the folder, or its nearest existing ancestor, since a check creates nothing.
 fn nearest(folder: &Path) -> PathBuf {
     folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new(".")).to_owned()
 }
 
-/// Bytes of all files below a folder. Links are not followed.
+/// Returns the bytes of all files below a folder. Links are not followed.
 fn size(folder: &Path) -> u64 {
     let (mut to_do, mut total, mut seen) = (vec![folder.to_owned()], 0_u64, 0);
     while let Some(folder) = to_do.pop() {

@@ -1,4 +1,4 @@
-//! What the kernel allows: how sandboxes are cleaned, and how many fit.
+//! Checks of the kernel: how sandboxes are cleaned, and how many fit.
 
 use std::fs;
 
@@ -8,10 +8,10 @@ use super::Finding;
 use crate::ui::show;
 use crate::ui::show::amounts::count;
 
-/// Maps that a sandbox alive takes at most: its memory and tables, the guards between them, its
+/// Memory maps of a live sandbox, at most: its memory and tables, the guards between them, its
 /// stack, and copies of its data.
 const MAPS_OF_A_SANDBOX: u64 = 6;
-/// A pool of 256 slots reserves about so much for each.
+/// Bytes of address space that a pool of 256 slots reserves for each, roughly.
 const SPACE_OF_A_SLOT: u64 = 8 << 30;
 const FEW_FILES: u64 = 1_024;
 
@@ -30,7 +30,7 @@ pub(crate) fn page_map_scan() -> Finding {
     )
 }
 
-/// The kernel's limit on maps of a process.
+/// Checks the kernel's limit on memory maps of a process.
 pub(crate) fn maps() -> Option<Finding> {
     const WHAT: &str = "map limit";
     let limit = number("/proc/sys/vm/max_map_count")?;
@@ -50,7 +50,8 @@ pub(crate) fn maps() -> Option<Finding> {
     ))
 }
 
-/// A limit on address space breaks the pool, which reserves much of it and touches little.
+/// Checks for a limit on address space. It would break the pool, which reserves much of it and uses
+/// little.
 pub(crate) fn address_space() -> Option<Finding> {
     const WHAT: &str = "address space";
     let Some(limit) = limit("Max address space")? else {
@@ -82,7 +83,8 @@ fn number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The soft limit of this process; the inner none: unlimited. None where there is no such file.
+/// Returns the soft limit of this process. The inner `None` means unlimited, the outer one that the
+/// file is missing.
 fn limit(name: &str) -> Option<Option<u64>> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;

@@ -1,4 +1,4 @@
-//! What the author of a plugin needs on this machine, for each language.
+//! Checks of the tools that plugin authors need, for each language.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use super::Finding;
 
 const TARGET: &str = "wasm32-wasip2";
 
-/// Each tool is asked for its version; nothing else of it is run.
+/// Runs each tool with its version option only.
 pub(crate) fn authors_tools() -> Vec<Finding> {
     vec![rust(), python(), javascript()]
 }
@@ -51,7 +51,7 @@ fn javascript() -> Finding {
     }
 }
 
-/// The first line that a program prints.
+/// Returns the first line that a program prints.
 fn said_by(program: &str, words: &[&str]) -> Option<String> {
     let output =
         Command::new(program).args(words).output().ok().filter(|output| output.status.success())?;

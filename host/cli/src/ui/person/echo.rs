@@ -1,6 +1,6 @@
-//! The terminal's own echo: off while an agent talks, so that what is typed meanwhile does not end
-//! up in the middle of its text. What is typed then is not lost; the next prompt shows it. Knows
-//! nothing of lines.
+//! The terminal's echo, which is off while an agent's text streams, so that input does not mix with
+//! it. Input from that time is kept, and the next prompt shows it. This module knows nothing of
+//! lines.
 
 #[cfg(unix)]
 mod terminal {
@@ -9,7 +9,7 @@ mod terminal {
 
     use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-    /// The terminal as it was; none while it is.
+    /// The terminal's attributes before the change; `None` while they are unchanged.
     static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
     pub(in crate::ui::person) fn turn_off() {
@@ -17,7 +17,7 @@ mod terminal {
         let Ok(before) = tcgetattr(stdin()) else { return };
         let mut quiet = before.clone();
         quiet.local_modes.remove(LocalModes::ECHO);
-        // What is kept already is older, and without a change of ours.
+        // Attributes that are stored already are older, and without this program's change.
         if tcsetattr(stdin(), OptionalActions::Now, &quiet).is_ok() && kept.is_none() {
             *kept = Some(before);
         }

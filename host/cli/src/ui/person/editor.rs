@@ -1,5 +1,5 @@
-//! Lines from a terminal: history, several lines in one message, and output above the line while it
-//! is typed.
+//! Line editing at a terminal: history, messages of several lines, and output above the line that
+//! is being typed.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -17,23 +17,23 @@ use super::{AnswerKind, SEEN, UserQuestion, UserReply, drop_typed, kept};
 use crate::ui::output;
 use crate::ui::screen::Screen;
 
-/// Lines that can wait to be printed above the prompt at once; more wait on the screen.
+/// Lines that can wait to be printed above the prompt. Further ones wait in the screen.
 const WAITING: usize = 256;
-/// How soon output appears above the line that is typed.
+/// The interval between two checks for output to print above the line.
 const POLL: Duration = Duration::from_millis(40);
 
-/// The line editor: one for messages, whose unfinished line survives a short question, and one for
-/// those.
+/// The line editors: one for messages, whose unfinished line survives a short question, and one for
+/// short questions.
 pub(super) struct Editor {
     screen: Arc<Screen>,
     messages: Reedline,
     short: Reedline,
     above_messages: SyncSender<String>,
     above_short: SyncSender<String>,
-    /// Until when keys are not for the short question.
+    /// The time before which keys are dropped for the short question.
     deaf: Deaf,
     colors: bool,
-    /// A message was begun, and its question was taken back.
+    /// Whether a message was begun when its question was withdrawn.
     begun: bool,
 }
 
@@ -47,7 +47,7 @@ impl Editor {
         let short =
             short.with_edit_mode(Box::new(Patient { keys: Emacs::default(), deaf: deaf.clone() }));
         let messages = messages.with_validator(Box::new(Backslash)).use_bracketed_paste(true);
-        // A line that begins with a blank is not remembered, as in shells.
+        // A line that begins with a blank is not stored in the history, as in shells.
         let messages = messages.with_history_exclusion_prefix(Some(" ".to_owned()));
         let messages = match kept::history(history) {
             Some(history) => messages.with_history(Box::new(history)),
@@ -56,8 +56,8 @@ impl Editor {
         Self { screen, messages, short, above_messages, above_short, deaf, colors, begun: false }
     }
 
-    /// Reads an answer. None when it was interrupted: `is_interrupted` is asked whenever something
-    /// happened elsewhere.
+    /// Reads an answer. Returns `None` if it was interrupted; `is_interrupted` is called whenever
+    /// something happened elsewhere.
     pub(super) fn read(
         &mut self,
         question: &UserQuestion,
@@ -72,8 +72,8 @@ impl Editor {
             if !question.text.is_empty() {
                 self.screen.question(&question.text);
             }
-            // What was typed for a question that was taken back is no answer to this one; a message
-            // that was begun when the agent had something to say of itself is still one.
+            // Input for a withdrawn question does not answer this one. A message that was begun
+            // when the agent had something to say is kept.
             if !(question.kind == AnswerKind::Message
                 && std::mem::take(&mut self.begun)
                 && question.initial.is_empty())
@@ -90,8 +90,7 @@ impl Editor {
         }
         let prompt = PromptLabel { text: plain(&question.prompt), colors: self.colors };
         self.screen.begin_edit();
-        // What is written while the line editor has the terminal to itself would begin where the
-        // last row ended.
+        // Output that is written after the editor starts would begin at the end of the last row.
         output::drain();
         let reply = loop {
             for line in self.screen.take_lines() {
@@ -100,7 +99,8 @@ impl Editor {
                 } else {
                     anstream::adapter::strip_str(&line).to_string()
                 };
-                // More than fits is more than anyone reads while typing.
+                // If the channel is full, the lines already exceed what a user can read while
+                // typing.
                 let _ = above.try_send(line);
             }
             match editor.read_line(&prompt) {
@@ -114,7 +114,7 @@ impl Editor {
             }
         };
         if question.kind == AnswerKind::Message {
-            // Also what a program that is killed later would lose.
+            // Saved at once, so that a kill of the program does not lose it.
             let _ = editor.sync_history();
         }
         if reply.is_none() {
@@ -138,8 +138,8 @@ fn line_editor(screen: &Screen, colors: bool) -> (Reedline, SyncSender<String>) 
     (editor, above)
 }
 
-/// For a moment keys are for nobody, and each that comes then makes the moment longer: whoever is
-/// typing has not looked yet.
+/// Drops keys for a short time, which each dropped key extends: a user who is still typing has not
+/// read the question yet.
 #[derive(Clone, Debug, Default)]
 struct Deaf(Arc<Mutex<Option<Instant>>>);
 
@@ -148,7 +148,7 @@ impl Deaf {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now + SEEN);
     }
 
-    /// A key comes; true when it is for nobody.
+    /// Handles a key. Returns true if it is dropped.
     fn drops(&self, now: Instant) -> bool {
         let mut until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_deaf = until.is_some_and(|until| now < until);
@@ -157,7 +157,7 @@ impl Deaf {
     }
 }
 
-/// The usual keys, once the question has been there for a moment. Ctrl-C is heard at once.
+/// The usual key bindings, once the question has been visible for a moment. Ctrl-C works at once.
 struct Patient {
     keys: Emacs,
     deaf: Deaf,
@@ -179,12 +179,12 @@ impl EditMode for Patient {
     }
 }
 
-/// Prompts are styled by the editor itself.
+/// Returns the text without styles, since the editor styles prompts itself.
 fn plain(prompt: &str) -> String {
     anstream::adapter::strip_str(prompt).to_string()
 }
 
-/// A backslash at the end of a line goes on with the next.
+/// Continues a line that ends with a backslash.
 struct Backslash;
 
 impl Validator for Backslash {
@@ -197,8 +197,8 @@ fn without_backslashes(text: &str) -> String {
     text.replace("\\\n", "\n")
 }
 
-/// What is typed is in the terminal's own color: the editor's white cannot be read on a light
-/// ground.
+/// Leaves typed text in the terminal's own color: the editor's white is unreadable on a light
+/// background.
 struct Uncolored;
 
 impl Highlighter for Uncolored {
@@ -209,7 +209,7 @@ impl Highlighter for Uncolored {
     }
 }
 
-/// What stands before the cursor.
+/// The prompt before the cursor.
 struct PromptLabel {
     text: String,
     colors: bool,

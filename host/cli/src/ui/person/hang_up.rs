@@ -1,32 +1,32 @@
-//! Whether the terminal is still there. The line editor reads on for ever from one that has gone
-//! away, and returns nothing; so its end is watched for beside it.
+//! Detects that the terminal has gone away. The line editor never returns from reading such a
+//! terminal, so a thread watches for its end.
 
 use std::sync::LazyLock;
 
 use tokio::sync::watch;
 
-/// The terminal has gone away.
+/// Set once the terminal has gone away.
 static GONE: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
-/// Returns once the terminal that is watched has gone away.
+/// Resolves once the watched terminal has gone away.
 pub(super) async fn is_gone() {
-    // The sender is there for as long as the program.
+    // The sender is static, so it is never dropped.
     let _ = GONE.subscribe().wait_for(|gone| *gone).await;
 }
 
-/// Returns whether the terminal that is watched has gone away.
+/// Returns whether the watched terminal has gone away.
 pub(super) fn has_gone() -> bool {
     *GONE.borrow()
 }
 
-/// Begins to watch the terminal that stdin is.
+/// Starts to watch the terminal behind stdin.
 pub(super) fn watch() {
     let watching = || {
         if terminal::wait_for_end() {
             GONE.send_replace(true);
         }
     };
-    // Without the thread the program ends with the signal that a terminal sends at its end.
+    // Without the thread, the signal that a closing terminal sends ends the program.
     let _ = std::thread::Builder::new().name("conclave-hang-up".to_owned()).spawn(watching);
 }
 
@@ -38,10 +38,10 @@ mod terminal {
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::io::Errno;
 
-    /// Waits for the end of the terminal; false where it cannot be waited for.
+    /// Waits for the end of the terminal. Returns false if it cannot be waited for.
     pub(super) fn wait_for_end() -> bool {
         let stdin = stdin();
-        // No event is asked for: an end is reported anyway.
+        // No event is requested, since a hang-up is always reported.
         let mut terminal = PollFd::new(&stdin, PollFlags::empty());
         loop {
             match poll(from_mut(&mut terminal), None) {

@@ -1,5 +1,5 @@
-//! Where messages are remembered from conversation to conversation: a file that only its owner can
-//! read, and that does not grow.
+//! The history of messages across conversations: a file of bounded size that only its owner can
+//! read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use reedline::FileBackedHistory;
 
-/// Messages that are kept.
+/// Messages in the history.
 const MESSAGES: usize = 1_000;
-/// A larger file loses its older half; messages can be long.
+/// The size in bytes above which a file loses its older half. Messages can be long.
 const BYTES: u64 = 1 << 20;
 
-/// The history in this file; in memory alone when there is none, or it cannot be used.
+/// Returns the history in this file. It is in memory only without a file, or if the file is
+/// unusable.
 pub(super) fn history(file: Option<PathBuf>) -> Option<FileBackedHistory> {
     let kept = file.and_then(|file| {
         prepare(&file).ok()?;
@@ -21,7 +22,7 @@ pub(super) fn history(file: Option<PathBuf>) -> Option<FileBackedHistory> {
     kept.or_else(|| FileBackedHistory::new(MESSAGES).ok())
 }
 
-/// Makes the file, and its folder, for its owner alone.
+/// Creates the file and its folder, readable by their owner only.
 fn prepare(path: &Path) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
@@ -44,7 +45,7 @@ fn shrink(file: &mut File) -> io::Result<()> {
     file.seek(SeekFrom::Start(length - BYTES / 2))?;
     let mut newer = Vec::new();
     file.read_to_end(&mut newer)?;
-    // The first line is most likely the end of one.
+    // The first line was most likely cut in two.
     let whole = newer.iter().position(|byte| *byte == b'\n').map_or(newer.len(), |end| end + 1);
     file.rewind()?;
     file.write_all(&newer[whole..])?;

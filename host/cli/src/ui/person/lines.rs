@@ -1,5 +1,5 @@
-//! Lines from stdin without an editor: what a pipe brings, or a terminal whose output goes
-//! elsewhere. No escape codes.
+//! Lines from stdin without an editor: from a pipe, or from a terminal whose output is redirected.
+//! Writes no escape codes.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use std::sync::mpsc::{Receiver, channel};
 use super::{SEEN, Stops, UserQuestion, UserReply, drop_typed};
 use crate::ui::screen::Screen;
 
-/// What a program writes to stop the agent.
+/// The line that a program writes to stop the agent.
 const STOP: &str = "/stop";
 
 /// Reads lines.
 pub(super) struct LineReader {
     screen: Arc<Screen>,
     shows_prompt: bool,
-    /// Lines that are read as they come.
+    /// Lines that are read as they arrive.
     ahead: Option<Receiver<String>>,
 }
 
@@ -24,7 +24,7 @@ impl LineReader {
         Self { screen, shows_prompt, ahead: stops.map(read_ahead) }
     }
 
-    /// A backslash at the end of a line goes on with the next.
+    /// Reads a message or a line. A backslash at the end of a line continues it with the next.
     pub(super) fn read(&mut self, question: &UserQuestion) -> UserReply {
         self.screen.clear_status();
         if !question.text.is_empty() {
@@ -57,7 +57,8 @@ fn read_ahead(stops: Stops) -> Receiver<String> {
             }
         }
     };
-    // Without the thread its end of the channel is gone, and so is the input.
+    // If the thread fails to start, its end of the channel is dropped, which reads as the end of
+    // the input.
     let _ = std::thread::Builder::new().name("conclave-lines".to_owned()).spawn(reading);
     lines
 }
@@ -66,8 +67,8 @@ fn read_message(input: &mut impl BufRead) -> UserReply {
     let mut message = String::new();
     loop {
         let mut line = Vec::new();
-        // A line that is not UTF-8 is read as far as it goes; ending the conversation for it would
-        // help nobody.
+        // A line that is not UTF-8 is read lossily, since ending the conversation for it would be
+        // worse.
         let read = input.read_until(b'\n', &mut line).unwrap_or(0);
         if read == 0 {
             return if message.is_empty() { UserReply::End } else { UserReply::Line(message) };

@@ -1,5 +1,4 @@
-//! What the agents of a run are about: their plans, and what each is doing; worked out from the
-//! records like everything.
+//! The agents' plans and activities in a run, derived from its records.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +11,17 @@ use serde_json::{Value, json};
 use super::plan;
 use super::{FAINT, NAME, ODD, one_line, paint};
 
-/// The newest of each, by task.
+/// The latest plan and activity of each task.
 #[derive(Debug, Default)]
 pub(crate) struct Agents {
     plans: BTreeMap<TaskName, Value>,
     states: BTreeMap<TaskName, String>,
-    /// Why the run is paused.
+    /// The reason why the run is paused.
     paused: Option<String>,
 }
 
 impl Agents {
-    /// Of all rooms of a run, the root's first.
+    /// Derives them from the records of all rooms of a run, the root's first.
     pub(crate) fn of(rooms: &[Vec<Record>]) -> Self {
         let mut agents = Self::default();
         for (index, records) in rooms.iter().enumerate() {
@@ -50,7 +49,7 @@ impl Agents {
         }
     }
 
-    /// For the terminal; what agents are doing is of interest only as long as the run is not over.
+    /// Returns the lines for the terminal. Activities are left out once the run is over.
     pub(crate) fn lines(&self, is_over: bool) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(reason) = self.paused.as_ref().filter(|_| !is_over) {
@@ -74,8 +73,7 @@ impl Agents {
         lines
     }
 
-    /// For a page: of each agent that made a plan whose it is and how far it has come, and the
-    /// tree.
+    /// Returns, for a page, a title with the progress of each agent's plan, and its tree.
     pub(crate) fn plans(&self) -> Vec<(String, Vec<String>)> {
         let shown = |(task, plan): (&TaskName, &Value)| {
             (format!("{task}: {}", plan::summary(plan)), plan::tree(plan))
@@ -83,7 +81,7 @@ impl Agents {
         self.plans.iter().map(shown).collect()
     }
 
-    /// For `--json`: into the object about the run.
+    /// Adds them to the run's `--json` object.
     pub(crate) fn add_to(&self, value: &mut Value) {
         (value["plans"], value["agent_states"], value["paused"]) =
             (json!(self.plans), json!(self.states), json!(self.paused));

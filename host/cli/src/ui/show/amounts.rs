@@ -1,4 +1,4 @@
-//! Amounts and moments in words, and moments out of words: for tables of what is kept.
+//! Formatting of amounts and timestamps in tables, and parsing of timestamps.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,13 +12,13 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// The moment at which this is called.
+/// Returns the current time.
 pub(crate) fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// `just now`, `3 min ago`, `2 days ago`.
+/// Formats an age: `just now`, `3 min ago`, `2 days ago`.
 pub(crate) fn ago(at: Millis, now: Millis) -> String {
     let passed = now.since(at);
     match passed {
@@ -27,7 +27,7 @@ pub(crate) fn ago(at: Millis, now: Millis) -> String {
     }
 }
 
-/// Roughly how long: `3 s`, `5 min`, `2 h`, `40 days`.
+/// Formats a rough duration: `3 s`, `5 min`, `2 h`, `40 days`.
 pub(crate) fn about(ms: u64) -> String {
     match ms {
         0..SECOND => format!("{ms} ms"),
@@ -38,7 +38,7 @@ pub(crate) fn about(ms: u64) -> String {
     }
 }
 
-/// Roughly how long is left: no less than it is.
+/// Formats a rough remaining time, rounded up.
 pub(crate) fn left(ms: u64) -> String {
     let unit = match ms {
         0..SECOND => 1,
@@ -50,7 +50,7 @@ pub(crate) fn left(ms: u64) -> String {
     about(ms.div_ceil(unit).saturating_mul(unit))
 }
 
-/// How long something took: `12 ms`, `4.2 s`, `3 min 20 s`.
+/// Formats a precise duration: `12 ms`, `4.2 s`, `3 min 20 s`.
 pub(crate) fn took(ms: u64) -> String {
     match ms {
         0..MINUTE => time(Duration::from_millis(ms)),
@@ -59,7 +59,7 @@ pub(crate) fn took(ms: u64) -> String {
     }
 }
 
-/// The same of a duration.
+/// Formats a [`Duration`] like [`took`].
 pub(crate) fn took_for(duration: Duration) -> String {
     if duration < Duration::from_millis(MINUTE) {
         return time(duration);
@@ -67,7 +67,7 @@ pub(crate) fn took_for(duration: Duration) -> String {
     took(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Micro-US-dollars, with as many digits as they are worth.
+/// Formats micro-US-dollars with as many digits as are significant.
 pub(crate) fn money(micro_usd: u64) -> String {
     let (dollars, rest) = (micro_usd / 1_000_000, micro_usd % 1_000_000);
     match micro_usd {
@@ -78,7 +78,7 @@ pub(crate) fn money(micro_usd: u64) -> String {
     }
 }
 
-/// In groups of three digits: `50 000`.
+/// Formats a number in groups of three digits: `50 000`.
 pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> = digits
@@ -90,12 +90,12 @@ pub(crate) fn thousands(number: u64) -> String {
     groups.join(" ")
 }
 
-/// Returns a count for people: four digits as they are, more in groups of three.
+/// Formats a count: up to four digits unchanged, longer ones in groups of three.
 pub(crate) fn count(number: u64) -> String {
     if number > 9_999 { thousands(number) } else { number.to_string() }
 }
 
-/// The moment as `2026-01-31 14:05:09` in UTC.
+/// Formats a timestamp as `2026-01-31 14:05:09` in UTC.
 pub(crate) fn moment(at: Millis) -> String {
     let (days, within) = (at.0 / DAY, at.0 % DAY);
     let (year, month, day) = day_of(days);
@@ -104,8 +104,8 @@ pub(crate) fn moment(at: Millis) -> String {
     format!("{year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{seconds:02}")
 }
 
-/// Year, month and day of so many days after 1970-01-01, by counting in years that begin in March,
-/// so that a leap day is the last.
+/// Returns the year, month and day that are this many days after 1970-01-01. Years are counted from
+/// March, so that a leap day is the last day.
 fn day_of(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -117,11 +117,11 @@ fn day_of(days: u64) -> (u64, u64, u64) {
     (year + era * 400 + u64::from(month <= 2), month, day)
 }
 
-/// What `--since` and `--before` say: `90s`, `30min`, `2h`, `30d` before `now`, or a day such as
-/// `2026-01-31`, which begins in UTC.
+/// Parses the value of `--since` and `--before`: `90s`, `30min`, `2h`, `30d` before `now`, or a day
+/// such as `2026-01-31`, which begins in UTC.
 ///
 /// # Errors
-/// When it is neither.
+/// If the value is neither.
 pub(crate) fn parse_moment(option: &str, text: &str, now: Millis) -> Result<Millis, CliError> {
     let wrong = || {
         CliError::usage(format!("{option} {text:?} is no time"))
@@ -143,7 +143,7 @@ pub(crate) fn parse_moment(option: &str, text: &str, now: Millis) -> Result<Mill
     Ok(Millis(now.0.saturating_sub(number.saturating_mul(unit))))
 }
 
-/// Days after 1970-01-01.
+/// Returns the days between 1970-01-01 and a day.
 fn parse_day(text: &str) -> Option<u64> {
     let mut parts = text.split('-');
     let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
@@ -151,17 +151,17 @@ fn parse_day(text: &str) -> Option<u64> {
         return None;
     }
     let wanted: (u64, u64, u64) = (year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
-    // The first guess is off by some days at most; a day that no month has is none.
+    // The first guess is off by a few days at most. A day that no month has is not found.
     let guess =
         (wanted.0.checked_sub(1970)? * 365 + (wanted.0 - 1969) / 4 + (wanted.1.max(1) - 1) * 30)
             .saturating_sub(40);
     (guess..guess + 120).find(|days| day_of(*days) == wanted)
 }
 
-/// What `--cost` says, in micro-US-dollars.
+/// Parses the value of `--cost`, in micro-US-dollars.
 ///
 /// # Errors
-/// When it is no amount.
+/// If the value is not an amount.
 pub(crate) fn parse_usd(text: &str) -> Result<u64, CliError> {
     let wrong = || {
         CliError::usage(format!("--cost {text:?} is no amount of US dollars"))

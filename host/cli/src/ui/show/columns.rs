@@ -1,5 +1,5 @@
-//! Text in columns of a terminal: cut or wrapped at a width that is measured as a terminal does,
-//! with everything escaped that could steer one. It knows nothing of what the columns hold.
+//! Text in columns of a terminal, cut or wrapped at its displayed width. Characters that could
+//! steer a terminal are escaped. This module knows nothing of the columns' contents.
 
 use anstyle::Style;
 use conclave_core::types::text::{is_deceptive, joins_pictures};
@@ -7,12 +7,12 @@ use unicode_width::UnicodeWidthChar;
 
 use super::paint;
 
-/// Stands where a line ended, in text that is shown in one.
+/// The sign for a line end in text that is shown on one line.
 const LINE_END: &str = "↵ ";
 /// Columns of a tab.
 const TAB: &str = "    ";
 
-/// A piece of a line in a style of its own.
+/// A piece of a line with its own style.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StyledText {
     pub(crate) style: Style,
@@ -29,22 +29,21 @@ impl StyledText {
     }
 }
 
-/// Text that fits.
+/// Text cut to a width.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FittedText {
     pub(crate) text: String,
     pub(crate) columns: usize,
-    /// There is more of it.
+    /// Whether text was cut off.
     pub(crate) is_cut: bool,
 }
 
-/// The parts, one behind the other with a blank between, in at most so many columns; and how many
-/// they take.
+/// Joins the parts with blanks, in at most `most` columns. Returns the line and its columns.
 pub(crate) fn line(parts: &[StyledText], most: usize) -> (String, usize) {
     let (mut shown, mut used) = (String::new(), 0);
     for (index, part) in parts.iter().enumerate() {
         let gap = usize::from(used > 0);
-        // A mark that something is left out needs a column too.
+        // The sign for omitted text needs a column too.
         let is_last = index + 1 == parts.len();
         let room = most.saturating_sub(used + gap + usize::from(!is_last) * 2);
         if room == 0 {
@@ -65,18 +64,18 @@ pub(crate) fn line(parts: &[StyledText], most: usize) -> (String, usize) {
     (shown, used)
 }
 
-/// The parts in exactly so many columns.
+/// Returns the parts in exactly `width` columns.
 pub(crate) fn cell(parts: &[StyledText], width: usize) -> String {
     let (mut shown, used) = line(parts, width);
     shown.push_str(&" ".repeat(width.saturating_sub(used)));
     shown
 }
 
-/// Text in one line of at most so many columns. Of a long text no more is looked at than can be
-/// shown.
+/// Returns the text in one line of at most `most` columns. Of a long text, only the part that can
+/// be shown is examined.
 pub(crate) fn cut(text: &str, most: usize) -> FittedText {
     let (mut shown, mut used) = (String::new(), 0);
-    // Where the mark goes, should the text be cut.
+    // The position for the sign, should the text be cut.
     let mut fits = (0, 0);
     let (mut before, mut gap) = (None, "");
     for c in text.trim().chars() {
@@ -90,7 +89,7 @@ pub(crate) fn cut(text: &str, most: usize) -> FittedText {
         for c in std::mem::take(&mut gap).chars() {
             used += push(c, None, &mut shown);
         }
-        // The place before this character, where blanks before it still fit.
+        // The position before this character, where blanks before it still fit.
         if used < most {
             fits = (shown.len(), used);
         }
@@ -117,7 +116,7 @@ pub(crate) fn cut(text: &str, most: usize) -> FittedText {
     FittedText { text: shown, columns: used, is_cut: false }
 }
 
-/// Text in lines of at most so many columns, broken at blanks where there are some. Its own line
+/// Returns the text in lines of at most `most` columns, broken at blanks if possible. Its own line
 /// ends stay.
 pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
     let most = most.max(8);
@@ -150,20 +149,20 @@ fn wrap_line(line: &str, most: usize) -> Vec<String> {
     rows
 }
 
-/// Returns a line of the program's own, with its styles, in rows of at most so many columns, broken
-/// at blanks. Further rows stand where the first one begins, or a little to the right.
+/// Returns a line of the program's own, with its styles, in rows of at most `most` columns, broken
+/// at blanks. Further rows are aligned with the first one, or indented slightly more.
 pub(crate) fn wrap_styled(line: &str, most: usize) -> Vec<String> {
     wrap_hanging(line, 0, most)
 }
 
-/// Returns a line in rows as [`wrap_styled`] does. Further rows begin at column `hang`, such as
-/// behind a label; with 0, where the first row begins.
+/// Returns a line in rows like [`wrap_styled`]. Further rows begin at column `hang`, such as behind
+/// a label, or with the first row if it is 0.
 pub(crate) fn wrap_hanging(line: &str, hang: usize, most: usize) -> Vec<String> {
     let blanks = line.len() - line.trim_start_matches(' ').len();
     let indent = if hang > 0 { hang.min(most / 2) } else { blanks.max(2).min(most / 3) };
     let indent = " ".repeat(indent);
     let (mut rows, mut row, mut used) = (Vec::new(), String::new(), 0);
-    // Behind the last blank: where in the row, and after how many columns.
+    // The position behind the last blank, in bytes and in columns.
     let (mut blank, mut is_style) = (None, false);
     for c in line.chars() {
         if is_style || c == '\u{1b}' {
@@ -195,12 +194,12 @@ pub(crate) fn wrap_hanging(line: &str, hang: usize, most: usize) -> Vec<String> 
     rows
 }
 
-/// How many columns a text takes that is shown as it is.
+/// Returns the columns of a text that is shown unchanged.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-/// Appends a character as it may be shown; says how many columns that takes.
+/// Appends a character in printable form. Returns its columns.
 fn push(c: char, before: Option<char>, shown: &mut String) -> usize {
     if is_deceptive(c) && !joins_pictures(before, c) {
         let from = shown.len();
@@ -212,11 +211,11 @@ fn push(c: char, before: Option<char>, shown: &mut String) -> usize {
 }
 
 fn columns(c: char) -> usize {
-    // The sign before it may be shown as a picture then, which is wider.
+    // The sign before it may then be shown as an emoji, which is wider.
     if c == '\u{fe0f}' { 1 } else { c.width().unwrap_or(1) }
 }
 
-/// Marks that take no column, such as accents without end, are no line any more.
+/// Returns whether a line has too many characters without a width, such as endless accents.
 fn is_flood(shown: &str, most: usize) -> bool {
     shown.len() > 64 + 16 * most
 }

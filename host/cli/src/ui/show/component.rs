@@ -1,5 +1,5 @@
-//! What a component says of itself and asks for, for `plugin inspect` and `add`. A stranger wrote
-//! it: it stands behind marks.
+//! A component's description and capabilities, for `plugin inspect` and `add`. The text is
+//! untrusted, so it stands behind marks.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +11,19 @@ use conclave_core::types::capability::Capability;
 use super::entry::EntryText;
 use super::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint};
 
-/// Asks that are shown; a component may carry any number.
+/// Capabilities that are shown; a component may have any number.
 const ASKS: usize = 40;
-/// Columns of a name, a version, a licence.
+/// Columns of a name, a version or a licence.
 const WORD: usize = 64;
-/// Columns of a capability and of whether it is required, with the blanks around.
+/// Columns of a capability and its requirement, with the blanks around them.
 const BEFORE_REASON: usize = 24;
-/// Columns of a reason that stands beside its capability.
+/// Columns of a reason beside its capability, at least.
 const REASON_MIN: usize = 24;
-/// Columns in front of a reason that stands below its capability.
+/// Columns in front of a reason below its capability.
 const BELOW: usize = 4;
 
-/// Returns the line that names a component, and what it says of itself, in rows of at most
-/// `columns` columns.
+/// Returns the line that names a component, and its description, in rows of at most `columns`
+/// columns.
 pub(crate) fn head(
     manifest: &Manifest,
     kinds: &BTreeSet<PluginKind>,
@@ -48,7 +48,8 @@ pub(crate) fn head(
     rows
 }
 
-/// Returns what it asks for and why, in rows of at most `columns` columns.
+/// Returns the capabilities that it asks for, with its reasons, in rows of at most `columns`
+/// columns.
 pub(crate) fn asks(manifest: &Manifest, columns: usize) -> Vec<String> {
     let mut rows: Vec<String> = manifest
         .asks
@@ -83,12 +84,12 @@ fn ask(capability: &str, ask: &CapabilityRequest, columns: usize) -> Vec<String>
         paint(NAME, format_args!("{:<10}", one_line(capability, 11))),
         paint(style, need)
     );
-    // On a narrow terminal the reason stands below. A row that is wider than the terminal would go
-    // on in one without a mark.
+    // On a narrow terminal the reason stands below. A row wider than the terminal would wrap into a
+    // row without a mark.
     let is_beside = columns >= BEFORE_REASON + REASON_MIN;
     let indent = if is_beside { BEFORE_REASON } else { BELOW };
     let mut reasons = entry.rows(columns.saturating_sub(indent));
-    // Without words of the program's the first row of a long reason is empty.
+    // Without words of the program's own, the first row of a long reason is empty.
     let beside = if is_beside || reasons.first().is_some_and(String::is_empty) {
         reasons.remove(0)
     } else {

@@ -1,4 +1,4 @@
-//! Delegations in words: which task works, and on what, in the place of JSON.
+//! Delegations for people: the task and its assignment, instead of JSON.
 
 use conclave_core::types::action::Action;
 use conclave_core::types::message::Message;
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 /// The action that starts several delegates.
 const DELEGATE_ALL: &str = "delegate_all";
-/// The keys of what answers a delegation.
+/// The keys of the answer to a delegation.
 const ANSWER_KEYS: [&str; 8] =
     ["status", "task_id", "room_id", "agent", "output", "error", "result", "from_cache"];
 
-/// Work that an agent hands to a task and waits for.
+/// Work that an agent delegates to a task and waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Delegate {
     pub(crate) task: String,
@@ -44,7 +44,8 @@ pub(crate) fn delegates(message: &Message) -> Vec<Delegate> {
     }
 }
 
-/// Returns what a background task gave, if the content is the answer to a call that waited for it.
+/// Returns the output of a background task, if the content is the answer to a call that waited for
+/// the task.
 pub(crate) fn answer(content: &str) -> Option<String> {
     if !content.starts_with('{') {
         return None;
@@ -54,7 +55,7 @@ pub(crate) fn answer(content: &str) -> Option<String> {
     let text = |key: &str| fields.get(key).and_then(Value::as_str);
     let (status, agent) = (text("status")?, text("agent")?);
     text("task_id")?;
-    // An answer with anything else in it is shown as it is.
+    // An answer with any other key is shown unchanged.
     if !fields.keys().all(|key| ANSWER_KEYS.contains(&key.as_str())) {
         return None;
     }

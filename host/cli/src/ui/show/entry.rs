@@ -1,5 +1,5 @@
-//! One entry of a trace in rows: the program's own words first, and what plugins wrote behind a
-//! mark. It knows nothing of what happened.
+//! One entry of a trace in rows: the program's own words first, then plugins' text behind a mark.
+//! This module knows nothing of the events.
 
 use anstyle::Style;
 
@@ -7,23 +7,23 @@ use crate::ui::show::columns::{StyledText, wrap};
 use crate::ui::show::foreign::{self, MARK, MARK_COLUMNS};
 use crate::ui::show::{FAINT, paint};
 
-/// Rows of a foreign text at most, where it is not one row alone.
+/// Rows of a foreign text, at most, unless it is cut to one row.
 const ROWS_MAX: usize = 12;
 
-/// What an entry says.
+/// The text of an entry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntryText {
-    /// In the program's own words.
+    /// The program's own words.
     words: Vec<StyledText>,
     foreign: Option<StyledText>,
-    /// The foreign text is shown in full, in rows below each other.
+    /// Whether the foreign text is shown in full, in several rows.
     is_whole: bool,
-    /// Behind the foreign text, in the program's own words.
+    /// The program's own words behind the foreign text.
     tail: String,
 }
 
 impl EntryText {
-    /// Begins with these words.
+    /// Creates an entry that begins with these words.
     pub(crate) fn new(style: Style, words: impl Into<String>) -> Self {
         Self { words: vec![StyledText::new(style, words)], ..Self::default() }
     }
@@ -32,28 +32,28 @@ impl EntryText {
         Self::new(Style::new(), words)
     }
 
-    /// More of the program's own words.
+    /// Appends more of the program's own words.
     pub(crate) fn words(mut self, style: Style, words: impl Into<String>) -> Self {
         self.words.push(StyledText::new(style, words));
         self
     }
 
-    /// With a plugin's text, of which one row is shown.
+    /// Sets a plugin's text, which is cut to one row.
     pub(crate) fn cut(self, style: Style, text: &str) -> Self {
         Self { foreign: Some(StyledText::new(style, text)), ..self }
     }
 
-    /// With a plugin's text that is shown in full, up to a bound.
+    /// Sets a plugin's text, which is shown in full up to [`ROWS_MAX`] rows.
     pub(crate) fn whole(self, style: Style, text: &str) -> Self {
         Self { is_whole: true, ..self.cut(style, text) }
     }
 
-    /// With these words at the end.
+    /// Sets the words at the end.
     pub(crate) fn tail(self, words: impl Into<String>) -> Self {
         Self { tail: words.into(), ..self }
     }
 
-    /// Returns the rows of at most `most` columns, none of which a plugin's text can begin.
+    /// Returns the rows of at most `most` columns. No row begins with a plugin's text.
     pub(crate) fn rows(&self, most: usize) -> Vec<String> {
         let words: Vec<&str> = self.words.iter().map(|part| part.text.as_str()).collect();
         let mut rows: Vec<String> = match foreign::width(&words.join(" ")) {
@@ -84,7 +84,7 @@ impl EntryText {
         rows
     }
 
-    /// Appends the foreign text behind a mark; returns the columns of the last row.
+    /// Appends the foreign text behind a mark. Returns the columns of the last row.
     fn append(&self, rows: &mut Vec<String>, used: usize, text: &StyledText, most: usize) -> usize {
         let mark = paint(FAINT, MARK.trim_end());
         let tail = if self.tail.is_empty() { 0 } else { foreign::width(&self.tail) + 2 };

@@ -1,5 +1,5 @@
-//! The layers of an answer, one below the other, with the line of the config that decides each, and
-//! what would allow it.
+//! The decisions of all layers on an access, one below the other. Each names the line of the config
+//! that decides it; the last line names the command that would allow the access.
 
 use std::path::Path;
 
@@ -14,14 +14,14 @@ use crate::program::error::CliError;
 use crate::program::shell::{file_option, shell};
 use crate::ui::stdout;
 
-/// The column of a layer's words.
+/// The column of a layer's text.
 const BEHIND_LAYER: usize = 13;
-/// Stands in front of the command that grants.
+/// The label of the command that grants.
 const TO_ALLOW: &str = "to allow it:";
-/// How wide the words of a layer may be.
+/// Columns of a layer's text.
 const WIDTH: usize = 240;
 
-/// A config that the layers are looked up in.
+/// The config in which the layers are looked up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConfigLines<'a> {
     pub(crate) config: Option<&'a Config>,
@@ -29,13 +29,13 @@ pub(crate) struct ConfigLines<'a> {
 }
 
 impl ConfigLines<'_> {
-    /// `conclave.toml:31`.
+    /// Returns the place of a layer's decision: `conclave.toml:31`.
     fn place(&self, answer: &LayerAnswer) -> Option<String> {
         let (config, key) = (self.config?, answer.key.as_ref()?);
         Some(format!("{}:{}", self.file.display(), config.locate(key).line))
     }
 
-    /// The command that grants the smallest; the words as they are when they are no grant.
+    /// Returns the command for the smallest grant, or the remedy's own words if it is not a grant.
     fn command(&self, explanation: &Explanation) -> Option<String> {
         let line = explanation.smallest.as_deref()?;
         let Ok(fragment) = Fragment::parse(line) else { return Some(line.to_owned()) };
@@ -51,7 +51,7 @@ impl ConfigLines<'_> {
 /// Prints lines that [`lines`] returned.
 ///
 /// # Errors
-/// When stdout cannot be written.
+/// If stdout cannot be written.
 pub(crate) fn print(lines: &[String]) -> Result<(), CliError> {
     lines.iter().try_for_each(|line| match line {
         line if line.starts_with("  ") => stdout::hanging(BEHIND_LAYER, line),
@@ -60,7 +60,7 @@ pub(crate) fn print(lines: &[String]) -> Result<(), CliError> {
     })
 }
 
-/// The lines for people; the first says what it is about.
+/// Returns the lines for users; the first one names the access.
 pub(crate) fn lines(explanation: &Explanation, about: &str, at: &ConfigLines<'_>) -> Vec<String> {
     let mut lines = vec![about.to_owned()];
     for answer in &explanation.layers {
@@ -92,7 +92,7 @@ pub(crate) fn lines(explanation: &Explanation, about: &str, at: &ConfigLines<'_>
     lines
 }
 
-/// `notes may read /notes/a.md`: the question with its answer.
+/// Returns the question with its answer: `notes may read /notes/a.md`.
 pub(crate) fn sentence(explanation: &Explanation, verb: &str) -> String {
     let answer = match explanation.verdict {
         LayerVerdict::Yes => paint(GOOD, "may"),
@@ -105,13 +105,13 @@ pub(crate) fn sentence(explanation: &Explanation, verb: &str) -> String {
         ""
     };
     let target = one_line(&explanation.target, WIDTH);
-    // `keep values of its own under` what? Nothing was named.
+    // Without a target, the verb has no object: `keep values of its own under`.
     let verb = if target.is_empty() { verb.trim_end_matches(" under") } else { verb };
     let gap = if target.is_empty() { "" } else { " " };
     format!("{} {answer} {verb}{gap}{target}{after}", explanation.plugin)
 }
 
-/// For `--json`: the explanation with its places and its command.
+/// Returns the `--json` object: the explanation with its places and its command.
 pub(crate) fn as_json(explanation: &Explanation, at: &ConfigLines<'_>) -> Value {
     let mut value = json!(explanation);
     for (layer, answer) in

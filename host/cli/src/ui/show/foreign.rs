@@ -1,6 +1,6 @@
-//! Text that the program did not write, in rows of a terminal: no row of it can be taken for one of
-//! the program's. Every row carries a mark, no row is wider than the terminal, and what a reader
-//! could miss is escaped.
+//! Untrusted text in rows of a terminal. Every row has a mark in front, so that none can be taken
+//! for the program's own. No row is wider than the terminal, and characters that a reader could
+//! miss are escaped.
 
 use std::fmt::Write as _;
 
@@ -10,32 +10,32 @@ use unicode_security::skeleton;
 
 use super::{FAINT, paint};
 
-/// Stands in front of every row.
+/// The mark in front of every row.
 pub(crate) const MARK: &str = "│ ";
 /// Columns of the mark.
 pub(crate) const MARK_COLUMNS: usize = 2;
-/// Stands where a line ended, in text that is shown in one row.
+/// The sign for a line end in text that is shown in one row.
 const LINE_END: &str = " ↵ ";
 
-/// What becomes of runs of blanks.
+/// The treatment of runs of blanks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blanks {
-    /// They are escaped, for what a person consents to.
+    /// Escaped, for text that a user consents to.
     Escaped,
-    /// They stay, for what is only read: code, tables, lists.
+    /// Unchanged, for text that is only read: code, tables, lists.
     Kept,
 }
 
 /// Returns the text in rows of at most `most` columns, without marks; at least one row. Line ends
 /// of the text stay.
 ///
-/// Terminals differ on how wide some characters are, so everything but ASCII is taken to be two
-/// columns wide: a row never wraps.
+/// Terminals disagree about the width of some characters. All but ASCII counts as two columns, so
+/// that no row ever wraps.
 pub(crate) fn rows(text: &str, most: usize) -> Vec<String> {
     broken(&escaped(text), most)
 }
 
-/// Returns the text in rows as [`rows`] does, with its runs of blanks as they are.
+/// Returns the text in rows like [`rows`], but keeps its runs of blanks.
 pub(crate) fn reading_rows(text: &str, most: usize) -> Vec<String> {
     broken(&readable(text.trim_end()), most)
 }
@@ -51,8 +51,8 @@ pub(crate) fn block(text: &str, style: Style, indent: usize, columns: usize) -> 
         .join("\n")
 }
 
-/// Returns the text in one row of at most `most` columns, and whether all of it is there. Blanks
-/// are one, and line ends a sign.
+/// Returns the text in one row of at most `most` columns, and whether it is complete. Blanks are
+/// collapsed, and line ends become a sign.
 pub(crate) fn one_row(text: &str, most: usize) -> (String, bool) {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(LINE_END);
@@ -63,7 +63,7 @@ pub(crate) fn one_row(text: &str, most: usize) -> (String, bool) {
     let (mut cut, mut used) = (String::new(), 0);
     for c in safe.chars() {
         used += columns(c);
-        // The sign that there is more takes two columns at most.
+        // The sign for omitted text takes two columns at most.
         if used + 2 > most {
             break;
         }
@@ -72,12 +72,12 @@ pub(crate) fn one_row(text: &str, most: usize) -> (String, bool) {
     (format!("{}…", cut.trim_end()), false)
 }
 
-/// Returns how many columns a text may take on any terminal.
+/// Returns the columns that a text may take on any terminal.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-/// Breaks a text, at blanks where there are some.
+/// Breaks a text, at blanks if possible.
 fn broken(escaped: &str, most: usize) -> Vec<String> {
     let most = most.max(8);
     let mut rows = Vec::new();
@@ -102,19 +102,19 @@ fn broken(escaped: &str, most: usize) -> Vec<String> {
     rows
 }
 
-/// Returns how many columns a character may take on any terminal.
+/// Returns the columns that a character may take on any terminal.
 pub(crate) fn columns(c: char) -> usize {
     if c.is_ascii() { 1 } else { 2 }
 }
 
-/// Returns the text with everything escaped that a reader could miss or misread: what steers a
-/// terminal or hides itself, white space other than single spaces, and characters that stand on top
-/// of others without end. A run of one such character is written once: `\u{a0}×1998`.
+/// Returns the text with all characters escaped that a reader could miss or misread: control and
+/// invisible characters, white space other than single spaces, and endless combining marks. A run
+/// of one such character is written once: `\u{a0}×1998`.
 pub(crate) fn escaped(text: &str) -> String {
     escape(text, Blanks::Escaped)
 }
 
-/// Returns the text with the same escaped, and its runs of blanks as they are: for what is only
+/// Returns the text escaped like [`escaped`], but keeps its runs of blanks, for text that is only
 /// read.
 pub(crate) fn readable(text: &str) -> String {
     escape(text, Blanks::Kept)
@@ -133,7 +133,7 @@ fn escape(text: &str, blanks: Blanks) -> String {
                 shown.push_str("    ");
                 continue;
             }
-            // Half of another system's line end.
+            // A carriage return before a line feed is part of a line end.
             '\r' if blanks == Blanks::Kept && chars.peek() == Some(&'\n') => continue,
             c => is_shown_as_it_is(before, c, marks),
         };
@@ -154,8 +154,8 @@ fn escape(text: &str, blanks: Blanks) -> String {
     shown
 }
 
-/// Returns text of JSON with the characters as `\uXXXX` that [`readable`] escapes. A parser reads
-/// the same values: outside of strings JSON has none of them.
+/// Returns JSON text with the characters that [`readable`] escapes as `\uXXXX`. A parser reads the
+/// same values, since JSON has none of them outside of strings.
 pub(crate) fn escape_json(json: &str) -> String {
     let (mut shown, mut before, mut marks) = (String::with_capacity(json.len()), None, 0);
     for c in json.chars() {
@@ -174,32 +174,32 @@ pub(crate) fn escape_json(json: &str) -> String {
     shown
 }
 
-/// Returns whether a character that is no blank can be shown. `marks` is how many that take no
-/// column have come in a row, with this one.
+/// Returns whether a character other than a blank can be shown. `marks` is the number of characters
+/// without a width in a row, including this one.
 fn is_shown_as_it_is(before: Option<char>, c: char, marks: u32) -> bool {
     !c.is_whitespace() && (!is_deceptive(c) || joins_pictures(before, c)) && marks <= MARKS_MAX
 }
 
-/// Lays a text out while it comes, piece by piece: marked rows that are broken at words.
+/// Lays out text as it streams, in marked rows that are broken at words.
 #[derive(Debug)]
 pub(crate) struct Flow {
     columns: usize,
-    /// Columns of the row so far; none: no row is begun.
+    /// Columns of the row so far; `None` before a row is begun.
     used: Option<usize>,
-    /// The word that has not ended.
+    /// The unfinished word.
     word: String,
     before: Option<char>,
     marks: u32,
 }
 
 impl Flow {
-    /// For a terminal that is so wide.
+    /// Creates a layout for a terminal of this width.
     pub(crate) fn new(columns: usize) -> Self {
         let columns = columns.saturating_sub(MARK_COLUMNS + 1).max(8);
         Self { columns, used: None, word: String::new(), before: None, marks: 0 }
     }
 
-    /// Appends what can be shown once this character has come.
+    /// Appends the text that can be shown after this character.
     pub(crate) fn push(&mut self, c: char, shown: &mut String) {
         self.marks = if is_combining(c) { self.marks + 1 } else { 0 };
         let is_plain = is_shown_as_it_is(self.before, c, self.marks);
@@ -217,7 +217,7 @@ impl Flow {
                 self.end_word(shown);
                 (0..4).for_each(|_| self.blank(shown));
             }
-            // Half of another system's line end; alone it would let a row overwrite itself.
+            // Part of a line end. Alone, it would let a row overwrite itself.
             '\r' => {}
             c if is_plain => self.word.push(c),
             c => self.word.extend(c.escape_unicode()),
@@ -228,12 +228,12 @@ impl Flow {
         }
     }
 
-    /// The row was ended by somebody else: what comes next begins another.
+    /// Records that other output has ended the row, so that the next text begins another.
     pub(crate) fn row_ended(&mut self) {
         self.used = None;
     }
 
-    /// Appends what was held back.
+    /// Appends the text that was held back.
     pub(crate) fn finish(&mut self, shown: &mut String) {
         self.end_word(shown);
     }
@@ -278,21 +278,21 @@ impl Flow {
     }
 }
 
-/// Marks that may stand on one letter: more than any script needs.
+/// Combining marks on one letter, at most: more than any script needs.
 const MARKS_MAX: u32 = 3;
 
-/// Takes no column of its own, and is no control character.
+/// Returns whether the character has no width of its own and is not a control character.
 fn is_combining(c: char) -> bool {
     unicode_width::UnicodeWidthChar::width(c) == Some(0)
 }
 
-/// Returns a word of the text that looks like ASCII and is not, with what it looks like; none when
-/// there is no such word.
+/// Returns a word of the text that is confusable with ASCII, and the word that it resembles. `None`
+/// if there is no such word.
 pub(crate) fn look_alike(text: &str) -> Option<(String, String)> {
     let words = text.split(|c: char| {
         c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '(' | ')' | '{' | '}' | '[' | ']')
     });
-    // What is escaped anyway looks like nothing else.
+    // Escaped characters cannot be confused with others.
     let is_shown = |word: &&str| !word.is_ascii() && !word.chars().any(is_deceptive);
     words.filter(is_shown).find_map(|word| {
         let seen = looks(word);
@@ -301,7 +301,8 @@ pub(crate) fn look_alike(text: &str) -> Option<(String, String)> {
     })
 }
 
-/// The word with each letter that is not ASCII as the one that it looks like.
+/// Returns the word with each letter that is not ASCII replaced by the ASCII letter that it
+/// resembles.
 fn looks(word: &str) -> String {
     let mut of_one = [0; 4];
     word.chars().fold(String::new(), |mut seen, c| {
@@ -314,7 +315,7 @@ fn looks(word: &str) -> String {
     })
 }
 
-/// A letter of the word that is not ASCII looks like one that is.
+/// Returns whether a letter of the word that is not ASCII resembles one that is.
 fn has_look_alike_letter(word: &str) -> bool {
     let mut of_one = [0; 4];
     word.chars().any(|c| !c.is_ascii() && looks(c.encode_utf8(&mut of_one)).is_ascii())

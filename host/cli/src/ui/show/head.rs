@@ -1,4 +1,4 @@
-//! The head of a run: who may do what, and where data can leave.
+//! The head of a run: the permissions of each plugin, and the ways on which data can leave.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -12,19 +12,19 @@ use crate::ui::screen::columns;
 use super::columns::{width, wrap};
 use super::{FAINT, GOOD, NAME, ODD, paint, plural, time};
 
-/// Columns of a name at least, and at most: a longer one would push what a plugin may do out of
-/// sight for all rows, so it pushes its own alone.
+/// Columns of a name, at least and at most. A longer name shifts only its own row, so that it
+/// cannot push the permissions of all rows out of view.
 const NAMES: (usize, usize) = (13, 24);
-/// Columns of what it may, however narrow the terminal is.
+/// Columns of the permissions, however narrow the terminal is.
 const LEAST: usize = 20;
-/// Columns of a source at least.
+/// Columns of a source, at least.
 const SOURCE: usize = 12;
-/// What `data_can_leave` says where there is no way out.
+/// The value of `data_can_leave` without any way out.
 const NOWHERE: &str = "nowhere";
-/// A longer path would push what a plugin may do out of sight.
+/// Columns of a path. A longer one would push the permissions out of view.
 const MOST_OF_A_PATH: usize = 24;
 
-/// Prints it to stderr.
+/// Prints the head of a run to stderr.
 pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) {
     print_leaving(
         prepared,
@@ -34,7 +34,8 @@ pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) 
     );
 }
 
-/// The same of what serves a client: what tools give leaves to it, whatever else they may do.
+/// Prints the head of a server: its tools' results leave to the client, in addition to all other
+/// ways.
 pub(crate) fn print_served(prepared: &Prepared, took: Duration) {
     let leaves = data_can_leave(prepared.setup());
     let leaves = if leaves == NOWHERE {
@@ -60,11 +61,11 @@ fn print_leaving(prepared: &Prepared, id: &str, leaves: &str, took: Duration) {
     let _ = writeln!(err, "{}\n", table(prepared));
 }
 
-/// Who may do what, a line for each plugin.
+/// Returns the permissions, a line for each plugin.
 pub(crate) fn table(prepared: &Prepared) -> String {
     let rows = rows(prepared);
     let widths = Widths::of(&rows);
-    // A pipe has no columns.
+    // A pipe has no width.
     let most = if std::io::stderr().is_terminal() { columns() } else { usize::MAX };
     rows.iter().flat_map(|row| lines(row, widths, most)).collect::<Vec<_>>().join("\n")
 }
@@ -73,14 +74,14 @@ fn count(plugins: usize) -> String {
     plural(plugins as u64, "plugin", "plugins")
 }
 
-/// The rights table of a prepared config.
+/// Returns the permission summary of a prepared config.
 pub(crate) fn rows(prepared: &Prepared) -> Vec<RightsRow> {
     let mut rows = rights_table(prepared.setup(), prepared.sources());
     rows.iter_mut().for_each(|row| row.dev = prepared.is_dev(&row.plugin));
     rows
 }
 
-/// Columns of the names and of the sources in a rights table.
+/// Columns of the names and of the sources in a permission summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Widths {
     name: usize,
@@ -88,7 +89,7 @@ pub(crate) struct Widths {
 }
 
 impl Widths {
-    /// Returns those of the widest name, within bounds, and of the widest source.
+    /// Returns the columns of the widest name, within bounds, and of the widest source.
     pub(crate) fn of(rows: &[RightsRow]) -> Self {
         let source = rows.iter().map(|row| source(row).chars().count()).fold(SOURCE, usize::max);
         Self { name: name_width(rows.iter().map(|row| row.plugin.as_str())), source }
@@ -100,8 +101,8 @@ pub(crate) fn name_width<'a>(names: impl Iterator<Item = &'a str>) -> usize {
     names.map(width).max().unwrap_or_default().clamp(NAMES.0, NAMES.1)
 }
 
-/// Returns a row in lines of at most `most` columns: the plugin, its source, and below each other
-/// what it may.
+/// Returns a row in lines of at most `most` columns: the plugin, its source, and its permissions
+/// one below the other.
 pub(crate) fn lines(row: &RightsRow, widths: Widths, most: usize) -> Vec<String> {
     let (source, Widths { name, source: wide }) = (source(row), widths);
     let plugin = paint(NAME, format_args!("{:<name$}", row.plugin));
@@ -130,7 +131,7 @@ fn source(row: &RightsRow) -> String {
     }
 }
 
-/// The end of a long path: the file's name says most.
+/// Returns the end of a long path, since the file's name is its most useful part.
 fn short(path: &str) -> String {
     match path.rsplit_once('/') {
         Some((folder, file)) if path.chars().count() > MOST_OF_A_PATH && !folder.is_empty() => {

@@ -1,7 +1,7 @@
-//! A run's timeline as one page for a browser, which asks for nothing else: no script, no network,
-//! no font, only its own style, and a policy that lets nothing else in. Texts on it come from
-//! plugins and models: each goes through [`escape`], and none stands in an attribute without
-//! quotes, in the style, or in an address.
+//! A run's timeline as one self-contained HTML page: no script, no network, no font, only its own
+//! style, enforced by its content security policy. Texts on it come from plugins and models. Each
+//! goes through [`escape`], and none stands in an unquoted attribute, in the style, or in an
+//! address.
 
 mod html;
 mod row;
@@ -18,18 +18,18 @@ use super::timeline::{RunFacts, amounts, standing};
 use html::{escape, source_of, tag_of};
 use row::{RowGroup, group, row as row_html};
 
-/// What the page begins with: by it the program knows a page of its own, which it may write over.
+/// The beginning of a page. The program overwrites only files that begin so.
 pub(crate) const BEGIN: &str = "<!doctype html>\n<!-- a run of Conclave -->\n";
 
 const STYLE: &str = include_str!("page/style.css");
-/// Rows of one level beyond which those that are alike are folded.
+/// Rows of one level above which similar ones are folded.
 const FEW: usize = 400;
-/// Rows on a page at most: one with many more is slow on a phone.
+/// Rows of a page. A page with many more is slow on a phone.
 const ROWS: usize = 6_000;
-/// Bars of the lanes at most.
+/// Bars of the lanes.
 const BARS: usize = 4_000;
 
-/// The page.
+/// Returns the page.
 pub(crate) fn page(
     timeline: &Timeline,
     about: &RunFacts,
@@ -57,7 +57,7 @@ pub(crate) fn page(
 }
 
 fn head(out: &mut String, timeline: &Timeline) {
-    // Neither scripts nor styles of an attribute: only this style, by what it is.
+    // No scripts and no style attributes: only this style, identified by its hash.
     let policy = format!(
         "default-src 'none'; style-src '{}'; base-uri 'none'; form-action 'none'",
         source_of(STYLE)
@@ -132,7 +132,7 @@ fn header(out: &mut String, timeline: &Timeline, about: &RunFacts) {
     out.push_str("</header>\n");
 }
 
-/// The plans that agents made, as the terminal draws them.
+/// Appends the agents' plans, as the terminal draws them.
 fn trees(out: &mut String, plans: &[(String, Vec<String>)]) {
     if plans.is_empty() {
         return;
@@ -144,7 +144,7 @@ fn trees(out: &mut String, plans: &[(String, Vec<String>)]) {
     out.push_str("</dl>\n");
 }
 
-/// Each room as a line, with what was at work when.
+/// Appends a lane for each room, with bars for its activity over time.
 fn lanes(out: &mut String, timeline: &Timeline) {
     let mut left = BARS;
     out.push_str("<h2>Rooms</h2>\n<div class=\"lanes\">\n");
@@ -191,7 +191,7 @@ fn lane_html(out: &mut String, lane: &Lane, rows: &[&TimelineRow], whole: u64) {
     out.push_str("</svg></div>\n");
 }
 
-/// Boxes that hide rows of a kind; the style does it, no script.
+/// Appends checkboxes that hide rows of a kind. The style implements them, without a script.
 fn filters(out: &mut String, rows: &[TimelineRow]) {
     out.push_str("<h2>What happened</h2>\n<form>\n");
     for kind in RowGroup::ALL {

@@ -1,5 +1,5 @@
-//! What a message holds, for the lines of a trace: short, or whole in blocks. It knows nothing of
-//! columns.
+//! A message's content for the lines of a trace, shortened or whole in blocks. This module knows
+//! nothing of columns.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use serde_json::Value;
 use super::columns::StyledText;
 use super::{BAD, FAINT, GOOD, ODD, delegation};
 
-/// Calls or results of one message that are shown one by one in a line.
+/// Calls or results of one message that are listed one by one.
 const SINGLY: usize = 3;
-/// The name of a tool.
+/// The style of a tool's name.
 const TOOL: Style = Style::new().bold();
 
-/// The message in a line.
+/// Returns the message in a line.
 pub(crate) fn line(message: &Message) -> Vec<StyledText> {
     let delegates = delegation::delegates(message);
     let mut parts = if delegates.is_empty() { marks(message) } else { Vec::new() };
@@ -32,7 +32,7 @@ pub(crate) fn line(message: &Message) -> Vec<StyledText> {
     } else {
         for call in calls {
             parts.push(tool(&call.name));
-            // Where both are there, what is said tells more.
+            // If both are there, the text is more useful.
             if !has_text {
                 parts.push(StyledText::new(FAINT, call.arguments.to_string()));
             }
@@ -64,7 +64,8 @@ pub(crate) fn line(message: &Message) -> Vec<StyledText> {
     parts
 }
 
-/// What the host knows of it: its number, whose name it carries, where its content came from.
+/// Returns the host's facts about a message: its number, its sender's name, the origin of its
+/// content.
 pub(crate) fn facts(message: &Message, task: &TaskName, by: &str) -> String {
     let mut facts = vec![format!("message {}", message.seq)];
     if let Some(parent) = message.parent {
@@ -81,11 +82,11 @@ pub(crate) fn facts(message: &Message, task: &TaskName, by: &str) -> String {
     facts.join(" · ")
 }
 
-/// The whole message, a block for each thing in it; arguments that fit into so many columns are one
-/// line.
+/// Returns the whole message, with a block for each part. Arguments that fit into `columns` columns
+/// take one line.
 pub(crate) fn blocks(message: &Message, columns: usize) -> Vec<StyledText> {
     let mut blocks = marks(message);
-    // The arguments of an action stand with its name.
+    // An action's arguments follow its name.
     for call in calls(message) {
         blocks.push(StyledText::new(
             TOOL,
@@ -122,7 +123,7 @@ pub(crate) fn blocks(message: &Message, columns: usize) -> Vec<StyledText> {
     blocks
 }
 
-/// What it does besides saying something.
+/// Returns the effects of a message besides its text.
 fn marks(message: &Message) -> Vec<StyledText> {
     match (&message.signal, &message.action) {
         (Some(Signal::Done { .. }), _) => vec![StyledText::new(GOOD, "done")],
@@ -138,7 +139,7 @@ fn marks(message: &Message) -> Vec<StyledText> {
     }
 }
 
-/// Those that the model made, else those that travel with it.
+/// Returns the calls that the model made, or else those that the message carries.
 fn calls(message: &Message) -> &[ToolCall] {
     if message.tool_calls.is_empty() { &message.tools } else { &message.tool_calls }
 }
@@ -151,7 +152,7 @@ fn tool(name: &str) -> StyledText {
     StyledText::new(TOOL, head(name))
 }
 
-/// `[search.read ×29]`: each name once, in order, with how often it is there.
+/// Returns each name once, in order, with its count: `[search.read ×29]`.
 fn together<'a>(names: impl Iterator<Item = &'a str>) -> StyledText {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     names.for_each(|name| *counts.entry(name).or_default() += 1);
@@ -160,7 +161,7 @@ fn together<'a>(names: impl Iterator<Item = &'a str>) -> StyledText {
     StyledText::new(TOOL, head(&counts.join(", ")))
 }
 
-/// The same in a line: what a background task gave, without the JSON around it.
+/// Returns a result in one line: a background task's output without the JSON around it.
 fn short_answer(result: &ToolResult) -> StyledText {
     match delegation::answer(&result.content).filter(|_| !result.is_error) {
         Some(text) => StyledText::plain(text),
@@ -170,7 +171,7 @@ fn short_answer(result: &ToolResult) -> StyledText {
 
 fn answer(result: &ToolResult) -> StyledText {
     match result.is_error {
-        // The host's words say so themselves.
+        // The host's message names the tool itself.
         true if result.content.starts_with(&result.name) => StyledText::new(BAD, &result.content),
         true => StyledText::new(BAD, format!("failed: {}", result.content)),
         false => StyledText::plain(&result.content),
@@ -184,13 +185,13 @@ fn attachments(message: &Message) -> impl Iterator<Item = StyledText> {
     })
 }
 
-/// The value says what the text says.
+/// Returns whether the value says the same as the text.
 fn is_text(value: &Value, text: &str) -> bool {
     value.as_str() == Some(text)
         || serde_json::from_str::<Value>(text).is_ok_and(|read| read == *value)
 }
 
-/// In one line where it fits.
+/// Returns the value in one line if it fits.
 fn json(value: &Value, columns: usize) -> String {
     let line = value.to_string();
     if line.len() <= columns { line } else { serde_json::to_string_pretty(value).unwrap_or(line) }

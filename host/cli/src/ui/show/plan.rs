@@ -1,11 +1,11 @@
-//! Plans of agents as people read them: the whole tree with the marks of its states (O-065), and in
-//! a line how far it has come.
+//! Agents' plans: the whole tree with the marks of its states (O-065), and a one-line summary of
+//! the progress.
 
 use serde_json::Value;
 
 use super::one_line;
 
-/// Characters of a goal in a line about the whole plan.
+/// Characters of a goal in a summary.
 const GOAL: usize = 60;
 /// Characters of a goal in the tree.
 const MOST: usize = 200;
@@ -18,7 +18,8 @@ const MARKS: [(&str, &str); 5] = [
     ("abandoned", "❌"),
 ];
 
-/// A line for each task, in the form of rule O-065; none for the root, which is nobody's task.
+/// Returns a line for each task, in the form of rule O-065. The root has none, since it is not a
+/// task.
 pub(crate) fn tree(plan: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     each(plan, &mut |task, depth| {
@@ -36,14 +37,14 @@ pub(crate) fn tree(plan: &Value) -> Vec<String> {
     lines
 }
 
-/// `plan: 2 of 5 done; now 0.1 Find out when it was lit`.
+/// Returns a summary: `plan: 2 of 5 done; now 0.1 Find out when it was lit`.
 pub(crate) fn summary(plan: &Value) -> String {
     let (mut all, mut done, mut current) = (0, 0, None);
     each(plan, &mut |task, _| {
         all += 1;
         done += usize::from(matches!(text(task, "state"), "completed" | "verified" | "abandoned"));
         if text(task, "state") == "in_progress" {
-            // Those above it are in progress too.
+            // The tasks above it are in progress too, so the last one found is the current one.
             current = Some(format!(
                 "{} {}",
                 one_line(text(task, "id"), GOAL),
@@ -59,7 +60,7 @@ fn text<'a>(task: &'a Value, key: &str) -> &'a str {
     task.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Every task below the root, in order; a plan's depth is bounded where it is made.
+/// Visits every task below the root, in order. A plan's depth was limited when it was made.
 fn each<'a>(plan: &'a Value, visit: &mut impl FnMut(&'a Value, usize)) {
     let below = |task: &'a Value| {
         task.get("subtasks")

@@ -1,6 +1,6 @@
-//! What `--trace` shows: each finished step of each task in a line, in columns: who answered, from
-//! whom to whom, tools, content (L-200). It follows the rooms only to know how deep a task lies;
-//! what goes wrong beside the steps is told by `trace`.
+//! The output of `--trace`: a line in columns for each finished step of each task, with its
+//! responder, sender, recipient, tools and content (L-200). The module follows the rooms only to
+//! know each task's depth; `trace` reports failures outside of steps.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,34 +18,34 @@ use super::{BAD, FAINT, GOOD, NAME, ODD, paint, pending};
 use crate::args::Detail;
 use crate::ui::screen::{Screen, total_columns};
 
-/// Columns of the number of a step.
+/// Columns of a step's number.
 const NUMBER: usize = 4;
 /// Blanks between columns.
 const GAP: usize = 2;
 /// Columns of the longest status, which is not cut: `NOT_ADDRESSED`.
 const STATUS: usize = 13;
-/// Deeper tasks are shown at this depth.
+/// The depth at which deeper tasks are shown.
 const DEEPEST: usize = 8;
-/// Columns of what is pending at least.
+/// Columns of the pending message, at least.
 const LEAST: usize = 4;
-/// Columns of a task's name that stay where the name of who answered is long.
+/// Columns of a task's name that stay if the responder's name is long.
 const SHORT: usize = 6;
-/// Between a task and who answered in it.
+/// The separator between a task and its responder.
 const ANSWERED: &str = " › ";
-/// Before the name of a task in the background.
+/// The sign before the name of a background task.
 const BACKGROUND: &str = "& ";
 
-/// The steps of a run, or of one of many.
+/// The steps of a run, or of one of many runs.
 pub(crate) struct Steps {
     screen: Arc<Screen>,
     is_full: bool,
     widest: Widest,
-    /// What the lines of this run begin with, where there are several.
+    /// The prefix of this run's lines, if there are several runs.
     label: String,
     state: Mutex<StepsState>,
 }
 
-/// Columns that would be enough for everything in the config.
+/// Columns that would suffice for every name in the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Widest {
     label: usize,
@@ -64,7 +64,7 @@ struct StepLayout {
 
 #[derive(Debug, Default)]
 struct StepsState {
-    /// Tasks that go on, the innermost last.
+    /// Open tasks of each room, the innermost last.
     open: HashMap<RoomId, Vec<OpenStep>>,
     background: HashSet<RoomId>,
 }
@@ -74,12 +74,12 @@ struct OpenStep {
     task: TaskName,
     depth: usize,
     steps: u32,
-    /// The step that is about to end has no answer: how many in a row, and how many may be.
+    /// If the current step has no answer: the number of such steps in a row, and the limit.
     stalled: Option<(u32, u32)>,
 }
 
 impl Steps {
-    /// Of a run of this config.
+    /// Creates the steps of a run of this config.
     pub(crate) fn of_run(screen: Arc<Screen>, detail: Detail, setup: &Setup) -> Self {
         Self {
             screen,
@@ -90,7 +90,8 @@ impl Steps {
         }
     }
 
-    /// Of one of many, whose lines begin with this; the widest of these takes so many columns.
+    /// Creates the steps of one of many runs, with this prefix. The widest prefix takes `columns`
+    /// columns.
     pub(crate) fn of_item(
         screen: Arc<Screen>,
         detail: Detail,
@@ -102,7 +103,7 @@ impl Steps {
         Self { widest: Widest { label: columns, ..steps.widest }, label, ..steps }
     }
 
-    /// What the columns are, on top.
+    /// Prints the column titles.
     pub(crate) fn legend(&self) {
         let layout = self.layout();
         let part = |text: &str| [StyledText::plain(text)];
@@ -111,7 +112,7 @@ impl Steps {
         self.put(&paint(FAINT, anstream::adapter::strip_str(&row)));
     }
 
-    /// Something beside the steps.
+    /// Prints something outside of the steps.
     pub(crate) fn aside(&self, who: &str, text: &str) {
         let layout = self.layout();
         let blank = " ".repeat(NUMBER + GAP);
@@ -122,7 +123,7 @@ impl Steps {
         ));
     }
 
-    /// A line that belongs to the one before.
+    /// Prints a line that belongs to the one before.
     pub(crate) fn more(&self, text: &str) {
         let layout = self.layout();
         self.put(&format!(
@@ -132,13 +133,13 @@ impl Steps {
         ));
     }
 
-    /// How wide the text of [`Steps::aside`] may be.
+    /// Returns the columns for the text of [`Steps::aside`].
     pub(crate) fn width(&self) -> usize {
         let layout = self.layout();
         layout.way + GAP + layout.content
     }
 
-    /// Shows what is about a step; false for what is told in another way.
+    /// Shows a notice about a step. Returns false if the notice is shown elsewhere.
     pub(crate) fn told(&self, room: &RoomId, notice: &Notice) -> bool {
         match notice {
             Notice::TaskStarted { task, agent, caller } => {
@@ -177,7 +178,7 @@ impl Steps {
                 self.state().background.insert(room.clone());
                 return false;
             }
-            // The step that they are part of shows them.
+            // Shown by the step that they are part of.
             Notice::MessagePosted { .. }
             | Notice::ToolCalled { .. }
             | Notice::ToolAnswered { .. }
@@ -230,7 +231,7 @@ impl Steps {
         );
         let margin =
             format!("{}{}{} ", self.label(layout), " ".repeat(NUMBER + GAP), paint(FAINT, "│"));
-        // A row that is wider than the terminal would go on in one without a mark.
+        // A row wider than the terminal would wrap into a row without a mark.
         let total = layout.total().min(total_columns());
         let columns = total.saturating_sub(layout.label + NUMBER + GAP + 2);
         for block in pending::blocks(message, columns) {
@@ -243,7 +244,7 @@ impl Steps {
         self.put(&lines.join("\n"));
     }
 
-    /// A line about a task as a whole.
+    /// Prints a line about a task as a whole.
     fn about(&self, room: &RoomId, task: &TaskName, what: StyledText, content: StyledText) {
         let layout = self.layout();
         let depth = self.state().find(room, task).map_or(0, |open| open.depth);
@@ -267,7 +268,7 @@ impl Steps {
         self.put(&lines.join("\n"));
     }
 
-    /// A row whose columns go on below it where they do not fit: nothing is cut.
+    /// Returns a row whose columns continue below it if they do not fit, so that nothing is cut.
     fn head(
         &self,
         layout: StepLayout,
@@ -297,7 +298,7 @@ impl Steps {
         (0..rows).map(row).collect()
     }
 
-    /// As [`Steps::who`], in several lines where it is too long for one.
+    /// Returns the text of [`Steps::who`], in several lines if it is too long for one.
     fn whole_who(
         &self,
         layout: StepLayout,
@@ -323,7 +324,7 @@ impl Steps {
         rows.map(|row| format!("{indent}{}", cell(&[row], layout.who - start))).collect()
     }
 
-    /// A task, indented by its depth, and who answered in it. Where both are too long, the task's
+    /// Returns a task, indented by its depth, and its responder. If both are too long, the task's
     /// name is cut first.
     fn who(
         &self,
@@ -388,7 +389,7 @@ impl Steps {
         StepLayout::of(self.widest, total_columns())
     }
 
-    /// Also where the event stream goes to stdout.
+    /// Printed even if the event stream goes to stdout.
     fn put(&self, text: &str) {
         self.screen.notice(text);
     }
@@ -399,7 +400,7 @@ impl Steps {
 }
 
 impl StepLayout {
-    /// The columns of so wide a line: what is pending gets most of it.
+    /// Divides a line of this width into columns. The pending message gets most of it.
     fn of(widest: Widest, total: usize) -> Self {
         let label = if widest.label == 0 { 0 } else { widest.label.min(total / 6).max(4) + GAP };
         let left = total.saturating_sub(label);
@@ -426,7 +427,7 @@ impl StepsState {
         self.open.get_mut(room)?.iter_mut().rev().find(|open| open.task == *task)
     }
 
-    /// One step more: how deep the task is, how many it has made, and whether this one has no
+    /// Counts a step. Returns the task's depth, its number of steps, and whether this one has no
     /// answer.
     fn count(&mut self, room: &RoomId, task: &TaskName) -> (usize, u32, Option<(u32, u32)>) {
         self.find(room, task).map_or((0, 1, None), |open| {
@@ -438,19 +439,19 @@ impl StepsState {
     fn end(&mut self, room: &RoomId, task: &TaskName) {
         let Some(open) = self.open.get_mut(room) else { return };
         let ended = open.iter().rposition(|open| open.task == *task).map(|last| open.remove(last));
-        // A hard end of the outermost task is the end of those below it, and is told once.
+        // A hard end of the outermost task also ends those below it, and is reported once.
         if open.is_empty() || ended.is_some_and(|ended| ended.depth == 0) {
             self.open.remove(room);
         }
     }
 }
 
-/// In lines of so many columns.
+/// Returns the part in lines of at most `columns` columns.
 fn styled(part: &StyledText, columns: usize) -> Vec<StyledText> {
     wrap(&part.text, columns).into_iter().map(|row| StyledText::new(part.style, row)).collect()
 }
 
-/// From whom, and to whom where it says so.
+/// Returns the sender, and the recipient if there is one.
 fn way(message: &Message) -> Vec<StyledText> {
     let mut way = vec![StyledText::new(of_seat(message.sender), message.sender.as_str())];
     if let Some(recipient) = &message.recipient {
@@ -468,7 +469,7 @@ fn of_seat(seat: Entity) -> Style {
     }
 }
 
-/// That of a seat, or of a task.
+/// Returns the style of a role's or a task's name.
 fn of_name(name: &str) -> Style {
     if name == Entity::System.as_str() {
         of_seat(Entity::System)
@@ -485,7 +486,7 @@ fn of_status(status: Status) -> Style {
     }
 }
 
-/// Looks at each task where the config puts it: below the entry task, or in the background.
+/// Measures each task at its place in the config: below the entry task, or in the background.
 fn widest(setup: &Setup) -> Widest {
     let subtasks = |task: &TaskName| {
         setup.tasks.get(task).map(|task| task.subtasks.as_slice()).unwrap_or_default()

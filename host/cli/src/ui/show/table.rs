@@ -1,5 +1,5 @@
-//! A table that fits the terminal: columns as wide as they need, the last ones cut, those that
-//! matter least left out where it is narrow.
+//! A table that fits the terminal. Columns are as wide as needed, and the last one is cut. On a
+//! narrow terminal the least important columns are left out.
 
 use std::io::IsTerminal;
 
@@ -9,14 +9,14 @@ use super::columns::{StyledText, cell, line, width};
 use super::{FAINT, paint};
 use crate::ui::screen;
 
-/// Columns where stdout is no terminal and nobody says how many there are.
+/// Columns without a terminal on stdout and without `COLUMNS`.
 const WIDTH: usize = 120;
-/// A narrower line than this is none that anybody wants.
+/// Columns of a line, at least. A smaller value of `COLUMNS` is not meant seriously.
 const NARROW: usize = 20;
-/// Between two columns.
+/// Blanks between two columns.
 const GAP: usize = 2;
 
-/// How wide a line on stdout may be.
+/// Returns the columns of a line on stdout.
 pub(crate) fn total() -> usize {
     if std::io::stdout().is_terminal() {
         return screen::columns();
@@ -25,17 +25,18 @@ pub(crate) fn total() -> usize {
     named.filter(|columns| *columns >= NARROW).unwrap_or(WIDTH)
 }
 
-/// A column and how it gives way.
+/// A column, with its priority on narrow terminals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) head: &'static str,
-    /// It takes at most so much; the last column takes what is left.
+    /// Columns that it takes, at most. The last column takes the rest.
     pub(crate) most: usize,
-    /// Left out first where it is narrow, the highest of all; 0: it stays.
+    /// The order in which columns are left out on a narrow terminal, the highest value first. Never
+    /// with 0.
     pub(crate) goes: u8,
 }
 
-/// The lines of a table, with its head.
+/// Returns the lines of a table, with its head.
 pub(crate) fn lines(
     columns: &[Column],
     rows: &[Vec<(Style, String)>],
@@ -48,12 +49,12 @@ pub(crate) fn lines(
     };
     let mut kept: Vec<(usize, usize)> =
         (0..columns.len()).map(|index| (index, needs(index))).collect();
-    // What is in none of the rows needs no column.
+    // A column that is empty in all rows is left out.
     kept.retain(|(index, _)| {
         *index == 0
             || rows.iter().any(|row| row.get(*index).is_some_and(|(_, text)| !text.is_empty()))
     });
-    // The last column is worth nothing in less than this.
+    // The last column is useless if it is narrower.
     let least = |index: usize, wide: usize| if index == last { wide.min(16) } else { wide };
     while kept.iter().map(|(index, wide)| least(*index, *wide) + GAP).sum::<usize>() > total + GAP {
         let Some(place) = kept
@@ -94,7 +95,7 @@ fn row_of<'a>(cells: impl Iterator<Item = (usize, usize, Style, &'a str)>, total
     shown.trim_end().to_owned()
 }
 
-/// A faint line below a table.
+/// Returns a faint line below a table.
 pub(crate) fn note(text: impl std::fmt::Display) -> String {
     paint(FAINT, text)
 }

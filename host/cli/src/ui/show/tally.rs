@@ -1,5 +1,5 @@
-//! What a run used up and met so far, for the lines that sum it up and for the exit code. It prints
-//! nothing.
+//! The usage and the incidents of a run so far, for its summary and its exit code. This module
+//! prints nothing.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,23 +10,23 @@ use conclave_core::types::completion::ModelDiagnosticKind;
 use conclave_core::types::ids::TaskName;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 
-/// Amounts, background tasks included.
+/// Counts, background tasks included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) sandboxes: u64,
-    /// Tool calls that somebody who was asked let through, and those that were refused.
+    /// Tool calls that an approver allowed, and those that were refused.
     pub(crate) approvals: u64,
     pub(crate) refusals: u64,
     pub(crate) denials: u64,
     pub(crate) faults: u64,
     pub(crate) tokens: u64,
     pub(crate) cost_micro_usd: u64,
-    /// Answers of models whose price is not known.
+    /// Models' answers without a known price.
     pub(crate) unpriced: u64,
 }
 
 impl Counts {
-    /// What came since `earlier`.
+    /// Returns the difference to `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             sandboxes: self.sandboxes.saturating_sub(earlier.sandboxes),
@@ -40,13 +40,13 @@ impl Counts {
         }
     }
 
-    /// In micro-US-dollars; none where it is not known, or nothing was asked.
+    /// Returns the cost in micro-US-dollars. `None` if it is not known, or if no model was called.
     pub(crate) fn cost(self) -> Option<u64> {
         (self.unpriced == 0 && self.tokens > 0).then_some(self.cost_micro_usd)
     }
 }
 
-/// Counts.
+/// Counts the notices of a run.
 #[derive(Debug, Default)]
 pub(crate) struct RunTally(Mutex<TallyState>);
 
@@ -54,31 +54,31 @@ pub(crate) struct RunTally(Mutex<TallyState>);
 struct TallyState {
     counts: Counts,
     trouble: Option<ModelDiagnosticKind>,
-    /// It, or whatever kept the model from answering, in words.
+    /// The text of that diagnostic, or of any other reason why the model did not answer.
     why: Option<String>,
-    /// The newest question that found no user, and the task that asked it.
+    /// The latest question without a user to answer it, and the task that asked.
     unanswered: Option<(TaskName, String)>,
 }
 
 impl RunTally {
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub(crate) fn counts(&self) -> Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).counts
     }
 
-    /// The trouble with the model that was asked last; none when it answered.
+    /// Returns the diagnostic of the latest model call, or `None` if the model answered.
     pub(crate) fn trouble(&self) -> Option<ModelDiagnosticKind> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).trouble
     }
 
-    /// Why the model that was asked last did not answer; none when it did.
+    /// Returns the reason why the latest model call got no answer, or `None` if it got one.
     pub(crate) fn why_no_answer(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).why.clone()
     }
 }
 
 impl RunTally {
-    /// Returns the newest question that found no user, and the task that asked it.
+    /// Returns the latest question without a user to answer it, and the task that asked.
     pub(crate) fn unanswered(&self) -> Option<(TaskName, String)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).unanswered.clone()
     }
@@ -130,7 +130,7 @@ impl Subscriber for RunTally {
     }
 }
 
-/// The event is the end of a call in a sandbox of its own.
+/// Returns whether the event ends a call in a sandbox of its own.
 fn is_sandbox(event: &Event) -> bool {
     matches!(
         event,

@@ -1,6 +1,6 @@
-//! A run's timeline in the terminal: its head, a line for each row with a bar for when it was and
-//! how long, and what is below the others further in. What the rows are comes from the core; the
-//! page for a browser is another's.
+//! A run's timeline in the terminal: its head, and a line for each row with a bar for its time.
+//! Rows are indented below the row that contains them. The core computes the rows; `page` renders
+//! them for a browser.
 
 pub(crate) mod fold;
 pub(crate) mod words;
@@ -15,16 +15,16 @@ use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, paint, plural};
 use fold::{ShownItem, fold};
 use words::{RowText, Tone, words};
 
-/// Columns of a start and of a duration, `59 min 59 s` and the sign that it is not over.
+/// Columns of a start and of a duration: `59 min 59 s` and the sign for an open end.
 const TIME: usize = 12;
-/// Where it is narrower there are no bars.
+/// The terminal width below which there are no bars.
 const BARS: usize = 76;
-/// Deeper rows are shown at this depth.
+/// The depth at which deeper rows are shown.
 const DEEPEST: u32 = 12;
 /// Rows that are shown without folding.
 const FEW: usize = 120;
 
-/// What is known of a run besides its records.
+/// Facts about a run besides its records.
 pub(crate) struct RunFacts {
     pub(crate) standing: RunState,
     pub(crate) config: Option<String>,
@@ -32,7 +32,7 @@ pub(crate) struct RunFacts {
     pub(crate) reason: Option<String>,
 }
 
-/// The word of a standing, and how it looks.
+/// Returns the word for a run's state, and its style.
 pub(crate) fn standing(of: RunState) -> (Style, String) {
     match of {
         RunState::Running => (NAME, "running".to_owned()),
@@ -44,7 +44,7 @@ pub(crate) fn standing(of: RunState) -> (Style, String) {
     }
 }
 
-/// The lines, in so many columns.
+/// Returns the lines, in `total` columns.
 pub(crate) fn lines(timeline: &Timeline, about: &RunFacts, total: usize, all: bool) -> Vec<String> {
     let mut lines = head(timeline, about, total);
     lines.push(String::new());
@@ -94,7 +94,7 @@ fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
     lines
 }
 
-/// What a run used up and met, in words.
+/// Returns the usage and the incidents of a run.
 pub(crate) fn amounts(totals: &Totals, rooms: usize) -> Vec<String> {
     let some = |count: u64, words: String| (count > 0).then_some(words);
     let cached = some(
@@ -169,7 +169,7 @@ pub(crate) fn amounts(totals: &Totals, rooms: usize) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-/// Pieces with a dot between, in lines.
+/// Joins pieces with dots, in lines of at most `most` columns.
 fn wrapped(pieces: &[String], most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for piece in pieces {
@@ -237,7 +237,7 @@ fn more(rows: &[TimelineRow], total: usize) -> String {
     )
 }
 
-/// The start: seconds with two decimals, as the trace of a run has them.
+/// Formats a start in seconds with two decimals, as in the trace of a run.
 fn took_short(ms: u64) -> String {
     match ms {
         0..600_000 => format!("{}.{:02}", ms / 1_000, ms % 1_000 / 10),
@@ -249,7 +249,7 @@ fn right(text: &str, wide: usize) -> String {
     format!("{text:>wide$}")
 }
 
-/// When in the run it was, and how long.
+/// Returns the bar that shows a row's start and duration within the run.
 fn bar(row: &TimelineRow, whole: u64, wide: usize) -> String {
     const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
     let whole = u128::from(whole.max(1));

@@ -1,5 +1,5 @@
-//! The run as it goes on, one entry for each thing that a person would want to know: when, which
-//! task, what. What plugins wrote stands behind a mark.
+//! The live trace of a run, with an entry for each noteworthy event: its time, its task and its
+//! text. Plugins' text stands behind a mark.
 
 mod background;
 mod calls;
@@ -32,13 +32,13 @@ pub(crate) struct TracePrinter {
     screen: Arc<Screen>,
     layout: TraceLayout,
     verbose: bool,
-    /// What is refused can be looked up later.
+    /// Whether a journal exists in which refusals can be looked up.
     has_journal: bool,
-    /// Shown in the place of lines about calls and answers.
+    /// Steps that are shown instead of lines about calls and answers.
     steps: Option<Steps>,
     /// Tasks whose results a strategy delivers.
     delivered: BTreeSet<TaskName>,
-    /// Tasks that can outlive their parents, which report no end then.
+    /// Tasks that can outlive their parents, and then report no end.
     detached: BTreeSet<TaskName>,
     state: Mutex<TraceState>,
 }
@@ -47,15 +47,16 @@ pub(crate) struct TracePrinter {
 struct TraceState {
     calls: CallBook,
     background: BackgroundTasks,
-    /// Calls in which a model was in trouble: that the plugin failed too needs no line of its own.
+    /// Calls with a model failure. The plugin's own failure in such a call needs no extra line.
     troubled: HashSet<(RoomId, CallId)>,
-    /// Rooms in which it was shown why the step that goes on has no answer.
+    /// Rooms in which the reason for the current step's missing answer was shown.
     explained: HashSet<RoomId>,
-    /// What the entry task said last, not yet shown: the result is shown elsewhere, once.
+    /// The entry task's latest speech, which is not shown yet: if it is the result, it is shown
+    /// elsewhere.
     pending: Option<PendingSpeech>,
 }
 
-/// Something that a task said, and that may be the result.
+/// A task's speech that may be the result.
 #[derive(Debug)]
 struct PendingSpeech {
     text: String,
@@ -98,18 +99,18 @@ impl TracePrinter {
         }
     }
 
-    /// With these steps in the place of lines about calls and answers, where there are some. What
-    /// goes wrong is shown as ever.
+    /// Shows these steps, if any, instead of lines about calls and answers. Failures are shown as
+    /// usual.
     pub(crate) fn with_steps(self, steps: Option<Steps>) -> Self {
         Self { steps, ..self }
     }
 
-    /// With the address of each refusal, where a journal is kept in which it can be looked up.
+    /// Shows the address of each refusal, if a journal exists in which it can be looked up.
     pub(crate) fn with_addresses(self, has_journal: bool) -> Self {
         Self { has_journal, ..self }
     }
 
-    /// Shows what the columns of the steps are; nothing where there are none.
+    /// Prints the titles of the steps' columns, if steps are shown.
     pub(crate) fn legend(&self) {
         if let Some(steps) = &self.steps {
             steps.legend();
@@ -132,7 +133,7 @@ impl TracePrinter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows an entry about a task, or about something else.
+    /// Prints an entry about a task or another subject.
     fn put(&self, who: &str, entry: &EntryText) {
         self.flush();
         if let Some(steps) = &self.steps {
@@ -146,7 +147,7 @@ impl TracePrinter {
         self.layout.lines(who, entry).iter().for_each(|line| self.screen.line(line));
     }
 
-    /// Shows what was held back.
+    /// Prints the speech that was held back.
     fn flush(&self) {
         if let Some(speech) = self.state().pending.take() {
             speech.lines.iter().for_each(|line| self.screen.line(line));
@@ -157,8 +158,8 @@ impl TracePrinter {
         self.layout.is_chat()
     }
 
-    /// Returns whose entry something in a call is: the task's, with the number of a tool call and
-    /// the plugin in front of its words. Outside of calls that are known it is the plugin's.
+    /// Returns the subject of an entry within a call: the task. The number of a tool call and the
+    /// plugin precede the words. Outside of known calls the subject is the plugin.
     fn about(
         &self,
         room: &RoomId,
@@ -196,7 +197,7 @@ impl TracePrinter {
         }
     }
 
-    /// Shows how far all calls have come in the one line that is written over.
+    /// Shows the progress of all calls in the status line.
     fn show_progress(&self) {
         let under_way = self.state().calls.under_way();
         let done: Vec<&str> = under_way.iter().map(|progress| progress.done.as_str()).collect();

@@ -1,4 +1,4 @@
-//! What came of a script, and which guarantees were broken.
+//! The result of a script: the speeches, the inbox, and the broken guarantees.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,15 +6,16 @@ use std::fmt;
 use super::script::Expected;
 use crate::delivery::{Decision, Wake};
 
-/// What a strategy promises to the people that it speaks to.
+/// A strategy's guarantee to the users that it speaks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guarantee {
-    /// It answers each wake: no error, no panic. In the host what waits is left in the inbox then,
-    /// and the operator is told.
+    /// It answers each wake, without an error or a panic. Otherwise the host leaves the waiting
+    /// results in the inbox and notifies the operator.
     Answers,
-    /// In the end each result is told, or in the inbox: none waits for a wake that does not come.
+    /// In the end each result is delivered or in the inbox. None waits for a wake that does not
+    /// come.
     NothingLost,
-    /// No result is decided about twice.
+    /// It decides about each result only once.
     ToldOnce,
     /// It decides only about results that wait for it.
     OnlyWhatWaits,
@@ -22,21 +23,20 @@ pub enum Guarantee {
     OnlyItsChannels,
     /// It never speaks on a channel whose user is speaking, not even to interrupt.
     NeverOverAUser,
-    /// After a speech that was not accepted it waits, before it speaks about the same results
-    /// again.
+    /// After a rejected speech it waits before it speaks about the same results again.
     BacksOff,
-    /// It does not wait in a loop of moments.
+    /// It does not wait in a busy loop.
     NotBusy,
-    /// Words of its own for a task that failed are not those for one that completed.
+    /// Its own words for a failed task differ from those for a completed one.
     TellsFailures,
-    /// The same wake in the same room has the same answer.
+    /// It gives the same answer to the same wake in the same room.
     Deterministic,
-    /// What the script expects.
+    /// The result is the one that the script expects.
     AsExpected,
 }
 
 impl Guarantee {
-    /// In words.
+    /// Returns the guarantee in words.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Answers => "answers each wake",
@@ -54,16 +54,16 @@ impl Guarantee {
     }
 }
 
-/// One guarantee that was broken, when, and how.
+/// A broken guarantee, with its time and circumstances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
-    /// Which one.
+    /// The broken guarantee.
     pub guarantee: Guarantee,
     /// Milliseconds after the beginning.
     pub at: u64,
-    /// What happened.
+    /// The circumstances.
     pub what: String,
-    /// Which time the script was played; empty for the first.
+    /// The play of the script; empty for the first.
     pub play: &'static str,
 }
 
@@ -72,12 +72,12 @@ pub struct Breach {
 pub struct Broken(Vec<Breach>);
 
 impl Broken {
-    /// This one is among them.
+    /// Returns whether this guarantee was broken.
     pub fn is(&self, guarantee: Guarantee) -> bool {
         self.0.iter().any(|breach| breach.guarantee == guarantee)
     }
 
-    /// All of them, in the order in which they happened.
+    /// Returns all breaches, in order.
     pub fn breaches(&self) -> &[Breach] {
         &self.0
     }
@@ -85,7 +85,7 @@ impl Broken {
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// A strategy that is wrong is wrong a thousand times.
+        /// Breaches that are listed, since a wrong strategy repeats its mistakes in every wake.
         const SHOWN: usize = 10;
         let mut lines = self.0.iter().map(|Breach { guarantee, at, what, play }| {
             let play = if play.is_empty() { String::new() } else { format!(" ({play})") };
@@ -101,18 +101,18 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// One speech that a channel took.
+/// A speech that a channel accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// Milliseconds after the beginning.
     pub at: u64,
     /// The results that it was about.
     pub tasks: Vec<String>,
-    /// Where.
+    /// The channel.
     pub channel: String,
-    /// The strategy's own words; none: the host's.
+    /// The strategy's own words; `None` for the host's.
     pub prompt: Option<String>,
-    /// What the channel was saying was stopped.
+    /// Whether it interrupted the channel's earlier speech.
     pub interrupted: bool,
 }
 
@@ -121,51 +121,51 @@ pub struct Told {
 pub struct Kept {
     /// Milliseconds after the beginning.
     pub at: u64,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// One wake, and what was decided.
+/// A wake, and the decisions about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Woken {
     /// Milliseconds after the beginning.
     pub at: u64,
-    /// Why it was asked.
+    /// The reason of the wake.
     pub wake: Wake,
-    /// How many results waited.
+    /// The number of results that waited.
     pub waiting: usize,
-    /// What it answered; the text of an error or a panic when it did not.
+    /// The decisions, or the text of an error or a panic.
     pub decided: Result<Vec<Decision>, String>,
 }
 
-/// What came of a script.
+/// The result of a script.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use = "`check` says whether the guarantees held"]
 pub struct Report {
-    /// Speeches that were taken, in their order.
+    /// Accepted speeches, in order.
     pub told: Vec<Told>,
-    /// What is in the inbox, by task.
+    /// The inbox, by task.
     pub kept: BTreeMap<String, Kept>,
-    /// What still waits; nothing, in a good strategy.
+    /// Results that still wait; none, for a good strategy.
     pub waiting: Vec<String>,
-    /// Each wake.
+    /// All wakes.
     pub woken: Vec<Woken>,
     pub(super) breaches: Vec<Breach>,
 }
 
 impl Report {
-    /// All guarantees held.
+    /// Checks that all guarantees held.
     ///
     /// # Errors
-    /// Those that did not; as a text it says of each when and how.
+    /// The broken guarantees. As a text it lists the time and circumstances of each.
     pub fn check(&self) -> Result<(), Broken> {
         self.check_but(&[])
     }
 
-    /// All but these held: for a strategy that means to break them.
+    /// Checks that all guarantees but these held, for a strategy that breaks them on purpose.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// Like [`check`](Self::check).
     pub fn check_but(&self, meant: &[Guarantee]) -> Result<(), Broken> {
         let broken: Vec<_> = self
             .breaches
@@ -176,7 +176,7 @@ impl Report {
         if broken.is_empty() { Ok(()) } else { Err(Broken(broken)) }
     }
 
-    /// The moment in which a result was told; none when it was not.
+    /// Returns the time at which a result was delivered, or `None` if it was not.
     pub fn told_at(&self, task: &str) -> Option<u64> {
         self.told.iter().find(|told| told.tasks.iter().any(|id| id == task)).map(|told| told.at)
     }

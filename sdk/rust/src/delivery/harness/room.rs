@@ -1,5 +1,5 @@
-//! The host, as far as a strategy can tell: it wakes, checks and performs, keeps one timer, one
-//! channel that is waited for, and the scratch, and gives each result one end.
+//! A simulated host: it wakes the strategy, checks and executes its decisions, and gives each
+//! result one end. It keeps one timer, one awaited channel, and the scratch.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,28 +12,27 @@ use crate::delivery::{
 };
 use crate::native;
 
-/// The script begins at a time as a clock shows it, not at 0: a strategy that takes 0 for "never"
-/// would go unseen.
+/// The clock time of the script's beginning. It is not 0, to expose a strategy that uses 0 for
+/// "never".
 const BEGINNING_MS: u64 = 1_760_000_000_000;
-/// The longest that a strategy can wait at a time, as in the host.
+/// The longest wait of a strategy, as in the host.
 const MAX_WAIT_MS: u64 = 60 * 60 * 1_000;
-/// Timers nearer to each other than this, so many in a row with nothing done between them, are a
-/// loop.
+/// Milliseconds between timers below which a series without any action counts as a busy loop.
 const BUSY_MS: u64 = 100;
 const BUSY_TIMERS: u32 = 20;
-/// Wakes of one play; a strategy that takes more will never end.
+/// Wakes of one play. A strategy that takes more never ends.
 const MAX_WAKES: usize = 50_000;
 
-/// One time that a script is played.
+/// One play of a script.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Play {
-    /// For people; empty for the first.
+    /// The name for messages; empty for the first.
     pub(super) name: &'static str,
-    /// Each wake is asked twice: the answers must be the same.
+    /// Whether each wake is asked twice, to compare the answers.
     pub(super) asks_twice: bool,
-    /// What happens in one moment is one wake.
+    /// Whether all events of one moment are one wake.
     pub(super) joins: bool,
-    /// The first answer to each wake is lost.
+    /// Whether the first answer to each wake is lost.
     pub(super) loses_answers: bool,
 }
 
@@ -44,16 +43,16 @@ pub(super) struct Room<'a, F> {
     now: u64,
     channels: Vec<Open>,
     results: Vec<Known>,
-    /// Ids of those that wait, oldest first.
+    /// The ids of the waiting results, oldest first.
     waiting: Vec<usize>,
     timer: Option<u64>,
-    /// The channel that it waits for, and whether that was idle when it was looked at last.
+    /// The awaited channel, and whether it was idle when last checked.
     waits_for: Option<(String, bool)>,
     scratch: Vec<u8>,
     wakes: VecDeque<Wake>,
     crash_ms: Option<u64>,
-    /// Results of the speech that failed, until the strategy is told; then those that it is being
-    /// told of.
+    /// The results of the failed speech, until the strategy is notified, and then those of the
+    /// notification.
     failed: Vec<String>,
     told_failed: Vec<String>,
     busy: Busy,
@@ -64,7 +63,7 @@ struct Open {
     channel: Channel,
     says_ms: u64,
     refusals: u32,
-    /// It is silent again at that time.
+    /// The time at which it is silent again.
     quiet_at: Option<u64>,
 }
 
@@ -138,7 +137,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
                 [lines.peek().map(|line| line.at), quiet, self.timer].into_iter().flatten().min();
             let Some(next) = next.filter(|next| *next <= end) else { break };
             self.now = self.now.max(next);
-            // Time may have jumped over several of them: they come in their order all the same.
+            // The time may have jumped over several lines, which still happen in their order.
             while let Some(line) = lines.next_if(|line| line.at <= next) {
                 self.happen(&line.what);
                 if !self.play.joins {
@@ -151,7 +150,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
                 self.wakes.push_back(Wake::Timer);
             }
             if self.play.joins {
-                // The most telling stands for all, of equals the last.
+                // The most informative wake stands for all, and the last of equal ones.
                 let wake = std::mem::take(&mut self.wakes).into_iter().max_by_key(weight);
                 self.wakes.extend(wake);
             }
@@ -235,8 +234,8 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
 
     fn wake(&mut self, wake: &Wake) {
         if self.play.loses_answers || self.crash_ms.is_some() {
-            // The host stopped before the answer was kept: nothing came of it, and it is asked
-            // again when the host is back.
+            // The host stopped before the answer was recorded: it has no effect, and is asked for
+            // again afterwards.
             let _ = self.ask(wake, &self.snapshot());
             self.now += self.crash_ms.take().unwrap_or(1_000);
         }
@@ -284,7 +283,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         }
     }
 
-    /// The answer, and the scratch as it would be kept.
+    /// Returns the answer, and the scratch that would be stored with it.
     fn ask(&self, wake: &Wake, room: &Snapshot) -> (Result<Vec<Decision>, String>, Vec<u8>) {
         native::set_scratch(self.scratch.clone());
         let asked = catch_unwind(AssertUnwindSafe(|| (self.decide)(wake.clone(), &room.context())));
@@ -297,8 +296,8 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         (answer, scratch)
     }
 
-    /// The earliest wait of an answer stands in the place of those of the answers before; without
-    /// one these hold.
+    /// Executes the decisions. The earliest wait of an answer replaces all earlier waits; without
+    /// one they stay.
     fn perform_all(&mut self, wake: &Wake, decisions: Vec<Decision>) {
         let mut waits: Option<u64> = None;
         for decision in decisions {
@@ -328,7 +327,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         }
     }
 
-    /// Those of the tasks that wait; each other one is a breach.
+    /// Returns those of the tasks that wait. Every other one is a breach.
     fn named(&mut self, tasks: &[String]) -> Vec<usize> {
         let mut found = Vec::new();
         for task in tasks {
@@ -439,8 +438,8 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         self.busy.is_told = true;
     }
 
-    /// Words of the strategy's own about a failed task, against those that it has in the same room
-    /// when the task completed.
+    /// Compares the strategy's words about a failed task with its words about a completed one in
+    /// the same room.
     fn check_words(&mut self, wake: &Wake, room: &Snapshot, decisions: &[Decision]) {
         let words = |decisions: &[Decision], id: &str| -> Option<String> {
             decisions.iter().find_map(|decision| match decision {

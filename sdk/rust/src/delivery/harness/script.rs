@@ -1,14 +1,14 @@
-//! A script as data: what happens in a room, and when.
+//! A script as data: the events in a room, with their times.
 
 use serde::Deserialize;
 
 use super::{Activity, ChannelKind, EndedTask, TaskStatus, ended, unknown};
 use crate::{Error, Result};
 
-/// How long the clock goes on after the last line, unless the script says otherwise: an hour.
+/// Milliseconds for which the clock runs after the last line by default: an hour.
 const AFTERWARDS_MS: u64 = 60 * 60 * 1_000;
 
-/// What happens in a room, and when.
+/// The events in a room, with their times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Script {
     pub(super) channels: Vec<Opened>,
@@ -18,7 +18,7 @@ pub struct Script {
     pub(super) expected: Option<Expected>,
 }
 
-/// A channel that the strategy may speak on.
+/// A channel on which the strategy may speak.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Opened {
     pub(super) id: String,
@@ -42,14 +42,14 @@ pub(super) enum Happening {
     Crashes { for_ms: u64 },
 }
 
-/// What should come of it, the first time that it is played.
+/// The expected result of the first play.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Expected {
-    /// The moment of each speech, and the tasks that it is about.
+    /// The time of each speech, and its tasks.
     #[serde(default)]
     pub(super) told: Option<Vec<(u64, Vec<String>)>>,
-    /// What is in the inbox, sorted.
+    /// The contents of the inbox, sorted.
     #[serde(default)]
     pub(super) kept: Option<Vec<String>>,
 }
@@ -80,7 +80,7 @@ impl Script {
     /// ```
     ///
     /// # Errors
-    /// What is no script: with the line and the word.
+    /// If the text is not a script; names the line and the word.
     pub fn from_json(text: &str) -> Result<Self> {
         let wrong =
             |error: serde_json::Error| Error::invalid_arguments(format!("the script: {error}"));
@@ -101,7 +101,7 @@ impl Script {
         self.channels.push(Opened { id: id.to_owned(), kind, says_ms });
     }
 
-    /// The moment after which nothing is played.
+    /// Returns the time after which nothing is played.
     pub(super) fn end(&self) -> u64 {
         self.until.unwrap_or_else(|| {
             self.lines.last().map_or(0, |line| line.at).saturating_add(AFTERWARDS_MS)

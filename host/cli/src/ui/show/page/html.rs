@@ -1,5 +1,5 @@
-//! What stands between a text and a page: everything that a browser, or a reader, could take for
-//! something else.
+//! Escaping of text for an HTML page, against everything that a browser or a reader could
+//! misinterpret.
 
 use std::fmt::Write as _;
 
@@ -10,11 +10,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ui::show::printable;
 
-/// Units of the drawings' width.
+/// Width of the drawings, in units.
 const WIDTH: u64 = 1_000;
 
-/// Text as it may stand in an element or between quotes in an attribute. What hides or turns text
-/// is escaped as in the terminal.
+/// Escapes text for an element or a quoted attribute. Invisible and bidirectional characters are
+/// escaped as in the terminal.
 pub(super) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in printable(text).chars() {
@@ -31,14 +31,14 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// A style as a policy names it: `sha256-…`.
+/// Returns the hash of a style, as a policy names it: `sha256-…`.
 pub(super) fn source_of(style: &str) -> String {
     let mut source = "sha256-".to_owned();
     let _ = write!(source, "{}", STANDARD.encode(Sha256::digest(style.as_bytes())));
     source
 }
 
-/// The class of a standing's color.
+/// Returns the class with the color of a run's state.
 pub(super) fn tag_of(standing: RunState) -> &'static str {
     match standing {
         RunState::Running => "t-name",
@@ -48,7 +48,7 @@ pub(super) fn tag_of(standing: RunState) -> &'static str {
     }
 }
 
-/// Where something begins in a drawing, and how wide it is; always wide enough to be seen.
+/// Returns the start and the width of something in a drawing. The width is always visible.
 pub(super) fn span(start: u64, end: Option<u64>, whole: u64) -> (u64, u64) {
     const LEAST: u64 = 3;
     let at = |ms: u64| {
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_style_is_named_by_what_it_is() {
-        // As `printf '' | openssl dgst -sha256 -binary | base64` says.
+        // The output of `printf '' | openssl dgst -sha256 -binary | base64`.
         assert_eq!(source_of(""), "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
     }
 

@@ -1,4 +1,4 @@
-//! A row of the page: a line with a bar, and below it, when somebody opens it, all that is known.
+//! A row of the page: a line with a bar, and a section with all details that opens below it.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use crate::ui::show::amounts::{thousands, took};
 use crate::ui::show::timeline::words::{RowText, Tone, words};
 use crate::ui::show::{bytes, time};
 
-/// Deeper rows are shown at this depth.
+/// The depth at which deeper rows are shown.
 const DEEPEST: u32 = 8;
 
-/// Kinds of rows that are shown and hidden together, and have a color.
+/// A group of rows that are shown and hidden together, and share a color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowGroup {
     Task,
@@ -39,7 +39,7 @@ impl RowGroup {
         Self::Other,
     ];
 
-    /// What its classes and ids end with.
+    /// Returns the suffix of its classes and ids.
     pub(super) fn class(self) -> &'static str {
         match self {
             Self::Task => "task",
@@ -68,7 +68,8 @@ impl RowGroup {
         }
     }
 
-    /// From the top of a lane, and how high: what is inside a step is drawn over it.
+    /// Returns the offset from the top of a lane, and the height. Rows inside a step are drawn over
+    /// it.
     pub(super) fn place(self) -> (u64, u64) {
         match self {
             Self::Refusal | Self::Other => (0, 22),
@@ -97,7 +98,7 @@ pub(super) fn group(what: &RowSubject) -> RowGroup {
     }
 }
 
-/// A row in one text, for whoever points at it.
+/// Returns a row as one text, for its tooltip.
 pub(super) fn told(row: &TimelineRow) -> String {
     let RowText { name, text, amounts, .. } = words(row);
     let when = match row.end_ms {
@@ -162,7 +163,7 @@ fn start(ms: u64) -> String {
     }
 }
 
-/// All that is known of a row.
+/// Returns all details of a row.
 fn facts(row: &TimelineRow) -> Vec<(&'static str, String)> {
     let mut facts = vec![("address", format!("{}:{}", row.room, row.seq))];
     let from_to = match row.end_ms {

@@ -1,4 +1,5 @@
-//! A page of hostile texts is still a page: every text is data, nothing on it runs or loads.
+//! Tests that a page of hostile texts stays a page: every text is data, and nothing on it runs or
+//! loads.
 
 use conclave_core::inspect::timeline::{
     Effected, Given, Lane, RoomEnd, RowSubject, SandboxUsage, Timeline, TimelineRow, Totals,
@@ -29,7 +30,7 @@ fn name<T: From<String>>(text: &str) -> T {
     T::from(text.to_owned())
 }
 
-/// Each kind of row that holds texts, with this one in every place.
+/// Returns a row of each kind that holds texts, with this text in every place.
 fn rows(text: &str) -> Vec<TimelineRow> {
     let some = || Some(text.to_owned());
     let used = Some(SandboxUsage { wall_us: 1_200, cpu_ms: 10, memory: 943_719 });
@@ -175,7 +176,7 @@ pub(crate) fn about(text: &str) -> RunFacts {
     }
 }
 
-/// Tags that the page may have; all others would be a text that got out.
+/// Tags that the page may contain. Any other tag would be a text that was not escaped.
 const TAGS: [&str; 39] = [
     "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "code", "span", "p",
     "ul", "li", "div", "main", "footer", "form", "label", "input", "i", "svg", "rect", "details",
@@ -190,7 +191,7 @@ fn no_text_becomes_markup() {
         &about(HOSTILE),
         &[(HOSTILE.into(), vec![HOSTILE.into()])],
     );
-    // The style is ours, and has no `<`.
+    // The style is the program's own, and contains no `<`.
     let (head, rest) = page.split_once("<style>").expect("a style");
     let (style, body) = rest.split_once("</style>").expect("its end");
     assert!(!style.contains('<') && style == STYLE);

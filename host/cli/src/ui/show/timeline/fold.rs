@@ -1,5 +1,5 @@
-//! Which rows of a long run are shown: the first and the last of many alike, and whatever stands
-//! out.
+//! Selects the rows of a long run that are shown: the first and the last of many similar ones, and
+//! all exceptional ones.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,26 +8,25 @@ use conclave_core::inspect::timeline::{RowSubject, SandboxUsage, TimelineRow};
 
 use crate::ui::show::amounts::{thousands, took};
 
-/// Rows of one level that are shown from the beginning and the end of many.
+/// Rows of one level that are shown from each end of many.
 const FIRST: usize = 5;
 const LAST: usize = 3;
-/// Rows of one level that are shown because they stand out.
+/// Exceptional rows of one level that are shown.
 const OUT: usize = 60;
-/// Calls of the same tool from which on they are told together, as while a run goes on.
+/// Calls of the same tool that are combined into one line, at least, as in the trace of a run.
 const TOGETHER: usize = 4;
 
-/// A line of what is shown.
+/// A line of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ShownItem {
     Row(usize),
-    /// These rows are left out, with all that is below them.
+    /// Rows that are left out, with everything below them.
     More(Range<usize>),
-    /// Calls of the same tool, one behind the other, with nothing below them that is worth a line
-    /// each.
+    /// Consecutive calls of the same tool without anything noteworthy below them.
     Together(Range<usize>),
 }
 
-/// All rows where there are few; else what matters of them.
+/// Returns all rows if there are few, and a selection otherwise.
 pub(crate) fn fold(rows: &[TimelineRow], few: usize) -> Vec<ShownItem> {
     if rows.len() <= few {
         let all = (0..rows.len()).map(ShownItem::Row).collect();
@@ -35,7 +34,7 @@ pub(crate) fn fold(rows: &[TimelineRow], few: usize) -> Vec<ShownItem> {
     }
     let tree = TimelineTree::of(rows);
     let mut items = Vec::new();
-    // Not by recursion: how deep it goes is up to the run.
+    // Not by recursion: the depth depends on the run, and could overflow the stack.
     let mut to_do = vec![OpenWork::Level(0..rows.len())];
     while let Some(work) = to_do.pop() {
         match work {
@@ -50,7 +49,7 @@ pub(crate) fn fold(rows: &[TimelineRow], few: usize) -> Vec<ShownItem> {
     together(rows, items)
 }
 
-/// The tool that a row calls, where there is nothing else to say of it.
+/// Returns the tool that a row calls, if the row has nothing else to show.
 fn plain_call(rows: &[TimelineRow], index: usize) -> Option<&str> {
     let row = &rows[index];
     let is_leaf = rows.get(index + 1).is_none_or(|next| next.depth <= row.depth);
@@ -64,7 +63,7 @@ fn plain_call(rows: &[TimelineRow], index: usize) -> Option<&str> {
     }
 }
 
-/// Puts bursts of the same call together.
+/// Combines bursts of the same call.
 fn together(rows: &[TimelineRow], items: Vec<ShownItem>) -> Vec<ShownItem> {
     let mut shown: Vec<ShownItem> = Vec::with_capacity(items.len());
     let mut burst: Range<usize> = 0..0;
@@ -103,7 +102,7 @@ fn together(rows: &[TimelineRow], items: Vec<ShownItem>) -> Vec<ShownItem> {
     shown
 }
 
-/// A burst as one row, of whose calls the time in sandboxes is added up, and what is said of it.
+/// Returns a burst as one row with the total sandbox time, and its text.
 pub(crate) fn as_one(rows: &[TimelineRow]) -> Option<(TimelineRow, String)> {
     let mut one = rows.first()?.clone();
     one.end_ms = rows.iter().filter_map(|row| row.end_ms).max();
@@ -121,7 +120,7 @@ pub(crate) fn as_one(rows: &[TimelineRow]) -> Option<(TimelineRow, String)> {
     Some((one, format!("{} times", thousands(rows.len() as u64))))
 }
 
-/// What left-out rows are: `9 980 rows: 4 990 step, 4 990 tool, in 12.0 s`.
+/// Returns a summary of left-out rows: `9 980 rows: 4 990 step, 4 990 tool, in 12.0 s`.
 pub(crate) fn summary(rows: &[TimelineRow]) -> String {
     let mut kinds: BTreeMap<&'static str, u64> = BTreeMap::new();
     rows.iter().for_each(|row| *kinds.entry(row.what.kind()).or_default() += 1);
@@ -142,7 +141,7 @@ enum OpenWork {
     Level(Range<usize>),
 }
 
-/// One row takes no more room than a line that says that it is left out.
+/// A single row takes no more space than a line about its omission.
 fn left_out(range: Range<usize>) -> OpenWork {
     OpenWork::Item(if range.len() == 1 {
         ShownItem::Row(range.start)
@@ -152,9 +151,9 @@ fn left_out(range: Range<usize>) -> OpenWork {
 }
 
 struct TimelineTree {
-    /// Where what is below each row ends.
+    /// For each row, the index behind the last row below it.
     ends: Vec<usize>,
-    /// It stands out, or something below it does.
+    /// For each row, whether it or a row below it is exceptional.
     out: Vec<bool>,
 }
 
@@ -175,7 +174,7 @@ impl TimelineTree {
         Self { ends, out }
     }
 
-    /// The rows of one level, those to be left out put together.
+    /// Returns the rows of one level, with left-out ones combined.
     fn level(&self, range: Range<usize>) -> Vec<OpenWork> {
         let mut children = Vec::new();
         let mut at = range.start;

@@ -1,4 +1,5 @@
-//! What the terminal shows of a timeline: aligned, in its width, with nothing that steers it.
+//! Tests of the timeline in the terminal: it is aligned, fits its width, and contains nothing that
+//! steers the terminal.
 
 use conclave_core::inspect::timeline::RowSubject;
 

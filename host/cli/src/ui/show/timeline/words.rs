@@ -1,5 +1,5 @@
-//! A row of a timeline in words: for the terminal and for the page alike. What a plugin or a model
-//! wrote is in it as it is; whoever shows it makes it harmless.
+//! The text of a timeline's row, for the terminal and for the page. Plugins' and models' text in it
+//! is not escaped; its consumers do that.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use conclave_core::types::completion::TokenUsage;
 use crate::ui::show::amounts::{money, thousands, took};
 use crate::ui::show::{bytes, time};
 
-/// How a row looks.
+/// The style of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -19,7 +19,7 @@ pub(crate) enum Tone {
     Bad,
 }
 
-/// A row: what it is, what is to say of it, and what it cost.
+/// A row's kind, text and cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowText {
     pub(crate) name: String,
@@ -28,7 +28,7 @@ pub(crate) struct RowText {
     pub(crate) tone: Tone,
 }
 
-/// The words of a row.
+/// Returns the text of a row.
 pub(crate) fn words(row: &TimelineRow) -> RowText {
     let (name, mut text, tone) = of(&row.what);
     if let (RowSubject::User { task, .. }, None) = (&row.what, row.end_ms) {
@@ -48,7 +48,7 @@ pub(crate) fn words(row: &TimelineRow) -> RowText {
     RowText { name, text, amounts: amounts.join(" · "), tone }
 }
 
-/// `1 200 in, 80 out · $0.02`.
+/// Returns `1 200 in, 80 out · $0.02`.
 fn told_usage(usage: &TokenUsage) -> Option<String> {
     if usage.input_tokens == 0 && usage.output_tokens == 0 {
         return None;

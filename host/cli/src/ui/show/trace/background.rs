@@ -1,5 +1,5 @@
-//! Background tasks of a run, as far as its trace has to know them: which room each works in, how
-//! that room ended, and what was shown of it.
+//! The background tasks of a run, for its trace: each task's room, how it ended, and how much of it
+//! was shown.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,11 +12,11 @@ use super::calls::name_of;
 /// The background tasks of a run.
 #[derive(Debug, Default)]
 pub(super) struct BackgroundTasks {
-    /// The room of each, by the room that started it and its id.
+    /// The room of each task, by the room that started it and its id.
     rooms: HashMap<(RoomId, BackgroundId), RoomId>,
-    /// Those whose start was shown, so that their receipts need not be.
+    /// Tasks whose start was shown, so that their receipts need not be.
     unread_receipts: HashSet<(RoomId, BackgroundId)>,
-    /// What is known of each child room.
+    /// The state of each child room.
     child_rooms: HashMap<RoomId, ChildRoom>,
 }
 
@@ -25,12 +25,12 @@ pub(super) struct BackgroundTasks {
 struct ChildRoom {
     outermost: Option<TaskName>,
     status: Option<Status>,
-    /// What was last shown of what its task said.
+    /// The task's speech that was shown last.
     shown: Option<String>,
 }
 
 impl BackgroundTasks {
-    /// Takes the start of a background task.
+    /// Records the start of a background task.
     pub(super) fn begin(&mut self, room: &RoomId, id: &BackgroundId, child: &RoomId) {
         let key = (room.clone(), id.clone());
         self.unread_receipts.insert(key.clone());
@@ -47,7 +47,7 @@ impl BackgroundTasks {
         id.is_some_and(|id| self.unread_receipts.remove(&(room.clone(), BackgroundId::from(id))))
     }
 
-    /// Takes the start of a task in a child room. The first is the background task itself.
+    /// Records the start of a task in a child room. The first one is the background task itself.
     pub(super) fn task_started(&mut self, room: &RoomId, task: &TaskName) {
         if is_child(room) {
             self.child_rooms
@@ -58,15 +58,15 @@ impl BackgroundTasks {
         }
     }
 
-    /// Takes what was shown of what a task said.
+    /// Records the text of a task that was shown.
     pub(super) fn shown(&mut self, room: &RoomId, text: &str) {
         if is_child(room) {
             self.child_rooms.entry(room.clone()).or_default().shown = Some(text.to_owned());
         }
     }
 
-    /// Takes the end of a task; true if it is the end of a background task, which its parent
-    /// reports.
+    /// Records the end of a task. Returns true if it is a background task, whose parent reports the
+    /// end.
     pub(super) fn task_ended(&mut self, room: &RoomId, task: &TaskName, status: Status) -> bool {
         let Some(child) = self.child_rooms.get_mut(room) else { return false };
         if child.outermost.as_ref() != Some(task) {
@@ -76,7 +76,7 @@ impl BackgroundTasks {
         true
     }
 
-    /// Takes the end of a background task, as its parent reports it.
+    /// Records the end of a background task, as its parent reports it.
     pub(super) fn end(&mut self, room: &RoomId, ended: &EndedTask) -> ShownEnd {
         let key = (room.clone(), ended.id.clone());
         let child = self
@@ -105,14 +105,13 @@ impl BackgroundTasks {
 pub(super) struct ShownEnd {
     pub(super) name: String,
     pub(super) status: &'static str,
-    /// Its output is the text of its that was shown last.
+    /// Whether its output is the speech that was shown last.
     pub(super) is_output_shown: bool,
-    /// Its own room reported the end.
+    /// Whether its own room reported the end.
     pub(super) is_end_known: bool,
 }
 
-/// Returns the word for an end: that of the room in which the task worked where it came to an end
-/// of its own.
+/// Returns the word for an end. The status of the task's own room is used if it ended there.
 fn status_word(ended: BackgroundStatus, room: Option<Status>) -> &'static str {
     match (ended, room) {
         (BackgroundStatus::Completed, Some(status)) => status.as_str(),

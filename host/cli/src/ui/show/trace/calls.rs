@@ -1,29 +1,28 @@
-//! Who is at work: which task a call belongs to, calls by their numbers, and calls that are told
-//! together.
+//! The calls of a run: each call's task and number, and the calls that are combined into one line.
 
 use std::collections::{BTreeMap, HashMap};
 
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, RoomId, TaskName};
 
-/// Calls in one message from which on they are told together: a screen full of the same line tells
-/// nothing.
+/// Calls of one message that are combined into one line, at least: many similar lines would fill
+/// the screen.
 pub(super) const TOGETHER: usize = 4;
 
-/// The calls of a run, as far as its trace has to know them.
+/// The calls of a run, for its trace.
 #[derive(Debug, Default)]
 pub(super) struct CallBook {
-    /// The task of each call that is under way, and its number where it is one of a tool.
+    /// The task of each call in progress, and the number of a tool call.
     calls: HashMap<(RoomId, CallId), (TaskName, Option<u64>)>,
-    /// Tool calls of each room so far.
+    /// The number of tool calls in each room.
     numbers: HashMap<RoomId, u64>,
-    /// Calls that are told together, by room and task.
+    /// Calls that are combined, by room and task.
     batches: HashMap<(RoomId, TaskName), CallGroup>,
-    /// How far calls have come.
+    /// The progress of calls.
     progress: BTreeMap<(RoomId, CallId), CallProgress>,
 }
 
-/// Calls of one message that are told together.
+/// Calls of one message that are combined into one line.
 #[derive(Debug, Default)]
 struct CallGroup {
     left: usize,
@@ -32,25 +31,25 @@ struct CallGroup {
     memory: u64,
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CallProgress {
     pub(super) who: String,
-    /// `4 of 30`.
+    /// The done amount: `4 of 30`.
     pub(super) done: String,
     /// The plugin's own words.
     pub(super) message: String,
-    /// Nothing was said of it since.
+    /// Whether this progress was shown.
     pub(super) is_told: bool,
 }
 
 impl CallBook {
-    /// An agent's step begins.
+    /// Begins an agent's step.
     pub(super) fn begin_step(&mut self, room: &RoomId, call: CallId, task: &TaskName) {
         self.calls.insert((room.clone(), call), (task.clone(), None));
     }
 
-    /// Returns the number of a tool call that begins.
+    /// Begins a tool call. Returns its number.
     pub(super) fn begin(&mut self, room: &RoomId, call: CallId, task: &TaskName) -> u64 {
         let number = self.count(room);
         self.calls.insert((room.clone(), call), (task.clone(), Some(number)));
@@ -64,7 +63,7 @@ impl CallBook {
         *number
     }
 
-    /// Returns the number of a tool call that has ended, and how far it had said it was.
+    /// Ends a tool call. Returns its number and its latest progress.
     pub(super) fn end(
         &mut self,
         room: &RoomId,
@@ -79,7 +78,7 @@ impl CallBook {
         self.calls.get(&(room.clone(), call)).cloned()
     }
 
-    /// Takes how far a call has come; true when it is the first that is heard of it.
+    /// Records the progress of a call. Returns true if it is the call's first.
     pub(super) fn progressed(
         &mut self,
         room: &RoomId,
@@ -91,12 +90,12 @@ impl CallBook {
         is_first
     }
 
-    /// Returns how far each call under way has come.
+    /// Returns the progress of each call in progress.
     pub(super) fn under_way(&self) -> Vec<CallProgress> {
         self.progress.values().cloned().collect()
     }
 
-    /// So many calls of a task's message are told together.
+    /// Begins to combine this many calls of a task's message.
     pub(super) fn begin_batch(&mut self, room: &RoomId, task: &TaskName, calls: usize) {
         self.batches.insert(
             (room.clone(), task.clone()),
@@ -108,8 +107,8 @@ impl CallBook {
         self.batches.contains_key(&(room.clone(), task.clone()))
     }
 
-    /// Counts an answer of a batch. The last one returns how many there were and what they used
-    /// together.
+    /// Counts an answer of a combined call. The last one returns the number of calls and their
+    /// total usage.
     pub(super) fn answer_batched(
         &mut self,
         room: &RoomId,
@@ -131,7 +130,7 @@ impl CallBook {
         ))
     }
 
-    /// A turn of the room was stopped: its calls get no answers any more.
+    /// Forgets the calls of a stopped turn, which get no answers any more.
     pub(super) fn stop(&mut self, room: &RoomId) {
         self.batches.retain(|(of, _), _| of != room);
         self.progress.retain(|(of, _), _| of != room);
@@ -139,8 +138,8 @@ impl CallBook {
     }
 }
 
-/// Returns the task as a trace names it: one in a background room with the number of its work,
-/// `writer (task-2)`.
+/// Returns the name of a task in a trace, with the number of its work in a background room: `writer
+/// (task-2)`.
 pub(super) fn name_of(room: &RoomId, task: &TaskName) -> String {
     match room.as_str().split_once('/') {
         Some((_, path)) => format!("{task} (task-{})", path.replace('/', ".")),

@@ -1,4 +1,4 @@
-//! Where the lines of a trace begin and end. It knows nothing of what they say.
+//! The layout of a trace's lines. This module knows nothing of their contents.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -11,25 +11,24 @@ use crate::ui::screen::total_columns;
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::{FAINT, NAME, foreign, one_line, paint};
 
-/// Columns of a line at most: a longer one is hard to read.
+/// Columns of a line: a longer one is hard to read.
 const COLUMNS_MAX: usize = 140;
-/// Columns of an entry that the names of tasks leave.
+/// Columns of an entry that the names of tasks leave, at least.
 const ENTRY_COLUMNS_MIN: usize = 20;
 /// Columns of the time of a run.
 const TIME: usize = 6;
-/// Columns of the name of a task: at least, and at most.
+/// Columns of a task's name, at least and at most.
 const WHO: RangeInclusive<usize> = 11..=22;
 
-/// Columns of the name of a task on the narrowest terminal.
+/// Columns of a task's name on the narrowest terminal.
 const WHO_MIN: usize = 4;
 
-/// What a trace is of, which decides how its lines look.
+/// The subject of a trace, which decides the look of its lines.
 pub(super) enum TraceStyle {
-    /// A run: with the time since it began. What the tasks in `asking` say is shown in full where
-    /// the user is asked.
+    /// A run, with the time since its start. Speeches of the tasks in `asking` are shown in full
+    /// where the user is asked.
     Run { started: Instant, entry: TaskName, asking: BTreeSet<TaskName> },
-    /// A conversation, which is shown elsewhere: what this task says, and what ends in the
-    /// background.
+    /// A conversation. This task's speeches and the ends of background tasks are shown elsewhere.
     Chat { room: RoomId, task: TaskName },
 }
 
@@ -49,8 +48,8 @@ impl TraceLayout {
         matches!(self.style, TraceStyle::Chat { .. })
     }
 
-    /// Returns the columns of the name of a task: fewer on a narrow terminal, since a line that is
-    /// wider than the terminal would go on in a row without a mark.
+    /// Returns the columns of a task's name. There are fewer on a narrow terminal, since a line
+    /// wider than it would wrap into a row without a mark.
     pub(super) fn who(&self) -> usize {
         let left = total_columns().saturating_sub(self.before_who() + 1 + ENTRY_COLUMNS_MIN);
         self.widest.min(left.max(WHO_MIN))
@@ -70,7 +69,8 @@ impl TraceLayout {
         total_columns().min(COLUMNS_MAX).saturating_sub(self.margin())
     }
 
-    /// Returns the lines of an entry: when, who, what; further rows below what.
+    /// Returns the lines of an entry: its time, its task and its text, with further rows below the
+    /// text.
     pub(super) fn lines(&self, who: &str, entry: &EntryText) -> Vec<String> {
         let columns = self.who();
         let who = one_line(who, columns);
@@ -102,7 +102,7 @@ fn widest(setup: &Setup) -> usize {
     setup.tasks.keys().map(width).fold(*WHO.start(), usize::max).min(*WHO.end())
 }
 
-/// Returns the text faint, also after a style within it has ended.
+/// Returns the text faint, also behind a style that ends within it.
 fn faint(text: &str) -> String {
     let end = format!("{FAINT:#}");
     paint(FAINT, text.replace(&end, &format!("{end}{FAINT}")))

@@ -1,4 +1,4 @@
-//! Each notice of a run as an entry of its trace.
+//! The entry of each notice in the trace of a run.
 
 use anstyle::Style;
 use conclave_core::policy::budget::Budget;
@@ -24,7 +24,7 @@ use crate::ui::show::plan::summary;
 use crate::ui::show::steps::Steps;
 use crate::ui::show::{BAD, FAINT, GOOD, ODD, amounts, delegation, one_line, paint, plural};
 
-/// Columns of the name of a tool.
+/// Columns of a tool's name.
 const TOOL_COLUMNS: usize = 80;
 
 impl TracePrinter {
@@ -56,7 +56,7 @@ impl TracePrinter {
                 state.calls.begin_step(room, *call, task);
             }
             Notice::StepStalled { task, stalled, of: most } => {
-                // In a conversation the person sees what comes of it: it is their turn.
+                // In a conversation the consequence is visible: it is the user's turn.
                 if self.is_chat() && self.state().explained.remove(room) {
                     return;
                 }
@@ -65,7 +65,7 @@ impl TracePrinter {
                     &EntryText::new(FAINT, format!("no valid answer ({stalled} of {most})")),
                 );
             }
-            // The end of a run shows it whole.
+            // The end of a run shows the question in full.
             Notice::QuestionUnanswered { task, question } if self.is_chat() => {
                 let entry = EntryText::plain("asks its user, and there is none")
                     .cut(Style::new(), question);
@@ -227,7 +227,7 @@ impl TracePrinter {
                     &EntryText::plain(format!("resumes where it was interrupted, {down} later")),
                 );
             }
-            // The question itself is put by whoever asks it.
+            // The approver shows the question itself.
             Notice::TopUpAsked { top_up, .. } => {
                 if let Some(problem) = &top_up.problem {
                     self.put("budget", &EntryText::new(ODD, "not so").whole(FAINT, problem));
@@ -293,7 +293,7 @@ impl TracePrinter {
                 self.put(&who, &EntryText::plain(format!("→ {task} ({id})")).cut(FAINT, brief));
             }
             Notice::BackgroundEnded { ended } => self.background_ended(room, ended),
-            // The result itself is shown in a conversation.
+            // In a conversation the result itself is shown.
             Notice::Delivered { .. } if self.is_chat() => {}
             Notice::Delivered { id, agent, strategy, channel, .. } => {
                 let what = format!("delivered by {strategy} on {channel}");
@@ -315,7 +315,7 @@ impl TracePrinter {
                 let results = plural(ids.len() as u64, "background result", "background results");
                 self.put(&of(task), &EntryText::plain(format!("reads {results}")));
             }
-            // The one who stopped the run reads so at its end.
+            // A user who stopped the run sees that at its end.
             Notice::TaskEnded { status: Status::Kill, .. }
                 if !self.is_chat() && !is_child(room) => {}
             Notice::TaskEnded { task, status, reason }
@@ -326,8 +326,8 @@ impl TracePrinter {
                     &EntryText::new(BAD, status.as_str()).whole(Style::new(), reason),
                 );
             }
-            // Their calls, and the end of the run, have lines; the rest is too often for one:
-            // `conclave show` and --json have it.
+            // Their calls, and the end of the run, have lines. The rest is too frequent for a
+            // trace; `conclave show` and `--json` have it.
             Notice::ModelCalled { .. }
             | Notice::AgentStateChanged { .. }
             | Notice::ApprovalAsked { .. }
@@ -374,7 +374,7 @@ impl TracePrinter {
         if is_shown {
             let number = match (number, *is_error && call.is_none()) {
                 (None, true) => {
-                    // No tool was started, so it has neither number nor arguments so far.
+                    // No tool was started, so the call has no number and no shown arguments yet.
                     let number = self.state().calls.count(room);
                     if let Some(arguments) = arguments.as_ref().filter(|_| !is_batched) {
                         self.called(room, task, number, (name, arguments));
@@ -402,11 +402,11 @@ impl TracePrinter {
         }
     }
 
-    /// Shows how a background task ended, in one line.
+    /// Shows the end of a background task in one line.
     fn background_ended(&self, room: &RoomId, ended: &EndedTask) {
         let end = self.state().background.end(room, ended);
-        // The steps have a line for the end of each task, and one that may outlive its parent has
-        // its own.
+        // The steps have a line for the end of each task, and a detached task has a line of its
+        // own.
         let is_failed_alone = ended.output.is_none() && self.detached.contains(&ended.agent);
         if end.is_end_known && (self.steps.is_some() || is_failed_alone) {
             return;
@@ -417,7 +417,7 @@ impl TracePrinter {
                 let error = error.as_deref().unwrap_or_default();
                 EntryText::new(BAD, end.status).whole(Style::new(), error)
             }
-            // A strategy shows all of it when it delivers it.
+            // A strategy shows the whole result when it delivers it.
             (Some(_), _) if end.is_output_shown || self.delivered.contains(&ended.agent) => {
                 EntryText::new(GOOD, end.status)
             }
@@ -430,18 +430,18 @@ impl TracePrinter {
         self.state().background.name(room, agent, id)
     }
 
-    /// Returns whether the task is the one that the user talks to.
+    /// Returns whether this is the task that the user talks to.
     fn is_conversation(&self, in_room: &RoomId, with: &TaskName) -> bool {
         matches!(&self.layout.style, TraceStyle::Chat { room, task } if room == in_room && task == with)
     }
 
-    /// Returns whether the end of this task is shown as the end of the run, or of the conversation.
+    /// Returns whether this task's end is shown as the end of the run or of the conversation.
     fn tells_end_itself(&self, room: &RoomId, task: &TaskName) -> bool {
         let is_entry = matches!(&self.layout.style, TraceStyle::Run { entry, .. } if entry == task);
         (is_entry && !is_child(room)) || self.is_conversation(room, task)
     }
 
-    /// Returns whether what is said is shown elsewhere, in full.
+    /// Returns whether the message is shown elsewhere, in full.
     fn is_shown(&self, room: &RoomId, task: &TaskName, message: &Message) -> bool {
         let to_user = message.recipient.as_deref().and_then(Entity::named) == Some(Entity::User);
         let is_open = message.recipient.is_none() && message.signal.is_none();
@@ -472,15 +472,14 @@ impl TracePrinter {
             let entry = EntryText::plain(format!("→ {}", one_line(&delegate.task, 30)));
             self.put(&name_of(room, task), &entry.cut(FAINT, &delegate.brief));
         }
-        // Around a conversation, what others say among themselves is one line too many: their
-        // results are shown.
+        // In a conversation, messages among other tasks are noise: their results are shown.
         let is_talk = message.recipient.is_none() && message.signal != Some(Signal::Rejected);
         let is_aside = self.is_chat() && !self.verbose && is_talk;
         if self.is_shown(room, task, message) || is_aside {
             return;
         }
         let who = match message.sender {
-            // Another task, a channel, or a person.
+            // Another task, a channel, or a user.
             Entity::User => message.sender_name.clone(),
             _ => name_of(room, task),
         };
@@ -535,7 +534,7 @@ impl TracePrinter {
     }
 }
 
-/// Returns the address of what follows from a record: `3f2a91c0:17`.
+/// Returns the address of a record's consequences: `3f2a91c0:17`.
 fn address(room: &RoomId, seq: Option<u64>) -> String {
     seq.map_or_else(|| room.to_string(), |seq| format!("{room}:{seq}"))
 }

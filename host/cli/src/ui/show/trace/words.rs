@@ -1,4 +1,4 @@
-//! The program's own words in a trace. They know nothing of who they are about.
+//! The program's own words in a trace. This module knows nothing of the tasks.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::ui::show::{FAINT, bytes, one_line, time};
 /// Columns of a reason in full.
 const REASON_COLUMNS: usize = 1_000;
 
-/// Returns what a plugin is about to do to the world, and to what.
+/// Returns a plugin's intended side effect, and its target.
 pub(crate) fn told_side_effect(side_effect: &SideEffect) -> (String, String) {
     match side_effect {
         SideEffect::Fetch { method, url, .. } => (format!("sends {method}"), url.to_string()),
@@ -29,7 +29,7 @@ pub(crate) fn told_side_effect(side_effect: &SideEffect) -> (String, String) {
     }
 }
 
-/// Returns how it went, where that is worth a line.
+/// Returns the result of a side effect, if it is worth a line.
 pub(crate) fn told_answer(answer: &SideEffectAnswer) -> Option<String> {
     match answer {
         SideEffectAnswer::Fetched { status, body, .. } => {
@@ -41,7 +41,7 @@ pub(crate) fn told_answer(answer: &SideEffectAnswer) -> Option<String> {
     }
 }
 
-/// Returns why something was refused, and what would allow it, in lines.
+/// Returns the reason of a refusal and its remedy, in lines.
 pub(super) fn refusal(record: &DenialRecord) -> Vec<String> {
     let reason = one_line(&record.reason, REASON_COLUMNS);
     let mut lines = vec![format!("{} says no: {reason}", record.layer.as_str())];
@@ -50,7 +50,7 @@ pub(super) fn refusal(record: &DenialRecord) -> Vec<String> {
     lines
 }
 
-/// Returns the time and the memory that a call took; empty where no sandbox ran.
+/// Returns the time and the memory of a call. Empty if no sandbox ran.
 pub(super) fn cost(report: &CallReport) -> String {
     if report.wall_us == 0 {
         return String::new();
@@ -58,7 +58,7 @@ pub(super) fn cost(report: &CallReport) -> String {
     format!("{} · {}", time(Duration::from_micros(report.wall_us)), bytes(report.memory))
 }
 
-/// Returns how far a call has come.
+/// Returns the progress of a call.
 pub(super) fn progress(progress: &CallProgress) -> EntryText {
     EntryText::new(FAINT, progress.done.clone()).cut(FAINT, &progress.message)
 }
