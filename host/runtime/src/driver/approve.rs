@@ -14,7 +14,7 @@ use crate::support::clock::BoxFuture;
 /// use conclave_runtime::RunOptions;
 /// use conclave_runtime::approve::Approver;
 /// use conclave_runtime::clock::BoxFuture;
-/// use conclave_runtime::decision::{Approval, ApprovalAnswer, ApprovalRequest};
+/// use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 /// use serde_json::json;
 ///
 /// /// Lets small sums through and cuts large ones. A real one would ask somebody.

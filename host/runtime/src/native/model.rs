@@ -15,7 +15,7 @@ use crate::support::clock::BoxFuture;
 /// ```
 /// use conclave_runtime::completion::Prompt;
 /// use conclave_runtime::native::{self, Plugin, Step};
-/// use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, manifest::Capability};
+/// use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, Capability};
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

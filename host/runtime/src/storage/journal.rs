@@ -96,7 +96,7 @@ pub type Reopening = BoxFuture<'static, Result<Option<Reopened>, JournalFailure>
 /// use conclave_runtime::RunOptions;
 /// use conclave_runtime::event::Record;
 /// use conclave_runtime::ids::RoomId;
-/// use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Opening};
+/// use conclave_runtime::journal::{JournalBatch, Journal, JournalFailure, Journals, Keeping, Opening};
 ///
 /// /// Hands records to a thread; a database would answer once they are kept.
 /// struct Handed(mpsc::Sender<(RoomId, Arc<Record>)>);
@@ -110,7 +110,7 @@ pub type Reopening = BoxFuture<'static, Result<Option<Reopened>, JournalFailure>
 /// }
 ///
 /// impl Journal for Of {
-///     fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+///     fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
 ///         for record in entry.records {
 ///             self.1.send((self.0.clone(), Arc::clone(record))).map_err(|_| JournalFailure {
 ///                 room: self.0.clone(),
