@@ -282,6 +282,7 @@ impl ServerHandler for Handler {
                 .await?
             }
             Some(name) => {
+                // Taken out, so that an answer is used once.
                 let kept = desk.kept.take(name).filter(|waiting| waiting.tool == request.name);
                 let waiting = kept.ok_or_else(|| {
                     ErrorData::invalid_params("no call waits for this answer", None)

@@ -203,6 +203,7 @@ fn variables(
     let inherited =
         ["PATH", "HOME"].into_iter().filter_map(|name| Some((name.to_owned(), environment(name)?)));
     let mut variables: BTreeMap<String, String> = inherited.collect();
+    // Keys come last, so that a plain variable cannot replace one.
     variables.extend(env.clone());
     variables.extend(given.clone());
     variables
@@ -224,6 +225,7 @@ async fn list(
             format!("its tools could not be listed: {}", said.words(&plain(&error), WORDS))
         })?;
         tools.extend(page.tools);
+        // Checked per page, so that an endless list takes bounded memory.
         if tools.len() > MOST {
             return Err(format!("it has more than {MOST} tools"));
         }
