@@ -92,6 +92,7 @@ impl Connection {
         let message_max = usize::try_from(message_max).unwrap_or(usize::MAX);
         match &start.source.reach {
             McpReach::Program { command, env, keys, cwd } => {
+                // Keys are read at each start, so that a rotated key needs no restart of the host.
                 let given = given(keys, &*start.secrets).await?;
                 let said = KeyFilter::without(
                     given.iter().map(|(name, key)| (name.as_str(), key.as_str())),
@@ -105,6 +106,8 @@ impl Connection {
                 let service = service.map_err(|error| {
                     format!("{}: {}", refused(&error, &said), program.epitaph())
                 })?;
+                // A server can exit right after the handshake; its last stderr line then explains
+                // the failure.
                 let listed = list(&service, &said).await;
                 let tools = listed.map_err(|why| format!("{why}: {}", program.epitaph()))?;
                 Ok(Self { service, program: Some(Mutex::new(program)), said, tools })
