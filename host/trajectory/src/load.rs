@@ -37,9 +37,9 @@ pub struct LogProblem {
     pub raw: Option<Value>,
 }
 
-/// Reads a log. It is a JSON array of events or of (action, observation) pairs, an object with such
-/// an array under `history`, `trajectory` or `events`, or a single event. JSON lines of these are
-/// read too.
+/// Reads a log. It is a single event, a JSON array of events, or one of (action, observation)
+/// pairs. The array may be inside an object, under `history`, `trajectory` or `events`. JSON lines
+/// of these are read too.
 pub fn load(text: &str) -> Loaded {
     let mut loader = LogLoader::default();
     let text = text.trim_start_matches('\u{feff}');

@@ -187,6 +187,8 @@ impl Desk {
                     };
                     // Other calls may run while the user decides.
                     going.place = None;
+                    // Without a handshake the server cannot send requests, so the client has to
+                    // come back.
                     if context.protocol_version().is_some_and(|version| !version.has_initialize()) {
                         let name = unguessable();
                         self.kept.keep(name.clone(), tool.to_owned(), going, place);
@@ -198,6 +200,7 @@ impl Desk {
                         () = context.ct.cancelled() => refused("the client cancelled the call"),
                         said = tokio::time::timeout(KEPT_FOR, ask(context, params)) => said.unwrap_or_else(|_| too_late()),
                     };
+                    // The permit comes first: with the answer the call starts to run.
                     self.resume(&mut going, context).await;
                     let _ = place.send(said);
                 }
@@ -282,6 +285,7 @@ impl ServerHandler for Handler {
                 .await?
             }
             Some(name) => {
+                // Taken out, so that an answer is used once.
                 let kept = desk.kept.take(name).filter(|waiting| waiting.tool == request.name);
                 let waiting = kept.ok_or_else(|| {
                     ErrorData::invalid_params("no call waits for this answer", None)

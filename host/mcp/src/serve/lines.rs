@@ -108,6 +108,7 @@ impl<R> Good<R> {
                 let what = format!("a message may have {} bytes", self.most);
                 self.refuse(ErrorData::new(ErrorCode::INVALID_REQUEST, what, None));
                 self.is_dropped = true;
+                // Releases the buffer of the oversized line.
                 self.line = Vec::new();
             }
             if !self.is_dropped {

@@ -92,6 +92,7 @@ impl Connection {
         let message_max = usize::try_from(message_max).unwrap_or(usize::MAX);
         match &start.source.reach {
             McpReach::Program { command, env, keys, cwd } => {
+                // Keys are read at each start, so that a rotated key needs no restart of the host.
                 let given = given(keys, &*start.secrets).await?;
                 let said = KeyFilter::without(
                     given.iter().map(|(name, key)| (name.as_str(), key.as_str())),
@@ -105,6 +106,8 @@ impl Connection {
                 let service = service.map_err(|error| {
                     format!("{}: {}", refused(&error, &said), program.epitaph())
                 })?;
+                // A server can exit right after the handshake; its last stderr line then explains
+                // the failure.
                 let listed = list(&service, &said).await;
                 let tools = listed.map_err(|why| format!("{why}: {}", program.epitaph()))?;
                 Ok(Self { service, program: Some(Mutex::new(program)), said, tools })
@@ -203,6 +206,7 @@ fn variables(
     let inherited =
         ["PATH", "HOME"].into_iter().filter_map(|name| Some((name.to_owned(), environment(name)?)));
     let mut variables: BTreeMap<String, String> = inherited.collect();
+    // Keys come last, so that a plain variable cannot replace one.
     variables.extend(env.clone());
     variables.extend(given.clone());
     variables
@@ -224,6 +228,7 @@ async fn list(
             format!("its tools could not be listed: {}", said.words(&plain(&error), WORDS))
         })?;
         tools.extend(page.tools);
+        // Checked per page, so that an endless list takes bounded memory.
         if tools.len() > MOST {
             return Err(format!("it has more than {MOST} tools"));
         }

@@ -80,6 +80,7 @@ impl Program {
             is_too_long: Arc::clone(&is_too_long),
         };
         let group = child.id().ok_or("it ended at once")?;
+        // Registered before the handshake, so that `stop_all` also finds a server that hangs in it.
         running().insert(group);
         Ok((Self { child, group, last_words, is_too_long }, (lines, stdin)))
     }
@@ -101,6 +102,7 @@ impl Program {
 impl Drop for Program {
     /// Ends the whole process group, since a server is often started by a wrapper.
     fn drop(&mut self) {
+        // A polite signal first, so that the server can clean up.
         signal(self.group, false);
         let mut waited = Duration::ZERO;
         while waited < GRACE && matches!(self.child.try_wait(), Ok(None)) {

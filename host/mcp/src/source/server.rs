@@ -65,6 +65,7 @@ impl McpServer {
         // The old process ends before another starts.
         *slot = None;
         let fresh = Connection::open(self.environment, &self.start).await?;
+        // Only the first list was checked when the config was loaded, so a changed one is refused.
         if self.admitted.get() != Some(&admitted(&fresh.tools)?) {
             return Err("it was started anew and lists other tools than were admitted".to_owned());
         }

@@ -81,6 +81,7 @@ impl ClientState {
         let heard = TrackedSink { sink, is_streamed: prompt.stream, any: AtomicBool::new(false) };
         let request = self.server.request(&["chat", "completions"], Some(body));
         let exchange = RequestExchange { shared: self, names, request, heard, deadline };
+        // One deadline for all attempts and delays, besides the timeout of each attempt.
         let outcome = timeout_at(deadline, exchange.attempts()).await;
         let failed = match outcome {
             Ok(Ok(completion)) => return Ok(completion),

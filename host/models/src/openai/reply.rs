@@ -94,6 +94,7 @@ impl ReplyReader {
         sink: &dyn TextSink,
     ) -> Result<(), ReplyError> {
         self.taken = self.taken.saturating_add(bytes.len() as u64);
+        // Kept for the error message, with enough bytes to mask a secret at its end.
         let kept = bytes.len().min(self.quoter.window(BEGINNING) - self.beginning.len());
         self.beginning.extend_from_slice(&bytes[..kept]);
         let mut bytes = bytes;

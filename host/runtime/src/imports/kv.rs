@@ -119,6 +119,7 @@ impl KvStore for MemoryKv {
     }
 
     fn set(&self, owner: &KvOwner, key: &str, value: &[u8], most: KvGrant) -> Result<(), KvError> {
+        // Held for check and change, which must be atomic.
         let mut all = self.lock();
         let held = all.entry(owner.clone()).or_default();
         let (old, new) = (held.values.get(key).map(|value| weight(key, value)), weight(key, value));

@@ -202,6 +202,7 @@ impl FollowGate {
             .into_iter()
             .partition::<VecDeque<_>, _>(|(of, _)| *of <= batch);
         waiting.said = later;
+        // Still under the lock, so that no newer event overtakes these.
         now.into_iter().for_each(|(_, what)| self.teller.tell(|| what));
     }
 }

@@ -53,6 +53,7 @@ impl ArgumentChecker {
         most: u64,
     ) -> Result<(Value, String), String> {
         let text = arguments.to_string();
+        // The size comes first: it is cheap, and bounds the cost of the checks below.
         if text.len() as u64 > most {
             return Err(format!(
                 "they have {} bytes; up to {} are taken (limits.arguments of the plugin)",
@@ -65,6 +66,8 @@ impl ArgumentChecker {
             return schema.check(&arguments).map(|()| (arguments, text));
         }
         let (schema, places) = (Arc::clone(schema), Arc::clone(&self.places));
+        // The timeout includes the wait for a permit, so a hostile plugin delays no caller for
+        // longer.
         let checked = tokio::time::timeout(patience, async move {
             let place = places.acquire_owned().await.expect("the semaphore is never closed");
             let check = move || {

@@ -114,6 +114,7 @@ impl Cache {
         entry.extend_from_slice(&self.mac(name, code).finalize().into_bytes());
         entry.extend_from_slice(code);
         let temporary = temporary(&self.folder)?;
+        // Bytes first, then the name, then the folder: a power cut leaves a whole entry or none.
         let written = write_synced(&temporary, &entry).and_then(|()| fs::rename(&temporary, &path));
         let written = written.and_then(|()| sync_folder(&self.folder));
         written.map_err(|cause| {
@@ -133,6 +134,7 @@ impl Cache {
             let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             match path.extension().and_then(|extension| extension.to_str()) {
                 Some("cwasm") => entries.push((used, metadata.len(), path)),
+                // A younger one may still be written by another host.
                 Some("tmp") if used.elapsed().is_ok_and(|age| age > STALE) => {
                     drop(fs::remove_file(path))
                 }

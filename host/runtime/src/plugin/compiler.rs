@@ -69,11 +69,13 @@ pub(super) fn in_child(
     else {
         return Err(failed(&io::Error::other("it has no pipes")));
     };
+    // One thread per pipe: a child that blocks on one full pipe must not stop the others.
     let (answer, words, status) = std::thread::scope(|scope| {
         // A failed write shows in the child's exit status.
         scope.spawn(move || stdin.write_all(component));
         let words = scope.spawn(move || read(stderr, WORDS).unwrap_or_default());
         let (told, answered) = mpsc::channel();
+        // One byte more than allowed, so that an oversized answer is recognised.
         scope.spawn(move || told.send(read(stdout, CODE + 1)));
         let answer = answered.recv_timeout(wall.saturating_sub(began.elapsed()));
         let status = if answer.is_ok() { process.end_by(began + wall) } else { None };
@@ -95,6 +97,7 @@ fn spawn(program: &Path, args: &[OsString], limits: &PluginLimits) -> io::Result
     let seconds = limits.compile_ms.div_ceil(1_000).saturating_mul(cores) + 1;
     let mut command = Command::new(program);
     command.args(args).arg(limits.compile_memory.to_string()).arg(seconds.to_string());
+    // The environment may contain keys, which the child must not see.
     command.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if cfg!(unix) {
         command.current_dir("/");
@@ -133,6 +136,7 @@ fn judge(
         }
         _ => {}
     }
+    // Limits are recognised by the exit, because a killed compiler writes no reason.
     if stopped_for_time(status) {
         return Err(too_long(limits));
     }

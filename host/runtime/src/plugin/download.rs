@@ -155,6 +155,7 @@ fn may_follow(first: Option<&Url>, to: &Url, hops: usize) -> Result<(), &'static
 async fn body(url: &str, mut response: Response) -> Result<Vec<u8>, DownloadError> {
     let too_large =
         || DownloadError::TooLarge { url: url.to_owned(), limit: size(COMPONENT_BYTES) };
+    // Fails early; the loop below does not trust the header.
     if response.content_length().is_some_and(|length| length > COMPONENT_BYTES) {
         return Err(too_large());
     }

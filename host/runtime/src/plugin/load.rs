@@ -123,6 +123,7 @@ impl Loader {
     ) -> Result<PreparedCode, LoadError> {
         require_size(bytes.len() as u64, limits.component)?;
         let inspection = inspect(bytes)?;
+        // Cheap checks come before the compilation.
         contract::check_asks(&inspection.manifest)?;
         let (component, origin, notes) =
             self.component(bytes, &inspection.sha256, limits, compiling)?;

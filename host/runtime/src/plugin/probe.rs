@@ -94,6 +94,7 @@ impl GuestCall for ListTools<'_> {
         store: &mut Store<CallState>,
         instance: &Instance,
     ) -> wasmtime::Result<Self::Answer> {
+        // Before any export is called, so that a type mismatch is reported as such.
         if let Err(cause) = self.0.check_types(store, instance) {
             return Ok(Err(format!("{cause:#}")));
         }

@@ -93,6 +93,7 @@ impl Total {
                 "with it, the input schemas of the plugin's tools have more than {ALL_BYTES} bytes"
             ));
         }
+        // Measured after the byte limits, which bound the cost of measuring.
         let weight = weigh(schema)?;
         self.schemas += weight.schemas;
         if self.schemas > ALL_SCHEMAS {

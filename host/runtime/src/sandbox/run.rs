@@ -37,6 +37,7 @@ pub(crate) async fn run<E: GuestCall>(
     state.parking = engine.parking(at_once);
     let mut left = TimeLeft(Duration::from_millis(state.grantee.limits().wall_ms), Duration::ZERO);
     loop {
+        // The plugin's own permit comes first, so that a waiting plugin holds no slot of the pool.
         let turn = match at_once {
             Some(places) => Some(places.take().await),
             None => None,
@@ -55,6 +56,7 @@ pub(crate) async fn run<E: GuestCall>(
         // somewhere.
         drop((slot, turn));
         let began = Instant::now();
+        // The wall clock also runs while the call is suspended.
         let is_late = tokio::select! {
             biased;
             () = state.past.parked_answer() => false,
@@ -120,6 +122,7 @@ async fn attempt<E: GuestCall>(
         state.park();
         return (AttemptEnd::Parked, state);
     }
+    // Flushed before the fault is built, because a panic message is only found there.
     let stderr = state.finish_output();
     let answer = match outcome {
         Ok(Ok(answer)) => match (state.past.fault(), state.meter.broken()) {

@@ -41,6 +41,7 @@ pub fn create(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> 
     match write_new(path, bytes, access) {
         Ok(()) => sync_folder(folder_of(path)),
         Err(error) => {
+            // An existing file belongs to another writer.
             if error.kind() != io::ErrorKind::AlreadyExists {
                 let _ = std::fs::remove_file(path);
             }
@@ -70,6 +71,7 @@ pub fn make_folders(folder: &Path, mode: u32) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
             made => made?,
         }
+        // After each level: a child is only durable if its parent's name is.
         sync_folder(folder_of(folder))?;
     }
     if folder.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }

@@ -78,6 +78,7 @@ impl LogBook {
         let cost = message.len() as u64 + 1;
         let taken = self
             .left
+            // Check and decrement are one step, because streams and imports share the volume.
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost))
             .is_ok();
         if !taken {

@@ -110,6 +110,7 @@ impl CallState {
         start.observer = Scrubbed::around(&start.observer, &grantee);
         let limits = grantee.limits();
         let mut table = ResourceTable::new();
+        // WASI resources count too, so that no resource type escapes the limit.
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
         let book = Arc::new(LogBook::new(start.call, Arc::clone(&start.observer), limits.log));
         Self {

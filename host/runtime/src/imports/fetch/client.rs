@@ -134,6 +134,7 @@ fn request(
         let name = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| ConnectionError::NotSent("a header cannot be sent"))?;
         let mut value = HeaderValue::from_str(&value).map_err(unsent)?;
+        // Any header may hold a secret; sensitive values are not printed.
         value.set_sensitive(true);
         headers.append(name, value);
     }

@@ -137,6 +137,7 @@ impl FetchExchange {
             parts.body = parts.body.filter(|_| hop.keeps_body);
             parts.method = hop.method;
             drop(self.secrets.check_hop(&mut parts, hop.url).map_err(ExchangeFailure::Refused)?);
+            // The target needs its own permission: a redirect grants nothing.
             plan = self.decide(&parts)?;
         }
     }
@@ -160,6 +161,7 @@ impl FetchExchange {
             Ok(outcome) => outcome,
             Err(_) => Err(self.timed_out(&parts.url)),
         };
+        // Kept before the end of the effect is journalled: a replay needs the whole record.
         if let Err(ExchangeFailure::Refused(record)) = &outcome {
             self.past.keep_record(ordinal, record);
         }
@@ -172,10 +174,12 @@ impl FetchExchange {
         parts: &RequestParts,
         plan: &SecretPlan,
     ) -> Result<Arrived, ExchangeFailure> {
+        // Within the deadline of the request, so that a full queue cannot extend it.
         let _turn = self.grantee.outgoing.turn().await;
         let addresses = self.addresses(&parts.url).await?;
         let leaving = self.secrets.put_in(parts, plan).await.map_err(ExchangeFailure::Refused)?;
         let before_query = |url: &Url| url[..url::Position::AfterPath].to_owned();
+        // The addresses and the grant were checked for the URL without values.
         if before_query(&leaving.url) != before_query(&parts.url) {
             return Err(ExchangeFailure::Other(
                 "a secret would change where the request goes".into(),
@@ -231,6 +235,7 @@ impl FetchExchange {
         let Raw { status, headers, body, .. } = raw;
         let text = |text: &str| self.secrets.scrub_text(text).into_owned();
         let headers = headers.iter().map(|(name, value)| (text(name), text(value))).collect();
+        // Scrubbed before it is counted, since scrubbing changes the length.
         let body = self.secrets.scrub_bytes(body).await;
         let limit = self.grant().response_bytes;
         let Some(hold) = self.holding.hold(body.len() as u64, limit) else {
@@ -276,6 +281,7 @@ impl FetchExchange {
         let media_type =
             media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
         let keep = |media_type: &str| match answer.body.len() {
+            // The body must be stored for a replay to return it.
             ..=KEPT => self.grantee.stores.blobs.keep(&answer.body, media_type, None),
             _ => {
                 self.past.forget();

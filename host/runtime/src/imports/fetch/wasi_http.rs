@@ -144,6 +144,7 @@ impl CallState {
         }
         self.effects = self.effects.saturating_add(1);
         let late = Arc::clone(&self.fetching.late);
+        // The request ends with the instance, so the call must not be suspended meanwhile.
         let busy = self.past.busy();
         let sending = spawn(async move {
             let _busy = busy;

@@ -77,6 +77,7 @@ impl CallState {
         if kept > limit {
             return Err(BlobError::TooLarge(limit));
         }
+        // Checked before storing, so that a refused blob takes no space.
         if let Some(problem) = name.and_then(wrong_name) {
             return Err(BlobError::Other(problem.to_owned()));
         }

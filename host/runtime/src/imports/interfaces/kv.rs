@@ -92,6 +92,7 @@ impl CallState {
             EffectStart::Before(_, answer) => return Self::key_changed_before(answer),
         };
         let done = self.in_store(work).await;
+        // The journal gets no text of the store, which may contain host paths.
         let answer = match &done {
             Ok(()) => SideEffectAnswer::Done { length },
             Err(KvError::Full(most)) => {

@@ -81,6 +81,7 @@ impl Sqlite {
                     self.path.display()
                 ))
             };
+            // SQLite would create the file with the permissions of the umask.
             prepare(&self.path).map_err(|error| failed(&error))?;
             *open = Some(connect(&self.path).map_err(|error| failed(&error))?);
         }
@@ -173,6 +174,7 @@ impl KvStore for Sqlite {
         let mut opened = self.opened()?;
         let transaction =
             opened.connection()?.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Within the write transaction, so that no other process writes between check and change.
         let (now, old) = (usage(&transaction, owner)?, held(&transaction, owner, key)?);
         let new = weight(key, value);
         if !fits(now, old, new, most) {

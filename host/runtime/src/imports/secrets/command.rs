@@ -132,6 +132,7 @@ fn watch(
             // From here on the program only has to end: its key is known.
             deadline = deadline.min(Instant::now() + AFTERWARDS);
         }
+        // Checked after the read, so that a key that arrived in time still counts.
         if given_up.load(Ordering::Relaxed) || Instant::now() >= deadline {
             stop(child);
             return line.map(CommandEnd::Stopped).ok_or_else(|| {
@@ -209,6 +210,7 @@ fn shown(said: &str, printed: Option<Vec<u8>>) -> String {
     };
     let lines = printed.lines().map(str::trim).filter(|line| line.len() >= LINE_MIN);
     let words = printed.split_whitespace().filter(|word| word.len() >= WORD_MIN);
+    // A truncated stderr may end within a repeated line, so its prefixes count too.
     if lines.chain(words).any(|line| said.contains(line) || (is_cut && ends_in(line))) {
         return " (what it says is withheld: it repeats what it printed)".to_owned();
     }

@@ -199,6 +199,7 @@ impl CallSecrets {
     /// The record for the operator.
     pub(crate) fn check(&self, parts: &RequestParts) -> Result<SecretPlan, Box<DenialRecord>> {
         let rights = self.rights();
+        // First the placeholders, by name and place; then the values that are known so far.
         let plan = check(&rights, &self.placeholders, parts)?;
         let known = self.grantee.vault.scrubber();
         let headers =
@@ -227,6 +228,7 @@ impl CallSecrets {
         parts: &mut RequestParts,
         to: Url,
     ) -> Result<SecretPlan, Box<DenialRecord>> {
+        // Before the new URL is set, since the check compares both origins.
         if !is_same_origin(&parts.url, &to) {
             parts.drop_secret_headers();
         }

@@ -117,6 +117,7 @@ impl OpenSpans {
         model: &ModelName,
         provider: Option<&str>,
     ) {
+        // Bounds the memory of a room whose calls never end.
         if self.chats.len() >= SPANS {
             return;
         }

@@ -22,8 +22,10 @@ impl CallReplay {
         match known.trace.model(ordinal, &request) {
             Before::Answered(_) => {}
             Before::Open
+                // Still in progress in this process, or cancelled by the guest.
                 if known.asked.contains_key(&ordinal) || known.given_up.contains(&ordinal) => {}
             Before::Open => {
+                // The room has journalled the request and only waits for its answer.
                 drop(known.asked.insert(ordinal, self.models.ask(self.call, ordinal, request)))
             }
             Before::Otherwise => {
@@ -31,6 +33,7 @@ impl CallReplay {
                 return Err(ReplayMismatch);
             }
             Before::New => {
+                // Reads come first, because the request may depend on them.
                 self.keep_reads(known);
                 known
                     .trace
@@ -71,6 +74,7 @@ impl CallReplay {
             }
             () = due => {
                 let mut known = self.known();
+                // The future stays alive, so that the request is not sent twice.
                 known.asked.insert(ordinal, asked);
                 known.waits_for = Some(ordinal);
                 Err(Parked)

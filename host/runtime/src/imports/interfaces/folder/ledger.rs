@@ -63,6 +63,8 @@ impl Ledger {
     /// Returns the ledger of the folder at this path, which must be canonical.
     pub(super) fn open(path: &Path, most: FolderSize) -> Self {
         let own = Arc::new(FolderLocks { path: path.to_owned(), changes: Mutex::default() });
+        // Held until the new lock is listed, so that two overlapping ledgers cannot miss each
+        // other.
         let mut all = held(&LOCKS);
         all.retain(|lock| lock.strong_count() > 0);
         // A later ledger takes the locks of all earlier ones that it overlaps, so any two share
@@ -147,6 +149,8 @@ fn measure(
     for item in dir.entries()? {
         let item = item?;
         usage.entries += 1;
+        // Counted before the entry is inspected, so that a huge folder costs no more than the
+        // quota.
         if usage.entries > most {
             return Err(FolderFailure::Quota(most));
         }
