@@ -434,6 +434,7 @@ impl Config {
         models: &BTreeMap<ModelName, ModelConfig>,
     ) -> Result<Self, Problems> {
         let source = SourceText::new(file_name, text);
+        // Before the parser: dropping a tree that is too deep would exhaust the stack.
         if let Some(span) = depth::too_deep(text) {
             let what = format!("keys and brackets can be nested {} deep at most", depth::DEPTH_MAX);
             return Err(Problems(vec![source.problem(&span, what)]));
@@ -513,6 +514,7 @@ fn read(
     let limits = limits::read_run(reader, &root);
     let prices = root.get("prices").and_then(|item| plugin::path(reader, &item, folder));
     let entry = read_entry(reader, &mut references, &root, &tasks);
+    // After a syntax error tables may be missing, and every reference to them would be reported.
     if is_whole {
         references.check(reader, &root, added);
         references::check_cycles(reader, &spans, &tasks);
@@ -569,6 +571,7 @@ fn finish(
         reader.problems.retain(|problem| !broken.contains(&problem.line));
         reader.problems.extend(syntax);
     } else {
+        // Only a fully parsed file shows which keys are absent.
         reader.problems.append(&mut reader.absences);
     }
     let mut problems = Problems(std::mem::take(&mut reader.problems));

@@ -558,6 +558,7 @@ impl Setup {
     pub fn holders(&self) -> BTreeSet<TaskName> {
         let (mut holders, mut next) = (BTreeSet::new(), vec![self.entry.clone()]);
         while let Some(name) = next.pop() {
+            // Handoffs can form cycles, so each task is expanded once.
             let Some(task) = self.tasks.get(&name).filter(|_| !holders.contains(&name)) else {
                 continue;
             };

@@ -78,6 +78,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     let admitted = tools::admitted(plugins);
     let is_whole = config.plugins.keys().all(|name| plugins.contains_key(name));
     if is_whole {
+        // Without all plugins, rules would seem to be about unknown tools.
         rules::check(config, plugins, &mut problems);
     }
     let mut tasks = BTreeMap::new();

@@ -94,6 +94,8 @@ impl References {
         root: &Table<'_>,
         added: &BTreeMap<ModelName, ModelConfig>,
     ) {
+        // The written keys, not the tables that could be read: an invalid table is one problem, not
+        // one more for each reference to it.
         let declared = |section: &str| -> Vec<String> {
             let table = root.get(section).and_then(|item| item.value.as_table());
             table

@@ -97,6 +97,7 @@ fn read(
         tools: table
             .get("tools")
             .and_then(|item| task_tools::read(reader, references, &item, &around)),
+        // A missing agent was reported, so this config is refused.
         agent: agent.unwrap_or_else(|| PluginName::from("")),
         description: text(reader, table, "description").unwrap_or_default(),
         system: text(reader, table, "system").unwrap_or_default().into(),
@@ -170,6 +171,7 @@ fn read(
         condense: acting::condense(reader, references, table),
         stuck: acting::stuck(reader, table, compat),
         micro_file: acting::micro(reader, table, folder),
+        // `take_micro` and `take_knowledge` fill these fields: parsing reads no files.
         micro: None,
         knowledge_files: acting::knowledge(reader, table, folder),
         knowledge: Vec::new(),

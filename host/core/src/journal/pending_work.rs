@@ -84,6 +84,7 @@ impl WaitChange {
                 kind: "top-up".to_owned(),
                 target: top_up.budget.key().to_owned(),
                 at: None,
+                // Listed as an approval, so that one command decides both.
                 request: Some(Box::new(top_up.as_approval())),
             })),
             Effect::AskUser { call, channel, .. } => {

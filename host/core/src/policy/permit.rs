@@ -70,6 +70,7 @@ pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Pe
         return None;
     }
     with.policy.splice(at..at, leave.rules.iter().cloned());
+    // Confirm by the real decision: an earlier rule may still deny or ask.
     let decided = request.decide(&with, &request.arguments);
     (decided.decide == Decide::Allow && !leave.rules.is_empty()).then_some(leave)
 }

@@ -260,8 +260,8 @@ pub enum Event {
         text: Option<String>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<Blob>,
-        /// Whether the channel skipped the question, so that the agent reads pending input first
-        /// (L-029).
+        /// Whether the user was not asked, because the channel lets the agent first read what the
+        /// host holds for it (L-029).
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         passed: bool,
     },

@@ -78,6 +78,7 @@ impl CallParser<'_> {
     pub fn read(&self, message: &Message) -> ParsedCalls {
         let from_llm = message.sender == Entity::Llm;
         if !message.tools.is_empty() {
+            // Parsed when the message was added; parsing the text again could find other calls.
             let mine =
                 message.tools.iter().filter(|call| self.carries_out(call)).cloned().collect();
             return ParsedCalls { all: message.tools.clone(), mine, ..ParsedCalls::default() };
@@ -90,9 +91,11 @@ impl CallParser<'_> {
         let native = !message.tool_calls.is_empty();
         let untrusted = message.labels.contains(&Label::Untrusted);
         let mut reading = ParsedCalls::default();
+        // Only text is cut: a provider requires a result for each native call.
         for found in found.into_iter().take(if native { usize::MAX } else { MAX_IN_TEXT }) {
             match found {
                 CallAttempt::Call(mut call) => {
+                    // L-172: calls inherit the message's origin.
                     call.untrusted |= untrusted;
                     let mine = self.carries_out(&call);
                     // Of a model's native calls, the reference knows only those that the task

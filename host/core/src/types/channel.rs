@@ -196,7 +196,7 @@ pub struct Binding {
     /// The limit of incoming messages per second; `None` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
-    /// A JSON object; null if there is none.
+    /// A JSON object, or null.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub metadata: Value,
     /// Milliseconds per word of a simulated voice; `None` if the program speaks itself.

@@ -286,6 +286,7 @@ impl fmt::Display for LockChange {
             self.now.as_deref().unwrap_or_default(),
         );
         match (self.part, self.before.is_some(), self.now.is_some()) {
+            // A tool server has no component, so its digest is empty.
             (PluginPart::Component, ..) if self.now.as_deref() == Some("") => {
                 write!(out, "it was a component in the sandbox, and is none now")
             }

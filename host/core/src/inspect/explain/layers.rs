@@ -302,6 +302,7 @@ fn granted(grants: &Grants, question: &AccessQuestion) -> (String, Option<usize>
                 .iter()
                 .flat_map(|grant| &grant.headers)
                 .map(|name| format!("with the header {name}"));
+            // Rules and headers are granted separately, so no single entry decides.
             (rules.chain(headers).collect::<Vec<_>>().join("; "), None)
         }
         Capability::Kv => (

@@ -106,6 +106,7 @@ impl Fold {
         let (mut room, mut end) = (Room::new(), None);
         for record in records {
             now.take(&mut room, record);
+            // A further run in the same room clears the outcome, and with it the end.
             end = room.outcome().map(|_| end.unwrap_or(now.at));
         }
         let outcome = room.outcome().cloned();

@@ -41,6 +41,7 @@ impl Rights<'_> {
                 None,
             ));
         }
+        // The manifest's ceiling is checked before the rules: a wider grant would not lift it.
         self.require(Capability::Fetch, target, || self.smallest_fetch(method, url))?;
         if let Some(ask) = self.manifest.ask(Capability::Fetch)
             && !ceiling_covers(ask, method, url)

@@ -54,16 +54,19 @@ pub fn next_hop(
         return Ok(None);
     }
     let Some(location) = location else { return Ok(None) };
+    // `url` would drop these characters silently.
     if location.chars().any(char::is_control) {
         return Err(TargetError::Unreadable.into());
     }
     let mut url = from.join(location.trim()).map_err(|_| TargetError::Unreadable)?;
+    // A request has no fragment, but a redirect may name one.
     url.set_fragment(None);
     check(&url)?;
     if from.scheme() == "https" && url.scheme() != "https" {
         return Err(NoRedirect::Downgrade);
     }
     let becomes_get = match status {
+        // As browsers do: 307 and 308 keep the method, 301 and 302 change only a POST.
         303 => !matches!(method, "GET" | "HEAD"),
         301 | 302 => method == "POST",
         _ => false,

@@ -68,6 +68,7 @@ pub fn check(
     let address = &parts.url[..url::Position::AfterPath];
     decide(address.as_bytes(), SecretSpot::Elsewhere("the address before the query"))?;
     decide(
+        // A server decodes the path, so an encoded placeholder counts too.
         &super::views::percent_decoded(address.as_bytes()),
         SecretSpot::Elsewhere("the address before the query"),
     )?;

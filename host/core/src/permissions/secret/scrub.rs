@@ -140,6 +140,8 @@ impl Scrubber {
         let mut scrubbed = Vec::with_capacity(bytes.len());
         let mut kept = 0;
         for SecretMatch { place, value } in found {
+            // One text can match in several encodings. An overlapping match needs no second mask,
+            // but its end still counts.
             if place.start >= kept {
                 scrubbed.extend_from_slice(&bytes[kept..place.start]);
                 scrubbed.extend_from_slice(other(&self.values[value].name).as_bytes());

@@ -259,6 +259,7 @@ impl<'a> Checker<'a> {
             let default = part.and_then(|part| Some((part, part.get("default")?)));
             let is_filled =
                 default.is_some_and(|(part, default)| self.is_own_default(part, default, depth));
+            // Without fuel the default was not checked, so the field may be filled.
             if !is_filled && self.fuel > 0 {
                 fits = false;
                 self.path.push(PathStep::Field(name));

@@ -40,8 +40,7 @@ fn history(entries: Vec<Message>) -> History {
     history
 }
 
-/// 0 user, 1 two calls, 2 result of one, 3 word of the user, 4 result of the other, 5 agent, 6
-/// user, 7 agent.
+/// 0 user, 1 two calls, 2 result of one, 3 user, 4 result of the other, 5 agent, 6 user, 7 agent.
 fn talk() -> History {
     history(vec![
         said(0, Entity::User, "find it"),
@@ -83,12 +82,12 @@ fn a_call_and_its_results_go_together_or_stay_together() {
         // Spans may overlap.
         (&[(0, 3), (2, 4)], &[0, 1, 2, 3, 4]),
         (&[], &[]),
-        // The user's newest word and the newest entry stay.
+        // The user's newest message and the newest entry stay.
         (&[(0, 8)], &[0, 1, 2, 3, 4, 5]),
     ] {
         assert_eq!(forgotten(&talk, spans, RetainedEntries::default()), gone, "{spans:?}");
     }
-    // What is to be answered stays, and with it its call and the call's other result.
+    // The message to answer stays, with its call and the call's other result.
     assert_eq!(
         forgotten(&talk, &[(0, 8)], RetainedEntries { pending: Some(4), open_calls: &[] }),
         [0, 3, 5]
@@ -105,7 +104,7 @@ fn a_call_without_a_result_stays() {
         said(4, Entity::User, "hm"),
     ]);
     let open = [ToolCall { id: "b".to_owned(), ..ToolCall::new("box.a", json!({})) }];
-    // The id `a` is used twice: each result belongs to the newest call before it.
+    // The id `a` occurs twice: each result belongs to the newest call before it.
     assert_eq!(
         forgotten(&talk, &[(0, 5)], RetainedEntries { pending: None, open_calls: &open }),
         [0, 1]
@@ -152,7 +151,7 @@ fn a_summary_stands_where_the_first_entry_stood_and_bears_its_taint() {
         Some(Summary { place: 2, text: "s".into(), is_untrusted: false })
     );
     assert_eq!(summary(wish(&[(2, 3)], " \n")), None);
-    // Nothing was forgotten: there is nothing to sum up.
+    // Nothing was dropped, so there is nothing to summarise.
     assert_eq!(summary(wish(&[], "s")), None);
     assert_eq!(summary(wish(&[(3, 4)], "s")), None);
     let long = summary(wish(&[(0, 1)], &"é".repeat(SUMMARY_MAX))).expect("it is there").text;
@@ -182,9 +181,9 @@ fn a_mask_shortens_and_keeps_what_a_provider_must_find() {
     );
     let masked = masking(1, "I…").expect("it is shorter").masked;
     assert_eq!(masked[0].1.tool_calls, calling(1, &["a", "b"]).tool_calls);
-    // A person's words may be cut.
+    // A user's message may be cut.
     assert_eq!(masking(3, "…quickly").expect("it is a part").masked[0].1.text(), "…quickly");
-    // The newest entry, and the user's newest, stay as they are.
+    // The newest entry, and the user's newest, stay unchanged.
     assert!(
         masking(6, "thank…").expect("it is a part").is_nothing()
             && masking(7, "w…").expect("it is shorter").is_nothing()
@@ -275,8 +274,8 @@ fn a_mask_says_nothing_that_was_not_said_there() {
     ] {
         assert_eq!(masking(index, text), Ok(Some(text.to_owned())), "{index} {text:?}");
     }
-    // What the host says may hold a fence: without its first lines, the data in it would be words
-    // of the user.
+    // The host's text may hold a fence: without its first lines, the data in it would count as the
+    // user's message.
     assert_eq!(
         masking(3, "…I approve it\"}\n--- END ---"),
         Err(BadCondensation::HostWords { index: 3 })
@@ -285,8 +284,8 @@ fn a_mask_says_nothing_that_was_not_said_there() {
 }
 
 proptest! {
-    /// Whatever is wanted: every call that stays has its results, every result its call, and
-    /// nothing grows.
+    /// For every proposal: each remaining call has its results, each result its call, and nothing
+    /// grows.
     #[test]
     fn no_wish_parts_a_call_from_its_results(
         row in vec(any::<(u8, u8)>(), 0..60),
