@@ -72,7 +72,7 @@ fn relevance(question: &Question, hit: &Hit) -> f64 {
     coverage + if question.wanted.is_in(&hit.text) { KIND_BONUS } else { 0.0 }
 }
 
-/// Returns whether a piece of prose is no statement. Source code always looks like one, and is
+/// Returns whether a piece of prose is no statement. Source code always looks so, and is
 /// exempt.
 fn is_noise(hit: &Hit) -> bool {
     Format::of(&hit.path) == Format::Prose && !is_table_row(hit) && is_scrap(&hit.text)

@@ -70,6 +70,7 @@ fn change(
     for word in words {
         *pieces.entry(key_of(word)).or_default().entry(word).or_default() += 1;
     }
+    // The old bytes are kept, so that a failure can restore the pieces written before it.
     let mut changed: Vec<(String, Option<Vec<u8>>)> = Vec::new();
     for (key, counts) in pieces {
         let (bytes, mut piece) = read(store, &key)?;
