@@ -322,6 +322,7 @@ impl ApproverState {
                 format!("{}\n{letters}", std::mem::take(&mut above))
             };
             let mut question = UserQuestion::short(text, keys::PROMPT);
+            // Only the first page comes unasked; a later one follows a key that the user pressed.
             question.is_sudden = std::mem::take(&mut is_sudden);
             let line = match self.person.ask(question).await {
                 UserReply::End => {

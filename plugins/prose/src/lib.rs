@@ -1,6 +1,5 @@
-//! What the stock plugins know about text: words, light English stems, and the sentences of a file
-//! with their lines. Pure; it knows neither files nor the contract, so that the stock plugins share
-//! it and its tests need no host.
+//! Shared text processing of the stock plugins: words, light English stems, and the sentences of a
+//! file with their lines. Pure: without files or the contract, so that its tests need no host.
 
 mod passages;
 mod phrases;

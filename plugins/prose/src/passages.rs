@@ -1,8 +1,7 @@
-//! The sentences of a text, each with the line that it begins in. Markdown's blocks end sentences,
-//! and its markers are left out; source code has no sentences, so a few of its lines stand
-//! together.
+//! The sentences of a text, each with its first line. Markdown's blocks end sentences, and its
+//! markers are removed. Source code has no sentences, so a few of its lines form a passage.
 
-/// How a file is cut into passages.
+/// The way in which a file is split into passages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Sentences, which may span lines. Markdown, plain text and the like.
@@ -12,7 +11,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the file's extension; text when there is none.
+    /// Returns the format for the file's extension; prose without one.
     pub fn of(path: &str) -> Self {
         let name = path.rsplit('/').next().unwrap_or(path);
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
@@ -28,23 +27,22 @@ impl Format {
 pub struct Passage {
     /// Its first line, from 1.
     pub line: u32,
-    /// With single spaces between words.
+    /// The text, with single spaces between words.
     pub text: String,
     pub is_heading: bool,
 }
 
-/// In bytes. A larger file is data more often than text, and reading it would fill a plugin's
-/// memory.
+/// Bytes of a text file. A larger file is usually data, and would fill a plugin's memory.
 pub const LARGEST_TEXT: u64 = 1024 * 1024;
-/// More lines than this are no longer one thought.
+/// Lines of source code in one passage.
 const SOURCE_LINES: usize = 6;
-/// After these a full stop does not end a sentence.
+/// Abbreviations, after which a full stop does not end a sentence.
 const ABBREVIATIONS: [&str; 22] = [
     "al", "approx", "ca", "cf", "co", "dr", "e.g", "etc", "fig", "i.e", "inc", "jr", "lt", "mr",
     "mrs", "ms", "no", "p", "prof", "sr", "st", "vs",
 ];
 
-/// All passages of a text, in order.
+/// Returns all passages of a text, in order.
 pub fn passages(text: &str, format: Format) -> Vec<Passage> {
     let mut reader = Reader::default();
     for (line, number) in text.lines().zip(1..) {
@@ -60,7 +58,7 @@ pub fn passages(text: &str, format: Format) -> Vec<Passage> {
 #[derive(Default)]
 struct Reader {
     passages: Vec<Passage>,
-    /// Words of the sentence under way, and the line of the first.
+    /// The words of the present sentence, and the line of the first one.
     sentence: String,
     line: u32,
     lines: usize,
@@ -97,7 +95,7 @@ impl Reader {
         self.sentences(body, number);
     }
 
-    /// A row of a table stays whole: half of one has lost what it is about.
+    /// A row of a table stays whole, since half of it would lose its subject.
     fn row(&mut self, line: &str, number: u32) {
         self.end_block();
         line.split_whitespace().for_each(|word| self.add_unmarked(word, number));
@@ -116,16 +114,16 @@ impl Reader {
         let mut words = line.split_whitespace().peekable();
         while let Some(word) = words.next() {
             self.add_unmarked(word, number);
-            // What begins the next line is not known here; a sentence that ends with its line
-            // nearly always ends there.
+            // The next line is not known here. A full stop at the end of a line nearly always ends
+            // the sentence.
             if ends_sentence(word, words.peek().copied()) {
                 self.end_block();
             }
         }
     }
 
-    /// Without the markers of strong text. Most words have none, and copying each would be most of
-    /// the work.
+    /// Appends a word without the markers of strong text. Most words have none, and are not copied
+    /// for speed.
     fn add_unmarked(&mut self, word: &str, number: u32) {
         if word.contains("**") || word.contains("__") {
             self.add(&word.replace("**", "").replace("__", ""), number);
@@ -168,7 +166,7 @@ fn is_rule(line: &str) -> bool {
         && line.bytes().all(|byte| matches!(byte, b'-' | b'=' | b'*' | b'_' | b'|' | b':' | b' '))
 }
 
-/// Without what makes it an item of a list or a quotation.
+/// Returns the line without the marker of a list item or a quotation.
 fn without_marker(line: &str) -> &str {
     let line = line.trim_start_matches(['>', ' ']);
     for marker in ["- [ ] ", "- [x] ", "- ", "* ", "+ "] {
@@ -179,7 +177,7 @@ fn without_marker(line: &str) -> &str {
     let rest = line.trim_start_matches(|digit: char| digit.is_ascii_digit());
     let digits = line.len() - rest.len();
     let numbered = rest.strip_prefix(". ").or_else(|| rest.strip_prefix(") "));
-    // Two digits at most: a line may well begin with the year that ended the line before.
+    // Two digits at most: a line may begin with a year that belongs to the sentence before.
     numbered.filter(|_| (1..=2).contains(&digits)).map_or(line, str::trim_start)
 }
 

@@ -1,16 +1,15 @@
-//! How plugins write counts and paths for people and models. It knows nothing of what the files
-//! hold.
+//! Counts and paths for users and models. This module knows nothing of files' contents.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// "1 file", "6 files".
+/// Returns "1 file", "6 files".
 pub fn files(count: usize) -> String {
     format!("{count} {}", if count == 1 { "file" } else { "files" })
 }
 
-/// The text on one line, control characters escaped: the name of a file may hold a newline, and
-/// what follows it would read like a line of the plugin's own, such as a citation.
+/// Returns the text on one line, with control characters escaped. A file's name may contain a
+/// newline, and the text behind it could imitate the plugin's own lines, such as a citation.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(breaks_a_line) {
         return Cow::Borrowed(text);
@@ -27,7 +26,7 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// The two separators are no control characters, but end a line all the same.
+/// The two separators are not control characters, but end a line.
 fn breaks_a_line(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}')
 }

@@ -1,11 +1,10 @@
-//! Pieces of a text that are no statement: code in prose, pictures made of characters, places in
-//! brackets.
+//! Pieces of a text that are no statement: code in prose, character drawings, places in brackets.
 
-/// Of the characters that are no blanks, so many in a hundred must be letters or digits.
+/// Percentage of non-blank characters that must be letters or digits.
 const LETTERS: usize = 65;
 
-/// Returns whether a passage of prose says nothing to a reader who meets it alone: a command, a
-/// table of a config, a drawing, a list of places in brackets.
+/// Returns whether a passage of prose means nothing on its own: a command, a config table, a
+/// drawing, a list of places in brackets.
 pub fn is_scrap(text: &str) -> bool {
     let text = text.trim();
     let is_link = text.starts_with('[') && text.contains("](");

@@ -75,6 +75,7 @@ pub(crate) async fn pin(
     dev: bool,
 ) -> Result<Option<String>, CliError> {
     let Inspection { manifest, kinds, sha256, .. } = found.inspection.clone();
+    // The bytes that were inspected, not the file's present ones, which may have changed since.
     let Ok(tools) = setup::open_host()?.tools_of(found.bytes.clone()).await else {
         return Ok(None);
     };

@@ -45,6 +45,7 @@ pub(crate) async fn changes(config: &Path) {
     loop {
         tokio::time::sleep(EVERY).await;
         let now = stamps();
+        // Two equal checks in a row mean that no file is still being written.
         if now != first && now == last && now.iter().all(Option::is_some) {
             return;
         }

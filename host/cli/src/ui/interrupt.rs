@@ -136,6 +136,7 @@ fn wait(sender: &watch::Sender<u32>) {
                     sender.send_modify(|count| *count += 1);
                     tokio::select! {
                         () = tokio::time::sleep(GRACE), if !LINGERS.load(Ordering::SeqCst) => {}
+                        // A second Ctrl-C ends the program without waiting for the run.
                         _ = next_press() => {}
                     }
                     end();

@@ -78,6 +78,7 @@ pub(crate) fn push(kind: OutputKind, text: String) {
     if !state.has_thread {
         let begun =
             std::thread::Builder::new().name("conclave-output".to_owned()).spawn(|| QUEUE.write());
+        // Without a thread the text is written here, after the lock is released.
         if begun.is_err() {
             drop(state);
             return write_all(kind, &text, || {});
@@ -133,6 +134,7 @@ impl OutputQueue {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
+            // Released while writing, so that a slow reader does not block `push`.
             drop(state);
             write_all(kind, &text, || {
                 self.state().pieces += 1;
@@ -151,6 +153,7 @@ impl OutputQueue {
         self.changed.notify_all();
         while state.is_behind() {
             let before = state.pieces;
+            // Once given up, a reader that has taken nothing since is not waited for again.
             if state.given_up == Some(before) && !state.must_wait() {
                 return;
             }

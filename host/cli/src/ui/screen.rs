@@ -100,6 +100,7 @@ impl Drop for ScreenHold {
             return;
         }
         let held = std::mem::take(&mut state.held);
+        // Released first, because `notice` and `write_later` take the lock again.
         drop(state);
         for piece in held {
             match piece {
@@ -320,6 +321,7 @@ impl Screen {
         for line in std::mem::take(&mut state.lines) {
             output::push(OutputKind::Told, format!("{line}\n"));
         }
+        // Released first, because `write_kept` takes the lock again.
         drop(state);
         self.write_kept();
     }

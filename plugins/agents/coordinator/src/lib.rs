@@ -1,15 +1,15 @@
-//! Coordinator: answers nothing itself. It starts background work if it may, passes the question to
-//! the task that answers, and finishes with what comes back. A refused background task must not
-//! keep the user waiting: the question goes on all the same.
+//! Coordinator: starts background work if it may, passes the question to the task that answers, and
+//! finishes with its answer. It answers nothing itself. A refused background task must not keep the
+//! user waiting, so the question is passed on regardless.
 
 use conclave_sdk::{
     Agent, Entity, Message, Result, Turn, View, config, delegate_in_background, finish, say,
 };
 use serde::Deserialize;
 
-/// What the background task is asked to do.
+/// The assignment of the background task.
 const BACKGROUND_WORK: &str = "Digest the folder.";
-/// Nobody has asked anything, so no task is started.
+/// The answer if there is no question, in which case no task is started.
 const NO_QUESTION: &str = "Ask me something.";
 
 /// The `config` table of this plugin.
@@ -48,12 +48,12 @@ impl Agent for Coordinator {
     }
 }
 
-/// Where the task stands. Each step happens once, so it ends whatever the others do.
+/// The progress of the task. Each phase happens once, so the task ends whatever the others do.
 #[derive(Debug, PartialEq)]
 enum Phase {
     Background,
     Ask,
-    /// The question was passed on, and something else than its answer came back.
+    /// The question was passed on, and something other than its answer came back.
     GiveUp,
 }
 
@@ -65,8 +65,8 @@ fn phase(iteration: u32, has_background: bool) -> Phase {
     }
 }
 
-/// Looked up where the history begins: by the second step the pending message is what became of the
-/// background task, which is the host's text and no question.
+/// Returns the question, from the beginning of the history. By the second step the pending message
+/// is the background task's report, which is the host's text and not a question.
 fn question(mut history: impl Iterator<Item = Message>) -> Option<String> {
     history
         .find(|message| message.sender == Entity::User && !message.content.trim().is_empty())

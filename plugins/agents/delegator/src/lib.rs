@@ -1,6 +1,6 @@
-//! Delegator: does nothing itself. It lets one agent study what there is, one work, and one verify;
-//! when the work is not good it is done again, with what was wrong, until it is or the rounds are
-//! over (O-093). No model stands behind it: the order is the point.
+//! Delegator: delegates to one agent that studies the material, one that works, and one that
+//! verifies. If the work is rejected it is repeated, with the reason, until it is accepted or the
+//! rounds are used up (O-093). It has no model: the order is fixed.
 //!
 //! ```toml
 //! [plugins.delegator]
@@ -12,9 +12,9 @@
 //! agent = "delegator"
 //! ```
 //!
-//! Each of the three gets `task`, what the user asked for, and what the others gave: `summary`,
-//! `result`, and `reason`, both of which are empty for the one that works until it is done again.
-//! The one that verifies gives `completed`, true or false, and a `reason`.
+//! Each of the three gets `task`, the user's request, and the results of the others: `summary`,
+//! `result` and `reason`. The last two are empty for the first round of work. The verifier returns
+//! `completed`, true or false, and a `reason`.
 
 use conclave_sdk::{Agent, Observation, Result, Turn, View, act, config, finish, reject, scratch};
 use serde::{Deserialize, Serialize};
@@ -36,11 +36,12 @@ impl Default for Settings {
     }
 }
 
-/// Who works now, and what the others gave. Kept between steps, because each is a fresh instance.
+/// The agent that works now, and the results so far. Stored between steps, because each step is a
+/// fresh instance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Progress {
     phase: Phase,
-    /// Of work and verification, from 1.
+    /// The round of work and verification, from 1.
     round: u32,
     task: String,
     summary: Value,
@@ -81,7 +82,7 @@ fn begin(settings: &Settings, task: String) -> (Progress, Turn) {
     (Progress { task, ..Progress::default() }, turn)
 }
 
-/// Somebody has given what they have.
+/// Continues after a delegate has returned its result.
 fn go_on(
     settings: &Settings,
     mut progress: Progress,
@@ -134,15 +135,15 @@ fn work(settings: &Settings, progress: &mut Progress, reason: Option<String>) ->
     } else {
         "it is known what there is"
     };
-    // Empty in the first round, and there: a micro-agent may name them as inputs, and is not
-    // started without.
+    // Empty but present in the first round: a micro-agent may declare them as inputs, and is not
+    // started without them.
     let result = if progress.result.is_null() { Value::from("") } else { progress.result.clone() };
     let reason = reason.unwrap_or_default();
     let inputs = json!({ "task": progress.task, "summary": progress.summary, "result": result, "reason": reason });
     act::delegate(&settings.work, inputs).because(why)
 }
 
-/// Only a clear yes is one: whoever verifies and says nothing of it has not verified.
+/// Only a clear yes counts: a verifier that says nothing about it has not verified.
 fn is_completed(given: &Value) -> bool {
     match verdict(given).get("completed") {
         Some(Value::Bool(completed)) => *completed,
@@ -161,7 +162,7 @@ fn reason(given: &Value) -> String {
     said.unwrap_or_else(|| given.to_string())
 }
 
-/// What the one that verifies gave: its outputs, or an object in its words.
+/// Returns the verifier's outputs, or an object with its words.
 fn verdict(given: &Value) -> Map<String, Value> {
     let outputs = given.as_object().cloned().unwrap_or_default();
     if outputs.contains_key("completed") {

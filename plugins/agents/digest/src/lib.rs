@@ -1,6 +1,6 @@
-//! Digest: reads a folder through a search plugin and finishes with what it is about. Three steps:
-//! list, read, summarise. The summary quotes the sentences that share most with all others, so it
-//! says nothing that the folder does not.
+//! Digest: reads a folder through a search plugin and finishes with a summary. It takes three
+//! steps: list, read, summarise. The summary quotes the sentences that share most with all others,
+//! so it says nothing that the folder does not.
 
 mod summary;
 
@@ -11,17 +11,17 @@ use serde_json::json;
 
 use summary::Document;
 
-/// As many reads as one message may ask for without crowding out the other plugins.
+/// Reads in one message, few enough not to crowd out the other plugins.
 const MOST_FILES: usize = 40;
 
-/// What it remembers between reading and summarising: a fresh instance knows nothing.
+/// The state between reading and summarising, since each step is a fresh instance.
 #[derive(Serialize, Deserialize)]
 struct Reading {
-    /// How many files the folder has.
+    /// The number of files in the folder.
     files: usize,
-    /// Those that no tool would read, because they are too large.
+    /// The number of files that are too large for the search tool.
     left_out: usize,
-    /// Those that are being read, in the order of the calls.
+    /// The paths being read, in the order of the calls.
     paths: Vec<String>,
 }
 
@@ -94,12 +94,12 @@ struct Listed {
 #[derive(Debug, PartialEq, Deserialize)]
 struct Listing {
     path: String,
-    /// Nothing when the tool does not say; then only reading can tell.
+    /// The size in bytes, or 0 if the tool does not report it; only reading can tell then.
     #[serde(default)]
     bytes: u64,
 }
 
-/// From the structured result, or from the lines `path bytes` where only text arrived.
+/// Parses the structured result, or the lines `path bytes` if only text arrived.
 fn listings(listed: &ToolOutput) -> Result<Vec<Listing>> {
     if let Some(value) = &listed.value {
         let listed: Listed = serde_json::from_str(value)?;

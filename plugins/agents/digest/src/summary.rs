@@ -1,4 +1,4 @@
-//! An extractive summary: the words that most files share, and the sentences that hold most of
+//! An extractive summary: the words that most files share, and the sentences that contain most of
 //! them.
 
 use std::cmp::Ordering;
@@ -10,16 +10,17 @@ use conclave_prose::{
 
 const TOPICS: usize = 3;
 const MOST_SENTENCES: usize = 2;
-/// Shorter ones say little alone; longer ones are hard to read out of their place.
+/// Words of a sentence: a shorter one says little alone, and a longer one is hard to read out of
+/// context.
 const WORDS_OF_A_SENTENCE: std::ops::RangeInclusive<usize> = 5..=25;
-/// A sentence that shares so much with one already chosen adds nothing.
+/// The overlap from which a sentence adds nothing to one that is chosen already.
 const REPEATS: f64 = 0.5;
 
 /// A file's sentences.
 pub(crate) struct Document {
     path: String,
     sentences: Vec<Sentence>,
-    /// Every telling word of the file, headings included: how it is written, by its stem.
+    /// Every significant word of the file, headings included: its spelling, by its stem.
     words: Vec<(String, String)>,
 }
 
@@ -29,12 +30,12 @@ struct Sentence {
     terms: Vec<String>,
 }
 
-/// How often a term stands in all files.
+/// The frequency of a term in all files.
 #[derive(Default)]
 struct Weight<'d> {
     files: u32,
     count: u32,
-    /// The ways in which it is written.
+    /// The spellings of the term, with their counts.
     spellings: BTreeMap<&'d str, u32>,
 }
 
@@ -58,7 +59,7 @@ impl Document {
     }
 }
 
-/// "41 files, mostly about a, b and c.", and the most central sentences with their places.
+/// Returns "41 files, mostly about a, b and c.", and the most central sentences with their places.
 /// `left_out` of the files were too large.
 pub(crate) fn of(files: usize, left_out: usize, documents: &[Document]) -> String {
     let weights = weights(documents);
@@ -81,7 +82,7 @@ pub(crate) fn of(files: usize, left_out: usize, documents: &[Document]) -> Strin
     lines.join("\n")
 }
 
-/// Stem and spelling of the words that say something. Numbers are facts, no topics.
+/// Returns the stems and spellings of the significant words. Numbers are facts, not topics.
 fn telling(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
     let says_something = |word: &String| {
         word.chars().count() > 3 && word.chars().all(char::is_alphabetic) && !is_common(word)
@@ -111,7 +112,7 @@ fn weights(documents: &[Document]) -> BTreeMap<&str, Weight<'_>> {
 }
 
 impl Weight<'_> {
-    /// What many files speak of counts more than what one file repeats.
+    /// A term that many files share counts more than one that a single file repeats.
     fn value(&self) -> f64 {
         f64::from(self.files) * f64::from(self.count + 1).ln()
     }
@@ -132,7 +133,8 @@ fn topics<'w>(weights: &'w BTreeMap<&str, Weight>) -> Vec<&'w str> {
     ranked.into_iter().take(TOPICS).map(|(_, _, weight)| weight.spelling()).collect()
 }
 
-/// Greedy: the best sentence that does not repeat those before it, at first one of each file.
+/// Greedy: chooses the best sentence that does not repeat earlier ones, at first one from each
+/// file.
 fn central<'d>(
     documents: &'d [Document],
     weights: &BTreeMap<&str, Weight>,
@@ -157,7 +159,8 @@ fn central<'d>(
     chosen
 }
 
-/// The weight of its terms; a root of the length, because else the longest sentence always wins.
+/// Returns the weight of the sentence's terms, divided by a root of its length, since the longest
+/// sentence would always win otherwise.
 fn centrality(sentence: &Sentence, weights: &BTreeMap<&str, Weight>) -> f64 {
     let terms: BTreeSet<_> = sentence.terms.iter().collect();
     let sum: f64 =

@@ -1,5 +1,5 @@
-//! Which of the found sentences really answer. A search tool ranks by rare words; an answer must
-//! also cover the question, hold the kind of thing that was asked for, and state something.
+//! Selects the found sentences that answer the question. A search tool ranks by rare words. An
+//! answer must also cover the question, contain the requested kind of fact, and state something.
 
 use std::cmp::Ordering;
 
@@ -9,32 +9,32 @@ use crate::found::Hit;
 use crate::question::{Question, without_article};
 use crate::quote::is_table_row;
 
-/// Three sentences are still an answer; more is a list.
+/// Sentences of an answer: more would be a list.
 const MOST: usize = 3;
-/// What the right kind of content is worth, measured in the share of the question that is covered.
+/// The bonus for the requested kind of fact, as a share of the question's coverage.
 const KIND_BONUS: f64 = 0.25;
-/// What it costs to be no sentence of one's own. Less than the right kind of content is worth, and
-/// nothing when no other answers.
+/// The penalty for a sentence that needs its surroundings. Smaller than [`KIND_BONUS`], and without
+/// effect if no other sentence answers.
 const NOT_ALONE: f64 = 0.2;
-/// They stand for something in the sentence before.
+/// Words that refer to the sentence before.
 const DANGLING: [&str; 9] =
     ["both", "he", "it", "its", "otherwise", "she", "their", "they", "theirs"];
-/// They do so before one of `GOES_ON`: "Each is enforced", but "Each plugin is alone".
+/// Words that do so only before one of `GOES_ON`: "Each is enforced", but "Each plugin is alone".
 const MAYBE_DANGLING: [&str; 8] = ["all", "each", "none", "some", "that", "these", "this", "those"];
 const GOES_ON: [&str; 17] = [
     "are", "can", "does", "had", "has", "have", "is", "may", "means", "must", "of", "one", "page",
     "section", "was", "were", "will",
 ];
-/// What it is worth to say what something is, where that was asked.
+/// The bonus for a definition, if the question asks for one.
 const EXPLAINS: f64 = 0.6;
-/// Below this a sentence shares words with the question, but is about something else.
+/// The score below which a sentence shares words with the question, but has another subject.
 const LEAST: f64 = 0.6;
-/// A further sentence must be nearly as good as the first.
+/// The share of the first sentence's score that a further one needs.
 const NEARLY: f64 = 0.9;
-/// Two sentences that share so much say the same.
+/// The overlap from which two sentences say the same.
 const SAME: f64 = 0.8;
 
-/// The sentences to quote, best first; empty when none answers.
+/// Returns the sentences to quote, best first. Empty if none answers.
 pub(crate) fn best<'h>(question: &Question, hits: &'h [Hit]) -> Vec<&'h Hit> {
     let highest = hits.iter().map(|hit| hit.score).fold(f64::MIN_POSITIVE, f64::max);
     let relevant = hits.iter().filter(|hit| !is_noise(hit) && relevance(question, hit) >= LEAST);
@@ -43,12 +43,13 @@ pub(crate) fn best<'h>(question: &Question, hits: &'h [Hit]) -> Vec<&'h Hit> {
     let mut ranked: Vec<_> = relevant.map(|hit| (value(hit), hit)).collect();
     ranked.sort_by(|(one, _), (other, _)| other.partial_cmp(one).unwrap_or(Ordering::Equal));
     let Some((best, first)) = ranked.first() else { return Vec::new() };
-    // Where something is explained, what else is said of it is no part of the answer.
+    // If the first sentence is a definition, other facts about its subject are no part of the
+    // answer.
     let enough = if explains(question, first) { *best } else { best * NEARLY };
     let mut chosen: Vec<&Hit> = Vec::new();
     for (_, hit) in ranked.iter().filter(|(score, _)| *score >= enough) {
         let adds_nothing = chosen.iter().any(|other| says_the_same(other, hit));
-        // After a sentence from elsewhere it would point to the wrong thing.
+        // After a sentence from another place, its reference would be misread.
         let misleads = !chosen.is_empty() && dangles(&hit.text);
         if chosen.len() < MOST && !adds_nothing && !misleads {
             chosen.push(hit);
@@ -57,9 +58,9 @@ pub(crate) fn best<'h>(question: &Question, hits: &'h [Hit]) -> Vec<&'h Hit> {
     chosen
 }
 
-/// The share of the question's terms that stand in the sentence or around it, and whether it holds
-/// what was asked for. Nothing when it names none of those that the question names: it is about
-/// somebody else.
+/// Returns the share of the question's terms in the sentence or around it, with a bonus for the
+/// requested kind of fact. 0 if it contains none of the question's names, since it has another
+/// subject then.
 fn relevance(question: &Question, hit: &Hit) -> f64 {
     let file = hit.path.rsplit('/').next().unwrap_or_default();
     let about = [terms(&hit.text), terms(&hit.context), terms(file)].concat();
@@ -71,13 +72,14 @@ fn relevance(question: &Question, hit: &Hit) -> f64 {
     coverage + if question.wanted.is_in(&hit.text) { KIND_BONUS } else { 0.0 }
 }
 
-/// A piece of prose that is no statement. In source code everything looks so.
+/// Returns whether a piece of prose is no statement. Source code always looks so, and is
+/// exempt.
 fn is_noise(hit: &Hit) -> bool {
     Format::of(&hit.path) == Format::Prose && !is_table_row(hit) && is_scrap(&hit.text)
 }
 
-/// A statement answers; a question, a title or a piece of code does not. One that needs its
-/// surroundings answers worse, and one that explains what was asked about answers best.
+/// Returns the bonus for the form: a statement answers, while a question, a title or code does not.
+/// A sentence that needs its surroundings is worse, and a definition of the subject is best.
 fn manner(question: &Question, hit: &Hit) -> f64 {
     if explains(question, hit) {
         return EXPLAINS;
@@ -85,14 +87,14 @@ fn manner(question: &Question, hit: &Hit) -> f64 {
     form(hit) - if is_table_row(hit) || dangles(&hit.text) { NOT_ALONE } else { 0.0 }
 }
 
-/// It begins with the thing that is to be explained, and goes on to say what it is; or it is a row
-/// of a table about that thing.
+/// Returns whether the sentence begins with the subject and defines it, or is a row of a table
+/// about it.
 fn explains(question: &Question, hit: &Hit) -> bool {
     if question.explained.is_empty() {
         return false;
     }
     if is_table_row(hit) {
-        // A word and what it means; a longer row says other things of it.
+        // Two cells are a word and its meaning; a longer row says other things about the word.
         let mut cells = hit.text.split('|').map(str::trim).filter(|cell| !cell.is_empty());
         let (Some(first), Some(second), None) = (cells.next(), cells.next(), cells.next()) else {
             return false;
@@ -125,7 +127,7 @@ fn form(hit: &Hit) -> f64 {
     }
 }
 
-/// It begins with a word that points out of the sentence.
+/// Returns whether the sentence begins with a word that refers to an earlier sentence.
 fn dangles(text: &str) -> bool {
     let mut words = words(text);
     let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());

@@ -1,5 +1,5 @@
-//! What the search tool gave: its structured value, or the same read back from its lines where only
-//! text arrived.
+//! The search tool's result, from its structured value, or parsed from its lines if only text
+//! arrived.
 
 use conclave_sdk::ToolOutput;
 use serde::Deserialize;
@@ -10,20 +10,20 @@ pub(crate) struct Hit {
     pub(crate) path: String,
     pub(crate) line: u32,
     pub(crate) text: String,
-    /// The tool's own opinion; higher is better.
+    /// The tool's own score; higher is better.
     #[serde(default)]
     pub(crate) score: f64,
-    /// What it stands under and refers to; empty when the tool does not say.
+    /// The heading above, and the text that it refers to. Empty if the tool does not report them.
     #[serde(default)]
     pub(crate) context: String,
 }
 
-/// All of them, best first.
+/// All hits, best first.
 #[derive(Debug, PartialEq, Deserialize)]
 pub(crate) struct Found {
-    /// How many files were searched; none when the tool does not say.
+    /// The number of files searched; `None` if the tool does not report it.
     pub(crate) files: Option<usize>,
-    /// How many files were too large to be searched.
+    /// The number of files that were too large to search.
     #[serde(default)]
     pub(crate) left_out: usize,
     #[serde(default)]
@@ -41,7 +41,7 @@ impl Found {
     }
 }
 
-/// `path:line: text`.
+/// Parses `path:line: text`.
 fn hit(line: &str) -> Option<Hit> {
     let (place, text) = line.split_once(": ")?;
     let (path, line) = place.rsplit_once(':')?;

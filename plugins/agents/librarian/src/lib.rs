@@ -1,6 +1,5 @@
-//! Librarian: answers a question with sentences from a folder. It reads nothing itself: a search
-//! tool finds, the librarian chooses. No model stands behind it, so it only quotes, and says so
-//! when nothing fits.
+//! Librarian: answers a question with sentences from a folder. A search tool finds them, and the
+//! librarian chooses. It has no model, so it only quotes, and says so if nothing fits.
 
 mod choose;
 mod found;
@@ -14,8 +13,7 @@ use serde_json::json;
 use found::Found;
 use question::Question;
 
-/// Sentences to choose from: a search tool ranks by rare words, and what answers may stand far
-/// below.
+/// Sentences to choose from. A search tool ranks by rare words, so the answer may have a low rank.
 const HITS: u32 = 40;
 
 struct Librarian;
@@ -31,7 +29,7 @@ impl Agent for Librarian {
         }
         let asked = view.pending().is_some_and(|message| message.sender == Entity::User);
         if view.iteration() > 0 && !asked {
-            // It has searched, and no result came: searching again would go on for ever.
+            // The search was called and returned no result. Searching again would never end.
             return Ok(finish("I searched, but got no result."));
         }
         match view.tool("find") {
@@ -44,8 +42,7 @@ impl Agent for Librarian {
     }
 }
 
-/// What was asked last: an agent remembers by reading the history, because each step is a fresh
-/// instance.
+/// Returns the latest question from the history, since each step is a fresh instance.
 fn question(view: &View) -> Question {
     let asked = view.history().rev().find(|message| message.sender == Entity::User);
     let message = asked.or_else(|| view.pending());
@@ -73,7 +70,7 @@ fn answer(question: &Question, output: &ToolOutput) -> String {
     chosen.into_iter().map(quote::of).collect::<Vec<_>>().join("\n")
 }
 
-/// Whoever gets no answer should know that there was more to search.
+/// A user without an answer should learn that some files were not searched.
 fn too_large(left_out: usize) -> String {
     match left_out {
         0 => String::new(),

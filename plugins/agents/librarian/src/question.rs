@@ -1,8 +1,9 @@
-//! What a question is about, and what kind of answer it waits for. It does not look for the answer.
+//! The subject of a question, and the kind of answer that it expects. Other modules look for the
+//! answer.
 
 use conclave_prose::{Format, is_common, passages, stem, terms, words};
 
-/// The kind of thing that a good answer holds.
+/// The kind of fact that a good answer contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Time,
@@ -11,22 +12,22 @@ pub(crate) enum Wanted {
     Anything,
 }
 
-/// A question, taken apart.
+/// A parsed question.
 #[derive(Debug)]
 pub(crate) struct Question {
-    /// Its telling words, as they were written.
+    /// Its significant words, as written.
     keywords: Vec<String>,
-    /// Their stems, each once.
+    /// Their stems, without duplicates.
     pub(crate) terms: Vec<String>,
-    /// The stems of its names, as far as capitals tell.
+    /// The stems of its names, as far as capitals show them.
     pub(crate) names: Vec<String>,
     pub(crate) wanted: Wanted,
-    /// The stems of what is to be explained, in order: `What is a manifest?`. Empty where something
-    /// else is asked.
+    /// The stems of the subject to be explained, in order: `What is a manifest?`. Empty for other
+    /// questions.
     pub(crate) explained: Vec<String>,
 }
 
-/// More words than this are no name of a thing.
+/// Words of a thing's name, at most.
 const NAME_WORDS: usize = 3;
 
 const MONTHS: [&str; 12] = [
@@ -43,14 +44,14 @@ const MONTHS: [&str; 12] = [
     "november",
     "december",
 ];
-/// After "how": what is measured or counted.
+/// Words after "how" that ask for an amount.
 const MEASURES: [&str; 16] = [
     "big", "deep", "far", "fast", "heavy", "high", "large", "long", "many", "much", "often", "old",
     "small", "tall", "wide", "young",
 ];
 
 impl Question {
-    /// Only what is asked counts: "When was it lit? Note it down." is about the light.
+    /// Parses only the question itself: "When was it lit? Note it down." is about the light.
     pub(crate) fn new(text: &str) -> Self {
         let sentences: Vec<_> =
             passages(text, Format::Prose).into_iter().map(|passage| passage.text).collect();
@@ -70,13 +71,13 @@ impl Question {
         }
     }
 
-    /// For a search tool, and for people.
+    /// Returns the keywords, for a search tool and for users.
     pub(crate) fn keywords(&self) -> String {
         self.keywords.join(" ")
     }
 }
 
-/// Returns the stems of the thing that a question asks to explain.
+/// Returns the stems of the subject that a question asks to explain.
 fn explained(text: &str) -> Vec<String> {
     let words: Vec<_> = words(text).collect();
     let [what, is, rest @ ..] = words.as_slice() else { return Vec::new() };
@@ -87,7 +88,7 @@ fn explained(text: &str) -> Vec<String> {
     if asks && is_name { name.iter().map(|word| stem(word)).collect() } else { Vec::new() }
 }
 
-/// The words behind an article.
+/// Returns the words without a leading article.
 pub(crate) fn without_article(words: &[String]) -> &[String] {
     match words {
         [article, rest @ ..] if matches!(article.as_str(), "a" | "an" | "the") => rest,
@@ -103,7 +104,7 @@ fn keywords(text: &str) -> Vec<String> {
     if telling.is_empty() { all } else { telling }
 }
 
-/// The first word is capitalised in any sentence.
+/// The first word is capitalised in any sentence, so it does not count.
 fn names(text: &str) -> Vec<String> {
     let capitalised =
         text.split_whitespace().skip(1).filter(|word| word.starts_with(char::is_uppercase));
@@ -132,7 +133,7 @@ impl Wanted {
         }
     }
 
-    /// A sentence holds such a thing.
+    /// Returns whether a sentence contains this kind of fact.
     pub(crate) fn is_in(self, sentence: &str) -> bool {
         match self {
             Self::Time => {

@@ -1,23 +1,24 @@
-//! How a found sentence is shown: the text as a reader would say it, and its place.
+//! The display of a found sentence: its readable text, and its place.
 
 use conclave_prose::{Format, one_line};
 
 use crate::found::Hit;
 
-/// A sentence and its place, on one line.
+/// Returns a sentence and its place, on one line.
 pub(crate) fn of(hit: &Hit) -> String {
     let text = if is_table_row(hit) { cells(&hit.text) } else { hit.text.clone() };
     format!("{}  ({}:{})", one_line(&text), one_line(hit.path.trim_start_matches('/')), hit.line)
 }
 
-/// A row of a Markdown table. In source code a line may begin so too, such as an arm of a match.
+/// Returns whether the hit is a row of a Markdown table. In source code a line may begin like one,
+/// such as an arm of a match.
 pub(crate) fn is_table_row(hit: &Hit) -> bool {
     hit.text.starts_with('|') && Format::of(&hit.path) == Format::Prose
 }
 
-/// The first cell mostly names what the others tell.
+/// Returns the cells of a row as text. The first cell usually names the subject of the others.
 fn cells(row: &str) -> String {
-    // An escaped pipe is part of its cell; a zero byte cannot be, because text has none.
+    // An escaped pipe is part of its cell. A zero byte can stand for it, since text contains none.
     let row = row.replace("\\|", "\0");
     let cells: Vec<_> = row
         .split('|')

@@ -1,8 +1,7 @@
-//! Micro: the agent of micro-agents, which are text files with a prompt, what they are given, and
-//! what they must give back. The host puts what was given into the prompt and adds which outputs
-//! are wanted: that is the task's system text. This component asks a model with it, does what the
-//! model wants done, and finishes with what it gives. The host refuses a finish that lacks an
-//! output, and says which.
+//! Micro: the agent of micro-agents, which are text files with a prompt, inputs and required
+//! outputs. The host builds the task's system text from them. This component calls a model with it,
+//! executes the model's actions, and finishes with its outputs. The host refuses a finish that
+//! lacks an output, and names it.
 //!
 //! A model may call tools, write an action in its fixed JSON form, or write the outputs alone:
 //! `{"summary": "…"}` is a finish.
@@ -17,10 +16,10 @@ use conclave_sdk::model::{self, Part, Request};
 use conclave_sdk::{Agent, Result, Turn, View, act, finish, value_in};
 use serde_json::Value;
 
-/// Of one observation a model reads so many characters here; its history has the rest.
+/// Characters of an observation that the model reads here; its history has the rest.
 const SHOWN: usize = 4_000;
 const FORM: &str = "Call a tool, or write one JSON object and nothing else: the outputs alone when you are done, or an action:";
-/// No plan: a micro-agent has one thing to do.
+/// Without a plan: a micro-agent has a single task.
 const ACTIONS: [&str; 12] = [
     "run",
     "run_ipython",
@@ -56,7 +55,7 @@ fn note(came: Vec<Value>) -> String {
     format!("{came}{FORM}\n{}", act::form(&ACTIONS))
 }
 
-/// An object that is no action is what the micro-agent gives back.
+/// Parses an action. An object that is no action is the micro-agent's outputs.
 fn read(text: &str) -> Result<Turn> {
     match value_in(text)? {
         Value::Object(outputs)

@@ -1,6 +1,6 @@
-//! Pipeline: does nothing itself. Its stages work one after the other; each gets the task and what
-//! the one before gave, and what the last one gave is the answer. A stage that fails ends it, and
-//! is named (R-133). No model stands behind it: the order is the point.
+//! Pipeline: delegates to its stages, one after the other. Each gets the task and the output of the
+//! stage before, and the last output is the answer. A failing stage ends the pipeline, and is named
+//! (R-133). It has no model: the order is fixed.
 //!
 //! ```toml
 //! [plugins.pipeline]
@@ -12,9 +12,9 @@
 //! agent = "pipeline"
 //! ```
 //!
-//! A stage gets `task`, in words: what the user asked for, and what the stage before said. Beside
-//! it, for stages that read their inputs: `original`, the user's words alone, `previous`, the
-//! outputs of the stage before, and `stage`, its own name.
+//! A stage gets `task`, in words: the user's request and the previous stage's output. For stages
+//! with declared inputs there are also `original`, the request alone, `previous`, the previous
+//! stage's outputs, and `stage`, its own name.
 
 use conclave_sdk::{Agent, Observation, Result, Turn, View, act, config, finish, reject, scratch};
 use serde::{Deserialize, Serialize};
@@ -27,10 +27,10 @@ struct Settings {
     stages: Vec<String>,
 }
 
-/// Which stage works now. Kept between steps, because each is a fresh instance.
+/// The present stage. Stored between steps, because each step is a fresh instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Progress {
-    /// From 0.
+    /// The index of the stage, from 0.
     at: usize,
     task: String,
 }
@@ -67,7 +67,7 @@ fn begin(stages: &[String], task: String) -> (Progress, Turn) {
     (progress, turn)
 }
 
-/// A stage has given what it has.
+/// Continues after a stage has returned its outputs.
 fn go_on(stages: &[String], progress: Progress, observed: Option<Observation>) -> (Progress, Turn) {
     let stage = stages.get(progress.at).map_or("a stage", String::as_str);
     let failed = |why: String| {
@@ -99,7 +99,7 @@ fn hand_to(stage: &str, progress: &Progress, previous: Option<&Map<String, Value
     act::delegate(stage, inputs).because(format!("stage {}", progress.at + 1))
 }
 
-/// What a delegate gave; why it gave nothing.
+/// Returns a delegate's outputs, or the reason why there are none.
 fn given(observed: Option<Observation>) -> std::result::Result<Map<String, Value>, String> {
     match observed {
         Some(Observation::Delegated((_, outputs))) => {
@@ -120,7 +120,7 @@ fn content(text: String) -> (String, Value) {
     ("content".to_owned(), Value::String(text))
 }
 
-/// Outputs in words: a text alone as it is, else their JSON.
+/// Returns outputs in words: a single text unchanged, anything else as JSON.
 fn text_of(outputs: &Map<String, Value>) -> String {
     let told: Vec<_> =
         outputs.iter().filter(|(key, _)| *key != "rejected" && *key != "metrics").collect();
@@ -133,7 +133,7 @@ fn text_of(outputs: &Map<String, Value>) -> String {
     }
 }
 
-/// What the last stage gave, as it gave it.
+/// Returns the last stage's outputs unchanged.
 fn answer(outputs: Map<String, Value>) -> Value {
     match outputs.get("content") {
         Some(Value::String(text)) if outputs.len() == 1 => Value::String(text.clone()),

@@ -1,10 +1,10 @@
-//! Planner: makes a plan with a model and works through it, depth first. The plan is the host's, so
-//! it is seen, logged and never lost; the planner only says what is next in it. One step is one
-//! action: begin a task, do something for it, or close it.
+//! Planner: makes a plan with a model and works through it, depth first. The host stores the plan,
+//! so it is visible, logged and never lost; the planner only selects the next task. One step is one
+//! action: begin a task, work on it, or close it.
 //!
-//! The model writes actions in their fixed JSON form, or calls tools. What it writes wrong goes
-//! back to it with the reason, because the step returns the error. When nothing of the plan is
-//! left, the planner finishes by itself (O-066) with what came of its tasks.
+//! The model writes actions in their fixed JSON form, or calls tools. Its mistakes return to it
+//! with the reason, because the step returns the error. When the plan is complete, the planner
+//! finishes by itself (O-066) with the results of its tasks.
 //!
 //! ```toml
 //! [plugins.planner]
@@ -27,14 +27,14 @@ use serde_json::Value;
 
 use plan::{Next, Task};
 
-/// Of one observation a model reads so many characters here; its history has the rest.
+/// Characters of an observation that the model reads here; its history has the rest.
 const SHOWN: usize = 4_000;
 const PLAN: &str = "There is no plan yet. Make one: add_task with an empty parent, a goal, and its parts as subtasks, as deep as they need to be.";
 const WORK: &str = "When it is done, write finish with what came of it; when it cannot be done, set its state to abandoned.";
 
 struct Planner;
 
-/// What came of each task, by its id: an agent's own words are in no plan, and each step is a fresh
+/// The result of each task, by its id. Plans do not contain results, and each step is a fresh
 /// instance.
 type Notes = BTreeMap<String, String>;
 
@@ -43,7 +43,7 @@ impl Agent for Planner {
         let plan: Task = serde_json::from_value(view.plan()?)?;
         match plan.next() {
             Next::Plan => {
-                // What an earlier plan came to is none of this one's business.
+                // Results of an earlier plan do not belong to this one.
                 scratch::set(&Notes::new())?;
                 Ok(said_aloud(ask(view, PLAN.to_owned())?))
             }
@@ -93,8 +93,8 @@ fn ask(view: &View, what: String) -> Result<Turn> {
     model::act(&Request { prompt, ..Request::default() })
 }
 
-/// A model that says it is done means the task before it, not the plan. With what came of it, when
-/// it is over.
+/// A model that finishes means its present task, not the whole plan. Returns the turn and, once the
+/// task is closed, its result.
 fn closed(turn: Turn, task: &Task) -> (Turn, Option<String>) {
     match turn.action() {
         Action::Finish(outputs) => {
@@ -111,7 +111,8 @@ fn closed(turn: Turn, task: &Task) -> (Turn, Option<String>) {
     }
 }
 
-/// What is only said would end the turn of the whole task: the user hears it, and the work goes on.
+/// A plain speech would end the turn of the whole task. Here the user hears it, and the work
+/// continues.
 fn said_aloud(turn: Turn) -> Turn {
     match turn.action() {
         Action::Reply(reply) if reply.tool_calls.is_empty() && !turn.waits() => {
@@ -121,7 +122,7 @@ fn said_aloud(turn: Turn) -> Turn {
     }
 }
 
-/// The outputs of a finish in words; none when there are none.
+/// Returns the outputs of a finish in words, or `None` if there are none.
 fn text_of(outputs: &str) -> Option<String> {
     match serde_json::from_str(outputs) {
         Ok(Value::String(text)) => Some(text),
@@ -138,7 +139,7 @@ fn text_of(outputs: &str) -> Option<String> {
     }
 }
 
-/// What came of the tasks, in their order; of a single one without its goal.
+/// Returns the results of the tasks, in order. A single result comes without its goal.
 fn answer(plan: &Task, notes: &Notes) -> String {
     let tasks = plan.below();
     let told: Vec<_> = tasks

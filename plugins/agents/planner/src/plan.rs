@@ -1,10 +1,10 @@
-//! The plan as the host gives it, and what is next in it. Pure: it knows neither models nor the
+//! The plan as the host returns it, and the selection of the next task. Pure: without models or the
 //! host.
 
 use conclave_sdk::PlanState;
 use serde::Deserialize;
 
-/// One task of the plan; the root holds those at the top.
+/// A task of the plan; the root contains those at the top.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Task {
     /// Empty for the root.
@@ -15,26 +15,27 @@ pub(crate) struct Task {
     pub(crate) subtasks: Vec<Task>,
 }
 
-/// What a planner does next.
+/// A planner's next action.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Next<'a> {
-    /// There is no plan.
+    /// Make a plan, since there is none.
     Plan,
-    /// A task is begun, or all below it is done.
+    /// Change a task's state, because it begins or all tasks below it are done.
     Set(&'a str, PlanState),
-    /// This task is in progress, and there is nothing below it.
+    /// Work on this task, which is in progress and has no open tasks below it.
     Work(&'a Task),
-    /// O-066: the plan is over, so the planner is.
+    /// O-066: the plan is complete, so the planner finishes.
     Finish,
 }
 
 impl Task {
-    /// Depth first: a task's parts come before whatever follows it.
+    /// Depth first: the parts of a task come before the task that follows it.
     pub(crate) fn next(&self) -> Next<'_> {
         if self.subtasks.is_empty() {
             return Next::Plan;
         }
-        // The root completes itself when nothing at the top is left, so what it says is not asked.
+        // The root completes itself when no task at the top is left, so its own state is not
+        // checked.
         self.subtasks.iter().find_map(Self::next_below).unwrap_or(Next::Finish)
     }
 
@@ -54,12 +55,12 @@ impl Task {
         matches!(self.state.as_str(), "completed" | "verified" | "abandoned")
     }
 
-    /// The tasks below, depth first.
+    /// Returns the tasks below, depth first.
     pub(crate) fn below(&self) -> Vec<&Self> {
         self.subtasks.iter().flat_map(|task| std::iter::once(task).chain(task.below())).collect()
     }
 
-    /// For a model: one line for each task, indented by its depth.
+    /// Returns the text for a model: one line for each task, indented by its depth.
     pub(crate) fn to_text(&self) -> String {
         let line = |task: &Self| {
             format!(
@@ -119,7 +120,7 @@ mod tests {
                 ],
                 "work 1.0",
             ),
-            // What is over is not looked into.
+            // Tasks below a closed one are ignored.
             (vec![task("0", "abandoned", &[task("0.0", "open", &[])])], "finish"),
         ];
         for (tasks, expected) in cases {

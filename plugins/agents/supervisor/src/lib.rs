@@ -1,8 +1,7 @@
-//! Supervisor: does nothing itself. Its workers do the task, one after the other, each with what
-//! those before gave, or all at once; then, if it is told to, somebody reviews it, and it is done
-//! again until it is approved or the revisions are over (R-132). No model stands behind it: the
-//! order is the point. A supervisor with a model of its own is a `stock:chat` with one
-//! `delegate_task` for each worker.
+//! Supervisor: delegates a task to its workers, one after the other with the earlier results, or to
+//! all at once. An optional reviewer then checks the result, and the work is repeated until it is
+//! approved or the revisions are used up (R-132). It has no model: the order is fixed. A supervisor
+//! with a model of its own is a `stock:chat` with one `delegate_task` for each worker.
 //!
 //! ```toml
 //! [plugins.supervisor]
@@ -17,11 +16,11 @@
 //! agent = "chat"
 //! ```
 //!
-//! A worker gets `task`, in words, with what the others gave and what the reviewer wants otherwise.
-//! Beside it, for workers that read their inputs: `original`, the user's words alone, `outputs`,
-//! what the others gave by name, and `feedback`. The reviewer gets the same with `result`, and
-//! gives `approved`, true or false, and `feedback`, as outputs or as JSON in its words. **Anything
-//! else is a no.**
+//! A worker gets `task`, in words, with the others' results and the reviewer's feedback. For
+//! workers with declared inputs there are also `original`, the request alone, `outputs`, the
+//! others' results by name, and `feedback`. The reviewer gets the same with `result`. It returns
+//! `approved`, true or false, and `feedback`, as outputs or as JSON in its text. **Anything else is
+//! a no.**
 
 mod progress;
 
@@ -37,7 +36,7 @@ use progress::Progress;
 struct Settings {
     workers: Vec<String>,
     mode: Mode,
-    /// Empty: nobody reviews.
+    /// The reviewer; empty for none.
     review: String,
     revisions: u32,
 }
@@ -79,7 +78,7 @@ impl Agent for Supervisor {
     }
 }
 
-/// Nothing is remembered after it.
+/// Returns whether the turn ends the task, so that no state is stored.
 fn is_last(turn: &Turn) -> bool {
     matches!(turn.action(), Action::Finish(_) | Action::Reject(_))
 }

@@ -1,4 +1,4 @@
-//! What has been done so far, and what is next. Pure: an observation goes in, a turn comes out.
+//! The progress of a task, and its next turn. Pure: it maps an observation to a turn.
 
 use conclave_sdk::{Observation, Turn, act, finish, reject};
 use serde::{Deserialize, Serialize};
@@ -6,22 +6,22 @@ use serde_json::{Map, Value, json};
 
 use crate::{Mode, Settings};
 
-/// Kept between steps, because each is a fresh instance. Results are texts here: the scratch is
-/// small, and a result is read by a model.
+/// The state between steps, because each step is a fresh instance. Results are texts: the scratch
+/// is small, and models read the results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
     task: String,
-    /// Done again so often.
+    /// The number of revisions so far.
     revision: u32,
     is_reviewed: bool,
-    /// What the workers of this revision gave, by name, in their order.
+    /// The workers' results in this revision, by name, in order.
     outputs: Vec<(String, String)>,
-    /// What they gave in the revision before, which was not good.
+    /// Their results in the rejected revision before.
     before: Vec<(String, String)>,
     feedback: String,
 }
 
-/// What one delegate came to.
+/// The outputs of a delegate, or its error.
 type Came = Result<Map<String, Value>, String>;
 
 impl Progress {
@@ -37,7 +37,7 @@ impl Progress {
         (progress, turn)
     }
 
-    /// Workers, or the reviewer, have given what they have.
+    /// Continues after the workers or the reviewer have returned their results.
     pub(crate) fn go_on(self, settings: &Settings, observed: Vec<Observation>) -> (Self, Turn) {
         let came: Vec<Came> = observed.into_iter().filter_map(came_of).collect();
         if self.is_reviewed { self.reviewed(settings, came) } else { self.worked(settings, came) }
@@ -50,7 +50,7 @@ impl Progress {
             }
             Mode::Parallel => settings.workers.clone(),
         };
-        // What could not be asked at all comes as one error for all.
+        // A delegation that failed as a whole is one error for all delegates.
         came.resize_with(asked.len().max(1), || Err("it gave nothing".to_owned()));
         let mut failed = Vec::new();
         for (worker, came) in asked.into_iter().zip(came) {
@@ -90,7 +90,7 @@ impl Progress {
                 return (self, turn);
             }
             Ok((false, feedback)) => feedback,
-            // Without a verdict there is nothing to do otherwise: doing it again would not help.
+            // Without a verdict there is no feedback, so repeating the work would not help.
             Err(why) => {
                 let result = self.result(settings);
                 let turn = reject(format!(
@@ -156,7 +156,8 @@ impl Progress {
         }
     }
 
-    /// One worker after the other: what the last one gave. At once: what each gave, under its name.
+    /// Returns the result: with successive workers the last one's, and otherwise each one's under
+    /// its name.
     fn result(&self, settings: &Settings) -> String {
         match (settings.mode, self.outputs.as_slice()) {
             (Mode::Sequential, [.., (_, last)]) => last.clone(),
@@ -170,7 +171,8 @@ impl Progress {
         )
     }
 
-    /// A worker that failed is never told as one that worked, and what others gave is not lost.
+    /// Returns the text of a failure. It names the failed workers, and includes the others'
+    /// results.
     fn stopped(&self, failed: &[String]) -> String {
         let failed = failed.join("\n");
         if self.outputs.is_empty() {
@@ -189,7 +191,7 @@ fn sections(outputs: &[(String, String)]) -> String {
         .join("\n\n")
 }
 
-/// What a delegate gave, or why it gave nothing; none for an observation of something else.
+/// Returns a delegate's outputs or its error. `None` for any other observation.
 fn came_of(observed: Observation) -> Option<Came> {
     match observed {
         Observation::Delegated((_, outputs)) => {
@@ -204,7 +206,7 @@ fn came_of(observed: Observation) -> Option<Came> {
     }
 }
 
-/// Outputs in words: a text alone as it is, else their JSON.
+/// Returns outputs in words: a single text unchanged, anything else as JSON.
 fn text_of(outputs: &Map<String, Value>) -> String {
     let told: Vec<_> =
         outputs.iter().filter(|(key, _)| *key != "rejected" && *key != "metrics").collect();
@@ -217,8 +219,7 @@ fn text_of(outputs: &Map<String, Value>) -> String {
     }
 }
 
-/// Only `approved` with the value true is a yes. What the reviewer says of it, else all that it
-/// said.
+/// Approves only if `approved` is true. Returns the reviewer's feedback, or else its whole text.
 fn verdict_of(outputs: &Map<String, Value>) -> (bool, String) {
     let words = text_of(outputs);
     let verdict = if outputs.contains_key("approved") {

@@ -1,4 +1,4 @@
-//! Workers and reviewers that give this and that.
+//! Tests with workers and reviewers that return given results.
 
 use conclave_sdk::actions::Action;
 use conclave_sdk::{Observation, Turn};
@@ -15,7 +15,7 @@ fn settings(mode: Mode, review: &str) -> Settings {
     }
 }
 
-/// Whom the turn asks, and with what.
+/// Returns the delegates of a turn, with their inputs.
 fn asked(turn: &Turn) -> Vec<(String, Value)> {
     match turn.action() {
         Action::Delegate(delegate) => {
@@ -115,7 +115,7 @@ fn a_worker_that_fails_stops_the_chain_and_is_named() {
     );
 }
 
-/// Until both have worked.
+/// Continues until both workers are done.
 fn until_review(settings: &Settings) -> (Progress, Turn) {
     let (progress, _) = Progress::begin(settings, "about lights".into());
     let (progress, _) = progress.go_on(settings, vec![said("lit in 1844")]);

@@ -1,10 +1,9 @@
-//! What is to be done, in the form that rules look at: a kind, a tool where one is called, and
-//! texts.
+//! An action in the form that rules match: a kind, the tool of a call, and texts.
 
 use conclave_sdk::actions::Action;
 use serde_json::Value;
 
-/// How deep arguments are looked into; what lies deeper is matched as one text.
+/// The depth to which arguments are searched. Deeper values are matched as one text.
 const DEEPEST: usize = 16;
 
 /// An action as rules see it.
@@ -14,13 +13,13 @@ pub(crate) struct Deed {
     pub(crate) kind: String,
     /// `plugin.tool` of a tool call.
     pub(crate) tool: Option<String>,
-    /// Every text in it: commands, paths, addresses, arguments.
+    /// All texts in it: commands, paths, addresses, arguments.
     pub(crate) texts: Vec<String>,
-    /// Where it writes.
+    /// The path that it writes.
     pub(crate) writes: Option<String>,
 }
 
-/// The deeds of an action: one for each call of a reply, else one.
+/// Returns the deeds of an action: one for each call of a reply, and otherwise one.
 pub(crate) fn deeds(action: &Action) -> Vec<Deed> {
     match action {
         Action::Reply(reply) if !reply.tool_calls.is_empty() => {
@@ -77,14 +76,14 @@ fn called(tool: &str, arguments: &str) -> Deed {
     Deed { kind: "call".into(), tool: Some(tool.to_owned()), texts: texts_of(arguments), writes }
 }
 
-/// An action of a later kind; an MCP call is one of the tool that it names.
+/// Returns the deed of an action of a later kind. An MCP call is a call of the tool that it names.
 fn custom_deed(name: &str, arguments: &str) -> Deed {
     let value: Value = serde_json::from_str(arguments).unwrap_or_default();
     let is_view = value.get("command").and_then(Value::as_str) == Some("view");
     let tool = (name == "call_tool_mcp")
         .then(|| value.get("name").and_then(Value::as_str).unwrap_or_default().to_owned());
     let writes = (name == "edit" && !is_view).then(|| path_of(arguments)).flatten();
-    // Looking at a file through the editor is reading it.
+    // Viewing a file through the editor counts as reading it.
     let kind = if name == "edit" && is_view { "read" } else { name };
     Deed { kind: kind.to_owned(), tool, texts: texts_of(arguments), writes }
 }
@@ -97,7 +96,7 @@ fn path_of(arguments: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Every text of a JSON value, keys included; the value itself where it is no JSON.
+/// Returns all texts of a JSON value, keys included, or the text itself if it is not JSON.
 fn texts_of(arguments: &str) -> Vec<String> {
     let Ok(value) = serde_json::from_str(arguments) else { return vec![arguments.to_owned()] };
     let mut texts = Vec::new();
@@ -111,7 +110,7 @@ fn collect(value: &Value, depth: usize, texts: &mut Vec<String>) {
         Value::String(text) => texts.push(text.clone()),
         Value::Array(items) => {
             items.iter().for_each(|item| collect(item, depth + 1, texts));
-            // An argument list is read as the command that it stands for.
+            // An argument list is matched as the command that it stands for.
             let words: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
             texts.extend(words.filter(|words| words.len() > 1).map(|words| words.join(" ")));
         }

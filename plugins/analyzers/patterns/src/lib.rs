@@ -1,6 +1,6 @@
-//! Patterns: a security analyzer that knows risky actions by their texts. It is a hint for people
-//! who are asked, **no security boundary**: whoever writes a command can write it so that no
-//! pattern knows it. What holds is the sandbox and the grants.
+//! Patterns: a security analyzer that recognizes risky actions by their texts. It is a hint for
+//! approvers, and **no security boundary**: a command can be written so that no pattern matches it.
+//! The sandbox and the grants are the boundary.
 
 mod deed;
 mod rules;
@@ -19,7 +19,7 @@ impl SecurityAnalyzer for Patterns {
     }
 }
 
-/// The highest risk of what the action does.
+/// Returns the highest risk of the action's parts.
 fn verdict(action: &Action, settings: &Settings) -> Result<Verdict> {
     let assessed: Vec<_> =
         deed::deeds(action).iter().map(|deed| assess(deed, settings)).collect::<Result<_>>()?;

@@ -1,5 +1,5 @@
-//! Rules: what fits, how risky it is, and why. The operator's come first, then the usual ones; the
-//! first that fits holds.
+//! Rules with their patterns, risks and reasons. The operator's rules come first, then the built-in
+//! ones; the first match counts.
 
 use conclave_sdk::analyzer::Risk;
 use conclave_sdk::{Error, Result};
@@ -8,23 +8,24 @@ use serde::Deserialize;
 
 use crate::deed::Deed;
 
-/// What compiling one pattern may take.
+/// Bytes that one compiled pattern may take.
 const PATTERN_BYTES: usize = 256 * 1024;
 const MOST_RULES: usize = 200;
-/// Of each text so much is looked at from either end: a pattern costs time for every letter.
+/// Bytes of a text that are matched, from either end, since a pattern costs time for every
+/// character.
 const MOST_LOOKED_AT: usize = 64 * 1024;
 
-/// A rule as it is written in the settings.
+/// A rule of the settings.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Written {
     name: String,
-    /// A kind, such as `run`; `*` at the end stands for anything. Empty: all.
+    /// A kind, such as `run`; `*` at the end matches anything. Empty: all kinds.
     action: String,
-    /// A tool, such as `shell.run`; `*` at either end stands for anything. Empty: all, and what is
-    /// no tool call.
+    /// A tool, such as `shell.run`; `*` at either end matches anything. Empty: all tools, and
+    /// actions other than tool calls.
     tool: String,
-    /// A regular expression that one of the texts must hold, whatever the case. Empty: any text.
+    /// A regular expression that one of the texts must match, ignoring case. Empty: any text.
     pattern: String,
     risk: String,
     reason: String,
@@ -46,7 +47,7 @@ impl Default for Settings {
     }
 }
 
-/// A rule that is ready to be used.
+/// A compiled rule.
 struct Rule<'w> {
     name: String,
     action: &'w str,
@@ -56,10 +57,10 @@ struct Rule<'w> {
     reason: &'w str,
 }
 
-/// Name, kinds of action, patterns (none: it fits), risk, reason.
+/// Name, kinds of action, patterns (empty: any text), risk, reason.
 type Usual = (&'static str, &'static [&'static str], &'static [&'static str], Risk, &'static str);
 
-/// The usual rules.
+/// The built-in rules.
 const USUAL: [Usual; 17] = [
     (
         "delete-all",
@@ -270,9 +271,9 @@ const USUAL: [Usual; 17] = [
     ),
 ];
 
-/// Kinds that carry something out.
+/// Kinds that execute something.
 const DOING: &[&str] = &["run", "run_ipython", "call", "call_tool_mcp"];
-/// Kinds that reach something outside the conversation, reading included.
+/// Kinds with effects outside the conversation, reading included.
 const ACTING: &[&str] = &[
     "run",
     "run_ipython",
@@ -285,7 +286,7 @@ const ACTING: &[&str] = &[
     "browse_interactive",
 ];
 
-/// How risky the deed is, and why; the reason names the rule.
+/// Returns the risk of the deed and the reason, which names the rule.
 pub(crate) fn assess(deed: &Deed, settings: &Settings) -> Result<(Risk, String)> {
     for rule in written(settings)? {
         if fits_written(&rule, deed)? {
@@ -318,7 +319,7 @@ pub(crate) fn assess(deed: &Deed, settings: &Settings) -> Result<(Risk, String)>
     Ok((risk, format!("no rule knows `{}`", deed.kind)))
 }
 
-/// The higher of two.
+/// Returns the higher of two risks.
 pub(crate) fn higher(one: (Risk, String), other: (Risk, String)) -> (Risk, String) {
     let rank = |risk: &Risk| match risk {
         Risk::Low => 0,
@@ -337,7 +338,7 @@ fn risk(word: &str) -> Option<Risk> {
     }
 }
 
-/// The operator's rules; an error where one makes no sense, which the host takes for a high risk.
+/// Returns the operator's rules. An invalid rule is an error, which the host treats as a high risk.
 fn written(settings: &Settings) -> Result<Vec<Rule<'_>>> {
     if settings.rules.len() > MOST_RULES {
         return Err(Error::other(format!(
@@ -369,7 +370,7 @@ fn fits_written(rule: &Rule<'_>, deed: &Deed) -> Result<bool> {
     Ok(of_action && of_tool && holds(rule.pattern, deed, &rule.name)?)
 }
 
-/// `*` at the start, at the end or at both stands for anything.
+/// Matches with `*` for anything at the start, at the end or at both.
 fn glob(pattern: &str, text: &str) -> bool {
     match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
         _ if pattern == "*" => true,
@@ -398,7 +399,7 @@ fn compiled(pattern: &str) -> Result<Regex, regex_lite::Error> {
         .build()
 }
 
-/// The text, or its start and its end where it is very long.
+/// Returns the text, or its start and its end if it is very long.
 fn ends(text: &str) -> impl Iterator<Item = &str> {
     let boundary = |mut place: usize| {
         while !text.is_char_boundary(place) {

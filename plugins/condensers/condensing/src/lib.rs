@@ -1,5 +1,5 @@
-//! What the stock condensers know about histories: where one may be cut, and what may go. Pure but
-//! for `read`, so that four plugins share it and its tests need no host.
+//! Shared logic of the stock condensers: the places where a history may be cut, and the entries
+//! that may go. Pure but for `read`, so that four plugins share it and its tests need no host.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,33 +7,33 @@ use std::ops::Range;
 use conclave_sdk::condenser::{Condensation, Reason};
 use conclave_sdk::{Entity, Message, View};
 
-/// What a condensation takes away at least, of all entries: less is not worth that the model's
-/// cache is lost (O-125).
+/// The share of entries, in percent, that a condensation must remove to be worth the loss of the
+/// model's cache (O-125).
 const LEAST_PROGRESS: usize = 10;
 
-/// Who speaks in an entry.
+/// The speaker of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seat {
-    /// The host for itself, such as a system message or a notice.
+    /// The host itself, such as a system message or a notice.
     System,
-    /// A person or a caller.
+    /// A user or a caller.
     User,
     /// The agent.
     Agent,
-    /// The host for the agent: results of calls, observations.
+    /// The host on behalf of the agent: results of calls, observations.
     Results,
 }
 
-/// An entry of a history, as far as a condenser looks at it.
+/// An entry of a history, without its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Who speaks.
+    /// The speaker.
     pub seat: Seat,
-    /// Id and name of each call that it makes.
+    /// The id and name of each call that it makes.
     pub calls: Vec<(String, String)>,
-    /// Ids of the calls that it answers.
+    /// The ids of the calls that it answers.
     pub results: Vec<String>,
-    /// Letters of its text, its results' included.
+    /// Characters of its text, including its results.
     pub chars: usize,
 }
 
@@ -61,34 +61,34 @@ impl From<&Message> for Entry {
     }
 }
 
-/// Whether something must go, whatever the settings say: a prompt did not fit, or the agent asked
-/// for it.
+/// Returns whether entries must go whatever the settings are: a prompt did not fit, or the agent
+/// asked for it.
 pub fn is_needed(why: Reason) -> bool {
     why != Reason::Size
 }
 
-/// A condensation that leaves out these entries.
+/// Returns a condensation that leaves out these entries.
 pub fn forgetting(gone: impl IntoIterator<Item = Range<usize>>) -> Condensation {
     gone.into_iter().fold(Condensation::nothing(), |all, range| {
         all.forget(range.start as u64..range.end as u64)
     })
 }
 
-/// A history with the places where it must not be cut.
+/// A history, with the places where it must not be cut.
 #[derive(Debug)]
 pub struct History {
     entries: Vec<Entry>,
-    /// Per place: whether a call stands before it and its result behind it.
+    /// For each place, whether a call is before it and its result behind it.
     within: Vec<bool>,
 }
 
 impl History {
-    /// The agent's whole history, without its texts.
+    /// Reads the agent's whole history, without its texts.
     pub fn read(view: &View) -> Self {
         Self::new(view.history().map(|message| Entry::from(&message)).collect())
     }
 
-    /// Looks for the calls whose results stand in later entries.
+    /// Creates a history, and finds the calls whose results are in later entries.
     pub fn new(entries: Vec<Entry>) -> Self {
         let mut within = vec![false; entries.len() + 1];
         let mut called: BTreeMap<&str, usize> = BTreeMap::new();
@@ -97,7 +97,7 @@ impl History {
             for caller in entry.results.iter().filter_map(|id| called.get(id.as_str())) {
                 last.insert(*caller, index);
             }
-            // Ids may come again: then the latest call is meant.
+            // Ids may repeat; a result belongs to the latest call.
             called.extend(entry.calls.iter().map(|(id, _)| (id.as_str(), index)));
         }
         let mut reach = 0;
@@ -108,49 +108,49 @@ impl History {
         Self { entries, within }
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entries.
+    /// Returns the entries.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The first place from `place` on that parts no call from its result.
+    /// Returns the first place from `place` on that separates no call from its result.
     pub fn cut_from(&self, place: usize) -> usize {
         (place..self.len()).find(|place| !self.within[*place]).unwrap_or(self.len())
     }
 
-    /// The last place up to `place` that parts no call from its result.
+    /// Returns the last place up to `place` that separates no call from its result.
     pub fn cut_until(&self, place: usize) -> usize {
         (0..=place.min(self.len())).rev().find(|place| !self.within[*place]).unwrap_or(0)
     }
 
-    /// All but the first and the newest so many, calls and their results together; none when
-    /// nothing is left to go.
+    /// Returns all entries but the first and the newest ones, with calls and their results
+    /// together. `None` if nothing is left to go.
     pub fn between(&self, first: usize, newest: usize) -> Option<Range<usize>> {
         let start = self.cut_from(first.min(self.len()));
         let end = self.cut_until(self.len().saturating_sub(newest));
         (start < end).then_some(start..end)
     }
 
-    /// What goes when the first `first` entries and at most `newest` stay; half of all where that
-    /// is not said (O-125). When there is a need whatever the settings say, and they would keep
-    /// everything, half of what they do not hold on to goes all the same.
+    /// Returns the entries that go if the first `first` and at most `newest` stay, half of all by
+    /// default (O-125). If something must go and the settings would keep everything, half of the
+    /// unprotected entries go.
     pub fn recent(
         &self,
         first: usize,
         newest: Option<usize>,
         needed: bool,
     ) -> Option<Range<usize>> {
-        // What waits for an answer is the newest entry.
+        // The newest entry is the message that waits for an answer.
         let usual = newest.unwrap_or_else(|| (self.len() / 2).saturating_sub(first)).max(1);
         if let Some(range) = self.between(first, usual) {
             return Some(range);
@@ -159,13 +159,14 @@ impl History {
         if needed { self.between(first, (self.len() - first).div_ceil(2)) } else { None }
     }
 
-    /// Whether so many entries are worth being taken away.
+    /// Returns whether removing this many entries is worth it.
     pub fn is_progress(&self, gone: usize) -> bool {
         gone > 0 && gone * 100 >= self.len() * LEAST_PROGRESS
     }
 
-    /// All but system messages at the start, the first user message with what was recalled for it,
-    /// and the newest half (O-124). What answers a call that goes, goes too.
+    /// Returns all entries but system messages at the start, the first user message with its
+    /// recalled memories, and the newest half (O-124). The result of a call that goes is removed
+    /// too.
     pub fn window(&self) -> Vec<Range<usize>> {
         let mut kept = vec![false; self.len()];
         let heads = self.entries.iter().take_while(|entry| entry.seat == Seat::System).count();
@@ -183,7 +184,7 @@ impl History {
         gaps(&kept)
     }
 
-    /// A lookup in the agent's memory at that place, with its result.
+    /// Returns the memory lookup at that place, with its result.
     fn recalled(&self, place: usize) -> Range<usize> {
         let recalls = |entry: &Entry| {
             !entry.calls.is_empty() && entry.calls.iter().all(|(_, name)| is_recall(name))
@@ -195,8 +196,8 @@ impl History {
         }
     }
 
-    /// Entries of results that are longer than `longer_than` and stand before the newest `window`
-    /// entries.
+    /// Returns the entries of results that are longer than `longer_than` and stand before the
+    /// newest `window` entries.
     pub fn old_results(&self, window: usize, longer_than: usize) -> Vec<usize> {
         let old = self.entries.iter().take(self.len().saturating_sub(window)).enumerate();
         old.filter(|(_, entry)| entry.seat == Seat::Results && entry.chars > longer_than)

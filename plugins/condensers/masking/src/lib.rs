@@ -1,5 +1,5 @@
-//! Masking: puts `[left out]` in the place of what tools said long ago (O-124). What the agent did
-//! stays, so it knows what it has tried; results are most of a history's bytes (O-180).
+//! Masking: replaces old tool results with `[left out]` (O-124). The agent's own actions stay, so
+//! it knows its earlier attempts; results are most of a history's bytes (O-180).
 
 use conclave_condensing::{History, is_needed};
 use conclave_sdk::condenser::{Condensation, Condenser, LEFT_OUT, Reason};
@@ -26,13 +26,13 @@ impl Condenser for Masking {
     }
 }
 
-/// Only what is longer than the text itself: what was hidden once is not hidden again, and a mask
-/// never says more.
+/// Masks only texts that are longer than the mask: a masked text is not masked again, and a mask
+/// never makes a text longer.
 fn condensed(history: &History, settings: &Settings, needed: bool) -> Option<Condensation> {
     let length = LEFT_OUT.chars().count();
     let mut old = history.old_results(settings.window, length);
     if old.is_empty() && needed {
-        // The settings would keep everything, and something must go.
+        // The settings would keep everything, but something must go.
         old = history.old_results(settings.window.min(history.len().div_ceil(2)), length);
     }
     let masked =
@@ -48,7 +48,7 @@ mod tests {
 
     use super::{Settings, condensed};
 
-    /// A call and its result, again and again, the first result being short.
+    /// Returns a history of calls and their results, the first result being short.
     fn history(pairs: usize) -> History {
         let call = |id: usize| Entry {
             seat: Seat::Agent,

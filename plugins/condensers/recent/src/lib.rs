@@ -1,5 +1,5 @@
-//! Recent: keeps the first and the newest entries of a history and forgets what is between (O-124).
-//! The cheapest condenser: no model, no look at any text.
+//! Recent: keeps the first and the newest entries of a history and forgets those between (O-124).
+//! It is the cheapest condenser, without a model and without reading any text.
 
 use conclave_condensing::{History, forgetting, is_needed};
 use conclave_sdk::condenser::{Condensation, Condenser, Reason};
@@ -31,7 +31,7 @@ impl Condenser for Recent {
 fn condensed(history: &History, settings: &Settings, needed: bool) -> Option<Condensation> {
     let newest = (settings.keep_last > 0).then_some(settings.keep_last);
     let gone = history.recent(settings.keep_first, newest, needed)?;
-    // O-125: less is not worth it, unless there is no choice.
+    // O-125: removing fewer entries is not worth it, unless it is needed.
     (needed || history.is_progress(gone.len())).then(|| forgetting([gone]))
 }
 

@@ -1,6 +1,6 @@
-//! Summary: asks a model what was important in the entries that go, and puts its answer in their
-//! place (O-124, O-125). The summary before stands among them, so it goes into the new one. Without
-//! a model, or when it fails, the same entries go without a summary.
+//! Summary: asks a model to summarise the entries that go, and puts the summary in their place
+//! (O-124, O-125). An earlier summary is among them, so it becomes part of the new one. Without a
+//! model, or if it fails, the same entries go without a summary.
 
 mod prompt;
 
@@ -12,8 +12,7 @@ use conclave_sdk::model::{self, Audience, ModelError, Part, Request, ToolChoice,
 use conclave_sdk::{Draft, Entity, Message, Result, View, config, log};
 use serde::Deserialize;
 
-/// How often a prompt that is too long is tried again, and how much of its text stays each time
-/// (O-125).
+/// Attempts with a prompt that is too long; each shortens its text further (O-125).
 const TRIES: u32 = 5;
 const SHRINK: f64 = 0.8;
 
@@ -25,7 +24,7 @@ struct Settings {
     keep_last: usize,
     /// Empty: the default.
     model: String,
-    /// Empty: the usual.
+    /// Empty: the built-in ones.
     instructions: String,
     entry_chars: usize,
     total_chars: usize,
@@ -67,15 +66,15 @@ impl Condenser for Summary {
     }
 }
 
-/// The entries that go; none when it would not be worth a summary.
+/// Returns the entries that go, or `None` if a summary would not be worth it.
 fn gone(history: &History, settings: &Settings, needed: bool) -> Option<Range<usize>> {
     let newest = (settings.keep_last > 0).then_some(settings.keep_last);
     let gone = history.recent(settings.keep_first, newest, needed)?;
-    // A summary takes one place itself.
+    // The summary takes one place itself.
     (needed || (gone.len() > 1 && history.is_progress(gone.len() - 1))).then_some(gone)
 }
 
-/// The summary, bounded. Fails with what went wrong, for the log.
+/// Returns the summary, bounded. Fails with the reason, for the log.
 fn summarised(
     messages: &[Message],
     settings: &Settings,

@@ -1,6 +1,6 @@
-//! Window: keeps the system messages at the start, the first thing that the user asked with what
-//! was recalled for it, and the newest half of a history (O-124). It has no settings: it is what to
-//! fall back on when nothing else helps.
+//! Window: keeps the system messages at the start, the user's first message with its recalled
+//! memories, and the newest half of a history (O-124). It has no settings: it is the fallback if
+//! nothing else helps.
 
 use conclave_condensing::{History, forgetting, is_needed};
 use conclave_sdk::condenser::{Condensation, Condenser, Reason};

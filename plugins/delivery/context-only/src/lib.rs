@@ -1,5 +1,5 @@
-//! Context-only: says nothing. Each result is left in the inbox, where the agent finds it in its
-//! next turn. It needs no grant, and it is what the host falls back to when another strategy fails.
+//! Context-only: delivers without speaking. Each result is left in the inbox, where the agent finds
+//! it in its next turn. It needs no grant, and is the host's fallback if another strategy fails.
 //!
 //! ```toml
 //! [plugins.context-only]

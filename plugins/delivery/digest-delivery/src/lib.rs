@@ -1,6 +1,6 @@
-//! Digest-delivery: at most one turn in an interval. A result waits a moment for others, and for
-//! the end of the interval that the last turn began; then one speech tells all that waits.
-//! (`stock:digest` is an agent, hence the longer name.)
+//! Digest-delivery: at most one turn in an interval. A result waits a short time for others, and
+//! for the end of the interval that the last turn began. One speech then covers all waiting
+//! results. (`stock:digest` is an agent, hence the longer name.)
 //!
 //! ```toml
 //! [plugins.digest-delivery]
@@ -17,10 +17,11 @@ use conclave_sdk::delivery::{
 use conclave_sdk::{Result, scratch};
 use serde::{Deserialize, Serialize};
 
-/// While a user speaks it looks again so often; when they stop, it is woken.
+/// The interval between two checks while a user speaks. The end of the speech also wakes the
+/// strategy.
 const LOOK_AGAIN_MS: u64 = 15_000;
-/// A user who speaks longer than this after the time of a turn has gone, and their program has not
-/// said so.
+/// The time after a turn was due from which a user who still speaks counts as gone: the program has
+/// not reported it.
 const LONGEST_MS: u64 = 10 * 60 * 1_000;
 
 /// The `config` table of this plugin.
@@ -37,11 +38,11 @@ impl Default for Settings {
     }
 }
 
-/// What it remembers of a room: each call is a fresh instance.
+/// The memory of a room, since each call is a fresh instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Memory {
     waited: Waited,
-    /// When the last turn began.
+    /// The start of the last turn.
     last: Option<u64>,
 }
 
@@ -77,8 +78,7 @@ fn next(
     let collected = now.saturating_sub(memory.waited.ms(waiting, now)) + settings.collect.ms();
     let turn = memory.last.map_or(0, |last| last + settings.interval.ms()).max(collected);
     let Due { now: told, rest } = due(wake, waiting);
-    // The turn has begun, and was not accepted: it is tried again, and what came since is part of
-    // it.
+    // The turn was begun and rejected. It is retried, together with newer results.
     let is_tried = waiting.iter().any(|ended| (1..MOST_ATTEMPTS).contains(&ended.attempts));
     let is_time = matches!(wake, Wake::Timer | Wake::ChannelChanged(_));
     if told.is_empty() || (is_tried && !is_time) {

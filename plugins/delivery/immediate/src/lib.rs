@@ -1,6 +1,6 @@
-//! Immediate: the simplest delivery strategy. Whatever waits is told at once, whoever is speaking;
-//! a speech that was not accepted is tried again after one second, two and four, and then left for
-//! the agent's next turn so that no result is lost.
+//! Immediate: the simplest delivery strategy. Waiting results are delivered at once, even while a
+//! user speaks. A rejected speech is retried after one, two and four seconds, and is then left for
+//! the agent's next turn, so that no result is lost.
 //!
 //! ```toml
 //! [plugins.immediate]
@@ -38,7 +38,8 @@ impl DeliveryStrategy for Immediate {
     }
 }
 
-/// What to do: nothing is remembered, because the host counts the attempts of each result.
+/// Returns the decisions. Nothing is remembered, because the host counts the attempts of each
+/// result.
 fn next(wake: &Wake, waiting: &[EndedTask], has_channel: bool) -> Vec<Decision> {
     if !has_channel {
         return vec![attach(waiting.iter().map(|ended| &ended.task_id))];
@@ -137,7 +138,7 @@ mod tests {
         assert!(report.kept.contains_key("a"));
     }
 
-    /// At once means at once: whoever minds takes `wait-for-idle`.
+    /// It interrupts by design; `wait-for-idle` is the alternative.
     #[test]
     fn it_speaks_over_a_user_and_breaks_nothing_else() {
         let report = Harness::new(Immediate::decide)

@@ -1,7 +1,7 @@
-//! Queued: all that waits is told in one turn. While the channel is busy the results queue up; when
-//! it is free there is one speech about all of them, with an empty line between, so that ten
-//! results are one turn of the agent and not ten (R-110 done right). A speech that was not accepted
-//! is tried again with what has come since.
+//! Queued: all waiting results are delivered in one turn. While the channel is busy, they queue up.
+//! When it is free, one speech covers all of them, with empty lines between, so that ten results
+//! are one turn of the agent (R-110 done right). A rejected speech is retried with the newer
+//! results.
 //!
 //! ```toml
 //! [plugins.queued]
@@ -18,9 +18,10 @@ use conclave_sdk::delivery::{
 use conclave_sdk::{Result, scratch};
 use serde::Deserialize;
 
-/// While a user speaks it looks again so often; when they stop, it is woken.
+/// The interval between two checks while a user speaks. The end of the speech also wakes the
+/// strategy.
 const LOOK_AGAIN_MS: u64 = 15_000;
-/// A user who speaks longer than this has gone, and their program has not said so.
+/// The time from which a user who still speaks counts as gone: the program has not reported it.
 const LONGEST_MS: u64 = 10 * 60 * 1_000;
 
 /// The `config` table of this plugin.
@@ -49,7 +50,7 @@ impl DeliveryStrategy for Queued {
     }
 }
 
-/// What to do, when the oldest result has waited for so long.
+/// Returns the decisions, given the waiting time of the oldest result.
 fn next(
     settings: &Settings,
     wake: &Wake,
@@ -60,7 +61,7 @@ fn next(
     let all = || attach(waiting.iter().map(|ended| &ended.task_id));
     let Some(Channel { id, activity, .. }) = channel else { return vec![all()] };
     let Due { now, rest } = due(wake, waiting);
-    // What came after a failed speech is told together with it, when its time has come.
+    // Results that came after a failed speech are delivered with its retry.
     let is_tried = |ended: &EndedTask| (1..MOST_ATTEMPTS).contains(&ended.attempts);
     let is_time = matches!(wake, Wake::Timer | Wake::ChannelChanged(_));
     if now.is_empty() || (!is_time && waiting.iter().any(is_tried)) {

@@ -1,7 +1,7 @@
-//! Wait-for-idle: results are told when nobody is speaking. While the channel says something, or a
-//! model makes what it will say, it waits, at most for a while; then it speaks anyway, or with
-//! `interrupt` at once. While the *user* speaks it waits in any case, and in the end leaves the
-//! results for the agent's next turn: nobody is talked down (R-107 done right).
+//! Wait-for-idle: results are delivered when no one is speaking. While the channel speaks, or a
+//! model prepares its speech, it waits for a limited time, and then speaks anyway; with `interrupt`
+//! it speaks at once. While the *user* speaks it always waits, and finally leaves the results for
+//! the agent's next turn (R-107 done right).
 //!
 //! ```toml
 //! [plugins.wait-for-idle]
@@ -18,9 +18,10 @@ use conclave_sdk::delivery::{
 use conclave_sdk::{Result, scratch};
 use serde::{Deserialize, Serialize};
 
-/// While a user speaks it looks again so often; when they stop, it is woken.
+/// The interval between two checks while a user speaks. The end of the speech also wakes the
+/// strategy.
 const LOOK_AGAIN_MS: u64 = 15_000;
-/// A user who speaks longer than this has gone, and their program has not said so.
+/// The time from which a user who still speaks counts as gone: the program has not reported it.
 const LONGEST_MS: u64 = 10 * 60 * 1_000;
 
 /// The `config` table of this plugin.
@@ -54,14 +55,14 @@ impl Default for Settings {
     }
 }
 
-/// What it remembers of a room: each call is a fresh instance.
+/// The memory of a room, since each call is a fresh instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Memory {
     waited: Waited,
     quiet: Quiet,
 }
 
-/// Whether the channel was busy when it was last looked at, and since when it is not.
+/// Whether the channel was busy when last checked, and since when it has been idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 enum Quiet {
     #[default]
@@ -100,7 +101,7 @@ fn next(
     let all = || attach(waiting.iter().map(|ended| &ended.task_id));
     let Some(channel) = channel else { return (vec![all()], Memory::default()) };
     let waited = memory.waited.ms(waiting, now);
-    // What is left of the time; 0: it is over.
+    // The rest of the waiting time; 0 if it is over.
     let left = settings.at_most.ms().saturating_sub(waited);
     let Due { now: told, rest } = due(wake, waiting);
     let is_awaited = settings.channels == Awaited::Any || channel.kind == ChannelKind::Voice;
@@ -116,7 +117,7 @@ fn next(
         wait_for(id, LOOK_AGAIN_MS)
     } else if channel.activity == Activity::Idle || !is_awaited {
         match not_quiet_for(settings.buffer.ms(), &mut memory.quiet, now) {
-            // Within it, the channel may be busy again.
+            // Within that time, the channel may become busy again.
             more @ 1.. => wait_for(id, more),
             0 => speak_on(id, told.iter().cloned()),
         }
@@ -132,13 +133,13 @@ fn next(
     if is_speech {
         memory.quiet = Quiet::Always;
     }
-    // Those that failed wait for their time, though nothing else keeps it from speaking.
+    // Failed results wait for their retry, even if nothing else prevents a speech.
     let say = (!is_speech || !told.is_empty()).then_some(say);
     (say.into_iter().chain(rest).collect(), memory)
 }
 
-/// Milliseconds that are missing until an idle channel has been idle for long enough; 0 when it was
-/// not seen busy.
+/// Returns the milliseconds until an idle channel has been idle for long enough; 0 if it was not
+/// seen busy.
 fn not_quiet_for(buffer: u64, quiet: &mut Quiet, now: u64) -> u64 {
     if *quiet == Quiet::NotYet {
         *quiet = Quiet::Since(now);

@@ -1,4 +1,4 @@
-//! The strategy in rooms: each script is checked for all guarantees.
+//! Tests of the strategy with scripts, each checked for all guarantees.
 
 use conclave_sdk::Result;
 use conclave_sdk::config::Span;
@@ -48,7 +48,7 @@ fn a_voice_is_waited_for_and_then_a_moment_of_silence() {
         .activity("phone", Activity::Idle)
         .run();
     assert_eq!(times(&report), [at(3_000, "a")]);
-    // It goes on speaking within the moment: another moment must pass.
+    // The speech continues within the buffer, so another buffer must pass.
     let report = speaking()
         .at(3_000)
         .activity("phone", Activity::Idle)

@@ -1,6 +1,6 @@
-//! The notes: each under a key of its own with a growing number, and how many there are. A note is
-//! written before its index, so that one whose writing was cut off can still be listed and
-//! forgotten; an index entry without its note says nothing.
+//! The notes, each under its own key with an increasing number, and their count. A note is written
+//! before its index, so that an interrupted write can still be listed and forgotten. An index entry
+//! without its note is ignored.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,15 +17,14 @@ pub(crate) const MOST_NOTES: u64 = 10_000;
 const MOST_BYTES: usize = 32 * 1024;
 const MOST_TAGS: usize = 16;
 const MOST_TAG_BYTES: usize = 64;
-/// Words of a query that count.
+/// Words of a query that are looked up.
 const MOST_QUERY_WORDS: usize = 64;
-/// The usual constants: how fast repetition stops to count, and how much a long note is held
-/// against it.
+/// The usual BM25 constants: the saturation of repeated words, and the penalty for long notes.
 const SATURATION: f64 = 1.2;
 const LENGTH_WEIGHT: f64 = 0.75;
 const TOTALS: &str = "totals";
 
-/// A note as it is kept.
+/// A note in its stored form.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Note {
     pub(crate) text: String,
@@ -47,7 +46,7 @@ pub(crate) struct Found {
     pub(crate) note: Note,
 }
 
-/// How many notes there are, with how many words, and the number of the next.
+/// The number of notes, their words, and the next number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Totals {
     next: u64,
@@ -71,7 +70,7 @@ fn set_totals(store: &mut impl Store, totals: Totals) -> Result<()> {
     store.set(TOTALS, &serde_json::to_vec(&totals)?).map_err(readable)
 }
 
-/// What the operator or the model can do about it.
+/// Adds a remedy for the operator or the model.
 fn readable(error: KvError) -> Error {
     match error {
         KvError::QuotaExceeded(limit) => Error::other(format!(
@@ -81,7 +80,7 @@ fn readable(error: KvError) -> Error {
     }
 }
 
-/// Keeps a note and says its number and how many there are.
+/// Stores a note. Returns its number and the count of notes.
 pub(crate) fn remember(
     store: &mut impl Store,
     text: &str,
@@ -111,7 +110,7 @@ pub(crate) fn remember(
     }
     let (id, note) = (before.next, Note { text: text.to_owned(), tags });
     let words = note.words();
-    // First of all its number, so that no other note ever gets it.
+    // The number is reserved first, so that no other note ever gets it.
     let after =
         Totals { next: id + 1, notes: before.notes + 1, words: before.words + words.len() as u64 };
     set_totals(store, after)?;
@@ -126,7 +125,7 @@ pub(crate) fn remember(
     Ok((id, after.notes))
 }
 
-/// Takes a note away; none when there is none of that number.
+/// Removes a note. Returns `None` if no note has that number.
 pub(crate) fn forget(store: &mut impl Store, id: u64) -> Result<Option<Note>> {
     let Some(note) = note(store, id)? else { return Ok(None) };
     let words = note.words();
@@ -147,8 +146,8 @@ fn note(store: &impl Store, id: u64) -> Result<Option<Note>> {
     Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
 
-/// The notes that fit a query best, by BM25; of equally good ones the newest first. Reads the index
-/// of the query's words, and the notes that it gives.
+/// Returns the notes that fit a query best, by BM25, with the newest first among equals. Reads only
+/// the index of the query's words, and the notes that it returns.
 pub(crate) fn search(store: &impl Store, query: &str, limit: usize) -> Result<Vec<Found>> {
     let mut wanted = words(query);
     wanted.sort_unstable();
@@ -178,20 +177,20 @@ pub(crate) fn search(store: &impl Store, query: &str, limit: usize) -> Result<Ve
         if found.len() >= limit {
             break;
         }
-        // One that was cut off while it was forgotten is not there any more.
+        // A note whose removal was interrupted may be in the index only.
         found.extend(note(store, id)?.map(|note| Found { id, note }));
     }
     Ok(found)
 }
 
-/// The newest notes, newest first, and how many there are.
+/// Returns the newest notes, newest first, and their count.
 pub(crate) fn newest(store: &impl Store, limit: usize) -> Result<(Vec<Found>, u64)> {
     let totals = totals(store)?;
     let mut found = Vec::new();
     let (mut end, mut width) = (totals.next, limit as u64 + 1);
     while end > 0 && found.len() < limit {
         let start = end.saturating_sub(width);
-        // Numbers of forgotten notes are skipped without being read.
+        // Numbers of forgotten notes are skipped without reading.
         let mut keys: Vec<String> = Vec::new();
         loop {
             let after = keys

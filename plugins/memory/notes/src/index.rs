@@ -1,5 +1,5 @@
-//! The index: which notes have a word, how often, and how long they are, in 64 pieces, so that
-//! neither a new note nor a search reads it all.
+//! The index: the notes that contain a word, with its count and the length of each. It is split
+//! into 64 pieces, so that neither a new note nor a search reads all of it.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::store::Store;
 
 const PIECES: u32 = 64;
 
-/// A word in a note: the note's number, how often, and the words of the note.
+/// A word in a note: the note's number, the word's count, and the number of words in the note.
 pub(crate) type Posting = (u64, u32, u32);
 
 /// One piece of the index, by word.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Piece(BTreeMap<String, Vec<Posting>>);
 
-/// The key of the piece that a word stands in.
+/// Returns the key of a word's piece.
 fn key_of(word: &str) -> String {
     // FNV-1a: the same in every version and on every machine.
     let hash = word
@@ -26,7 +26,7 @@ fn key_of(word: &str) -> String {
     format!("index/{:02}", hash % PIECES)
 }
 
-/// A piece as it is kept; empty where there is none, or none that can be read.
+/// Returns a stored piece, empty if it is absent or unreadable.
 fn read(store: &impl Store, key: &str) -> Result<(Option<Vec<u8>>, Piece), KvError> {
     let bytes = store.get(key)?;
     let piece =
@@ -34,12 +34,12 @@ fn read(store: &impl Store, key: &str) -> Result<(Option<Vec<u8>>, Piece), KvErr
     Ok((bytes, piece))
 }
 
-/// Where a word stands.
+/// Returns the notes that contain a word.
 pub(crate) fn postings(store: &impl Store, word: &str) -> Result<Vec<Posting>, KvError> {
     Ok(read(store, &key_of(word))?.1.0.remove(word).unwrap_or_default())
 }
 
-/// Adds a note's words. When it fails, the index is as it was before.
+/// Adds a note's words. If it fails, the index is unchanged.
 pub(crate) fn add(store: &mut impl Store, note: u64, words: &[String]) -> Result<(), KvError> {
     change(store, words, |piece, word, count| {
         let postings = piece.0.entry(word.to_owned()).or_default();
@@ -48,7 +48,7 @@ pub(crate) fn add(store: &mut impl Store, note: u64, words: &[String]) -> Result
     })
 }
 
-/// Takes a note's words away.
+/// Removes a note's words.
 pub(crate) fn remove(store: &mut impl Store, note: u64, words: &[String]) -> Result<(), KvError> {
     change(store, words, |piece, word, _| {
         let is_empty = piece.0.get_mut(word).is_some_and(|postings| {
@@ -70,6 +70,7 @@ fn change(
     for word in words {
         *pieces.entry(key_of(word)).or_default().entry(word).or_default() += 1;
     }
+    // The old bytes are kept, so that a failure can restore the pieces written before it.
     let mut changed: Vec<(String, Option<Vec<u8>>)> = Vec::new();
     for (key, counts) in pieces {
         let (bytes, mut piece) = read(store, &key)?;
@@ -77,7 +78,7 @@ fn change(
         let new = serde_json::to_vec(&piece).map_err(|error| KvError::Other(error.to_string()))?;
         let set = if piece.0.is_empty() { store.delete(&key) } else { store.set(&key, &new) };
         if let Err(error) = set {
-            // What was larger a moment ago fits again.
+            // Restoring cannot exceed the quota: the old bytes fitted before.
             for (key, bytes) in changed {
                 let _ = match bytes {
                     Some(bytes) => store.set(&key, &bytes),

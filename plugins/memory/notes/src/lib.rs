@@ -1,10 +1,8 @@
-//! Notes: a memory that is kept from run to run. The action `recall` finds notes by their words
-//! (BM25); tools write, list and forget them. Everything is in the plugin's own store of keys; the
-//! index grows with each note, so a search reads the index of its words and the notes that it
-//! gives, however many there are.
+//! Notes: a memory that outlives a run. The action `recall` finds notes by their words (BM25);
+//! tools write, list and forget them. Everything is in the plugin's own key-value store. A search
+//! reads the index of its words and the notes that it returns, however many there are.
 //!
-//! Two calls at the same time may overwrite each other's index: `limits.at_once = 1` makes them
-//! take turns.
+//! Two simultaneous calls may overwrite each other's index: `limits.at_once = 1` serializes them.
 
 mod book;
 mod index;
@@ -18,7 +16,7 @@ use serde::Serialize;
 use book::Found;
 use store::Granted;
 
-/// Notes that `memories` gives at once, and their letters together.
+/// Notes that `memories` returns at once, and their total characters.
 const LISTED: usize = 10;
 const MOST_LISTED: usize = 50;
 const MOST_CHARS: usize = 100_000;
@@ -31,7 +29,7 @@ struct Remembered {
 
 #[derive(Serialize)]
 struct Listed {
-    /// How many there are altogether.
+    /// The number of all notes.
     notes: Option<u64>,
     memories: Vec<Found>,
 }

@@ -1,4 +1,4 @@
-//! Where notes are kept: a store of keys, and in tests a map.
+//! The storage of notes: a key-value store, and in tests a map.
 
 use conclave_sdk::kv::{self, KvError};
 
@@ -7,11 +7,11 @@ pub(crate) trait Store {
     fn get(&self, key: &str) -> Result<Option<Vec<u8>>, KvError>;
     fn set(&mut self, key: &str, value: &[u8]) -> Result<(), KvError>;
     fn delete(&mut self, key: &str) -> Result<(), KvError>;
-    /// Keys that start with `prefix`, in byte order, those after `after`; none at the end.
+    /// Returns the keys with this prefix, in byte order, starting after `after`. Empty at the end.
     fn keys(&self, prefix: &str, after: &str, count: u32) -> Result<Vec<String>, KvError>;
 }
 
-/// What the operator granted.
+/// The key-value store that the operator granted.
 pub(crate) struct Granted;
 
 impl Store for Granted {

@@ -1,12 +1,12 @@
-//! The words of a text as they are looked up: lower case, plurals folded into their singular.
-//! Nothing of it depends on a language's data.
+//! The words of a text in the form for lookups: lower case, with plurals reduced to singulars. No
+//! language data is needed.
 
 /// Words of one text that are indexed.
 const MOST_WORDS: usize = 8_192;
-/// Letters of a word that count; what is longer is no word.
+/// Letters of a word; longer runs are not words.
 const LONGEST: usize = 64;
 
-/// The words in order. Scripts without spaces give each letter as a word.
+/// Returns the words in order. Scripts without spaces yield each letter as a word.
 pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     for run in text.split(|letter: char| !letter.is_alphanumeric()).filter(|run| !run.is_empty()) {
@@ -24,7 +24,7 @@ pub(crate) fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Chinese, Japanese and Korean stand without spaces between words.
+/// Returns whether the letter is Chinese, Japanese or Korean, which have no spaces between words.
 fn is_alone(letter: char) -> bool {
     let scripts = [
         '\u{3040}'..='\u{30ff}',

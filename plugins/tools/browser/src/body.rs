@@ -1,19 +1,19 @@
-//! What came over the wire as text: its kind, and the letters that its bytes mean.
+//! The type of a response, and the decoding of its bytes to text.
 
-/// Bytes that are looked at for what a page says about itself.
+/// Bytes that are searched for a page's declared encoding.
 const HEAD: usize = 2_048;
 
-/// What can be done with an answer.
+/// The treatment of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Html,
-    /// As it is: plain text, JSON, feeds.
+    /// Shown unchanged: plain text, JSON, feeds.
     Text,
-    /// A picture, an archive.
+    /// Not text: a picture, an archive.
     Other,
 }
 
-/// By its content type; by its first letters where there is none.
+/// Returns the kind by content type, or by the first bytes without one.
 pub(crate) fn kind(content_type: Option<&str>, bytes: &[u8]) -> Kind {
     let name = content_type
         .and_then(|value| value.split(';').next())
@@ -38,7 +38,8 @@ fn looks_like_html(bytes: &[u8]) -> bool {
     ["<!doctype html", "<html", "<head", "<body"].iter().any(|start| head.starts_with(start))
 }
 
-/// The text: as the header says, else as the page says, else UTF-8, or Latin-1 where it is none.
+/// Returns the text, in the encoding of the header, or else of the page, or else UTF-8, or Latin-1
+/// if it is invalid.
 pub(crate) fn decoded(bytes: &[u8], content_type: Option<&str>) -> String {
     if let Some(rest) = bytes.strip_prefix(b"\xef\xbb\xbf") {
         return String::from_utf8_lossy(rest).into_owned();
@@ -73,8 +74,7 @@ fn charset(text: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The letters between those of ASCII and those of Latin-1 in Windows-1252, which browsers read for
-/// both.
+/// The characters of Windows-1252 that differ from Latin-1. Browsers use it for both.
 const WINDOWS: [char; 32] = [
     '€', '\u{fffd}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{fffd}', 'Ž',
     '\u{fffd}', '\u{fffd}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{fffd}',

@@ -1,16 +1,15 @@
-//! A page as text that a model reads: title, headings, paragraphs, lists, links, tables. What a
-//! script would add is not there.
+//! A page as readable text: title, headings, paragraphs, lists, links, tables. Scripts are not run.
 
 use crate::entities::decoded;
 use crate::link::resolved;
 use crate::tokens::{Tag, Token, Tokens};
 
-/// When so much text is there, nobody reads the rest.
+/// Characters above which the rest of a page is dropped.
 const ENOUGH: usize = 1_000_000;
 /// How deep lists are indented.
 const DEEPEST: usize = 8;
 
-/// The readable text of a page; `address` is where it came from.
+/// Returns the readable text of a page; `address` is its own address.
 pub(crate) fn readable(html: &str, address: &str) -> String {
     let mut page = Page { base: address.to_owned(), ..Page::default() };
     for token in Tokens::new(html) {
@@ -30,19 +29,19 @@ pub(crate) fn readable(html: &str, address: &str) -> String {
 struct Page {
     out: String,
     title: String,
-    /// Where relative links start.
+    /// The address to which links are relative.
     base: String,
-    /// Newlines that come before the next text.
+    /// Newlines before the next text.
     breaks: usize,
-    /// A space comes before the next text.
+    /// Whether a space comes before the next text.
     space: bool,
-    /// Stands before the next text, such as `- `.
+    /// The marker before the next text, such as `- `.
     mark: String,
-    /// One for each open list: its next number, or 0 where it has none.
+    /// For each open list, its next number, or 0 if it has none.
     lists: Vec<u32>,
-    /// Where the text of the open link begins, and where it leads.
+    /// The start of the open link's text, and its target.
     link: Option<(usize, String)>,
-    /// Whose content is not shown, and how many of that name are open.
+    /// An element whose content is skipped, and the number of open elements with that name.
     skipped: Option<(String, usize)>,
     in_title: bool,
     /// `pre` elements that are open.
@@ -54,7 +53,7 @@ struct Page {
 impl Page {
     fn text(&mut self, text: &str) {
         if self.in_title {
-            // The first title counts; one of a picture comes later.
+            // The first title counts; a later one belongs to a picture.
             if self.title.is_empty() {
                 self.title = one_line(&decoded(text));
             }
@@ -81,13 +80,13 @@ impl Page {
         }
     }
 
-    /// Writes what must stand before a letter.
+    /// Writes the pending breaks, space and marker before a character.
     fn begin(&mut self) {
         let at_start = self.out.is_empty();
         if self.breaks > 0 && !at_start {
             self.trim();
             (0..self.breaks).for_each(|_| self.out.push('\n'));
-            // A link whose text has not begun begins behind the break.
+            // A link without any text yet begins behind the break.
             if let Some((start, _)) = &mut self.link
                 && self.out[(*start).min(self.out.len())..].trim().is_empty()
             {

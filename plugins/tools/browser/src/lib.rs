@@ -1,6 +1,6 @@
-//! Browser: opens a page with one request and gives its readable text. As an executor it carries
-//! out the action `browse` (O-139); there is no script, no picture and no click. What cannot be
-//! opened is a `browse` observation with `error`, so that the agent can try another address.
+//! Browser: opens a page with one request and returns its readable text. As an executor it handles
+//! the action `browse` (O-139), without scripts, pictures or clicks. A page that cannot be opened
+//! is a `browse` observation with `error`, so that the agent can try another address.
 
 mod body;
 mod entities;
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use body::Kind;
 
-/// Bytes of an answer that are looked at.
+/// Bytes of a response that are read.
 const MOST_BYTES: usize = 10 * 1024 * 1024;
-/// Characters of a page that are told, and of one that says that something went wrong.
+/// Characters that are returned of a page, and of an error page.
 const MOST_CHARS: usize = 100_000;
 const MOST_CHARS_OF_ERROR: usize = 10_000;
 
@@ -26,11 +26,11 @@ struct Browse {
     url: String,
 }
 
-/// What came of opening an address.
+/// The result of opening an address.
 #[derive(Debug, PartialEq, Eq)]
 struct Page {
     content: String,
-    /// 0 where nobody answered.
+    /// The status; 0 without a response.
     status: u16,
     error: bool,
 }
@@ -50,7 +50,7 @@ impl Toolset for Browser {
     }
 
     fn call(_: &str, arguments: Value, _: &Call) -> Result<Outcome> {
-        // Arguments of the fixed JSON that mean nothing here, such as a thought, are accepted.
+        // Irrelevant arguments of the fixed JSON, such as a thought, are accepted.
         let Browse { url } = serde_json::from_value(arguments)
             .map_err(|error| Error::invalid_arguments(error.to_string()))?;
         told(&url, open(&url))
@@ -63,7 +63,7 @@ fn open(url: &str) -> Page {
         .send();
     match answer {
         Ok(response) => {
-            // Whole, or what of it is looked at.
+            // The whole body, or its beginning if it is too large.
             let mut bytes = response.bytes();
             bytes.truncate(MOST_BYTES);
             page(
@@ -77,7 +77,7 @@ fn open(url: &str) -> Page {
     }
 }
 
-/// The address in the form that `fetch` takes: with a scheme, without a fragment.
+/// Returns the address in the form of `fetch`: with a scheme, without a fragment.
 fn address(url: &str) -> String {
     let url = url.trim().split('#').next().unwrap_or_default();
     if url.contains("://") || url.is_empty() { url.to_owned() } else { format!("https://{url}") }
@@ -111,8 +111,8 @@ fn without_controls(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t')).collect()
 }
 
-/// O-139: what was refused or failed is told in the page's place. The host has told the operator of
-/// a refusal.
+/// O-139: a refusal or failure is returned in the page's place. The host has reported a refusal to
+/// the operator.
 fn refused(url: &str, error: &Error) -> Page {
     let why = match error {
         Error::Denied(denial) => format!("this address is not granted ({})", denial.detail),
@@ -125,8 +125,7 @@ fn refused(url: &str, error: &Error) -> Page {
     }
 }
 
-/// The plain success is only text; what the host would not know of it goes beside it in the fixed
-/// form.
+/// A plain success is text only. Facts that the host cannot know are added in the fixed form.
 fn told(url: &str, page: Page) -> Result<Outcome> {
     let Page { content, status, error } = page;
     if status == 200 && !error {

@@ -1,9 +1,9 @@
-//! HTML cut into texts and tags, in one pass. It builds no tree and never goes back, so a hostile
-//! page costs no more than its bytes.
+//! Splits HTML into texts and tags, in one pass. It builds no tree and never goes back, so a
+//! hostile page costs only its bytes.
 
 use std::ops::Range;
 
-/// Attributes of one tag that are looked at.
+/// Attributes of one tag that are parsed.
 const MOST_ATTRIBUTES: usize = 64;
 
 /// A piece of a page.
@@ -25,7 +25,7 @@ pub(crate) struct Tag<'t> {
 }
 
 impl<'t> Tag<'t> {
-    /// The value of an attribute, as it is written.
+    /// Returns the raw value of an attribute.
     pub(crate) fn attribute(&self, name: &str) -> Option<&'t str> {
         self.attributes
             .iter()
@@ -34,11 +34,11 @@ impl<'t> Tag<'t> {
     }
 }
 
-/// The pieces of a page, in order.
+/// An iterator over the pieces of a page.
 pub(crate) struct Tokens<'t> {
     html: &'t str,
     at: usize,
-    /// The element whose content is text whatever it looks like.
+    /// The open element whose content is always text.
     raw: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl<'t> Tokens<'t> {
         Self { html, at: 0, raw: None }
     }
 
-    /// The place of an ASCII text from here on, whatever its case.
+    /// Returns the next position of an ASCII text, ignoring case.
     fn place_of(&self, text: &str) -> Option<usize> {
         let rest = &self.html.as_bytes()[self.at..];
         rest.windows(text.len())
@@ -59,7 +59,7 @@ impl<'t> Tokens<'t> {
         self.html.as_bytes().get(at).copied()
     }
 
-    /// Up to where bytes are as wanted.
+    /// Returns the end of the run of matching bytes.
     fn end_of(&self, start: usize, is_in: impl Fn(u8) -> bool) -> usize {
         let rest = &self.html.as_bytes()[start.min(self.html.len())..];
         start.min(self.html.len())
@@ -71,13 +71,13 @@ impl<'t> Tokens<'t> {
         Token::Text(&self.html[range])
     }
 
-    /// The content of an element like `script`, up to its end.
+    /// Returns the content of an element like `script`, up to its end.
     fn raw_text(&mut self, name: &str) -> Token<'t> {
         let end = self.place_of(&format!("</{name}")).unwrap_or(self.html.len());
         self.text(self.at..end)
     }
 
-    /// What begins with `<`, when it is a tag.
+    /// Returns the token that begins with `<`, if it is a tag.
     fn markup(&mut self) -> Option<Token<'t>> {
         let start = self.at;
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b':' | b'_');
@@ -121,7 +121,7 @@ impl<'t> Tokens<'t> {
         }
     }
 
-    /// The attributes from there on; goes behind the tag.
+    /// Returns the attributes from a position on, and moves behind the tag.
     fn attributes(&mut self, mut at: usize) -> Vec<(&'t str, &'t str)> {
         let mut attributes = Vec::new();
         let is_space = |byte: u8| byte.is_ascii_whitespace() || byte == b'/';

@@ -1,5 +1,5 @@
-//! Which sentences fit a query, by BM25. Only the query's own terms are counted, so one pass over
-//! the text needs no index.
+//! Ranks sentences by BM25. Only the query's terms are counted, so one pass over the text needs no
+//! index.
 
 use std::cmp::Ordering;
 
@@ -9,25 +9,24 @@ use serde::Serialize;
 use crate::folder::Text;
 use crate::query::{Counted, Query};
 
-/// The usual constants: how fast repetition stops to count, and how much a long sentence is held
-/// against it.
+/// The usual BM25 constants: the saturation of repeated terms, and the penalty for long sentences.
 const SATURATION: f64 = 1.2;
 const LENGTH_WEIGHT: f64 = 0.75;
-/// What a term counts that stands in the heading above, in the sentence before or in the file's
-/// name: a sentence under "Skerryvore" is about Skerryvore, but one that says so is more so.
+/// The weight of a term in the heading above, in the sentence before or in the file's name. A
+/// sentence under "Skerryvore" is about Skerryvore, but one that contains the name is a better
+/// match.
 const CONTEXT_WEIGHT: f64 = 0.5;
-/// A longer passage is cut for the answer: it is read by a model, and the place is given.
+/// Characters of a passage in the answer. A model reads it, and has the place to read on.
 const MOST_CHARS: usize = 600;
 
-/// A sentence that fits.
+/// A matching sentence.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Hit {
     pub(crate) path: String,
     pub(crate) line: u32,
     pub(crate) text: String,
     pub(crate) score: f64,
-    /// What it stands under and refers to: the heading above, and the sentence before when a
-    /// pronoun points there.
+    /// The heading above, and the sentence before if a pronoun refers to it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) context: String,
 }
@@ -38,19 +37,20 @@ struct Candidate<'t> {
     passage: Passage,
     context: String,
     length: usize,
-    /// Per term of the query: how often the sentence has it, and whether its surroundings do.
+    /// For each term of the query, its count in the sentence, and whether the surroundings contain
+    /// it.
     counts: Vec<(u32, bool)>,
 }
 
-/// What scoring needs to know of all sentences.
+/// Statistics of all sentences, for the scores.
 struct Statistics {
     passages: usize,
     words: usize,
-    /// Per term of the query: how many sentences have it.
+    /// For each term of the query, the number of sentences with it.
     containing: Vec<usize>,
 }
 
-/// The best `limit` sentences, best first; ties in the order of the files.
+/// Returns the best `limit` sentences, best first, with ties in the order of the files.
 pub(crate) fn best(texts: &[Text], query: &[String], limit: usize) -> Vec<Hit> {
     let query = Query::new(query);
     let mut statistics = Statistics { passages: 0, words: 0, containing: vec![0; query.len()] };
@@ -76,12 +76,12 @@ fn candidates<'t>(
         let Counted { words, counts, refers_back } = query.count(&passage.text);
         statistics.add(words, &counts);
         if passage.is_heading {
-            // It is found through the sentences below it; alone it answers nothing.
+            // A heading is found through the sentences below it; alone it answers nothing.
             heading = Surrounding { text: passage.text, counts };
             before = Surrounding::none(query);
             continue;
         }
-        // A chain of pronouns points to where it began.
+        // A chain of pronouns refers to the sentence where it began.
         if !refers_back {
             before = Surrounding { text: passage.text.clone(), counts: counts.clone() };
         }
@@ -104,7 +104,7 @@ fn candidates<'t>(
     candidates
 }
 
-/// What a sentence stands under or points to, and how often it has each term of the query.
+/// The text around a sentence, with its counts of the query's terms.
 struct Surrounding {
     text: String,
     counts: Vec<u32>,

@@ -1,5 +1,5 @@
-//! The files that are searched: text, not hidden, not too large. It knows the granted folders; it
-//! does not look for words.
+//! The searched files: text, not hidden, not too large. This module reads the granted folders, and
+//! searches for nothing.
 
 use conclave_prose::{LARGEST_TEXT, one_line};
 use conclave_sdk::files::{self, FileError, Found, Kind};
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// Bytes per call to the host.
 const PAGE: u32 = 128 * 1024;
-/// All files together: what a call can read and cut in a few tenths of a second.
+/// Bytes of all files together that a call can read and split in a few tenths of a second.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 const MOST_FILES: usize = 2_000;
 
@@ -18,7 +18,7 @@ pub(crate) struct Text {
     pub(crate) text: String,
 }
 
-/// What could be read within the bounds.
+/// The texts within the bounds.
 pub(crate) struct Texts {
     pub(crate) files: Vec<Text>,
     pub(crate) left_out: usize,
@@ -31,11 +31,11 @@ pub(crate) struct Listing {
     pub(crate) bytes: u64,
 }
 
-/// Every file that is not hidden, in the order of the paths.
+/// Returns every file that is not hidden, in the order of the paths.
 pub(crate) fn listings() -> Result<Vec<Listing>> {
     let roots = files::roots();
     if roots.is_empty() {
-        // Asking lets the host refuse, and so tell the operator what to grant.
+        // The call lets the host refuse, and so report the missing grant to the operator.
         files::list("/")?;
     }
     let mut listings = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) fn listings() -> Result<Vec<Listing>> {
     Ok(listings)
 }
 
-/// The texts among them.
+/// Returns the text files among them.
 pub(crate) fn texts() -> Result<Texts> {
     let listings = listings()?;
     let total = listings.len() as u64;
@@ -74,7 +74,7 @@ pub(crate) fn texts() -> Result<Texts> {
                 texts.files.extend(text(content).map(|text| Text { path: listing.path, text }));
             }
             Err(FileError::QuotaExceeded(_)) => texts.left_out += 1,
-            // It was there when the folder was listed; somebody else works in it.
+            // The file was removed after the folder was listed.
             Err(FileError::NotFound) => {}
             Err(error) => return Err(error.into()),
         }
@@ -85,7 +85,7 @@ pub(crate) fn texts() -> Result<Texts> {
     Ok(texts)
 }
 
-/// One file's text. What is too large to be searched is too large to be read.
+/// Returns one file's text. A file too large to search is too large to read.
 pub(crate) fn read(path: &str) -> Result<String> {
     match within_the_cap(|offset| files::read_at(path, offset, PAGE))? {
         Some(content) => String::from_utf8(content)
@@ -102,8 +102,8 @@ fn too_large(path: &str) -> Error {
     ))
 }
 
-/// The whole content, read page by page because nobody told its length; none as soon as it goes
-/// over the cap.
+/// Returns the whole content, read page by page because its length is unknown. `None` as soon as it
+/// exceeds the cap.
 fn within_the_cap<E>(read_at: impl Fn(u64) -> Result<Vec<u8>, E>) -> Result<Option<Vec<u8>>, E> {
     let mut content = Vec::new();
     while content.len() as u64 <= LARGEST_TEXT {
@@ -116,7 +116,7 @@ fn within_the_cap<E>(read_at: impl Fn(u64) -> Result<Vec<u8>, E>) -> Result<Opti
     Ok(None)
 }
 
-/// None for what is no text: a zero byte never is.
+/// Returns `None` for binary content: text never contains a zero byte.
 fn text(content: Vec<u8>) -> Option<String> {
     if content.contains(&0) {
         return None;

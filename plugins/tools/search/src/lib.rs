@@ -1,6 +1,6 @@
 //! Search: finds sentences in the text files of the granted folders. It asks for `files` and only
-//! reads. Each call has a sandbox of its own, so nothing is indexed ahead: one pass over bounded
-//! text is fast enough, and always right.
+//! reads. Each call has its own sandbox, so there is no index: one pass over bounded text is fast
+//! enough, and always current.
 
 mod bm25;
 mod folder;
@@ -12,18 +12,18 @@ use serde::Serialize;
 
 use bm25::Hit;
 
-/// An answer and no error: a person who typed "?" need not be told to correct arguments.
+/// An answer and not an error: a user who typed "?" needs no advice about arguments.
 const NO_TERMS: &str = "There is no word in this query that could be searched for.";
 const LIMIT: usize = 8;
 const MOST_HITS: usize = 50;
-/// What `read` gives at once: a model's patience ends earlier.
+/// Bytes that `read` returns at once, few enough for a model.
 const MOST_BYTES: usize = 64 * 1024;
 
 #[derive(Serialize)]
 struct Found {
-    /// How many files were searched.
+    /// The number of files searched.
     files: usize,
-    /// Files that were too large, or came after the total was reached.
+    /// The number of files that were too large, or came after the total was reached.
     left_out: usize,
     hits: Vec<Hit>,
 }
@@ -80,7 +80,8 @@ fn listed(files: &[folder::Listing]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What the model reads: one line per hit, as compilers and editors write places.
+/// Returns the text for the model: one line per hit, with places in the notation of compilers and
+/// editors.
 fn readable(query: &str, found: &Found) -> String {
     let mut lines: Vec<_> = found
         .hits

@@ -1,25 +1,25 @@
-//! The query's terms, and counting them in a text. Nearly all of a search is spent here, so a word
-//! that cannot be one of the terms costs a look at its first letter and no memory.
+//! The query's terms, and their counts in a text. A search spends nearly all of its time here, so
+//! other words cost only a look at their first letter, and no memory.
 
 use conclave_prose::{spellings, stem};
 
-/// They point to the sentence before.
+/// Pronouns that refer to the sentence before.
 const PRONOUNS: [&str; 9] = ["he", "her", "his", "it", "its", "she", "their", "they", "this"];
 
-/// What is looked for.
+/// The terms of a query.
 pub(crate) struct Query {
     terms: Vec<String>,
-    /// By first byte: some term begins with it.
+    /// For each first byte, whether some term begins with it.
     begins: [bool; 256],
 }
 
-/// What one passage holds.
+/// The counts of one passage.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Counted {
     pub(crate) words: usize,
     /// Per term, in the order of the query.
     pub(crate) counts: Vec<u32>,
-    /// A pronoun points to the sentence before.
+    /// Whether a pronoun refers to the sentence before.
     pub(crate) refers_back: bool,
 }
 
@@ -36,7 +36,7 @@ impl Query {
         Self { terms, begins }
     }
 
-    /// How many terms there are.
+    /// Returns the number of terms.
     pub(crate) fn len(&self) -> usize {
         self.terms.len()
     }
@@ -54,8 +54,9 @@ impl Query {
         counted
     }
 
-    /// A stem keeps the beginning of its word, so only words with the right first letter are
-    /// stemmed. Lower case can change the first byte of other scripts; those are always stemmed.
+    /// A stem keeps the beginning of its word, so only words with a matching first letter are
+    /// stemmed. Lower case can change the first byte in other scripts, whose words are always
+    /// stemmed.
     fn term(&self, word: &str) -> Option<usize> {
         let first = word.bytes().next()?;
         if first.is_ascii() && !self.begins[usize::from(first.to_ascii_lowercase())] {

@@ -1,4 +1,4 @@
-//! What the work is done on: the granted folders, and in tests a map.
+//! The storage under the tools: the granted folders, and in tests a map.
 
 use conclave_sdk::files::{self, Entry, FileError, Root};
 use conclave_sdk::{Result, scratch};
@@ -8,19 +8,19 @@ const PAGE: u32 = 128 * 1024;
 
 /// Files and a small memory.
 pub(crate) trait Disk {
-    /// The granted folders.
+    /// Returns the granted folders.
     fn roots(&self) -> Vec<Root>;
-    /// A whole file, or none when it has more than `most` bytes.
+    /// Returns a whole file, or `None` if it has more than `most` bytes.
     fn read(&self, path: &str, most: usize) -> Result<Option<Vec<u8>>, FileError>;
     fn list(&self, path: &str) -> Result<Vec<Entry>, FileError>;
     fn write(&mut self, path: &str, text: &str) -> Result<(), FileError>;
-    /// What files were before their last edits, the newest last.
+    /// Returns files' contents before their last edits, the newest last.
     fn before(&self) -> Vec<(String, String)>;
-    /// Whether there was room for it.
+    /// Stores them. Returns whether there was room.
     fn keep(&mut self, before: &[(String, String)]) -> bool;
 }
 
-/// What the operator granted.
+/// The folders that the operator granted.
 pub(crate) struct Granted;
 
 impl Disk for Granted {
@@ -49,7 +49,7 @@ impl Disk for Granted {
     }
 
     fn before(&self) -> Vec<(String, String)> {
-        // What another version kept is as good as nothing.
+        // A value of another version of the plugin counts as absent.
         scratch::get().ok().flatten().unwrap_or_default()
     }
 

@@ -1,6 +1,6 @@
 //! Workspace: reads, writes and edits the text files of the granted folders. As an executor it
-//! carries out the actions `read`, `write` and `edit` (O-135…O-137); lines and edits are those of
-//! the trajectory crate, so that a stored log means the same here.
+//! handles the actions `read`, `write` and `edit` (O-135…O-137). The trajectory crate implements
+//! lines and edits, so that a stored log means the same here.
 
 mod disk;
 mod path;

@@ -1,16 +1,16 @@
-//! Where a path of an action leads: below one of the granted folders, or outside. It looks at names
-//! alone; whether links lead out is the host's to say.
+//! The place of an action's path: below a granted folder, or outside. Only names are examined; the
+//! host checks whether links lead out.
 
 /// A path of the workspace.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// As `files` takes it, such as `/folder/a.txt`.
     Inside(String),
-    /// Below no folder; in a form that the host will refuse, and tell the operator of.
+    /// Below no folder, in a form that the host refuses and reports to the operator.
     Outside(String),
 }
 
-/// Relative paths start from `root`; `.` and `..` are followed by name.
+/// Returns the place. Relative paths start at `root`; `.` and `..` are resolved by name.
 pub(crate) fn place(path: &str, root: &str, folders: &[String]) -> Place {
     let absolute = if path.starts_with('/') {
         path.to_owned()

@@ -1,5 +1,5 @@
-//! What the model is told of the tools, and the arguments that they take. Arguments of the fixed
-//! JSON that mean nothing here, such as a thought, are accepted.
+//! The tools' descriptions for the model, and their arguments. Irrelevant arguments of the fixed
+//! JSON, such as a thought, are accepted.
 
 use conclave_sdk::{Error, Result, ToolSpec};
 use serde::Deserialize;
@@ -43,12 +43,12 @@ fn end() -> i64 {
     -1
 }
 
-/// The arguments as a tool takes them.
+/// Parses the arguments of a tool.
 pub(crate) fn arguments<T: DeserializeOwned>(arguments: Value) -> Result<T> {
     serde_json::from_value(arguments).map_err(|error| Error::invalid_arguments(error.to_string()))
 }
 
-/// The tools as a model reads of them.
+/// Returns the tools' descriptions for a model.
 pub(crate) fn specs() -> Vec<ToolSpec> {
     let path = json!({ "type": "string", "description": "Relative to the workspace, such as `a/b.rs`, or absolute, such as `/folder/a/b.rs`." });
     let read = json!({

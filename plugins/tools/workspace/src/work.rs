@@ -12,32 +12,34 @@ use crate::disk::Disk;
 use crate::path::{Place, place};
 use crate::tools::{Edit, Read, Write};
 
-/// The largest file that is read, and what of it is shown at once.
+/// Bytes of a file that can be read, and of its part that is shown at once.
 const LARGEST_READ: usize = 16 * 1024 * 1024;
 const MOST_SHOWN: usize = 200_000;
-/// The largest file that is written: it leaves in one piece, so that nobody ever sees half of it.
+/// Bytes of a file that can be written: it is written in one piece, so that no reader ever sees
+/// half of it.
 const LARGEST_WRITTEN: usize = 1_000_000;
-/// A file's text goes into the observation of an edit up to this size.
+/// Bytes of a file's text up to which an edit's observation includes it.
 const MOST_TOLD: usize = 100_000;
 /// Entries that `view` shows of a directory, two levels deep.
 const MOST_ENTRIES: usize = 500;
-/// Edits that can be undone, where there is room for them.
+/// Edits that can be undone, as far as there is room.
 const MOST_UNDONE: usize = 20;
 
 /// The granted folders as one workspace.
 pub(crate) struct Workspace<D> {
     disk: D,
-    /// Where relative paths start.
+    /// The folder to which paths are relative.
     root: String,
     folders: Vec<String>,
 }
 
 impl<D: Disk> Workspace<D> {
-    /// `root` is the granted folder that relative paths start from; empty for the first.
+    /// Opens the workspace. `root` is the granted folder to which paths are relative; empty for the
+    /// first.
     pub(crate) fn open(disk: D, root: &str) -> Result<Self> {
         let folders: Vec<String> = disk.roots().into_iter().map(|root| root.path).collect();
         let Some(first) = folders.first() else {
-            // Asking lets the host refuse, and so tell the operator what to grant.
+            // The call lets the host refuse, and so report the missing grant to the operator.
             disk.list("/")?;
             return Err(Error::other("There is no workspace: no folder was granted."));
         };
@@ -69,8 +71,8 @@ impl<D: Disk> Workspace<D> {
     pub(crate) fn write(&mut self, arguments: Write) -> Result<String> {
         let Write { path, content, start, end } = arguments;
         let place = self.place(&path)?;
-        // What is replaced as a whole need not be read, nor be text; and it is what was asked for,
-        // to the byte.
+        // A file that is replaced as a whole need not be read or be text, and the new text is
+        // written byte for byte.
         let written = if start == 0 && end == -1 {
             content
         } else {
@@ -80,7 +82,7 @@ impl<D: Disk> Workspace<D> {
         Ok(format!("I wrote to the file {path}."))
     }
 
-    /// One command of the editor.
+    /// Executes one command of the editor.
     pub(crate) fn edit(&mut self, arguments: Edit) -> Result<Outcome> {
         let place = self.place(&arguments.path)?;
         let path = arguments.path.as_str();
@@ -129,7 +131,7 @@ impl<D: Disk> Workspace<D> {
         told(observation)
     }
 
-    /// What is in a directory, two levels deep, without hidden names.
+    /// Returns a directory's entries, two levels deep, without hidden names.
     fn listing(&self, path: &str, place: &str) -> Result<String> {
         let mut lines =
             vec![format!("Files and directories in {path}, two levels deep, without hidden ones:")];
@@ -149,7 +151,7 @@ impl<D: Disk> Workspace<D> {
             if !add(format!("{}{}", entry.name, if is_directory { "/" } else { "" })) {
                 break;
             }
-            // A directory that cannot be listed is shown all the same.
+            // A directory that cannot be listed is still shown.
             let below = if is_directory {
                 self.disk.list(&format!("{place}/{}", entry.name)).unwrap_or_default()
             } else {
@@ -172,19 +174,19 @@ impl<D: Disk> Workspace<D> {
         Ok(lines.join("\n"))
     }
 
-    /// The place of a path in the granted folders.
+    /// Returns the place of a path in the granted folders.
     fn place(&self, path: &str) -> Result<String> {
         match place(path, &self.root, &self.folders) {
             Place::Inside(place) => Ok(place),
             Place::Outside(place) => {
-                // The host refuses it, and tells the operator.
+                // The host refuses this read, and so reports it to the operator.
                 let _ = self.disk.read(&place, 0);
                 Err(outside(path))
             }
         }
     }
 
-    /// A text file; none when it is absent.
+    /// Returns a text file, or `None` if it is absent.
     fn text(&self, path: &str, place: &str, most: usize) -> Result<Option<String>> {
         match self.disk.read(place, most) {
             Ok(Some(bytes)) => String::from_utf8(bytes)
@@ -214,13 +216,13 @@ impl<D: Disk> Workspace<D> {
         })
     }
 
-    /// The refusal was about writing, not about the path.
+    /// Returns whether the path can be read, so that the refusal was about writing only.
     fn is_readable(&self, place: &str) -> bool {
         !matches!(self.disk.read(place, 0), Err(FileError::Denied(_)))
     }
 
-    /// Keeps what a file was; drops what is oldest where there is no room. False when there is none
-    /// for this one.
+    /// Stores a file's old text, and drops the oldest texts without room. Returns false if there is
+    /// no room for this one.
     fn remember(&mut self, mut before: Vec<(String, String)>, place: &str, text: &str) -> bool {
         before.push((place.to_owned(), text.to_owned()));
         let surplus = before.len().saturating_sub(MOST_UNDONE);
@@ -231,7 +233,7 @@ impl<D: Disk> Workspace<D> {
             }
             before.remove(0);
         }
-        // An older text must not come back in its place.
+        // Otherwise an undo would restore an older text in its place.
         self.disk.keep(&[]);
         false
     }
@@ -249,7 +251,8 @@ fn action(arguments: &Edit) -> action::Edit {
     }
 }
 
-/// The observation in its fixed form beside its text. Whole texts only where they are short.
+/// Returns the observation in its fixed form beside its text. Whole texts are included only if they
+/// are short.
 fn told(mut observation: observation::Edit) -> Result<Outcome> {
     for text in [&mut observation.old_content, &mut observation.new_content] {
         *text = text.take().filter(|text| text.len() <= MOST_TOLD);
@@ -292,7 +295,7 @@ fn failure(path: &str, error: &FileError) -> Error {
         FileError::NotADirectory => {
             Error::other(format!("A part of this path is a file, not a directory: {path}"))
         }
-        // The host sees what names do not tell, such as a link that leads out.
+        // The host sees links that lead out, which the names do not show.
         FileError::Denied(_) => outside(path),
         FileError::QuotaExceeded(limit) => Error::other(format!(
             "The limit of {limit} is reached, so {path} was not read or written."

@@ -33,7 +33,7 @@ fn settings(value: serde_json::Value) -> Settings {
     serde_json::from_value(value).unwrap()
 }
 
-/// Risk and the name of the rule.
+/// Returns the risk and the name of the rule.
 fn assessed(action: &Action, settings: &Settings) -> (Risk, String) {
     let verdict = verdict(action, settings).unwrap();
     (verdict.risk, verdict.reason.split(':').next().unwrap_or_default().to_owned())

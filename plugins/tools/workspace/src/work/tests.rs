@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::{Disk, LARGEST_WRITTEN, Workspace};
 use crate::tools::{arguments, specs};
 
-/// `/work` for writing, `/docs` for reading.
+/// A disk with `/work` for writing and `/docs` for reading.
 #[derive(Default)]
 struct Fake {
     files: BTreeMap<String, Vec<u8>>,
     before: Vec<(String, String)>,
-    /// Bytes that can be kept.
+    /// Bytes that can be stored.
     room: usize,
 }
 
