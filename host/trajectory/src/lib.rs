@@ -15,10 +15,10 @@
 //! - For prompts: [`fence`], which marks data.
 //!
 //! ```
-//! use conclave_trajectory::{Action, Era, Event, Observation};
+//! use conclave_trajectory::{Action, Era, TrajectoryEvent, Observation};
 //! use serde_json::json;
 //!
-//! let event = Event::from_json(&json!({"action": "run", "args": {"command": "ls", "background": true}}))?;
+//! let event = TrajectoryEvent::from_json(&json!({"action": "run", "args": {"command": "ls", "background": true}}))?;
 //! let Some(Action::Run(run)) = event.action() else { unreachable!("it is a run") };
 //! assert!(run.background);
 //! assert_eq!(
@@ -27,10 +27,10 @@
 //! );
 //!
 //! // What is wrong is said so that a model can mend it.
-//! let wrong = Event::from_json(&json!({"action": "run", "args": {"cmd": "ls"}})).expect_err("it has a wrong argument");
+//! let wrong = TrajectoryEvent::from_json(&json!({"action": "run", "args": {"cmd": "ls"}})).expect_err("it has a wrong argument");
 //! assert!(wrong.text.contains("unknown: cmd; missing: command"));
 //!
-//! let answer: Event = Observation::from(conclave_trajectory::observation::Run::new("ls", "a\nb\n", 0)).into();
+//! let answer: TrajectoryEvent = Observation::from(conclave_trajectory::observation::Run::new("ls", "a\nb\n", 0)).into();
 //! assert_eq!(answer.message(Era::V2025), "Command `ls` executed with exit code 0.");
 //! # Ok::<(), conclave_trajectory::Malformed>(())
 //! ```

@@ -23,7 +23,7 @@ const KEY_BYTES: usize = 16 << 10;
 ///
 /// use conclave_runtime::clock::BoxFuture;
 /// use conclave_runtime::config::KeyRef;
-/// use conclave_runtime::models::Key;
+/// use conclave_runtime::models::ApiKey;
 /// use conclave_runtime::secrets::SecretSource;
 /// use conclave_runtime::{Host, HostOptions};
 ///
@@ -31,8 +31,8 @@ const KEY_BYTES: usize = 16 << 10;
 /// struct Vault;
 ///
 /// impl SecretSource for Vault {
-///     fn secret(&self, from: &KeyRef) -> BoxFuture<'static, Result<Key, String>> {
-///         let found = self.check(from).map(|()| Key::new("sk-from-the-vault".to_owned()));
+///     fn secret(&self, from: &KeyRef) -> BoxFuture<'static, Result<ApiKey, String>> {
+///         let found = self.check(from).map(|()| ApiKey::new("sk-from-the-vault".to_owned()));
 ///         Box::pin(std::future::ready(found))
 ///     }
 ///

@@ -331,7 +331,7 @@ mod private {
     use super::CacheError;
 
     #[derive(Clone, Copy)]
-    pub(super) enum Kind {
+    pub(super) enum EntryKind {
         Folder,
         Key,
     }
