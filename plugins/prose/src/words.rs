@@ -1,11 +1,10 @@
-//! Words and their stems. Light on purpose: a stem need not be a word, it only has to be the same
-//! for forms of one word, and different for different words more often than not. Scripts without
-//! spaces between words are cut into pairs of letters.
+//! Words and their stems. The stemming is light on purpose: a stem need not be a word, but should
+//! be the same for all forms of one word, and differ between words more often than not. Scripts
+//! without spaces between words are split into pairs of letters.
 
 use std::collections::BTreeSet;
 
-/// Words that say nothing about what a text is about. Question words are among them: they ask, they
-/// do not name.
+/// Words without a topic. Question words are among them: they ask, but do not name.
 const COMMON: [&str; 132] = [
     "a", "about", "after", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be",
     "been", "before", "being", "between", "both", "but", "by", "can", "could", "did", "do", "does",
@@ -20,9 +19,9 @@ const COMMON: [&str; 132] = [
     "while", "who", "whom", "whose", "why", "will", "with", "within", "without", "would", "you",
 ];
 
-/// The words of a text as they are written, in order: runs of letters and digits, with an
-/// apostrophe inside. Chinese, Japanese and Korean give overlapping pairs of letters instead, and a
-/// letter that stands alone in its script gives itself.
+/// Returns the words of a text as written, in order: runs of letters and digits, with an apostrophe
+/// inside. Chinese, Japanese and Korean yield overlapping pairs of letters instead, and a single
+/// letter in such a script yields itself.
 pub fn spellings(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '’')
         .flat_map(pieces)
@@ -30,26 +29,26 @@ pub fn spellings(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// The words of a text in lower case, in order.
+/// Returns the words of a text in lower case, in order.
 pub fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     spellings(text).map(str::to_lowercase)
 }
 
-/// The stems of those words that say something, in order. All of the words' stems when none does.
+/// Returns the stems of the significant words, in order, or of all words if none is significant.
 pub fn terms(text: &str) -> Vec<String> {
     let telling: Vec<String> =
         words(text).filter(|word| !is_common(word)).map(|word| stem(&word)).collect();
     if telling.is_empty() { words(text).map(|word| stem(&word)).collect() } else { telling }
 }
 
-/// The word says nothing about what a text is about. What is all Hiragana joins and inflects more
-/// often than it names.
+/// Returns whether the word has no topic. A word in Hiragana only usually joins or inflects, and
+/// names nothing.
 pub fn is_common(word: &str) -> bool {
     COMMON.binary_search(&word).is_ok()
         || (!word.is_empty() && word.chars().all(|letter| Script::of(letter) == Script::Hiragana))
 }
 
-/// Where words must be cut without spaces: a change of script is mostly the end of a word.
+/// The script of a letter. In text without spaces, a change of script usually ends a word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Script {
     Han,
@@ -81,7 +80,8 @@ impl Script {
     }
 }
 
-/// A run without spaces as it is or, in scripts that have none, pair by pair.
+/// Splits a run without spaces into pairs if its script has no spaces, and returns it whole
+/// otherwise.
 fn pieces(run: &str) -> impl Iterator<Item = &str> {
     let mut rest = run;
     std::iter::from_fn(move || {
@@ -95,8 +95,8 @@ fn pieces(run: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The first word or pair, and where the next begins. The last letter of a run is in the pair
-/// before, so it gives none of its own.
+/// Returns the first word or pair, and the start of the next. The last letter of a run is part of
+/// the pair before, so it yields none of its own.
 fn first_piece(run: &str) -> (&str, &str) {
     let script = run.chars().next().map_or(Script::Spaced, Script::of);
     if script == Script::Spaced {
@@ -116,7 +116,7 @@ fn first_piece(run: &str) -> (&str, &str) {
     }
 }
 
-/// How much two lists of terms share: 0 for nothing, 1 when one is contained in the other.
+/// Returns the overlap of two lists of terms: 0 for nothing, 1 if one contains the other.
 pub fn overlap(one: &[String], other: &[String]) -> f64 {
     let one: BTreeSet<_> = one.iter().collect();
     let other: BTreeSet<_> = other.iter().collect();
@@ -124,8 +124,8 @@ pub fn overlap(one: &[String], other: &[String]) -> f64 {
     if smaller == 0 { 0.0 } else { one.intersection(&other).count() as f64 / smaller as f64 }
 }
 
-/// The stem of a word in lower case: without `'s`, plural, `ing`, `ed` and final `e`. Words with
-/// digits or other scripts stay.
+/// Returns the stem of a word in lower case, without `'s`, plural, `ing`, `ed` and final `e`. Words
+/// with digits or other scripts stay.
 pub fn stem(word: &str) -> String {
     let word = word.strip_suffix("'s").or_else(|| word.strip_suffix("’s")).unwrap_or(word);
     if word.len() < 4 || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {

@@ -1,7 +1,7 @@
 //! Character references of HTML: numbers, and the names that pages really use. An unknown one stays
 //! as it is written.
 
-/// Letters that a name or number may have.
+/// Letters of a name or number, at most.
 const LONGEST: usize = 32;
 
 #[rustfmt::skip]
@@ -20,7 +20,7 @@ const NAMES: [(&str, &str); 93] = [
     ("shy", ""), ("szlig", "ß"), ("thinsp", " "), ("times", "×"), ("trade", "™"), ("uacute", "ú"), ("uuml", "ü"),
 ];
 
-/// The text with its references replaced.
+/// Returns the text with its references replaced.
 pub(crate) fn decoded(text: &str) -> String {
     let mut decoded = String::with_capacity(text.len());
     let mut rest = text;
@@ -56,7 +56,7 @@ fn reference(name: &str) -> Option<String> {
         Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16).ok()?,
         None => number.parse().ok()?,
     };
-    // What is no character, or controls the terminal, says nothing.
+    // Invalid and control characters are replaced, since they could steer a terminal.
     Some(
         char::from_u32(code)
             .filter(|letter| !letter.is_control() || letter.is_whitespace())
