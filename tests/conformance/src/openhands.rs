@@ -167,7 +167,8 @@ pub(crate) fn is_function(kind: &str) -> bool {
     FUNCTIONS.contains(&kind)
 }
 
-/// Returns whether a line belongs to this pack. A line without `pack` is recognized by its fields.
+/// Returns whether a line belongs to this pack. A line without `pack` belongs to it if it has
+/// `kind` and `in`.
 pub(crate) fn is_of_pack(line: &Value) -> bool {
     match line.get("pack") {
         Some(pack) => pack == PACK,

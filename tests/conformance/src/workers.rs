@@ -103,8 +103,8 @@ fn resident(process: u32) -> u64 {
     pages.unwrap_or_default().saturating_mul(4096)
 }
 
-/// Distributes the lines over `count` processes and reports the answers in the order of the lines.
-/// An error is the reason of a missing answer.
+/// Has each line answered by one of `count` processes, and passes on the answers in the order of
+/// the lines. An error is the reason of a missing answer.
 ///
 /// # Errors
 /// If no process can be started.

@@ -197,7 +197,7 @@ fn a_run_that_was_cut_off_while_paused_goes_on_by_its_name() {
             "{word}: {stderr}"
         );
     }
-    // A paused run must stay paused after `resume --approvals wait`.
+    // The run was paused on purpose, so `resume` without an id must not unpause it.
     let all = conclave(&rig, &["resume", "--approvals", "wait"]);
     let stderr = text(&all.stderr);
     assert!(

@@ -159,8 +159,8 @@ pub(super) fn asked_of(key: &str) -> Option<&str> {
     ENDINGS.iter().find_map(|(ending, _)| key.strip_suffix(ending))
 }
 
-/// Checks the key in front of an ending, and returns its value if the check fails. `None` without
-/// an ending or without such a key.
+/// Checks the value of the key in front of an ending. The error holds that value. `None` without an
+/// ending or without such a key.
 fn asks<'a>(
     key: &str,
     wanted: &Value,
