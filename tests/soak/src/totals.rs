@@ -27,8 +27,8 @@ pub struct Totals {
     pub effects: u64,
     pub duplicates: u64,
     pub lost: u64,
-    /// Checks of files and keys that the journal promises, after each kill, and the number of
-    /// failed checks.
+    /// Files and keys that the journal promises, counted at each check after a kill. `broken`
+    /// counts the violations.
     pub promises: u64,
     pub broken: u64,
     /// Results that were delivered again because the first delivery has no recorded end.

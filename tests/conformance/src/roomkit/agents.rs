@@ -27,7 +27,7 @@ pub(super) struct Script {
     /// The step that submits a structured result; 0 for never. `None` if no result is requested.
     pub(super) submits_on: Option<u64>,
     pub(super) system: Option<String>,
-    /// The depth down to which it delegates to itself in every room.
+    /// The depth of rooms up to which it delegates to itself.
     pub(super) nests_to: u64,
 }
 

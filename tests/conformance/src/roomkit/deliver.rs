@@ -329,7 +329,7 @@ async fn deliver_to(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         };
         got.insert(word.to_owned(), said_to(runner, case, Some(mode)).await?);
     }
-    // A case with a single delivery expects its result without a name.
+    // A case with a single mode reports its result without the name of the mode.
     Ok(match got.values().next() {
         Some(only) if got.len() == 1 => only.clone(),
         _ => Value::Object(got),

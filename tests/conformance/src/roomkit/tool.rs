@@ -210,7 +210,8 @@ async fn finish(open: &Open, caller: &str, agent: &str, task: &str) -> Result<St
     Ok(task.room.to_string())
 }
 
-/// Returns the number of earlier tasks that a worker's input contains at most.
+/// Returns the number of earlier tasks in a worker's input, after more of them than the host passes
+/// on.
 async fn most_entries(open: &Open, caller: &str) -> Result<usize, String> {
     let agent = open
         .stage
