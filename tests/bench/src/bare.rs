@@ -1,6 +1,6 @@
-//! The baseline: a tool component on wasmtime with nothing of Conclave around it, but with the
-//! engine settings that Conclave uses (host/runtime/src/sandbox/engine.rs) and the limits that any
-//! host needs. Imports that the tool does not call are traps.
+//! The baseline: a tool component on plain wasmtime, with Conclave's engine settings
+//! (host/runtime/src/sandbox/engine.rs) and the limits that any host needs. Imports that the tool
+//! does not call are traps.
 
 use std::time::Duration;
 
@@ -25,23 +25,23 @@ mod bindings {
     });
 }
 
-/// Sandboxes that may live at once, as in Conclave's default settings.
+/// The maximum number of live sandboxes, as in Conclave's default settings.
 const SLOTS: u32 = 256;
 const MEMORY: usize = 64 << 20;
-/// Bytes that may cross from the guest to the host at once.
+/// The maximum number of bytes in one transfer from the guest to the host.
 const HOSTCALL_FUEL: usize = 1 << 20;
 const HANDLES: usize = 256;
 const TICK: Duration = Duration::from_millis(10);
 
-/// Where instances get their memory from.
+/// The allocator of instance memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allocator {
     OnDemand,
-    /// Pooling, with what is kept resident cleaned through the page-map scan.
+    /// Pooling, with resident memory cleaned by the page-map scan.
     Pool,
 }
 
-/// An engine with its ticker.
+/// Creates an engine with its ticker.
 pub(crate) fn engine(allocator: Allocator) -> Result<Engine, BenchError> {
     let mut config = Config::new();
     config.epoch_interruption(true).wasm_threads(false).wasm_gc(false).wasm_exceptions(false);
@@ -84,7 +84,7 @@ pub(crate) fn limits() -> StoreLimits {
     StoreLimitsBuilder::new().memory_size(MEMORY).trap_on_grow_failure(true).build()
 }
 
-/// The limits that are not the limiter's.
+/// Sets the limits that the limiter does not cover.
 pub(crate) fn bound<T>(store: &mut Store<T>) {
     store.set_hostcall_fuel(HOSTCALL_FUEL);
     store.set_max_component_handles(HANDLES);
@@ -92,13 +92,13 @@ pub(crate) fn bound<T>(store: &mut Store<T>) {
     store.epoch_deadline_async_yield_and_update(1);
 }
 
-/// What the context of a call would hold. `pub`, because the generated bindings name it so.
+/// The context of a call, empty here. `pub`, because the generated bindings name it.
 pub struct Context;
 
 struct State {
     table: ResourceTable,
     limits: StoreLimits,
-    /// Made when it is first asked for: most calls never ask, and it costs as much as an instance.
+    /// Created on first use: most calls do not need it, and it costs as much as an instance.
     wasi: Option<Box<WasiCtx>>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Tool {
     linked: ToolPluginPre<State>,
 }
 
-/// What is asked of a tool.
+/// A request to a tool.
 pub(crate) struct Request {
     pub(crate) tool: String,
     /// A JSON object.
@@ -135,7 +135,7 @@ impl Tool {
         })
     }
 
-    /// A store with limits, and an instance in it.
+    /// Creates a store with limits and an instance in it.
     pub(crate) async fn instantiate(&self) -> Result<Instance, BenchError> {
         let mut store = Store::new(
             &self.engine,
@@ -148,14 +148,14 @@ impl Tool {
         Ok(Instance { store, plugin, context })
     }
 
-    /// Instantiate, call, drop.
+    /// Instantiates, calls and drops the tool.
     pub(crate) async fn call_fresh(&self, request: &Request) -> Result<String, BenchError> {
         self.instantiate().await?.call(request).await
     }
 }
 
 impl Instance {
-    /// The content of the outcome.
+    /// Calls the tool and returns the content of the outcome.
     pub(crate) async fn call(&mut self, request: &Request) -> Result<String, BenchError> {
         let context = Resource::new_borrow(self.context.rep());
         let tools = self.plugin.conclave_plugin_tools();

@@ -1,5 +1,5 @@
-//! The subject: the same component behind Conclave's public surface, with admission, grants, limits
-//! and the call's report.
+//! The subject: the same component behind Conclave's public API, with admission, grants, limits and
+//! the call's report.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ use serde_json::Value;
 
 use crate::BenchError;
 
-/// A host with a task that calls the tool of a guest once and answers with what it gave.
+/// A host with a task that calls a guest's tool once and answers with its result.
 pub(crate) struct Hosted {
     host: Host,
     prepared: Prepared,
@@ -40,7 +40,7 @@ pub(crate) struct Hosted {
     calls: AtomicU64,
 }
 
-/// What every call begins with, shared between them as a room does.
+/// The inputs of every call, shared as in a room.
 struct Parts {
     room: RoomId,
     plugin: PluginName,
@@ -78,17 +78,17 @@ impl Hosted {
         Ok(Self { host, prepared, start, arguments: arguments.clone(), calls: AtomicU64::new(1) })
     }
 
-    /// What it runs in.
+    /// Returns the host.
     pub(crate) fn host(&self) -> &Host {
         &self.host
     }
 
-    /// What its runs are.
+    /// Returns the loaded config of its runs.
     pub(crate) fn prepared(&self) -> &Prepared {
         &self.prepared
     }
 
-    /// One tool call in a sandbox of its own: the content of the outcome.
+    /// Makes a tool call in its own sandbox and returns the content of the outcome.
     pub(crate) async fn call_fresh(&self) -> Result<String, BenchError> {
         let start = self.start(&self.start.plugin);
         let tool = ToolStart {
@@ -103,8 +103,8 @@ impl Hosted {
         }
     }
 
-    /// One step of an agent in a sandbox of its own, with a history of so many messages: what it
-    /// says.
+    /// Runs an agent's step in its own sandbox with a history of `messages` messages, and returns
+    /// its message.
     pub(crate) async fn step(
         &self,
         agent: &'static str,
@@ -136,8 +136,8 @@ impl Hosted {
         }
     }
 
-    /// A whole task: the agent steps, the tool runs, the agent steps and finishes. Three sandboxes,
-    /// nothing durable.
+    /// Runs a whole task: the agent steps, the tool runs, the agent steps and finishes. Uses three
+    /// sandboxes and stores nothing.
     pub(crate) async fn run_task(&self) -> Result<(), BenchError> {
         let run = self
             .prepared
@@ -152,7 +152,7 @@ impl Hosted {
         }
     }
 
-    /// The same task so many times, four at once.
+    /// Runs the same task `tasks` times, four at once.
     pub(crate) async fn run_batch(&self, tasks: u32) -> Result<(), BenchError> {
         let batch = Batch { concurrency: 4, ..Batch::default() };
         let done =
@@ -164,8 +164,8 @@ impl Hosted {
         }
     }
 
-    /// How long each two of the 10 000 steps of one run took: an agent's, and the host's answer to
-    /// it.
+    /// Returns the time of each pair of the 10 000 steps of one run: an agent's step and the host's
+    /// answer to it.
     pub(crate) async fn run_steps(&self) -> Result<Vec<Duration>, BenchError> {
         let ends = Arc::new(Ends::default());
         let options = RunOptions {
@@ -187,13 +187,13 @@ impl Hosted {
     }
 }
 
-/// When each step ended.
+/// The end time of each step.
 #[derive(Default)]
 struct Ends(Mutex<Vec<Instant>>);
 
 impl Subscriber for Ends {
     fn on(&self, happening: &Published) {
-        // The agent's steps: each with the host's answer that came before it.
+        // Only the agent's steps count; each time includes the host's answer before it.
         if let RunEvent::Told { told: Notice::StepEnded { by, .. } } = &happening.what
             && by == "llm"
         {
@@ -239,7 +239,7 @@ agent = "caller"
     )
 }
 
-/// A view with a history of so many messages, as a room would give it.
+/// Returns a view with a history of `messages` messages, as a room would create it.
 pub(crate) fn view(messages: u64) -> AgentView {
     let mut history = History::default();
     for seq in 0..messages {
@@ -278,7 +278,7 @@ pub(crate) async fn load(loader: &Loader, wasm: &[u8]) -> Result<(), BenchError>
     loaded.map(drop).map_err(|error| BenchError::Conclave(error.to_string()))
 }
 
-/// Nobody follows, and the model gives one and the same answer at once.
+/// The clients of a run without subscribers. The model answers at once and always alike.
 struct Nobody;
 
 impl ModelPort for Nobody {

@@ -1,5 +1,5 @@
-//! What is kept: tasks whose events go to a store beside the same without, what reading them back
-//! costs, and tasks that wait.
+//! Durability: tasks with and without a store for their events, the cost of reading events back,
+//! and waiting tasks.
 
 use std::fs;
 use std::io::Write;
@@ -24,10 +24,11 @@ use crate::BenchError;
 use crate::conclave::Hosted;
 use crate::measure::Times;
 
-/// Tasks at once.
+/// The number of parallel tasks.
 const TASKS: u32 = 64;
 
-/// A folder that is removed in the end. On the disk that builds are on: elsewhere may be memory.
+/// A folder that is removed on drop. It is on the disk of the build, because the system's temporary
+/// folder may be in memory.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -59,8 +60,8 @@ impl Durable {
         Ok(Self { folder, store })
     }
 
-    /// The time of all without journals and one fsync for each group that the other side committed,
-    /// and the time of all with.
+    /// Returns the times of both sides: without journals but with one fsync for each group that the
+    /// other side committed, and with journals.
     pub(crate) async fn rounds(
         &self,
         hosted: &Hosted,
@@ -85,11 +86,11 @@ impl Durable {
             .iter()
             .zip(&groups)
             .map(|(without, groups)| *without + Duration::from_nanos(sync) * *groups);
-        // The first round fills caches.
+        // The first round only fills caches.
         Ok((Times::of(baseline.skip(1).collect()), Times::of(with.split_off(1))))
     }
 
-    /// What one fsync of a few pages costs in the same folder.
+    /// Returns the time of one fsync of a few pages in the same folder.
     fn sync(&self) -> Result<Duration, BenchError> {
         let path = self.folder.0.join("sync");
         let failed = |cause| BenchError::Write { path: path.clone(), cause };
@@ -102,8 +103,8 @@ impl Durable {
         Ok(began.elapsed() / 8)
     }
 
-    /// One run of 10 000 steps is kept; then its records are folded, and read and folded. Times are
-    /// of one event.
+    /// Stores one run of 10 000 steps, then measures folding its records, and reading and folding
+    /// them. Times are per event.
     pub(crate) async fn replay(
         &self,
         hosted: &Hosted,
@@ -130,20 +131,20 @@ impl Durable {
     }
 }
 
-/// Tasks that wait for a model which answers nobody.
+/// Tasks that wait for a model that never answers.
 pub(crate) struct Waiting {
-    /// Of the first tasks and of the last ones, until the model was asked.
+    /// The times of the first and the last tasks, from the start to the model request.
     pub(crate) first: Times,
     pub(crate) last: Times,
-    /// Of the process, for each task.
+    /// KiB of the process per task.
     pub(crate) kib: f64,
-    /// That are alive when all wait.
+    /// The number of live instances while all tasks wait.
     pub(crate) instances: u64,
 }
 
-/// How many are taken together for one time.
+/// The number of tasks in one time.
 const SHARE: usize = 100;
-/// How long until all have given their instances back.
+/// The timeout for the release of all instances.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Waiting {
@@ -180,7 +181,7 @@ impl Waiting {
         running.abort_all();
         let share = SHARE.min(times.len());
         let last = times.split_off(times.len() - share);
-        // The very first loads and fills; what follows is the measure.
+        // The very first tasks load and fill caches, so they are skipped.
         let first = times.into_iter().skip(share.min(10)).take(share).collect();
         Ok(Self { first: Times::of(first), last: Times::of(last), kib, instances })
     }
@@ -206,7 +207,7 @@ fn start(prepared: &Prepared) -> Result<impl Future<Output = ()> + Send + use<>,
     Ok(async move { drop(run.outcome().await) })
 }
 
-/// A model that was asked so often, and answers never.
+/// A model that counts its requests and never answers.
 #[derive(Default)]
 struct Silent(AtomicU64);
 
@@ -221,7 +222,7 @@ impl ModelClient for Silent {
     }
 }
 
-/// KiB of memory that this process really has; 0 where nobody says.
+/// Returns the resident memory of this process in KiB, or 0 if the system does not report it.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -231,7 +232,7 @@ fn resident() -> u64 {
 }
 
 impl Hosted {
-    /// So many tasks at once, each in a run of its own, until all have ended.
+    /// Runs `tasks` tasks at once, each in its own run, until all have ended.
     async fn run_at_once(
         &self,
         tasks: u32,
@@ -256,7 +257,7 @@ impl Hosted {
         Ok(())
     }
 
-    /// A run of 10 000 steps, kept under this name.
+    /// Runs 10 000 steps and stores them under this name.
     async fn run_long(&self, room: &RoomId, journals: Arc<dyn Journals>) -> Result<(), BenchError> {
         let options = RunOptions { ids: Arc::new(room.clone()), journals, ..RunOptions::default() };
         let mut session = self

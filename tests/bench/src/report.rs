@@ -1,4 +1,4 @@
-//! What was measured, as a table for people and as JSON for everything else.
+//! The results of a benchmark, as a table for readers and as JSON for programs.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;
@@ -13,13 +13,13 @@ use crate::measure::Times;
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) what: &'static str,
-    /// None for a figure that is there for orientation.
+    /// `None` for a figure without a comparison.
     pub(crate) baseline: Option<Side>,
     pub(crate) subject: Side,
     pub(crate) reach: Reach,
 }
 
-/// What one side does, and how long it takes.
+/// The description and the times of one side.
 #[derive(Debug, Serialize)]
 pub(crate) struct Side {
     pub(crate) does: &'static str,
@@ -27,22 +27,22 @@ pub(crate) struct Side {
     pub(crate) times: Times,
 }
 
-/// What is wanted of the medians.
+/// The target for the medians.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Reach {
     /// The subject takes at most so many times as long as the baseline.
     AtMost(f64),
-    /// The slowest of a hundred takes at most so many times as long as that of the baseline.
+    /// The subject's 99th percentile is at most so many times the baseline's.
     P99AtMost(f64),
     /// The subject is at least so many times as fast.
     Faster(f64),
-    /// About so many microseconds, on two cores of a rented machine: for orientation.
+    /// About so many microseconds, on two cores of a rented machine. Informative only.
     AboutMicros(f64),
-    /// So many in a second, at least, by the subject's median.
+    /// At least so many per second, by the subject's median.
     PerSecond(f64),
-    /// The subject takes at most so many times as long as the baseline, and each takes at most so
-    /// many KiB of the process; no sandbox is held.
+    /// The subject takes at most so many times as long as the baseline, and each task uses at most
+    /// so many KiB of the process. No sandbox is held.
     Waiting {
         most: f64,
         kib: f64,
@@ -52,7 +52,7 @@ pub(crate) enum Reach {
     Nothing,
 }
 
-/// All rows of one run, with what one must know to compare it with another.
+/// All rows of one run, with the facts needed to compare it with another run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) quick: bool,
@@ -72,7 +72,7 @@ impl Report {
         }
     }
 
-    /// Writes it, making the folder when it is missing.
+    /// Writes the report as JSON. Creates the folder if it is missing.
     pub(crate) fn write_json(&self, path: &Path) -> Result<(), BenchError> {
         let failed = |cause| BenchError::Write { path: path.to_owned(), cause };
         let mut text = serde_json::to_string_pretty(self).expect("a report is plain data");
@@ -85,7 +85,7 @@ impl Report {
 }
 
 impl Row {
-    /// Subject to baseline.
+    /// Returns the ratio of subject to baseline.
     fn ratio(&self) -> Option<f64> {
         let baseline = self.baseline.as_ref()?;
         let compared = |times: Times| {
@@ -174,7 +174,7 @@ impl Display for Report {
             let mut text = String::new();
             for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
                 let space = " ".repeat(width - cell.chars().count());
-                // Words to the left, numbers to the right.
+                // Aligns words to the left and numbers to the right.
                 text += &if matches!(column, 0 | 1 | 4 | 8) {
                     format!("{cell}{space}  ")
                 } else {
@@ -192,7 +192,7 @@ impl Display for Report {
     }
 }
 
-/// Three digits and a unit.
+/// Returns the time with three digits and a unit.
 fn spelled(nanos: u64) -> String {
     let nanos = nanos as f64;
     match nanos {

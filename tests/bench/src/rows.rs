@@ -1,4 +1,4 @@
-//! The rows of the table: what is compared with what, and the ratio to reach.
+//! The rows of the benchmark table: the two sides of each comparison, and the target ratio.
 
 use std::fs;
 use std::path::Path;
@@ -21,16 +21,16 @@ use crate::measure::{self, Effort, Plan, Times};
 use crate::neighbour::Noise;
 use crate::report::{Reach, Report, Row, Side};
 
-/// What messages say.
+/// The content of the messages.
 pub(crate) const QUESTION: &str = "When was Skerryvore lit, and who built the tower?";
 
-/// What every row works on.
+/// The environment of every row.
 struct Bench {
     effort: Effort,
     wasm: Vec<u8>,
     engine: wasmtime::Engine,
     tool: Tool,
-    /// About 1 KB, which the guest `echo` gives back.
+    /// About 1 KB, which the guest `echo` returns.
     request: Request,
     hosted: Hosted,
 }
@@ -54,7 +54,7 @@ const REPLAY: &str = "replay of one event, of 20 000";
 const WAITING: &str = "tasks that wait for a model: the start of one";
 const NEIGHBOUR: &str = "tool call in a fresh sandbox, 1 KB, beside a noisy plugin";
 
-/// Measures the rows that are `wanted`, one after the other.
+/// Measures the `wanted` rows, one after the other.
 pub(crate) async fn all(
     guests: &Path,
     effort: Effort,
@@ -190,8 +190,8 @@ impl Bench {
         })
     }
 
-    /// Its baseline, the same task in Langroid, takes 27 ms and runs elsewhere; a two-hundredth of
-    /// that is wanted.
+    /// Measures a task. The baseline, the same task in Langroid, takes 27 ms and runs elsewhere.
+    /// The target is 1/200 of it.
     async fn task(&self) -> Result<Row, BenchError> {
         let times =
             measure::alone(Plan::short(self.effort), async || self.hosted.run_task().await).await?;
@@ -203,8 +203,8 @@ impl Bench {
         })
     }
 
-    /// Of one run: messages, lineage and loop detection grow with it, and what a step costs must
-    /// not.
+    /// Measures one long run. Messages, lineage and loop detection grow with it, but the cost of a
+    /// step must not.
     async fn long_run(&self) -> Result<Row, BenchError> {
         let steps = self.hosted.run_steps().await?;
         let of = |from: usize| Times::of(steps.iter().skip(from / 2).take(500).copied().collect());
@@ -217,8 +217,8 @@ impl Bench {
         })
     }
 
-    /// Of one run: each step adds an action and an observation to what it has done, of which it
-    /// sees the last.
+    /// Measures one long acting run. Each step adds an action and an observation to the history,
+    /// and the agent sees only the newest ones.
     async fn acting(&self, guests: &Path) -> Result<Row, BenchError> {
         const STEPS: usize = 10_000;
         let steps = acting::steps(self.hosted.host(), guests, STEPS).await?;
@@ -232,7 +232,7 @@ impl Bench {
         })
     }
 
-    /// Who does not look at its plan does not pay for it.
+    /// Measures steps with a long plan. An agent that does not read its plan must not pay for it.
     async fn long_plan(&self) -> Result<Row, BenchError> {
         let without = conclave::view(10);
         let with = AgentView { plan: Arc::new(acting::plan(1_000)?), ..without.clone() };
@@ -248,8 +248,8 @@ impl Bench {
         })
     }
 
-    /// Its baseline, the same in RoomKit 0.6.13, takes 0.9 ms and runs elsewhere; a tenth of that
-    /// is wanted.
+    /// Measures a delegation cycle. The baseline, the same in RoomKit 0.6.13, takes 0.9 ms and runs
+    /// elsewhere. The target is 1/10 of it.
     async fn cycle(&self, guests: &Path) -> Result<Row, BenchError> {
         let cycles = Cycles::open(self.hosted.host(), guests).await?;
         let times = measure::alone(Plan::short(self.effort), async || cycles.one().await).await?;
@@ -261,11 +261,13 @@ impl Bench {
         })
     }
 
-    /// RoomKit delivers 324 a second; ten times as many are wanted.
+    /// Measures parallel delegation cycles. RoomKit delivers 324 per second. The target is ten
+    /// times as many.
     async fn cycles_at_once(&self, guests: &Path) -> Result<Row, BenchError> {
         let mut each = Vec::new();
         for _ in 0..if self.effort == Effort::Quick { 3 } else { 20 } {
-            // A room of its own: it keeps no more than the newest thousand records of tasks.
+            // Each round has its own room, because a room keeps only the newest thousand task
+            // records.
             each.push(Cycles::open(self.hosted.host(), guests).await?.at_once(1_000).await?);
         }
         Ok(Row {
@@ -325,8 +327,9 @@ impl Bench {
         })
     }
 
-    /// Both sides are Conclave's: hash, manifest, code, list of tools. The baseline is slower here
-    /// than in a release build, by about two: the profile builds the compiler in a hurry.
+    /// Measures loading. Both sides are Conclave's: hash, manifest, code, list of tools. The
+    /// baseline is about twice as slow here as in a release build, because this profile builds the
+    /// compiler with little optimization.
     async fn load(&self, guests: &Path) -> Result<Row, BenchError> {
         let engine = Engine::new(&EngineSettings::default())
             .map_err(|error| BenchError::Conclave(error.to_string()))?;
@@ -347,7 +350,8 @@ impl Bench {
         })
     }
 
-    /// Both are far below what a clock tells apart, so each time is that of a thousand.
+    /// Measures a decision. Both sides are far below the resolution of the clock, so each time
+    /// covers a thousand.
     async fn decision(&self) -> Result<Row, BenchError> {
         const EACH: u32 = 1_000;
         let decisions = Decisions::prepare()?;
@@ -370,8 +374,8 @@ impl Bench {
         })
     }
 
-    /// The noise computes in a thread of its own without end; the calls are the same before and
-    /// beside it.
+    /// Measures calls beside a busy neighbor, which computes endlessly in its own thread. The same
+    /// calls are measured without it.
     async fn neighbour(&self, guests: &Path) -> Result<Row, BenchError> {
         let plan = Plan::short(self.effort);
         let quiet = async || self.hosted.call_fresh().await.map(drop);
@@ -387,8 +391,8 @@ impl Bench {
         })
     }
 
-    /// Every event is kept in groups; the baseline keeps none, and pays one fsync in the same
-    /// folder for each group.
+    /// Measures durable runs, whose events are stored in groups. The baseline stores none, but pays
+    /// one fsync in the same folder for each group.
     async fn durable(&self, guests: &Path) -> Result<Row, BenchError> {
         let rounds = if self.effort == Effort::Quick { 10 } else { 100 };
         let (baseline, subject) = Durable::open(guests)?.rounds(&self.hosted, rounds).await?;
@@ -411,7 +415,7 @@ impl Bench {
         })
     }
 
-    /// The first and the last hundred of them.
+    /// Measures waiting tasks: the first hundred against the last hundred.
     async fn waiting(&self, guests: &Path) -> Result<Row, BenchError> {
         let tasks = if self.effort == Effort::Quick { 2_000 } else { 10_000 };
         let Waiting { first, last, kib, instances } = Waiting::measure(guests, tasks).await?;

@@ -1,6 +1,5 @@
-//! From a scenario to a `conclave.toml`: what its agents, tools and tasks are to an operator.
-//! Scripts go into the settings of the two guests; everything else is a key of the config that
-//! anybody could write.
+//! Converts a scenario into a `conclave.toml` with its agents, tools and tasks. Scripts go into the
+//! settings of the two guests; everything else is an ordinary config key.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ use crate::toml_text::{string, value};
 /// The plugin that offers the tools of all agents.
 const TOOLS: &str = "t";
 
-/// Where the components of the guests are.
+/// The paths of the guests' components.
 #[derive(Clone, Debug)]
 pub struct Guests {
     pub agent: PathBuf,
@@ -26,29 +25,28 @@ pub struct Guests {
 }
 
 impl Guests {
-    /// Those in a folder that `cargo xtask guests` filled.
+    /// Returns the guests in a folder that `cargo xtask guests` filled.
     #[must_use]
     pub fn of_folder(folder: &Path) -> Self {
         Self { agent: folder.join("script_agent.wasm"), tools: folder.join("script_tools.wasm") }
     }
 }
 
-/// The plugin of an agent, by its place in the scenario.
+/// Returns the plugin of an agent, named by its index in the scenario.
 #[must_use]
 pub fn plugin_of(scenario: &Scenario, agent: &str) -> Option<String> {
     let index = scenario.agents.iter().position(|other| other.name == agent)?;
     Some(format!("a{index}"))
 }
 
-/// The task that stands for an agent where it is asked by itself: its first, or one that is made
-/// for it.
+/// Returns the task of an agent that is asked alone: its first task, or one that is added for it.
 #[must_use]
 pub fn task_of(scenario: &Scenario, agent: &str) -> Option<String> {
     let own = scenario.tasks.iter().find(|task| task.agent == agent).map(|task| task.name.clone());
     own.or_else(|| spare_task(scenario, agent))
 }
 
-/// A task named after the agent, or numbered when that name is taken or means something else.
+/// Returns a task named after the agent, or numbered if that name is taken or has another meaning.
 fn spare_task(scenario: &Scenario, agent: &str) -> Option<String> {
     use conclave_core::config::{check_task_name, is_reserved_task};
     let index = scenario.agents.iter().position(|other| other.name == agent)?;
@@ -57,10 +55,10 @@ fn spare_task(scenario: &Scenario, agent: &str) -> Option<String> {
     Some(if is_name && !is_taken { agent.to_owned() } else { format!("spare-{index}") })
 }
 
-/// The config's text.
+/// Returns the config's text.
 ///
 /// # Errors
-/// What of the scenario has no form in a config.
+/// Describes the part of the scenario that no config key can express.
 pub fn text(scenario: &Scenario, guests: &Guests) -> Result<String, String> {
     let spares: Vec<Task> = scenario
         .agents
@@ -123,13 +121,13 @@ fn list(items: &[impl AsRef<str>]) -> String {
     format!("[{}]", items.iter().map(|item| string(item.as_ref())).collect::<Vec<_>>().join(", "))
 }
 
-/// The tools of all agents, each once: those of one name are one tool, unless they are defined
-/// anew.
+/// The tools of all agents, each once. Tools with the same name are one tool, unless they are
+/// redefined.
 struct Catalog<'a> {
     tools: Vec<Shared<'a>>,
 }
 
-/// A tool, and what each agent that has it does with it, by the agent's plugin.
+/// A tool and its handler in each agent that has it, by the agent's plugin.
 struct Shared<'a> {
     tool: &'a Tool,
     effects: BTreeMap<String, Value>,
@@ -150,7 +148,7 @@ impl<'a> Catalog<'a> {
         Self { tools }
     }
 
-    /// What the plugin calls it.
+    /// Returns the tool's name in the plugin.
     fn name(&self, tool: &Tool) -> Option<String> {
         self.tools
             .iter()
@@ -172,7 +170,7 @@ impl<'a> Catalog<'a> {
     }
 }
 
-/// Keys of a task's table, with those of the tables inside it.
+/// Keys of a task's table and of its nested tables.
 #[derive(Default)]
 struct Keys {
     own: Map<String, Value>,
@@ -181,7 +179,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// Null is as if it were not written.
+    /// Adds a key. Omits it if the value is null.
     fn put(&mut self, key: &str, value: Value) {
         if !value.is_null() {
             self.own.insert(key.to_owned(), value);
@@ -256,7 +254,7 @@ fn task(
     }
     keys.put("allow_multiple_tools", json!(settings.allow_multiple_tools));
     keys.put("respond_tools_only", json!(settings.respond_tools_only));
-    // The scenarios count a byte as a token.
+    // Scenarios count a byte as a token.
     keys.put("bytes_per_token", json!(1));
     let (no_tool, by_component) = no_tool(agent)?;
     keys.put("handle_llm_no_tool", no_tool);
@@ -276,8 +274,8 @@ fn task(
     Ok(format!("\n[tasks.{}]\n{}", string(&task.name), keys.text()?))
 }
 
-/// Those that can be met. One that waits for a tool that the agent does not know never is, and the
-/// config refuses it as a mistake.
+/// Returns the sequences that can be reached. One that waits for a tool unknown to the agent is
+/// omitted, because the config rejects it.
 fn sequences(agent: &Agent, given: &Value) -> Value {
     let is_known = |name: &str| {
         let own = |tool: &Tool| tool.name == name || tool.class_name.as_deref() == Some(name);
@@ -286,7 +284,7 @@ fn sequences(agent: &Agent, given: &Value) -> Value {
     };
     let can_be_met = |text: &str| {
         let parsed = Sequence::parse(text);
-        // What cannot be read is for the config to refuse.
+        // A malformed sequence is kept, so that the config rejects it.
         parsed.map_or(true, |parsed| {
             parsed
                 .events()
@@ -299,7 +297,7 @@ fn sequences(agent: &Agent, given: &Value) -> Value {
     kept.cloned().collect()
 }
 
-/// The task's list: what the agent's scenario enables, and nothing else.
+/// Returns the task's tool list: the enabled tools of the agent's scenario only.
 fn tools(agent: &Agent, catalog: &Catalog<'_>) -> Value {
     let entry = |tool: &Tool| {
         let mut entry = Map::new();
@@ -332,8 +330,8 @@ fn tools(agent: &Agent, catalog: &Catalog<'_>) -> Value {
     agent.tools.iter().map(entry).collect()
 }
 
-/// `handle_llm_no_tool` as the config has it, and the effect that the component carries out where
-/// the config has no form for it.
+/// Returns `handle_llm_no_tool` in its config form, and the effect that the component carries out
+/// if the config has no form for it.
 fn no_tool(agent: &Agent) -> Result<(Value, Value), String> {
     let given = &agent.config.handle_llm_no_tool;
     match given {
@@ -361,7 +359,7 @@ fn no_tool(agent: &Agent) -> Result<(Value, Value), String> {
     }
 }
 
-/// Its outcome may depend on what was said.
+/// Returns whether the effect has a template, so that its outcome may depend on a message.
 fn has_template(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('{'),

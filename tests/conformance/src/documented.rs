@@ -1,5 +1,6 @@
-//! Differences between a case and the host, and which of them docs/migrate/differences.md documents.
-//! Each pack decides which rows apply to a case; what a row excuses is decided here, for all packs.
+//! Differences between a case and the host, matched with the rows of docs/migrate/differences.md.
+//! Each pack selects the rows that apply to a case. This module decides for all packs which
+//! differences a row explains.
 
 use std::fmt;
 
@@ -7,14 +8,14 @@ use serde_json::Value;
 
 use crate::End;
 
-/// One place where what a case expects and what the host reports differ.
+/// One difference between the expectation and the host's report.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Difference {
-    /// Dotted, with the places in lists: `.tree.subtasks[0].state`.
+    /// The dotted path with list indices: `.tree.subtasks[0].state`.
     pub(crate) path: String,
-    /// `None` where the host reports more than is expected.
+    /// `None` if the host reports more than is expected.
     pub(crate) expected: Option<Value>,
-    /// `None` where the host reports nothing.
+    /// `None` if the host reports nothing.
     pub(crate) got: Option<Value>,
 }
 
@@ -23,7 +24,7 @@ impl Difference {
         Self { path: path.to_owned(), expected: expected.cloned(), got: got.cloned() }
     }
 
-    /// The path as rows name it: without the places in lists.
+    /// Returns the path as rows name it, without list indices.
     fn key(&self) -> String {
         let parts = self.path.trim_start_matches('.').split('[');
         parts.map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect()
@@ -41,10 +42,10 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What the host reports at a key that may differ.
+/// The host's report at a key that may differ.
 #[derive(Clone, Debug)]
 pub(crate) enum Host {
-    /// This value, as a whole.
+    /// This whole value.
     Is(Value),
     /// A text without this sentence of the reference.
     Without(&'static str),
@@ -55,7 +56,7 @@ pub(crate) enum Host {
 /// A row of docs/migrate/differences.md as it applies to one case.
 #[derive(Clone, Debug)]
 pub(crate) struct Documented {
-    /// Its rule and what it says.
+    /// The rule and its text.
     pub(crate) row: &'static str,
     /// The keys that may differ. `tree**state` is each `state` below `tree`.
     pub(crate) keys: Vec<(&'static str, Host)>,
@@ -69,8 +70,8 @@ impl Documented {
         Self { row, keys: keys.into_iter().collect() }
     }
 
-    /// Whether this row explains the difference: it names the key, and the host reports what it
-    /// says.
+    /// Returns whether this row explains the difference: it names the key, and the report has the
+    /// value of the row.
     fn explains(&self, difference: &Difference, got: &Value) -> bool {
         let path = difference.key();
         self.keys.iter().any(|(key, host)| {
@@ -96,8 +97,8 @@ impl Documented {
     }
 }
 
-/// Returns how a case ended. It differs as documented only when each difference is one that a row
-/// explains; a single one that none explains is a failure.
+/// Returns how a case ended. It differs as documented only if a row explains every difference; a
+/// single unexplained difference is a failure.
 pub(crate) fn end(
     expected: &Value,
     got: Value,

@@ -1,6 +1,6 @@
-//! Conformance: scenarios, one JSON object a line, each played through the whole host with real
-//! components. What is compared, and how a scenario becomes a config, is told in
-//! `docs/reference/conformance.md`.
+//! Conformance scenarios, one JSON object a line, each played on the whole host with real
+//! components. `docs/reference/conformance.md` describes the comparison and the config of a
+//! scenario.
 
 pub mod bound;
 mod compare;
@@ -32,44 +32,43 @@ use config::Guests;
 use scenario::Scenario;
 use schema::{LANGROID, undocumented};
 
-/// The pack whose scenarios are played by a host that has a session for each; the others are
-/// `openhands` and `roomkit`.
+/// The pack whose scenarios are played in one session each. The other packs are `openhands` and
+/// `roomkit`.
 const PACK: &str = "langroid";
 
-/// What came of one scenario.
+/// The result of one scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Verdict {
     pub id: String,
     pub end: End,
 }
 
-/// How a scenario ended.
+/// The way in which a scenario ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
     Passed,
     Failed {
         expected: Value,
-        /// What each call showed, or a text that says why there is no such thing.
+        /// The report of each call, or a text with the reason if there is no report.
         got: Value,
-        /// Where they differ.
+        /// The differences from the expectations.
         differences: Vec<String>,
     },
-    /// It states what Conclave does otherwise on purpose, and docs/migrate/differences.md says what
-    /// is right.
+    /// Conclave differs on purpose; docs/migrate/differences.md documents the correct behavior.
     Otherwise {
         differences: Vec<String>,
     },
-    /// No host could play it, and why.
+    /// No host can play the scenario, for this reason.
     NotPlayed {
         reason: String,
     },
-    /// It is of another pack.
+    /// The scenario belongs to another pack.
     Skipped,
 }
 
 impl Verdict {
-    /// A scenario that could not be played.
+    /// Returns the verdict on a scenario that could not be played.
     #[must_use]
     pub fn failed(line: &str, reason: &str) -> Self {
         let value: Value = serde_json::from_str(line).unwrap_or_default();
@@ -82,24 +81,24 @@ impl Verdict {
     }
 }
 
-/// Plays scenarios, each in a session of its own.
+/// A player of scenarios, each in a session of its own.
 pub struct Runner {
     host: Host,
     guests: Guests,
-    /// Where components are.
+    /// The folder of the components.
     folder: PathBuf,
-    /// Where what was compiled is kept.
+    /// The folder of the compilation cache.
     cache: Option<PathBuf>,
-    /// That a scenario may record at most.
+    /// The maximum number of events of a scenario.
     events: u64,
 }
 
 impl Runner {
-    /// A runner with the components in `guests`, and with a cache of what was compiled, so that
-    /// each is compiled once.
+    /// Creates a runner with the components in `guests`. With a cache each component is compiled
+    /// only once.
     ///
     /// # Errors
-    /// When the engine cannot be set up.
+    /// If the engine cannot be set up.
     pub fn new(guests: &Path, cache: Option<PathBuf>) -> Result<Self, String> {
         let host = Host::new(HostOptions { cache: cache.clone(), ..HostOptions::default() })
             .map_err(|error| error.to_string())?;
@@ -112,7 +111,7 @@ impl Runner {
         })
     }
 
-    /// A scenario that records more events than these does not end.
+    /// Sets the number of events after which a scenario counts as endless.
     #[must_use]
     pub fn with_events(self, events: u64) -> Self {
         Self { events, ..self }
@@ -121,7 +120,7 @@ impl Runner {
     /// Compiles both guests, which takes long the first time.
     ///
     /// # Errors
-    /// When they cannot be loaded.
+    /// If a guest cannot be loaded.
     pub async fn warm_up(&self) -> Result<(), String> {
         let scenario = json!({
             "id": "", "agents": [{ "name": "A", "tools": [{ "name": "a" }] }],
@@ -132,18 +131,18 @@ impl Runner {
         play::play(&self.host, &self.guests, &scenario).await.map(drop)
     }
 
-    /// Compiles what the conversations of the other pack are played with.
+    /// Compiles the components that conversations of the OpenHands pack use.
     ///
     /// # Errors
-    /// When it cannot be loaded.
+    /// If a component cannot be loaded.
     pub async fn warm_up_conversations(&self) -> Result<(), String> {
         openhands::warm_up(self).await
     }
 
-    /// Compiles what rooms are played with.
+    /// Compiles the components that rooms use.
     ///
     /// # Errors
-    /// When it cannot be loaded.
+    /// If a component cannot be loaded.
     pub async fn warm_up_rooms(&self) -> Result<(), String> {
         roomkit::warm_up(self).await
     }
@@ -174,7 +173,8 @@ impl Runner {
                 return Verdict::failed(line, &format!("the scenario cannot be read: {error}"));
             }
         };
-        // What plays it does not see what is expected.
+        // The expectations are removed first, so that the code that plays the scenario cannot read
+        // them.
         let expected = Value::Array(std::mem::take(&mut scenario.expect));
         match bound::bounded(self.events, play::play(&self.host, &self.guests, &scenario))
             .await
@@ -195,8 +195,7 @@ impl Runner {
     }
 }
 
-/// Whether a scenario is one of those that are played with the guests which every one of its pack
-/// needs.
+/// Returns whether a scenario needs the guests of the Langroid pack.
 #[must_use]
 pub fn needs_guests(line: &str) -> bool {
     serde_json::from_str::<Value>(line).is_ok_and(|value| {
@@ -204,19 +203,19 @@ pub fn needs_guests(line: &str) -> bool {
     })
 }
 
-/// Whether a line is a case that is played as a conversation of the whole host.
+/// Returns whether a line is a case that is played as a conversation on the whole host.
 #[must_use]
 pub fn is_conversation(line: &str) -> bool {
     serde_json::from_str::<Value>(line).is_ok_and(|value| openhands::is_conversation(&value))
 }
 
-/// Whether a line is a case of rooms in which a strategy delivers.
+/// Returns whether a line is a case of rooms with a delivery strategy.
 #[must_use]
 pub fn needs_strategies(line: &str) -> bool {
     serde_json::from_str::<Value>(line).is_ok_and(|value| roomkit::needs_components(&value))
 }
 
-/// What keeps a line from being played at all, whatever is then done with it.
+/// Returns the reason why a line cannot be played at all. Ignores filters on packs.
 #[must_use]
 pub fn problem(line: &str) -> Option<String> {
     match serde_json::from_str::<Value>(line) {
@@ -227,7 +226,7 @@ pub fn problem(line: &str) -> Option<String> {
     }
 }
 
-/// What a scenario of Langroid expects that the runner does not report.
+/// Returns the problem of a Langroid scenario with expectations that the runner does not report.
 fn scenario_problem(value: &Value) -> Option<String> {
     if value.get("pack").and_then(Value::as_str).is_some_and(|pack| pack != PACK) {
         return None;
@@ -240,7 +239,7 @@ fn scenario_problem(value: &Value) -> Option<String> {
     list("calls").iter().zip(list("expect")).find_map(of_call)
 }
 
-/// The pack of a line; Langroid's when it says nothing.
+/// Returns the pack of a line. Defaults to Langroid.
 pub(crate) fn pack_of(line: &Value) -> &str {
     if openhands::is_of_pack(line) {
         return openhands::PACK;
@@ -248,7 +247,7 @@ pub(crate) fn pack_of(line: &Value) -> &str {
     line.get("pack").and_then(Value::as_str).unwrap_or(PACK)
 }
 
-/// Whether a case is played by one function that the host itself calls, and not on the whole host.
+/// Returns whether a case is played by a single function of the host instead of the whole host.
 pub(crate) fn is_function(line: &Value) -> bool {
     match pack_of(line) {
         PACK => {
@@ -273,10 +272,10 @@ fn id_of(line: &Value) -> String {
     line.get("id").and_then(Value::as_str).unwrap_or("?").to_owned()
 }
 
-/// The lines of a file that hold something, with their numbers from 1.
+/// Returns the non-empty lines of a file with their numbers, counted from 1.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If the file cannot be read.
 pub fn lines(file: &Path) -> Result<Vec<(usize, String)>, String> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| format!("cannot read {}: {error}", file.display()))?;

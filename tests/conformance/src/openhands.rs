@@ -1,7 +1,7 @@
-//! The cases of the OpenHands pack: each is played by the whole host, or, where it is about a text,
-//! a log or a plan, with the function that the host calls. What has no counterpart is dropped with
-//! a reason. `docs/internals/conformance-openhands.md` says what each kind gives, and under which
-//! keys its facts are reported.
+//! The cases of the OpenHands pack. Each is played by the whole host, or by a single function of
+//! the host if it is about a text, a log or a plan. Cases without a counterpart are dropped with a
+//! reason. `docs/internals/conformance-openhands.md` lists the inputs and the reported keys of each
+//! kind.
 
 mod compare;
 mod confirm;
@@ -26,10 +26,10 @@ use serde_json::Value;
 use crate::schema::{OPENHANDS, OPENHANDS_NAMES, undocumented, with_names};
 use crate::{End, Runner, Verdict, documented};
 
-/// The pack's name.
+/// The name of the pack.
 pub(crate) const PACK: &str = "openhands";
 
-/// Every kind there is.
+/// All kinds of the pack.
 const KINDS: [&str; 28] = [
     "beat",
     "codec",
@@ -61,8 +61,8 @@ const KINDS: [&str; 28] = [
     "write_lines",
 ];
 
-/// What a case gives. What it expects is not here: nothing that plays a case, or says what is known
-/// of it, can read that.
+/// The input of a case. Has no access to the expectations, so the code that plays a case cannot
+/// read them.
 pub(crate) struct Case<'a> {
     pub(crate) kind: &'a str,
     pub(crate) era: &'a str,
@@ -70,10 +70,10 @@ pub(crate) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// The case of a line, and what it expects.
+    /// Splits a line into the case and its expectations.
     ///
     /// # Errors
-    /// What is wrong with the line.
+    /// Describes the problem of the line.
     fn read(line: &'a Value) -> Result<(Self, &'a Value), String> {
         let word = |key: &str| {
             line.get(key)
@@ -105,29 +105,29 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The wire form of its events.
+    /// Returns the wire form of the case's events.
     pub(crate) fn wire(&self) -> Era {
         if self.era.starts_with("2024") { Era::V2024 } else { Era::V2025 }
     }
 
-    /// A field of what it gives.
+    /// Returns a field of the input.
     pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
         self.input.get(key)
     }
 
-    /// The first of these fields that there is.
+    /// Returns the first of these fields that exists.
     pub(crate) fn any(&self, keys: &[&str]) -> Option<&'a Value> {
         keys.iter().find_map(|key| self.get(key))
     }
 
-    /// A field that is a text.
+    /// Returns a text field.
     pub(crate) fn text(&self, key: &str) -> Result<&'a str, String> {
         self.get(key)
             .and_then(Value::as_str)
             .ok_or_else(|| format!("`in` has no {key}, which is a text"))
     }
 
-    /// A field that is a list.
+    /// Returns a list field.
     pub(crate) fn list(&self, key: &str) -> Result<&'a [Value], String> {
         self.get(key)
             .and_then(Value::as_array)
@@ -135,22 +135,21 @@ impl<'a> Case<'a> {
             .ok_or_else(|| format!("`in` has no {key}, which is a list"))
     }
 
-    /// A field that is a whole number.
+    /// Returns an integer field.
     pub(crate) fn number(&self, key: &str) -> Result<i64, String> {
         self.get(key)
             .and_then(Value::as_i64)
             .ok_or_else(|| format!("`in` has no {key}, which is a whole number"))
     }
 
-    /// A field that is true or false; false when there is none.
+    /// Returns a boolean field, or false if it is missing.
     pub(crate) fn flag(&self, key: &str) -> bool {
         self.get(key).and_then(Value::as_bool).unwrap_or_default()
     }
 }
 
-/// Whether cases of a kind are about a text, a log or a plan, and so are played with the one
-/// function that the host calls for it. `docs/internals/conformance-openhands.md` says where it
-/// calls it.
+/// Returns whether cases of a kind are about a text, a log or a plan and are played by a single
+/// function of the host. `docs/internals/conformance-openhands.md` names its caller in the host.
 pub(crate) fn is_function(kind: &str) -> bool {
     const FUNCTIONS: [&str; 11] = [
         "codec",
@@ -168,7 +167,8 @@ pub(crate) fn is_function(kind: &str) -> bool {
     FUNCTIONS.contains(&kind)
 }
 
-/// Whether a line belongs to this pack: it says so, or says nothing and looks like it.
+/// Returns whether a line belongs to this pack. A line without `pack` belongs to it if it has
+/// `kind` and `in`.
 pub(crate) fn is_of_pack(line: &Value) -> bool {
     match line.get("pack") {
         Some(pack) => pack == PACK,
@@ -176,22 +176,22 @@ pub(crate) fn is_of_pack(line: &Value) -> bool {
     }
 }
 
-/// Whether a case of this line is played as a conversation of the whole host.
+/// Returns whether a case of this line is played as a conversation on the whole host.
 pub(crate) fn is_conversation(line: &Value) -> bool {
     is_of_pack(line) && line.get("kind").is_some_and(|kind| kind == "runtime" || kind == "beat")
 }
 
-/// Compiles what such conversations are played with.
+/// Compiles the components that such conversations use.
 pub(crate) async fn warm_up(runner: &Runner) -> Result<(), String> {
     conversation::warm_up(runner).await
 }
 
-/// What is wrong with a line of this pack, before anything is played.
+/// Returns the problem of a line of this pack, found without playing it.
 pub(crate) fn problem(line: &Value) -> Option<String> {
     Case::read(line).err()
 }
 
-/// Plays a case and compares.
+/// Plays a case and compares the result with its expectations.
 pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict {
     let (case, expect) = match Case::read(line) {
         Ok(read) => read,

@@ -1,5 +1,5 @@
-//! Plays a scenario: its config through the whole host, one session for all of its calls, and what
-//! each call showed.
+//! Plays a scenario: its config on the whole host, one session for all of its calls, and a report
+//! of each call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::watch::{Kill, Seen, Watcher};
 
 type Call = Map<String, Value>;
 
-/// What each call of a scenario showed.
+/// Returns the report of each call of a scenario.
 ///
 /// # Errors
-/// Why it could not be played to its end.
+/// The reason why the scenario could not be played to its end.
 pub async fn play(host: &Host, guests: &Guests, scenario: &Scenario) -> Result<Vec<Value>, String> {
     let mut shown = Vec::with_capacity(scenario.calls.len());
     let mut stage = None;
@@ -59,13 +59,13 @@ fn op(call: &Call) -> &str {
 struct Stage<'a> {
     host: &'a Host,
     guests: &'a Guests,
-    /// As its calls have left it.
+    /// The scenario after its calls so far.
     scenario: Scenario,
     prepared: Prepared,
     session: Session,
     people: Arc<People>,
     watcher: Arc<Watcher>,
-    /// Agents that scenarios know of: clones are not shown.
+    /// The agents in the report. Clones are omitted.
     shown: Vec<String>,
 }
 
@@ -195,7 +195,7 @@ impl<'a> Stage<'a> {
         Ok(self.with_agents(shown::pending(&outcome, &seen.steps), &seen))
     }
 
-    /// One seat is asked, by itself.
+    /// Asks a single responder.
     async fn ask_seat(&mut self, op: &str, call: &Call) -> Result<Value, String> {
         let entry = self.task(call)?;
         let seat = if op == "llm_respond" { Entity::Llm } else { Entity::Agent };
@@ -215,7 +215,7 @@ impl<'a> Stage<'a> {
             times: chain.unwrap_or(1),
         };
         match said {
-            // L-171: bare text is not looked at for where it comes from.
+            // L-171: bare text is accepted from any source.
             Some(Value::String(text)) => ask.content = Some(text.clone()),
             Some(Value::Object(message)) => {
                 ask.content = message.get("content").and_then(Value::as_str).map(str::to_owned);
@@ -259,7 +259,7 @@ impl<'a> Stage<'a> {
         Ok(Value::Object(shown))
     }
 
-    /// The tool does its work whether or not the agent has it: it gets it for this one time.
+    /// Calls a tool, whether or not the agent has it. An agent without it gets it for this call.
     async fn apply_tool(&mut self, call: &Call) -> Result<Value, String> {
         let name = call
             .get("tool")
@@ -319,8 +319,8 @@ impl<'a> Stage<'a> {
         Ok(json!({ "value": names }))
     }
 
-    /// Another tool of a known name makes a config that is refused; then everything stays as it
-    /// was.
+    /// Enables tools. A different tool with a known name makes the config invalid, and then nothing
+    /// changes.
     async fn enable(&mut self, call: &Call) -> Result<Value, String> {
         let tool = call.get("tool").cloned().ok_or("it has no tool")?;
         let tool: Tool = serde_json::from_value(tool).map_err(|error| error.to_string())?;
@@ -395,7 +395,8 @@ impl<'a> Stage<'a> {
         Ok(json!({}))
     }
 
-    /// `change` is given what turns the number of an entry into that of a message.
+    /// Changes a history. `change` receives a function from the number of an entry to that of a
+    /// message.
     async fn change_history(
         &mut self,
         call: &Call,
@@ -475,7 +476,7 @@ fn entry_index(call: &Call, key: &str) -> Option<usize> {
     call.get(key).and_then(Value::as_u64).and_then(|index| usize::try_from(index).ok())
 }
 
-/// What a run begins with.
+/// Returns the input of a run.
 fn input(call: &Call) -> Result<RunInput, String> {
     let mut ask = RunInput::default();
     if let Some(message) = call.get("input_message").and_then(Value::as_object) {
@@ -508,11 +509,11 @@ fn tool_call(tool: Option<&Value>) -> Result<ToolCall, String> {
     Ok(ToolCall::new(if name == "final_result" { "final_result_tool" } else { name }, arguments))
 }
 
-/// Nothing limits a run but what the call says.
+/// Returns the limits of the call. Everything else is unlimited.
 fn limits(call: &Call) -> Result<RunLimits, String> {
     let amount = |key: &str, unit: f64| match call.get(key).map(Value::as_f64) {
         None => Ok(None),
-        // Zero is no limit, in scenarios as in Langroid.
+        // Zero means no limit, in scenarios as in Langroid.
         Some(Some(amount)) if amount >= 0.0 => {
             Ok(Some((amount * unit).ceil()).filter(|amount| *amount > 0.0))
         }
@@ -549,7 +550,7 @@ fn return_type(name: &str) -> ReturnType {
     }
 }
 
-/// A history as rows of role and text.
+/// Reads a history as rows of role and text.
 fn preset(call: &Call) -> Result<Vec<Message>, String> {
     let rows = call.get("history").and_then(Value::as_array).ok_or("it has no history")?;
     let message = |(row, seq): (&Value, u64)| {

@@ -1,5 +1,5 @@
-//! Calls that need no agent: functions that the host itself calls (docs/internals/conformance.md
-//! says where), and batches of jobs that are not runs.
+//! Calls without an agent: functions that the host itself calls (docs/internals/conformance.md
+//! names the callers), and batches of jobs that are not runs.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json as value};
 
 type Call = Map<String, Value>;
 
-/// The ops that [`answer`] knows.
+/// The ops that [`answer`] supports.
 const OPS: [&str; 7] = [
     "parse_done_sequence",
     "parse_address",
@@ -23,12 +23,12 @@ const OPS: [&str; 7] = [
     "fit_history",
 ];
 
-/// Whether an op is one function of the host.
+/// Returns whether an op is a single function of the host.
 pub(crate) fn is_pure(op: &str) -> bool {
     OPS.contains(&op)
 }
 
-/// What the call gives; none when it needs an agent.
+/// Returns the result of the call, or `None` if it needs an agent.
 pub async fn answer(op: &str, call: &Call) -> Option<Result<Value, String>> {
     Some(match op {
         "parse_done_sequence" => {
@@ -82,7 +82,8 @@ fn sequence(text: &str) -> Value {
     sequence.events().iter().map(event).collect()
 }
 
-/// Sizes are characters. What the last message is compared with is not in the list of what was cut.
+/// Plays the fitting of a history. Sizes are characters. The compared size of the last message is
+/// not in the list of cut messages.
 fn fit_history(call: &Call) -> Result<Value, String> {
     let size =
         |key: &str| call.get(key).and_then(Value::as_u64).ok_or_else(|| format!("it has no {key}"));

@@ -1,6 +1,6 @@
-//! The cases of the RoomKit pack: each is played by the host that everybody uses, in a room that is
-//! held open, with native agents that do what the case's script says. What a case gives and
-//! expects, and how names are matched, is told in `docs/reference/conformance.md`.
+//! The cases of the RoomKit pack. Each is played by the whole host in a persistent room, with
+//! native agents that follow the case's script. `docs/reference/conformance.md` describes the
+//! inputs, the expectations and the matching of names.
 
 mod agents;
 mod compare;
@@ -21,10 +21,10 @@ use crate::documented::{self, Difference, Documented, Host};
 use crate::schema::{ROOMKIT, ROOMKIT_NAMES, kinds, undocumented, with_names};
 use crate::{End, Runner, Verdict};
 
-/// The pack's name.
+/// The name of the pack.
 pub(crate) const PACK: &str = "roomkit";
 
-/// Kinds that no host could play, and why.
+/// The kinds that no host can play, each with the reason.
 const NOT_PLAYED: [(&str, &str); 2] = [
     (
         "result_new",
@@ -36,23 +36,23 @@ const NOT_PLAYED: [(&str, &str); 2] = [
     ),
 ];
 
-/// What a case gives. What it expects is not here: nothing that plays a case, or says what is known
-/// of it, can read that.
+/// The input of a case. Has no access to the expectations, so the code that plays a case cannot
+/// read them.
 pub(super) struct Case<'a> {
-    /// The documented kind that its op is one of.
+    /// The documented kind of the case's op.
     pub(super) kind: &'static str,
     pub(super) op: &'a str,
     pub(super) given: &'a Value,
     pub(super) when: &'a Value,
-    /// The keys that the case asks for, without what it expects there.
+    /// The keys that the case expects, without their values.
     asked: Vec<&'a str>,
 }
 
 impl<'a> Case<'a> {
-    /// The case of a line, and what it expects.
+    /// Splits a line into the case and its expectations.
     ///
     /// # Errors
-    /// What is wrong with the line.
+    /// Describes the problem of the line.
     fn read(line: &'a Value) -> Result<(Self, &'a Value), String> {
         let word = |key: &str| {
             line.get(key)
@@ -94,17 +94,17 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Whether the case asks for a key that it takes a further turn to report.
+    /// Returns whether the case expects a key that takes an additional turn to report.
     pub(super) fn asks_for(&self, key: &str) -> bool {
         self.asked.contains(&key)
     }
 
-    /// A field of `when`, or else of `given`.
+    /// Returns a field of `when`, or else of `given`.
     pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
         self.when.get(key).or_else(|| self.given.get(key))
     }
 
-    /// The first of these that there is.
+    /// Returns the value of the first of these keys that exists.
     pub(super) fn any(&self, keys: &[&str]) -> Option<&'a Value> {
         keys.iter().find_map(|key| self.get(key))
     }
@@ -127,10 +127,11 @@ impl<'a> Case<'a> {
     }
 }
 
-/// What a case with gates of several modes reports, each as a case of its own.
+/// The gate modes of a case with several gates. Each is played and reported as a case of its own.
 const GATE_MODES: [&str; 3] = ["block", "modify", "throw"];
 
-/// The kind of a case: its op where that is documented; else the one that plays ops of such words.
+/// Returns the kind of a case: its op if that is documented, else the kind that plays ops with this
+/// name.
 fn kind(op: &str, area: &str, when: &Value) -> Option<&'static str> {
     if let Some(kind) = kinds(ROOMKIT).into_iter().find(|kind| *kind == op) {
         return Some(kind);
@@ -167,17 +168,17 @@ fn kind(op: &str, area: &str, when: &Value) -> Option<&'static str> {
     })
 }
 
-/// Whether cases of an op are played by one function of the host.
+/// Returns whether cases of an op are played by a single function of the host.
 pub(crate) fn is_function(op: &str) -> bool {
     matches!(op, "find_transport" | "delegate_tool" | "result_round_trip")
 }
 
-/// Whether a line belongs to this pack.
+/// Returns whether a line belongs to this pack.
 pub(crate) fn is_of_pack(line: &Value) -> bool {
     line.get("pack").is_some_and(|pack| pack == PACK)
 }
 
-/// Whether it is played with components of strategies.
+/// Returns whether the case is played with components of strategies.
 pub(crate) fn needs_components(line: &Value) -> bool {
     let op = line.pointer("/when/op").and_then(Value::as_str).unwrap_or_default();
     let is_named = |place: &str| line.pointer(place).is_some_and(|named| !named.is_null());
@@ -187,17 +188,17 @@ pub(crate) fn needs_components(line: &Value) -> bool {
     is_of_pack(line) && (names_one || delivers)
 }
 
-/// What is wrong with a line of this pack, before anything is played.
+/// Returns the problem of a line of this pack, found without playing it.
 pub(crate) fn problem(line: &Value) -> Option<String> {
     Case::read(line).err()
 }
 
-/// Compiles what cases of this pack are played with.
+/// Compiles the components that cases of this pack use.
 pub(crate) async fn warm_up(runner: &Runner) -> Result<(), String> {
     deliver::warm_up(runner).await
 }
 
-/// Plays a case and compares.
+/// Plays a case and compares the result with its expectations.
 pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict {
     let (case, then) = match Case::read(line) {
         Ok(read) => read,
@@ -221,11 +222,11 @@ pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict 
     Verdict { id, end: documented::end(then, got, &differences, &otherwise(&case)) }
 }
 
-/// Levels of delegation that follow from one another without a person's word, at most.
+/// The maximum number of consecutive delegation levels without user input.
 const LEVELS: u64 = 5;
 
-/// The rows of docs/migrate/differences.md that apply to a case, each with the keys that may differ
-/// and what the host reports there.
+/// Returns the rows of docs/migrate/differences.md that apply to a case, with the keys that may
+/// differ and the host's values there.
 fn otherwise(case: &Case<'_>) -> Vec<Documented> {
     let mut rows = Vec::new();
     if case.kind == "delegate_nested" {

@@ -1,5 +1,5 @@
-//! Scenarios as they stand in a file: one JSON object a line. What is not needed to know their
-//! shape stays JSON.
+//! Scenarios as written in a file: one JSON object a line. Only the fields that determine the shape
+//! are typed; the rest stays JSON.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, Deserialize)]
 pub struct Scenario {
     pub id: String,
-    /// Only `langroid` is run here.
+    /// Only `langroid` is supported here.
     #[serde(default)]
     pub pack: String,
     #[serde(default)]
     pub agents: Vec<Agent>,
     #[serde(default)]
     pub tasks: Vec<Task>,
-    /// Each with its `op`; absent: `run`.
+    /// Each with its `op`, which defaults to `run`.
     #[serde(default)]
     pub calls: Vec<Map<String, Value>>,
     /// One entry per call.
@@ -23,21 +23,21 @@ pub struct Scenario {
     pub expect: Vec<Value>,
 }
 
-/// An agent: who speaks for its model and its user, and what it can do.
+/// An agent: the scripts of its model and its user, and its tools.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Agent {
     pub name: String,
     #[serde(default)]
     pub system_message: Option<String>,
-    /// Null: it has no model.
+    /// Null for an agent without a model.
     #[serde(default)]
     pub llm: Value,
     #[serde(default)]
     pub tools: Vec<Tool>,
-    /// Null: nobody is there.
+    /// Null for an agent without a user.
     #[serde(default)]
     pub user: Value,
-    /// An effect in the place of the whole agent seat; null: none.
+    /// An effect that replaces the agent responder, or null.
     #[serde(default)]
     pub native: Value,
     #[serde(default)]
@@ -68,19 +68,19 @@ pub struct Tool {
     pub name: String,
     #[serde(default)]
     pub fields: Map<String, Value>,
-    /// Null: its handler does nothing, or it has none.
+    /// Null for a handler without an effect, or no handler.
     #[serde(default)]
     pub effect: Value,
     #[serde(default = "yes", rename = "use")]
     pub offered: bool,
     #[serde(default = "yes", rename = "handle")]
     pub handled: bool,
-    /// The host's own.
+    /// Whether it is a host tool.
     #[serde(default)]
     pub builtin: bool,
     #[serde(default)]
     pub class_name: Option<String>,
-    /// Absent: unless it is final.
+    /// Defaults to true unless the tool is final.
     #[serde(default)]
     pub allow_llm_use: Option<bool>,
     #[serde(default, rename = "final")]
@@ -89,19 +89,20 @@ pub struct Tool {
     pub max_result_tokens: Option<u64>,
     #[serde(default)]
     pub max_retained_tokens: Option<u64>,
-    /// It differs from another tool of its name.
+    /// Whether it differs from another tool of its name.
     #[serde(default)]
     pub redefine: bool,
-    /// Calls of it may be XML; the host finds both.
+    /// Whether calls may be XML. Ignored, because the host parses both forms.
     #[serde(default, rename = "xml")]
     _xml: bool,
-    /// Whose handler it is, tool's or agent's, is the same here.
+    /// Whether the handler belongs to the tool or to the agent. Ignored, because both behave alike
+    /// here.
     #[serde(default, rename = "inline")]
     _inline: bool,
 }
 
 impl Tool {
-    /// A tool of the host.
+    /// Returns a host tool.
     #[must_use]
     pub fn host(name: &str) -> Self {
         Self {
@@ -122,14 +123,14 @@ impl Tool {
         }
     }
 
-    /// Both are the same tool, whatever each agent does with it.
+    /// Returns whether both are the same tool. Ignores how each agent uses it.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.name, &self.fields, &self.class_name, self.builtin, self.redefine)
             == (&other.name, &other.fields, &other.class_name, other.builtin, other.redefine)
     }
 
-    /// The agent's model may call it.
+    /// Returns whether the agent's model may call it.
     #[must_use]
     pub fn is_offered(&self) -> bool {
         self.offered && self.allow_llm_use.unwrap_or(!self.is_final)
@@ -152,7 +153,7 @@ fn yes() -> bool {
 }
 
 impl Scenario {
-    /// The agent of that name.
+    /// Returns the agent of that name.
     #[must_use]
     pub fn agent(&self, name: &str) -> Option<&Agent> {
         self.agents.iter().find(|agent| agent.name == name)

@@ -1,15 +1,15 @@
 //! The keys that the runner reports of a case, and thus those that a case can expect: one for each
-//! fact. `docs/internals/conformance.md` says what each means, and a test holds the page against
-//! this table. Does not say how values are compared.
+//! fact. `docs/internals/conformance.md` explains each key, and a test compares the page with this
+//! table. Comparison of values is elsewhere.
 
 use serde_json::Value;
 
-/// What cases of some kinds report.
+/// The reported facts of cases of some kinds.
 pub struct Facts {
-    /// Of cases of Langroid the `op` of a call; of RoomKit that of `when`.
+    /// Of Langroid cases the `op` of a call; of RoomKit cases the `op` of `when`.
     pub kinds: &'static [&'static str],
-    /// Dotted where a value has documented keys of its own; a value of which no key is listed is
-    /// free.
+    /// Dotted if a value has documented keys of its own. A value without listed keys may contain
+    /// anything.
     pub keys: &'static [&'static str],
 }
 
@@ -27,7 +27,7 @@ const FUNCTIONS: &[&str] = &[
 const CHANGES: &[&str] =
     &["clear_history", "preset_history", "set_llm", "clone", "disable_handling"];
 
-/// Of the packs `langroid` and `probes`.
+/// The facts of the packs `langroid` and `probes`.
 pub const LANGROID: &[Facts] = &[
     Facts {
         kinds: RUNS,
@@ -73,7 +73,7 @@ pub const LANGROID: &[Facts] = &[
     Facts { kinds: CHANGES, keys: &[] },
 ];
 
-/// Of the pack `openhands`. Kinds of which no case is played have none.
+/// The facts of the pack `openhands`. Kinds without a played case have no facts.
 pub const OPENHANDS: &[Facts] = &[
     Facts { kinds: &["stuck_pairs"], keys: &["stuck"] },
     Facts { kinds: &["stuck_events"], keys: &["stuck", "loop"] },
@@ -149,8 +149,8 @@ pub const OPENHANDS: &[Facts] = &[
     Facts { kinds: &["micro"], keys: &["trigger"] },
 ];
 
-/// A fact by another name that the reference has for it in some cases. The runner reports the fact
-/// once; the comparison looks it up.
+/// Another name of a fact, which the reference uses in some cases. The runner reports the fact
+/// once, and the comparison resolves the name.
 pub struct Name {
     pub kind: &'static str,
     pub name: &'static str,
@@ -162,7 +162,7 @@ const fn name(kind: &'static str, name: &'static str, of: &'static str) -> Name 
     Name { kind, name, of }
 }
 
-/// Other names of facts of OpenHands.
+/// The other names of facts of OpenHands.
 pub const OPENHANDS_NAMES: &[Name] = &[
     name("confirm_v0", "state_after_observation", "state"),
     name("delegate", "content", "observation.content"),
@@ -171,7 +171,7 @@ pub const OPENHANDS_NAMES: &[Name] = &[
     name("runtime", "exit_code", "observation.extras.exit_code"),
 ];
 
-/// Other names of facts of RoomKit.
+/// The other names of facts of RoomKit.
 pub const ROOMKIT_NAMES: &[Name] = &[
     name("submit_then_cancel", "child_metadata", "child_room_metadata"),
     name("submit_then_cancel", "result_error", "result.error"),
@@ -179,7 +179,7 @@ pub const ROOMKIT_NAMES: &[Name] = &[
     name("handle", "delegate_context", "delegate_called_with.context"),
 ];
 
-/// Adds to what was reported of a case its facts by their other names.
+/// Returns the reported facts of a case together with their other names.
 pub fn with_names(names: &[Name], kind: &str, got: &Value) -> Value {
     let mut named = got.clone();
     for Name { name, of, .. } in names.iter().filter(|name| name.kind == kind) {
@@ -190,11 +190,11 @@ pub fn with_names(names: &[Name], kind: &str, got: &Value) -> Value {
     named
 }
 
-/// One background task, from its delegation to what came of its result.
+/// The keys of one background task, from its delegation to the delivery of its result.
 const TASKS: &[&str] =
     &["delegate", "delegate_inline", "delegate_then_close_parent", "submit", "submit_then_cancel"];
 
-/// Of the pack `roomkit`.
+/// The facts of the pack `roomkit`.
 pub const ROOMKIT: &[Facts] = &[
     Facts {
         kinds: TASKS,
@@ -358,8 +358,8 @@ pub fn keys(pack: &[Facts], kind: &str) -> Vec<&'static str> {
     keys
 }
 
-/// Says which key of a value is not documented for the kind, and which are. `base` takes the ending
-/// off a key that asks something of another one; `None` if it has none.
+/// Describes an undocumented key of a value and lists the documented keys of the kind. `base`
+/// removes the ending from a key that refers to another one; `None` if it has no ending.
 pub fn undocumented(
     pack: &[Facts],
     kind: &str,
@@ -399,7 +399,7 @@ fn first_unknown(
     }
 }
 
-/// A value of which the table lists no key may hold anything.
+/// Checks the keys below a value. A value without keys in the table may contain anything.
 fn below(
     keys: &[&str],
     path: &str,

@@ -1,4 +1,4 @@
-//! What was seen, in the form that scenarios expect it in. Contents are trimmed; the nameless final
+//! The report of calls, in the form of the expectations. Contents are trimmed; the unnamed final
 //! result tool is `final_result`.
 
 use conclave_runtime::history::History;
@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 
 use crate::watch::Step;
 
-/// What the config calls the nameless final result tool.
+/// The name of the unnamed final result tool in the config.
 const FINAL_RESULT: &str = "final_result_tool";
 
-/// `run`: result, end, error, typed, steps, trace; histories and calls of models are put in by
-/// whoever knows the agents.
+/// Returns the report of `run`: result, end, error, typed, steps, trace. The caller, who knows the
+/// agents, adds histories and model calls.
 #[must_use]
 pub fn run(outcome: &Outcome, steps: &[Step], is_typed: bool) -> Map<String, Value> {
     let mut entry = Map::new();
@@ -29,7 +29,7 @@ pub fn run(outcome: &Outcome, steps: &[Step], is_typed: bool) -> Map<String, Val
     entry
 }
 
-/// `steps`: what is pending, and the steps that led to it.
+/// Returns the report of `steps`: the pending message, and the steps that led to it.
 #[must_use]
 pub fn pending(outcome: &Outcome, steps: &[Step]) -> Map<String, Value> {
     let mut entry = Map::new();
@@ -47,7 +47,7 @@ fn put_steps(entry: &mut Map<String, Value>, steps: &[Step]) {
     entry.insert("trace".to_owned(), steps.iter().map(row).collect());
 }
 
-/// The answer of one seat; null when it had none.
+/// Returns the answer of one responder, or null if there was none.
 #[must_use]
 pub fn answer(message: Option<&Message>) -> Value {
     let Some(message) = message else { return Value::Null };
@@ -64,13 +64,13 @@ pub fn answer(message: Option<&Message>) -> Value {
     Value::Object(entry)
 }
 
-/// Entries of a history: role, content, and what goes with it.
+/// Returns the entries of a history: role, content and attached fields.
 #[must_use]
 pub fn history(history: &History) -> Vec<Value> {
     history.iter().flat_map(|message| entries(message)).collect()
 }
 
-/// The number of messages that make the first `entries` entries of a history.
+/// Returns the number of messages that make the first `entries` entries of a history.
 #[must_use]
 pub fn messages_of(history: &History, count: usize) -> usize {
     let mut shown = 0;
@@ -114,7 +114,7 @@ fn result(outcome: &Outcome) -> Value {
     put("status", json!(outcome.status.as_str()));
     put("recipient", json!(outcome.recipient.as_deref().unwrap_or_default()));
     put("tools", tools(&outcome.tools));
-    // L-088: whoever called takes the result for its user's word.
+    // L-088: the caller treats the result as its user's message.
     put("sender", json!("User"));
     if let Some(value) = outcome
         .value
@@ -126,7 +126,7 @@ fn result(outcome: &Outcome) -> Value {
     Value::Object(entry)
 }
 
-/// Content, sender, recipient and tools of a message.
+/// Returns the content, sender, recipient and tools of a message.
 fn spoken(message: &Message) -> Map<String, Value> {
     let mut entry = Map::new();
     let mut put = |key: &str, value: Value| drop(entry.insert(key.to_owned(), value));
@@ -168,7 +168,7 @@ fn entity(entity: Entity) -> &'static str {
     }
 }
 
-/// What a tool is called in scenarios.
+/// Returns the name of a tool in scenarios.
 #[must_use]
 pub fn tool_name(name: &str) -> &str {
     if name == FINAL_RESULT { "final_result" } else { name }
@@ -181,7 +181,7 @@ fn tools(calls: &[ToolCall]) -> Value {
         .collect()
 }
 
-/// A call has its name as scenarios have it; everything else is as it is.
+/// Returns a value in which calls have the tool names of scenarios.
 fn typed(value: Option<&Value>) -> Value {
     let Some(value) = value else { return Value::Null };
     match (value.get("name").and_then(Value::as_str), value.get("arguments")) {

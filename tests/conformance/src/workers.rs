@@ -1,5 +1,5 @@
-//! Processes that play scenarios for this one. A host that goes round in circles without ever
-//! waiting cannot be stopped from within its own process; a process can be.
+//! Worker processes that play scenarios for this process. A host in an endless loop cannot be
+//! stopped from within its own process; a worker process can be killed.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -9,25 +9,24 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// No scenario takes a second of a processor, compiling apart; a process that takes this much goes
-/// round in circles. It counts nothing while the machine is busy with others.
+/// The CPU time after which a worker counts as looping. A scenario takes less than a second without
+/// compilation. CPU time, unlike wall time, does not grow on a busy machine.
 const PROCESSOR: Duration = Duration::from_secs(120);
-/// The last resort, for a scenario that waits for what never comes and for systems that do not tell
-/// what a process takes.
+/// The wall time limit, for a scenario that never ends and for systems without a CPU time counter.
 const LAST_RESORT: Duration = Duration::from_secs(600);
-/// How often it is looked after.
+/// The interval between two checks of a worker.
 const LOOK: Duration = Duration::from_millis(50);
-/// Bytes of memory of a process; what a scenario needs is a fraction.
+/// The memory limit of a worker in bytes. A scenario needs a fraction of it.
 const MEMORY: u64 = 2 << 30;
 
-/// A process that answers a line with a line.
+/// A process that answers each line with one line.
 struct Worker {
     child: Child,
     stdin: ChildStdin,
     answers: Receiver<String>,
 }
 
-/// Why there is no answer.
+/// The reason of a missing answer.
 #[derive(Clone, Copy, Debug)]
 enum Lost {
     Died,
@@ -84,12 +83,12 @@ impl Drop for Worker {
     }
 }
 
-/// What a process took of processors, where the system tells; else nothing. Linux counts in
-/// hundredths of a second for everybody.
+/// Returns the CPU time of a process, or zero if the system does not report it. Linux always
+/// reports hundredths of a second.
 fn processor(process: u32) -> Duration {
     let stat = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat"))
         .unwrap_or_default();
-    // Behind the program's name, which may hold anything.
+    // The fields start behind the program's name, which may contain spaces and parentheses.
     let fields =
         stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace().skip(11).take(2);
     Duration::from_millis(
@@ -97,18 +96,18 @@ fn processor(process: u32) -> Duration {
     )
 }
 
-/// Bytes that a process holds in memory, where the system tells; else none.
+/// Returns the resident memory of a process in bytes, or 0 if the system does not report it.
 fn resident(process: u32) -> u64 {
     let pages = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("statm"));
     let pages = pages.ok().and_then(|pages| pages.split_whitespace().nth(1)?.parse::<u64>().ok());
     pages.unwrap_or_default().saturating_mul(4096)
 }
 
-/// Has each line answered by one of `count` processes, and tells the answers in the order of the
-/// lines; an error says why there is none.
+/// Has each line answered by one of `count` processes, and passes on the answers in the order of
+/// the lines. An error is the reason of a missing answer.
 ///
 /// # Errors
-/// When no process can be started.
+/// If no process can be started.
 pub fn answer_all(
     lines: &[String],
     count: usize,

@@ -1,6 +1,6 @@
-//! What the runner says of lines of the RoomKit pack that are no cases, of cases that expect what
-//! is not so, and of those that state what Conclave does otherwise. That every case of the file
-//! passes is told by `cases.rs`, which plays all files.
+//! The runner's reports on malformed lines of the RoomKit pack, on cases with wrong expectations,
+//! and on cases in which Conclave differs. `cases.rs` plays all files and checks that every case
+//! passes.
 
 use std::path::Path;
 use std::process::Command;
@@ -99,14 +99,14 @@ fn a_case_that_states_what_is_done_otherwise_is_neither_passed_nor_failed() {
         )
     );
     assert!(told.contains("D10 differs, as documented"), "{told}");
-    // The limit excuses nothing below it.
+    // The row about the limit does not apply below the limit.
     let three = json!({ "op": "delegate_nested", "levels": 3 });
     let (code, shown, _) =
         played(&[case("x", &worker(), &three, &json!({ "all_completed": false }))]);
     assert!(code == Some(1) && shown.ends_with("0 passed, 1 failed, 0 skipped\n"), "{shown}");
 }
 
-/// One fact has one key: another name for it is no guess that might fit.
+/// Each fact has one key: a guessed name does not match.
 #[test]
 fn a_key_that_is_not_documented_fails_and_is_named_with_those_that_are() {
     let when = json!({ "op": "cancel", "id": "ghost" });
@@ -140,7 +140,7 @@ fn what_no_host_could_play_is_counted_apart_with_its_reason() {
     assert!(told.contains("x is not played: a result has no defaults here"), "{told}");
 }
 
-/// Each config of the page, with what it leaves out.
+/// Tests each config of the page, together with the items that it omits.
 #[test]
 fn configs_of_the_page_are_read() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/migrate/roomkit.md");

@@ -1,6 +1,6 @@
-//! What is fuzzed, and what must hold for it. A [`Target`] takes any bytes and panics when a
-//! property is broken; the drivers (libFuzzer in `libfuzzer/`, [`drive`] here) only think of bytes.
-//! A panic, an abort, a stack overflow, a hang and work out of proportion are findings.
+//! The fuzz targets and their properties. A [`Target`] takes any bytes and panics if a property is
+//! broken. The drivers (libFuzzer in `libfuzzer/`, [`drive`] here) only generate bytes. Findings
+//! are panics, aborts, stack overflows, hangs and disproportionate work.
 
 use std::alloc::System;
 
@@ -13,35 +13,35 @@ mod targets;
 
 pub use random::Random;
 
-/// Counts bytes: work is held to its input by a count, which is the same on every machine.
+/// Counts allocated bytes. Unlike time, this measure of work is the same on every machine.
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Bytes that an execution may allocate whatever it is given: tables that are made once, and the
-/// comparisons of the properties.
+/// The number of bytes that any execution may allocate: for tables that are created once, and for
+/// the checks of the properties.
 const ALLOCATED_ANYWAY: usize = 4 << 20;
 
-/// One thing that reads what strangers wrote.
+/// A parser of untrusted input.
 #[derive(Debug)]
 pub struct Target {
-    /// The word behind `cargo xtask fuzz`, and the folder in `corpus/`.
+    /// The name in `cargo xtask fuzz`, and of the folder in `corpus/`.
     pub name: &'static str,
-    /// What is read, and what must hold, in a line.
+    /// The input and its properties, in one line.
     pub about: &'static str,
-    /// Bytes of an input at most.
+    /// The maximum length of an input in bytes.
     pub longest: usize,
-    /// Bytes that an execution may allocate for each byte of its input.
+    /// The number of bytes that an execution may allocate for each byte of its input.
     allocated_per_byte: usize,
-    /// What the inputs' grammar knows, beside what the corpus holds.
+    /// Words of the input's grammar that the corpus may lack.
     pub words: &'static [&'static str],
     check: fn(&[u8]),
 }
 
 impl Target {
-    /// Runs the target once and returns what it cost.
+    /// Runs the target once and returns its cost.
     ///
     /// # Panics
-    /// When a property is broken: the input is a finding.
+    /// If a property is broken, which makes the input a finding.
     pub fn run(&self, input: &[u8]) -> Cost {
         let input = &input[..input.len().min(self.longest)];
         let region = Region::new(ALLOCATOR);
@@ -58,21 +58,21 @@ impl Target {
     }
 }
 
-/// What an execution allocated: the same for the same input, so it tells apart what took another
-/// way through the code.
+/// The allocations of an execution. Equal inputs have equal costs, so a new cost shows a new path
+/// through the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cost {
     pub allocations: usize,
     pub bytes: usize,
 }
 
-/// All targets, in the order of the documentation.
+/// Returns all targets, in the order of the documentation.
 #[must_use]
 pub fn targets() -> &'static [Target] {
     targets::ALL
 }
 
-/// The target of that name.
+/// Returns the target with that name.
 #[must_use]
 pub fn target_named(name: &str) -> Option<&'static Target> {
     targets().iter().find(|target| target.name == name)

@@ -1,5 +1,5 @@
-//! An agent that plays a script of actions, one in each step, and finishes with what it was told in
-//! between.
+//! An agent that follows a script of actions, one in each step, and finishes with its inputs of all
+//! steps.
 //!
 //! A line of the script is an action in its fixed JSON, `{"action": "read", "args": {"path":
 //! "a"}}`, and may also hold `thought` and `wait` (for the user), or it is `{"call": "plugin.tool",
@@ -20,7 +20,7 @@ struct Settings {
     script: Vec<Value>,
     /// Begins anew after the last line.
     repeat: bool,
-    /// Keeps what it was told; `false` for very long scripts.
+    /// Whether to report its inputs; `false` for very long scripts.
     report: bool,
 }
 
@@ -50,7 +50,7 @@ impl Agent for Acting {
     }
 }
 
-/// What can be seen in a step.
+/// Returns the visible part of a step.
 fn seen(view: &View) -> Result<Value> {
     let since: Vec<Value> = view.since_last_step().iter().map(past).collect();
     Ok(json!({
@@ -158,7 +158,7 @@ fn turn(line: &Value) -> Result<Turn> {
     Ok(if line.get("wait") == Some(&json!(true)) { turn.and_wait_for_user() } else { turn })
 }
 
-/// The typed action where the contract has one; else the kind travels as it is.
+/// Returns the typed action if the contract has one, else an action with this kind.
 fn action(kind: &str, args: &Value) -> Result<Action> {
     let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let number =

@@ -1,10 +1,10 @@
-//! A pretend shell over its scratch, for tests of `run`, `kill` and `run_ipython`: no process ever
-//! runs, and time passes at once.
+//! A simulated shell over its scratch, for tests of `run`, `kill` and `run_ipython`. No process
+//! ever runs, and time passes at once.
 //!
-//! It knows `echo`, `true`, `false`, `exit N`, `sleep N`, `cd`, `pwd`, `tick`, which counts, and
-//! `srv`, which never ends. `sleep` and `srv` are over at once, or time out when they would take
-//! longer than `timeout_s`. Lines run one after another until one fails. In the background each
-//! poll runs the next line.
+//! It supports `echo`, `true`, `false`, `exit N`, `sleep N`, `cd`, `pwd`, `tick`, which counts, and
+//! `srv`, which never ends. `sleep` and `srv` end at once, or time out if they would take longer
+//! than `timeout_s`. Lines run one after another until one fails. In the background each poll runs
+//! the next line.
 
 use std::collections::BTreeMap;
 
@@ -28,14 +28,14 @@ impl Default for Settings {
     }
 }
 
-/// What it keeps from call to call.
+/// The state between calls.
 #[derive(Default, Deserialize, Serialize)]
 struct Shell {
-    /// Where it is; empty is `/workspace`.
+    /// The working folder; empty for `/workspace`.
     folder: String,
     jobs: BTreeMap<i64, Job>,
     started: i64,
-    /// How often `tick` ran.
+    /// How many times `tick` ran.
     #[serde(default)]
     ticks: u64,
 }
@@ -43,18 +43,18 @@ struct Shell {
 #[derive(Deserialize, Serialize)]
 struct Job {
     command: String,
-    /// Lines that did not run yet.
+    /// Lines that have not run yet.
     rest: Vec<String>,
     exit_code: Option<i32>,
 }
 
-/// What a line came to.
+/// The result of a line.
 enum Ran {
     Ended {
         output: String,
         exit_code: i32,
     },
-    /// Would go on for ever, or for so many seconds.
+    /// Runs for so many seconds, or without end.
     GoesOn(Option<u64>),
 }
 
@@ -117,7 +117,7 @@ fn poll(
             Some(Ran::GoesOn(None)) => {}
             Some(Ran::GoesOn(Some(_))) => drop(job.rest.remove(0)),
             Some(Ran::Ended { output: said, exit_code }) => {
-                // Chunks of one command are read one after another.
+                // Chunks of one command are read one after another, so each ends with a line break.
                 output = if said.is_empty() { said } else { said + "\n" };
                 job.rest.remove(0);
                 job.exit_code = (exit_code != 0).then_some(exit_code);
@@ -192,7 +192,7 @@ fn observed(id: i64, command: &str, exit_code: i32, content: &str) -> Value {
     json!({ "observation": "run", "content": content, "extras": { "command_id": id, "command": command, "exit_code": exit_code } })
 }
 
-/// Split where a newline stands in no quotes (O-133).
+/// Splits at newlines outside of quotes (O-133).
 fn lines(command: &str) -> Vec<String> {
     let (mut lines, mut quote) = (vec![String::new()], None);
     for letter in command.chars() {
@@ -211,7 +211,7 @@ fn lines(command: &str) -> Vec<String> {
 }
 
 impl Shell {
-    /// What was said, the last exit code, and the lines that ran.
+    /// Returns the output, the last exit code, and the lines that ran.
     fn run_all(&mut self, command: &str, timeout_s: u64) -> (String, i32, Vec<String>) {
         let (mut said, mut ran) = (Vec::new(), Vec::new());
         for line in lines(command) {

@@ -1,4 +1,4 @@
-//! What the parent looks at: after each kill what is kept, at the end what became of everything.
+//! The parent's checks: the stored state after each kill, and the end state of all work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,20 +18,20 @@ use crate::kept::{Kept, digest};
 use crate::totals::Totals;
 use crate::world::Counts;
 
-/// What must be there: what the children said they had been told of.
+/// The records that the children acknowledged, which must be stored.
 pub(crate) type Acknowledged = BTreeMap<(RoomId, u64), u64>;
 
-/// What the parent knows of a round.
+/// The parent's knowledge of a round.
 #[derive(Default)]
 pub(crate) struct Known {
     pub(crate) acknowledged: Acknowledged,
-    /// Replies that are journalled, and how often each had been bought by then.
+    /// Journalled replies, and how often each had been bought by then.
     journalled: BTreeMap<String, u64>,
     pub(crate) totals: Totals,
 }
 
 impl Known {
-    /// After a kill.
+    /// Checks the state after a kill.
     pub(crate) fn look(&mut self, kept: &Kept, counts: &Counts) -> Vec<String> {
         let mut problems = kept.problems.clone();
         for ((room, seq), digest_told) in &self.acknowledged {
@@ -65,7 +65,7 @@ impl Known {
         problems
     }
 
-    /// What is there now stays: no reply of it is bought again.
+    /// Registers the stored replies, which must not be bought again.
     pub(crate) fn note(&mut self, kept: &Kept, counts: &Counts) {
         for key in replies(kept) {
             let count = counts.bought.get(&key).copied().unwrap_or_default();
@@ -83,7 +83,7 @@ impl Known {
             .collect()
     }
 
-    /// When all is over.
+    /// Checks the state after all work has ended.
     pub(crate) fn judge(
         &mut self,
         kept: &Kept,
@@ -124,7 +124,7 @@ impl Known {
     }
 }
 
-/// The keys of all journalled replies.
+/// Returns the keys of all journalled replies.
 fn replies(kept: &Kept) -> BTreeSet<String> {
     let key = |record: &Record| match &record.event {
         Event::ModelAnswered { answer: Ok(completion), .. } => {
@@ -159,7 +159,7 @@ fn judge_room(
     let is_child = room.as_str().contains('/');
     match (outcome.status, clockwork) {
         (Status::Done, _) => {}
-        // A day passed in the middle, and a run may take twenty minutes.
+        // The clock jumped a day forward, but a run may take only twenty minutes.
         (Status::Timeout | Status::Kill, Clockwork::Forward) => return problems,
         (status, _) => return vec![format!("it ended as {status:?}: {}", outcome.reason)],
     }
@@ -192,7 +192,7 @@ fn judge_room(
             || said.contains("\"status\": 200");
         match (is_ok, said.contains("interrupted"), effect(name)) {
             (true, false, count) if count >= 1 => {}
-            // It may have happened, or not.
+            // An interrupted effect may have happened or not.
             (false, true, _) if note != "many.do" => {}
             (_, _, count) => {
                 problems.push(format!("`{note}` was told {said:?}, and happened {count} times"))
@@ -210,7 +210,7 @@ fn judge_room(
     problems
 }
 
-/// Each background task's result came to its parent once.
+/// Checks that the result of each background task reached its parent once.
 fn results(records: &[Record]) -> Vec<String> {
     let mut ended: BTreeMap<_, u32> = BTreeMap::new();
     for record in records {
@@ -222,8 +222,8 @@ fn results(records: &[Record]) -> Vec<String> {
     twice.map(|(call, count)| format!("the result of {call:?} came {count} times")).collect()
 }
 
-/// What the outcome says was spent is what its answers, its children and the attempts that were
-/// lost on the way cost.
+/// Checks the spent amount of the outcome: the cost of its answers, its children and its lost
+/// attempts.
 fn spent(records: &[Record], tokens: u64) -> Option<String> {
     let cost = |record: &Record| match &record.event {
         Event::ModelAnswered { answer: Ok(completion), .. } => {

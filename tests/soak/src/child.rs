@@ -1,5 +1,5 @@
-//! The child: a host with several runs at once, which goes on with whatever is there, and says what
-//! it has been told of.
+//! The child process: a host with several parallel runs. It resumes the existing ones and prints
+//! its acknowledgements.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -26,36 +26,36 @@ use serde_json::json;
 use crate::kept::{Keep, digest};
 use crate::talk;
 
-/// A clock that jumps in the middle.
+/// A clock that jumps in the middle of the child's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clockwork {
     #[default]
     Steady,
-    /// An hour back.
+    /// One hour back.
     Back,
-    /// A day forward.
+    /// One day forward.
     Forward,
 }
 
-/// What a child is told to do.
+/// The configuration of a child.
 #[derive(Clone, Debug)]
 pub struct Child {
-    /// Its own: `kept`, `files`, and what plugins keep.
+    /// The child's folder: `kept`, `files`, and the data of plugins.
     pub folder: PathBuf,
     pub guests: PathBuf,
     pub stock: PathBuf,
     pub cache: PathBuf,
-    /// The world's.
+    /// The port of the world.
     pub port: u16,
     pub runs: u32,
     pub keep: Keep,
     pub clockwork: Clockwork,
-    /// A kill point, and at which time it is come by.
+    /// A kill point, and the pass over it (counted from 1) that kills.
     pub kill: Option<(String, u64)>,
 }
 
 impl Child {
-    /// As words that [`of_words`](Self::of_words) takes.
+    /// Returns the arguments that [`of_words`](Self::of_words) parses.
     #[must_use]
     pub fn words(&self) -> String {
         let Self { folder, guests, stock, cache, port, runs, keep, clockwork, kill } = self;
@@ -75,7 +75,7 @@ impl Child {
         .to_string()
     }
 
-    /// The other way; none when they are no such words.
+    /// Parses the arguments. `None` if they are malformed.
     #[must_use]
     pub fn of_words(words: &str) -> Option<Self> {
         let (folder, guests, stock, cache, port, runs, keep, clockwork, name, nth): (
@@ -109,12 +109,12 @@ impl Child {
         })
     }
 
-    /// Lives until all runs have ended, or until it is killed.
+    /// Runs until all runs have ended or the process is killed.
     ///
     /// # Errors
-    /// In words, what kept it from beginning or from going on.
+    /// Describes why the child could not start or resume.
     pub fn live(self) -> Result<(), String> {
-        // A test's harness may have begun a line.
+        // The test harness may have begun a line, so end it first.
         say("");
         if let Some((name, nth)) = &self.kill {
             fail_points::arm(name, *nth);
@@ -223,7 +223,7 @@ tool_calls = 1_000_000
     }
 }
 
-/// A run from its beginning, or from where it was.
+/// Starts a run or resumes it.
 async fn one(
     prepared: Arc<Prepared>,
     room: RoomId,
@@ -240,7 +240,7 @@ async fn one(
             .map_err(|error| error.to_string())?
     } else {
         match prepared.reopen(&room, options.clone()).await {
-            // Its journal was made, and nothing was in it.
+            // The journal was created before the kill, but is empty.
             Ok(mut session) => {
                 session.run(RunInput::from(message)).await.map_err(|error| error.to_string())?
             }
@@ -256,12 +256,12 @@ async fn one(
     Ok(())
 }
 
-/// One write, so that a kill tears no line apart.
+/// Prints the line with a single write, so that a kill cannot leave a partial line.
 fn say(line: &str) {
     let _ = std::io::stdout().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Tells the parent of each record that people were told of.
+/// Acknowledges to the parent each record that was published.
 struct Acknowledges;
 
 impl Subscriber for Acknowledges {
@@ -272,7 +272,7 @@ impl Subscriber for Acknowledges {
     }
 }
 
-/// A tool of the program's own, which does something to the world.
+/// Returns a native tool with a side effect in the world.
 fn tool(name: &'static str, port: u16, is_idempotent: bool) -> Plugin {
     let schema = json!({ "type": "object", "required": ["id"], "properties": { "id": { "type": "string" } } });
     let tool =
@@ -284,7 +284,7 @@ fn tool(name: &'static str, port: u16, is_idempotent: bool) -> Plugin {
     Plugin::tools(name, [if is_idempotent { tool.idempotent() } else { tool }])
 }
 
-/// Buys replies from the world.
+/// A model that buys its replies from the world.
 struct Seller(u16);
 
 impl ModelClient for Seller {
@@ -315,7 +315,8 @@ impl ModelClient for Seller {
     }
 }
 
-/// No two requests of a round have one prompt: it begins with the run's name.
+/// Returns the key of a request. It begins with the run's name, so no two requests of a round share
+/// a prompt.
 fn key(prompt: &Prompt) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -323,7 +324,7 @@ fn key(prompt: &Prompt) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// Whoever is asked and told; the world decides how long it takes.
+/// The users and approvers. The world determines the duration of each answer.
 struct People(u16);
 
 impl Approver for People {
@@ -360,7 +361,7 @@ struct Jumping {
     clockwork: Clockwork,
 }
 
-/// When it jumps.
+/// The time from the start to the jump.
 const JUMP: Duration = Duration::from_millis(150);
 
 impl Clock for Jumping {

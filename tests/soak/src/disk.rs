@@ -1,6 +1,6 @@
-//! A disk as a program sees it, and as a power cut leaves it. Pure: operations go in, the state
-//! after a cut comes out. Bytes of a file are durable after a sync of that file, names after a sync
-//! of their folder; of everything else a cut keeps what its seed says. Knows neither the kernel nor
+//! A simulated disk: the view of a program, and the state after a power cut. Pure: operations go
+//! in, the state comes out. A sync of a file makes its bytes durable, a sync of its folder makes
+//! its name durable. A seed decides which other changes survive a cut. Knows neither the kernel nor
 //! a real disk.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,10 +11,10 @@ use crate::random::Random;
 pub(crate) type Ino = u64;
 pub(crate) const ROOT: Ino = 1;
 
-/// What a disk writes at once; a larger write can be torn between two of these.
+/// The unit of atomic writes in bytes. A larger write can be torn between two units.
 const SECTOR: u64 = 512;
 
-/// Why an operation fails, as the operating system numbers it.
+/// An error with the number of the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Refusal {
@@ -28,7 +28,7 @@ pub(crate) enum Refusal {
     NotEmpty = 39,
 }
 
-/// What there is to know of a file or a folder.
+/// The attributes of a file or a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) is_folder: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Status {
 }
 
 type Key = (Ino, String);
-/// Names that change together: a rename takes one away and sets another.
+/// Names that change together. A rename removes one and sets another.
 type NameChange = Vec<(Key, Option<Ino>)>;
 type Names = BTreeMap<Key, Ino>;
 
@@ -49,7 +49,7 @@ enum ByteChange {
     Length(u64),
 }
 
-/// A file or a folder; a folder's names are the disk's.
+/// A file or a folder. The names in a folder are stored in the disk.
 #[derive(Clone, Debug, Default)]
 struct Node {
     is_folder: bool,
@@ -60,16 +60,16 @@ struct Node {
     pending: Vec<ByteChange>,
 }
 
-/// What becomes of changes that no sync has covered.
+/// The fate of unsynced changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Survival {
     Nothing,
     Everything,
-    /// Names changed, bytes did not: a file renamed into place is empty.
+    /// Name changes survive, byte changes do not: a file renamed into place is empty.
     NamesOnly,
-    /// Bytes changed, names did not: a new file is gone.
+    /// Byte changes survive, name changes do not: a new file is gone.
     BytesOnly,
-    /// Each by chance, sector by sector and in any order.
+    /// Each change by chance, sector by sector and in any order.
     Some,
 }
 
@@ -78,7 +78,7 @@ impl Survival {
     pub(crate) const ALL: [Self; 5] =
         [Self::Nothing, Self::Everything, Self::NamesOnly, Self::BytesOnly, Self::Some];
 
-    /// The harsh ones more often.
+    /// Draws a fate. The harsh ones are more frequent.
     pub(crate) fn drawn(random: &mut Random) -> Self {
         match random.below(10) {
             0..=3 => Self::Nothing,
@@ -90,18 +90,18 @@ impl Survival {
     }
 }
 
-/// How names reach the disk.
+/// The order in which names become durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Only a sync of a folder makes its names durable, and those of two folders in any order: all
-    /// that POSIX promises.
+    /// Only a sync of a folder makes its names durable, and two folders are independent. This is
+    /// all that POSIX guarantees.
     #[default]
     Strict,
-    /// One journal for all names, which every sync commits: as ext4 does.
+    /// One journal contains all names, and every sync commits it, as in ext4.
     Journalled,
 }
 
-/// The disk.
+/// A simulated disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     order: Order,
@@ -110,7 +110,7 @@ pub(crate) struct Disk {
     durable_names: Names,
     pending_names: Vec<NameChange>,
     next: Ino,
-    /// Changes and syncs since the last cut.
+    /// The number of changes and syncs since the last cut.
     operations: u64,
     /// The operation at which the power goes.
     cut_at: Option<u64>,
@@ -120,7 +120,7 @@ pub(crate) struct Disk {
 type Done<T> = Result<T, Refusal>;
 
 impl Disk {
-    /// An empty one.
+    /// Returns an empty disk.
     pub(crate) fn new(order: Order) -> Self {
         let root = Node { is_folder: true, mode: 0o755, durable_mode: 0o755, ..Node::default() };
         Self {
@@ -136,7 +136,7 @@ impl Disk {
         }
     }
 
-    /// Lets the power go at the `nth` change or sync from now, before it is done.
+    /// Schedules a power cut before the `nth` change or sync from now.
     pub(crate) fn cut_at(&mut self, nth: Option<u64>) {
         self.operations = 0;
         self.cut_at = nth;
@@ -146,7 +146,7 @@ impl Disk {
         self.is_out
     }
 
-    /// Nothing is done any more until [`restart`](Self::restart).
+    /// Cuts the power: every operation fails until [`restart`](Self::restart).
     pub(crate) fn cut(&mut self) {
         self.is_out = true;
     }
@@ -189,7 +189,7 @@ impl Disk {
         })
     }
 
-    /// The names of a folder, in order.
+    /// Returns the names of a folder, in order.
     pub(crate) fn list(&self, folder: Ino) -> Done<Vec<(String, Ino, bool)>> {
         self.require_folder(folder)?;
         let below =
@@ -206,7 +206,7 @@ impl Disk {
         Ok(&node.bytes[from..from.saturating_add(length).min(node.bytes.len())])
     }
 
-    /// Makes an empty file or folder.
+    /// Creates an empty file or folder.
     pub(crate) fn make(
         &mut self,
         folder: Ino,
@@ -238,7 +238,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes a name away, of a file or of an empty folder.
+    /// Removes the name of a file or of an empty folder.
     pub(crate) fn remove(&mut self, folder: Ino, name: &str, is_folder: bool) -> Done<()> {
         let ino = self.look_up(folder, name)?;
         match (self.node(ino)?.is_folder, is_folder) {
@@ -252,7 +252,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Renames, and replaces what has the new name unless `keeps` says that it stays.
+    /// Renames, and replaces an existing target unless `keeps` is set.
     pub(crate) fn rename(&mut self, from: (Ino, &str), to: (Ino, &str), keeps: bool) -> Done<()> {
         let ino = self.look_up(from.0, from.1)?;
         if let Ok(there) = self.look_up(to.0, to.1) {
@@ -301,7 +301,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Makes the bytes of a file durable, and with `data_only` nothing else of it.
+    /// Makes the bytes of a file durable. With `data_only`, makes nothing else of it durable.
     pub(crate) fn sync(&mut self, ino: Ino, data_only: bool) -> Done<()> {
         self.file(ino)?;
         self.count()?;
@@ -326,8 +326,8 @@ impl Disk {
             self.sync_all_names();
             return Ok(());
         }
-        // A change carries along the earlier ones of its names: a file cannot be replaced by one
-        // that came before it.
+        // A change includes the earlier ones of its names, so that a file is never replaced by an
+        // older one.
         let mut wanted: BTreeSet<Key> = BTreeSet::new();
         let mut taken = vec![false; self.pending_names.len()];
         for (index, change) in self.pending_names.iter().enumerate().rev() {
@@ -358,15 +358,15 @@ impl Disk {
         self.pending_names.push(change);
     }
 
-    /// The power comes back: what is there now is what the cut left.
+    /// Turns the power on again. The state is the one that the cut left.
     pub(crate) fn restart(&mut self, survival: Survival, random: &mut Random) {
         let names_survive = matches!(survival, Survival::Everything | Survival::NamesOnly);
         let mut refused: BTreeSet<Key> = BTreeSet::new();
         for change in std::mem::take(&mut self.pending_names) {
             let by_chance = survival == Survival::Some && random.below(2) == 0;
             let follows = change.iter().any(|(key, _)| refused.contains(key));
-            // A journal's end is torn off; without one, what does not depend on a lost change may
-            // survive it.
+            // A journal loses its end. Without a journal, changes that do not depend on a lost one
+            // may survive.
             let is_cut_off = self.order == Order::Journalled && !refused.is_empty();
             if (names_survive || by_chance) && !follows && !is_cut_off {
                 apply_names(&mut self.durable_names, &change);
@@ -385,7 +385,7 @@ impl Disk {
         (self.operations, self.cut_at, self.is_out) = (0, None, false);
     }
 
-    /// What can be reached from the root.
+    /// Returns everything reachable from the root.
     fn reached(&self) -> BTreeSet<Ino> {
         let (mut reached, mut open) = (BTreeSet::from([ROOT]), vec![ROOT]);
         while let Some(folder) = open.pop() {
@@ -415,8 +415,8 @@ impl Node {
     }
 }
 
-/// A sector holds what it held at some moment; each at a moment of its own. A length that did not
-/// change ends all that came after it.
+/// Applies each sector's writes up to a moment of its own. A lost length change also loses all
+/// changes after it.
 fn survive_some(durable: &mut Vec<u8>, pending: Vec<ByteChange>, random: &mut Random) {
     let mut stopped: BTreeSet<u64> = BTreeSet::new();
     for change in pending {

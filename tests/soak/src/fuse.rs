@@ -1,10 +1,10 @@
-//! A [`Disk`] as a mounted folder: the kernel's FUSE protocol, as far as a program's files, SQLite
-//! and its shared memory need it. The programs `mount` and `umount` do what needs rights. No crate
-//! for it: the one there is turns on a feature of `libc`, with which everything below the host
-//! would be built a second time.
+//! A [`Disk`] as a mounted folder. Implements the part of the kernel's FUSE protocol that a
+//! program's files, SQLite and its shared memory need. The privileged steps are done by the
+//! programs `mount` and `umount`. The existing FUSE crate enables a feature of `libc`, which would
+//! compile all dependencies of the host a second time.
 //!
-//! When the power goes, no change and no sync is answered any more: a program never learns of
-//! anything that was done later.
+//! After a power cut no change and no sync is answered, so a program never observes a later
+//! operation.
 
 mod wire;
 
@@ -19,36 +19,36 @@ use std::time::Duration;
 use crate::disk::{Disk, Refusal};
 use wire::{Answer, Header};
 
-/// Where the kernel hands out file systems.
+/// The kernel's FUSE device.
 const DEVICE: &str = "/dev/fuse";
-/// Bytes of one write, at most.
+/// The maximum size of one write in bytes.
 const MOST: usize = 128 << 10;
-/// What mounting needs, for people.
+/// The requirements of a mount, in an error message.
 const HELP: &str = "power cuts need Linux with /dev/fuse that can be opened (`modprobe fuse`; in a container \
                     `--device /dev/fuse --cap-add SYS_ADMIN`) and the programs `mount` and `umount` of util-linux";
 
-/// What a server and its mount share.
+/// The state shared by a server and its mount.
 struct Shared {
     device: File,
     disk: Arc<Mutex<Disk>>,
     state: Mutex<State>,
 }
 
-/// What is done when the power goes.
+/// A callback for the power cut.
 type OnOut = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct State {
-    /// Whether `mount` succeeded; none while it runs.
+    /// Whether `mount` succeeded. `None` while it runs.
     is_mounted: Option<bool>,
-    /// Requests that came without power, and wait.
+    /// Requests that arrived without power and wait.
     held: Vec<u64>,
-    /// Nobody waits for power any more: requests fail.
+    /// Whether requests without power fail instead of waiting.
     is_released: bool,
     on_out: Option<OnOut>,
 }
 
-/// A mounted disk; unmounted when it is dropped.
+/// A mounted disk, unmounted on drop.
 pub(crate) struct Mount {
     folder: PathBuf,
     shared: Arc<Shared>,
@@ -59,7 +59,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What keeps a disk from being mounted here, in one line.
+/// Returns the reason why a disk cannot be mounted here, in one line.
 pub(crate) fn check() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mount =
@@ -68,10 +68,10 @@ pub(crate) fn check() -> Result<(), String> {
 }
 
 impl Mount {
-    /// Shows the disk in this folder.
+    /// Mounts the disk at this folder.
     ///
     /// # Errors
-    /// In one line, what is missing and how to get it.
+    /// Describes in one line the missing requirement and how to get it.
     pub(crate) fn new(folder: &Path, disk: &Arc<Mutex<Disk>>) -> Result<Self, String> {
         let missing = |what: &str| format!("{HELP}; here {what}");
         let device = File::options()
@@ -80,7 +80,8 @@ impl Mount {
             .open(DEVICE)
             .map_err(|error| missing(&format!("{DEVICE} fails: {error}")))?;
         let inherited = device.try_clone().map_err(|error| error.to_string())?;
-        // The kernel wants the number that the device has in the mounting program: 0.
+        // The kernel wants the number of the device's descriptor in the mounting program, which is
+        // stdin: 0.
         let mut command = Command::new("mount");
         command.args([
             "-i",
@@ -100,8 +101,8 @@ impl Mount {
             .map_err(|error| missing(&format!("`mount` cannot be started: {error}")))?;
         let shared = Arc::new(Shared { device, disk: Arc::clone(disk), state: Mutex::default() });
         let server = Arc::clone(&shared);
-        // Some versions of `mount` look at what they have mounted before they end, and must be
-        // answered.
+        // Some versions of `mount` access the new mount before they exit, so requests must already
+        // be served.
         let serving =
             std::thread::Builder::new().name("disk".to_owned()).spawn(move || server.serve());
         let serving = serving.map_err(|error| error.to_string())?;
@@ -115,21 +116,21 @@ impl Mount {
         Ok(Self { folder: folder.to_owned(), shared, serving: Some(serving) })
     }
 
-    /// Calls this once when the power goes; from then on requests wait again.
+    /// Calls `on_out` once when the power goes. After that requests wait again.
     pub(crate) fn on_out(&self, on_out: OnOut) {
         let mut state = lock(&self.shared.state);
         state.on_out = Some(on_out);
-        // Of a process before this one, which was killed while the power stayed on.
+        // The flag may be left from an earlier process that was killed without a power cut.
         state.is_released = false;
     }
 
-    /// Requests that wait for power.
+    /// Returns the number of requests that wait for power.
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         lock(&self.shared.state).held.len()
     }
 
-    /// Lets the requests fail that wait for power, so that a killed process can end.
+    /// Lets waiting requests fail, so that a killed process can exit.
     pub(crate) fn release(&self) {
         let held = {
             let mut state = lock(&self.shared.state);
@@ -141,7 +142,7 @@ impl Mount {
         }
     }
 
-    /// Unmounts, and waits until nothing is served any more.
+    /// Unmounts the disk and waits for the server to end.
     pub(crate) fn end(mut self) -> Result<(), String> {
         self.unmount()
     }
@@ -149,7 +150,7 @@ impl Mount {
     fn unmount(&mut self) -> Result<(), String> {
         let Some(serving) = self.serving.take() else { return Ok(()) };
         self.release();
-        // `-l`: out of sight at once; it ends when the last file is closed.
+        // `-l` detaches at once; the mount ends when its last file is closed.
         let done = Command::new("umount")
             .arg("-l")
             .arg(&self.folder)
@@ -173,13 +174,13 @@ impl Shared {
         let mut buffer = vec![0; MOST + (64 << 10)];
         loop {
             match (&self.device).read(&mut buffer) {
-                // Some sandboxes put another device in its place, which has nothing to say.
+                // Some sandboxes replace the device with another one, which has no data.
                 Ok(0) => return,
                 Ok(length) => self.take(&buffer[..length]),
                 Err(error) => match error.raw_os_error() {
-                    // Interrupted, or a request that was given up.
+                    // EINTR, ENOENT or EAGAIN: interrupted, or an aborted request.
                     Some(4 | 2 | 11) => {}
-                    // Not mounted yet.
+                    // EPERM before the mount is complete.
                     Some(1) if lock(&self.state).is_mounted.is_none() => {
                         std::thread::sleep(Duration::from_millis(1))
                     }
@@ -215,7 +216,7 @@ impl Shared {
         }
     }
 
-    /// A request that was given up meanwhile wants no answer.
+    /// Sends an answer. Fails silently if the request was aborted meanwhile.
     fn answer(&self, unique: u64, answer: Answer) {
         let _ = (&self.device).write_all(&answer.bytes(unique));
     }

@@ -1,4 +1,4 @@
-//! Where a child keeps its journals, and what the parent finds there between two lives.
+//! The stores of a child's journals, and the records that the parent reads there between two lives.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,24 +17,24 @@ use conclave_runtime::message::Blob;
 use conclave_runtime::models::BlobSource;
 use conclave_runtime::store::{Durability, RunFilter, RunOrigin, Store, StoreReader};
 
-/// How journals are kept.
+/// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     Lines,
     Store(Durability),
-    /// Wrong on purpose: it says that records are kept, and writes them when the next ones come.
-    /// The parent must find it out.
+    /// Broken on purpose: acknowledges records and writes them with the next ones. The parent must
+    /// detect it.
     Late,
-    /// Wrong on purpose: a store whose journal is durable, while nothing that plugins change is
-    /// synced. Power cuts must find it out.
+    /// Broken on purpose: the journal is durable, but changes of plugins are not synced. Power cuts
+    /// must detect it.
     Unsynced,
 }
 
-/// What a host keeps its runs and its attachments in.
+/// The journals and the attachments of a host.
 pub(crate) type Opened = (Arc<dyn Journals>, Arc<dyn Blobs>);
 
 impl Keep {
-    /// As the child's command line has it.
+    /// Returns the name in the child's command line.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Keep {
         }
     }
 
-    /// The other way.
+    /// Parses that name.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         match word {
@@ -61,18 +61,18 @@ impl Keep {
         }
     }
 
-    /// It breaks its promises, so that the parent can be seen to find out.
+    /// Returns whether it is broken on purpose, to test the parent.
     pub(crate) fn is_wrong(self) -> bool {
         matches!(self, Self::Late | Self::Unsynced)
     }
 
-    /// What it says is kept is on the disk.
+    /// Returns whether acknowledged records are on the disk.
     #[must_use]
     pub fn survives_power_cuts(self) -> bool {
         matches!(self, Self::Store(Durability::Sync | Durability::Group) | Self::Unsynced)
     }
 
-    /// For the child: where it writes.
+    /// Opens the store for the child, which writes to it.
     pub(crate) fn open(self, folder: &Path) -> Result<Opened, String> {
         match self {
             Self::Lines | Self::Late => {
@@ -99,7 +99,7 @@ impl Keep {
         }
     }
 
-    /// For the parent: everything that is there.
+    /// Reads the whole store for the parent.
     pub(crate) fn read(self, folder: &Path) -> Result<Kept, String> {
         match self {
             Self::Lines | Self::Late => read_lines(folder),
@@ -112,14 +112,14 @@ impl Keep {
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     pub rooms: BTreeMap<RoomId, Vec<Record>>,
-    /// What is wrong with the store itself.
+    /// Problems of the store itself.
     pub problems: Vec<String>,
 }
 
-/// What a record is known by.
+/// Returns a digest that identifies a record.
 pub(crate) fn digest(record: &Record) -> u64 {
     let mut hasher = DefaultHasher::new();
-    // As it is told, which is as it is kept but for the room's secret.
+    // The published form equals the stored one, except for the room's secret.
     record.to_string().hash(&mut hasher);
     hasher.finish()
 }
@@ -148,7 +148,7 @@ fn read_store(folder: &Path) -> Result<Kept, String> {
     }
     let reader = match StoreReader::open(folder) {
         Ok(reader) => reader,
-        // It was killed before it had made it.
+        // The child was killed before it had created the store.
         Err(conclave_runtime::store::StoreError::Missing { .. }) => return Ok(kept),
         Err(error) => return Err(error.to_string()),
     };
@@ -164,7 +164,7 @@ fn read_store(folder: &Path) -> Result<Kept, String> {
     Ok(kept)
 }
 
-/// One file for each blob.
+/// Blobs in one file each.
 struct BlobFiles(PathBuf);
 
 impl BlobSource for BlobFiles {
@@ -176,7 +176,8 @@ impl BlobSource for BlobFiles {
 impl Blobs for BlobFiles {
     fn keep(&self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
         let blob = describe(bytes, media_type, name)?;
-        // Whole or not at all; a failure is found when it is read.
+        // Created with a rename, so that a file is complete or absent. A failure shows itself when
+        // the blob is read.
         let made = self.0.join(format!("{}.{}", blob.sha256, std::process::id()));
         let _ = std::fs::write(&made, bytes)
             .and_then(|()| std::fs::rename(&made, self.0.join(&blob.sha256)));
@@ -184,7 +185,7 @@ impl Blobs for BlobFiles {
     }
 }
 
-/// Journals that say of themselves that they do not survive a power cut, and do.
+/// Journals that report not to survive a power cut, although they do.
 struct Unsynced(Arc<dyn Journals>);
 
 impl Journals for Unsynced {
@@ -201,7 +202,7 @@ impl Journals for Unsynced {
     }
 }
 
-/// Journals that do in the wrong order what a journal does.
+/// Journals that acknowledge records before they write them.
 struct LateJournals(JsonLines);
 
 struct LateJournal {

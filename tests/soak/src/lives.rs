@@ -1,5 +1,5 @@
-//! Rounds: a new world, a child that is killed some times, a last life that may end its work, and a
-//! judgement.
+//! Soak rounds. Each has a new world, a child process that is killed several times, a last life
+//! that may end its work, and a final check.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -26,10 +26,11 @@ use crate::random::Random;
 use crate::totals::Totals;
 use crate::world::World;
 
-/// A life that says nothing for longer hangs; no machine is so slow.
+/// The longest silence of a life before it counts as hanging. Far above the time of the slowest
+/// machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Where components are.
+/// The location of the components.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub guests: PathBuf,
@@ -37,29 +38,29 @@ pub struct Place {
     pub cache: PathBuf,
 }
 
-/// How much is done.
+/// The amount of work of a soak.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub kills: u64,
     pub seed: u64,
-    /// Runs of a child, at once.
+    /// The number of parallel runs of a child.
     pub runs: u32,
-    /// Kills of one round, at most.
+    /// The maximum number of kills of one round.
     pub each: u64,
     pub keep: Keep,
-    /// Worlds at once.
+    /// The number of parallel worlds.
     pub at_once: u32,
-    /// The world's slowest answer.
+    /// The longest response time of the world, in milliseconds.
     pub slowest_ms: u64,
-    /// With most kills the power goes too: what was not synced is lost.
+    /// Whether most kills cut the power as well, so that unsynced data is lost.
     pub power: bool,
 }
 
-/// Kills children until there were enough. `command` starts one: it gets [`Child::words`] by
-/// whatever way it likes.
+/// Kills children until the planned number is reached. `command` starts a child and passes
+/// [`Child::words`] to it in any way.
 ///
 /// # Errors
-/// In words, what kept it from being done at all; what it found is among the totals.
+/// If the soak could not run. Problems that it found are among the totals.
 pub fn soak(
     place: &Place,
     plan: &Plan,
@@ -96,7 +97,7 @@ pub fn soak(
     }
 }
 
-/// So many problems say enough.
+/// The number of problems after which a soak stops.
 const PROBLEMS: usize = 20;
 
 fn is_enough(totals: &Totals, plan: &Plan) -> bool {
@@ -156,13 +157,14 @@ fn round(
         if life.was_killed {
             *known.totals.kills.entry(death.name()).or_default() += 1;
         }
-        // What the parent looks at.
+        // The folder that the parent checks.
         let mut left = home.clone();
         let mut stays_on = false;
         if let Some(power) = &mut power {
-            // Without a cut the next life begins on what this one wrote and did not sync; a later
-            // cut may take it away. Never where the power went by itself, nor when all work has
-            // ended: what was told must be there. About one kill in three, as half are not asked.
+            // Without a cut the next life begins on unsynced data, which a later cut may remove.
+            // Never after an automatic power cut, and never after all work has ended, because
+            // everything that was acknowledged must be on disk then. This is about one kill in
+            // three, because about half of the kills are power cuts.
             stays_on = life.was_killed && !is_last && !power.is_out() && random.below(3) != 0;
             if stays_on {
                 known.totals.uncut += 1;
@@ -174,7 +176,7 @@ fn round(
         }
         let kept = match plan.keep.read(&left.join("kept")) {
             Ok(kept) => kept,
-            // A store that a power cut made unreadable is what is looked for.
+            // A store that a power cut made unreadable is a finding, not a failure of the soak.
             Err(error) if plan.power => Kept { problems: vec![error], ..Kept::default() },
             Err(error) => return Err(error),
         };
@@ -195,7 +197,8 @@ fn round(
         }
         let counts = world.counts();
         problems.extend(known.look(&kept, &counts));
-        // What was not synced, and nobody was told of, may still be lost.
+        // Unacknowledged data that was not synced may still be lost, so only a cut makes the state
+        // final.
         if !stays_on {
             known.note(&kept, &counts);
         }
@@ -212,7 +215,7 @@ fn round(
     Ok(known.totals)
 }
 
-/// The power goes, and comes back.
+/// Cuts the power and turns it on again.
 fn cut(power: &mut Power, random: &mut Random, totals: &mut Totals) -> Result<(), String> {
     let survival = Survival::drawn(random);
     power.cut(survival, random)?;
@@ -220,7 +223,7 @@ fn cut(power: &mut Power, random: &mut Random, totals: &mut Totals) -> Result<()
     Ok(())
 }
 
-/// What a round with a problem left behind stays, without what may hang on a mount.
+/// Copies the files of a failed round, without anything that may hang on a mount.
 fn keep_for_a_look(home: &Path, seed: u64) {
     let kept = std::env::temp_dir().join(format!("conclave-soak-{seed}"));
     match copy(home, &kept) {
@@ -243,20 +246,21 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// How a life ends.
+/// The way in which a life ends.
 enum Death {
     Natural,
-    /// So long after it was ready.
+    /// A kill this long after the child was ready.
     AnyTime(Duration),
     Point(&'static str, u64),
-    /// The power goes at this change or sync of the disk.
+    /// A power cut at this change or sync of the disk.
     Operation(u64),
 }
 
 impl Death {
     fn drawn(random: &mut Random, is_powered: bool) -> Self {
         if is_powered && random.below(2) == 0 {
-            // About as often among the first ten as among the last thousand.
+            // The exponential range hits the first ten operations about as often as the last
+            // thousand.
             let most = 1 << (3 + random.below(8));
             return Self::Operation(1 + random.below(most));
         }
@@ -295,22 +299,22 @@ impl Death {
     }
 }
 
-/// What the parent saw of a life.
+/// The parent's observations of a life.
 #[derive(Default)]
 struct Life {
     acknowledged: Vec<(String, u64, u64)>,
-    /// All work ended.
+    /// Whether all work ended.
     is_over: bool,
     was_killed: bool,
-    /// The last lines of a life that went wrong.
+    /// The last lines of output of a life that failed.
     said: String,
 }
 
-/// What the parent hears of a life.
+/// A message from a life to the parent.
 enum Heard {
     Line(String),
     PowerIsOut,
-    /// It says no more.
+    /// The end of the output.
     End,
 }
 
@@ -333,7 +337,7 @@ fn live(mut command: Command, death: &Death, power: Option<&Power>) -> std::io::
             .into_iter()
             .flat_map(|output| BufReader::new(output).lines().map_while(Result::ok));
         lines.for_each(|line| drop(sender.send(Heard::Line(line))));
-        // Not by the end of all senders: the disk may hold one.
+        // Sent explicitly, because the disk may keep a sender alive after the child has ended.
         drop(sender.send(Heard::End));
     });
     let mut life = Life::default();
@@ -355,7 +359,8 @@ fn live(mut command: Command, death: &Death, power: Option<&Power>) -> std::io::
             }
             Ok(Heard::PowerIsOut) => {
                 child.kill()?;
-                // Its requests wait for power that does not come; no thread of it runs on.
+                // Requests wait for the power, so they are released here. Otherwise the disk's
+                // thread would never end.
                 power.into_iter().for_each(Power::release);
             }
             Ok(Heard::End) | Err(RecvTimeoutError::Disconnected) => break,

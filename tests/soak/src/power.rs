@@ -1,5 +1,5 @@
-//! The power of a child's machine: a disk under its store, its keys and its folders, which loses
-//! what was not synced when the power goes.
+//! The power supply of a child's machine: a disk for its store, keys and folders, which loses
+//! unsynced data when the power goes.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(crate) struct Power {
 }
 
 impl Power {
-    /// With a disk shown in this folder, on which nothing is but one empty folder of this name.
+    /// Mounts a disk at this folder, with one empty folder of this name on it.
     pub(crate) fn on(folder: &Path, order: Order, name: &str) -> Result<Self, String> {
         std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         let mut disk = Disk::new(order);
@@ -32,7 +32,7 @@ impl Power {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the power go at the `nth` change or sync of the disk from now on, and says so.
+    /// Cuts the power at the `nth` change or sync of the disk from now on, then calls `on_out`.
     pub(crate) fn cut_at(&self, nth: u64, on_out: impl FnOnce() + Send + 'static) {
         if let Some(mount) = &self.mount {
             mount.on_out(Box::new(on_out));
@@ -40,32 +40,33 @@ impl Power {
         self.disk().cut_at(Some(nth));
     }
 
-    /// The power went.
+    /// Returns whether the power is out.
     pub(crate) fn is_out(&self) -> bool {
         self.disk().is_out()
     }
 
-    /// Requests that wait for power.
+    /// Returns the number of requests that wait for power.
     #[cfg(test)]
     fn held(&self) -> usize {
         self.mount.as_ref().map_or(0, Mount::held)
     }
 
-    /// Writes what the disk shows into a new folder elsewhere. Whoever serves the disk looks at
-    /// this copy: a program that maps a file of a disk into memory which it serves itself can come
-    /// to wait for itself, and looking changes nothing.
+    /// Copies the visible state of the disk into a new folder elsewhere. The process that serves
+    /// the disk must only read this copy: it could deadlock if it mapped a file of its own disk
+    /// into memory. Copying changes nothing on the disk.
     pub(crate) fn copy_to(&self, folder: &Path) -> Result<(), String> {
         copy_below(&self.disk(), ROOT, folder).map_err(|error| error.to_string())
     }
 
-    /// Nobody waits for the disk any more: whoever used it was killed.
+    /// Lets waiting requests fail, because the process that made them was killed.
     pub(crate) fn release(&self) {
         if let Some(mount) = &self.mount {
             mount.release();
         }
     }
 
-    /// The power goes, now or when it did, and comes back. Nobody may use the disk meanwhile.
+    /// Cuts the power, unless it is already out, and turns it on again. No process may use the disk
+    /// meanwhile.
     pub(crate) fn cut(&mut self, survival: Survival, random: &mut Random) -> Result<(), String> {
         self.disk().cut();
         if let Some(mount) = self.mount.take() {
@@ -93,10 +94,10 @@ fn copy_below(disk: &Disk, folder: Ino, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What keeps power from being cut here, in one line.
+/// Returns the reason why power cannot be cut here, in one line.
 ///
 /// # Errors
-/// That line.
+/// That reason.
 pub fn can_cut_power() -> Result<(), String> {
     fuse::check()
 }

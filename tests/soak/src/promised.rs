@@ -1,6 +1,6 @@
-//! What the journal says is done must be on the disk: files and keys, by their digests. An attempt
-//! whose end the journal does not have may have happened or not, and nothing is asked of what it
-//! touched.
+//! Promises of the journal that the disk must keep: the digests of files and keys. An attempt
+//! without a recorded end may have happened or not, so the file or key that it touched is not
+//! checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,32 +11,32 @@ use sha2::{Digest as _, Sha256};
 
 use crate::kept::Kept;
 
-/// What must be found under a path or a key.
+/// The expected content of a path or a key.
 #[derive(Clone, Debug, Default)]
 enum Content {
-    /// Nobody can say.
+    /// Unknown, because a change has no recorded end.
     #[default]
     Unknown,
     Absent,
     Bytes {
-        /// Where each begins. None overlaps another.
+        /// The offset and digest of each written piece. No two overlap.
         pieces: Vec<(u64, Digest)>,
         length: u64,
     },
 }
 
-/// What is promised of everything of one kind.
+/// The promises about files or about keys.
 #[derive(Default)]
 struct Promises {
     content: BTreeMap<String, Content>,
-    /// Rooms that changed it, and all bytes that it may have.
+    /// The rooms that changed it, and the digests of all values that it may have.
     writers: BTreeMap<String, (BTreeSet<String>, Vec<Digest>)>,
 }
 
-/// What was found.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Files and keys that are as they must be.
+    /// The number of files and keys with the promised content.
     pub(crate) checked: u64,
     pub(crate) problems: Vec<String>,
 }
@@ -93,7 +93,7 @@ fn of_kind<'a>(
 }
 
 impl Promises {
-    /// From here on nobody can say, until it has ended; returns what was promised before.
+    /// Marks the content as unknown until the side effect has ended. Returns the promise before it.
     fn asked(&mut self, room: &str, side_effect: &SideEffect) -> Content {
         let target = side_effect.target().to_owned();
         let (rooms, may_be) = self.writers.entry(target.clone()).or_default();
@@ -150,7 +150,7 @@ fn check_keys(keys: &Promises, file: &Path, found: &mut Found) {
     }
 }
 
-/// Every value by its key; nothing where nothing was ever kept.
+/// Returns every value by its key, or no values if the file was never created.
 fn values(file: &Path) -> rusqlite::Result<BTreeMap<String, Vec<u8>>> {
     if !file.exists() {
         return Ok(BTreeMap::new());

@@ -1,4 +1,4 @@
-//! What a soak came to, for people.
+//! The totals of a soak, printed for users.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -9,43 +9,43 @@ use std::time::Duration;
 pub struct Totals {
     pub rounds: u64,
     pub lives: u64,
-    /// By point; `at any time` among them.
+    /// By point, including `at any time`.
     pub kills: BTreeMap<String, u64>,
-    /// Power cuts, by what they kept of what was not synced.
+    /// Power cuts, by the part of unsynced data that they kept.
     pub cuts: BTreeMap<String, u64>,
-    /// Kills after which the power stayed on, so that the next life began on what was not synced.
+    /// Kills without a power cut, so that the next life began on unsynced data.
     pub uncut: u64,
     pub runs: u64,
     pub records: u64,
     pub acknowledged: u64,
-    /// `Resumed` events.
+    /// The number of `Resumed` events.
     pub resumed: u64,
-    /// Attempts whose end nobody knows, each told to its agent.
+    /// Attempts with an unknown end, each reported to its agent.
     pub interrupted: u64,
-    /// Model replies that reached nobody, and were bought again.
+    /// Model replies that were lost before their record, and bought again.
     pub bought_again: u64,
     pub effects: u64,
     pub duplicates: u64,
     pub lost: u64,
-    /// Files and keys that the journal says are done, looked at after each kill, and those of them
-    /// that are not as they must be.
+    /// Files and keys that the journal promises, counted at each check after a kill. `broken`
+    /// counts the violations.
     pub promises: u64,
     pub broken: u64,
-    /// Results that were said again because nobody knew whether they had been heard.
+    /// Results that were delivered again because the first delivery has no recorded end.
     pub said_again: u64,
-    /// Everything that is not as promised, with its round's seed.
+    /// Every violation, with the seed of its round.
     pub problems: Vec<String>,
     pub took: Duration,
 }
 
 impl Totals {
-    /// How often a child was killed.
+    /// Returns the number of kills.
     #[must_use]
     pub fn killed(&self) -> u64 {
         self.kills.values().sum()
     }
 
-    /// How often the power was cut.
+    /// Returns the number of power cuts.
     #[must_use]
     pub fn power_cuts(&self) -> u64 {
         self.cuts.values().sum()

@@ -1,5 +1,5 @@
-//! Agents that act, through real components: their actions and what comes of them, plans,
-//! delegates, micro-agents, and what is done about those that go astray.
+//! Acting agents with real components: actions and their observations, plans, delegates,
+//! micro-agents, and stuck detection.
 
 mod astray;
 mod browsing;
@@ -17,8 +17,9 @@ use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::{Ran, guest, toml_inline};
 use serde_json::{Value, json};
 
-/// An agent that plays these actions, one in each step, and finishes with what it saw. `agent` are
-/// further lines of its plugin, `task` of its task, and `rest` is everything else.
+/// Returns the config of an agent that plays one action in each step and finishes with its
+/// observations. `agent` contains additional lines of its plugin, `task` of its task, and `rest`
+/// other tables.
 fn acting(script: &Value, agent: &str, task: &str, rest: &str) -> String {
     format!(
         "entry = \"main\"\n[plugins.agent]\nsource = \"{}\"\nconfig = {}\n{agent}\n[tasks.main]\nagent = \"agent\"\n{task}\n{rest}\n",
@@ -27,7 +28,7 @@ fn acting(script: &Value, agent: &str, task: &str, rest: &str) -> String {
     )
 }
 
-/// A guest that carries actions out, and may.
+/// Returns the config table of a guest that may carry out actions.
 fn executor(guest: &str, name: &str, lines: &str) -> String {
     format!(
         "[plugins.{name}]\nsource = \"{}\"\n{lines}\n{}",
@@ -36,12 +37,12 @@ fn executor(guest: &str, name: &str, lines: &str) -> String {
     )
 }
 
-/// Nobody is asked about these tools, whatever their plugins are granted.
+/// Returns a rule that allows these tools without an approval, whatever their plugins are granted.
 fn allowed(tools: &str) -> String {
     format!("[[policy]]\ntool = \"{tools}\"\ndecide = \"allow\"\n")
 }
 
-/// What the agent saw in each of its steps.
+/// Returns the input of each of the agent's steps.
 fn steps(ran: &Ran) -> Vec<Value> {
     let value = ran
         .outcome
@@ -60,7 +61,7 @@ fn steps(ran: &Ran) -> Vec<Value> {
     })
 }
 
-/// What came of its actions, in order.
+/// Returns the observations of its actions, in order.
 fn observations(ran: &Ran) -> Vec<Value> {
     let since = steps(ran)
         .into_iter()
@@ -71,8 +72,7 @@ fn observations(ran: &Ran) -> Vec<Value> {
         .collect()
 }
 
-/// A model on a server that gives these answers, one after the other, and remembers what it was
-/// asked.
+/// Returns a model on a server that gives these answers in order and stores the requests.
 fn model(answers: Vec<TestReply>) -> (Server, String) {
     let server = Server::start(answers);
     let lines = format!(
@@ -82,7 +82,7 @@ fn model(answers: Vec<TestReply>) -> (Server, String) {
     (server, lines)
 }
 
-/// Messages of each request to a model: role and text.
+/// Returns the messages of each request to a model: role and text.
 fn prompts(server: &Server) -> Vec<Vec<(String, String)>> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let told = |message: &Value| (text(&message["role"]), text(&message["content"]));
@@ -94,7 +94,7 @@ fn prompts(server: &Server) -> Vec<Vec<(String, String)>> {
         .collect()
 }
 
-/// An action in the fixed JSON, as a model writes it.
+/// Returns an action in the fixed JSON, as a model writes it.
 fn says(action: &Value) -> TestReply {
     TestReply::says(&action.to_string())
 }

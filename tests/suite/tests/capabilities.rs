@@ -1,5 +1,5 @@
-//! Each capability: what it gives when granted, what it answers when not, and what the operator is
-//! told.
+//! Each capability: its result with a grant, its error without a grant, and the report to the
+//! operator.
 
 use conclave_core::types::denial::Layer;
 use conclave_core::types::outcome::Status;
@@ -230,8 +230,7 @@ fn a_model_request_is_journalled_before_its_answer_and_before_the_step_ends() {
 
 #[test]
 fn tokens_beyond_the_run_end_it() {
-    // An agent that gives up when its model is refused; one that makes the best of it has ended
-    // well.
+    // An agent that fails when its model is refused; one that handles the refusal would end well.
     let config = with_model(
         "entry = \"main\"\n[plugins.subject]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n[tasks.main]\nagent = \"subject\"\n",
     );

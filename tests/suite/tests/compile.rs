@@ -1,5 +1,5 @@
-//! Components of others are compiled by a child of the program, within limits: what comes of it,
-//! and of a component that takes too much.
+//! Compilation of third-party components by a child process with limits: its results, and its
+//! refusal of a component that takes too long.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -34,12 +34,12 @@ fn prepare(rig: &Rig, compiler: Compiler, cache: &str, config: &str) -> Result<P
     })
 }
 
-/// Why a config does not load.
+/// Returns the reason why a config does not load.
 fn refused(rig: &Rig, compiler: Compiler, config: &str) -> String {
     prepare(rig, compiler, "cache", config).err().expect("it is refused")
 }
 
-/// A component that is small to write and long to compile.
+/// Returns a component that is small but slow to compile.
 fn slow() -> Vec<u8> {
     let mut functions = String::new();
     for number in 0..500 {
@@ -56,7 +56,7 @@ fn slow() -> Vec<u8> {
     tool(More { module: &functions, ..More::default() })
 }
 
-/// Compiled code in a cache, without what the cache puts before it.
+/// Returns the compiled code in a cache, without the cache's header.
 fn kept(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut entries: Vec<_> = std::fs::read_dir(folder)
         .expect("the cache is there")
@@ -73,13 +73,13 @@ fn kept(folder: &Path) -> Vec<(String, Vec<u8>)> {
     entries
 }
 
-/// Children of this process that nobody has waited for, or that still run.
+/// Returns the children of this process that still run or were not waited for.
 #[cfg(target_os = "linux")]
 fn children() -> Vec<String> {
     let own = std::process::id().to_string();
     let stats = std::fs::read_dir("/proc").expect("it is there").flatten();
     let stats = stats.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
-    // After the name in brackets come the state and the parent.
+    // The state and the parent follow the name in parentheses.
     stats
         .filter(|stat| {
             stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(&own)
@@ -108,7 +108,7 @@ fn a_child_makes_the_same_code_and_it_runs() {
             .map(|(one, other)| (&one.0, one.1.len(), other.1.len()))
             .collect::<Vec<_>>()
     );
-    // What a child made is found again by a host that compiles by itself.
+    // A host with an in-process compiler finds the child's results in the cache.
     let again = prepare(&rig, Compiler::InProcess, "by-child", &config).expect("it loads");
     assert!(again.plugins().iter().all(|plugin| plugin.from_cache));
 }
@@ -179,8 +179,8 @@ fn a_component_that_is_too_large_is_refused() {
     assert!(told.contains("up to 64 KiB are taken (its limits.component)"), "{told}");
 }
 
-/// The program compiles what is in files in a child of its own, and says of a limit what it says of
-/// every plugin that is refused.
+/// The program compiles files in a child process, and reports an exceeded limit like any refused
+/// plugin.
 #[test]
 fn the_program_refuses_what_takes_too_long_to_compile() {
     let rig = Rig::new()

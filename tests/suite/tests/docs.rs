@@ -1,5 +1,5 @@
-//! What the documents say is true: links lead somewhere, tables name tests that are there, examples
-//! load, and the page of config keys is made from the keys themselves.
+//! The claims of the documentation: links lead to existing targets, tables name existing tests,
+//! examples load, and the page of config keys is generated from the keys.
 
 mod blocks;
 mod codes;
@@ -110,7 +110,7 @@ fn headings(page: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// A page that the index does not name is found by nobody who begins there.
+/// Readers start at the index, so a page that it omits would not be found.
 #[test]
 fn the_index_names_every_page() {
     let docs = root().join("docs");
@@ -138,7 +138,7 @@ fn every_page_begins_with_who_needs_it() {
     }
 }
 
-/// The first screen leads to few places, of which one is the index.
+/// The first screen must lead to few places, including the index.
 #[test]
 fn the_readme_leads_to_the_index_and_at_most_seven_other_pages() {
     let readme = read(&root().join("README.md"));
@@ -187,7 +187,7 @@ fn sources_below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A page of rules says of each in which files it lives: `- **L-058** … (`room/steps.rs`)`.
+/// A page of rules names the files of each rule: `- **L-058** … (`room/steps.rs`)`.
 #[test]
 fn rules_live_in_the_files_that_their_pages_name() {
     let mut named = 0;
@@ -223,7 +223,7 @@ fn rules_live_in_the_files_that_their_pages_name() {
     assert!(named > 150, "{named}");
 }
 
-/// An example with the repository's documents, wherever it is put.
+/// Returns an example with the repository's documents, in a folder of its own.
 fn example(name: &str) -> (Rig, String) {
     let folder = root().join("docs/examples");
     let config = read(&folder.join(name))
@@ -266,8 +266,7 @@ fn the_example_of_a_supervisor_revises_until_it_is_approved() {
     );
 }
 
-/// What a reviewer says that never approves, or says nothing that can be read, is no approval
-///
+/// A reviewer that never approves, or whose answer is malformed, is not an approval.
 #[test]
 fn a_supervisor_whose_reviewer_does_not_approve_says_so() {
     for never in ["{\"approved\": false, \"feedback\": \"too short\"}", "Looks good to me!"] {

@@ -1,4 +1,4 @@
-//! Where the program keeps its runs: a store for each process, one that is named, none.
+//! The stores of the program: one per process, a named one, or none.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn echo() -> Rig {
     Rig::new().with_file("c.toml", stepping("agent_echo", "", ""))
 }
 
-/// It goes on until it is killed.
+/// Returns a config whose run lasts until it is killed.
 fn endless() -> Rig {
     let config = calling("spin", "run", &json!({}), "limits = { cpu = \"1 h\", wall = \"1 h\" }");
     Rig::new().with_file("c.toml", stepping("agent_echo", "", "")).with_file("endless.toml", config)
@@ -36,7 +36,7 @@ fn two_processes_at_once_have_a_store_each() {
     });
     assert!(!text(&output.stderr).contains("warning"), "{}", text(&output.stderr));
     kill(child);
-    // The one that is free is taken again.
+    // A free store is used again.
     assert_eq!(conclave(&rig, &["run", "c.toml", "hello"]).status.code(), Some(0));
     assert_eq!(stores(&state), ["1", "2"]);
 }
@@ -79,7 +79,7 @@ fn no_plugin_is_let_into_the_store_of_its_run() {
 #[test]
 fn where_nothing_can_be_kept_it_runs_with_a_warning_unless_each_event_must_be() {
     let rig = echo();
-    // A file where the state folder would be: nothing can be made below it, whoever tries.
+    // A file in place of the state folder prevents every user, also root, from creating a store.
     std::fs::write(rig.folder().join("state"), "").expect("it is written");
     let output = conclave(&rig, &["run", "c.toml", "hello"]);
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "hello\n"));
@@ -96,7 +96,7 @@ fn where_nothing_can_be_kept_it_runs_with_a_warning_unless_each_event_must_be() 
     let output = conclave(&rig, &["run", "sync.toml", "hello"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("help:"), "{}", text(&output.stderr));
-    // Who wants nothing kept gets that.
+    // `--keep none` is unaffected, because it stores nothing.
     assert_eq!(
         conclave(&rig, &["run", "sync.toml", "hello", "--no-journal"]).status.code(),
         Some(0)
@@ -167,7 +167,7 @@ fn the_runs_of_a_batch_push_out_no_run() {
     assert!(rig.folder().join("state/bulk/1").is_dir());
 }
 
-/// What a host before the stores kept can still be looked at, and is not touched.
+/// Journals of hosts without stores stay readable and unchanged.
 #[test]
 fn journals_of_earlier_versions_are_still_read() {
     let rig = echo();

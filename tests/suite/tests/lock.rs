@@ -1,5 +1,6 @@
-//! `conclave.lock`: what a model is told, and what a plugin asks for, is what the operator let in.
-//! Poisoned texts, shadowed names, lists that change, and the commands that pin and accept.
+//! `conclave.lock`: texts for models and capability requests must be those that the operator
+//! accepted. Covers poisoned texts, shadowed names, changing lists, and the commands that pin and
+//! accept.
 
 use std::process::Output;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ fn read(rig: &Rig, config: &str) -> Config {
         .unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// A lock of what its plugins are now.
+/// Returns a lock of the current state of its plugins.
 fn pinned(rig: &Rig, config: &str) -> Lockfile {
     let facts = block_on(async { host().facts_of(&read(rig, config), &follow()).await })
         .unwrap_or_else(|problems| panic!("{problems}"));
@@ -42,7 +43,7 @@ fn prepare(
     block_on(async { host().prepare_pinned(&read(rig, config), &pins, &follow()).await })
 }
 
-/// It is refused because of a plugin, whether or not `--locked` is given; why.
+/// Returns the reason why a changed plugin is refused, which must not depend on `--locked`.
 fn differs(rig: &Rig, config: &str, lock: &Lockfile) -> String {
     let told = [false, true].map(|locked| match prepare(rig, config, lock, locked) {
         Err(PrepareError::Plugins(problems)) => problems.to_string(),
@@ -115,13 +116,14 @@ fn a_plugin_that_asks_for_more_than_it_did_is_refused() {
     let mut lock = pinned(&rig, &config);
     let subject = lock.plugins.get_mut("subject").expect("it was pinned");
     subject.asks.clear();
-    // Its author also built it anew, as they would.
+    // A changed plugin also has another digest.
     subject.sha256 = "00".repeat(32);
     let told = differs(&rig, &config, &lock);
     assert!(told.contains("it asks for `files` now") && !told.contains("sha256"), "{told}");
 }
 
-/// The guest, as if its author had changed a text of the same length and built it again.
+/// Returns the guest with a text replaced by one of the same length, as if its author had rebuilt
+/// it.
 fn weather(old: &str, new: &str) -> Vec<u8> {
     let mut bytes = std::fs::read(guest("weather")).expect("the guest is built");
     let at = bytes
@@ -209,7 +211,7 @@ fn a_build_of_what_the_operator_builds_runs_and_is_shown_as_dev() {
         }
         other => panic!("{:?}", other.map(|_| ())),
     }
-    // What a model reads is held to in any case.
+    // Texts for models are compared even without a digest.
     let rig = rig.with_file("weather.wasm", weather(POISON.0, POISON.1));
     assert!(differs(&rig, WEATHER, &lock).contains("another description"));
 }
@@ -239,7 +241,7 @@ fn what_is_added_as_dev_is_marked_in_the_lock_and_shown() {
     assert!(is_dev("weather"), "an accepted build is still the operator's");
     ended(&rig, 0, &["plugin", "upgrade", "agent", "--dev"]);
     assert!(is_dev("agent"));
-    // A file in the target folder of a crate is a build of it.
+    // A file in the target folder of a crate is a build of that crate.
     let crate_folder = rig.folder().join("notes");
     let built = crate_folder.join("target/wasm32-wasip2/release");
     std::fs::create_dir_all(&built).expect("the folder can be made");
@@ -398,7 +400,8 @@ fn plugins_are_pinned_held_to_it_and_accepted_by_commands() {
     ended(&rig, 0, &["plugin", "lock"]);
     assert_eq!(lock_file(&rig), first, "what is pinned stays");
 
-    // Its author poisons it: nothing runs, and no command takes it unasked.
+    // The author poisons the plugin: nothing runs, and no command accepts it without a
+    // confirmation.
     let rig = rig.with_file("weather.wasm", weather(POISON.0, POISON.1));
     for command in [
         &["run", "conclave.toml", "go"][..],
@@ -449,7 +452,7 @@ fn what_is_added_is_pinned_and_what_is_gone_is_dropped() {
     ended(&rig, 0, &["add", "weather.wasm", "--no-questions"]);
     let lock = Lockfile::parse(&lock_file(&rig)).expect("it was written");
     assert_eq!(lock.plugins.keys().collect::<Vec<_>>(), [&PluginName::from("weather")]);
-    // The digest is of the bytes that were shown.
+    // The digest covers the bytes that were shown.
     let shown = text(&conclave(&rig, &["plugin", "inspect", "weather.wasm"]).stdout);
     assert!(shown.contains(&lock.plugins["weather"].sha256), "{shown}");
     std::fs::write(

@@ -1,5 +1,5 @@
-//! What an operator types to write a config, to let plugins in and to try them: files, streams,
-//! exit codes. Few tests; what an edit does to a text is tested in the core.
+//! The operator's commands that write a config, accept plugins and try them: files, streams, exit
+//! codes. Few tests, because the core's tests cover the edits of a text.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -14,24 +14,24 @@ fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
     conclave_with(rig, arguments, "")
 }
 
-/// With something on stdin; a question would be answered by it, and none must be asked.
+/// Runs the program with a non-empty stdin. A prompt would consume it, and there must be no prompt.
 fn conclave_with(rig: &Rig, arguments: &[&str], input: &str) -> Output {
     let mut command = rig.conclave(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program runs");
-    // One that reads nothing may be gone by now.
+    // A program that does not read its stdin may have exited already.
     let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
     child.wait_with_output().expect("it ends")
 }
 
-/// It went well; what it said on stdout and stderr.
+/// Returns the stdout and stderr of a command that must succeed.
 fn well(rig: &Rig, arguments: &[&str]) -> (String, String) {
     let output = conclave(rig, arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}\n{}", text(&output.stderr));
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// It ended with this code; what it said on stderr.
+/// Returns the stderr of a command that must exit with this code.
 fn ended(rig: &Rig, code: i32, arguments: &[&str]) -> String {
     let output = conclave(rig, arguments);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{}", text(&output.stderr));
@@ -42,7 +42,7 @@ fn file(rig: &Rig, path: &str) -> String {
     std::fs::read_to_string(rig.folder().join(path)).expect("it was written")
 }
 
-/// A folder with a component of a stranger in it.
+/// Returns a folder with a third-party component.
 fn with_weather() -> Rig {
     Rig::new().with_file("weather.wasm", std::fs::read(guest("weather")).expect("it is built"))
 }
@@ -436,7 +436,7 @@ fn a_folder_that_holds_too_much_is_granted_by_yes_only() {
     let grant = "files = [{ dir = \"..\", at = \"/data\", mode = \"read\" }]";
     well(&rig, &["add", "weather.wasm", "--yes", "--grant", grant]);
     well(&rig, &["grant", "search", grant, "--yes"]);
-    // What is granted already is not asked about again.
+    // A capability that is already granted is not asked for again.
     well(&rig, &["grant", "search", "files = [\"library\"]"]);
     well(&rig, &["init", "new.toml", "--folder", "..", "--yes"]);
 }

@@ -1,5 +1,5 @@
-//! Calls that wait for a model give their sandbox back: many more can wait than there are
-//! sandboxes, and each goes on as if it had never left.
+//! Calls that wait for a model release their sandbox. Many more calls can wait than there are
+//! sandboxes, and each resumes as if it had never been suspended.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,11 +22,11 @@ use conclave_test_support::{block_on, guest, until_so as until};
 use tokio::sync::Semaphore;
 use tokio::sync::oneshot;
 
-/// Answers when it is told to.
+/// A model that answers when the test permits it.
 pub(crate) struct Slow {
     open: Arc<Semaphore>,
     asked: Arc<Mutex<Vec<String>>>,
-    /// Answers that are given one by one, by what was asked.
+    /// Answers that are released one by one, by prompt.
     singly: Mutex<BTreeMap<String, oneshot::Sender<()>>>,
     is_single: bool,
 }
@@ -88,17 +88,16 @@ impl ModelClient for Slow {
     }
 }
 
-/// On a machine that is busy with other tests a call is charged for time in which it did not run.
+/// Far above the real need: on a busy machine a call is charged for time in which it did not run.
 const PATIENT: &str = "cpu = \"1 h\", wall = \"1 h\"";
-/// What a call of a [`ManualClock`] seems to have computed when it waits.
+/// The simulated computing time of a call of a [`ManualClock`] before it waits.
 const COMPUTED: Duration = Duration::from_millis(25);
 
-/// Whoever looks at it finds it [`COMPUTED`] later than who looked before; whoever sleeps is woken
-/// by the test.
+/// A clock that advances by [`COMPUTED`] with each reading. The test wakes the sleepers.
 #[derive(Debug)]
 struct ManualClock {
     now: Mutex<Instant>,
-    /// Every further sleep ends at once.
+    /// Whether every further sleep ends at once.
     is_over: AtomicBool,
     sleeps: Mutex<Vec<(Duration, Option<oneshot::Sender<()>>)>>,
 }
@@ -112,7 +111,7 @@ impl ManualClock {
         })
     }
 
-    /// How long each sleep was to be, also of those that have ended.
+    /// Returns the requested length of each sleep, including those that have ended.
     fn sleeps(&self) -> Vec<Duration> {
         self.sleeps.lock().expect("nobody panics").iter().map(|(time, _)| *time).collect()
     }
@@ -278,7 +277,7 @@ fn answers_may_come_in_another_order_than_they_are_waited_for() {
     });
 }
 
-/// Parked or not: the same answer, the same lines, the same scratch.
+/// A suspended call must have the same answer, lines and scratch as one that is not.
 #[test]
 fn nothing_is_told_twice() {
     let run = |engine: EngineSettings| {
@@ -381,7 +380,7 @@ fn a_parked_call_ends_at_its_wall_limit() {
             left > Duration::ZERO && left < Duration::from_secs(3600),
             "what it took before is taken off: {left:?}"
         );
-        // Also for the steps that the task tries after it.
+        // Set for the retries of the task as well.
         clock.is_over.store(true, Ordering::SeqCst);
         clock.wake(2);
         run.await.expect("it does not panic").expect("a journal in memory does not fail");
@@ -390,7 +389,7 @@ fn a_parked_call_ends_at_its_wall_limit() {
     });
 }
 
-/// Each attempt would compute all that was computed before: that is paid from the same limit.
+/// Each attempt repeats all earlier computing, which counts against the same limit.
 #[test]
 fn a_guest_that_asks_again_and_again_computes_no_more_than_it_may() {
     block_on(async {

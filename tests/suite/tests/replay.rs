@@ -1,6 +1,6 @@
-//! A run that is cut off at every record of its journal goes on to the same end: what was answered
-//! is not asked again, what was done is not done again, and what nobody can say anything of is told
-//! as `interrupted`.
+//! Interrupts a run at every record of its journal and resumes it. The run must reach the same end:
+//! no model is asked again, no side effect is repeated, and a side effect with an unknown end is
+//! reported as `interrupted`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) const BEGAN: Millis = Millis(1_700_000_000_000);
 pub(crate) const LATER: Millis = Millis(1_700_003_600_000);
 const INTERRUPTED: &str = "interrupted: the host stopped";
 
-/// Answers at once, and counts what was bought.
+/// A model and tool that answers at once and counts purchases.
 #[derive(Default)]
 pub(crate) struct Shop(Mutex<Vec<String>>);
 
@@ -51,7 +51,7 @@ impl ModelClient for Shop {
     }
 }
 
-/// Stands still.
+/// A clock that stands still.
 pub(crate) struct At(pub(crate) Millis);
 
 impl Clock for At {
@@ -64,7 +64,7 @@ impl Clock for At {
     }
 }
 
-/// A journal whose host stops before it can keep more than so many records.
+/// A journal that fails after a number of records, as if the host had stopped.
 #[derive(Clone)]
 pub(crate) struct Stops {
     pub(crate) after: usize,
@@ -94,7 +94,7 @@ impl Journal for StopsOne {
     }
 }
 
-/// What the run is about: a server that counts, folders, a config.
+/// The environment of the run: a counting server, folders and a config.
 struct World {
     server: Server,
     folder: tempfile::TempDir,
@@ -103,7 +103,7 @@ struct World {
     config: String,
 }
 
-/// Who does the work.
+/// The plugin that performs the side effects.
 #[derive(Clone, Copy, PartialEq)]
 enum Who {
     Agent,
@@ -172,8 +172,8 @@ config = {{ url = "{url}" }}"#
         }
     }
 
-    /// The records of a run whose host stops when it has kept so many, and how it ended when it
-    /// did.
+    /// Returns the records of a run whose host stops after `after` records, and its outcome if it
+    /// ended before.
     async fn begin(&self, after: usize) -> (Vec<Arc<Record>>, Option<Arc<Outcome>>) {
         let stops = Stops { after, kept: MemoryJournals::default() };
         let prepared = self.prepare().await;
@@ -184,7 +184,7 @@ config = {{ url = "{url}" }}"#
         (stops.kept.records(&RoomId::from("test")), outcome)
     }
 
-    /// Another process goes on with it.
+    /// Resumes the run in another host.
     async fn go_on(&self, records: Vec<Arc<Record>>) -> (Arc<Outcome>, Vec<Arc<Record>>) {
         let room = RoomId::from("test");
         let journals = MemoryJournals::of(room.clone(), records);
@@ -202,7 +202,7 @@ config = {{ url = "{url}" }}"#
     }
 }
 
-/// Prompts that the records hold an answer to.
+/// Returns the prompts that the records contain an answer to.
 fn answered(records: &[Arc<Record>]) -> Vec<String> {
     let mut asked = BTreeMap::new();
     let mut answered = Vec::new();
@@ -229,11 +229,11 @@ fn count<T: Ord>(things: impl IntoIterator<Item = T>) -> BTreeMap<T, usize> {
     counts
 }
 
-/// Side effects of the guest.
+/// The number of side effects of the guest.
 const SIDE_EFFECTS: usize = 6;
 
-/// Cuts until each side effect was cut off once. Where the answers of two models that are asked at
-/// once stand among the records is nobody's to say, so one round may pass over a side effect.
+/// Repeats the cuts until each side effect was interrupted once. One round may miss a side effect,
+/// because two parallel model calls are recorded in any order.
 fn each_is_cut_off(who: Who) {
     let mut interrupted = BTreeSet::new();
     for _ in 0..5 {
@@ -245,8 +245,8 @@ fn each_is_cut_off(who: Who) {
     panic!("of {SIDE_EFFECTS} side effects only these were cut off: {interrupted:?}");
 }
 
-/// Cuts at every record, and holds each end against the one of a run that was not cut. Gives the
-/// side effects that ended as interrupted, by their ordinals.
+/// Interrupts the run at every record and compares each end with the end of an uninterrupted run.
+/// Returns the ordinals of the side effects that ended as interrupted.
 fn cut_everywhere(who: Who) -> BTreeSet<u32> {
     block_on(async {
         let whole = World::new(who);
@@ -283,8 +283,8 @@ fn cut_everywhere(who: Who) -> BTreeSet<u32> {
                 let most = if who == Who::Idempotent && asked > ended { 2 } else { 1 };
                 assert!(times <= most, "cut at {cut}: {path} was reached {times} times");
             }
-            // A call that had not begun begins when the host is there again; one that had finds its
-            // own time.
+            // A call that had not begun starts after the resume, at a time of its own. A call that
+            // had begun replays its recorded time.
             let had_begun = who == Who::Agent
                 || before.iter().any(|record| matches!(record.event, Event::AgentStepped { .. }));
             let mut got = lines(&world, &outcome);
@@ -309,7 +309,7 @@ fn cut_everywhere(who: Who) -> BTreeSet<u32> {
     })
 }
 
-/// The run ended as it should; true when it was told that something was interrupted.
+/// Checks that the run ended as expected. Returns whether it reported an interrupted side effect.
 fn check(cut: usize, who: Who, is_open: bool, got: &[String], expected: &[String]) -> bool {
     let told = got.iter().filter(|line| line.contains(INTERRUPTED)).count();
     if who == Who::Idempotent || !is_open {
@@ -318,7 +318,8 @@ fn check(cut: usize, who: Who, is_open: bool, got: &[String], expected: &[String
     }
     assert_eq!(told, 1, "cut at {cut}: {got:#?}");
     if who == Who::Agent {
-        // What it was told of one is another; what it read afterwards shows whether it happened.
+        // The line about an interrupted effect differs, and later reads show whether the effect
+        // happened.
         let depends = |line: &str| {
             ["count: Some", "count: None", "std: ", "listed: ", "keys: "]
                 .iter()
@@ -335,15 +336,15 @@ fn check(cut: usize, who: Who, is_open: bool, got: &[String], expected: &[String
     true
 }
 
-/// What the guest was told, line by line, without what differs from world to world.
+/// Returns the guest's lines without the parts that differ from world to world.
 fn lines(world: &World, outcome: &Outcome) -> Vec<String> {
     let text = outcome.content.clone().unwrap_or_else(|| json!(outcome).to_string());
     text.replace(&world.server.url(), "URL").lines().map(without_randomness).collect()
 }
 
-/// Each world's room has a secret of its own, and so other randomness. That a call which is run
-/// again gets the same is shown in
-/// `wasi::clock_and_randomness_are_the_same_when_a_call_is_run_again`.
+/// Removes the random values: each world's room has another secret.
+/// `wasi::clock_and_randomness_are_the_same_when_a_call_is_run_again` checks that a repeated call
+/// gets the same values.
 fn without_randomness(line: &str) -> String {
     for drawn in ["dice: ", "std: Ok(\"0 "] {
         if let Some(number) = line.strip_prefix(drawn) {

@@ -1,5 +1,4 @@
-//! Runs that are cut off, and the program that goes on with them: real processes, killed in the
-//! middle.
+//! Interrupted runs and their resume by the program: real processes, killed in the middle.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -30,13 +29,13 @@ pub(crate) fn start(rig: &Rig, arguments: &[&str]) -> Child {
     command(rig, arguments).spawn().expect("the program runs")
 }
 
-/// At once, and without a word to it.
+/// Kills the process at once, without a signal that it could handle.
 pub(crate) fn kill(mut child: Child) {
     child.kill().expect("it can be killed");
     child.wait().expect("it has ended");
 }
 
-/// A server whose first reply is a plain one, and which falls silent then until it is released.
+/// A server whose first reply is complete. After it the server is silent until it is released.
 struct Slow {
     server: Server,
     is_released: Arc<AtomicBool>,
@@ -59,7 +58,7 @@ impl Slow {
         self.is_released.store(true, Ordering::SeqCst);
     }
 
-    /// A model is asked twice in a run of this.
+    /// Returns a config whose run asks the model twice.
     fn rig(&self) -> Rig {
         let (chat, url) = (stock().join("chat.wasm"), self.server.url());
         Rig::new().with_file(
@@ -73,7 +72,7 @@ impl Slow {
         )
     }
 
-    /// Cut off while the second reply is waited for.
+    /// Kills a run while it waits for the second reply.
     fn cut_off(&self, rig: &Rig, arguments: &[&str]) {
         let before = self.server.requests().len();
         let child = start(rig, arguments);
@@ -82,7 +81,7 @@ impl Slow {
     }
 }
 
-/// The run that the program says did not end.
+/// Returns the run that the program reports as interrupted.
 fn left(rig: &Rig) -> String {
     let output = conclave(rig, &["resume", "ffffffffff"]);
     let stderr = text(&output.stderr);
@@ -100,7 +99,7 @@ fn a_run_that_was_killed_goes_on_and_no_reply_is_bought_twice() {
     assert_eq!(slow.server.requests().len(), 2);
     let run = left(&rig);
 
-    // The next run of the config tells of it; one of another config does not.
+    // The next run of the same config reports it; a run of another config does not.
     let (config, echo) =
         (rig.folder().join("c.toml"), conclave_test_support::stepping("agent_echo", "", ""));
     std::fs::write(rig.folder().join("e.toml"), &echo).expect("it is written");
@@ -135,7 +134,7 @@ fn a_run_that_was_killed_goes_on_and_no_reply_is_bought_twice() {
     assert_eq!(asked.len(), 3, "the first reply was there: {asked:?}");
     assert_eq!(asked[1], asked[2], "the second question was asked again as it was");
 
-    // Once.
+    // A run is resumed only once.
     let again = conclave(&rig, &["resume", &run]);
     assert_eq!(again.status.code(), Some(2));
     assert!(text(&again.stderr).contains("has ended (DONE)"), "{}", text(&again.stderr));
@@ -259,7 +258,7 @@ fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
     let run = left(&rig);
     let state = rig.folder().join("state");
     let folder = state.join("stores").join(&stores(&state)[0]);
-    // It holds the store and hears nothing, as a process that hangs.
+    // A process that holds the store but does not react, as if it were hanging.
     let deaf = Store::open(&folder).expect("nobody has it");
     let patient = conclave(&rig, &["stop", &run, "--wait", "0"]);
     assert_eq!(patient.status.code(), Some(1), "{}", text(&patient.stderr));
@@ -282,13 +281,13 @@ fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
     );
 }
 
-/// A call that a rule asks about.
+/// Returns a config with a call that a rule asks about.
 fn asking() -> Rig {
     let rule = "[[policy]]\ntool = \"subject.run\"\ndecide = \"ask\"\n";
     Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "it ran" }), "") + rule)
 }
 
-/// The ids of calls that wait, as `run --approvals wait` says them.
+/// Returns the ids of pending calls that `run --approvals wait` prints.
 fn waiting(rig: &Rig) -> String {
     until("a call that waits", || {
         let output = conclave(rig, &["approvals", "--json"]);
@@ -306,7 +305,7 @@ fn a_call_waits_for_a_word_from_another_terminal() {
     let rig = asking();
     let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
     let id = waiting(&rig);
-    // Without a person it is shown, and no more.
+    // Without a terminal the call is shown, but not decided.
     let unsaid = conclave(&rig, &["approve", &id]);
     assert_eq!(unsaid.status.code(), Some(6), "{}", text(&unsaid.stderr));
     assert!(
@@ -314,7 +313,7 @@ fn a_call_waits_for_a_word_from_another_terminal() {
         "what would run is seen: {}",
         text(&unsaid.stderr)
     );
-    // One id is one call.
+    // One id stands for one call.
     let (run, _) = id.split_once(':').expect("an id is a run and a call");
     for (wrong, code) in
         [(format!("{run}:c9999"), 2), ("nonsense".to_owned(), 2), ("ffffffffff:c1".to_owned(), 2)]
@@ -346,7 +345,7 @@ fn a_call_waits_for_a_word_from_another_terminal() {
 fn a_call_that_waits_waits_through_a_restart_too() {
     let (ran, refused) = ("it ran", "Not approved: the operator said no");
     let waits = &["resume", "--approvals", "wait"][..];
-    // What was answered before is not asked anew, whoever would be asked.
+    // A recorded answer is not requested again, whichever approver is configured.
     for (word, answer, resume) in [
         ("approve", ran, waits),
         ("refuse", refused, waits),
@@ -457,7 +456,7 @@ fn nobody_is_asked_where_approvals_are_refused() {
     );
 }
 
-/// Where runs are, without a program that looks.
+/// Returns the folders of runs without starting a program.
 pub(crate) fn stores(state: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(state.join("stores")).into_iter().flatten().flatten();
     let mut names: Vec<String> =

@@ -1,6 +1,6 @@
-//! Secrets through the whole host: a server on loopback gets a value where it was granted, repeats
-//! it in every encoding, and neither the plugin, nor the log, nor the journal, nor whoever follows
-//! the run ever sees it. And what guests do to get it all the same.
+//! Secrets through the whole host. A server on loopback receives a granted value and repeats it in
+//! every encoding. The plugin, the log, the journal and the subscribers must never see it. Also
+//! covers guests that try to obtain it.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -25,7 +25,8 @@ fn rig() -> Rig {
         .with_file("keys/other.txt", "another-value-77")
 }
 
-/// A call of a guest that was granted `met` towards 127.0.0.1, and requests to these servers.
+/// Returns the config of a call to a guest with a grant of `met` for 127.0.0.1 and of requests to
+/// these servers.
 fn config(guest: &str, tool: &str, arguments: &Value, servers: &[&str], places: &str) -> String {
     let urls: Vec<String> = servers.iter().map(|server| format!("\"{server}/*\"")).collect();
     let lines = format!(
@@ -40,7 +41,7 @@ fn config(guest: &str, tool: &str, arguments: &Value, servers: &[&str], places: 
     calling(guest, tool, arguments, &lines) + &secrets
 }
 
-/// Repeats everything, plain and encoded.
+/// Returns a server that repeats everything, plain and encoded.
 fn echo() -> Server {
     Server::answering(|request| {
         let plain = said(request);
@@ -57,7 +58,7 @@ fn echo() -> Server {
     })
 }
 
-/// Everything that came with a request.
+/// Returns everything that came with a request.
 fn said(request: &SeenRequest) -> String {
     let headers: String =
         request.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
@@ -69,7 +70,7 @@ fn said(request: &SeenRequest) -> String {
     )
 }
 
-/// Nothing that anybody can look at holds the value, in any encoding.
+/// Checks that no visible output contains the value in any encoding.
 fn assert_hidden(ran: &Ran) {
     let value =
         SecretValue::new(SecretName::from("met"), VALUE.to_owned()).expect("it is long enough");
@@ -160,7 +161,7 @@ fn there_is_no_other_place_for_a_secret() {
                 && record.reason.contains("bound to 127.0.0.1")),
         "{denials:?}"
     );
-    // Of refusals that look alike to the guest, the first of a layer is told.
+    // Denials that look alike to the guest are reported once per layer.
     assert!(denials.iter().any(|record| record.reason.contains("in the query")), "{denials:?}");
     assert!(
         denials

@@ -1,6 +1,6 @@
-//! Conversations with a model server that others wrote: LiteLLM from pip, in front of
-//! `tests/data/servers/litellm/desk.py`. It checks what it is sent and encodes what it answers in
-//! its own way. `cargo xtask test` installs it, and runs these where it can.
+//! Conversations with a third-party model server: LiteLLM from pip, in front of
+//! `tests/data/servers/litellm/desk.py`. It validates requests and encodes answers in its own way.
+//! `cargo xtask test` installs it, and runs these tests on supported systems.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use conclave_test_support::{Rig, bare, until};
 use crate::cli::text;
 
 const KEY: &str = "sk-conclave-test";
-/// LiteLLM on a port of its own, ended with the test.
+/// LiteLLM on its own port, stopped when the test ends.
 struct LiteLlm {
     child: Child,
     port: u16,
@@ -31,14 +31,14 @@ impl LiteLlm {
         let home = tempfile::tempdir().expect("a test can make a folder");
         let mut command = bare(&program);
         command.env("HOME", home.path()).env("TMPDIR", home.path());
-        // Beside its own program there is the Python that knows it; the handler is found in the
-        // folder of the config.
+        // Its Python interpreter is beside its program. It finds the handler in the folder of the
+        // config.
         command
             .current_dir(&folder)
             .env("PYTHONPATH", &folder)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("NO_PROXY", "*");
-        // It asks nobody for prices, and lets our handler look after keys.
+        // Disables the download of prices and lets the handler check keys.
         command
             .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             .env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true");
@@ -146,7 +146,7 @@ fn conclave(rig: &Rig, arguments: &[&str], key: &str, typed: &str) -> Output {
 fn a_server_that_others_wrote_is_understood() {
     let server = LiteLlm::start();
 
-    // A question leads to a call of a tool in a sandbox, and its result back to the model.
+    // A question leads to a call of a sandboxed tool, and its result goes back to the model.
     let output =
         conclave(&server.rig("desk"), &["run", "c.toml", "When was Skerryvore lit?"], KEY, "");
     let (answer, trace) = (text(&output.stdout), text(&output.stderr));
@@ -158,8 +158,8 @@ fn a_server_that_others_wrote_is_understood() {
     assert!(trace.contains("36 tokens"), "usage of both streamed replies is counted: {trace}");
     assert!(!trace.contains(KEY), "{trace}");
 
-    // Turns of one conversation: the model reads what was said before, the tool's call and result
-    // among it.
+    // Turns of one conversation: the model reads the earlier messages, including the tool's call
+    // and result.
     let typed = "Hello there\nWhen was Skerryvore lit?\nThank you\n";
     let output = conclave(&server.rig("desk"), &["chat", "c.toml", "--no-history"], KEY, typed);
     let (said, trace) = (text(&output.stdout), text(&output.stderr));
@@ -168,13 +168,13 @@ fn a_server_that_others_wrote_is_understood() {
     assert!(said.contains("The tool says:"), "{said}{trace}");
     assert!(said.contains("I have read 8 messages; the last one is: Thank you"), "{said}{trace}");
 
-    // A key that it does not take: repeated by the server, and by nobody here.
+    // The server rejects the key and repeats it in its message. The host must not print it.
     let output = conclave(&server.rig("desk"), &["run", "c.toml", "Hello"], "sk-wrong-key", "");
     let trace = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{trace}");
     assert!(trace.contains("401") && !trace.contains("sk-wrong-key"), "{trace}");
 
-    // What it refuses is told plainly.
+    // The server's refusal appears in plain words.
     let output = conclave(&server.rig("limited"), &["run", "c.toml", "Hello"], KEY, "");
     assert!(
         !output.status.success() && text(&output.stderr).contains("429"),
@@ -188,11 +188,11 @@ fn a_server_that_others_wrote_is_understood() {
         text(&output.stderr)
     );
 
-    // `doctor` finds it, and its models.
+    // `doctor` finds the server and its models.
     let output = conclave(&server.rig("desk"), &["doctor", "c.toml"], KEY, "");
     assert!(text(&output.stdout).contains("desk at http://127.0.0.1"), "{}", text(&output.stdout));
 
-    // Nobody there any more.
+    // The server has stopped.
     let rig = server.rig("desk");
     drop(server);
     let output = conclave(&rig, &["run", "c.toml", "Hello"], KEY, "");

@@ -1,4 +1,4 @@
-//! A run is paused, told something, gone on with and stopped from other terminals: real processes.
+//! Control of a run from other terminals with real processes: pause, message, resume and stop.
 
 use conclave_core::protocol::event::{Event, Record};
 use conclave_core::types::ids::RoomId;
@@ -11,7 +11,7 @@ use crate::resume_cli::{conclave, kill, start, until};
 
 const ASK: &str = "[[policy]]\ntool = \"echo.run\"\ndecide = \"ask\"\n";
 
-/// An agent that calls a tool which somebody is asked about, and says then what it was told.
+/// Returns a config whose agent calls a tool that needs an approval and then repeats its input.
 fn waiting() -> Rig {
     let config = format!(
         "entry = \"desk\"\n[tasks.desk]\nagent = \"actor\"\n[plugins.actor]\nsource = \"{}\"\ngrants.tools = [\"echo.*\"]\n\
@@ -22,7 +22,7 @@ fn waiting() -> Rig {
     Rig::new().with_file("c.toml", config)
 }
 
-/// What a command says that must go well.
+/// Returns the output of a command that must succeed.
 fn said(rig: &Rig, arguments: &[&str]) -> String {
     let output = conclave(rig, arguments);
     assert_eq!(
@@ -42,7 +42,7 @@ fn lines(rig: &Rig, arguments: &[&str]) -> Vec<Value> {
         .collect()
 }
 
-/// The calls that wait, when there are so many of them.
+/// Returns the pending calls once there are `count` of them.
 fn approvals(rig: &Rig, count: usize) -> Vec<String> {
     until("calls that wait", || {
         let waits = lines(rig, &["approvals"]);
@@ -103,7 +103,7 @@ fn a_run_is_paused_told_and_gone_on_with_from_other_terminals() {
         text(&wrong.stderr)
     );
 
-    // What was approved begins only when the run goes on.
+    // An approved call begins only when the run is resumed.
     said(&rig, &["approve", &call, "--yes"]);
     until("the word is heard", || has_decided(&rig, &run).then_some(()));
     assert!(!has_answered(&rig, &run), "nothing new begins in a run that is paused");
@@ -197,7 +197,7 @@ fn a_run_that_was_cut_off_while_paused_goes_on_by_its_name() {
             "{word}: {stderr}"
         );
     }
-    // Somebody wanted it to stand still.
+    // The run was paused on purpose, so `resume` without an id must not unpause it.
     let all = conclave(&rig, &["resume", "--approvals", "wait"]);
     let stderr = text(&all.stderr);
     assert!(

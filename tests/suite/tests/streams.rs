@@ -1,6 +1,6 @@
-//! Files written through streams of `wasi:io` that the guest polls: no byte is lost, each write is
-//! a side effect of its own with one end, and a call that is run again asks for the same writes.
-//! What is refused on the way is told, and not without bound.
+//! Writes through streams of `wasi:io` that the guest polls. No byte is lost, each write is a side
+//! effect with one end, and a repeated call makes the same writes. Denials are reported, up to a
+//! limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,14 +22,14 @@ use crate::parking::{Slow, parks};
 use crate::replay::{At, BEGAN, LATER, Shop, Stops};
 use conclave_test_support::until_so as until;
 
-/// Writes of one round of the guest: those through streams, and the files that are made first.
+/// The number of writes of one round: those through streams, and the files that are created first.
 const STREAMED: u32 = 19;
 const MADE: u32 = 8;
-/// Where the numbers of writes through streams begin.
+/// The first number of writes through streams.
 const FIRST: u32 = 1 << 31;
 const THERE: &str = "what is there";
 
-/// What one round of the guest leaves in the folder.
+/// Returns the files that one round of the guest leaves in the folder.
 fn expected(name: &str) -> BTreeMap<String, Vec<u8>> {
     let runs = |runs: &[(u8, usize)]| {
         runs.iter().flat_map(|(byte, length)| vec![*byte; *length]).collect::<Vec<u8>>()
@@ -49,7 +49,7 @@ fn expected(name: &str) -> BTreeMap<String, Vec<u8>> {
     .into()
 }
 
-/// Every file of a folder but the one that was there.
+/// Returns every file of a folder except the initial one.
 fn found(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let files =
         std::fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("it can be read"));
@@ -62,8 +62,8 @@ fn found(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     files.map(read).filter(|(name, _)| name != "in.txt").collect()
 }
 
-/// The side effects of a journal in their order: each asked once, and ended once before the next is
-/// asked.
+/// Returns the side effects of a journal in order. Each must be asked once, and ended once before
+/// the next one is asked.
 fn side_effects<'a>(
     events: impl IntoIterator<Item = &'a Event>,
 ) -> Vec<(u32, SideEffect, SideEffectAnswer)> {
@@ -95,7 +95,7 @@ fn side_effects<'a>(
     done
 }
 
-/// No number is left out, and everything is done.
+/// Checks that the numbers have no gaps and that everything is done.
 fn check_whole(done: &[(u32, SideEffect, SideEffectAnswer)], rounds: u32) {
     let numbers = |from: u32| {
         done.iter()
@@ -118,7 +118,7 @@ fn a_guest_that_polls_loses_no_byte_and_each_write_ends() {
     assert_eq!(ran.status(), Status::Done, "{:?}", ran.outcome);
     let told: Vec<String> = serde_json::from_str(ran.content())
         .unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
-    // All that can be written to is ready at once, and the timer is not.
+    // All writable streams are ready at once; the timer is not.
     let ready: Vec<Vec<u32>> =
         serde_json::from_str(&format!("[{}]", told[2].replace("] [", "],[")))
             .expect("lists of numbers");
@@ -175,14 +175,14 @@ fn thousands_of_refusals_through_streams_are_a_bounded_number_of_audit_events() 
     );
     let denials = ran.denials();
     assert_eq!(denials.len(), 65);
-    // 64 links are named; the other 136 were tried ten times each.
+    // The report names 64 links; the other 136 were tried ten times each.
     assert_eq!(denials.last().map(|record| record.denial.target.as_str()), Some("1360 more"));
     let targets: BTreeSet<&str> =
         denials.iter().map(|record| record.denial.target.as_str()).collect();
     assert_eq!(targets.len(), 65, "each is told once: {denials:?}");
 }
 
-/// A folder, and an agent that polls its streams there.
+/// The folder of an agent that polls its streams.
 struct Polled(tempfile::TempDir);
 
 impl Polled {
@@ -239,7 +239,7 @@ fn events(records: &[Arc<Record>]) -> impl Iterator<Item = &Event> {
     records.iter().map(|record| &record.event)
 }
 
-/// The records of a run, the host of which stops when it has kept so many, and what it came to.
+/// Returns the records of a run whose host stops after `after` records, and its result.
 async fn begin(world: &Polled, host: &Host, after: usize) -> (Vec<Arc<Record>>, Option<String>) {
     let stops = Stops { after, kept: MemoryJournals::default() };
     let run = world
@@ -261,7 +261,7 @@ fn a_step_that_polls_and_is_cut_off_anywhere_goes_on_as_it_began() {
         assert_eq!(whole.found(), both());
         check_whole(&side_effects(events(&records)), 2);
         let mut interrupted = 0;
-        // Neither two nor four: asked and ended are cut off in turn.
+        // A step of 3 cuts after requests and after ends in turn; an even step would not.
         for cut in (1..records.len()).step_by(3) {
             let world = Polled::new();
             let (before, ended) = begin(&world, &host, cut).await;
@@ -284,8 +284,8 @@ fn a_step_that_polls_and_is_cut_off_anywhere_goes_on_as_it_began() {
             let done =
                 side_effects(events(&journals.records(&RoomId::from("test"))).collect::<Vec<_>>());
             if is_open {
-                // Nobody can say whether it happened, and what follows in the same file is left
-                // out.
+                // The journal has no end for this write, so it may have happened or not. Later
+                // writes to the same file are left out.
                 interrupted += 1;
                 let failed = done
                     .iter()

@@ -1,5 +1,5 @@
-//! How a test runs a config on real components: the host, a folder, people who answer from a list,
-//! everything that was told. Tests touch the host's API here and nowhere else.
+//! Test support for running a config on real components: the host, a folder, scripted users, and
+//! all published events. The tests' only access to the host's API.
 
 mod program;
 mod ran;
@@ -11,8 +11,8 @@ pub use program::{bare, program, until, until_so};
 pub use ran::{Answer, Ran};
 pub use rig::{Rig, block_on, host, refused};
 
-/// The component of a guest of `tests/guests`. `cargo xtask test` builds them, and checks that each
-/// is named in a test.
+/// Returns the component of a guest of `tests/guests`. `cargo xtask test` builds them, and checks
+/// that each is used in a test.
 #[must_use]
 pub fn guest(name: &str) -> PathBuf {
     let path = guests().join(format!("{name}.wasm"));
@@ -20,30 +20,30 @@ pub fn guest(name: &str) -> PathBuf {
     path
 }
 
-/// The folder of the guests' components.
+/// Returns the folder of the guests' components.
 #[must_use]
 pub fn guests() -> PathBuf {
-    // `cargo xtask test` says where they are; a test that is started by hand looks in its own
-    // target folder.
+    // `cargo xtask test` passes the folder. A test that is started manually uses its own target
+    // folder.
     std::env::var_os("CONCLAVE_GUESTS").map_or_else(|| built().join("guests"), PathBuf::from)
 }
 
-/// What all tests' hosts keep of components that they compiled.
+/// Returns the compilation cache that all tests' hosts share.
 #[must_use]
 pub fn cache() -> PathBuf {
     built().join("test-cache")
 }
 
-/// The folder of the stock plugins' components.
+/// Returns the folder of the stock plugins' components.
 #[must_use]
 pub fn stock() -> PathBuf {
     built().join("stock")
 }
 
-/// Where `cargo xtask` puts components: beside the test binary's profile folder.
+/// Returns the folder of `cargo xtask` for components, beside the test binary's profile folder.
 fn built() -> PathBuf {
     let binary = std::env::current_exe().expect("a test runs from a file");
-    // Cargo marks the target folder that it made; one that was there before is three levels up:
+    // Cargo marks a target folder that it created. An older one is three levels up:
     // TARGET/PROFILE/deps/BINARY.
     let marked = binary.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
     marked
@@ -52,8 +52,8 @@ fn built() -> PathBuf {
         .join("conclave")
 }
 
-/// A tool call through an agent that makes it and finishes with the result: the smallest task that
-/// runs a guest's tool. Nobody is asked about it, whatever the plugin is granted.
+/// Returns the config of an agent that makes a tool call and finishes with its result: the smallest
+/// task that runs a guest's tool. Needs no approval, whatever the plugin is granted.
 #[must_use]
 pub fn calling(
     guest_name: &str,
@@ -87,7 +87,7 @@ agent = "caller"
     )
 }
 
-/// A task whose agent is this guest.
+/// Returns the config of a task whose agent is this guest.
 #[must_use]
 pub fn stepping(guest_name: &str, plugin_lines: &str, task_lines: &str) -> String {
     format!(
@@ -104,7 +104,7 @@ agent = "subject"
     )
 }
 
-/// A JSON value as an inline TOML value.
+/// Converts a JSON value into an inline TOML value.
 #[must_use]
 pub fn toml_inline(value: &serde_json::Value) -> String {
     match value {

@@ -1,6 +1,5 @@
-//! The program `conclave` as a test starts it: nothing of the machine's own reaches it. No home of
-//! anybody's, no stores, no keys, no terminal's width, no colours, no proxies; what it keeps lies
-//! in the rig's folders and goes with them.
+//! The program `conclave` in an isolated environment: no home folder, stores, keys, terminal width,
+//! colors or proxies of the machine. Its files are in the rig's folders and are removed with them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use crate::{Rig, cache};
 
-/// For a wait that can only end well: for a line, a request, a file. Whoever waits this long waits
-/// for what never comes; no test passes or fails by how fast the machine is. A test that is stuck
-/// all the same is ended by its runner (`host/xtask/nextest.toml`).
+/// The timeout of waits that can only end well: for a line, a request or a file. Long enough that
+/// no test depends on the speed of the machine. The test runner ends a hanging test
+/// (`host/xtask/nextest.toml`).
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long to let others work before something is looked at again that tells nobody when it
-/// changes.
+/// The polling interval for state that changes without a notification.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The program; `cargo xtask test` builds it before the tests, and says where it is.
+/// Returns the path of the program. `cargo xtask test` builds it before the tests and passes its
+/// path.
 #[must_use]
 pub fn program() -> PathBuf {
     let test = std::env::current_exe().expect("a test runs from a file");
@@ -28,12 +27,12 @@ pub fn program() -> PathBuf {
     program
 }
 
-/// A command that knows the PATH and nothing else of this process's environment.
+/// Returns a command whose environment contains only PATH.
 #[must_use]
 pub fn bare(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear();
-    // What Windows programs cannot start without.
+    // Windows programs cannot start without SYSTEMROOT.
     for name in ["PATH", "SYSTEMROOT"] {
         command.envs(std::env::var_os(name).map(|value| (name, value)));
     }
@@ -41,9 +40,8 @@ pub fn bare(program: impl AsRef<OsStr>) -> Command {
 }
 
 impl Rig {
-    /// `conclave ARGUMENTS` in the rig's folder, with nobody on stdin. Its home, its state and its
-    /// folder for temporary files are the rig's own; what was compiled is kept where all tests keep
-    /// it.
+    /// Returns `conclave ARGUMENTS` in the rig's folder, with an empty stdin. Home, state and
+    /// temporary files are in the rig. All tests share the compilation cache.
     #[must_use]
     pub fn conclave(&self, arguments: &[&str]) -> Command {
         let mut command = self.bare(program());
@@ -55,7 +53,7 @@ impl Rig {
         command
     }
 
-    /// Another program, likewise.
+    /// Returns another program in the same environment.
     #[must_use]
     pub fn bare(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = bare(program);
@@ -69,10 +67,10 @@ impl Rig {
     }
 }
 
-/// Looks until what is looked for is there.
+/// Polls until `look` returns a value.
 ///
 /// # Panics
-/// When it does not come.
+/// If no value appears before the timeout.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
@@ -84,10 +82,10 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The same, while others work in this thread's runtime.
+/// Polls until the condition holds, and lets other tasks of this thread's runtime run.
 ///
 /// # Panics
-/// When it does not come.
+/// If the condition does not hold before the timeout.
 pub async fn until_so(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {

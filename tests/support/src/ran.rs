@@ -1,4 +1,4 @@
-//! What a run came to, for a test to look at.
+//! The result of a run, for assertions.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use conclave_core::types::outcome::{Outcome, Status};
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::subscribe::{Published, RunEvent};
 
-/// A run that is over.
+/// A finished run.
 pub struct Ran {
     pub outcome: Arc<Outcome>,
     pub happenings: Vec<Published>,
-    /// What was said on channels.
+    /// The speeches on channels.
     pub heard: Vec<(ChannelId, String)>,
     journals: MemoryJournals,
 }
 
-/// What a tool call came to.
+/// The result of a tool call.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub name: String,
@@ -43,19 +43,19 @@ impl Ran {
         ran
     }
 
-    /// The text of the result; empty when there is none.
+    /// Returns the text of the result, or an empty text without a result.
     #[must_use]
     pub fn content(&self) -> &str {
         self.outcome.content.as_deref().unwrap_or_default()
     }
 
-    /// How it ended.
+    /// Returns the status of the run.
     #[must_use]
     pub fn status(&self) -> Status {
         self.outcome.status
     }
 
-    /// What people were told, in order, over all rooms.
+    /// Returns the published notices over all rooms, in order.
     pub fn notices(&self) -> impl Iterator<Item = &Notice> {
         self.happenings.iter().filter_map(|happening| match &happening.what {
             RunEvent::Told { told } => Some(told),
@@ -63,7 +63,7 @@ impl Ran {
         })
     }
 
-    /// Tool calls that ended, in order.
+    /// Returns the tool calls that ended, in order.
     #[must_use]
     pub fn answers(&self) -> Vec<Answer> {
         let answer = |notice: &Notice| match notice {
@@ -79,7 +79,7 @@ impl Ran {
         self.notices().filter_map(answer).collect()
     }
 
-    /// The only tool call.
+    /// Returns the only tool call.
     #[must_use]
     pub fn answer(&self) -> Answer {
         let answers = self.answers();
@@ -87,14 +87,14 @@ impl Ran {
         answers.into_iter().next().expect("there is one")
     }
 
-    /// The fault of the only tool call.
+    /// Returns the fault of the only tool call.
     #[must_use]
     pub fn fault(&self) -> Fault {
         let answer = self.answer();
         answer.fault.clone().unwrap_or_else(|| panic!("a fault was expected: {answer:?}"))
     }
 
-    /// Faults of agents and strategies, in order.
+    /// Returns the faults of agents and strategies, in order.
     #[must_use]
     pub fn plugin_faults(&self) -> Vec<FaultKind> {
         let fault = |notice: &Notice| match notice {
@@ -104,7 +104,7 @@ impl Ran {
         self.notices().filter_map(fault).collect()
     }
 
-    /// Everything that was refused, by imports and by the room.
+    /// Returns all denials, by imports and by the room.
     #[must_use]
     pub fn denials(&self) -> Vec<DenialRecord> {
         let denial = |happening: &Published| match &happening.what {
@@ -114,7 +114,7 @@ impl Ran {
         self.happenings.iter().filter_map(denial).collect()
     }
 
-    /// Log lines of plugins.
+    /// Returns the log lines of plugins.
     #[must_use]
     pub fn logs(&self) -> Vec<String> {
         let line = |happening: &Published| match &happening.what {
@@ -124,13 +124,13 @@ impl Ran {
         self.happenings.iter().filter_map(line).collect()
     }
 
-    /// The rooms of the run.
+    /// Returns the rooms of the run.
     #[must_use]
     pub fn rooms(&self) -> Vec<RoomId> {
         self.journals.rooms()
     }
 
-    /// Events of a room.
+    /// Returns the events of a room.
     #[must_use]
     pub fn events(&self, room: &str) -> Vec<Event> {
         self.journals
@@ -140,7 +140,8 @@ impl Ran {
             .collect()
     }
 
-    /// Every room is the fold of its journal, also after the journal went through its written form.
+    /// Checks that every room equals the fold of its journal, also after the journal was written
+    /// and read.
     fn assert_folds(&self) {
         for room in self.journals.rooms() {
             let records = self.journals.records(&room);

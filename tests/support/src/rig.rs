@@ -18,15 +18,15 @@ use conclave_runtime::{Follow, Host, HostOptions, PrepareError, Prepared, RunOpt
 
 use crate::ran::Ran;
 
-/// A host, a folder, and people.
+/// A host, a folder, and scripted users.
 pub struct Rig {
-    /// Holds the folder that configs start at, and beside it the homes of programs. Whatever a test
-    /// does above its folder it does in here.
+    /// Contains the folder of the configs and, beside it, the home folders of programs. A test may
+    /// also write above its folder in here.
     root: tempfile::TempDir,
     folder: PathBuf,
     answers: Vec<String>,
     refuse_speech: bool,
-    /// Outlive each run's host, as a file on the disk would.
+    /// Outlives each run's host, like a file on disk.
     kv: Arc<MemoryKv>,
     blobs: Arc<MemoryBlobs>,
 }
@@ -38,11 +38,11 @@ impl Default for Rig {
 }
 
 impl Rig {
-    /// An empty folder, and nobody who answers.
+    /// Creates a rig with an empty folder and a user who never answers.
     #[must_use]
     pub fn new() -> Self {
         let root = tempfile::tempdir().expect("a test can make a folder");
-        // Nothing is beside it, so that a test may grant what is above it.
+        // Nested in an empty folder, so that a test may grant the parent folder.
         let folder = root.path().join("above/folder");
         std::fs::create_dir_all(&folder).expect("a test can make a folder");
         Self {
@@ -55,25 +55,25 @@ impl Rig {
         }
     }
 
-    /// The folder that configs start at.
+    /// Returns the folder of the configs.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The folder above all of the rig's folders.
+    /// Returns the folder above all of the rig's folders.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.root.path()
     }
 
-    /// Attachments that its runs keep.
+    /// Returns the attachments of its runs.
     #[must_use]
     pub fn blobs(&self) -> &MemoryBlobs {
         &self.blobs
     }
 
-    /// Puts a file there.
+    /// Adds a file to the folder.
     #[must_use]
     pub fn with_file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
         let path = self.folder.join(path);
@@ -84,14 +84,14 @@ impl Rig {
         self
     }
 
-    /// A person who gives these answers, one after the other, and then none.
+    /// Adds a user who gives these answers in order and is then absent.
     #[must_use]
     pub fn with_answers(mut self, answers: &[&str]) -> Self {
         self.answers = answers.iter().rev().map(|answer| (*answer).to_owned()).collect();
         self
     }
 
-    /// A channel that takes nothing.
+    /// Adds a channel that rejects every speech.
     #[must_use]
     pub fn with_deaf_channel(mut self) -> Self {
         self.refuse_speech = true;
@@ -101,7 +101,7 @@ impl Rig {
     /// Loads a config.
     ///
     /// # Errors
-    /// All its problems, as people see them.
+    /// All its problems in their printed form.
     pub fn prepare(&self, config: &str) -> Result<Prepared, String> {
         block_on(async { self.prepare_now(config).await })
     }
@@ -128,7 +128,7 @@ impl Rig {
         self.run_with(config, message, |_| {})
     }
 
-    /// Same; `follow` sees everything as it happens, and may stop the run.
+    /// Runs a config on a message. `follow` receives every event and may stop the run.
     #[must_use]
     pub fn run_with(
         &self,
@@ -179,7 +179,7 @@ impl Rig {
     }
 }
 
-/// A config that must not load: its problems, as people see them.
+/// Returns the problems of a config that must not load, in their printed form.
 #[must_use]
 pub fn refused(rig: &Rig, config: &str) -> String {
     match rig.prepare(config) {
@@ -188,7 +188,7 @@ pub fn refused(rig: &Rig, config: &str) -> String {
     }
 }
 
-/// What a follower gets.
+/// The input of a follower.
 pub struct Seen<'a> {
     pub happening: &'a Published,
     pub stop: Option<&'a conclave_runtime::Stopper>,
@@ -229,8 +229,8 @@ impl Channels for People {
     }
 }
 
-/// A host with the stock plugins and a cache that all tests share, so that each component is
-/// compiled once.
+/// Returns a host with the stock plugins. All tests share its cache, so each component is compiled
+/// once.
 #[must_use]
 pub fn host() -> Host {
     host_with(HostOptions::default())

@@ -1,5 +1,5 @@
-//! Arbitrary setups, events and answers, chosen by a row of numbers: shrinking the row shrinks what
-//! is made of it.
+//! Arbitrary setups, events and answers, generated from a row of numbers. Shrinking the row shrinks
+//! the generated values.
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, HistoryChange, SeatCall};
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET};
 
-/// A row of numbers, read one after the other; then zeros for ever.
+/// A row of numbers, read in order. Followed by endless zeros.
 pub(crate) struct Choices<'a> {
     rest: std::slice::Iter<'a, u16>,
 }
@@ -107,7 +107,7 @@ const TOOLS: [&str; 18] = [
 ];
 const TASKS: [&str; 6] = ["help", "slow", "desk", "mute", "ghost", ""];
 
-/// A setup with a bit of everything; the choices say which options its tasks have.
+/// Returns a setup that uses most features. The choices select the options of its tasks.
 pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
     let mut task = |subtasks: Value, agent: &str| {
         let no_tool =
@@ -170,7 +170,7 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
         "help": task(json!(["mute", "ghost"]), "help"),
         "mute": task(json!([]), "help"),
         "slow": task(json!(["desk"]), "desk"),
-        // Assembly refuses circles; the room must live with them all the same.
+        // Assembly refuses cycles, but the room must handle them without a failure.
         "loop": task(json!(["loop", "desk"]), "help"),
     });
     let all = json!({
@@ -199,7 +199,7 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
             },
             "models": { "default": {
                 "input_price": 3_000_000, "output_price": u64::MAX,
-                // Short enough for some histories, too short for any prompt, or none.
+                // Enough for some histories, too small for any prompt, or no limit.
                 "context": ([json!(400), json!(600), json!(7), Value::Null])[choices.below(4)],
                 "max_output": if choices.flag() { json!(60) } else { Value::Null },
             } },
@@ -227,7 +227,7 @@ fn confirm(choices: &mut Choices<'_>) -> Value {
     json!({ "policy": policy, "analyzer": analyzer })
 }
 
-/// What somebody does to a run that is at work.
+/// Returns a control event for a run in progress.
 pub(crate) fn steers(choices: &mut Choices<'_>) -> Event {
     match choices.below(5) {
         4 => requested(choices),
@@ -240,7 +240,7 @@ pub(crate) fn steers(choices: &mut Choices<'_>) -> Event {
     }
 }
 
-/// What somebody outside asks of the room.
+/// Returns a request from outside the room.
 fn requested(choices: &mut Choices<'_>) -> Event {
     const CHANNELS: [&str; 5] = ["terminal", "pager", "phone", "", "a,b"];
     let channel = ChannelId::from(choices.one(&CHANNELS));
@@ -316,7 +316,7 @@ fn requested(choices: &mut Choices<'_>) -> Event {
     Event::Requested { request: RequestId(choices.below(3) as u64), what }
 }
 
-/// Any event at all, with small call ids, so that some of them fit.
+/// Returns any event, with small call ids so that some of them exist.
 pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
     let call = CallId(if choices.below(20) == 19 { u64::MAX } else { choices.below(12) as u64 });
     match choices.below(18) {
@@ -390,8 +390,8 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
     }
 }
 
-/// An answer to what the host was told to do; none where it has nothing to answer. A model is asked
-/// now and then before a plugin answers.
+/// Returns answers to an effect, or no answer if the effect needs none. Sometimes a plugin asks a
+/// model before it answers.
 pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> {
     let asks = |choices: &mut Choices<'_>, call: CallId, answer: Event| match choices.below(4) {
         0 => vec![answer],
@@ -451,7 +451,7 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
                 author: ApprovalAuthor::Program,
             }]
         }
-        // What is no amount is no answer: somebody has to say another word.
+        // An invalid amount is no answer: the user must be asked again.
         Effect::AskTopUp { call, .. } => {
             let refused = Approval::Refused { reason: "no".to_owned() };
             [approval(choices), refused]
@@ -495,7 +495,7 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
     }
 }
 
-/// What a plugin says to a question; now and then to another one.
+/// Returns a plugin's reply to a query, sometimes of the wrong kind.
 fn advice(choices: &mut Choices<'_>, question: &PluginQuery) -> Result<PluginReply, Fault> {
     let memories = || PluginReply::Memories { memories: vec!["a".to_owned()] };
     let which = choices.below(6);
@@ -623,7 +623,7 @@ fn stepped(choices: &mut Choices<'_>) -> Result<Turn, Fault> {
     })
 }
 
-/// Something for an executor, or for nobody.
+/// Returns an action, with or without an executor for it.
 fn acted(choices: &mut Choices<'_>) -> Action {
     let command_id = choices.below(4) as i64;
     let path = "a".to_owned();
@@ -663,8 +663,8 @@ fn acted(choices: &mut Choices<'_>) -> Action {
     }
 }
 
-/// What an executor may add to its answer: a background command, an end, an observation, or
-/// nonsense.
+/// Returns an extra field of an executor's answer: a background command, an end, an observation, or
+/// an invalid value.
 fn told(choices: &mut Choices<'_>) -> Value {
     let background = json!({ "command_id": choices.below(4), "poll_ms": choices.amount() });
     let observation = json!({ "observation": choices.one(&["run", "read", "error", "delegate", "dance"]), "content": choices.one(&TEXTS), "extras": {} });

@@ -1,5 +1,5 @@
-//! A case as it stands in a file: a compact setup, what everybody says in turn, and what is
-//! expected of it.
+//! A case as written in a file: a compact setup, the scripted answers of each side, and the
+//! expectations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use conclave_core::types::tool::ToolSpec;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The moment at which every case begins.
+/// The start time of every case.
 pub(crate) const START: Millis = Millis(1_000_000);
 
 /// The secret of every case's room.
@@ -41,38 +41,38 @@ pub(crate) const SECRET: RoomSecret = RoomSecret::new([0x5e; RoomSecret::LENGTH]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
     pub(crate) name: String,
-    /// The rules that it shows, for people.
+    /// The rules that the case covers, for readers.
     #[serde(default)]
     pub(crate) rules: String,
     #[serde(default)]
     pub(crate) setup: SetupPlan,
-    /// The first message; `null` for none.
+    /// The first message; `null` if there is no message.
     #[serde(default = "hello")]
     pub(crate) input: Option<String>,
     #[serde(default)]
     pub(crate) opening: OpeningPlan,
     #[serde(default)]
     pub(crate) scripts: Scripts,
-    /// The order in which effects are performed: `first`, `last`, or a seed. Each must lead to what
-    /// is expected.
+    /// The orders in which effects are performed: `first`, `last`, or a seed. Each must lead to the
+    /// same result.
     #[serde(default = "in_order")]
     pub(crate) orders: Vec<Value>,
-    /// Cancels after so many effects were performed.
+    /// The number of performed effects after which the run is cancelled.
     #[serde(default)]
     pub(crate) cancel_after: Option<usize>,
-    /// Stops the turn after so many effects were performed.
+    /// The number of performed effects after which the turn is stopped.
     #[serde(default)]
     pub(crate) stop_turn_after: Option<usize>,
-    /// Kills this task after so many effects were performed.
+    /// A task to kill, and the number of performed effects after which that happens.
     #[serde(default)]
     pub(crate) kill_task_after: Option<(String, usize)>,
-    /// Not over at the end: a call that is held waits for its answer.
+    /// Whether the run is not over at the end, because a held call waits for its answer.
     #[serde(default)]
     pub(crate) goes_on: bool,
     pub(crate) expect: Value,
 }
 
-/// What each side answers, in turn. See `plan.rs` for the forms.
+/// The answers of each side, in order. See `plan.rs` for the forms.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Scripts {
@@ -80,24 +80,24 @@ pub(crate) struct Scripts {
     pub(crate) agents: BTreeMap<String, Vec<Value>>,
     /// By task.
     pub(crate) responders: BTreeMap<String, Vec<Value>>,
-    /// By `plugin.tool`; a tool without a script says `ok`.
+    /// By `plugin.tool`. A tool without a script answers `ok`.
     pub(crate) tools: BTreeMap<String, Vec<Value>>,
-    /// When it is over, nobody is there.
+    /// After the last answer the user is absent.
     pub(crate) user: Vec<Value>,
-    /// By plugin; when it is over, nothing is decided.
+    /// By plugin. After the last entry a strategy decides nothing.
     pub(crate) strategies: BTreeMap<String, Vec<Value>>,
-    /// Failures of speeches; when it is over, all go well.
+    /// Failures of speeches. After the last entry every speech succeeds.
     pub(crate) speeches: Vec<Value>,
-    /// By task; a task without a script answers `done`.
+    /// By task. A task without a script answers `done`.
     pub(crate) background: BTreeMap<String, Vec<Value>>,
     pub(crate) models: Vec<Value>,
-    /// By plugin: what it says to a question beside steps and calls.
+    /// By plugin: its answers to queries other than steps and calls.
     pub(crate) advice: BTreeMap<String, Vec<Value>>,
-    /// Approvals as they stand in a journal; `"hold"` for none.
+    /// Approvals in their journal form; `"hold"` leaves a request unanswered.
     pub(crate) approvals: Vec<Value>,
-    /// What is said to questions for more of a budget; the same.
+    /// Answers to limit increase requests; `"hold"` leaves a request unanswered.
     pub(crate) top_ups: Vec<Value>,
-    /// The last entry of each agent's script is said again and again.
+    /// Whether the last entry of each agent's script repeats without end.
     pub(crate) repeat: bool,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Scripts {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OpeningPlan {
     inputs: Option<Value>,
-    /// Milliseconds after the start.
+    /// In milliseconds after the start.
     deadline: Option<u64>,
     depth: u32,
 }
@@ -125,9 +125,9 @@ pub(crate) struct SetupPlan {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct TaskPlan {
-    /// Whom it may hand the conversation to.
+    /// The tasks that it may hand the conversation to.
     handoff: Option<Vec<String>>,
-    /// Without one, the plugin has the task's name.
+    /// Defaults to a plugin with the task's name.
     agent: Option<String>,
     subtasks: Vec<String>,
     hand_back: Option<conclave_core::types::delegation::HandBack>,
@@ -136,7 +136,7 @@ struct TaskPlan {
     structured: Option<u32>,
     budget: conclave_core::setup::TaskBudget,
     background: conclave_core::types::delegation::BackgroundRules,
-    /// Narrows what is granted.
+    /// Narrows the granted tools.
     tools: Option<Vec<String>>,
     narrow: Narrow,
     deliver: Option<String>,
@@ -148,7 +148,7 @@ struct TaskPlan {
     no_tool: NoTool,
     agent_seat: AgentSeat,
     allow_null_result: bool,
-    /// Off when it is not given: many cases say the same again and again.
+    /// Off by default, because many cases repeat messages on purpose.
     loops: LoopRules,
     text: TextRules,
     tool_format: ToolFormat,
@@ -175,11 +175,11 @@ struct TaskPlan {
     confirm: ConfirmRules,
     condense: Option<CondenseRules>,
     knowledge: Vec<Arc<Knowledge>>,
-    /// Off when it is not given: many cases do the same again and again.
+    /// Off by default, because many cases repeat actions on purpose.
     stuck: StuckRules,
-    /// Tools of the host that the agent is offered.
+    /// The host tools that the agent is offered.
     host_tools: Vec<HostTool>,
-    /// Tools that are known and not carried out here.
+    /// Tools that are known but not handled by this task.
     not_handled: Vec<String>,
 }
 
@@ -243,13 +243,13 @@ impl Default for TaskPlan {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct PluginPlan {
-    /// Names of its tools.
+    /// The names of its tools.
     tools: Vec<String>,
-    /// Without a list it asks for what it is granted.
+    /// Defaults to the capabilities that it is granted.
     asks: Option<Vec<String>>,
     grants: GrantsPlan,
     kinds: BTreeSet<PluginKind>,
-    /// It is a component; otherwise the program's own.
+    /// Whether it is a component rather than a native plugin.
     sandboxed: bool,
 }
 
@@ -286,7 +286,7 @@ struct LimitsPlan {
     history: Option<u64>,
     tasks: Option<u64>,
     tasks_at_once: Option<u32>,
-    /// More is asked for.
+    /// Whether a used-up limit asks for an increase.
     ask: bool,
 }
 
@@ -299,7 +299,7 @@ fn in_order() -> Vec<Value> {
 }
 
 impl Case {
-    /// The setup that assembly would make of the plan.
+    /// Returns the setup that assembly would create from the plan.
     pub(crate) fn setup(&self) -> Setup {
         let plan = &self.setup;
         let mut tasks = plan.tasks.clone();
@@ -433,7 +433,7 @@ impl TaskPlan {
         }
     }
 
-    /// Asked for ∩ granted ∩ narrowed ∩ admitted.
+    /// Returns requested ∩ granted ∩ narrowed ∩ admitted.
     fn tools_of(
         &self,
         agent: &PluginName,

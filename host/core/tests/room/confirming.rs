@@ -1,5 +1,5 @@
-//! No kind of action escapes consent (O-109, O-110, C-316), whatever it is called; who waits has
-//! started nothing, also after a crash.
+//! Consent for every kind of action (O-109, O-110, C-316), however it is called. A waiting action
+//! has started nothing, also after a crash.
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
@@ -77,7 +77,8 @@ fn run() -> Action {
     Action::Run { command: "ls".to_owned(), background: false }
 }
 
-/// All that do something, those for which the reference of 2025-11 never asked included.
+/// Returns all actions with an effect, including those that the reference of 2025-11 never asked
+/// about.
 fn actions() -> Vec<Action> {
     let text = |text: &str| text.to_owned();
     vec![
@@ -204,7 +205,7 @@ fn the_strictest_of_rule_and_risk_counts_for_actions_too() {
     let effects = act(&mut recorded, &run());
     let effects = assessed(&mut recorded, &effects, Ok("low"));
     assert!(matches!(effects[..], [Effect::CallTool { .. }]), "{effects:?}");
-    // Not where a rule asks about the tool that carries it out.
+    // A rule that asks about the executing tool takes precedence over a low risk.
     let mut recorded = opened(
         &risky,
         &json!([{ "tool": "hands.run", "decide": "ask", "source": "conclave.toml:3" }]),
@@ -212,7 +213,7 @@ fn the_strictest_of_rule_and_risk_counts_for_actions_too() {
     let effects = act(&mut recorded, &run());
     let (_, asked) = request(&assessed(&mut recorded, &effects, Ok("low")));
     assert_eq!((asked.tool.as_str(), asked.source.as_str()), ("hands.run", "conclave.toml:3"));
-    // What a rule denies nobody's consent allows.
+    // Consent does not override a rule that denies.
     let mut recorded = opened(
         &json!({ "policy": "always" }),
         &json!([{ "tool": "hands.run", "decide": "deny", "source": "conclave.toml:3" }]),
@@ -256,7 +257,7 @@ fn an_approver_writes_other_arguments_for_an_action() {
     let effects = recorded.take_effects();
     let [Effect::CallTool { arguments, .. }] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(arguments["command"], "ls -l");
-    // What is no such action is not carried out.
+    // An unknown action is not carried out.
     let mut recorded = opened(&json!({ "policy": "always" }), &json!([]));
     let (call, _) = request(&act(&mut recorded, &run()));
     recorded.handle(
@@ -295,8 +296,8 @@ fn consent_that_was_asked_for_before_a_crash_is_asked_for_again() {
     );
 }
 
-/// A tool of the host that starts work is held against the rules like the action that does the
-/// same, whatever stands beside it.
+/// Checks a host tool call that starts work against the same rules as the action, whatever other
+/// calls stand beside it.
 #[test]
 fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
     let delegating = || {
@@ -316,10 +317,10 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
         started.map(|opening| opening.content.clone().unwrap_or_default())
     };
     let always = json!({ "policy": "always" });
-    // Nobody is asked where no rule wants it.
+    // No rule asks, so nothing waits.
     let mut recorded = opened(&json!({ "policy": "never" }), &json!([]));
     assert_eq!(starts(&act(&mut recorded, &delegating())).as_deref(), Some("t"));
-    // Yes.
+    // Approved.
     let mut recorded = opened(&always, &json!([]));
     let (call, asked) = request(&act(&mut recorded, &delegating()));
     assert_eq!(
@@ -331,7 +332,7 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
         START,
     );
     assert_eq!(starts(&recorded.take_effects()).as_deref(), Some("t"));
-    // Yes, but otherwise.
+    // Approved with other arguments.
     let mut recorded = opened(&always, &json!([]));
     let (call, asked) = request(&act(&mut recorded, &delegating()));
     let mut arguments = asked.arguments;
@@ -345,7 +346,7 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
         START,
     );
     assert_eq!(starts(&recorded.take_effects()).as_deref(), Some("u"));
-    // Yes, to what the agent was not granted.
+    // Approved with arguments that the agent is not granted.
     let mut recorded = opened(&always, &json!([]));
     let (call, mut asked) = request(&act(&mut recorded, &delegating()));
     asked.arguments["agent"] = json!("desk");
@@ -358,7 +359,7 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
         START,
     );
     assert_eq!(starts(&recorded.take_effects()), None);
-    // No.
+    // Denied.
     let mut recorded = opened(&always, &json!([]));
     let (call, _) = request(&act(&mut recorded, &delegating()));
     recorded.handle(
@@ -374,7 +375,7 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
     let [Effect::StepAgent { call, .. }] = effects[..] else { panic!("{effects:?}") };
     let view = recorded.room.agent_view(call).expect("it is under way");
     assert!(view.pending.is_some_and(|pending| pending.text().contains("too dear")));
-    // An analyzer is asked first, and a low risk begins at once.
+    // The analyzer is asked first, and a low risk begins at once.
     let risky = json!({ "policy": { "risky": { "threshold": "high", "unknown": false } }, "analyzer": "judge" });
     for (risk, begins) in [("low", true), ("high", false)] {
         let mut recorded = opened(&risky, &json!([]));
@@ -389,7 +390,7 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
     }
 }
 
-/// A task whose delegations pass a gate before an approver is asked about them.
+/// Returns a task whose delegations pass a gate before an approver is asked about them.
 fn gated(confirm: &Value) -> Recorded {
     let setup = json!({
         "tasks": { "desk": { "confirm": confirm, "host_tools": ["delegate_task"] }, "other": {} },
@@ -410,7 +411,7 @@ fn gated(confirm: &Value) -> Recorded {
     recorded
 }
 
-/// The same delegation as an action, and as a call of the host's tool.
+/// Returns the same delegation as an action and as a call of the host tool.
 fn delegations() -> [Action; 2] {
     let action = Delegation {
         agent: "other".to_owned(),
@@ -426,7 +427,7 @@ fn delegations() -> [Action; 2] {
     ]
 }
 
-/// The gate is asked about this text, and puts another in its place.
+/// Answers the gate's request for text `from` with the replacement `to`.
 fn changed(recorded: &mut Recorded, effects: &[Effect], from: &str, to: &str) -> Vec<Effect> {
     let asked = effects.iter().find_map(|effect| match effect {
         Effect::Consult { call, question: PluginQuery::Gate { passing }, .. } => {
@@ -452,7 +453,7 @@ fn decide(recorded: &mut Recorded, call: CallId, approval: Approval) -> Vec<Effe
     recorded.take_effects()
 }
 
-/// What the worker is told, where one begins.
+/// Returns the input of the worker, if one begins.
 fn told(effects: &[Effect]) -> Option<String> {
     effects.iter().find_map(|effect| match effect {
         Effect::StartBackground { opening, .. } => opening.content.clone(),

@@ -1,5 +1,5 @@
-//! Channels of a room, what comes in on them, and rooms that are held open (R-001…,
-//! Every room here is folded again from its events at the end, and must be the same.
+//! Channels of a room, inbound messages, and persistent rooms (R-001… ). At its
+//! end each room is folded again from its events and must be equal.
 
 use std::collections::BTreeMap;
 
@@ -25,13 +25,13 @@ use serde_json::{Value, json};
 use crate::case::{Case, SECRET, START};
 use crate::properties::Recorded;
 
-/// A room, and what came of each request.
+/// A room and the answers to its requests.
 struct World {
     recorded: Recorded,
     now: Millis,
     requests: u64,
     replies: BTreeMap<u64, Result<RequestReply, Refusal>>,
-    /// What was begun and not asked for yet.
+    /// Effects that have begun and were not taken yet.
     begun: Vec<Effect>,
     spoken: Vec<Speech>,
 }
@@ -50,7 +50,7 @@ fn sees(visibility: &str) -> Binding {
     Binding { visibility: Visibility::parse(visibility), ..text() }
 }
 
-/// Two channels, and `desk` for everything that comes in.
+/// Returns two channels and `desk` as the recipient of inbound messages.
 fn two() -> Channels {
     channels(&[("web", Binding::of(ChannelKind::Web)), ("terminal", text())])
 }
@@ -126,7 +126,7 @@ impl World {
         self.comes(inbound).expect_err("it is refused").error
     }
 
-    /// Takes what was begun of this kind.
+    /// Takes the effects of this kind that have begun.
     fn take(&mut self, is_it: impl Fn(&Effect) -> bool) -> Vec<Effect> {
         let (taken, left) = std::mem::take(&mut self.begun).into_iter().partition(is_it);
         self.begun = left;
@@ -139,7 +139,7 @@ impl World {
         call
     }
 
-    /// The step that is under way finishes with this.
+    /// Finishes the current step with this text.
     fn finishes(&mut self, text: &str) {
         let call = self.step();
         self.ends(call, text);
@@ -159,7 +159,7 @@ impl World {
         });
     }
 
-    /// Every channel takes, or does not take, what it was told.
+    /// Accepts all pending speeches, or rejects them with a failure.
     fn hear(&mut self, failure: Option<&str>) {
         for effect in self.take(|effect| matches!(effect, Effect::Speak { .. })) {
             let call = effect.starts().expect("a speech is a call");
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// What was told since it was asked the last time: `channel: text`.
+    /// Returns the speeches since the last call: `channel: text`.
     fn told(&mut self) -> Vec<String> {
         std::mem::take(&mut self.spoken)
             .into_iter()
@@ -188,7 +188,7 @@ impl World {
         self.asked(RoomRequest::Close { reason: "good night".to_owned() })
     }
 
-    /// A room is the fold of its events, and nothing of it is lost when it is written down.
+    /// Checks that the room equals the fold of its events, also after they were written and read.
     fn folds(&self) {
         let folded = Unfinished::fold(self.recorded.records.clone());
         assert!(folded.room == *self.room(), "the fold is another room");
@@ -214,7 +214,7 @@ fn guarded() -> Value {
     })
 }
 
-/// The newest call that could carry this speech.
+/// Returns the newest call that could carry this speech.
 fn effect_call(recorded: &Recorded, speech: &Speech) -> CallId {
     let state = serde_json::to_value(&recorded.room).expect("a room is serialisable");
     let calls = state["calls"].as_object().expect("calls").iter();
@@ -273,7 +273,8 @@ fn speeches_have_keys_of_their_own() {
     world.says("web", "one").expect("it counts");
     world.says("terminal", "two").expect("it counts");
     world.finishes("end");
-    // The second message came too late for the first step, and was read in a turn of its own.
+    // The second message came too late for the first step, so the agent reads it in a turn of its
+    // own.
     world.finishes("end");
     let keys: Vec<String> = world.spoken.iter().map(|speech| speech.key.clone()).collect();
     let answers = ["answer-0-terminal", "answer-0-web", "answer-1-terminal", "answer-1-web"];
@@ -930,7 +931,7 @@ fn what_somebody_says_without_a_channel_begins_a_turn_too() {
     world.folds();
 }
 
-/// What came in waits at the gates; the world goes on.
+/// Sends an inbound message that waits at the gates. The world can continue meanwhile.
 fn at_the_gates(world: &mut World, key: &str, text: &str) -> (u64, Vec<CallId>) {
     let inbound = Inbound { key: Some(key.to_owned()), ..Inbound::new("web", text) };
     let request = world.ask(RoomRequest::Inbound { inbound });

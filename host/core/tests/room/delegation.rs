@@ -1,6 +1,6 @@
-//! Delegations and their ends where scripts do not reach: each refusal in its fixed form, each end
-//! once, results that are waited for, results in a fixed form, what a room that closes does with
-//! its tasks, and hosts that stop in the middle.
+//! Delegations and their ends beyond the reach of scripts. Covers refusals in their fixed form,
+//! ends exactly once, awaited and structured results, closing rooms, and stops of the host in the
+//! middle.
 
 mod closing;
 mod structured;
@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
 
-/// A room by hand: what happens, and what it wants done.
+/// A room and the effects that it requested.
 struct Desk {
     room: Room,
     records: Vec<Record>,
@@ -120,7 +120,7 @@ impl Desk {
         self.step(call(name, arguments));
     }
 
-    /// The newest result of a call that the agent is about to read.
+    /// Returns the newest tool result that the agent is about to read.
     fn reads(&self) -> Value {
         let call = self.to_do.iter().find_map(step).expect("an agent steps");
         let view = self.room.agent_view(call).expect("a view");
@@ -181,7 +181,7 @@ impl Desk {
         self.told.iter().filter_map(ended).collect()
     }
 
-    /// A room read back after any of its events goes on as this one did.
+    /// Checks that a room that is restored after any of its events continues like this one.
     fn folds(&self) {
         let whole = serde_json::to_value(&self.room).expect("serialisable");
         for cut in 0..=self.records.len() {
@@ -247,7 +247,7 @@ fn refused(reply: Result<Answer, Refusal>) -> RefusalCode {
     reply.expect_err("a refusal").error
 }
 
-/// The task's agent is offered tools of the host.
+/// Offers host tools to the task's agent.
 fn offers(setup: &mut Setup, task: &str, tools: &[HostTool]) {
     let of_host =
         |tool: &HostTool| TaskTool { offered: true, handled: true, ..TaskTool::of_host(*tool) };
@@ -411,7 +411,7 @@ fn limits_say_what_to_do_instead_and_which_key_it_was() {
 
 #[test]
 fn delegations_that_lead_to_delegations_end_at_five() {
-    // 20 levels are refused in words, long before.
+    // a 20th level is refused before this limit applies.
     let mut setup = plain();
     setup["limits"] = json!({ "depth": 30 });
     let mut desk = Desk::open_with(setup.clone(), |_| {}, |opening| opening.chain_depth = 5);
@@ -593,7 +593,7 @@ fn each_end_is_recorded_told_once_and_says_why() {
             ),
         ),
         (
-            // A worker that says so itself is not late.
+            // A worker that reports this message itself is not late.
             EndedTask::from_outcome(&Outcome {
                 content: Some("the run took longer than limits.run.wall allows".to_owned()),
                 ..Outcome::new(Status::Rejected, "slow says that it cannot be done")

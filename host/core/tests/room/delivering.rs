@@ -1,5 +1,5 @@
-//! Deliveries by hand: what a strategy decides, what becomes of it, what an agent reads of results,
-//! and that each is told once. Here is the desk that they happen at.
+//! Deliveries step by step: a strategy's decisions, their effects, the results that an agent reads,
+//! and delivery exactly once. Contains the test room that the submodules use.
 
 mod announcing;
 mod deciding;
@@ -27,11 +27,11 @@ use crate::case::{Case, SECRET, START};
 use crate::checks::violations;
 use crate::properties::Recorded;
 
-/// A room whose agent `desk` may delegate to `slow`, which `teller` delivers.
+/// A room whose agent `desk` may delegate to `slow`. The strategy `teller` delivers the results.
 struct Desk {
     recorded: Recorded,
     at: Millis,
-    /// Effects that were not dealt with.
+    /// Effects that were not handled yet.
     to_do: Vec<Effect>,
     requests: u64,
 }
@@ -105,7 +105,7 @@ impl Desk {
         self.stepped(call, action);
     }
 
-    /// The agent's next step; a user who is asked before is not there.
+    /// Begins the agent's next step. If a user is asked before it, answers that the user is absent.
     fn begins(&mut self) -> CallId {
         loop {
             if let Some(call) = self.take(step) {
@@ -131,14 +131,14 @@ impl Desk {
         });
     }
 
-    /// The agent delegates so often, each in a step of its own.
+    /// Makes the agent delegate `times` times, each in its own step.
     fn delegate(&mut self, times: usize) {
         for _ in 0..times {
             self.step(delegates());
         }
     }
 
-    /// The oldest background task that goes on ends.
+    /// Ends the oldest background task that is still running.
     fn ends(&mut self, output: &str) -> BackgroundId {
         let (call, id) = self.take(background).expect("a background task");
         self.ended(call, BackgroundStatus::Completed, output);
@@ -220,7 +220,7 @@ impl Desk {
         self.recorded.notices.iter().filter(|notice| is_it(notice)).count()
     }
 
-    /// Why results stay where they are, in order.
+    /// Returns the reasons why results are undelivered, in order.
     fn kept(&self) -> Vec<String> {
         let reason = |notice: &Notice| match notice {
             Notice::NotDelivered { reason, .. } => Some(reason.clone()),
@@ -229,7 +229,7 @@ impl Desk {
         self.recorded.notices.iter().filter_map(reason).collect()
     }
 
-    /// What the agent has in its history, and what of it is new in the step that is under way.
+    /// Returns the agent's history, and the entries that are new in the current step.
     fn history(&self) -> Vec<(Entity, Vec<Label>, String)> {
         let history = self.room().history(&TaskName::from("desk"));
         history
@@ -328,9 +328,9 @@ fn wait(channel: Option<&str>, at_most_ms: u64) -> Decision {
     Decision::Wait { channel: channel.map(str::to_owned), at_most_ms }
 }
 
-/// A desk that waits for nothing but its background tasks.
+/// Returns a room that waits only for its background tasks.
 fn draining(times: usize) -> Desk {
-    // Half of what is left of a limit is set aside for each task.
+    // Each task reserves half of the remaining limit, so this test sets no limit.
     let mut desk =
         Desk::open_with(plan(json!({}), json!({})), |_| {}, |opening| opening.limits.turns = None);
     desk.delegate(times);
@@ -338,7 +338,7 @@ fn draining(times: usize) -> Desk {
     desk
 }
 
-/// An interactive desk with one task under way that waits for its user.
+/// Returns an interactive room with one running task, which waits for its user.
 fn asking(slow: Value) -> Desk {
     let mut desk = Desk::open(plan(interactive(), slow));
     desk.delegate(1);

@@ -1,5 +1,5 @@
-//! Gates: what passes, what is changed, what is blocked; one that fails in whatever way blocks, and
-//! nothing else waits for it.
+//! Gates: messages that pass, are changed or are blocked. A gate that fails in any way blocks, and
+//! only its own message waits for it.
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::case::{Case, SECRET, START};
 use crate::properties::Recorded;
 
-/// A room that is held open, with these gates; the task `worker` may be delegated to.
+/// Returns a persistent room with these gates, whose agent may delegate to the task `worker`.
 fn opened(gates: Value) -> Recorded {
     let setup = json!({
         "tasks": { "desk": {}, "worker": {} },
@@ -59,8 +59,8 @@ fn say(recorded: &mut Recorded, request: u64, channel: &str, text: &str) {
     );
 }
 
-/// The gate that is asked now, if one is: its call, its name, what it is shown, and the timer of
-/// its deadline.
+/// Returns the pending gate request, if any: its call, its name, its input, and the timer of its
+/// deadline.
 fn asked(recorded: &mut Recorded) -> Option<(CallId, String, Passing, TimerId)> {
     let effects = recorded.take_effects();
     let asked = effects.iter().find_map(|effect| match effect {
@@ -73,7 +73,7 @@ fn asked(recorded: &mut Recorded) -> Option<(CallId, String, Passing, TimerId)> 
         Effect::SetTimer { timer, .. } => Some(*timer),
         _ => None,
     });
-    // What else there was is still to be looked at.
+    // The other effects are still needed by later checks.
     recorded.effects = effects;
     let (call, plugin, passing) = asked?;
     recorded.effects.clear();
@@ -97,7 +97,7 @@ fn replies(recorded: &Recorded) -> Vec<(u64, Result<RequestReply, Refusal>)> {
     recorded.effects.iter().filter_map(of).collect()
 }
 
-/// Why the one request was blocked.
+/// Returns the reason why the only request was blocked.
 fn blocked(recorded: &Recorded) -> String {
     match &replies(recorded)[..] {
         [(_, Err(refusal))] => {
@@ -107,7 +107,7 @@ fn blocked(recorded: &Recorded) -> String {
                 _ => None,
             });
             let why = why.unwrap_or_else(|| refusal.message.clone());
-            // What a failing gate says of itself is for the operator alone.
+            // A failing gate's own message is shown to the operator only.
             assert!(
                 refusal.message == why || refusal.message == "gate guard failed",
                 "{}",
@@ -119,7 +119,7 @@ fn blocked(recorded: &Recorded) -> String {
     }
 }
 
-/// What an agent is asked about.
+/// Returns the inputs of an agent's steps.
 fn heard(recorded: &Recorded) -> Vec<String> {
     let step = |effect: &Effect| match effect {
         Effect::StepAgent { call, .. } => {
@@ -419,7 +419,7 @@ fn a_gate_that_was_cut_off_is_asked_again() {
         .iter()
         .find(|again| matches!(&again.effect, Effect::Consult { call: of, .. } if *of == call));
     assert!(consult.is_some_and(|again| again.start.is_some()), "{:?}", resumption.again);
-    // Time in which no host ran is no time that the gate took.
+    // Downtime of the host does not count against the gate's deadline.
     let at = resumption.again.iter().find_map(|again| match &again.effect {
         Effect::SetTimer { timer: of, at } if *of == timer => Some(*at),
         _ => None,
@@ -431,7 +431,7 @@ fn a_gate_that_was_cut_off_is_asked_again() {
 fn a_gate_of_which_the_operator_says_so_lets_pass_when_it_fails() {
     let open =
         json!({ "on": "delegate", "plugin": "guard", "deadline_ms": 200, "fails_open": true });
-    // The next one is asked all the same.
+    // The next gate is still asked.
     let mut recorded =
         opened(json!([open, { "on": "delegate", "plugin": "second", "deadline_ms": 200 }]));
     let delegation =

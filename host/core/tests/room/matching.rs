@@ -1,10 +1,9 @@
-//! Holds what was seen against what is expected. Objects may have more keys than expected; so may
-//! lists within lists have more elements; a text that begins with `~` need only be part of what was
-//! seen.
+//! Compares a report with its expectation. Objects may have additional keys, and nested lists
+//! additional items. A text that begins with `~` need only be a part of the report.
 
 use serde_json::Value;
 
-/// Where the two differ, in words; none when they fit.
+/// Describes the first difference, or `None` if the two match.
 pub(crate) fn difference(expected: &Value, seen: &Value) -> Option<String> {
     compare("", expected, seen, false)
 }

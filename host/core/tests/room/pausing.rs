@@ -1,5 +1,5 @@
-//! A run that is paused begins nothing, loses nothing, and goes on exactly where it was (O-122);
-//! what somebody says to an agent at work is read by it in its next step (O-053…O-055).
+//! A paused run begins nothing, loses nothing, and resumes at the same point (O-122). A running
+//! agent reads new messages in its next step (O-053…O-055).
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
@@ -68,7 +68,7 @@ fn control(id: &str, message: Event) -> Event {
     Event::ControlReceived { id: ControlId::from(id), message: Box::new(message) }
 }
 
-/// What was begun since the last time, by its kind.
+/// Returns the effects that have begun since the last call, by kind.
 fn begun(recorded: &mut Recorded) -> Vec<(&'static str, CallId)> {
     let kind = |effect: &Effect| match effect {
         Effect::StepAgent { .. } => "step",
@@ -119,7 +119,7 @@ fn what_is_under_way_ends_and_nothing_begins() {
     let view = recorded.room.agent_view(step).expect("it is under way");
     assert_eq!(view.pending.map(|message| message.text().to_owned()).as_deref(), Some("A"));
     assert_eq!(recorded.room.paused(), None);
-    // Twice is once.
+    // A second pause has no effect.
     assert_eq!(notices(&recorded, |notice| matches!(notice, Notice::RunPaused { .. })), 2);
     assert_eq!(notices(&recorded, |notice| *notice == Notice::RunUnpaused), 2);
 }
@@ -183,12 +183,12 @@ fn time_in_a_pause_counts_against_no_limit() {
     assert!(recorded.room.outcome().is_none());
     assert_eq!(timers(&mut recorded), []);
     recorded.handle(Event::Unpaused, at(100_000));
-    // It had 50 seconds left.
+    // 50 seconds of the limit were left.
     let [(wall, 150_000)] = timers(&mut recorded)[..] else { panic!("it is set anew") };
     recorded.handle(pause(), at(110_000));
     recorded.handle(Event::Unpaused, at(120_000));
     assert_eq!(timers(&mut recorded), []);
-    // That pause was over before it fired, and is owed still.
+    // The pause ended before the timer fired, so the remaining time still runs.
     recorded.handle(Event::TimerFired { timer: wall }, at(150_000));
     let [(wall, 160_000)] = timers(&mut recorded)[..] else { panic!("it is set anew") };
     assert!(recorded.room.outcome().is_none());
@@ -222,7 +222,7 @@ fn a_paused_room_that_is_cut_off_is_still_paused_and_owes_no_time() {
     again.handle(Event::TimerFired { timer }, fires);
     again.handle(Event::Unpaused, at(2_000_000));
     let effects = again.take_effects();
-    // Ten seconds of sixty were used up before the pause.
+    // Ten of sixty seconds had passed before the pause.
     let set = effects
         .iter()
         .find_map(|effect| if let Effect::SetTimer { at, .. } = effect { Some(*at) } else { None });
@@ -368,7 +368,7 @@ fn a_control_message_takes_effect_once() {
     recorded.handle(stepped(step, think()), START);
     let step = only(&mut recorded, "step");
     assert_eq!(words(&recorded, step), 1);
-    // A host that goes on with the room knows it too.
+    // A resumed room knows it too.
     let mut resumed = Unfinished::fold(recorded.records.clone()).room;
     let folded = resumed.clone();
     resumed.handle(said_once, START);
@@ -398,7 +398,7 @@ fn an_approval_in_a_control_message_begins_the_call_once() {
     only(&mut recorded, "tool");
     recorded.handle(approve, START);
     assert_eq!(begun(&mut recorded), []);
-    // A message in a message is nothing, and takes no approval with it.
+    // A message in a message is ignored, and does not use up an approval.
     recorded
         .handle(control("c2", control("c3", Event::Cancelled { reason: "no".to_owned() })), START);
     assert!(recorded.room.outcome().is_none());

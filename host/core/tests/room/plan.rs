@@ -1,4 +1,4 @@
-//! What an entry of a script means: the short forms of turns, tool answers, decisions, endings and
+//! The meaning of a script entry: the short forms of turns, tool answers, decisions, endings and
 //! completions.
 
 use conclave_core::setup::plugin_query::PluginReply;
@@ -16,7 +16,7 @@ use conclave_core::types::usage::Spent;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// An agent's answer. A text is short for `{"say": text}`, `null` for saying nothing.
+/// An agent's answer. A text is short for `{"say": text}`, `null` for a turn without a message.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Said {
@@ -32,28 +32,28 @@ pub(crate) struct Said {
     background: Option<String>,
     task: Option<String>,
     custom: Option<String>,
-    /// Any action, as a journal holds it.
+    /// Any action in its journal form.
     action: Option<Action>,
     thought: String,
-    /// Ask the user before the task goes on.
+    /// Whether to ask the user before the task continues.
     wait: bool,
     fault: Option<String>,
-    /// `respond` says nothing.
+    /// Whether `respond` returns no message.
     nothing: bool,
 }
 
-/// What any call of a plugin may do besides answering.
+/// The common fields of all plugin calls.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Common {
-    /// Model requests, one after the other, before it answers.
+    /// Model requests, made in order before the answer.
     pub(crate) ask: Vec<Value>,
     pub(crate) scratch: Option<String>,
     /// Never answers.
     pub(crate) hold: bool,
-    /// Says what its model said last, calls and all, as the chat agent does.
+    /// Returns the last completion of its model with its calls, as the chat agent does.
     pub(crate) relay: bool,
-    /// What it computed.
+    /// The consumed CPU ticks.
     pub(crate) cpu_ticks: u64,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Entry<T> {
 }
 
 impl<T: for<'de> Deserialize<'de>> Entry<T> {
-    /// Reads an entry; what is not an object is put under `short`.
+    /// Reads an entry. A value other than an object is stored under `short`.
     fn read(entry: &Value, short: &str) -> Self {
         let mut whole = if entry.is_object() { entry.clone() } else { json!({ short: entry }) };
         let fields = whole.as_object_mut().expect("made an object above");
@@ -201,7 +201,7 @@ impl ToolSaid {
     }
 }
 
-/// What a plugin says to a question: `{"advice": …}` as a journal holds it; `{"fault": text}` for a
+/// A plugin's reply to a query: `{"advice": …}` in its journal form; `{"fault": text}` for a
 /// failure.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -349,7 +349,7 @@ impl Completed {
     }
 }
 
-/// What the chat agent makes of a completion.
+/// Returns the chat agent's turn for a completion.
 pub(crate) fn relayed(completion: Completion) -> Turn {
     let Completion { id, content, tool_calls, .. } = completion;
     let reply = Reply { completion: Some(id), content, tool_calls, ..Reply::default() };
@@ -361,8 +361,8 @@ pub(crate) fn relayed(completion: Completion) -> Turn {
     }
 }
 
-/// A model request: `null` for the default model, a name, or an object with `model`, `prompt`,
-/// `tools`, `format`, `choice`, `schema` and `options`.
+/// Reads a model request: `null` for the default model, a name, or an object with `model`,
+/// `prompt`, `tools`, `format`, `choice`, `schema` and `options`.
 pub(crate) fn request(entry: &Value) -> ModelRequest {
     let field = |name: &str| entry.get(name).cloned().unwrap_or_default();
     let read = |error: serde_json::Error| panic!("{entry}: {error}");

@@ -1,5 +1,5 @@
-//! What can be seen of a room from outside, collected while a case runs, as the JSON that
-//! expectations are held against.
+//! The visible behavior of a room, collected while a case runs, as the JSON that the expectations
+//! are compared with.
 
 use std::collections::BTreeMap;
 
@@ -48,38 +48,38 @@ pub(crate) struct Recorder {
     faults: Vec<Value>,
     effects: BTreeMap<&'static str, u64>,
     in_flight: usize,
-    /// What the model calls of plugins were answered with.
+    /// The answers to model calls of plugins.
     answers: Vec<Value>,
-    /// What each step and response was shown, by task.
+    /// The views of each step and response, by task.
     views: BTreeMap<String, Vec<Value>>,
-    /// What child rooms were opened with.
+    /// The openings of child rooms.
     openings: Vec<Value>,
-    /// What approvers were asked: `[tool, arguments, rule]`.
+    /// The requests to approvers: `[tool, arguments, rule]`.
     approvals: Vec<Value>,
-    /// What was used up, as an approval would have it: `[key, arguments, sentence]`.
+    /// The limit increase requests, in the form of an approval: `[key, arguments, sentence]`.
     top_ups: Vec<Value>,
-    /// Models of which was said that their price is not known.
+    /// Models that were reported as having no known price.
     unpriced: Vec<Value>,
-    /// What the user was asked.
+    /// The prompts to the user.
     asked: Vec<Value>,
     wakes: Vec<Value>,
-    /// What models were sent.
+    /// The prompts to models.
     prompts: Vec<Value>,
     /// The calls that each answer of a model brought its plugin: `[name, arguments, id]`.
     found: Vec<Value>,
     /// `[task, cut, dropped]`
     cut: Vec<Value>,
-    /// What the operator reads of model calls that failed.
+    /// The reports to the operator about failed model calls.
     troubles: Vec<Value>,
-    /// `[task, state, reason]`, each change of what an agent is doing.
+    /// `[task, state, reason]`, each change of an agent's state.
     states: Vec<Value>,
     /// Plans after each change, as `[task, lines]`; a line is `id state goal`.
     plans: Vec<Value>,
     /// `[task, reason, recovery]`
     stuck: Vec<Value>,
-    /// What plugins were asked beside steps and calls: `[plugin, question]`.
+    /// The queries to plugins other than steps and calls: `[plugin, query]`.
     questions: Vec<Value>,
-    /// How risky approvers were told that each thing is, and why.
+    /// The risk of each request as reported to approvers, with the reason.
     risks: Vec<Value>,
     /// `[task, forgotten, masked, summarised]`
     condensed: Vec<Value>,
@@ -247,7 +247,7 @@ impl Recorder {
             "condensed": self.condensed,
             "knowledge": self.knowledge,
             "state": state,
-            // How long the room was open.
+            // The time for which the room was open.
             "hours": hours,
         })
     }

@@ -1,5 +1,5 @@
-//! A room that was cut off: wherever that was, it goes on and ends, nothing that waited is
-//! forgotten, and what may have happened does not happen again.
+//! Recovery of a room that was interrupted at any point: it resumes and ends, no pending call is
+//! lost, and a side effect that may have happened is not repeated.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -65,11 +65,11 @@ proptest! {
         for event in events {
             recorded.handle(event, LATER);
         }
-        // Whoever paused it lets it go on; what it held back has not begun.
+        // Unpausing resumes the room, and the calls that the pause held back have not begun.
         recorded.handle(Event::Unpaused, LATER);
         let again: Vec<Effect> = again.into_iter().map(|again| again.effect).collect();
         let known: BTreeSet<CallId> = again.iter().filter_map(Effect::starts).chain(recorded.effects.iter().filter_map(Effect::starts)).collect();
-        // A call that waits for more of a budget is answered by nothing but that.
+        // Only a limit increase answers a call that waits for one.
         let state = serde_json::to_value(&recorded.room).expect("a room is serialisable");
         let is_held = |call: &CallId| state["calls"][call.0.to_string()].get("HeldTool").is_some();
         let waiting: BTreeSet<CallId> = recorded.room.calls_in_flight().filter(|call| !is_held(call)).collect();
@@ -95,7 +95,7 @@ fn case(setup: serde_json::Value) -> (Arc<Setup>, Case) {
     (case.setup().into(), case)
 }
 
-/// A room whose agent is in its first step, call 0, and asked for so much.
+/// Returns a room whose agent is in its first step, call 0, after these events.
 fn stepping(events: Vec<Event>) -> Unfinished {
     let setup = json!({ "models": { "default": {} }, "plugins": { "desk": { "grants": { "model": ["default"] } } } });
     let (setup, case) = case(setup);
@@ -159,7 +159,7 @@ fn a_step_whose_effect_was_cut_off_is_told_so_and_does_not_do_it_again() {
     assert_eq!(steps[0].trace.side_effect(0, &fetch()), Before::Answered(&told));
 }
 
-/// A room in which the agent has called `box.a`, which runs as call 1.
+/// Returns a room in which the agent has called `box.a`, which runs as call 1.
 fn calling(idempotent: bool, sha256: &str, events: Vec<Event>) -> Unfinished {
     let setup = json!({ "plugins": { "desk": { "grants": { "tools": ["*"] } }, "box": { "tools": ["a"] } } });
     let (mut setup, case) = case(setup);
@@ -189,16 +189,16 @@ fn is_interrupted(event: &Event) -> bool {
     matches!(event, Event::ToolAnswered { call: CallId(1), answer: Err(ToolError::Fault { fault }), .. } if fault.kind == FaultKind::Interrupted)
 }
 
-/// C-318: every one of them, and none is done again unasked.
+/// C-318: covers every interrupted tool call. None is repeated unless repeating it is harmless.
 #[test]
 fn a_tool_is_called_again_only_where_that_does_nothing_twice() {
     let effect =
         || vec![Event::SideEffectAsked { call: CallId(1), ordinal: 0, side_effect: fetch() }];
     let sandboxed = "ab";
-    // What it does the journal knows, and it did nothing of which the end is not known.
+    // The journal records every side effect of a sandboxed tool, and here none is without its end.
     let resumption = calling(false, sandboxed, Vec::new()).resumption(LATER);
     assert_eq!((called_again(&resumption), resumption.events.len()), (1, 1));
-    // Nobody knows whether the key was set.
+    // The journal has no end for the side effect, so the key may or may not be set.
     let resumption = calling(false, sandboxed, effect()).resumption(LATER);
     assert_eq!(called_again(&resumption), 0);
     assert!(
@@ -207,11 +207,11 @@ fn a_tool_is_called_again_only_where_that_does_nothing_twice() {
         resumption.events
     );
     assert!(is_interrupted(&resumption.events[2]));
-    // Its author says that setting it twice is the same as once.
+    // The author declared the tool idempotent, so a repeated set is harmless.
     let resumption = calling(true, sandboxed, effect()).resumption(LATER);
     assert_eq!((called_again(&resumption), resumption.events.len()), (1, 1));
     assert!(resumption.again.iter().any(|again| again.trace.may_repeat));
-    // Outside a sandbox nobody knows anything.
+    // Side effects outside a sandbox are not in the journal, so the outcome is unknown.
     let resumption = calling(false, "", Vec::new()).resumption(LATER);
     assert_eq!(called_again(&resumption), 0);
     assert!(is_interrupted(&resumption.events[1]));
@@ -305,11 +305,12 @@ fn time_in_which_no_host_ran_does_not_count() {
         std::iter::from_fn(|| room.poll_notice())
             .any(|notice| notice == Notice::Resumed { down_ms: 5_000 })
     );
-    // The clock went back while the host was down: nothing is owed.
+    // The clock was set back while the host was down, so the downtime is 0 and not negative.
     assert_eq!(unfinished.resumption(Millis(0)).events, [Event::Resumed { down_ms: 0 }]);
 }
 
-/// A room whose agent has just done this; its first call after the step is call 1.
+/// Returns a room whose agent has just performed this action. The first call after the step is call
+/// 1.
 fn acting(action: Action, sha256: &str, events: Vec<Event>) -> Unfinished {
     let setup = json!({
         "tasks": { "desk": { "executors": ["hands"], "memory": "judge" } },
@@ -328,7 +329,7 @@ fn acting(action: Action, sha256: &str, events: Vec<Event>) -> Unfinished {
     Unfinished::fold(records([opened, stepped].into_iter().chain(events).collect()))
 }
 
-/// The room after a crash, and what it is to do.
+/// Returns the room after a crash, its resumption and the effects that it performs.
 fn gone_on(unfinished: Unfinished) -> (Room, Resumption, Vec<Effect>) {
     let resumption = unfinished.resumption(LATER);
     let mut room = unfinished.room;
@@ -340,7 +341,7 @@ fn gone_on(unfinished: Unfinished) -> (Room, Resumption, Vec<Effect>) {
 #[test]
 fn an_action_that_was_cut_off_is_an_error_that_the_agent_reads() {
     let run = || Action::Run { command: "make".to_owned(), background: false };
-    // In a sandbox nothing happened that the journal does not know.
+    // The journal contains every side effect of a sandbox, so an unrecorded one did not happen.
     let (_, resumption, _) = gone_on(acting(run(), "ab", Vec::new()));
     assert_eq!(called_again(&resumption), 1);
     let (room, resumption, effects) = gone_on(acting(run(), "", Vec::new()));
@@ -363,7 +364,8 @@ fn an_action_that_was_cut_off_is_an_error_that_the_agent_reads() {
     );
 }
 
-/// The agent's command runs in the background as 7, and its first poll, call 3, has begun.
+/// Returns a room whose agent runs a command in the background as 7. The first poll, call 3, has
+/// begun.
 fn polling(sha256: &str) -> Unfinished {
     let told = ToolOutcome {
         value: Some(json!({ "background": { "command_id": 7, "poll_ms": 100 } })),
@@ -400,7 +402,7 @@ fn a_poll_that_was_cut_off_is_made_again() {
     };
     let (_, resumption, _) = gone_on(polling("ab"));
     assert_eq!((polls(&resumption), resumption.events.len()), (1, 1));
-    // Outside a sandbox it has failed once, and is made again when its time comes.
+    // Outside a sandbox the poll counts as failed and is repeated after its delay.
     let (_, resumption, effects) = gone_on(polling(""));
     assert_eq!(polls(&resumption), 0);
     assert!(effects.iter().any(|effect| matches!(effect, Effect::SetTimer { .. })), "{effects:?}");
@@ -427,7 +429,7 @@ fn a_plugin_that_was_consulted_is_asked_again_with_what_it_was_told() {
         consult.start.as_ref().is_some_and(|start| start.agent.is_some())
             && room.is_in_flight(CallId(1))
     );
-    // What it did to the world of which nobody knows the end it is told, and does not do again.
+    // A side effect with an unknown end is reported to the agent and not repeated.
     let asked = Event::SideEffectAsked { call: CallId(1), ordinal: 0, side_effect: fetch() };
     let (_, resumption, _) = gone_on(acting(recall(), "ab", vec![asked]));
     let told = SideEffectAnswer::Failed {

@@ -1,6 +1,6 @@
-//! Where what a case expects and what was seen differ. Everything that is expected must be there;
-//! what is data (events, plans, texts) must be exactly so, of what happened more may be seen than a
-//! case looks at.
+//! Differences between the expectations of an OpenHands case and the report. Every expected value
+//! must be present. Data (events, plans, texts) must be equal; other reports may contain more than
+//! the case expects.
 
 use serde_json::{Map, Value};
 
@@ -23,10 +23,10 @@ const EXACT: [&str; 12] = [
     "search",
 ];
 
-/// Kinds in which the host words sentences itself: those of a case become tokens too.
+/// Kinds in which the host words sentences itself. The sentences of a case become tokens too.
 const WORDED: [&str; 3] = ["controller", "limit", "delegate"];
 
-/// Returns each place where they differ.
+/// Returns each difference.
 pub(super) fn differences(kind: &str, expect: &Value, got: &Value) -> Vec<Difference> {
     let mut differences = Vec::new();
     let expect = if WORDED.contains(&kind) { tokens(expect) } else { expect.clone() };
@@ -77,7 +77,7 @@ fn below(
                 below(value, found, &format!("{path}[{index}]"), exact, differences);
             }
         }
-        // An event by its name alone.
+        // An expectation that is an event's name alone.
         (Value::String(name), Value::Object(seen)) if !exact && is_named(name, seen) => {}
         (Value::String(one), Value::String(other))
             if path == ".error" && is_same_error(one, other) => {}
@@ -87,7 +87,8 @@ fn below(
     }
 }
 
-/// `{"observation": "error", …}` and `{"agent_error": "…"}` have a name.
+/// Returns whether the event has this name: `{"observation": "error", …}` or `{"agent_error":
+/// "…"}`.
 fn is_named(name: &str, event: &Map<String, Value>) -> bool {
     let has_name = ["observation", "action"]
         .iter()
@@ -95,7 +96,7 @@ fn is_named(name: &str, event: &Map<String, Value>) -> bool {
     has_name || (event.len() == 1 && event.contains_key(name))
 }
 
-/// What the reference raises has its class or a name of the case's; these mean one thing.
+/// Names of errors with one meaning: the reference's classes and the names of the cases.
 const ERRORS: [&[&str]; 4] = [
     &["value-error", "unknown-event", "unknown-event-type", "neither"],
     &["unknown-parent", "missing-parent", "parent-not-found", "no-such-parent"],
@@ -131,8 +132,7 @@ fn is_same_error(one: &str, other: &str) -> bool {
 
 type Asks = fn(&Value, &Value) -> bool;
 
-/// What a key with an ending asks of the one in front of it: what a text begins with, what is in
-/// it, the last of a list.
+/// The checks of key endings: the start of a text, a part of it, the last item of a list.
 const ENDINGS: [(&str, Asks); 6] = [
     ("_prefix", starts_with),
     ("_starts_with", starts_with),
@@ -154,13 +154,13 @@ fn starts_with(whole: &Value, start: &Value) -> bool {
     texts(whole, start).is_some_and(|(whole, start)| whole.starts_with(start))
 }
 
-/// Returns the key that a key with an ending asks something of.
+/// Returns the key that a key with an ending refers to.
 pub(super) fn asked_of(key: &str) -> Option<&str> {
     ENDINGS.iter().find_map(|(ending, _)| key.strip_suffix(ending))
 }
 
-/// Whether the key in front of an ending is as it asks, else what is there; `None` without an
-/// ending, or without such a key.
+/// Checks the value of the key in front of an ending. The error holds that value. `None` without an
+/// ending or without such a key.
 fn asks<'a>(
     key: &str,
     wanted: &Value,
@@ -223,7 +223,7 @@ mod tests {
         for other in ["unknown-id", "cycle", "duplicate-id"] {
             assert_eq!(found("event_tree", &json!({ "error": other }), &got).len(), 1, "{other}");
         }
-        // In other places a text is compared as it stands.
+        // In other places a text is compared as it is.
         assert_eq!(
             found("codec", &json!({ "dict": "ValueError" }), &json!({ "dict": "value-error" }))
                 .len(),

@@ -1,5 +1,5 @@
-//! Which actions wait for consent, played by a task with `confirm`, an analyzer that says what a
-//! case says of the risk, and an approver that decides what the case's user decides.
+//! Consent cases, played by a task with `confirm`. The analyzer and the approver give the answers
+//! of the case.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use super::Case;
 use super::stage::{Move, Stage, Told, turn};
 
-/// What an analyzer says of each thing it is asked about, in this order; none: it fails.
+/// An analyzer's answers in order. `None` makes it fail.
 type Risks = Vec<Option<Risk>>;
 
-/// A risk by the reference's word; none: UNKNOWN.
+/// Parses the reference's word for a risk. `None` for UNKNOWN.
 fn risk(word: &str) -> Result<Option<Risk>, String> {
     Ok(match word.to_ascii_lowercase().as_str() {
         "unknown" => None,
@@ -38,8 +38,8 @@ fn analyzer(risks: Risks) -> Plugin {
     })
 }
 
-/// The task's `confirm` with the policy of a case. Where all risks are unknown there is no
-/// analyzer: that is what the host calls unknown.
+/// Sets the task's `confirm` to the policy of a case. Adds no analyzer if all risks are unknown,
+/// because this host then treats them as unknown.
 fn confirming(stage: &mut Stage, policy: &Value, risks: Risks) -> Result<(), String> {
     let word = |key: &str| policy.get(key).and_then(Value::as_str);
     let kind = word("kind").or_else(|| policy.as_str()).ok_or("the policy has no kind")?;
@@ -82,7 +82,7 @@ pub(super) async fn policy(case: &Case<'_>) -> Result<Value, String> {
     };
     confirming(&mut stage, case.get("policy").ok_or("`in` has no policy")?, vec![risk])?;
     if let Some(problems) = stage.refused() {
-        // The config's reader names the key; what it may be follows.
+        // The config reader names the key, then the allowed values.
         return if problems.contains("threshold") {
             Ok(json!({ "error": "threshold-cannot-be-unknown" }))
         } else {
@@ -96,8 +96,8 @@ pub(super) async fn policy(case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({ "confirm": !seen.asked.is_empty() }))
 }
 
-/// A batch is one message with several calls. `finish` beside others is a tool whose result ends
-/// the task; alone, and `think` alone, it is the action of that name.
+/// Plays a batch: one message with several calls. `finish` beside other calls is a tool whose
+/// result ends the task. A single `finish` or `think` is the action of that name.
 pub(super) async fn batch(case: &Case<'_>) -> Result<Value, String> {
     let mut calls = Vec::new();
     for (index, call) in case.list("batch")?.iter().enumerate() {
@@ -138,10 +138,10 @@ pub(super) async fn batch(case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({ "wait": !seen.asked.is_empty() }))
 }
 
-/// The argument that says which call of its message one is, from 0.
+/// The argument with a call's index in its message, from 0.
 pub(super) const PLACE: &str = "place";
 
-/// A message that calls these tools, all at once.
+/// Returns a message that calls these tools at once.
 pub(super) fn called(names: &[&str]) -> Turn {
     let call = |(at, name): (usize, &&str)| {
         let id = format!("call-{at}");
@@ -154,8 +154,8 @@ pub(super) fn called(names: &[&str]) -> Turn {
     .into_turn()
 }
 
-/// An agent of 2025-11 that wants one action: risky ones wait where somebody says how risky they
-/// are, and all of them where nobody does.
+/// Plays an agent of 2025-11 with one action. Only risky actions wait if an analyzer reports risks;
+/// otherwise every action waits.
 pub(super) async fn v0(case: &Case<'_>) -> Result<Value, String> {
     let awaiting = case.get("awaiting").and_then(Value::as_str);
     let kind = awaiting
@@ -193,7 +193,7 @@ pub(super) async fn v0(case: &Case<'_>) -> Result<Value, String> {
     });
     let observation = observation.map(|name| json!({ "observation": name }));
     let log = seen.log(case.wire());
-    // The same action once more, as the log has it.
+    // The log contains the same action a second time.
     let republished = log
         .iter()
         .filter(|event| event["action"] == kind)
@@ -204,7 +204,7 @@ pub(super) async fn v0(case: &Case<'_>) -> Result<Value, String> {
     )
 }
 
-/// What an action of this kind needs.
+/// Returns arguments that an action of this kind accepts.
 pub(super) fn example_args(kind: &str) -> Value {
     match kind {
         "run" => json!({ "command": "ls", "thought": "t" }),

@@ -1,5 +1,5 @@
-//! A conversation on the whole host: an agent that plays a script of actions, executors that carry
-//! them out, and what both saw.
+//! A conversation on the whole host: an agent that follows a script of actions, the executors that
+//! carry them out, and the observations of both.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,27 +14,27 @@ use serde_json::{Value, json};
 use crate::Runner;
 use crate::toml_text::{string, value};
 
-/// It is with the stock plugins, one folder above the guests.
+/// The folder of the stock plugins, one level above the guests.
 const STOCK_WORKSPACE: &str = "workspace";
 
-/// A plugin whose tools carry out actions.
+/// A plugin with tools that carry out actions.
 pub(super) struct Executor {
     name: &'static str,
     /// The name of its component.
     source: String,
     config: Value,
-    /// Further lines of its table.
+    /// Additional lines of its config table.
     grants: String,
 }
 
 impl Executor {
-    /// The pretend shell.
+    /// Returns the simulated shell.
     pub(super) fn terminal(first_id: i64, timeout_s: Option<i64>) -> Self {
         let config = json!({ "first_id": first_id, "timeout_s": timeout_s.unwrap_or(120) });
         Self { name: "terminal", source: "stub_terminal".to_owned(), config, grants: String::new() }
     }
 
-    /// The stock workspace over a folder that is empty.
+    /// Returns the stock workspace over an empty folder.
     pub(super) fn workspace() -> Self {
         Self {
             name: "workspace",
@@ -44,7 +44,7 @@ impl Executor {
         }
     }
 
-    /// One whose `run` never ends.
+    /// Returns an executor whose `run` never ends.
     pub(super) fn spinning() -> Self {
         Self {
             name: "spin",
@@ -54,7 +54,7 @@ impl Executor {
         }
     }
 
-    /// One that has a tool for each of these kinds, and answers whatever it is called with.
+    /// Returns an executor with a tool for each of these kinds, which answers any call.
     pub(super) fn of_tools(kinds: &[Value]) -> Self {
         let tools: Vec<Value> = kinds
             .iter()
@@ -73,17 +73,17 @@ impl Executor {
     }
 }
 
-/// What is to be played.
+/// A conversation to play.
 pub(super) struct Conversation {
     script: Vec<Value>,
     executors: Vec<Executor>,
     /// The task's `confirm`, in TOML.
     confirm: Option<String>,
-    /// How the analyzer of risks behaves, where there is one.
+    /// The behavior of the risk analyzer, if there is one.
     analyzer: Option<String>,
-    /// Of the workspace.
+    /// The folder of the workspace.
     folder: PathBuf,
-    /// What is in it at first: a file with these bytes, or a folder.
+    /// The initial contents of the workspace: a file with these bytes, or a folder for `None`.
     files: Vec<(String, Option<Vec<u8>>)>,
 }
 
@@ -96,18 +96,18 @@ impl Conversation {
         Self { files: Vec::new(), script, executors, confirm: None, analyzer: None, folder }
     }
 
-    /// With these in the workspace.
+    /// Adds these initial files to the workspace.
     pub(super) fn with_files(self, files: Vec<(String, Option<Vec<u8>>)>) -> Self {
         Self { files, ..self }
     }
 
-    /// Everything waits for somebody's consent.
+    /// Makes every action wait for consent.
     pub(super) fn confirming(self) -> Self {
         Self { confirm: Some("\"always\"".to_owned()), ..self }
     }
 
-    /// Risky actions wait, and a component that behaves like this says what is risky: `low`, or it
-    /// is broken: `trap`, `spin`.
+    /// Makes risky actions wait for consent. The analyzer either reports `low` or is broken:
+    /// `trap`, `spin`.
     pub(super) fn assessed(self, mode: &str) -> Self {
         let confirm = "{ policy = \"risky\", threshold = \"medium\", unknown = false, analyzer = \"analyzer\" }";
         Self { confirm: Some(confirm.to_owned()), analyzer: Some(mode.to_owned()), ..self }
@@ -154,8 +154,8 @@ impl Conversation {
                 ),
                 false => String::new(),
             };
-            // Nobody is asked because of what its plugin may do: who is to be asked is said by the
-            // task.
+            // Allow all tools by rule: only the task's `confirm` may ask for consent, not the
+            // plugin's capabilities.
             let allowed = format!(
                 "[[policy]]\ntool = {}\ndecide = \"allow\"\n",
                 string(&format!("{name}.*"))
@@ -180,10 +180,10 @@ impl Conversation {
         Ok(text)
     }
 
-    /// Plays it to its end.
+    /// Plays the conversation to its end.
     ///
     /// # Errors
-    /// When it could not be played at all.
+    /// If the conversation could not be played.
     pub(super) async fn hold(&self, runner: &Runner) -> Result<Told, String> {
         let made = std::fs::create_dir_all(&self.folder).and_then(|()| {
             self.files.iter().try_for_each(|(name, bytes)| {
@@ -196,7 +196,7 @@ impl Conversation {
         });
         made.map_err(|error| format!("{}: {error}", self.folder.display()))?;
         let told = self.play(runner).await;
-        // What is left behind is in a folder for what is temporary.
+        // A failure is harmless: the folder is in the system's temporary folder.
         let _ = std::fs::remove_dir_all(&self.folder);
         told
     }
@@ -239,7 +239,7 @@ impl Conversation {
     }
 }
 
-/// Loads every component once, so that no case waits for a compiler.
+/// Loads every component once, so that no case waits for the compiler.
 pub(super) async fn warm_up(runner: &Runner) -> Result<(), String> {
     let executors = vec![
         Executor::terminal(1, None),
@@ -248,7 +248,7 @@ pub(super) async fn warm_up(runner: &Runner) -> Result<(), String> {
         Executor::of_tools(&[json!("edit")]),
     ];
     let all = Conversation::new(Vec::new(), executors);
-    // The workspace's folder must be there.
+    // Loading fails without the workspace's folder.
     std::fs::create_dir_all(&all.folder).map_err(|error| error.to_string())?;
     let folder = all.folder.clone();
     let all = all.assessed("low");
@@ -264,7 +264,7 @@ pub(super) async fn warm_up(runner: &Runner) -> Result<(), String> {
     loaded
 }
 
-/// Everything that a run's journal holds.
+/// The records of a run's journal.
 #[derive(Default)]
 struct Records(Mutex<Vec<Value>>);
 
@@ -277,7 +277,7 @@ impl Subscriber for Records {
     }
 }
 
-/// What the agent was told, and what the journal holds.
+/// The agent's observations and the run's journal.
 pub(super) struct Told {
     steps: Vec<Value>,
     records: Vec<Value>,
@@ -287,7 +287,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// What answered this action, in the reference's form.
+    /// Returns the observation of this action, in the reference's form.
     pub(super) fn observation(&self, action: usize) -> Result<Value, String> {
         let step = self
             .steps
@@ -301,7 +301,7 @@ impl Told {
         Ok(formed(answer))
     }
 
-    /// The first action is answered with an error, and the agent steps again.
+    /// Returns the error that answered the first action, and whether the agent took another step.
     pub(super) fn outlived(&self) -> Result<Value, String> {
         let told = self.observation(0)?;
         Ok(
@@ -309,12 +309,12 @@ impl Told {
         )
     }
 
-    /// All that the journal holds.
+    /// Returns the whole journal as text.
     pub(super) fn stored(&self) -> String {
         Value::from(self.records.clone()).to_string()
     }
 
-    /// The lines that a terminal says it ran.
+    /// Returns the lines that the terminal reports to have run.
     pub(super) fn ran(&self) -> Value {
         self.records
             .iter()
@@ -324,8 +324,8 @@ impl Told {
             .unwrap_or_default()
     }
 
-    /// The kinds of the actions whose tools have run: in the journal each answer of a tool follows
-    /// the step that wanted it.
+    /// Returns the kinds of the actions whose tools have run. In the journal each tool result
+    /// follows the step that called it.
     pub(super) fn executed(&self) -> Vec<Value> {
         let (mut steps, mut executed) = (0_usize, Vec::new());
         for record in &self.records {
@@ -353,7 +353,7 @@ fn found<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     }
 }
 
-/// From the words of the acting agent to those of rule O-003.
+/// Converts the field names of the acting agent into those of rule O-003.
 fn formed(told: &Value) -> Value {
     let named = |name: &str, extras: Value| json!({ "observation": name, "content": told["content"], "extras": extras });
     let has = |key: &str| told.get(key).is_some();

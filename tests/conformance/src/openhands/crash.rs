@@ -1,5 +1,5 @@
-//! A host that is gone while calls are under way, and another one that goes on with what its
-//! journal holds (C-318).
+//! Crash recovery with calls in progress: a second host resumes from the journal of the first
+//! (C-318).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,15 +18,14 @@ use tokio::sync::Notify;
 use crate::Runner;
 use crate::toml_text::{string, value};
 
-/// The room, and so its journal's name.
+/// The room id, which is also the name of its journal.
 const ROOM: &str = "crash";
 
-/// Tools of the embedding program, whose effects are in the world: nobody can take them back, so
-/// none may happen twice.
+/// Tools of the embedding program. Their effects cannot be undone, so none may happen twice.
 struct World {
-    /// How often each was executed.
+    /// The number of executions of each tool.
     executed: Mutex<BTreeMap<String, usize>>,
-    /// Told each time one begins.
+    /// Notified each time a tool begins.
     begun: Notify,
 }
 
@@ -39,7 +38,7 @@ impl World {
         self.executed.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
-    /// Its tools; none of them ever answers.
+    /// Returns a plugin with these tools, none of which ever answers.
     fn plugin(self: &Arc<Self>, names: &[String]) -> Plugin {
         let tool = |name: &String| {
             let (world, of) = (Arc::clone(self), name.clone());
@@ -57,7 +56,7 @@ impl World {
         Plugin::tools("world", names.iter().map(tool))
     }
 
-    /// A host of its own that has them: what a process is.
+    /// Creates a host with these tools, as a separate process would.
     async fn host(self: &Arc<Self>, runner: &Runner, names: &[String]) -> Result<Prepared, String> {
         let options = HostOptions {
             cache: runner.cache.clone(),
@@ -72,7 +71,7 @@ impl World {
     }
 }
 
-/// An agent that wants all calls at once, and tells what it heard of them.
+/// Returns the config of an agent that makes all calls at once and reports their results.
 fn config(guests: &Path, names: &[String]) -> Result<String, String> {
     let calls: Vec<Value> = names.iter().map(|name| json!([format!("world.{name}"), {}])).collect();
     let script = value(&json!({ "script": [{ "calls": calls }] })).ok_or("a script holds null")?;
@@ -83,7 +82,7 @@ fn config(guests: &Path, names: &[String]) -> Result<String, String> {
     ))
 }
 
-/// Where the journals of one case are, for as long as it is played.
+/// A temporary folder for the journals of one case, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -100,7 +99,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left behind is in a folder for what is temporary.
+        // A failure is harmless: the folder is in the system's temporary folder.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -113,8 +112,8 @@ fn options(journals: JsonLines) -> RunOptions {
     }
 }
 
-/// One host dies with these calls under way; what another one, with the journal as it was then,
-/// tells and does.
+/// Stops a host with these calls in progress. Returns what a second host reports and does with the
+/// journal of that moment.
 pub(super) async fn play(runner: &Runner, names: Vec<String>) -> Result<Value, String> {
     let (folder, room) = (Folder::new(), RoomId::from(ROOM));
     let before = World::new();
@@ -128,7 +127,7 @@ pub(super) async fn play(runner: &Runner, names: Vec<String>) -> Result<Value, S
         while before.executed().len() < names.len() {
             before.begun.notified().await;
         }
-        // As a process that is killed leaves it: not a byte is written after this.
+        // The copy has the journal as a killed process leaves it: no byte is written after this.
         let copied = std::fs::create_dir_all(folder.0.join("second"))
             .and_then(|()| std::fs::copy(first.path(&room), second.path(&room)));
         copied.map_err(|error| format!("{}: {error}", folder.0.display()))
@@ -157,7 +156,7 @@ pub(super) async fn play(runner: &Runner, names: Vec<String>) -> Result<Value, S
     )
 }
 
-/// The calls of which the agent was told that they were interrupted.
+/// Returns the calls that were reported to the agent as interrupted.
 fn interrupted(told: &Value) -> Vec<String> {
     let steps = told["steps"].as_array().into_iter().flatten();
     let observations = steps

@@ -1,6 +1,5 @@
-//! Where this host does better than the reference: what is stored, what a broken guard and a broken
-//! log mean, and what goes round in circles. Whatever needs a conversation is one on the whole
-//! host, with components.
+//! Cases in which this host differs for the better: secrets in storage, broken guards, torn logs,
+//! loops. Conversations run on the whole host with components.
 
 use conclave_core::trajectory;
 use conclave_core::types::outcome::Status;
@@ -10,7 +9,7 @@ use super::Case;
 use super::conversation::{Conversation, Executor};
 use crate::Runner;
 
-/// One action of an agent, and what its executors make of it (O-094…O-096, O-132…O-135).
+/// Plays one action of an agent and its execution (O-094…O-096, O-132…O-135).
 pub(super) async fn runtime(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let number = |key: &str| case.get(key).and_then(Value::as_i64);
     let run = |command: &str| json!({ "action": "run", "args": { "command": command } });
@@ -70,7 +69,7 @@ pub(super) async fn runtime(runner: &Runner, case: &Case<'_>) -> Result<Value, S
     Ok(json!({ "observation": observation, "ran": seen.ran() }))
 }
 
-/// What is in the workspace at first: `files`, or what the path that is read is said to be.
+/// Returns the initial contents of the workspace: `files`, or an entry for the path that is read.
 fn files(case: &Case<'_>) -> Vec<(String, Option<Vec<u8>>)> {
     let given = case.get("files").and_then(Value::as_object).into_iter().flatten();
     let mut files: Vec<_> = given
@@ -140,7 +139,7 @@ pub(super) async fn beat(runner: &Runner, case: &Case<'_>) -> Result<Value, Stri
         let example = |kind: &Value| {
             let mut args = super::confirm::example_args(kind.as_str().unwrap_or_default());
             if args.get("name").is_some() {
-                // A call by name is one of a tool that is there.
+                // A call by name refers to an existing tool.
                 args["name"] = json!(format!("tools.{}", kind.as_str().unwrap_or_default()));
             }
             json!({ "action": kind, "args": args })
@@ -151,7 +150,7 @@ pub(super) async fn beat(runner: &Runner, case: &Case<'_>) -> Result<Value, Stri
                 vec![Executor::of_tools(actions)],
             )
         };
-        // What would never run shows nothing by not running.
+        // Without this control run, a call that never runs would pass the check by its absence.
         let free = talk().hold(runner).await?;
         if free.executed() != *actions {
             return Err(format!("without anybody's consent only these run: {:?}", free.executed()));
@@ -181,7 +180,7 @@ fn delegate_args(delegate: &Value) -> Value {
     args
 }
 
-/// One conversation has a tool that never ends; another one on the same host goes on meanwhile.
+/// Plays a conversation whose tool never ends, and another one on the same host meanwhile.
 async fn spinning(runner: &Runner) -> Result<Value, String> {
     let run = || json!({ "action": "run", "args": { "command": "echo hi" } });
     let spins = Conversation::new(vec![run()], vec![Executor::spinning()]);
@@ -194,7 +193,7 @@ async fn spinning(runner: &Runner) -> Result<Value, String> {
     )
 }
 
-/// What the journal holds of an action with a secret in it that its agent wrote there by hand.
+/// Returns the journal's form of an action in which the agent wrote a secret by hand.
 async fn stored_secret(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let action = case.get("event").cloned().ok_or("`in` has no event")?;
     let seen =
@@ -210,7 +209,8 @@ async fn stored_secret(runner: &Runner, case: &Case<'_>) -> Result<Value, String
     )
 }
 
-/// A change of the plan that is refused, in a conversation: the agent reads why, and goes on.
+/// Plays a conversation in which a plan change is refused. The agent reads the reason and
+/// continues.
 async fn plan_fails(runner: &Runner, op: &Value) -> Result<Value, String> {
     let word = |at: usize| {
         op.get(at).and_then(Value::as_str).ok_or_else(|| format!("{op} is no change of a plan"))
@@ -222,8 +222,8 @@ async fn plan_fails(runner: &Runner, op: &Value) -> Result<Value, String> {
     Conversation::new(vec![action], Vec::new()).hold(runner).await?.outlived()
 }
 
-/// A log of ten events, one of which was written only in part, as `conclave trajectory show` reads
-/// it.
+/// Returns the output of `conclave trajectory show` for a log of ten events, one of which is
+/// partially written.
 fn torn(which: &str) -> Result<Value, String> {
     const EVENTS: usize = 10;
     let torn = if which == "last" { EVENTS - 1 } else { EVENTS / 2 };
@@ -242,8 +242,8 @@ fn torn(which: &str) -> Result<Value, String> {
     )
 }
 
-/// A guard that says `low` lets the action happen; one that traps, and one that runs out of time,
-/// let nothing happen (O-184).
+/// Plays a guard that reports `low`, one that traps and one that runs out of time. Only the first
+/// lets the action happen (O-184).
 async fn broken_guard(runner: &Runner) -> Result<Value, String> {
     let run = json!({ "action": "run", "args": { "command": "echo hi" } });
     let guarded = |mode: &str| {
@@ -261,12 +261,12 @@ async fn broken_guard(runner: &Runner) -> Result<Value, String> {
     Ok(json!({ "verdict": "deny" }))
 }
 
-/// The same action with the same result, each time thought about in another way; and with another
-/// result each time, which is no loop.
+/// Repeats the same action and result, each with another thought, which is a loop. Then repeats it
+/// with another result each time, which is none.
 async fn stuck_in_spite_of_thoughts(runner: &Runner, times: u64) -> Result<Value, String> {
     let of = |command: &dyn Fn(u64) -> String| {
         let action = |at: u64| json!({ "action": "run", "args": { "command": command(at) }, "thought": format!("thought {at}") });
-        // One action more than it takes: who is not stopped carries it out.
+        // One action more than the limit: only an undetected loop would carry it out.
         Conversation::new((0..=times).map(action).collect(), vec![Executor::terminal(42, None)])
     };
     let other = of(&|at| format!("echo {at}")).hold(runner).await?;

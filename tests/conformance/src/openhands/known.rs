@@ -1,14 +1,14 @@
-//! What is known of cases beforehand: those that have no counterpart in this host, and those that
-//! state what it does otherwise on purpose. Both are told by what a case gives, so that a new case
-//! of the same shape is judged like the old ones. The rows of `docs/reference/conformance.md` and
-//! `docs/migrate/differences.md` hold the same reasons. Does not see what a case expects.
+//! Tables of known cases: those without a counterpart in this host, and those in which it differs
+//! on purpose. Both are recognized by the input of a case, so a new case of the same shape is
+//! judged in the same way. The rows of `docs/reference/conformance.md` and
+//! `docs/migrate/differences.md` hold the same reasons. Has no access to the expectations.
 
 use serde_json::{Value, json};
 
 use super::Case;
 use crate::documented::{Documented, Host};
 
-/// Why a case is not played; none: it is.
+/// Returns the reason why a case is not played, or `None` if it is played.
 pub(super) fn dropped(case: &Case<'_>) -> Option<&'static str> {
     let gives = |keys: &[&str]| case.any(keys).is_some();
     let ops = || {
@@ -114,14 +114,13 @@ pub(super) fn dropped(case: &Case<'_>) -> Option<&'static str> {
     }
 }
 
-/// The rows of `docs/migrate/differences.md` that apply to a case, each with the keys that may
-/// differ and what the host reports there.
+/// Returns the rows of `docs/migrate/differences.md` that apply to a case, with the keys that may
+/// differ and the host's values there.
 pub(super) fn otherwise(case: &Case<'_>) -> Vec<Documented> {
     match case.kind {
         "stuck_pairs" | "stuck_events" => circling(case),
         "stuck_sdk" => sdk(case),
-        // Half of such a limit is nought, and the reference's slice from minus nought is the whole
-        // text.
+        // Half of such a limit is 0, and the reference's slice from -0 is the whole text.
         "truncate" if case.number("max_chars").is_ok_and(|max| max < 2) => {
             let cut = "\n[... Observation truncated due to length ...]\n";
             one(
@@ -136,7 +135,7 @@ pub(super) fn otherwise(case: &Case<'_>) -> Vec<Documented> {
         "parallel" => parallel(case),
         "confirm_v0" => confirmed(case),
         "delegate" => match case.number("parent_iteration") {
-            // One step to delegate, and one after that.
+            // The limit needs one step to delegate and one step after the delegation.
             Ok(before) => one(
                 "O-091: each activation counts its own steps",
                 "parent_iteration_after",
@@ -158,11 +157,12 @@ fn one(row: &'static str, key: &'static str, value: Value) -> Vec<Documented> {
     vec![Documented::new(row, [(key, Host::Is(value))])]
 }
 
-/// Loops that thoughts hide from the reference, and those that a user's word interrupts here.
+/// Returns the rows about loops that thoughts hide from the reference, and those that a user
+/// message interrupts here.
 fn circling(case: &Case<'_>) -> Vec<Documented> {
     let mut rows = Vec::new();
     let entries = case.list("history").unwrap_or_default();
-    // Of a pair, its action.
+    // An entry may be a pair; its first item is the action.
     let acts = entries.iter().enumerate().map(|(at, entry)| (at, entry.get(0).unwrap_or(entry)));
     let acts: Vec<(usize, &Value)> =
         acts.filter(|(_, entry)| entry.get("action").is_some()).collect();
@@ -177,8 +177,7 @@ fn circling(case: &Case<'_>) -> Vec<Documented> {
     }
     let is_users = |entry: &Value| entry.get("source").is_some_and(|source| source == "user");
     if let Some(last) = acts.iter().rposition(|(_, entry)| is_users(entry)) {
-        // What came before the word counts no more, and what came after it is too little for a
-        // loop.
+        // Here a user message restarts the count, and the actions after it are too few for a loop.
         let after = &acts[last + 1..];
         let is_one =
             after.windows(2).all(|two| without_thought(two[0].1) == without_thought(two[1].1));
@@ -197,7 +196,8 @@ fn circling(case: &Case<'_>) -> Vec<Documented> {
     rows
 }
 
-/// Where four of the same action in a row begin, and whether their thoughts differ.
+/// Returns the index of the first of four equal actions in a row, and whether their thoughts
+/// differ.
 fn repeated(acts: &[(usize, &Value)]) -> Option<(usize, bool)> {
     let is_same = |four: &&[(usize, &Value)]| {
         four.iter().all(|(_, act)| without_thought(act) == without_thought(four[0].1))
@@ -228,7 +228,7 @@ fn sdk(case: &Case<'_>) -> Vec<Documented> {
     rows
 }
 
-/// Each trigger that stands in the message is only a part of a word there.
+/// Returns whether each trigger in the message is only a part of a word.
 fn is_within_a_word(case: &Case<'_>) -> bool {
     let message = case.text("message").unwrap_or_default().to_lowercase();
     let words: Vec<&str> =
@@ -295,7 +295,7 @@ fn has_analyzer(case: &Case<'_>) -> bool {
         .is_some_and(|analyzer| !matches!(analyzer, Value::Bool(false) | Value::Null))
 }
 
-/// Turns of an agent that say nothing, and null actions, which the log shows here.
+/// Returns the rows about turns without a message and null actions, which the log shows here.
 fn silent(script: &Value) -> Vec<Documented> {
     let entries = script.as_array().map_or(std::slice::from_ref(script), Vec::as_slice);
     let is_word =
@@ -318,8 +318,8 @@ fn silent(script: &Value) -> Vec<Documented> {
     rows
 }
 
-/// A plan in which something is verified, added after what is closed, changed while it is empty,
-/// named by an id that is no plain number, or left without a goal.
+/// Returns the rows about unusual plans: a task that is verified, added to a closed one, changed in
+/// an empty plan, named by a non-numeric id, or left without a goal.
 fn accidents(case: &Case<'_>) -> Vec<Documented> {
     let (mut is_empty, mut has_closed) = (true, false);
     let is_plain = |id: &str| {
@@ -333,7 +333,7 @@ fn accidents(case: &Case<'_>) -> Vec<Documented> {
     for op in case.list("ops").unwrap_or_default() {
         let word = |at: usize| op.get(at).and_then(Value::as_str).unwrap_or_default();
         if !is_plain(word(1)) {
-            // An id that counts from the end changes another task, so everything may be otherwise.
+            // An id that counts from the end changes another task, so every key may differ.
             let keys =
                 ["results", "tree", "current", "text", "finished"].map(|key| (key, Host::Any));
             rows.push(Documented::new("O-063: negative numbers are refused", keys));
@@ -374,7 +374,7 @@ fn accidents(case: &Case<'_>) -> Vec<Documented> {
     rows
 }
 
-/// A secret that stands in the case's own action.
+/// Returns whether the case's own action contains a secret.
 fn writes_a_secret(case: &Case<'_>) -> bool {
     let written = case.get("event").map(Value::to_string).unwrap_or_default();
     let secrets = case
@@ -385,7 +385,7 @@ fn writes_a_secret(case: &Case<'_>) -> bool {
     secrets.filter(|secret| !secret.is_empty()).any(|secret| written.contains(secret))
 }
 
-/// Anywhere in the value there is this key with this text.
+/// Returns whether this key has this text anywhere in the value.
 fn holds(value: &Value, key: &str, text: &str) -> bool {
     any(value, &|name, value| name == key && value == text)
 }
@@ -431,7 +431,7 @@ mod tests {
         ));
     }
 
-    /// The keys that the rows of a case name.
+    /// Returns the keys that the rows of a case name.
     fn keys(kind: &str, input: Value) -> Vec<&'static str> {
         let rows = otherwise(&case(kind, &input));
         rows.iter().flat_map(|row| row.keys.iter().map(|(key, _)| *key)).collect()

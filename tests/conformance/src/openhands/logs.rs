@@ -1,6 +1,6 @@
-//! Logs: what is found in them, how they are played again, and what `conclave trajectory show` says
-//! of one of the SDK: which of its events led to one of them, what is wrong with its tree, and
-//! which actions nothing answered.
+//! Log cases: the contents of a log, its replay, and the output of `conclave trajectory show` for a
+//! log of the SDK. That output covers the causes of an event, problems of the tree, and unanswered
+//! actions.
 
 use conclave_core::trajectory::{
     self, Filter, Loaded, Replay, Source, TrajectoryEvent, tree_of, unmatched_events,
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Case;
 
-/// A log of the SDK with these events, read as `conclave trajectory show` reads it.
+/// Returns a log of the SDK with these events, read as `conclave trajectory show` reads it.
 fn loaded(events: &[Value]) -> Result<Loaded, String> {
     let loaded = trajectory::load(&Value::from(events).to_string());
     let problems: Vec<String> =
@@ -24,7 +24,7 @@ pub(super) fn unmatched(case: &Case<'_>) -> Result<Value, String> {
         let answer = |kind: &str| json!({ "kind": kind, "id": of("id"), "action_id": of("action"), "tool_name": "t", "tool_call_id": of("call") });
         Ok(match given.get("ev").and_then(Value::as_str).unwrap_or_default() {
             "action" => {
-                // What failed validation has no action.
+                // An action that failed validation is absent.
                 let action = if given.get("executable") == Some(&json!(false)) {
                     Value::Null
                 } else {
@@ -106,8 +106,8 @@ pub(super) fn search(case: &Case<'_>) -> Result<Value, String> {
         start_id: number(&["start_id", "start"]),
         end_id: number(&["end_id", "end"]),
         reverse: case.flag("reverse"),
-        // None at all for nought, and one for less (the reference looks whether it has found as
-        // many after each).
+        // 0 and negative limits return no event and one event: the reference checks the limit after
+        // each event.
         limit: number(&["limit"])
             .and_then(|limit| usize::try_from(limit.max(-1).unsigned_abs()).ok()),
     };
@@ -121,7 +121,7 @@ pub(super) fn search(case: &Case<'_>) -> Result<Value, String> {
     )
 }
 
-/// The function with which the room looks for triggers (`room/knowledge.rs`).
+/// Plays the function with which the room looks for triggers (`room/knowledge.rs`).
 pub(super) fn micro(case: &Case<'_>) -> Result<Value, String> {
     let words: Vec<&str> = match case.text("trigger") {
         Ok(word) => vec![word],
@@ -141,8 +141,8 @@ pub(super) fn replay(case: &Case<'_>) -> Result<Value, String> {
         {
             form["args"]["wait_for_response"] = waits;
         }
-        // A case leaves out what is said; a user's are then `first message`, `second message` and
-        // so on.
+        // A case may omit the texts. The user's texts are then `first message`, `second message`
+        // and so on.
         if given.get("action").and_then(Value::as_str) == Some("message")
             && form["args"].get("content").is_none()
         {

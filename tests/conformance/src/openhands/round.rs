@@ -1,4 +1,4 @@
-//! Several calls of one message, carried out by the room's round.
+//! Several calls of one message, carried out in the room's round.
 
 use conclave_runtime::action::Observation;
 use conclave_runtime::ids::CallId;
@@ -41,9 +41,9 @@ pub(super) async fn parallel(case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({ "events": events, "executed": executed, "discarded": discarded }))
 }
 
-/// The calls whose tools ran, each as often as one ran, and the others, in the order of the
-/// message. The tools themselves say that they ran; in which order is left to whatever schedules
-/// them, since they begin at the same time. One that nobody called comes last.
+/// Splits the calls into those whose tools ran, once per run, and the others, in the order of the
+/// message. The tools report their runs. Their order depends on the scheduler, because they begin
+/// at the same time. An uncalled tool comes last.
 fn by_call(names: &[String], mut ran: Vec<String>) -> (Vec<String>, Vec<String>) {
     let (mut executed, mut discarded) = (Vec::new(), Vec::new());
     for name in names {
@@ -57,7 +57,7 @@ fn by_call(names: &[String], mut ran: Vec<String>) -> (Vec<String>, Vec<String>)
     (executed, discarded)
 }
 
-/// `finish` is a tool whose result ends the task.
+/// Plays a round. `finish` is a tool whose result ends the task.
 async fn round(names: &[String], calls: &[Value]) -> Result<Seen, String> {
     let mut tools: Vec<(String, Vec<Told>)> = Vec::new();
     for (name, call) in names.iter().zip(calls) {
@@ -82,8 +82,8 @@ async fn round(names: &[String], calls: &[Value]) -> Result<Seen, String> {
     Stage { tools, task, ..Stage::of(vec![Move::Turn(called(&words))]) }.play().await
 }
 
-/// Which calls ran one after another, and whether two ran at the same time, by the notices of their
-/// beginnings and ends.
+/// Reports which calls ran one after another and whether two ran at once, from the notices of their
+/// starts and ends.
 async fn at_once(names: &[String], same_tool: bool) -> Result<Value, String> {
     let tools: Vec<String> =
         names.iter().map(|name| if same_tool { "t".to_owned() } else { name.clone() }).collect();
@@ -115,7 +115,7 @@ async fn at_once(names: &[String], same_tool: bool) -> Result<Value, String> {
     Ok(json!({ "serialised": serialised(&spans), "parallel": overlaps(&spans) }))
 }
 
-/// From the notice of a call's beginning to that of its end.
+/// The time from the notice of a call's start to that of its end.
 struct Span {
     call: CallId,
     name: String,
@@ -136,7 +136,7 @@ fn overlaps(spans: &[Span]) -> bool {
         .any(|(at, span)| spans[at + 1..].iter().any(|other| span.overlaps(other)))
 }
 
-/// Groups of calls of which none overlaps the next.
+/// Returns groups of calls that do not overlap.
 fn serialised(spans: &[Span]) -> Vec<Vec<&str>> {
     let mut groups: Vec<Vec<&Span>> = Vec::new();
     for span in spans {

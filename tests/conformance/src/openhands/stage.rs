@@ -1,5 +1,5 @@
-//! A conversation on the whole host with plugins of this program: an agent that plays a script,
-//! tools that answer what a case says, and what the host reported of it. No component is needed.
+//! Plays a conversation on a whole host whose plugins are native: an agent that follows a script
+//! and tools with fixed answers. Collects what the host reports. Needs no component.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,27 +24,27 @@ use conclave_runtime::{Host, HostOptions, RunInput, RunOptions};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// What an agent does in one step.
+/// One step of an agent.
 #[derive(Clone, Debug)]
 pub(super) enum Move {
     Turn(Turn),
-    /// It fails, with this text.
+    /// Fails with this text.
     Fails(String),
 }
 
-/// What a tool does when it is called.
+/// The answer of a tool to one call.
 #[derive(Clone, Debug)]
 pub(super) enum Told {
-    /// It returns this value, or an observation in its fixed form.
+    /// A value, or an observation in its fixed form.
     Value(Value),
     Fails(String),
 }
 
-/// An action in its fixed form, as the turn of an agent. A message without `wait_for_response` is
-/// said, and the agent goes on.
+/// Converts an action in its fixed form into a turn of the agent. A message without
+/// `wait_for_response` is posted, and the agent continues.
 ///
 /// # Errors
-/// When the arguments are none of its kind.
+/// If the arguments do not fit the kind of action.
 pub(super) fn turn(form: &Value) -> Result<Turn, String> {
     let kind =
         form.get("action").and_then(Value::as_str).ok_or_else(|| format!("{form} is no action"))?;
@@ -60,57 +60,56 @@ pub(super) fn turn(form: &Value) -> Result<Turn, String> {
     Ok(Turn { thought, wait_for_response, ..action.into_turn() })
 }
 
-/// A turn that says nothing at all.
+/// Returns a turn without a message or an action.
 pub(super) fn nothing() -> Turn {
     Action::Reply(Reply::default()).into_turn()
 }
 
-/// What is to be played. The moves of the entry agent come in parts: one for each message of its
-/// user.
+/// A conversation to play. The entry agent's moves come in parts, one for each message of its user.
 #[derive(Default)]
 pub(super) struct Stage {
     pub(super) parts: Vec<(String, Vec<Move>)>,
-    /// Of the agent of the task that the entry agent may delegate to.
+    /// The name and moves of the agent that the entry agent may delegate to.
     pub(super) child: Option<(String, Vec<Move>)>,
-    /// What tools do, call by call, by their names.
+    /// The answers of each tool by tool name, in call order.
     pub(super) tools: Vec<(String, Vec<Told>)>,
-    /// Further lines of `[tasks.main]`.
+    /// Additional lines of `[tasks.main]`.
     pub(super) task: String,
-    /// Further tables.
+    /// Additional config tables.
     pub(super) more: String,
-    /// Further plugins.
+    /// Additional plugins.
     pub(super) plugins: Vec<Plugin>,
-    /// What the user says when they are asked, in this order; nothing more is said after the last.
+    /// The user's answers in order. After the last one, prompts stay unanswered.
     pub(super) user: Vec<String>,
-    /// What the approver decides; none: they never decide.
+    /// The approver's decision. `None` if the approver never decides.
     pub(super) approval: Option<Approval>,
 }
 
-/// What was seen of one part.
+/// The observations of one part.
 pub(super) struct Part {
-    /// None: somebody was asked, and gave no answer.
+    /// `None` if the user or the approver was asked and gave no answer.
     pub(super) outcome: Option<Arc<Outcome>>,
     pub(super) notices: Vec<Notice>,
-    /// How many moves were made.
+    /// The number of moves made.
     pub(super) played: usize,
-    /// The agent was asked for more than its script has.
+    /// Whether the agent was asked for more moves than its script has.
     pub(super) was_asked_for_more: bool,
 }
 
-/// What was seen of all of it.
+/// The observations of a whole conversation.
 pub(super) struct Seen {
     pub(super) parts: Vec<Part>,
-    /// The state of the entry agent when its script was used up; the last one where it was not.
+    /// The entry agent's state when its script was used up, else its last state.
     pub(super) state: AgentState,
     /// All records until then.
     pub(super) records: Vec<Record>,
-    /// What the entry agent was told before each of its steps.
+    /// The past actions passed to the entry agent before each of its steps.
     pub(super) since: Vec<Arc<Vec<PastAction>>>,
-    /// The steps that it had taken before each of its steps.
+    /// The number of steps taken before each of the entry agent's steps.
     pub(super) iterations: Vec<u32>,
-    /// The tools that ran, in the order of their beginnings.
+    /// The tools that ran, in the order in which they began.
     pub(super) executed: Vec<String>,
-    /// What an approver was asked about.
+    /// The requests that the approver received.
     pub(super) asked: Vec<ApprovalRequest>,
 }
 
@@ -123,7 +122,7 @@ impl Seen {
         self.parts.iter().flat_map(|part| &part.notices)
     }
 
-    /// The states that the entry agent went through.
+    /// Returns the states that the entry agent went through.
     pub(super) fn states(&self) -> Vec<&'static str> {
         let state = |notice: &Notice| match notice {
             Notice::AgentStateChanged { task, state, .. } if task.as_str() == "main" => {
@@ -134,7 +133,7 @@ impl Seen {
         self.notices().filter_map(state).collect()
     }
 
-    /// The steps that the journal holds.
+    /// Returns the number of steps in the journal.
     pub(super) fn recorded_steps(&self) -> usize {
         self.records
             .iter()
@@ -142,7 +141,7 @@ impl Seen {
             .count()
     }
 
-    /// The steps that the newest run may take, as the journal has its limits.
+    /// Returns the step limit of the newest run, as recorded in the journal.
     pub(super) fn most_turns(&self) -> Option<u64> {
         self.records.iter().rev().find_map(|record| match &record.event {
             Event::RoomOpened { opening, .. } | Event::RunStarted { opening, .. } => {
@@ -152,7 +151,7 @@ impl Seen {
         })
     }
 
-    /// The log that `conclave trajectory export` writes of it.
+    /// Returns the log that `conclave trajectory export` writes.
     pub(super) fn log(&self, era: Era) -> Vec<Value> {
         export::log(self.records.iter().cloned(), era)
     }
@@ -166,7 +165,7 @@ struct Inner {
     user: VecDeque<String>,
     played: usize,
     was_asked_for_more: bool,
-    /// The state and the records when the script was used up.
+    /// The state and the number of records when the script was used up.
     at_end: Option<(AgentState, usize)>,
     state: AgentState,
     notices: Vec<Notice>,
@@ -177,14 +176,14 @@ struct Inner {
     asked: Vec<ApprovalRequest>,
 }
 
-/// What everybody on the stage shares.
+/// The state shared by the plugins and the user of the stage.
 #[derive(Default)]
 struct Shared {
     inner: Mutex<Inner>,
     approval: Option<Approval>,
-    /// Somebody was asked, and there is no answer.
+    /// Signals that a request stays unanswered.
     unanswered: Notify,
-    /// The entry agent is in another state.
+    /// Signals that the entry agent changed its state.
     changed: Notify,
 }
 
@@ -193,8 +192,8 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends when somebody was asked who gives no answer, and the host has told that its agent waits
-    /// for that.
+    /// Returns once a request stays unanswered and the host has reported that its agent waits for
+    /// it.
     async fn rests(&self) {
         self.unanswered.notified().await;
         loop {
@@ -311,7 +310,7 @@ impl Approver for Approves {
 }
 
 impl Stage {
-    /// One part, begun by the user's `go`.
+    /// Creates a stage with one part, which the user's `go` begins.
     pub(super) fn of(moves: Vec<Move>) -> Self {
         Self { parts: vec![("go".to_owned(), moves)], ..Self::default() }
     }
@@ -363,17 +362,17 @@ impl Stage {
         plugins
     }
 
-    /// The problems that the host has with the config; none: it would be played.
+    /// Returns the problems that the host finds in the config, or `None` if it can be played.
     pub(super) fn refused(&self) -> Option<String> {
         Config::parse("conclave.toml", "/", &self.config())
             .err()
             .map(|problems| problems.to_string())
     }
 
-    /// Plays it.
+    /// Plays the conversation.
     ///
     /// # Errors
-    /// When it could not be played at all.
+    /// If the conversation could not be played.
     pub(super) async fn play(mut self) -> Result<Seen, String> {
         let shared = Arc::new(Shared { approval: self.approval.take(), ..Shared::default() });
         {

@@ -1,6 +1,6 @@
-//! Loop detection, played by the room's own watch: an agent does what the history of a case says it
-//! did, its tools answer as they did there, and each message of the user begins the next run of the
-//! session.
+//! Loop detection, played by the room's own stuck detection. An agent repeats the actions of a
+//! case's history, its tools give the answers of that history, and each user message begins the
+//! next run of the session.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::Case;
 use super::stage::{Move, Part, Seen, Stage, Told, nothing, turn};
 
-/// Every kind of loop that the host knows.
+/// Every kind of loop that the host detects.
 const KINDS: [StuckKind; 5] = [
     StuckKind::SameResult,
     StuckKind::SameError,
@@ -26,10 +26,10 @@ const KINDS: [StuckKind; 5] = [
 /// More repeats than any case has.
 const MOST: u32 = 100;
 
-/// One thing that a history holds.
+/// One item of a history.
 enum Entry {
     User(String),
-    /// What the agent did, and where that stands in the history.
+    /// An action of the agent and its index in the history.
     Done {
         made: Box<Move>,
         is_message: bool,
@@ -42,7 +42,7 @@ enum Entry {
 #[derive(Default)]
 struct Script {
     parts: Vec<(String, Vec<Move>)>,
-    /// For each move of a part: whether it says something, and its place in the history.
+    /// For each move of a part: whether it posts a message, and its index in the history.
     places: Vec<Vec<(bool, usize)>>,
     tools: BTreeMap<String, Vec<Told>>,
 }
@@ -94,7 +94,7 @@ impl Script {
     }
 }
 
-/// An action and what answered it, or a message.
+/// Reads an action with its observation, or a message.
 fn entry(action: &Value, observation: Option<&Value>, at: usize) -> Result<Entry, String> {
     let kind = action.get("action").and_then(Value::as_str).unwrap_or_default();
     let content =
@@ -111,7 +111,7 @@ fn entry(action: &Value, observation: Option<&Value>, at: usize) -> Result<Entry
     Ok(Entry::Done { made: Box::new(Move::Turn(turn(action)?)), is_message, at, answer })
 }
 
-/// An observation with what its kind needs, which a case may leave out.
+/// Adds the required fields of an observation's kind, which a case may omit.
 fn completed(action: &Value, told: &Value) -> Value {
     let mut told = told.clone();
     for (key, value) in [("content", json!("")), ("extras", json!({}))] {
@@ -134,7 +134,7 @@ fn is_stuck(part: &Part) -> bool {
     part.outcome.as_ref().is_some_and(|outcome| outcome.status == Status::InfLoop)
 }
 
-/// The kind of the loop with which a part ended, and how often it went round.
+/// Returns the kind of the loop that ended a part, and the number of repeats.
 fn found(part: &Part) -> Option<(StuckKind, u32)> {
     let reasons = part.notices.iter().rev().filter_map(|notice| match notice {
         Notice::AgentStuck { reason, .. } => Some(reason.as_str()),
@@ -145,7 +145,7 @@ fn found(part: &Part) -> Option<(StuckKind, u32)> {
     all.into_iter().find(|(kind, repeats)| reason.contains(&kind.describe(*repeats)))
 }
 
-/// Pairs of 2024: the era of June looked for four of the same, that of July for three.
+/// Plays pairs of 2024. The reference looked for four equal pairs in June and for three in July.
 pub(super) async fn pairs(case: &Case<'_>) -> Result<Value, String> {
     let pairs = case.list("history")?.iter().enumerate();
     let pairs = pairs
@@ -171,7 +171,7 @@ pub(super) async fn events(case: &Case<'_>) -> Result<Value, String> {
             entries.push(entry(event, answer, at)?);
             at += if answer.is_some() && !is_message { 2 } else { 1 };
         } else {
-            // What a case leaves out: the action that this answers.
+            // The case omits the action that this observation answers.
             let action = json!({ "action": "run", "args": { "command": event.pointer("/extras/command").cloned().unwrap_or_else(|| json!("")) } });
             entries.push(entry(&action, Some(event), at)?);
             at += 1;
@@ -196,7 +196,7 @@ pub(super) async fn events(case: &Case<'_>) -> Result<Value, String> {
             .len()
             .checked_sub(usize::try_from(repeats).unwrap_or(usize::MAX))
             .and_then(|first| done.get(first));
-        // Theirs counts how often two actions come in turns, ours how many actions that are.
+        // The reference counts repeats of a pair of actions; the host counts the actions.
         let repeats = if kind == StuckKind::Alternating { repeats / 2 } else { repeats };
         json!({ "type": named(kind), "repeats": repeats, "start": start })
     });
@@ -213,7 +213,7 @@ fn named(kind: StuckKind) -> &'static str {
     }
 }
 
-/// Scripts of the SDK, in words.
+/// Plays scripts of the SDK, which are words.
 pub(super) async fn sdk(case: &Case<'_>) -> Result<Value, String> {
     let given = case
         .any(&["script", "events"])
@@ -240,7 +240,7 @@ pub(super) async fn sdk(case: &Case<'_>) -> Result<Value, String> {
         entries.push(match word {
             "bad" => run("bad", Told::Fails("it failed".to_owned())),
             "same_ok" => run("ls", Told::Value(json!("x"))),
-            // The case says that what is said may be anything.
+            // The case allows any message here.
             "agent_msg" => said(Action::Talk { content: format!("message {at}") }.into_turn()),
             "say" => said(say("done")),
             "empty" => said(nothing()),
@@ -258,7 +258,7 @@ pub(super) async fn sdk(case: &Case<'_>) -> Result<Value, String> {
         Some(outcome) => outcome.status.as_str().to_ascii_lowercase(),
         None => "waiting_for_user".to_owned(),
     };
-    // A script says how it went on, a list of events only what was found in it.
+    // A script reports the further course, a list of events only the detected loop.
     Ok(match case.get("script") {
         Some(_) => {
             json!({ "status": status, "nudges": nudges(&seen), "corrective_nudges": corrective_nudges(&seen, &script) })
@@ -271,7 +271,7 @@ fn is_nudge(message: &Message) -> bool {
     message.text().starts_with("The same action with the same arguments has failed")
 }
 
-/// The host's words on a row of failures.
+/// Returns the number of the host's messages about repeated failures.
 fn nudges(seen: &Seen) -> usize {
     seen.notices()
         .filter(
@@ -280,7 +280,7 @@ fn nudges(seen: &Seen) -> usize {
         .count()
 }
 
-/// Words that an agent is given after a turn in which it said nothing, before it is asked again.
+/// Returns the number of messages that an agent gets after an empty turn, before its next step.
 fn corrective_nudges(seen: &Seen, script: &Script) -> usize {
     let mut words = 0;
     for (part, (_, moves)) in seen.parts.iter().zip(&script.parts) {

@@ -1,5 +1,4 @@
-//! The agents of a case, as native plugins: each does what the case's script says, and keeps what
-//! it was told.
+//! The agents of a case as native plugins. Each follows the case's script and stores its inputs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,23 +11,23 @@ use conclave_runtime::native::{Failure, IntoTurn, Plugin, Step, call, finish};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// The tool with which a structured result is handed in.
+/// The tool that submits a structured result.
 const SUBMIT: &str = "submit_result";
 
-/// What an agent does, from its entry in `registered` or in the parent's channels.
+/// An agent's behavior, from its entry in `registered` or in the parent's channels.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script {
     pub(super) id: String,
-    /// One for each step of a room, the last for all that follow; none says nothing at all.
+    /// One reply for each step of a room; the last one repeats. `None` is a turn without a message.
     pub(super) replies: Vec<Option<String>>,
-    /// How long a step takes in the time of the case, which passes when somebody waits for an end:
+    /// The duration of a step in the time of the case, in milliseconds. That time passes with
     /// [`Agent::release`].
     pub(super) delay_ms: u64,
     pub(super) raises: Option<String>,
-    /// The step in which it hands a structured result in; 0: never. None: nobody asks for one.
+    /// The step that submits a structured result; 0 for never. `None` if no result is requested.
     pub(super) submits_on: Option<u64>,
     pub(super) system: Option<String>,
-    /// It delegates to itself in every room that is not so deep.
+    /// The depth of rooms up to which it delegates to itself.
     pub(super) nests_to: u64,
 }
 
@@ -50,7 +49,7 @@ impl Script {
     }
 }
 
-/// One step, as the agent saw it.
+/// One step with the agent's input.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) room: RoomId,
@@ -59,19 +58,19 @@ pub(super) struct Seen {
     pub(super) results: Vec<String>,
 }
 
-/// An agent, and what it was told.
+/// A scripted agent and its inputs.
 #[derive(Clone)]
 pub(super) struct Agent(Arc<Inner>);
 
 struct Inner {
     script: Script,
-    /// Turns that it takes before anything else, whichever room it is in.
+    /// Turns that it takes first, in any room.
     turns: Mutex<VecDeque<Turn>>,
     steps: Mutex<BTreeMap<RoomId, u64>>,
     seen: Mutex<Vec<Seen>>,
-    /// Steps that it has begun.
+    /// The number of steps that have begun.
     begun: watch::Sender<usize>,
-    /// Steps that take long may end.
+    /// Whether long steps may end.
     released: watch::Sender<bool>,
 }
 
@@ -91,7 +90,7 @@ impl Agent {
         &self.0.script
     }
 
-    /// Its next turn is a call of this tool.
+    /// Makes its next turn a call of this tool.
     pub(super) fn will_call(&self, tool: &str, arguments: Value) {
         lock(&self.0.turns).push_back(call(tool, arguments));
     }
@@ -100,18 +99,18 @@ impl Agent {
         lock(&self.0.seen).clone()
     }
 
-    /// It has begun so many steps.
+    /// Waits until it has begun so many steps.
     pub(super) async fn has_begun(&self, steps: usize) {
-        // Its sender is this agent's.
+        // Cannot fail: this agent owns the sender.
         let _ = self.0.begun.subscribe().wait_for(|begun| *begun >= steps).await;
     }
 
-    /// The time that its steps take has passed.
+    /// Lets long steps end.
     pub(super) fn release(&self) {
         self.0.released.send_replace(true);
     }
 
-    /// As a plugin of the program's own.
+    /// Returns the agent as a native plugin.
     pub(super) fn plugin(&self, name: &str) -> Plugin {
         let agent = self.clone();
         let plugin = Plugin::agent(name, move |step| agent.clone().step(step));
@@ -141,7 +140,7 @@ impl Agent {
             return Ok(turn);
         }
         if *delay_ms > 0 {
-            // Its sender is this agent's, which lives as long as its step.
+            // Cannot fail: this agent owns the sender and lives as long as its step.
             let _ = self.0.released.subscribe().wait_for(|released| *released).await;
         }
         if let Some(raises) = raises {
@@ -165,7 +164,7 @@ impl Agent {
             }
             (Some(_), reply) => finish(reply.flatten().unwrap_or_else(|| "not yet".to_owned())),
             (None, Some(Some(text))) => finish(text),
-            // No reply at all.
+            // The script has an empty reply.
             (None, Some(None)) => Action::Reply(Reply::default()).into_turn(),
             (None, None) => finish("noted"),
         })

@@ -1,12 +1,12 @@
-//! Where what a case expects and what was seen differ. Everything that is expected must be there;
-//! more may be seen than a case looks at. A text in pointed brackets, such as `<id>`, stands for
-//! any text that is not empty.
+//! Differences between the expectations of a RoomKit case and the report. Every expected value must
+//! be present; the report may contain more. A text in angle brackets, such as `<id>`, matches any
+//! non-empty text.
 
 use serde_json::{Map, Value};
 
 use crate::documented::Difference;
 
-/// Returns each place where they differ.
+/// Returns each difference.
 pub(super) fn differences(expected: &Value, got: &Value) -> Vec<Difference> {
     let mut differences = Vec::new();
     below(expected, got, "", &mut differences);
@@ -27,7 +27,7 @@ fn below(expected: &Value, got: &Value, path: &str, differences: &mut Vec<Differ
                             Difference::new(&path, Some(wanted), Some(found))
                         }))
                     }
-                    // What is expected to be null may as well not be there.
+                    // An expected null may also be absent.
                     (None, None) if value.is_null() => {}
                     (None, None) => differences.push(Difference::new(&path, Some(value), None)),
                 }
@@ -55,10 +55,10 @@ fn is_placeholder(text: &str) -> bool {
 
 type Asks = fn(&Value, &Value) -> bool;
 
-/// Endings that ask for several things, each of which is missed by itself.
+/// Endings with several requirements. Each is checked and reported separately.
 const PARTS: [&str; 3] = ["contains", "_contains", "_include"];
 
-/// What a key with an ending asks of the one in front of it.
+/// The checks of key endings.
 const ASKS: [(&str, Asks); 7] = [
     ("_has_key", has_keys),
     ("_lacks", lacks),
@@ -71,17 +71,17 @@ const ASKS: [(&str, Asks); 7] = [
     ("_prefix", begins),
 ];
 
-/// Returns the key that a key with an ending asks something of.
+/// Returns the key that a key with an ending refers to.
 pub(super) fn asked_of(key: &str) -> Option<&str> {
     let mut endings = ASKS.iter().map(|(ending, _)| ending).chain(&PARTS[1..]);
     endings.find_map(|ending| key.strip_suffix(ending))
 }
 
-/// What is missed, with its place where several things are asked for.
+/// The unmet requirements, with their indices if there are several.
 type Missed<'a> = Vec<(Option<usize>, &'a Value)>;
 
-/// What a key with an ending asks of the field in front of it: the field, and what of it is missed.
-/// `None` when there is no such ending, or no such field.
+/// Checks the field in front of an ending. Returns the field and its unmet requirements. `None`
+/// without an ending or without such a field.
 fn about<'a>(
     key: &str,
     wanted: &'a Value,
@@ -110,7 +110,7 @@ fn compared(found: &Value, wanted: &Value) -> Option<(f64, f64)> {
     Some((found.as_f64()?, wanted.as_f64()?))
 }
 
-/// One or all of several.
+/// Returns the items of a list, or the single value.
 fn each<'a>(wanted: &'a Value) -> Vec<&'a Value> {
     wanted.as_array().map_or_else(|| vec![wanted], |all| all.iter().collect::<Vec<&'a Value>>())
 }
@@ -119,7 +119,7 @@ fn holds_one(found: &Value, one: &Value) -> bool {
     match found {
         Value::String(text) => one.as_str().is_some_and(|part| text.contains(part)),
         Value::Array(items) => items.iter().any(|item| {
-            // A list of texts holds a text that is one of them, or part of one.
+            // A list of texts contains a text if it equals an item or is a part of one.
             item == one
                 || item.as_str().zip(one.as_str()).is_some_and(|(item, part)| item.contains(part))
         }),

@@ -1,5 +1,4 @@
-//! Delegations: one, several at once, one within another, one that waits, and one whose room closes
-//! meanwhile.
+//! Delegations: single, parallel, nested and inline ones, and one whose room closes in the middle.
 
 use std::sync::Arc;
 
@@ -30,14 +29,14 @@ pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, Stri
     }
 }
 
-/// Nothing more is to come of its result.
+/// Returns whether the task has ended and its result no longer waits for delivery.
 pub(super) fn is_settled(record: &BackgroundRecord) -> bool {
     record.state.is_end()
         && !matches!(record.delivery.state, DeliveryState::Waiting | DeliveryState::Speaking)
 }
 
-/// The strategies that a case names, those of its own kind (`track…`, `raise…`) played by
-/// components of the same behaviour.
+/// Adds the strategies that a case names. Its own kinds (`track…`, `raise…`) are played by
+/// components with the same behavior.
 pub(super) fn add_strategy(stage: &mut Stage, named: &Value) -> Option<String> {
     let table = named.get("type").or_else(|| named.get("name")).and_then(Value::as_str);
     let name = named.as_str().or(table)?.to_owned();
@@ -55,7 +54,7 @@ pub(super) fn add_strategy(stage: &mut Stage, named: &Value) -> Option<String> {
     Some(name)
 }
 
-/// The room of a case, with the strategies that it names.
+/// Creates the room of a case with the strategies that it names.
 fn staged(case: &Case<'_>) -> Stage {
     let mut stage = Stage::of(case.given);
     if let Some(strategy) = case.given.pointer("/kit/delivery_strategy") {
@@ -67,7 +66,7 @@ fn staged(case: &Case<'_>) -> Stage {
     stage
 }
 
-/// What a case asks for, as a delegation.
+/// Converts the request of a case into a delegation.
 pub(super) fn delegation(stage: &Stage, case: &Case<'_>, call: &Value) -> Delegation {
     let get = |key: &str| call.get(key).or_else(|| case.when.get(key));
     let word = |key: &str| get(key).and_then(Value::as_str);
@@ -79,12 +78,13 @@ pub(super) fn delegation(stage: &Stage, case: &Case<'_>, call: &Value) -> Delega
     let agent = word("agent_id")
         .or_else(|| stage.agents.first().map(|agent| agent.script().id.as_str()))
         .unwrap_or_default();
-    // None notified is the worker itself, which has no part in this room: nobody is told.
+    // Without a notified agent the case notifies the worker itself, which has no part in this room
+    // and so receives no notification.
     let notify = word("notify").filter(|notify| stage.agent(notify).is_some());
     let by_name = |named: &str| stage.strategies.iter().position(|strategy| strategy.name == named);
     let waits = get("wait").and_then(Value::as_bool).unwrap_or_default();
     let deliver = match get("delivery_strategy") {
-        // Whoever waits has the result; it is not delivered besides.
+        // A waiting caller receives the result directly, so it is not delivered again.
         None if waits => Deliver::Never,
         None => Deliver::AsConfigured,
         Some(Value::Null) => Deliver::Never,
@@ -121,12 +121,12 @@ pub(super) fn delegation(stage: &Stage, case: &Case<'_>, call: &Value) -> Delega
     }
 }
 
-/// Their word for a refusal.
+/// Converts a refusal into the reference's word for it.
 pub(super) fn refused(refusal: &Refusal) -> Value {
     json!({ "error": names::refusal(refusal.error) })
 }
 
-/// A room that is not this one: nobody has a handle on it.
+/// Returns whether the call addresses another room, for which no handle exists.
 fn is_elsewhere(open: &Open, case: &Case<'_>) -> bool {
     case.text("room_id")
         .is_some_and(|room| room != open.stage.room && case.given.get("parent").is_none())
@@ -190,7 +190,7 @@ async fn one(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         next_turn(&open, record.notify.as_str()).await?;
     }
     if case.flag("wait") {
-        // Whoever waits gets it when it has ended.
+        // A waiting caller receives the result only after the task has ended.
         at_start = Some(names::state(record.state));
     }
     let mut got = shown(&open, &record, returned);
@@ -201,7 +201,7 @@ async fn one(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     Ok(got)
 }
 
-/// Somebody says something, and the notified agent reads what waits for it.
+/// Sends a message of the user, after which the notified agent reads its pending results.
 async fn next_turn(open: &Open, task: &str) -> Result<(), String> {
     let before = steps(open, task).len();
     let channel = open.stage.channels.first().map_or("terminal", |(id, _)| id.as_str());
@@ -210,7 +210,7 @@ async fn next_turn(open: &Open, task: &str) -> Result<(), String> {
     open.follower.until(stepped).await.ok_or_else(|| format!("{task} takes no turn"))
 }
 
-/// What was said in the room before anybody delegates.
+/// Returns the messages in the room before the first delegation.
 fn conversation(case: &Case<'_>) -> Vec<String> {
     let said = case
         .given
@@ -226,7 +226,7 @@ fn conversation(case: &Case<'_>) -> Vec<String> {
     said.into_iter().flatten().filter_map(text).collect()
 }
 
-/// The record once nothing more is to come of it.
+/// Returns the record after its result is final and delivered.
 pub(super) async fn settled(open: &Open, record: Arc<BackgroundRecord>) -> Arc<BackgroundRecord> {
     open.settle(&record.id).await
 }
@@ -235,7 +235,7 @@ fn steps(open: &Open, agent: &str) -> Vec<Step> {
     open.stage.agent(agent).map(Agent::seen).unwrap_or_default()
 }
 
-/// What the cases about one background task report (`TASKS` of the schema).
+/// Returns the facts that cases about one background task report (`TASKS` of the schema).
 pub(super) fn shown(open: &Open, record: &BackgroundRecord, returned: usize) -> Value {
     let seen = open.follower.seen();
     let ended: Vec<&Ended> = seen
@@ -287,7 +287,8 @@ pub(super) fn shown(open: &Open, record: &BackgroundRecord, returned: usize) -> 
     })
 }
 
-/// The notices of its start and end, as their hooks have them.
+/// Returns the notifications of the task's start and end, as the hooks of the reference receive
+/// them.
 fn hook_events(open: &Open, record: &BackgroundRecord) -> Value {
     let known = json!({ "task_id": record.id, "child_room_id": record.room, "agent_id": record.agent, "parent_room_id": open.room() });
     let (mut delegated, mut completed) = (known.clone(), known);
@@ -305,8 +306,8 @@ fn hook_events(open: &Open, record: &BackgroundRecord) -> Value {
     })
 }
 
-/// What is kept of a child: how its room was opened, and how its task stands, which theirs keeps
-/// there too.
+/// Returns the metadata of a child room: its opening and the state of its task, which the reference
+/// stores there too.
 pub(super) fn child_metadata(open: &Open, record: &BackgroundRecord) -> Value {
     let mut metadata = open.child_metadata(&record.room);
     if !metadata.is_object() {
@@ -328,7 +329,8 @@ pub(super) fn result(open: &Open, record: &BackgroundRecord) -> Value {
     })
 }
 
-/// Why it failed. Where the host puts a plugin's own words into a sentence, the words.
+/// Returns the reason of a failure. If the host quotes a plugin's message in a sentence, returns
+/// the message alone.
 pub(super) fn error(open: &Open, record: &BackgroundRecord) -> Option<String> {
     let error = record.error.clone()?;
     let seen = open.follower.seen();
@@ -350,7 +352,7 @@ pub(super) fn outcome(record: &BackgroundRecord) -> String {
     }
 }
 
-/// Agents of the parent room whose system text is not what it was.
+/// Returns the agents of the parent room whose system text has changed.
 fn prompts_changed(open: &Open) -> Vec<String> {
     let changed = |agent: &&Agent| {
         let texts: Vec<String> = agent.seen().iter().map(system).collect();
@@ -364,7 +366,8 @@ fn system(step: &Step) -> String {
     first.map(|message| message.text().to_owned()).unwrap_or_default()
 }
 
-/// All that a task's agent reads in its newest turn; its system text when it took none.
+/// Returns everything that a task's agent reads in its newest turn, or its system text if it took
+/// no turn.
 fn prompt(open: &Open, task: &str) -> String {
     let mut texts = vec![
         open.prepared
@@ -382,7 +385,8 @@ fn prompt(open: &Open, task: &str) -> String {
     texts.join("\n")
 }
 
-/// `<parent>/<number>` and so on: theirs is `<parent>::task-<12 hex>`.
+/// Describes the shape of an id. Here it is `<parent>/<number>`; in the reference it is
+/// `<parent>::task-<12 hex>`.
 fn id_shape(parent: &RoomId, child: &RoomId) -> String {
     let below = child.as_str().strip_prefix(parent.as_str()).unwrap_or_default();
     let numbers: Vec<&str> = below.split('/').skip(1).collect();
@@ -432,8 +436,7 @@ async fn many(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let worker = tasks.first().and_then(|task| open.stage.agent(task.agent.as_str()));
     let takes = worker.map_or(0, |worker| worker.script().delay_ms);
     if let Some(worker) = worker.filter(|_| takes > 0) {
-        // None of them has ended, so all are at work at the same time: together they take as long
-        // as one.
+        // All tasks must be running before the first may end: this shows that they run in parallel.
         worker.has_begun(tasks.len()).await;
     }
     let mut completed = 0;
@@ -448,7 +451,7 @@ async fn many(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     }))
 }
 
-/// Each task's agent delegates to the next.
+/// Plays a chain in which each task's agent delegates to the next.
 async fn nested(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let levels = case.number("levels").unwrap_or(2);
     let mut stage = staged(case);
@@ -479,7 +482,7 @@ async fn nested(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     }))
 }
 
-/// A delegation that waits for its result.
+/// Plays a delegation that waits for its result.
 async fn inline(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let open = staged(case).open(runner).await?;
     let wanted = Delegation { wait: true, ..delegation(&open.stage, case, case.when) };
@@ -487,7 +490,7 @@ async fn inline(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let record = open.wait(&task.id).await.map_err(|error| error.to_string())?;
     let turns =
         steps(&open, task.agent.as_str()).into_iter().filter(|step| step.room == task.room).count();
-    // The same worker once more, and nobody asks for a form: the tool is not there.
+    // Without a requested result form the same worker must not have the tool.
     let plain = Delegation { structured: None, wait: false, ..wanted };
     let again = open.delegate(None, plain).await.map_err(|refusal| refusal.message)?;
     let offered = |room: &RoomId| {
@@ -506,7 +509,7 @@ async fn inline(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     Ok(got)
 }
 
-/// The room closes while the task is at work; the task may end in silence, as its delegation says.
+/// Closes the room while the task is running. The delegation says whether the task ends silently.
 async fn then_close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let mut stage = staged(case);
     if stage.agents.iter().all(|agent| stage.front.contains(&agent.script().id)) {
@@ -538,7 +541,7 @@ async fn then_close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let task = open.delegate(None, wanted).await.map_err(|refusal| refusal.message)?;
     open.handle.close("the case closes it").await.map_err(|refusal| refusal.message)?;
     let before = open.follower.seen();
-    // Only now does the worker's time pass.
+    // The worker's step may end only now, after the room was closed.
     let record = open.wait(&task.id).await.map_err(|error| error.to_string())?;
     let record = settled(&open, record).await;
     let after = open.follower.seen();
@@ -548,7 +551,7 @@ async fn then_close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     Ok(got)
 }
 
-/// The decisions that made a strategy wait, as their voice channel would have been called.
+/// Returns the decisions that made a strategy wait, as calls of the reference's voice channel.
 pub(super) fn waits(open: &Open) -> Vec<Value> {
     let seen = open.follower.seen();
     let call = |decision: &Decision| match decision {
@@ -563,7 +566,7 @@ pub(super) fn waits(open: &Open) -> Vec<Value> {
     seen.decided.iter().flatten().filter_map(call).collect()
 }
 
-/// A task's id as cases name it.
+/// Returns the id of a task as cases write it.
 pub(super) fn background(id: &str) -> BackgroundId {
     BackgroundId::from(id)
 }

@@ -1,5 +1,5 @@
-//! Deliveries: which channel is the best, what each stock strategy makes of a result, and what can
-//! be said to a room.
+//! Delivery cases: the choice of a channel, the decisions of each stock strategy, and messages that
+//! a room receives from outside.
 
 use conclave_runtime::binding::{Activity, Binding, Channel, ChannelKind};
 use conclave_runtime::delegation::{BackgroundRecord, Delegation, Deliver, HandBack};
@@ -15,7 +15,7 @@ use super::stage::{GateMode, Open, Stage, Strategy};
 use super::{Case, names};
 use crate::Runner;
 
-/// Whose speeches they are where no agent says it.
+/// The sender of speeches without an agent.
 const HOST: &str = "system";
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
@@ -28,7 +28,7 @@ pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, Stri
     }
 }
 
-/// Every component that cases use, once, so that none waits for a compiler.
+/// Compiles every component that cases use, so that no case waits for the compiler.
 pub(super) async fn warm_up(runner: &Runner) -> Result<(), String> {
     let mut stage = Stage::of(&json!({}));
     for (theirs, component) in names::STRATEGIES {
@@ -48,7 +48,7 @@ pub(super) async fn warm_up(runner: &Runner) -> Result<(), String> {
     stage.prepare(runner).await.map(drop)
 }
 
-/// Their settings of a strategy, in the words of ours.
+/// Converts the reference's settings of a strategy into ours.
 pub(super) fn settings(component: &str, named: &Value) -> Value {
     let mut config = Map::new();
     if let Some(prompt) = named.get("prompt").filter(|prompt| prompt.is_string()) {
@@ -57,7 +57,7 @@ pub(super) fn settings(component: &str, named: &Value) -> Value {
     if component == "wait-for-idle" {
         let milliseconds =
             |key: &str| named.get(key).and_then(Value::as_u64).map(|ms| json!(format!("{ms} ms")));
-        // Theirs of the first era has no pause after the last word.
+        // The reference's first era has no pause after the last word.
         config
             .insert("buffer".to_owned(), milliseconds("buffer_ms").unwrap_or_else(|| json!("0 s")));
         config.extend(
@@ -72,7 +72,8 @@ pub(super) fn settings(component: &str, named: &Value) -> Value {
     Value::Object(config)
 }
 
-/// Whether a delegation may name it: the room looks whether its config has such a strategy.
+/// Plays a lookup: whether a delegation may name a strategy. The room checks that its config has
+/// it.
 async fn resolve(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let value = case.any(&["value", "name", "strategy"]).cloned().unwrap_or_default();
     let name =
@@ -100,7 +101,7 @@ async fn resolve(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     })
 }
 
-/// The core's own choice, of the channels in the order of the case.
+/// Returns the core's choice among the channels in the order of the case.
 fn find_transport(case: &Case<'_>) -> Value {
     let listed = case
         .given
@@ -129,7 +130,8 @@ fn find_transport(case: &Case<'_>) -> Value {
     json!({ "channel_id": view.transport().map(|channel| &channel.id) })
 }
 
-/// A result of the case, brought about by an agent, and the strategy that the case names.
+/// Produces a result of the case with an agent, and delivers it with the strategy that the case
+/// names.
 async fn deliver(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let named = case.get("strategy").cloned().unwrap_or_else(|| json!("immediate"));
     let mut stage = Stage::of(case.given);
@@ -139,7 +141,7 @@ async fn deliver(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         case.number("failures").and_then(|count| u32::try_from(count).ok()).unwrap_or_default();
     let result = case.get("result").cloned().unwrap_or(Value::Null);
     stage.add_agent(worker(&result));
-    // Of a realtime voice nobody says whether it plays something.
+    // The host cannot see the playback state of a realtime voice channel.
     let listed =
         case.given.pointer("/parent/channels").and_then(Value::as_array).into_iter().flatten();
     let plays =
@@ -158,7 +160,7 @@ async fn deliver(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let record =
         delegated(&open, case, &result, named.get("prompt").is_some_and(Value::is_string)).await?;
     if let Some(voice) = voice.filter(|_| !plays_for_ever(case)) {
-        // It is quiet again once the strategy waits for that.
+        // The playback ends only once the strategy has decided to wait for it.
         let decided = |seen: &Seen| (!seen.decided.is_empty()).then_some(());
         open.follower.until(decided).await;
         open.handle
@@ -171,7 +173,7 @@ async fn deliver(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     Ok(delivered(&open, &record))
 }
 
-/// Its playback does not come to an end in time.
+/// Returns whether the playback does not end in time.
 fn plays_for_ever(case: &Case<'_>) -> bool {
     let words = ["never", "timeout", "raises", "hangs", "forever"];
     let says = |value: &Value| {
@@ -188,7 +190,7 @@ fn plays_for_ever(case: &Case<'_>) -> bool {
     .is_some_and(says)
 }
 
-/// Who came to the result that a case gives.
+/// Returns the script of the worker that produced the result of a case.
 fn worker(result: &Value) -> Script {
     let word = |key: &str| result.get(key).and_then(Value::as_str);
     let status = word("status").unwrap_or("completed");
@@ -214,8 +216,7 @@ async fn delegated(
         task: word("task").unwrap_or("do the work").to_owned(),
         notify: case.text("notify").map(TaskName::from),
         deliver: Deliver::AsConfigured,
-        // Words of the strategy's own are for people; the host's own are for the agent that is
-        // notified.
+        // A strategy's own text goes to users; the host's text goes to the notified agent.
         hand_back: match case.text("hand_back") {
             Some("relay") => Some(HandBack::Relay),
             Some("post") => Some(HandBack::Post),
@@ -231,7 +232,7 @@ async fn delegated(
     open.wait(&task.id).await.map_err(|error| error.to_string())
 }
 
-/// The notified agent has answered what was put to it, and its answer was said.
+/// Waits until the notified agent has answered the result message and its answer was spoken.
 async fn heard(open: &Open, record: &BackgroundRecord) {
     let has_ears = open.stage.channels.iter().any(|(_, binding)| binding.can_be_told());
     if record.delivery.state == DeliveryState::Delivered && has_ears {
@@ -258,20 +259,20 @@ fn delivered(open: &Open, record: &BackgroundRecord) -> Value {
     let is_skipped = seen.inbound() == 0 && unsaid.is_some();
     json!({
         "inbound_calls": seen.inbound(), "message": message, "room_id": open.room(), "voice_calls": calls, "order": order(&seen),
-        // A delivery that found no channel is told in the host's words; cases know it by two of
-        // theirs.
+        // A delivery without a channel is reported in the host's words; cases recognize it by two
+        // of the reference's words.
         "log": is_skipped.then(|| json!({ "level": "error", "text": format!("delivery skipped: {}", unsaid.unwrap_or_default()) })),
         "raises": false,
     })
 }
 
-/// What the strategy and the host did, in order.
+/// Returns the actions of the strategy and the host, in order.
 fn order(seen: &Seen) -> Vec<String> {
     let known = ["wait_playback_done", "interrupt_all", "process_inbound"];
     seen.order.iter().filter(|name| known.contains(&name.as_str())).cloned().collect()
 }
 
-/// Results that wait together.
+/// Plays several results that are pending together.
 async fn several(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let named = case.get("strategy").cloned().unwrap_or_else(|| json!("queued"));
     let mut stage = Stage::of(case.given);
@@ -313,7 +314,7 @@ async fn several(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({ "bodies": seen.said.iter().map(|speech| &speech.text).collect::<Vec<_>>() }))
 }
 
-/// Something is said to a room that nobody there asked for.
+/// Sends an unsolicited message to a room.
 async fn deliver_to(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let hooks = case.texts("hooks");
     let modes = hooks.iter().find_map(|hook| hook.strip_prefix("before_deliver:"));
@@ -328,7 +329,7 @@ async fn deliver_to(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         };
         got.insert(word.to_owned(), said_to(runner, case, Some(mode)).await?);
     }
-    // A case with one of them looks at what came of it.
+    // A case with a single mode reports its result without the name of the mode.
     Ok(match got.values().next() {
         Some(only) if got.len() == 1 => only.clone(),
         _ => Value::Object(got),
@@ -352,7 +353,8 @@ async fn said_to(
         || case.flag("parent_closed")
         || case.given.pointer("/parent/status") == Some(&json!("closed"));
     let open = stage.open(runner).await?;
-    // An agent's channel leads to nobody: it is bound as one, and the host finds who is to hear it.
+    // An agent's channel reaches no user: it is bound as an agent channel, and the host selects the
+    // recipient.
     for front in open.stage.front.clone() {
         if case.given.pointer("/parent/channels").is_some()
             && case.text("channel_id") == Some(front.as_str())

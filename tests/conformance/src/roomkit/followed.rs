@@ -1,5 +1,4 @@
-//! What is seen of a room from outside: its notices, what its journal holds, and what was said on
-//! its channels, each in its order.
+//! A room as seen from outside: its notices, its journal and its speeches, each in order.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,7 +23,7 @@ pub(super) struct Started {
     pub(super) room: RoomId,
 }
 
-/// A background task that ended, and what had happened by then.
+/// A background task that ended, and the observations up to its end.
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
     pub(super) parent: RoomId,
@@ -32,31 +31,31 @@ pub(super) struct Ended {
     pub(super) order: usize,
 }
 
-/// Everything that was seen.
+/// All observations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// What happened, by name, in order; of the room at the top unless it says more.
+    /// The events by name and in order. They belong to the top room unless the name says otherwise.
     pub(super) order: Vec<String>,
     pub(super) started: Vec<Started>,
     pub(super) ended: Vec<Ended>,
-    /// How each room was opened.
+    /// The opening of each room.
     pub(super) openings: BTreeMap<RoomId, RunOpening>,
-    /// Results that were told, and by which strategy.
+    /// Delivered results, with the strategies that delivered them.
     pub(super) delivered: Vec<(String, PluginName)>,
-    /// Results that were not, and why.
+    /// Undelivered results, with the reasons.
     pub(super) not_delivered: Vec<(String, String)>,
-    /// What strategies decided.
+    /// The decisions of strategies.
     pub(super) decided: Vec<Vec<Decision>>,
     pub(super) said: Vec<Speech>,
-    /// What the host put to agents of the room at the top about results.
+    /// The host's messages about results to agents of the top room.
     pub(super) relayed: Vec<String>,
-    /// Messages that agents of the room at the top posted.
+    /// The number of messages that agents of the top room posted.
     pub(super) posted: usize,
-    /// What gates kept back, and why.
+    /// Messages that gates blocked, with the reasons.
     pub(super) blocked: Vec<String>,
-    /// What plugins failed with.
+    /// Failures of plugins.
     pub(super) faults: Vec<(RoomId, PluginName, String)>,
-    /// Events of each room.
+    /// The number of events of each room.
     pub(super) events: BTreeMap<RoomId, u64>,
     /// Rooms whose entry task has ended.
     pub(super) finished: Vec<RoomId>,
@@ -67,19 +66,19 @@ impl Seen {
         self.ended.iter().find(|ended| ended.parent == *parent && ended.task.id.as_str() == id)
     }
 
-    /// What the host said about results, or put to an agent.
+    /// Returns the number of the host's messages about results, to channels and to agents.
     pub(super) fn inbound(&self) -> usize {
         self.relayed.len() + self.said.iter().filter(|speech| is_about_results(speech)).count()
     }
 }
 
-/// Follows a room and all below it, and is its people.
+/// A follower of a room and its descendants. Also answers as their users.
 pub(super) struct Follower {
     seen: Mutex<Seen>,
     changed: watch::Sender<u64>,
-    /// Speeches that its channels do not take, before they take any.
+    /// The number of speeches that its channels reject at first.
     deaf: Mutex<u32>,
-    /// A speech is never answered.
+    /// Whether speeches are never answered.
     is_stuck: bool,
 }
 
@@ -97,7 +96,7 @@ impl Follower {
         lock(&self.seen).clone()
     }
 
-    /// What it looks for, as soon as it is there; none when the room is over without it.
+    /// Waits until `find` returns a value. `None` if the room ends first.
     pub(super) async fn until<T>(&self, find: impl Fn(&Seen) -> Option<T>) -> Option<T> {
         let mut changes = self.changed.subscribe();
         loop {
@@ -224,7 +223,8 @@ impl Channels for Follower {
     }
 }
 
-/// Not what an agent answers, which the room says on its channels as well.
+/// Returns whether a speech is about results. An agent's answers, which the room also speaks, are
+/// not.
 fn is_about_results(speech: &Speech) -> bool {
     !speech.tasks.is_empty()
 }

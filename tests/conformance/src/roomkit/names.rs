@@ -1,12 +1,12 @@
-//! The reference's words and ours, in one table. What a case calls by a name of theirs is played by
-//! ours, and what was seen is told by theirs.
+//! The table of the reference's words and ours. The inputs of a case use the reference's words, and
+//! the report is converted back to them.
 
 use conclave_runtime::binding::{ChannelAccess, ChannelKind};
 use conclave_runtime::delegation::BackgroundState;
 use conclave_runtime::delivery::{BackgroundStatus, DeliveryState};
 use conclave_runtime::request::RefusalCode;
 
-/// Types of their channels; any other is text.
+/// The reference's channel types; any other type is text.
 const KINDS: [(&str, ChannelKind); 4] = [
     ("voice", ChannelKind::Voice),
     ("realtime_voice", ChannelKind::Voice),
@@ -14,7 +14,7 @@ const KINDS: [(&str, ChannelKind); 4] = [
     ("ai", ChannelKind::Agent),
 ];
 
-/// Theirs, and our component of `plugins/delivery`.
+/// The reference's strategies, and our components of `plugins/delivery`.
 pub(super) const STRATEGIES: [(&str, &str); 5] = [
     ("immediate", "immediate"),
     ("wait_for_idle", "wait-for-idle"),
@@ -23,7 +23,7 @@ pub(super) const STRATEGIES: [(&str, &str); 5] = [
     ("digest", "digest-delivery"),
 ];
 
-/// What a channel of a case is here: `category` says whether it leads to people, `type` how.
+/// Returns the channel kind: `category` distinguishes users from agents, `type` gives the medium.
 pub(super) fn kind(category: &str, kind: Option<&str>) -> ChannelKind {
     let named = |name: &str| {
         KINDS
@@ -51,8 +51,8 @@ pub(super) fn access_word(ours: ChannelAccess) -> &'static str {
     }
 }
 
-/// The states that a task can be in; theirs has no ends of their own for time and for what broke
-/// off: both failed.
+/// Returns the reference's task state. It has no states for a timeout and for an interruption: both
+/// are failures.
 pub(super) fn state(ours: BackgroundState) -> &'static str {
     match ours {
         BackgroundState::Pending => "pending",
@@ -69,7 +69,7 @@ pub(super) fn status(ours: BackgroundStatus) -> &'static str {
     state(ours.into())
 }
 
-/// Their errors and reasons of one outcome, by our word for the refusal.
+/// Returns the reference's error or reason for a refusal.
 pub(super) fn refusal(ours: RefusalCode) -> &'static str {
     match ours {
         RefusalCode::RoomNotFound => "room_not_found",
@@ -91,7 +91,7 @@ pub(super) fn refusal(ours: RefusalCode) -> &'static str {
     }
 }
 
-/// Their outcome of a delivery, by the state of ours.
+/// Returns the reference's outcome for a delivery state.
 pub(super) fn outcome(ours: DeliveryState) -> &'static str {
     match ours {
         DeliveryState::None => "unknown",

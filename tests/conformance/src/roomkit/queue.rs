@@ -1,6 +1,6 @@
-//! What waits to be told: it is the room's, in its journal. A channel that takes nothing is tried
-//! again until the result is a dead letter, and what was on its way when the process went is there
-//! again when the room is gone on with.
+//! Pending results, which the room stores in its journal. A failing channel is retried until the
+//! result is undeliverable. A delivery that was in progress at a crash is pending again when the
+//! room is resumed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use super::followed::Follower;
 use super::stage::Stage;
 use crate::Runner;
 
-/// Speeches that are not taken, where the case says how often it fails and not that it ever works.
+/// The number of rejected speeches, if the case gives a number of failures but no success.
 const NEVER: u32 = 100;
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
@@ -54,7 +54,7 @@ fn wanted() -> Delegation {
     }
 }
 
-/// The process ends while speeches are under way; the next one reads the journal.
+/// Ends the process while speeches are in progress. The next process reads the journal.
 async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let in_flight = case.number("in_flight").unwrap_or(1);
     let journals = MemoryJournals::default();
@@ -67,7 +67,7 @@ async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         open.follower.until(said).await.ok_or("nothing is said")?;
     }
     let room = open.room().clone();
-    // As it is at this moment: a process that ends so writes nothing more.
+    // Copied at this moment, because a killed process writes nothing more.
     let journals = MemoryJournals::of(room.clone(), journals.records(&room));
     drop(open.hosted);
     let follower = Follower::new(0, true);
@@ -78,7 +78,7 @@ async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     };
     let session = open.prepared.reopen(&room, options).await.map_err(|error| error.to_string())?;
     let (handle, hosted) = session.host_on();
-    // It has taken the room up when it answers.
+    // The answer shows that the room has been resumed.
     handle.unbind("nothing").await.map_err(|refusal| refusal.message)?;
     let is_there = |state: DeliveryState| {
         !matches!(state, DeliveryState::Delivered | DeliveryState::Told | DeliveryState::None)
@@ -88,7 +88,7 @@ async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({ "queue_depth": waiting }))
 }
 
-/// A channel that does not take what is said on it.
+/// Plays a channel that rejects speeches.
 async fn failing(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let failures = case.number("failures");
     let deaf = failures.and_then(|count| u32::try_from(count).ok()).unwrap_or(NEVER);
@@ -115,7 +115,7 @@ async fn failing(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     }))
 }
 
-/// A clock on which whoever waits has waited already.
+/// A clock whose sleeps end at once.
 #[derive(Default)]
 struct Hurried(Arc<AtomicU64>);
 

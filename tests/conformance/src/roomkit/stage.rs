@@ -1,6 +1,6 @@
 //! The room of a case: its channels, its agents as native plugins, its strategies as components,
-//! its gates. What it becomes is a config, read and checked like anybody's, and a room that is held
-//! open.
+//! its gates. Builds a config that the host reads and checks like any other, and opens a persistent
+//! room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,25 +29,25 @@ use super::names;
 use crate::Runner;
 use crate::toml_text::{string, value};
 
-/// Who has the conversation where a case names nobody.
+/// The agent that has the conversation unless the case names another one.
 const FRONT: &str = "front-desk";
-/// Levels and tasks that a case may take. The host's own limits are lower; an operator may raise
-/// them, and here does.
+/// The levels and tasks that a case may use. An operator may raise the host's lower defaults, as
+/// this config does.
 const DEPTH: u32 = 25;
 const TASKS: u32 = 1_100;
 
-/// A strategy of a case.
+/// A delivery strategy of a case.
 #[derive(Clone, Debug)]
 pub(super) struct Strategy {
-    /// As the case calls it.
+    /// The name in the case.
     pub(super) name: String,
-    /// The component, and whether it is a guest of the tests instead of a stock plugin.
+    /// The component, and whether it is a test guest instead of a stock plugin.
     pub(super) component: &'static str,
     pub(super) is_guest: bool,
     pub(super) config: Value,
 }
 
-/// What a gate of a case does.
+/// The behavior of a gate of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GateMode {
     Block,
@@ -55,37 +55,37 @@ pub(super) enum GateMode {
     Throw,
 }
 
-/// What a gate that changes texts puts in their place.
+/// The replacement text of a gate that modifies messages.
 pub(super) const REWRITTEN: &str = "<rewritten>";
 
-/// What is to be set up.
+/// The setup of a room.
 pub(super) struct Stage {
     pub(super) room: String,
     pub(super) metadata: Value,
     pub(super) channels: Vec<(String, Binding)>,
     pub(super) agents: Vec<Agent>,
-    /// Ids of agents that have a part in the parent room; the first of them has the conversation.
+    /// The ids of the agents with a part in the parent room. The first has the conversation.
     pub(super) front: Vec<String>,
     pub(super) strategies: Vec<Strategy>,
-    /// The strategy of every task's results.
+    /// The strategy for the results of every task.
     pub(super) deliver: Option<String>,
     pub(super) gate: Option<(&'static str, GateMode)>,
-    /// `tasks.NAME.background` of whoever has the conversation.
+    /// `tasks.NAME.background` of the agent that has the conversation.
     pub(super) background: Map<String, Value>,
-    /// What agents are for.
+    /// The descriptions of the agents, by agent id.
     pub(super) described: BTreeMap<String, String>,
-    /// Speeches that its channels do not take at first.
+    /// The number of speeches that the channels reject at first.
     pub(super) deaf: u32,
-    /// Speeches are never answered.
+    /// Whether speeches are never answered.
     pub(super) is_stuck: bool,
-    /// A tool that whoever has the conversation may call besides, and what it answers.
+    /// An additional tool of the agent that has the conversation, and its answer.
     pub(super) tool: Option<(String, String)>,
-    /// How often its task lists `delegate_task`.
+    /// How many times the agent's task lists `delegate_task`.
     pub(super) listed: usize,
 }
 
 impl Stage {
-    /// The room that a case gives, where it gives one, and its agents.
+    /// Creates the setup from the `room` and the agents of a case.
     pub(super) fn of(given: &Value) -> Self {
         let parent = given.get("parent").unwrap_or(&Value::Null);
         let entries =
@@ -139,7 +139,7 @@ impl Stage {
         self.channels.push((id.to_owned(), binding));
     }
 
-    /// One with a part in the parent room; it may be registered as well.
+    /// Adds an agent with a part in the parent room. It may be registered as well.
     pub(super) fn add_front(&mut self, script: Script) {
         self.front.push(script.id.clone());
         if self.agent(&script.id).is_none() {
@@ -157,7 +157,7 @@ impl Stage {
         self.agents.iter().find(|agent| agent.script().id == id)
     }
 
-    /// Who has the conversation.
+    /// Returns the id of the agent that has the conversation.
     pub(super) fn entry(&self) -> &str {
         self.front.first().map_or(FRONT, String::as_str)
     }
@@ -239,8 +239,8 @@ impl Stage {
             text += &format!(
                 "\n[plugins.gate]\nsource = \"native:gate\"\n\n[[gates]]\non = \"{point}\"\nplugin = \"gate\"\n"
             );
-            // What a case calls a hook that throws lets pass, as an operator may say of a gate; a
-            // gate blocks when nothing is said.
+            // Cases let a message pass when a hook throws. Gates block by default, so the config
+            // states it.
             text += if *mode == GateMode::Throw { "on_failure = \"pass\"\n" } else { "" };
         }
         Ok(text)
@@ -273,7 +273,7 @@ impl Stage {
         agents.chain(gate).chain(others).collect()
     }
 
-    /// The config, loaded by a host of its own.
+    /// Loads the config on a host of its own.
     pub(super) async fn prepare(&self, runner: &Runner) -> Result<(Host, Prepared), String> {
         let text = self.text(runner)?;
         let options = HostOptions {
@@ -291,12 +291,12 @@ impl Stage {
         Ok((host, prepared))
     }
 
-    /// The room, open and held.
+    /// Opens a persistent room.
     pub(super) async fn open(self, runner: &Runner) -> Result<Open, String> {
         self.open_with(runner, Arc::new(MemoryJournals::default()), Arc::new(SystemClock)).await
     }
 
-    /// The same with these journals and this clock.
+    /// Opens a persistent room with these journals and this clock.
     pub(super) async fn open_with(
         self,
         runner: &Runner,
@@ -316,8 +316,8 @@ impl Stage {
             ]),
             ..RunOptions::default()
         };
-        // A run's steps are for a run: half of what is left of them would be set aside for each of
-        // many tasks.
+        // The default step limit is meant for one run: each of many tasks would reserve half of the
+        // remaining steps.
         let limits = RunLimits {
             turns: None,
             wall_ms: None,
@@ -331,7 +331,7 @@ impl Stage {
             ..RunInput::default()
         });
         let refused = |refusal: Refusal| refusal.message;
-        // Only the channels of the case are there, as the case has them.
+        // The room must have exactly the channels of the case.
         if !self.channels.iter().any(|(id, _)| id == "terminal") {
             handle.unbind("terminal").await.map_err(refused)?;
         }
@@ -342,7 +342,7 @@ impl Stage {
     }
 }
 
-/// A room that is open.
+/// An open room.
 pub(super) struct Open {
     pub(super) stage: Stage,
     pub(super) host: Host,
@@ -357,8 +357,9 @@ impl Open {
         self.handle.room()
     }
 
-    /// As a program that has the room asks; what cannot be shared is left out where the reference
-    /// leaves it out without a word, and the refusal says what can.
+    /// Delegates as an embedding program does. A channel that cannot be shared is left out, because
+    /// the reference drops it silently. The host's refusal lists the channels that can be
+    /// shared.
     pub(super) async fn delegate(
         &self,
         by: Option<&str>,
@@ -394,15 +395,15 @@ impl Open {
         }
     }
 
-    /// The record of a task that has ended; the time of the case passes, so steps that take long
-    /// end. A case's `wait_ms` is how long a test of the reference waits for what is sure to come;
-    /// here it may come as late as the machine likes.
+    /// Returns the record of a task once it has ended. The time of the case passes, so long steps
+    /// end. A case's `wait_ms` limits a wait for an event that always comes; here the wait has no
+    /// limit, so that a slow machine does not fail the case.
     pub(super) async fn wait(&self, id: &BackgroundId) -> Result<Arc<BackgroundRecord>, WaitError> {
         self.stage.agents.iter().for_each(Agent::release);
         self.handle.wait(id, None).await
     }
 
-    /// The same of a task that is stopped: what it was at goes on for ever.
+    /// Like [`wait`](Self::wait), for a task that is stopped: its current step never ends.
     pub(super) async fn wait_for_stopped(
         &self,
         id: &BackgroundId,
@@ -410,8 +411,8 @@ impl Open {
         self.handle.wait(id, None).await
     }
 
-    /// As long as this and no longer, of a task whose steps take longer: the wait ends first on
-    /// every machine.
+    /// Waits at most this long for a task whose steps take longer, so the wait always times out
+    /// first.
     pub(super) async fn wait_at_most(
         &self,
         id: &BackgroundId,
@@ -420,7 +421,7 @@ impl Open {
         self.handle.wait(id, Some(Duration::from_millis(at_most_ms))).await
     }
 
-    /// Everything that was to come of it has come: the results are told, kept or blocked.
+    /// Returns the record once its result is delivered, queued or blocked.
     pub(super) async fn settle(&self, id: &BackgroundId) -> Arc<BackgroundRecord> {
         loop {
             if let Some(record) =
@@ -428,12 +429,12 @@ impl Open {
             {
                 return record;
             }
-            // A record is changed without a notice of its own.
+            // A record changes without a notification, so poll it.
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
-    /// What a task's room was given of this one's channels.
+    /// Returns the bindings of this room's channels in a task's room.
     pub(super) fn child_bindings(&self, room: &RoomId) -> BTreeMap<ChannelId, Binding> {
         self.follower
             .seen()

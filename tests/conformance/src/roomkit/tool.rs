@@ -1,5 +1,4 @@
-//! The tool `delegate_task`: its schema, what a call of it leads to, and what it answers when it
-//! can lead to nothing.
+//! The tool `delegate_task`: its schema, the result of a call, and the answer to a call that fails.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +12,9 @@ use super::delegate::settled;
 use super::stage::{Open, Stage};
 use crate::Runner;
 
-/// The tool by its name.
+/// The name of the tool.
 const TOOL: &str = "delegate_task";
-/// Who calls it where a case does not say it.
+/// The default caller.
 const CALLER: &str = "main-ai";
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
@@ -28,7 +27,7 @@ pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, Stri
     }
 }
 
-/// The core's own form of the tool, for these agents.
+/// Returns the core's schema of the tool for these agents.
 fn schema(case: &Case<'_>) -> Value {
     let listed = match case.any(&["agents", "targets"]) {
         Some(Value::Object(by_id)) => by_id.iter().map(|(id, words)| json!([id, words])).collect(),
@@ -52,7 +51,7 @@ fn schema(case: &Case<'_>) -> Value {
     let general = delegate_tool(&[]);
     let tool = delegate_tool(&borrowed);
     let schema = &tool.input_schema;
-    // The order of an object's keys says nothing; a case lists them in its own.
+    // The order of an object's keys has no meaning, so it is sorted into the order of the cases.
     let known = ["agent", "task", "context", "share_channels"];
     let has = |name: &&str| schema.pointer(&format!("/properties/{name}")).is_some();
     let more = schema["properties"]
@@ -70,7 +69,7 @@ fn schema(case: &Case<'_>) -> Value {
     })
 }
 
-/// The room of a call: whoever calls has the conversation, on a channel of its own.
+/// Creates the room of a call. The caller has the conversation, on its own channel.
 fn staged(case: &Case<'_>) -> Stage {
     let mut stage = Stage::of(case.given);
     let caller =
@@ -110,7 +109,7 @@ fn staged(case: &Case<'_>) -> Stage {
     let is_given = case.given.pointer("/parent/channels").is_some();
     for channel in wanted {
         let is_there = stage.channels.iter().any(|(id, _)| id == channel);
-        // Where a case says which channels there are, no other is.
+        // If a case lists the channels, the room has no others.
         if !is_there && (!is_given || channel == "terminal") {
             stage.channels.push((channel.to_owned(), Default::default()));
         }
@@ -118,13 +117,13 @@ fn staged(case: &Case<'_>) -> Stage {
     stage
 }
 
-/// What was delegated before, by agent and task.
+/// Returns the agent and task of an earlier delegation.
 fn earlier(case: &Case<'_>) -> Option<(String, String)> {
     let entry = case.get("cache_has")?.as_array()?;
     Some((entry.get(1)?.as_str()?.to_owned(), entry.get(2)?.as_str()?.to_owned()))
 }
 
-/// The agent calls its tool, as a model would have it.
+/// Lets the agent call its tool as a model would.
 async fn handle(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let open = staged(case).open(runner).await?;
     let caller = open.stage.entry().to_owned();
@@ -158,7 +157,7 @@ async fn handle(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     Ok(got)
 }
 
-/// Several calls at the same time: the room takes one after the other.
+/// Plays several parallel calls, which the room handles one after the other.
 async fn at_once(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let open = staged(case).open(runner).await?;
     let caller = open.stage.entry().to_owned();
@@ -202,7 +201,7 @@ async fn at_once(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({ "max_concurrent_delegate_calls": most, "delegate_calls": started }))
 }
 
-/// A delegation on the agent's behalf, to its end.
+/// Delegates on the agent's behalf and waits for the end.
 async fn finish(open: &Open, caller: &str, agent: &str, task: &str) -> Result<String, String> {
     let wanted =
         Delegation { agent: agent.to_owned(), task: task.to_owned(), ..Delegation::default() };
@@ -211,7 +210,8 @@ async fn finish(open: &Open, caller: &str, agent: &str, task: &str) -> Result<St
     Ok(task.room.to_string())
 }
 
-/// How many earlier tasks a worker is told of, when there are more than a few.
+/// Returns the number of earlier tasks in a worker's input, after more of them than the host passes
+/// on.
 async fn most_entries(open: &Open, caller: &str) -> Result<usize, String> {
     let agent = open
         .stage
@@ -229,7 +229,7 @@ async fn most_entries(open: &Open, caller: &str) -> Result<usize, String> {
     Ok(opening.inputs.get("previous_tasks").and_then(Value::as_array).map_or(0, Vec::len))
 }
 
-/// What the tool answered: the agent reads it in its next step.
+/// Calls a tool and returns its answer, which the agent reads in its next step.
 async fn called(open: &Open, caller: &str, tool: &str, arguments: Value) -> Result<String, String> {
     let agent = open.stage.agent(caller).ok_or("nobody calls")?.clone();
     agent.will_call(tool, arguments);
@@ -242,7 +242,7 @@ fn last_result(agent: &Agent) -> Option<String> {
     agent.seen().iter().rev().find_map(|step| step.results.last().cloned())
 }
 
-/// Our receipt under their names.
+/// Converts the host's receipt into the reference's names.
 fn receipt(answer: &str) -> Value {
     let mut read: Value =
         serde_json::from_str(answer).unwrap_or_else(|_| json!({ "error": answer }));
@@ -254,7 +254,7 @@ fn receipt(answer: &str) -> Value {
     read
 }
 
-/// A tool by its name: in a room by its agent, and without one by whoever holds the config.
+/// Calls a tool by its name: in a room through its agent, without a room through the config.
 async fn call(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let name = case.text("name").unwrap_or(TOOL);
     let arguments = case.get("arguments").cloned().unwrap_or_else(|| json!({}));
@@ -288,7 +288,7 @@ async fn call(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({ "payload": payload }))
 }
 
-/// What another tool answered, or that there is none.
+/// Returns another tool's answer, or an error for an unknown tool.
 fn told(open: &Open, name: &str, answer: String) -> Value {
     let is_known = open.stage.tool.as_ref().is_some_and(|(known, _)| known == name);
     let read = || {
@@ -297,7 +297,7 @@ fn told(open: &Open, name: &str, answer: String) -> Value {
     if is_known { read() } else { json!({ "error": answer }) }
 }
 
-/// An agent has the tool because its task lists it, and no second time.
+/// Checks that an agent has the tool because its task lists it, and only once.
 async fn wire(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let times = case.number("times").unwrap_or(if case.op.contains("twice") { 2 } else { 1 });
     let is_wired = case

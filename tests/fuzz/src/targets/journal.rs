@@ -1,9 +1,8 @@
-//! Lines of a journal. A line that is a record is put in its place, so that any sequence of records
-//! is folded, not only a whole journal.
+//! Lines of a journal. A line that is a valid record is renumbered to its position, so that any
+//! sequence of records is folded, not only a whole journal.
 //!
-//! What the records do is held to more once their setups are ones that a host assembles: then no
-//! order of events may lead to a state that cannot be, neither as they come nor when the host stops
-//! after any of them and goes on.
+//! With setups that a host assembles, the target also checks invariants. No order of events may
+//! lead to an invalid state, with or without a stop and a resume of the host between them.
 
 use std::sync::{Arc, LazyLock};
 
@@ -21,7 +20,7 @@ use conclave_core::types::ids::Millis;
 use super::facts;
 use crate::drive::hash;
 
-/// Records of one input at most.
+/// The maximum number of records of one input.
 const RECORDS: usize = 64;
 
 pub(super) fn check(input: &[u8]) {
@@ -34,7 +33,7 @@ pub(super) fn check(input: &[u8]) {
     }
     let mut records: Vec<Record> = Vec::new();
     for line in text.lines().take(RECORDS) {
-        // With a line end a line that is no record is an error, not a torn end.
+        // With a line end, a malformed line is an error instead of a torn end.
         if let Some(record) = alone(line) {
             records.push(Record { seq: records.len() as u64, ..record });
         }
@@ -44,7 +43,7 @@ pub(super) fn check(input: &[u8]) {
     hosted(&records, hash(input));
 }
 
-/// The record that stands in a line, whatever its number and the version of its rules: the corpus
+/// Returns the record in a line, with any number and any version of its rules, because the corpus
 /// outlives versions.
 fn alone(line: &str) -> Option<Record> {
     let line = with_number(&with_number(line, "\"seq\":", 0)?, "\"rules\":", u64::from(RULES))?;
@@ -52,7 +51,7 @@ fn alone(line: &str) -> Option<Record> {
     records.pop()
 }
 
-/// The line with another number behind the first of these keys.
+/// Returns the line with another number behind the first of these keys.
 fn with_number(line: &str, key: &str, number: u64) -> Option<String> {
     let (before, after) = line.split_once(key)?;
     let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -67,7 +66,7 @@ fn written_and_read(records: &[Record]) {
     let read =
         from_lines(&lines).unwrap_or_else(|error| panic!("what was written is read: {error}"));
     assert_eq!(read, records, "records are read back as they were");
-    // A torn end was never acknowledged; what comes before it is whole.
+    // A torn end was never acknowledged; everything before it must be intact.
     if let Some(cut) = lines.len().checked_sub(2).map(|cut| lines.floor_char_boundary(cut)) {
         let torn = from_lines(&lines[..cut])
             .unwrap_or_else(|error| panic!("a torn end is left out: {error}"));
@@ -118,8 +117,8 @@ const JOURNALS: [&str; 16] = corpus![
 const CONFIGS: [&str; 5] =
     corpus!["config/acting", "config/chat", "config/handoff", "config/model", "config/whole"];
 
-/// Setups that hosts make. The operator's config and the admission of plugins stand before a room,
-/// so it need not expect any other.
+/// Setups that hosts create. A room needs to handle no others, because the config and the admission
+/// of plugins are checked before a room opens.
 static SETUPS: LazyLock<Vec<Arc<Setup>>> = LazyLock::new(|| {
     let opened = JOURNALS.iter().filter_map(|text| match alone(text.lines().next()?)?.event {
         Event::RoomOpened { setup, .. } => Some(setup),
@@ -134,8 +133,8 @@ fn assembled(text: &str) -> Result<Arc<Setup>, Problems> {
     assemble(&config, &facts::all(config.plugins.keys())).map(|assembly| Arc::new(assembly.setup))
 }
 
-/// Takes the records as a host takes events, and once more with a stop of the host after one of
-/// them.
+/// Handles the records as a host handles events. Then repeats that with a stop of the host after
+/// one of them.
 fn hosted(records: &[Record], chosen: u64) {
     let mut room = Room::new();
     let mut taken = Vec::new();
@@ -157,7 +156,7 @@ fn hosted(records: &[Record], chosen: u64) {
     }
 }
 
-/// An invariant that does not hold is said with the event in which it did not.
+/// Handles an event. A violated invariant is reported with that event.
 fn take(room: &mut Room, event: Event, at: Millis) {
     let taken = event.clone();
     room.handle(event, at);
@@ -172,8 +171,8 @@ fn take(room: &mut Room, event: Event, at: Millis) {
     );
 }
 
-/// The event as a host could have written it: it opens a room, and begins a run, with a setup that
-/// was assembled and for a task in it. Everything else comes from outside, and may come at any
+/// Returns the event as a host could have written it. An event that opens a room or begins a run
+/// gets an assembled setup and one of its tasks. Other events come from outside and may come at any
 /// time.
 fn sound(event: &Event, at: Millis, room: &Room) -> Event {
     match event {
@@ -194,7 +193,7 @@ fn sound(event: &Event, at: Millis, room: &Room) -> Event {
     }
 }
 
-/// This one, if a host made it; else one with the same tasks, or any.
+/// Returns this setup if a host created it, else one with the same tasks, else any.
 fn sound_setup(setup: &Arc<Setup>, at: Millis) -> Arc<Setup> {
     let same = SETUPS.iter().find(|known| *known == setup);
     let alike = || {
@@ -216,7 +215,7 @@ fn sound_opening(opening: &RunOpening, setup: &Setup) -> RunOpening {
 mod tests {
     use super::*;
 
-    /// Otherwise the target would look at less than it says.
+    /// Without setups the target would check less than it claims.
     #[test]
     fn every_journal_and_every_config_has_a_setup() {
         for text in CONFIGS {
@@ -235,8 +234,7 @@ mod tests {
         }
     }
 
-    /// The check sees a violation where there is one: here the answer to a step comes, and its task
-    /// is gone.
+    /// The check must report a violation: here a step is answered after its task is gone.
     #[test]
     #[should_panic(expected = "StepWaits")]
     fn a_state_that_cannot_be_is_a_finding() {

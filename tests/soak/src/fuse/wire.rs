@@ -1,13 +1,13 @@
-//! Requests and answers of FUSE 7.31, byte by byte, as `linux/fuse.h` has them. What is not known
-//! here is refused, and the kernel does without.
+//! Requests and answers of FUSE 7.31, byte by byte, as defined in `linux/fuse.h`. Unknown requests
+//! are refused, and the kernel works without them.
 
 use crate::disk::{Disk, Ino, Refusal, Status};
 
 const HEADER: usize = 40;
-/// The kernel alone writes, so what it knows stays true: an hour.
+/// Cache validity in seconds. Long, because only the kernel writes to this disk.
 const VALID: u64 = 3_600;
 const NOT_KNOWN: i32 = 38;
-/// `FOPEN_KEEP_CACHE`: what was read and not written since is as it was.
+/// `FOPEN_KEEP_CACHE`: cached data stays valid until it is written.
 const KEEP_CACHE: u32 = 2;
 
 mod opcode {
@@ -38,14 +38,14 @@ mod opcode {
     pub(super) const RENAME2: u32 = 45;
 }
 
-/// What every request begins with.
+/// The header of every request.
 pub(super) struct Header {
     pub(super) opcode: u32,
     pub(super) unique: u64,
     node: Ino,
 }
 
-/// The rest of a request, read from its beginning.
+/// The remaining bytes of a request, read from the front.
 pub(super) struct Words<'a>(&'a [u8]);
 
 pub(super) enum Answer {
@@ -53,7 +53,7 @@ pub(super) enum Answer {
     Given(Vec<u8>),
 }
 
-/// It has no answer.
+/// Returns whether the request has no answer.
 pub(super) fn is_silent(opcode: u32) -> bool {
     matches!(opcode, opcode::FORGET | opcode::INTERRUPT | opcode::BATCH_FORGET)
 }
@@ -83,7 +83,7 @@ impl<'a> Words<'a> {
         self.bytes(8).try_into().map_or(0, u64::from_le_bytes)
     }
 
-    /// Up to a NUL. The host's own names are text.
+    /// Reads a name up to a NUL. The host's own names are UTF-8.
     fn name(&mut self) -> String {
         let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
         let name = String::from_utf8_lossy(self.bytes(end)).into_owned();
@@ -92,7 +92,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Bytes of an answer.
+/// The bytes of an answer.
 #[derive(Default)]
 struct Out(Vec<u8>);
 
@@ -120,7 +120,7 @@ impl Out {
     fn attributes(self, ino: Ino, status: &Status) -> Self {
         let kind = if status.is_folder { 0o040_000 } else { 0o100_000 };
         let blocks = status.length.div_ceil(512);
-        // Number, length, blocks; three times; their nanoseconds; mode, links, owner, group,
+        // Order: number, length, blocks; three times; their nanoseconds; mode, links, owner, group,
         // device, block, flags.
         let out = self.u64(ino).u64(status.length).u64(blocks).zeros(24 + 12);
         out.u32(kind | status.mode).u32(status.links).zeros(12).u32(4096).u32(0)
@@ -148,7 +148,7 @@ impl Answer {
     }
 }
 
-/// Does what a request asks for.
+/// Performs a request and returns its answer.
 pub(super) fn answer(disk: &mut Disk, header: &Header, words: Words<'_>, most: usize) -> Answer {
     match done(disk, header, words, most) {
         Ok(out) => Answer::Given(out.0),
@@ -192,7 +192,7 @@ fn done(
             let folder = words.u64();
             let flags = if header.opcode == opcode::RENAME2 { words.u64() } else { 0 };
             let (from, to) = (words.name(), words.name());
-            // 1: what is there stays. Exchanging, or leaving something behind, is not done.
+            // 1 keeps an existing target. Exchanging names and whiteouts are not supported.
             if flags > 1 {
                 return Err(Some(Refusal::Invalid));
             }
@@ -227,8 +227,8 @@ fn done(
             list(disk, node, after, length as usize)?
         }
         opcode::RELEASE | opcode::RELEASEDIR | opcode::DESTROY => out,
-        // Blocks, files, and what is free of them; the size of a block, of a name, of a part of a
-        // block.
+        // Order: blocks and files with the free ones of each; the sizes of a block, a name and a
+        // fragment.
         opcode::STATFS => out
             .u64(1 << 24)
             .u64(1 << 23)
@@ -246,7 +246,7 @@ fn done(
 fn init(words: &mut Words<'_>, most: usize) -> Out {
     words.u64();
     let read_ahead = words.u32();
-    /// `FUSE_BIG_WRITES`: more than a page at once.
+    /// `FUSE_BIG_WRITES`: writes of more than one page.
     const BIG_WRITES: u32 = 1 << 5;
     let most = u32::try_from(most).unwrap_or(u32::MAX);
     let out = Out::default().u32(7).u32(31).u32(read_ahead).u32(BIG_WRITES);

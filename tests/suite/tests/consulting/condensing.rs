@@ -1,5 +1,5 @@
-//! Histories that are made shorter: what a model is shown afterwards is shorter and still makes
-//! sense, whatever the condenser wants.
+//! Condensed histories: afterwards the prompt is shorter and still consistent, with any output of
+//! the condenser.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use serde_json::json;
 
 use super::world::{Scripted, World, hostile, says, stocked};
 
-/// Calls that the agent makes before it answers.
+/// The number of calls that the agent makes before it answers.
 const CALLS: usize = 14;
-/// Entries that its history may have.
+/// The maximum number of entries of its history.
 const OVER: usize = 8;
 
-/// Calls a tool with a long text so many times, and answers.
+/// Returns a model that calls a tool with a long text [`CALLS`] times and then answers.
 fn worker() -> Arc<Scripted> {
     Scripted::new(|nth, _| if nth < CALLS { calling(nth) } else { says("It is done.") })
 }
@@ -31,7 +31,7 @@ fn calling(nth: usize) -> Completion {
     Completion { content: None, tool_calls, stop: StopReason::ToolCalls, ..says("") }
 }
 
-/// A chat agent that has a tool, and a condenser.
+/// Returns the config of a chat agent with a tool and a condenser.
 fn config(condenser: &str, rest: &str) -> String {
     let chat = stocked("chat", "grants.model = [\"default\"]\ngrants.tools = [\"echo.*\"]");
     format!(
@@ -41,7 +41,7 @@ fn config(condenser: &str, rest: &str) -> String {
     )
 }
 
-/// No call is without its result, no result without its call, and what the user asked for is still
+/// Checks that each call has its result, each result has its call, and the user's request is still
 /// there.
 fn makes_sense(prompt: &[Message], what: &str) {
     let (mut open, mut called) = (BTreeSet::new(), BTreeSet::new());
@@ -128,7 +128,7 @@ fn each_condenser_makes_the_next_prompt_shorter_and_it_still_makes_sense() {
             "{condenser}: {:?}",
             shown.iter().map(|prompt| bytes(prompt)).collect::<Vec<_>>()
         );
-        // Far less than all that was said.
+        // Far less than all messages together.
         let whole = bytes(&shown[0]) + CALLS * 560;
         assert!(bytes(shown.last().expect("prompts")) * 2 < whole, "{condenser}");
         match condenser {
@@ -151,7 +151,7 @@ fn each_condenser_makes_the_next_prompt_shorter_and_it_still_makes_sense() {
                     .join("\n");
                 let newest = format!("Summary {}: many words were read.", condensed.len() - 1);
                 assert!(last.contains(&newest), "{last}");
-                // The summary before is part of what the next is made of.
+                // The earlier summary is an input of the next one.
                 let second = writer
                     .shown()
                     .get(1)
@@ -189,7 +189,7 @@ fn a_summary_without_a_model_is_none_and_the_entries_go_all_the_same() {
     );
 }
 
-/// It is asked a few times, and never does harm.
+/// A misbehaving condenser is asked a few times only.
 #[test]
 fn a_condenser_that_misbehaves_breaks_no_history_and_is_not_asked_without_end() {
     for mode in [

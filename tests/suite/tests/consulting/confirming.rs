@@ -1,5 +1,5 @@
-//! Consent: nothing is done before somebody says yes, an analyzer that fails makes somebody be
-//! asked, and nobody being there is a no.
+//! Consent: no action runs before an approval, a failing analyzer causes an approval request, and
+//! an absent approver counts as a denial.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::world::{World, acting, hostile, inline, seen, steps, stocked};
 
 const FILES: &str = "grants.files = [{ dir = \"box\", at = \"/box\", mode = \"read-write\" }]";
-/// So that nothing but `confirm` asks.
+/// Allows every tool, so that only `confirm` asks.
 const ALLOW: &str = "[[policy]]\ntool = \"*\"\ndecide = \"allow\"\n";
 const GRANTS: &str = "grants.tools = [\"workspace.*\"]";
 
@@ -26,7 +26,7 @@ fn config(script: &Value, confirm: &Value, rest: &str) -> String {
     acting(script, GRANTS, &task, &format!("{}{ALLOW}{rest}", stocked("workspace", FILES)))
 }
 
-/// Nothing of it has happened yet.
+/// Checks that the folder is unchanged.
 fn untouched(folder: &Path) {
     let files: Vec<_> = std::fs::read_dir(folder)
         .expect("the folder is there")
@@ -133,8 +133,8 @@ fn an_analyzer_that_gives_no_answer_makes_somebody_be_asked_and_nobody_there_is_
         let (world, told) = ask_about_a_write(nobody, &confirm, &bad);
         assert_eq!(world.file("a.txt"), None, "{mode}");
         let asked = world.asked();
-        // The thought is asked about as well when nobody can say how risky it is, or not at all:
-        // never more than that.
+        // A failing analyzer also causes a request about the thought, but no more requests than
+        // that.
         let of_write: Vec<_> =
             asked.iter().filter(|request| request.arguments["path"] == "/box/a.txt").collect();
         assert_eq!((of_write.len(), of_write[0].risk), (1, Some(Risk::High)), "{mode}: {asked:#?}");
@@ -159,7 +159,7 @@ fn an_analyzer_that_calls_everything_harmless_only_weighs_where_it_is_asked() {
         (json!({ "policy": "risky", "threshold": "medium", "analyzer": "bad" }), "", 0),
         (risky, "", 1),
         (json!({ "policy": "always", "analyzer": "bad" }), "", 1),
-        // An operator's rule is not argued away.
+        // A low risk does not override an operator's rule.
         (json!({ "policy": "never" }), "ask", 1),
     ] {
         let world = World::new().deciding(|_: &ApprovalRequest, _| Approval::Approved);
@@ -204,7 +204,7 @@ fn an_approver_is_asked_about_a_delegation_as_its_gates_have_left_it() {
             .filter(|notice| matches!(notice, Notice::BackgroundStarted { .. }))
             .count();
         assert_eq!(begun, usize::from(is_approved), "{told:#?}");
-        // The worker says again what it was told.
+        // The worker repeats its input.
         assert_eq!(
             told[1].to_string().contains("\\\"output\\\":\\\"Sum up the drawer\\\""),
             is_approved,

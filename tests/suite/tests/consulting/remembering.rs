@@ -1,5 +1,4 @@
-//! `recall`: what a memory says reaches the agent, bounded; what goes wrong with it is an
-//! observation.
+//! `recall`: a memory's entries reach the agent, within a limit; its failures are observations.
 
 use conclave_core::protocol::event::Record;
 use conclave_core::protocol::notice::Notice;
@@ -121,7 +120,7 @@ fn a_long_memory_is_cut_in_its_middle() {
         "memory = \"bad\"",
         &hostile("hostile_memory", "bad", ""),
     );
-    // It is longer than what the agent may keep of what it was told.
+    // The memory is longer than the limit of the agent's report.
     let config = script.replacen("config = {", "config = { report = false,", 1);
     block_on(async {
         let world = World::new();

@@ -1,5 +1,4 @@
-//! A host with models of the test's own, somebody who approves, and an agent that plays a script of
-//! actions.
+//! A host with scripted models, an approver, and an agent that follows a script of actions.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,14 +22,14 @@ use conclave_test_support::{guest, stock};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-/// What a model says to its nth prompt.
+/// Returns a model's answer to its nth prompt.
 type Says = dyn Fn(usize, &[Message]) -> Completion + Send + Sync;
 
-/// A model that says what the test wants, and keeps what it was shown.
+/// A model with scripted answers, which stores its prompts.
 pub(super) struct Scripted {
     says: Box<Says>,
     shown: Mutex<Vec<Vec<Message>>>,
-    /// Answers wait for one of these.
+    /// Each answer waits for one of these permits.
     open: Arc<Semaphore>,
 }
 
@@ -45,7 +44,7 @@ impl Scripted {
         })
     }
 
-    /// One that answers only when it is told to.
+    /// Returns a model that answers only when the test permits it.
     pub(super) fn slow(
         says: impl Fn(usize, &[Message]) -> Completion + Send + Sync + 'static,
     ) -> Arc<Self> {
@@ -60,7 +59,7 @@ impl Scripted {
         self.open.add_permits(Semaphore::MAX_PERMITS / 2);
     }
 
-    /// The entries of every prompt, in order; drafts are messages of their seats.
+    /// Returns the entries of every prompt in order. Drafts are messages of their responders.
     pub(super) fn shown(&self) -> Vec<Vec<Message>> {
         lock(&self.shown).clone()
     }
@@ -104,7 +103,7 @@ fn entries(prompt: &Prompt) -> Vec<Message> {
     entries
 }
 
-/// A completion that only says something.
+/// Returns a completion with this text and no tool call.
 pub(super) fn says(text: &str) -> Completion {
     let (id, model, usage) = ("1".to_owned(), "scripted".to_owned(), TokenUsage::default());
     Completion {
@@ -118,7 +117,7 @@ pub(super) fn says(text: &str) -> Completion {
     }
 }
 
-/// Somebody who decides, and remembers what they were asked.
+/// An approver with scripted decisions, which stores its requests.
 pub(super) struct Decides {
     decide: Box<dyn Fn(&ApprovalRequest) -> Approval + Send + Sync>,
     asked: Mutex<Vec<ApprovalRequest>>,
@@ -149,7 +148,7 @@ pub(super) struct World {
     folder: tempfile::TempDir,
     told: Arc<Told>,
     approver: Arc<Decides>,
-    /// Of the newest run.
+    /// The journals of the newest run.
     journals: Mutex<MemoryJournals>,
 }
 
@@ -175,7 +174,7 @@ impl World {
         Self { host, folder, told: Arc::default(), approver, journals: Mutex::default() }
     }
 
-    /// Whoever is asked decides so; the folder is the world's.
+    /// Creates a world with this approver. The folder belongs to the world.
     pub(super) fn deciding(
         mut self,
         decide: impl Fn(&ApprovalRequest, &Path) -> Approval + Send + Sync + 'static,
@@ -192,12 +191,12 @@ impl World {
         &self.host
     }
 
-    /// A file of the granted folder.
+    /// Returns the content of a file in the granted folder.
     pub(super) fn file(&self, name: &str) -> Option<String> {
         std::fs::read_to_string(self.folder.path().join("box").join(name)).ok()
     }
 
-    /// Puts a file there.
+    /// Writes a file to the granted folder.
     pub(super) fn put(&self, name: &str, content: &str) {
         std::fs::write(self.folder.path().join("box").join(name), content)
             .expect("a test can write a file");
@@ -247,7 +246,8 @@ impl World {
     }
 }
 
-/// A config whose agent plays a script; `task` are more lines of its task, `rest` other tables.
+/// Returns the config of an agent that follows a script. `task` contains additional lines of its
+/// task, `rest` other tables.
 pub(super) fn acting(script: &Value, grants: &str, task: &str, rest: &str) -> String {
     format!(
         "entry = \"main\"\n[tasks.main]\nagent = \"actor\"\n{task}\n[plugins.actor]\nsource = \"{}\"\n{grants}\nconfig = {{ script = {} }}\n{rest}",
@@ -256,7 +256,7 @@ pub(super) fn acting(script: &Value, grants: &str, task: &str, rest: &str) -> St
     )
 }
 
-/// A table of a stock plugin.
+/// Returns the config table of a stock plugin.
 pub(super) fn stocked(name: &str, lines: &str) -> String {
     format!(
         "[plugins.{name}]\nsource = \"{}\"\n{lines}\n",
@@ -264,7 +264,7 @@ pub(super) fn stocked(name: &str, lines: &str) -> String {
     )
 }
 
-/// A table of a guest of the tests, under another name.
+/// Returns the config table of a test guest under another name.
 pub(super) fn hostile(guest: &str, name: &str, lines: &str) -> String {
     format!(
         "[plugins.{name}]\nsource = \"{}\"\n{lines}\n",
@@ -272,7 +272,7 @@ pub(super) fn hostile(guest: &str, name: &str, lines: &str) -> String {
     )
 }
 
-/// A JSON value as an inline TOML value.
+/// Converts a JSON value into an inline TOML value.
 pub(super) fn inline(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
@@ -289,7 +289,7 @@ pub(super) fn inline(value: &Value) -> String {
     }
 }
 
-/// What the agent that plays a script was told before each of its steps.
+/// Returns the input of each step of the scripted agent.
 pub(super) fn steps(outcome: &Outcome) -> Vec<Value> {
     let told =
         outcome.value.clone().or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok());
@@ -297,7 +297,7 @@ pub(super) fn steps(outcome: &Outcome) -> Vec<Value> {
     steps.unwrap_or_else(|| panic!("the script did not come to its end: {outcome:?}"))
 }
 
-/// The newest thing that it was told before that step.
+/// Returns the newest entry in the input of that step.
 pub(super) fn seen(steps: &[Value], step: usize) -> Value {
     steps[step]["since"]
         .as_array()

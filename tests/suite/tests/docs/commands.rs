@@ -1,10 +1,10 @@
-//! Every `$ …` line of the documentation's `console` blocks is run, in the order of its page, by a
-//! shell that finds `conclave` on its path.
+//! Runs every `$ …` line of the documentation's `console` blocks, in the order of its page, in a
+//! shell with `conclave` on its path.
 //!
-//! Each page has a stage: a folder with the files that it speaks of. A line that needs something to
-//! have happened (a run under way, a call that waits) has that happen right before it. What is not
-//! run here is named in `ELSEWHERE` with the reason; a page or a line that is new runs without any
-//! word here, and must end with 0.
+//! Each page has a stage: a folder with the files that the page mentions. A line may need a prior
+//! event, such as a run in progress or a pending call. The stage produces it right before the line.
+//! `ELSEWHERE` names the lines that are not run, with the reason. A new page or line runs without
+//! an entry here and must exit with 0.
 
 use std::process::{Child, Command, Output, Stdio};
 
@@ -16,7 +16,7 @@ use super::{read, root};
 use crate::cli::text;
 use crate::resume_cli::{kill, until};
 
-/// Lines that no test runs, by how they begin, and why.
+/// Lines that no test runs, by their prefix, with the reason.
 const ELSEWHERE: [(&str, &str); 11] = [
     (
         "cargo xtask ",
@@ -37,14 +37,14 @@ const ELSEWHERE: [(&str, &str); 11] = [
     ),
 ];
 
-/// Pages whose commands work on a component that their reader builds.
+/// Pages whose commands need a component that the reader builds.
 const BUILT: [&str; 3] = [
     "docs/write-plugins/first-tool.md",
     "docs/write-plugins/strategy.md",
     "docs/write-plugins/contract.md",
 ];
 
-/// Lines that do not end with 0, by how they begin.
+/// Lines with an exit code other than 0, by their prefix.
 const ENDS_WITH: [(&str, &str, i32); 13] = [
     ("docs/use/operate.md", "conclave plugin call weather.wasm\n", 2),
     ("docs/use/operate.md", "conclave run conclave.toml \"How warm", 5),
@@ -89,14 +89,14 @@ fn lines() -> Vec<Line> {
     found
 }
 
-/// The folder of one page, and what goes on in it.
+/// The folder and the state of one page.
 struct Stage {
     rig: Rig,
     page: String,
     under_way: Option<Child>,
 }
 
-/// A config whose agent calls a tool that a person is asked about, then answers.
+/// Returns a config whose agent calls a tool that needs an approval, then answers.
 fn asking() -> String {
     format!(
         "entry = \"answer\"\n[tasks.answer]\nagent = \"actor\"\n[plugins.actor]\nsource = \"{}\"\ngrants.tools = [\"echo.*\"]\n\
@@ -158,7 +158,7 @@ impl Stage {
         command
     }
 
-    /// Pages whose lines name files of the repository.
+    /// Returns whether the page's lines name files of the repository.
     fn is_at_root(&self) -> bool {
         ["docs/use/trace.md", "docs/use/chat.md"].contains(&self.page.as_str())
     }
@@ -167,7 +167,7 @@ impl Stage {
         self.shell(line).output().expect("a shell runs")
     }
 
-    /// What the page does not show; it must go well. Returns its stdout.
+    /// Runs a command that the page does not show and that must succeed. Returns its stdout.
     fn hidden(&mut self, line: &str) -> String {
         let output = self.run(line);
         assert!(
@@ -187,7 +187,7 @@ impl Stage {
             .collect()
     }
 
-    /// A run that waits for somebody's word, in a process of its own.
+    /// Begins a run that waits for an approval, in its own process.
     fn begin_run(&mut self) {
         self.end_run();
         self.under_way = Some(
@@ -202,7 +202,8 @@ impl Stage {
         self.json(&format!("conclave {what}"))
     }
 
-    /// A run whose process was killed in the middle, and whose call was approved since.
+    /// Creates a run whose process was killed in the middle, and whose pending call was approved
+    /// afterwards.
     fn cut_off_run(&mut self) {
         self.begin_run();
         kill(self.under_way.take().expect("it was begun"));
@@ -232,7 +233,7 @@ impl Stage {
             .unwrap_or_default()
     }
 
-    /// What must have happened before this line.
+    /// Produces the state that this line needs.
     fn before(&mut self, command: &str) {
         let is = |start: &str| command.starts_with(start);
         match self.page.as_str() {
@@ -248,7 +249,7 @@ impl Stage {
             "docs/use/acting.md" if is("conclave trajectory replay") => {
                 self.hidden("sed 's/\"ask\"/\"allow\"/' asking.toml > conclave.toml");
             }
-            // Something is refused: the search does not see the folder above its own.
+            // Produces a denial: the search has no access to the parent folder.
             "docs/use/runs.md" if is("conclave why 3f2a:17") => {
                 self.hidden("conclave run conclave.toml 'What is a grant?'");
             }
@@ -290,10 +291,10 @@ impl Stage {
         }
     }
 
-    /// The line with the run, the call and the event of this stage in the place of the page's own.
+    /// Returns the line with the page's run, call and event replaced by those of this stage.
     fn fitted(&mut self, command: &str) -> String {
         let mut command = command.replace("/path/to/conclave", &root().display().to_string());
-        // The page's call is of another tool than the stage's.
+        // The page's call belongs to another tool than the stage's.
         command = command.replace(r#"{"path": "/notes/a.md"}"#, r#"{"text": "other words"}"#);
         if command.contains("3f2a91c0:c7") {
             command = command.replace("3f2a91c0:c7", &self.call());
@@ -318,7 +319,7 @@ impl Drop for Stage {
     }
 }
 
-/// How the line must end: as the table says, else with 0.
+/// Returns the exit code of the line: from the table, or 0.
 fn expected(page: &str, command: &str) -> i32 {
     let whole = format!("{}\n", command.split("  #").next().unwrap_or_default().trim_end());
     let shown = whole.replace("3f2a91c0:c7", "RUN:CALL");
@@ -360,8 +361,8 @@ fn every_command_in_the_pages_runs() {
     assert!(ran > 45, "{ran}");
 }
 
-/// The page about a first tool, as its reader does it: the files that it shows, built by the
-/// commands that it shows, without a network.
+/// Follows the page about a first tool as a reader does: its files, built by its commands, without
+/// a network.
 #[test]
 fn a_first_tool_is_built_and_run() {
     let page = "docs/write-plugins/first-tool.md";
@@ -369,8 +370,8 @@ fn a_first_tool_is_built_and_run() {
     let crate_of_page = stage.rig.folder().join("tides");
     let mut built = 0;
     for line in lines().iter().filter(|line| line.page == page) {
-        // The target is there: the tests' own components are built for it. What watches goes on for
-        // ever.
+        // The target is already installed for the tests' own components. A watching command never
+        // ends.
         if line.command.starts_with("rustup ") || line.command.contains("--watch") {
             continue;
         }
@@ -399,8 +400,8 @@ fn a_first_tool_is_built_and_run() {
     assert_eq!(built, 8);
 }
 
-/// Builds what the workspace has already downloaded, unoptimised: what it does is tested, not how
-/// fast.
+/// Builds offline from the workspace's dependencies and without optimization, because only the
+/// behavior is tested.
 fn offline(mut command: Command) -> Command {
     for name in ["HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"] {
         command.envs(std::env::var_os(name).map(|value| (name, value)));
@@ -413,8 +414,8 @@ fn offline(mut command: Command) -> Command {
     command
 }
 
-/// The page's `Cargo.toml`, manifest, config and source, with this repository in the place of
-/// `/path/to/conclave`.
+/// Writes the page's `Cargo.toml`, manifest, config and source, with `/path/to/conclave` replaced
+/// by this repository.
 fn write_files_of(page: &str, folder: &std::path::Path) {
     let write = |name: &str, content: &str| {
         let content = content.replace("/path/to/conclave", &root().display().to_string());
@@ -429,15 +430,15 @@ fn write_files_of(page: &str, folder: &std::path::Path) {
         .find(|block| block.page == page)
         .expect("the page shows the source");
     write("src/lib.rs", &source.text);
-    // Dependencies that an earlier run of the tests built are taken from there.
+    // Uses dependencies that an earlier run of the tests built.
     let warm = conclave_test_support::stock().join("../first-tool");
     std::fs::create_dir_all(&warm).expect("a test can make a folder");
     std::os::unix::fs::symlink(&warm, folder.join("target")).expect("a test can make a link");
-    // The versions that the workspace has: others may not be here.
+    // Uses the workspace's versions, because others may not be downloaded.
     write("Cargo.lock", &read(&root().join("Cargo.lock")));
 }
 
-/// What stands in a table of exceptions stands in a page too: else it is left over.
+/// Checks that every exception in the tables matches a line of a page.
 #[test]
 fn exceptions_are_lines_of_pages() {
     let lines = lines();

@@ -1,10 +1,9 @@
-//! Every `toml` block of the documentation is loaded, for a reader copies it.
+//! Loads every `toml` block of the documentation, because readers copy them.
 //!
-//! A block without a label is `conclave.toml`, whole or a part of it. A part is completed with what
-//! it refers to and does not show (a task's agent, a plugin that a rule names), and then loaded
-//! like any other config: parsed, its components loaded, everything checked against their
-//! manifests. A label says that the block is another file, or the table that its keys stand in
-//! (`toml [tasks.main]`).
+//! A block without a label is `conclave.toml`, whole or a part of it. A part is completed with the
+//! items that it refers to but omits, such as a task's agent or a plugin named by a rule. It is
+//! then loaded like any config: parsed, its components loaded, and checked against their manifests.
+//! A label names another file, or the table that contains the keys (`toml [tasks.main]`).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::blocks::{Block, blocks};
 use super::{read, root};
 
-/// Components that pages name and readers write, each with the guest that stands in for it.
+/// Components that pages name and readers write, each with the guest that replaces it here.
 const STRANGERS: [(&str, &str); 5] = [
     ("./weather.wasm", "secret_sender"),
     ("./guard.wasm", "hostile_gate"),
@@ -26,7 +25,7 @@ const STRANGERS: [(&str, &str); 5] = [
     ("target/wasm32-wasip2/release/polite.wasm", "strategy_silent"),
 ];
 
-/// Plugins that pages name for what they do; the stock plugin of another name stands in.
+/// Plugins that pages name by their purpose, each with the stock plugin that replaces it here.
 const STAND_INS: [(&str, &str); 6] = [
     ("chat", "chat"),
     ("research", "chat"),
@@ -58,8 +57,8 @@ fn every_config_in_the_pages_loads() {
     assert!(loaded > 40, "{loaded}");
 }
 
-/// A block that names a component, a key or a value that the host does not know is found: else the
-/// test above could not fail.
+/// Checks that an unknown component, key or value in a block is reported, so that the test above
+/// can fail.
 #[test]
 fn a_config_that_does_not_load_is_found() {
     let block = |text: &str| Block {
@@ -96,9 +95,9 @@ fn config(block: &Block, text: &str) -> Result<(), String> {
     let rig = complete(fields, rig);
     let folder = rig.folder().display().to_string();
     Config::parse("conclave.toml", &folder, &toml_of(fields)).map_err(|found| found.to_string())?;
-    // What a page takes from the environment was parsed; the test has it in a file of its own.
+    // The value that a page takes from the environment was parsed. The test provides it in a file.
     take_from_file(fields);
-    // What a server that speaks MCP offers is known once it runs, and none runs here.
+    // The tools of an MCP server are known only while it runs, and no server runs here.
     if block.text.contains("mcp = {") {
         return Ok(());
     }
@@ -120,7 +119,8 @@ fn take_from_file(config: &mut Map<String, Value>) {
     }
 }
 
-/// Adds what a part of a config refers to; makes the files and folders that it names.
+/// Adds the items that a part of a config refers to, and creates the files and folders that it
+/// names.
 fn complete(config: &mut Map<String, Value>, mut rig: Rig) -> Rig {
     let mut named = Named::default();
     named.read(config);
@@ -145,7 +145,7 @@ fn complete(config: &mut Map<String, Value>, mut rig: Rig) -> Rig {
     }
     for name in &named.plugins {
         let plugin = plugins.entry(name).or_insert_with(|| json!({}));
-        // What a page shows whole must load as it is shown: only what it leaves out is added.
+        // A block that is a whole config must load as shown. Only the omitted items are added.
         let stranger = format!("./{name}.wasm");
         if plugin.get("source").is_none() && STRANGERS.iter().any(|(file, _)| *file == stranger) {
             plugin["source"] = json!(stranger);
@@ -193,7 +193,7 @@ fn complete(config: &mut Map<String, Value>, mut rig: Rig) -> Rig {
     rig
 }
 
-/// The grants without which a stock plugin does not load.
+/// Returns the grants without which a stock plugin does not load.
 fn needed_grants(stock: &str) -> Vec<(&'static str, Value)> {
     match stock {
         "chat" | "micro" | "summary" => vec![("model", json!(["default"]))],
@@ -211,7 +211,7 @@ fn table<'a>(config: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<Stri
     config.entry(name).or_insert_with(|| json!({})).as_object_mut().expect("it is a table")
 }
 
-/// What a part of a config names.
+/// The names that a part of a config refers to.
 #[derive(Default)]
 struct Named {
     tasks: BTreeSet<String>,
@@ -219,7 +219,7 @@ struct Named {
     channels: BTreeSet<String>,
     /// The tasks that `delegate_task` names.
     workers: BTreeSet<String>,
-    /// The tools of plugins that tasks offer.
+    /// The plugin tools that tasks offer.
     tools: BTreeSet<String>,
 }
 
@@ -290,8 +290,8 @@ fn manifest(part: &str) -> Result<(), String> {
     Manifest::from_toml(&whole).map(drop).map_err(|error| error.to_string())
 }
 
-/// A part of a `Cargo.toml`: the folders of this repository that it names hold packages of these
-/// names, with these features.
+/// Checks a part of a `Cargo.toml`: its paths into this repository lead to packages with these
+/// names and features.
 fn cargo(part: &str) -> Result<(), String> {
     let table: toml::Table = toml::from_str(part).map_err(|error| error.to_string())?;
     let dependencies = table.get("dependencies").and_then(toml::Value::as_table).unwrap_or(&table);

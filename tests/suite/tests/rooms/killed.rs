@@ -1,5 +1,5 @@
-//! A thousand tasks at once in one room, each told once, also when the process is killed in the
-//! middle.
+//! A thousand parallel tasks in one room. Each result is delivered once, also when the process is
+//! killed in the middle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -20,14 +20,15 @@ use tokio::sync::watch;
 use super::{IMMEDIATE, host, prepared};
 
 const TASKS: usize = 1_000;
-/// What the process that is killed is told; only then is [`the_child`] one.
+/// The environment variable with the child process's arguments. Without it [`the_child`] does
+/// nothing.
 const WORDS: &str = "CONCLAVE_ROOM_CHILD";
 
-/// A channel as a service behind it would be: it knows what it took, also after a crash, and takes
-/// the same key once.
+/// A channel with a service behind it. It stores the speeches that it accepted, also across a
+/// crash, and accepts each key once.
 struct Service {
     taken: Mutex<Taken>,
-    /// Tasks that were told of.
+    /// The number of tasks whose results were delivered.
     told: watch::Sender<usize>,
 }
 
@@ -37,10 +38,10 @@ struct Taken {
     tasks: usize,
 }
 
-/// The keys that were taken, each with the tasks that its speech was about.
+/// Returns the accepted keys, each with the tasks that its speech reports.
 fn taken(file: &Path) -> Vec<(String, Vec<String>)> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    // What is behind the last line break was cut off while it was written, so it was not taken.
+    // Text behind the last line break was interrupted while it was written, so it was not accepted.
     let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
     whole.lines().map(|line| serde_json::from_str(line).expect("a whole line")).collect()
 }
@@ -87,7 +88,7 @@ impl Channels for Service {
     }
 }
 
-/// Opens the room or goes on with it, has all tasks done, and closes it once all are told.
+/// Opens or resumes the room, starts all tasks, and closes the room once all results are delivered.
 fn live(folder: &Path) {
     block_on(async {
         let host = host();
@@ -104,8 +105,8 @@ fn live(folder: &Path) {
         let (room, hosted) = match prepared.reopen(&id, options()).await {
             Ok(session) => session.host_on(),
             Err(_) => {
-                // Each task gets half of what is left, so a thousand get nothing of what has an
-                // end.
+                // Each task reserves half of the remaining limit, so a thousand tasks cannot share
+                // a finite one.
                 let limits = RunLimits {
                     turns: None,
                     wall_ms: None,
@@ -118,7 +119,8 @@ fn live(folder: &Path) {
                     .host(RunInput { limits: Some(limits), ..RunInput::default() })
             }
         };
-        // Whoever asked before the kill may not have had the reply; the key makes it the same task.
+        // A request before the kill may not have got its reply, so all are repeated. The key makes
+        // it the same task.
         let asked = (0..TASKS).map(|number| {
             let room = room.clone();
             tokio::spawn(async move {
@@ -152,7 +154,7 @@ fn live(folder: &Path) {
     });
 }
 
-/// Each task is in one speech, and each speech was taken once.
+/// Checks that each task is in one speech, and that each speech was accepted once.
 fn each_was_told_once(folder: &Path) {
     let said = taken(&folder.join("said"));
     let keys: BTreeSet<&String> = said.iter().map(|(key, _)| key).collect();
@@ -193,7 +195,7 @@ fn nor_does_a_kill_in_the_middle_lose_or_repeat_any() {
         let words = serde_json::to_string(&(folder.path(), kill)).expect("it is text");
         command.env(WORDS, words).output().expect("it runs")
     };
-    // While they are started, while they end, while they are told.
+    // One kill while tasks are started, one while they end, one while results are delivered.
     for kill in [("before-child-opened", 400), ("after-child-ended", 300), ("before-append", 60)] {
         let killed = run(Some(kill));
         assert!(

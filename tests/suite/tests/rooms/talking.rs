@@ -1,5 +1,5 @@
-//! What comes in is answered, tasks end and are told, a task that spins is stopped, and a strategy
-//! that does not do its work is done without.
+//! Inbound messages, ending tasks and the delivery of their results, a looping task that is
+//! stopped, and a fallback for a strategy that fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::{IMMEDIATE, host, prepared, strategy};
 
-/// Hands on what is said.
+/// A channel that forwards speeches to the test.
 struct Loud(UnboundedSender<Speech>);
 
 impl Channels for Loud {
@@ -38,7 +38,7 @@ impl Channels for Loud {
     }
 }
 
-/// Hands on what is told.
+/// A subscriber that forwards notices to the test.
 struct Notices(UnboundedSender<Notice>);
 
 impl Subscriber for Notices {
@@ -124,7 +124,7 @@ fn a_guest_in_a_tight_loop_is_stopped_at_once_and_its_neighbours_go_on() {
             stuck.wait(None).await.map(|record| record.state),
             Ok(BackgroundState::Cancelled)
         );
-        // The sandbox goes with the next tick.
+        // The sandbox is freed at the next tick.
         while host.engine().live() > before {
             tokio::task::yield_now().await;
         }
@@ -140,7 +140,7 @@ fn a_guest_in_a_tight_loop_is_stopped_at_once_and_its_neighbours_go_on() {
     });
 }
 
-/// The result is kept for the agent, and the operator reads why.
+/// Checks that the result is queued for the agent and that the operator reads the reason.
 fn falls_back(strategy: &str, expected: FaultKind) {
     block_on(async {
         let host = host();

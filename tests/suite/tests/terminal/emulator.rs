@@ -1,4 +1,4 @@
-//! A terminal with the program in it: a pseudoterminal whose screen is an emulator's.
+//! A pseudoterminal with the program in it, whose screen is emulated.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,8 +15,8 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use super::MARK;
 
 const ROWS: u16 = 70;
-/// Looks at the screen between two keys that may not be heard: by far more than the moment in
-/// which a question hears none.
+/// The number of looks at the screen between two keys that the program may ignore. Far more than
+/// the time in which a question ignores keys.
 const LOOKS: u32 = 50;
 
 /// A terminal with the program in it.
@@ -29,7 +29,7 @@ pub(super) struct Terminal {
 impl Terminal {
     pub(super) fn start(rig: &Rig, arguments: &[&str], columns: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal opens");
-        // The program must not hold its own terminal open.
+        // The program must not keep its own terminal open.
         fcntl_setfd(&master, FdFlags::CLOEXEC).expect("it is open");
         grantpt(&master).and_then(|()| unlockpt(&master)).expect("it is ours");
         let name = ptsname(&master, Vec::new()).expect("it has a name");
@@ -45,21 +45,22 @@ impl Terminal {
         Self { master, screen: parser(columns), child }
     }
 
-    /// Reads until the screen is so.
+    /// Reads until the screen satisfies the condition.
     pub(super) fn until(&mut self, what: &str, mut is_so: impl FnMut(&[String]) -> bool) {
         while !is_so(&self.rows()) {
             assert!(self.read(), "it ended before {what}:\n{}", self.screen.screen().contents());
         }
     }
 
-    /// Reads until a row of the program's own on the screen ends so: with a prompt, which is there
-    /// once keys are read.
+    /// Reads until one of the program's own rows ends with this prompt, which appears once keys are
+    /// read.
     pub(super) fn until_prompt(&mut self, end: &str) {
         let is_prompt = |row: &String| row.ends_with(end) && !row.contains(MARK);
         self.until(&format!("{end:?}"), |rows| rows.iter().any(is_prompt));
     }
 
-    /// Reads until the last row of the screen ends so, and one of the program's own has this.
+    /// Reads until the last row of the screen ends with `end`, and one of the program's own rows
+    /// contains `own`.
     pub(super) fn until_prompt_below(&mut self, own: &str, end: &str) {
         let is_own = |row: &String| row.contains(own) && !row.contains(MARK);
         self.until(&format!("{own:?} and {end:?}"), |rows| {
@@ -68,9 +69,9 @@ impl Terminal {
         });
     }
 
-    /// Types blanks at a prompt until one is heard. A question that comes unasked hears no key in
-    /// its first moment, and each that comes then makes the moment longer; and a Ctrl-C between two
-    /// looks of the program at its keys would be a signal, which only a controlling terminal sends.
+    /// Types blanks at a prompt until one is accepted. An unexpected question ignores keys at
+    /// first, and each early key extends that time. A Ctrl-C between two reads of the program would
+    /// be a signal, which only a controlling terminal sends.
     pub(super) fn until_heard(&mut self) {
         let mut looks = 0;
         until("a key that is heard", || {
@@ -84,26 +85,26 @@ impl Terminal {
             let (row, column) = self.screen.screen().cursor_position();
             let rows = self.rows();
             let line = rows.get(usize::from(row)).filter(|row| row.ends_with(['>', '}']))?;
-            // A prompt has a blank of its own.
+            // The prompt itself ends with a blank.
             let own = usize::from(line.ends_with('>'));
             (usize::from(column) > line.chars().count() + own).then_some(())
         });
     }
 
-    /// Something can be read at once.
+    /// Returns whether input is available at once.
     fn has_more(&self) -> bool {
         let mut waiting = [PollFd::new(&self.master, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut waiting, Some(&now)).expect("a terminal can be asked") > 0
     }
 
-    /// Reads a piece, and answers as a terminal does; false: the program has gone.
+    /// Reads a chunk and answers as a terminal does. Returns false if the program has exited.
     fn read(&mut self) -> bool {
         let mut piece = [0; 4096];
         let Ok(length @ 1..) = self.master.read(&mut piece) else { return false };
         let piece = &piece[..length];
         self.screen.process(piece);
-        // Where is the cursor?
+        // The escape sequence asks for the cursor position.
         for _ in piece.windows(4).filter(|bytes| bytes == b"\x1b[6n") {
             let (row, column) = self.screen.screen().cursor_position();
             self.types(&format!("\x1b[{};{}R", row + 1, column + 1));
@@ -115,14 +116,14 @@ impl Terminal {
         self.master.write_all(keys.as_bytes()).expect("it can be typed to");
     }
 
-    /// Answers the question of a run, once it hears its keys.
+    /// Answers the question of a run, once it accepts keys.
     pub(super) fn answers(&mut self, line: &str) {
         self.until_heard();
         self.types(&format!("{line}\r"));
     }
 
-    /// The window is made narrower or wider. Rows that no longer fit go on in the next one, as many
-    /// terminals have it: the program has not written where they break.
+    /// Resizes the window. Rows that no longer fit are broken by the terminal, as in many real
+    /// ones, without the knowledge of the program.
     pub(super) fn resizes(&mut self, columns: u16) {
         let mut rows = self.rows();
         let (_, column) = self.screen.screen().cursor_position();
@@ -137,7 +138,7 @@ impl Terminal {
         self.screen = parser(columns);
         self.screen.process(rows.join("\r\n").as_bytes());
         set_size(&self.master, columns);
-        // It is not the program's controlling terminal, so nobody else says so.
+        // This is not the program's controlling terminal, so the kernel sends no SIGWINCH.
         let child = Pid::from_child(&self.child);
         kill_process(child, Signal::WINCH).expect("it is ours");
     }
@@ -146,12 +147,12 @@ impl Terminal {
         while self.child.try_wait().expect("it is ours").is_none() {
             self.read();
         }
-        // What it wrote last.
+        // Read the last output of the program.
         while self.has_more() && self.read() {}
         (self.child.wait().expect("it ends"), self.rows())
     }
 
-    /// The terminal goes away, as when its window is closed.
+    /// Closes the terminal, like its window.
     pub(super) fn vanishes(mut self) -> ExitStatus {
         self.master = File::open("/dev/null").expect("it is always there");
         self.child.wait().expect("it ends")
@@ -164,7 +165,7 @@ impl Terminal {
 }
 
 impl Drop for Terminal {
-    /// A test that fails leaves nobody at a terminal that is gone.
+    /// A failing test must not leave a program at a closed terminal.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

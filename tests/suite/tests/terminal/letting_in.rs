@@ -1,5 +1,5 @@
-//! What a stranger's component says of itself, on the terminal of the person who lets it in: with
-//! `conclave add`, and with `conclave plugin upgrade` once it says something else.
+//! Descriptions of a third-party component on the terminal of the operator who accepts it: with
+//! `conclave add`, and with `conclave plugin upgrade` after a change.
 
 use conclave_core::config::lockfile::Lockfile;
 use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::emulator::Terminal;
 use super::{FOREIGN, MARK, WIDTHS, assert_marked, forged_as};
 
-/// What the program says around a change that somebody is to accept.
+/// The program's own lines around a change to accept.
 const UPGRADE: [&str; 4] = [
     "Accept tools as it is now? [y/N] > n ZZ",
     "tools is what was pinned, but for its version ZZ",
     "+ tools is pinned as it is now in ./conclave.lock ZZ",
     "everything is as it was pinned ZZ",
 ];
-/// What the program says of a component that is added.
+/// The program's own lines around a component that is added.
 const ADD: [&str; 4] = [
     "It asks for nothing. ZZ",
     "weather 0.1.0 · tools · contract 0.1 · Apache-2.0 ZZ",
@@ -25,7 +25,7 @@ const ADD: [&str; 4] = [
     "+ [plugins.weather] ZZ",
 ];
 
-/// A config with a stranger's tools, which are described so.
+/// Returns a config with third-party tools that have this description.
 fn config(description: &str) -> String {
     let tool = json!({
         "name": "find", "description": description, "input_schema": { "type": "object" }, "effects": {}
@@ -107,7 +107,7 @@ fn what_a_changed_component_says_as_it_is_added_stands_behind_marks() {
         let mut terminal = Terminal::start(&rig, &["add", "weather.wasm"], columns);
         for question in ["Which addresses may it", "Which folder may it", "Which tools may it"] {
             terminal.until(question, |rows| {
-                // A question with a stranger's sentence in it has another end.
+                // A question that contains a third-party sentence has another end.
                 let is_bare = |row: &&String| row.contains(FOREIGN) && !row.contains(MARK);
                 assert_eq!(rows.iter().find(is_bare), None, "{columns}: {rows:#?}");
                 !own(rows, question).is_empty() && rows.iter().any(|row| row.ends_with("none) >"))

@@ -1,4 +1,4 @@
-//! What a room does with a journal, step by step, in the hashed form.
+//! The behavior of a room on a journal, step by step, in the hashed form.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ use sha2::{Digest, Sha256};
 use super::canon::Canon;
 use super::names::Names;
 
-/// So many milliseconds no host runs before the room is resumed.
+/// The downtime in milliseconds before the room is resumed.
 const DOWN_MS: u64 = 1_000_000;
 
-/// What came of one record.
+/// The result of one record.
 #[derive(Default)]
 pub(crate) struct Step {
     event: String,
@@ -28,7 +28,7 @@ pub(crate) struct Step {
     views: String,
 }
 
-/// What came of a journal.
+/// The result of a journal.
 pub(crate) struct Folded {
     pub(crate) steps: Vec<Step>,
     outcome: String,
@@ -69,13 +69,13 @@ impl Folded {
         Self { steps, outcome, resume, texts: canon.texts().to_owned() }
     }
 
-    /// By name.
+    /// Returns the hashes by name.
     pub(crate) fn hashes(&self) -> BTreeMap<&'static str, String> {
         let all = |part: fn(&Step) -> &String| {
             let mut whole = Sha256::new();
             for step in &self.steps {
                 whole.update(part(step));
-                // What moves from one step to another is a change.
+                // The separator makes a change visible that moves content from one step to another.
                 whole.update([0]);
             }
             short(whole)
@@ -94,7 +94,7 @@ impl Folded {
         ])
     }
 
-    /// All that is hashed.
+    /// Returns the whole hashed text.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for (number, step) in self.steps.iter().enumerate() {
@@ -112,7 +112,7 @@ impl Step {
         )
     }
 
-    /// Two digits: enough to find the step that differs.
+    /// Returns two digits: enough to find the step that differs.
     fn digest(&self) -> String {
         let mut digest = Sha256::new();
         for part in [&self.event, &self.effects, &self.notices, &self.next, &self.views] {
@@ -135,7 +135,7 @@ fn short(digest: Sha256) -> String {
     })
 }
 
-/// An event without its setup, whose form is no behaviour.
+/// Returns an event without its setup, whose form is no behavior.
 fn event(event: &Event) -> Value {
     match event {
         Event::RoomOpened { opening, .. } => json!({ "event": "room-opened", "opening": opening }),
@@ -146,7 +146,7 @@ fn event(event: &Event) -> Value {
     }
 }
 
-/// What the plugin behind an effect is shown; `None` where that is nothing beside the effect.
+/// Returns the view of the plugin behind an effect; `None` if it sees nothing but the effect.
 fn view(room: &Room, effect: &Effect) -> Option<Value> {
     let call = effect.starts()?;
     let view = match effect {
@@ -186,7 +186,7 @@ fn of_agent(view: &AgentView) -> Value {
     })
 }
 
-/// What the room waits for now, and what of it the record began and ended.
+/// Returns the pending work of the room, and the part of it that the record began and ended.
 fn next(room: &Room, record: &Record, effects: &[Effect]) -> Value {
     let begun = effects.iter().filter_map(WaitChange::of_effect);
     let changes: Vec<Value> =
@@ -213,7 +213,7 @@ fn change(change: WaitChange) -> Value {
     }
 }
 
-/// How the room is resumed in its middle and at its end, where it has not ended.
+/// Returns how the room is resumed in the middle and at the end, unless it has ended.
 fn resume(records: &[Record], canon: &mut Canon<'_>) -> String {
     let mut text = String::new();
     for cut in [records.len().div_ceil(2), records.len()] {

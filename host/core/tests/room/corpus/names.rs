@@ -1,16 +1,16 @@
-//! The table of names: what a key or a word is called now, and what it was called when the corpus
-//! was recorded.
+//! The table of names: the current name of a key or a word, and its name when the corpus was
+//! recorded.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// `tests/data/corpus/names.txt`. A row is `NEW = RECORDED`, or `HOLDER.NEW = RECORDED` for a name
-/// that means something else elsewhere. The holder is the key under which the name's object or word
-/// stands, or a word that stands in the same object, such as its tag; by its new name.
+/// The table of `tests/data/corpus/names.txt`. A row is `NEW = RECORDED`, or `HOLDER.NEW =
+/// RECORDED` for a name with another meaning elsewhere. The holder, by its new name, is the key of
+/// the name's object or word. It may also be a word in the same object, such as its tag.
 #[derive(Default)]
 pub(crate) struct Names {
-    /// By holder and new name; the holder is empty where the row has none.
+    /// By holder and new name; the holder is empty for rows without one.
     recorded: BTreeMap<(String, String), String>,
     /// By holder and recorded name.
     current: BTreeMap<(String, String), String>,
@@ -32,12 +32,12 @@ impl Names {
         names
     }
 
-    /// The name that a name of today was recorded under.
+    /// Returns the recorded name for a current one.
     pub(crate) fn recorded<'n>(&'n self, holders: &[&str], name: &'n str) -> &'n str {
         look_up(&self.recorded, holders, name)
     }
 
-    /// Returns JSON of the recorded names with the names of today.
+    /// Returns JSON of the recorded names with the current names.
     pub(crate) fn current(&self, value: &Value) -> Value {
         if self.current.is_empty() { value.clone() } else { self.current_under(value, "") }
     }
@@ -47,7 +47,7 @@ impl Names {
             Value::String(word) => Value::from(look_up(&self.current, &[key], word)),
             Value::Array(items) => items.iter().map(|item| self.current_under(item, key)).collect(),
             Value::Object(fields) => {
-                // The words first: a holder is known by its new name.
+                // Words are renamed first, because a holder is given by its new name.
                 let words =
                     words(fields).map(|(field, word)| look_up(&self.current, &[field], word));
                 let holders: Vec<&str> = [key].into_iter().chain(words).collect();
@@ -66,7 +66,7 @@ impl Names {
     }
 }
 
-/// The words that stand in an object, with their keys.
+/// Returns the words in an object, with their keys.
 pub(crate) fn words(fields: &Map<String, Value>) -> impl Iterator<Item = (&str, &str)> {
     fields.iter().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
 }
