@@ -45,12 +45,13 @@ pub fn terms(text: &str) -> Vec<String> {
 /// names nothing.
 pub fn is_common(word: &str) -> bool {
     COMMON.binary_search(&word).is_ok()
-        || (!word.is_empty() && word.chars().all(|letter| Script::of(letter) == Script::Hiragana))
+        || (!word.is_empty()
+            && word.chars().all(|letter| WritingSystem::of(letter) == WritingSystem::Hiragana))
 }
 
 /// The script of a letter. In text without spaces, a change of script usually ends a word.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Script {
+enum WritingSystem {
     Han,
     Hiragana,
     Katakana,
@@ -59,7 +60,7 @@ enum Script {
     Spaced,
 }
 
-impl Script {
+impl WritingSystem {
     fn of(letter: char) -> Self {
         match letter {
             '々'
@@ -98,15 +99,16 @@ fn pieces(run: &str) -> impl Iterator<Item = &str> {
 /// Returns the first word or pair, and the start of the next. The last letter of a run is part of
 /// the pair before, so it yields none of its own.
 fn first_piece(run: &str) -> (&str, &str) {
-    let script = run.chars().next().map_or(Script::Spaced, Script::of);
-    if script == Script::Spaced {
+    let script = run.chars().next().map_or(WritingSystem::Spaced, WritingSystem::of);
+    if script == WritingSystem::Spaced {
         return run.split_at(
-            run.find(|letter| Script::of(letter) != Script::Spaced).unwrap_or(run.len()),
+            run.find(|letter| WritingSystem::of(letter) != WritingSystem::Spaced)
+                .unwrap_or(run.len()),
         );
     }
     let mut ends = run
         .char_indices()
-        .take_while(|(_, letter)| Script::of(*letter) == script)
+        .take_while(|(_, letter)| WritingSystem::of(*letter) == script)
         .map(|(at, letter)| at + letter.len_utf8());
     let one = ends.next().unwrap_or(run.len());
     match (ends.next(), ends.next()) {
