@@ -1,5 +1,5 @@
-//! A decision that lets something through allocates nothing: it is made at every call of a tool and
-//! of an import. A test binary of its own, because it counts what its allocator is asked for.
+//! Decisions that allow an access must not allocate: they are made at every call of a tool and of
+//! an import. A test binary of its own, because it counts the allocations of the process.
 
 use std::hint::black_box;
 
@@ -75,7 +75,7 @@ subtasks = ["digest"]
 agent = "all"
 "#;
 
-/// Nothing but the rules counts here.
+/// Returns a setup in which only the rules matter.
 fn setup() -> Setup {
     let config = Config::parse("c.toml", "", RULES).unwrap_or_else(|problems| panic!("{problems}"));
     Setup {
@@ -112,7 +112,7 @@ fn a_call_that_is_allowed_allocates_nothing() {
     );
 }
 
-/// What it is called, the question, and what it says yes and no to.
+/// Its name, the decision, an input that it allows and one that it denies.
 type Decision<'a> = (&'a str, &'a dyn Fn(&str) -> bool, &'a str, &'a str);
 
 #[test]
@@ -124,7 +124,7 @@ fn a_yes_of_every_capability_allocates_nothing() {
         .map(|capability| (capability.as_str().to_owned(), CapabilityRequest::default()))
         .collect();
     let manifest = Manifest { asks, ..Manifest::default() };
-    // The task leaves everything, folders by a list of their own.
+    // The task keeps all grants; the other task narrows folders by its own list.
     let (task, narrow) = (
         TaskName::from("desk"),
         Narrow { files: Some(vec!["/docs".into(), "/out".into()]), ..Narrow::default() },

@@ -1,5 +1,5 @@
-//! What an operator reads when conclave.toml is wrong, and what it means when it is right. Cases
-//! are data; the texts are snapshots.
+//! The problems of an invalid conclave.toml, and the meaning of a valid one. Cases are data; the
+//! texts are snapshots.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Edits of a config's text: what changes, what stays, and what is refused.
+//! Edits of a config's text: the changes, the unchanged rest, and the refusals.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ mod properties;
 
 use conclave_core::config::edit::{ConfigEditError, ConfigText, EditedConfig, Fragment};
 
-/// A config with comments at every place where people put them.
+/// A config with comments at every place where users write them.
 pub const DESK: &str = r#"#:schema ./conclave.schema.json
 # A desk.
 entry = "desk"                          # the task that gets the message
@@ -62,7 +62,7 @@ pub fn revoked(text: &str, plugin: &str, fragment: &str) -> Result<EditedConfig,
     edit.finish()
 }
 
-/// What changed, a line each.
+/// Returns the changes, one per line.
 pub fn shown(edited: &EditedConfig) -> String {
     edited.changes.iter().map(|change| format!("{change}\n")).collect()
 }

@@ -1,5 +1,5 @@
-//! An agent that acts: each step is an action, an executor carries it out, and the answer goes
-//! back. In one run, so that whatever grows with the history is seen.
+//! An acting agent: each step is an action, an executor carries it out, and the agent reads the
+//! observation. All steps are in one run, to expose costs that grow with the history.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::BenchError;
 
-/// What it does again and again is no loop here, and no limit ends it.
+/// Without loop detection and limits, because the agent repeats one action.
 const CONFIG: &str = r#"
 entry = "main"
 [plugins.agent]
@@ -41,8 +41,7 @@ cpu = "1 h"
 wall = "1 h"
 "#;
 
-/// How long each of so many steps of one run took, the executor's answer to the one before
-/// included.
+/// Returns the times of so many steps of one run, each with the executor's answer before it.
 pub(crate) async fn steps(
     host: &Host,
     guests: &Path,
@@ -61,7 +60,7 @@ pub(crate) async fn steps(
     };
     let mut session =
         prepared.session(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
-    // It never ends by itself.
+    // The run never ends by itself.
     tokio::select! {
         ended = session.run(RunInput::from("go")) => return Err(BenchError::Answer(format!("{ended:?}"))),
         () = ends.all.notified() => {}
@@ -70,7 +69,7 @@ pub(crate) async fn steps(
     Ok(at.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect())
 }
 
-/// When each step of the agent ended.
+/// The end time of each step of the agent.
 struct Ends {
     at: Mutex<Vec<Instant>>,
     wanted: usize,
@@ -91,7 +90,7 @@ impl Subscriber for Ends {
     }
 }
 
-/// A plan of so many tasks, a hundred to a goal.
+/// Returns a plan of so many tasks, a hundred to a goal.
 pub(crate) fn plan(tasks: usize) -> Result<Plan, BenchError> {
     let mut plan = Plan::default();
     let mut left = tasks;

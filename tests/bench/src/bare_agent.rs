@@ -1,5 +1,5 @@
-//! The baseline of an agent's step: the component on wasmtime alone, with the engine and limits of
-//! `bare`. The view answers from what is at hand and checks nothing.
+//! The baseline of an agent's step: the component on plain wasmtime, with the engine and limits of
+//! `bare`. The view returns prepared data without checks.
 
 use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
 use wasmtime::{Engine, Store, StoreLimits};
@@ -23,7 +23,7 @@ mod bindings {
     });
 }
 
-/// What a step may see. `pub`, because the generated bindings name it so.
+/// The data of a step's view. `pub`, because the generated bindings name it.
 pub struct View;
 
 struct State {
@@ -54,7 +54,7 @@ impl Agent {
         })
     }
 
-    /// Instantiate, step, drop: what the agent says.
+    /// Instantiates, steps and drops the agent. Returns its message.
     pub(crate) async fn step(&self, history: u64) -> Result<String, BenchError> {
         let mut store = Store::new(
             &self.engine,

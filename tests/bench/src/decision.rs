@@ -1,4 +1,4 @@
-//! What is decided at every call of a tool: the rules, and whether a capability was asked for and
+//! The decisions at every call of a tool: the rules, and whether a capability was requested and
 //! granted.
 
 use std::hint::black_box;
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use crate::BenchError;
 
-/// Rules before the one that matches: more than people write.
+/// The number of rules before the one that matches; above realistic configs.
 const RULES: usize = 20;
 
-/// A setup of rules, and a call that the last of them allows.
+/// A setup with rules, and a call that the last rule allows.
 pub(crate) struct Decisions {
     setup: Setup,
     callers: [PluginName; 1],
@@ -72,7 +72,7 @@ impl Decisions {
         }
     }
 
-    /// One decision over all rules: allowed.
+    /// Decides a call over all rules, which allow it.
     pub(crate) fn decide(&self) -> bool {
         decide(
             black_box(&self.setup),
@@ -84,7 +84,7 @@ impl Decisions {
             == Decide::Allow
     }
 
-    /// One question whether a capability was granted: it was.
+    /// Checks whether a capability was granted, which it was.
     pub(crate) fn require(&self) -> bool {
         let rights = Rights {
             plugin: "chat",

@@ -1,6 +1,6 @@
-//! A room that stays open: a task is delegated, works in a child room, and its result is delivered
-//! in a turn of the agent that has the conversation, whose answer reaches the channel. What RoomKit
-//! calls one cycle.
+//! A persistent room: a task is delegated and runs in a child room. Its result is delivered in a
+//! turn of the agent that has the conversation, whose answer reaches the channel. RoomKit calls
+//! this one cycle.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 
 use crate::BenchError;
 
-/// The longest that anybody waits for a speech.
+/// The timeout for a speech.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
@@ -47,7 +47,7 @@ cpu = "10 h"
 wall = "10 h"
 "#;
 
-/// A room that is open.
+/// An open room.
 pub(crate) struct Cycles {
     room: RoomHandle,
     _hosted: Hosted,
@@ -72,14 +72,13 @@ impl Cycles {
         Ok(Self { room, _hosted: hosted, said })
     }
 
-    /// One task, from the request to the answer on the channel.
+    /// Runs one task, from the request to the answer on the channel.
     pub(crate) async fn one(&self) -> Result<(), BenchError> {
         self.delegate().await?;
         self.said.next().await
     }
 
-    /// How long each of so many took on average that were asked for at once, until all were
-    /// delivered.
+    /// Requests `tasks` tasks at once, and returns the average time until all were delivered.
     pub(crate) async fn at_once(&self, tasks: u32) -> Result<Duration, BenchError> {
         let before = self.delivered();
         let began = Instant::now();
@@ -113,7 +112,7 @@ impl Cycles {
     }
 }
 
-/// Counts what is said.
+/// A channel that counts speeches.
 struct Said(Semaphore);
 
 impl Said {

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What keeps a row from being measured.
+/// An error that prevents the measurement of a row.
 #[derive(Debug, thiserror::Error)]
 enum BenchError {
     #[error(
@@ -80,7 +80,7 @@ enum BenchError {
 }
 
 fn measured(options: &Options, effort: Effort) -> Result<Report, BenchError> {
-    // One thread: what is measured is the length of one call, not how many fit on the machine.
+    // A single thread, because the row measures the latency of one call and not the throughput.
     let executor = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -1,5 +1,5 @@
-//! Taking times: a baseline and a subject by turns, in short blocks, after a warm-up. It knows
-//! nothing of what it measures.
+//! Measures times: a baseline and a subject alternate in short blocks, after a warm-up. Independent
+//! of the measured work.
 
 use std::time::{Duration, Instant};
 
@@ -7,32 +7,32 @@ use serde::Serialize;
 
 use crate::BenchError;
 
-/// How long people are willing to wait.
+/// The length of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
     Quick,
     Full,
 }
 
-/// How often something is done.
+/// The numbers of executions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Not counted: caches, pools and branch predictors fill.
+    /// Uncounted executions: caches, pools and branch predictors fill.
     warm_up: usize,
     samples: usize,
 }
 
-/// So many in a row before it is the other side's turn: long enough for the processor's caches to
-/// be the side's own, short enough that a disturbance of a few milliseconds meets both.
+/// The number of executions before the other side follows. Long enough for the processor's caches
+/// to adapt, short enough that a disturbance of a few milliseconds affects both sides.
 const BLOCK: usize = 25;
 
 impl Plan {
-    /// For what takes microseconds.
+    /// Returns the plan for work of microseconds.
     pub(crate) fn short(effort: Effort) -> Self {
         Self::of(effort, 20_000)
     }
 
-    /// For what takes tens of milliseconds.
+    /// Returns the plan for work of tens of milliseconds.
     pub(crate) fn long(effort: Effort) -> Self {
         Self::of(effort, 100)
     }
@@ -43,7 +43,7 @@ impl Plan {
     }
 }
 
-/// Times of one side, in nanoseconds.
+/// The times of one side, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Times {
     pub(crate) samples: usize,
@@ -53,11 +53,11 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// From at least one time.
+    /// Creates the times from a non-empty list.
     pub(crate) fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |share: f64| {
-            // The smallest time that at least this share of all times does not exceed.
+            // The rank of the smallest time that at least this share of all times does not exceed.
             let rank = (share * times.len() as f64).ceil() as usize;
             times
                 .get(rank.max(1) - 1)
@@ -67,7 +67,7 @@ impl Times {
     }
 }
 
-/// Times of one thing alone.
+/// Measures one side alone.
 pub(crate) async fn alone(
     plan: Plan,
     mut subject: impl AsyncFnMut() -> Result<(), BenchError>,
@@ -80,7 +80,7 @@ pub(crate) async fn alone(
     Ok(Times::of(times))
 }
 
-/// Times of a baseline and a subject that take turns; each goes first in every other block.
+/// Measures a baseline and a subject in alternating blocks. Each goes first in every other block.
 pub(crate) async fn by_turns(
     plan: Plan,
     mut baseline: impl AsyncFnMut() -> Result<(), BenchError>,

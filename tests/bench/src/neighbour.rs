@@ -1,5 +1,5 @@
-//! The noise for the row of the noisy neighbour: a guest that computes until its limit stops it,
-//! again and again, in a thread of its own.
+//! The noise for the row of the noisy neighbor: a guest that computes until its limit stops it,
+//! repeatedly, in its own thread.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use conclave_runtime::{Host, Prepared, RunOptions};
 
 use crate::BenchError;
 
-/// Goes on until it is dropped.
+/// Noise that lasts until it is dropped.
 pub(crate) struct Noise {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -33,7 +33,7 @@ agent = "caller"
 
 impl Noise {
     /// Loads the noisy plugin into the host of the quiet one, so that they share engine, pool and
-    /// clock, and lets it begin.
+    /// clock, and starts it.
     pub(crate) async fn start(host: &Host, guests: &Path) -> Result<Self, BenchError> {
         let folder = fs::canonicalize(guests)
             .map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
@@ -48,7 +48,7 @@ impl Noise {
     }
 }
 
-/// A run that fails to start makes no noise, which the row then shows.
+/// Makes noise. A run that fails to start makes none, which the row then shows.
 fn make(noisy: &Prepared, until: &AtomicBool) {
     let Ok(executor) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return;

@@ -1,5 +1,5 @@
-//! What ends a scenario that does not end by itself: how much happens in it, never how long it
-//! takes. A machine that is busy with other things plays the same scenario as one that is idle.
+//! The bound of an endless scenario: a number of events, never a time, so that a busy machine plays
+//! the same scenario as an idle one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use tokio::sync::Notify;
 
-/// Events that the journals of one scenario may hold together, where nobody says otherwise. The
-/// largest of ours holds a tenth of it.
+/// The default maximum number of events in the journals of one scenario. The largest scenario has a
+/// tenth of it.
 pub const EVENTS: u64 = 200_000;
 
 tokio::task_local! {
     static COUNT: Arc<Count>;
 }
 
-/// Events of one scenario, over all of its rooms.
+/// The number of events of one scenario, over all of its rooms.
 #[derive(Debug, Default)]
 struct Count {
     most: u64,
@@ -36,7 +36,7 @@ impl Subscriber for Count {
 /// Plays a scenario to its end.
 ///
 /// # Errors
-/// When it records more than so many events.
+/// If it records more than so many events.
 pub(crate) async fn bounded<T>(most: u64, playing: impl Future<Output = T>) -> Result<T, String> {
     let count = Arc::new(Count { most, ..Count::default() });
     let full = Arc::clone(&count);
@@ -47,7 +47,8 @@ pub(crate) async fn bounded<T>(most: u64, playing: impl Future<Output = T>) -> R
     }
 }
 
-/// Follows a room for the scenario that is being played; nobody counts outside of one.
+/// Returns a subscriber that counts a room's events for the current scenario. Counts nothing
+/// outside of one.
 pub(crate) fn counter() -> Arc<dyn Subscriber> {
     COUNT.try_with(Arc::clone).unwrap_or_default()
 }

@@ -1,12 +1,12 @@
-//! Whether what was shown is what was expected: texts that a framework writes are replaced by
-//! tokens on both sides, numbers are compared by their value.
+//! Comparison of reports with expectations. Texts that a framework writes are replaced by tokens on
+//! both sides, numbers are compared by their value.
 
 use conclave_runtime::message::Entity;
 use serde_json::Value;
 
 use crate::wording::tokens;
 
-/// Whether both say the same.
+/// Returns whether both are equal.
 #[must_use]
 pub fn is_same(expected: &Value, got: &Value) -> bool {
     match (expected, got) {
@@ -28,7 +28,8 @@ pub fn is_same(expected: &Value, got: &Value) -> bool {
                 || tokens(expected) == tokens(got)
                 || json_of(expected).is_some_and(|expected| json_of(got) == Some(expected))
         }
-        // Some expectations hold a list or an object as text, as the reference's functions give it.
+        // Some expectations contain a list or an object as text, as the reference's functions
+        // return it.
         (Value::String(expected), Value::Object(_) | Value::Array(_)) => {
             json_of(expected).is_some_and(|expected| is_same(&expected, got))
         }
@@ -36,7 +37,7 @@ pub fn is_same(expected: &Value, got: &Value) -> bool {
     }
 }
 
-/// The name of a seat ignores case (L-006).
+/// The name of a responder ignores case (L-006).
 fn is_same_at(key: &str, expected: &Value, got: &Value) -> bool {
     if let (true, Some(expected), Some(got)) = (key == "recipient", expected.as_str(), got.as_str())
         && let (Some(expected), Some(got)) = (Entity::named(expected), Entity::named(got))
@@ -46,12 +47,12 @@ fn is_same_at(key: &str, expected: &Value, got: &Value) -> bool {
     is_same(expected, got)
 }
 
-/// What a text says when it is a list or an object as JSON: blanks in it mean nothing.
+/// Parses a text that is a list or an object in JSON, because blanks in it have no meaning.
 fn json_of(text: &str) -> Option<Value> {
     if text.starts_with(['{', '[']) { serde_json::from_str(text).ok() } else { None }
 }
 
-/// The places where they differ, as `path: expected ≠ got`, the first of them.
+/// Returns the first differences, as `path: expected ≠ got`.
 #[must_use]
 pub fn differences(expected: &Value, got: &Value) -> Vec<String> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What came of all cases: for each pack how many were played on the host, and the sum.
+//! Counts over all cases: the played cases of each pack, and the sum.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,19 +7,19 @@ use serde_json::Value;
 
 use crate::{End, is_function, pack_of};
 
-/// What came of the cases of one pack.
+/// The counts of one pack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Played {
     /// Passed on the whole host: its config, room, journal and sandboxes.
     on_host: usize,
-    /// Passed by one function that the host itself calls.
+    /// Passed by a single function of the host.
     by_function: usize,
     failed: usize,
     otherwise: usize,
     not_played: usize,
 }
 
-/// What came of all cases.
+/// The counts of all cases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     packs: BTreeMap<String, Played>,
@@ -28,13 +28,13 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts that begin with lines that could not be read.
+    /// Returns counts that begin with the number of unreadable lines.
     #[must_use]
     pub fn with_unreadable(failed: usize) -> Self {
         Self { failed, ..Self::default() }
     }
 
-    /// Adds what came of a line.
+    /// Adds the end of a line.
     pub fn add(&mut self, line: &str, end: &End) {
         let value: Value = serde_json::from_str(line).unwrap_or_default();
         if matches!(end, End::Skipped) {
@@ -61,7 +61,7 @@ impl Counts {
 }
 
 impl fmt::Display for Counts {
-    /// One line for each pack, then the sum. What is zero of the last three is left out.
+    /// Prints one line for each pack, then the sum. Omits the last three counts if they are zero.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (pack, Played { on_host, by_function, failed, otherwise, not_played }) in &self.packs {
             write!(out, "{pack}: played on the host: {on_host}")?;

@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-/// The schema of a tool's arguments.
+/// Returns the schema of a tool's arguments.
 ///
 /// # Errors
-/// A type that there is not.
+/// If a type is unknown.
 pub fn schema(fields: &Map<String, Value>) -> Result<Value, String> {
     let mut properties = Map::new();
     let mut required = Vec::new();

@@ -104,7 +104,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
     if options.config {
         return print_configs(options, &wanted);
     }
-    // Here once, so that no process compiles what another one compiles too.
+    // Compile once here, so that the worker processes find everything in the cache.
     if wanted.iter().any(|line| needs_guests(line)) {
         runtime.block_on(Runner::new(&options.guests, options.cache.clone())?.warm_up())?;
     }

@@ -1,4 +1,4 @@
-//! The people of a scenario: their scripts, on the channel of the host.
+//! The users of a scenario: their scripts, on the channel of the host.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{ChannelId, TaskName};
 use conclave_script::Script;
 
-/// One person for each agent that has one; each counts its own answers.
+/// The users by agent. Each counts its own answers.
 #[derive(Default)]
 pub struct People(Mutex<State>);
 
@@ -21,14 +21,14 @@ struct State {
 }
 
 impl People {
-    /// Who is there from now on; what was counted stays.
+    /// Replaces the users. The counts stay.
     pub fn set(&self, agents: BTreeMap<TaskName, String>, scripts: BTreeMap<String, Script>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.agents = agents;
         state.scripts = scripts;
     }
 
-    /// None: nobody is there, or nothing was typed.
+    /// Returns the user's answer. `None` if the agent has no user, or the answer is empty.
     fn answer(&self, task: &TaskName, prompt: &str) -> Option<String> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let agent = state.agents.get(task)?.clone();

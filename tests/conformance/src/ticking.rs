@@ -1,12 +1,12 @@
-//! A clock that goes on by a millisecond each time somebody looks at it, and whose timers never
-//! end: a run is over time at the end of a step and never within one, on any machine.
+//! A clock that advances by a millisecond with each reading, and whose timers never fire. A run
+//! exceeds its time at the end of a step and never within one, on any machine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conclave_runtime::clock::{BoxFuture, Clock};
 use conclave_runtime::ids::Millis;
 
-/// Milliseconds since it began.
+/// The milliseconds since its start.
 #[derive(Debug, Default)]
 pub struct Ticking(AtomicU64);
 

@@ -1,9 +1,8 @@
-//! JSON values as TOML on one line. Null has no form in TOML; a value that holds it has none
-//! either.
+//! JSON values as TOML on one line. A null value, also a nested one, has no form in TOML.
 
 use serde_json::{Map, Value};
 
-/// A quoted text, or a quoted key.
+/// Returns a quoted text or key.
 #[must_use]
 pub fn string(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
@@ -23,7 +22,7 @@ pub fn string(text: &str) -> String {
     out
 }
 
-/// A value; none when null is in it.
+/// Returns a value, or `None` if it contains null.
 #[must_use]
 pub fn value(value: &Value) -> Option<String> {
     Some(match value {

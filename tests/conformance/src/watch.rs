@@ -1,5 +1,4 @@
-//! What is seen of a run from outside: the steps that ended, who was asked, and whether it is to be
-//! stopped.
+//! A run as seen from outside: finished steps, asked users, and the condition that stops it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,17 +10,17 @@ use conclave_runtime::message::Message;
 use conclave_runtime::notice::Notice;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 
-/// A step that ended.
+/// A finished step.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub task: TaskName,
-    /// A seat or a sub-task.
+    /// A responder or a sub-task.
     pub by: String,
-    /// What is pending now.
+    /// The pending message.
     pub message: Option<Arc<Message>>,
 }
 
-/// What happened since the last call.
+/// The observations since the last call.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub steps: Vec<Step>,
@@ -30,7 +29,7 @@ pub struct Seen {
     calls: BTreeMap<CallId, PluginName>,
 }
 
-/// Stops a run when a task has ended so many steps.
+/// Stops a run after a number of steps of a task.
 #[derive(Clone)]
 pub struct Kill {
     pub task: TaskName,
@@ -38,7 +37,7 @@ pub struct Kill {
     pub stopper: Stopper,
 }
 
-/// Follows one session.
+/// A follower of one session.
 #[derive(Default)]
 pub struct Watcher {
     seen: Mutex<Seen>,
@@ -46,12 +45,12 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Takes what was seen, and begins anew.
+    /// Returns the observations and clears them.
     pub fn take(&self) -> Seen {
         std::mem::take(&mut *lock(&self.seen))
     }
 
-    /// From now on this, or nothing, stops the run.
+    /// Replaces the condition that stops the run. `None` for no condition.
     pub fn set_kill(&self, kill: Option<Kill>) {
         *lock(&self.kill) = kill;
     }

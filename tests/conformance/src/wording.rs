@@ -1,5 +1,5 @@
 //! Texts that a framework writes: the host's own, and those of the reference that expectations
-//! still hold. Both become the tokens of the scenario format.
+//! still contain. Both become the tokens of the scenario format.
 
 use std::sync::LazyLock;
 
@@ -7,15 +7,15 @@ use conclave_core::tool_calls::arguments::explanation_fields;
 use regex::{Captures, Regex};
 use serde_json::{Deserializer, Value};
 
-/// Where the explanation of wrong arguments begins and ends.
+/// The start and the end of the explanation of wrong arguments.
 const EXPLAINED: (&str, &str) = ("The call of ", "Correct this and send the whole call again.");
-/// Before a call that the reference writes into a text.
+/// The prefix of a call that the reference writes into a text.
 const FLATTENED: &str = "OAI-TOOL: ";
 
-/// Patterns, and tokens in which `$1` and `$2` are groups of theirs.
+/// Patterns, and tokens in which `$1` and `$2` are groups of the pattern.
 #[rustfmt::skip]
 const WORDINGS: [(&str, &str); 21] = [
-    // The host's.
+    // Sentences of the host.
     (r"not run: one call in a message, please", "«one-tool»"),
     (r"not run: a call that steers the task must be the only one in its message; none was run", "«one-tool»"),
     (r"[\w-]+ takes one call at a time; none was passed on", "«one-tool-to-subtask»"),
@@ -27,9 +27,9 @@ const WORDINGS: [(&str, &str); 21] = [
     (r"The call in XML cannot be read: [^\n]*", "«bad-xml»"),
     (r#"There is no tool "([^"]+)"(?:, and none that you may call\.|\. You may call: [^\n]*\.)"#, "«unknown-tool $1»"),
     (r"(?m)(^|: )([\w.-]+) failed: ([^\n]*)", "$1«tool-failed $2: $3»"),
-    // Those of both.
+    // Sentences of both.
     (r"Invalid recipient: (\S+)", "«invalid-recipient $1»"),
-    // The reference's.
+    // Sentences of the reference.
     (r"(?:ERROR: )?(?:Please use|Use) ONE tool at a time!", "«one-tool»"),
     (r"(?s)\s*Empty recipient field!.*?tool/function-call\.\s*", "«ask-recipient»"),
     (r"(?s)\s*Your message did not have a recipient\..*?tool/function-call\.\s*", "«ask-recipient»"),
@@ -52,7 +52,7 @@ static COMPILED: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
 static WRITTEN_CALL: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?m)(^| )([\w.-]+)\((\{.*\})\)$").ok());
 
-/// The text with each text of a framework replaced by its token.
+/// Returns the text with each sentence of a framework replaced by its token.
 #[must_use]
 pub fn tokens(text: &str) -> String {
     let mut text = calls(&explanations(text));
@@ -83,13 +83,13 @@ fn explanations(text: &str) -> String {
     out
 }
 
-/// Native calls that stand in the text of a message for another agent: `OAI-TOOL: {"name",
+/// Replaces native calls in the text of a message for another agent: `OAI-TOOL: {"name",
 /// "arguments"}` and `name({…})`.
 fn calls(text: &str) -> String {
     let written = |name: &str, arguments: &Value| {
         let mut arguments = arguments.clone();
         if let Some(arguments) = arguments.as_object_mut() {
-            // The reference puts the name into the arguments of calls that were read before.
+            // The reference adds the name to the arguments of parsed calls.
             arguments.remove("request");
         }
         format!("«call {name} {arguments}»")

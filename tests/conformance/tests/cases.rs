@@ -21,7 +21,7 @@ fn scenarios_show_what_they_should() {
     let (agent, tools) = (guest("script_agent"), guest("script_tools"));
     let guests = agent.parent().expect("a guest is in a folder");
     assert_eq!(tools.parent(), Some(guests));
-    // What conversations and rooms of the other packs are played with.
+    // The guests of the conversations and rooms in the other packs.
     for name in ["acting_agent", "stub_terminal", "spin", "hostile_analyzer", "strategy_spin"] {
         assert_eq!(guest(name).parent(), Some(guests));
     }
@@ -45,7 +45,7 @@ fn scenarios_show_what_they_should() {
         .map(|line| format!("{line}\n"))
         .collect();
     assert!(output.status.success(), "{}\n{failed}", shown.lines().last().unwrap_or_default());
-    // A case that is played no more, or in another way, changes a count.
+    // A case that is no longer played, or in another way, changes a count.
     assert_eq!(
         packs(&shown),
         packs(counted(&page("internals/conformance.md"))),
@@ -63,7 +63,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
 }
 
-/// The block of the page that shows the counts.
+/// Returns the block of the page with the counts.
 fn counted(page: &str) -> &str {
     let section = page
         .split("\n## ")
@@ -72,7 +72,7 @@ fn counted(page: &str) -> &str {
     section.split("```").nth(1).expect("the section shows the counts")
 }
 
-/// One line for each pack, and the sum.
+/// Returns the line of each pack and the sum.
 fn packs(shown: &str) -> Vec<&str> {
     shown
         .lines()
@@ -80,7 +80,7 @@ fn packs(shown: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Each case that differs as documented, with the rules whose rows explain it.
+/// Returns each case that differs as documented, with the rules whose rows explain it.
 fn rules_of_differing(told: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut differing: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut last = None;
@@ -101,7 +101,7 @@ fn rules_of_differing(told: &str) -> BTreeMap<String, BTreeSet<String>> {
     differing
 }
 
-/// The tables of what differs: cases, then rules, each of which is a rule of
+/// Returns the tables of differences: cases, then rules, each of which is a rule of
 /// docs/migrate/differences.md.
 fn documented_rules(page_of_cases: &str) -> BTreeMap<String, BTreeSet<String>> {
     let differences = page("migrate/differences.md");
@@ -168,8 +168,8 @@ fn what_should_not_be_shown_is_told() {
     );
 }
 
-/// Its model says the same for ever, and nothing limits it. What ends it is how much it records, on
-/// a fast machine and a slow one.
+/// Its model repeats itself without end, and no limit applies. The bound on recorded events ends it
+/// on a fast machine and a slow one.
 #[test]
 fn a_scenario_that_does_not_end_is_ended_by_what_it_records() {
     let agent = guest("script_agent");

@@ -1,5 +1,5 @@
-//! What the runner says of lines of the OpenHands pack that are no cases, and of cases that expect
-//! what is not so. That every case of the file passes is told by `cases.rs`, which plays all files.
+//! The runner's reports on malformed lines of the OpenHands pack, and on cases with wrong
+//! expectations. `cases.rs` plays all files and checks that every case passes.
 
 use std::path::Path;
 use std::process::Command;
@@ -94,7 +94,7 @@ fn a_case_of_the_host_fails_where_the_host_does_something_else() {
     assert!(code == Some(1) && shown.ends_with("1 passed, 1 failed, 0 skipped\n"), "{shown}");
 }
 
-/// Not each shape of case is let off: a single key that its row does not name is a failure.
+/// A row excuses only its own keys: a difference at another key is a failure.
 #[test]
 fn a_case_differs_as_documented_only_at_the_keys_of_its_row() {
     let script = json!({ "script": ["bad", "bad", "bad", "empty", "say"] });
@@ -142,7 +142,7 @@ fn a_key_that_is_not_documented_fails_before_the_case_is_played() {
     );
 }
 
-/// A case that is not played is neither passed nor failed, and stands in the table of
+/// A dropped case is neither passed nor failed, and is listed in the table of
 /// docs/reference/conformance.md.
 #[test]
 fn what_is_not_played_counts_apart_and_is_documented() {

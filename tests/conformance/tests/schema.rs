@@ -1,5 +1,5 @@
-//! The keys of cases: what is not documented is refused, and the page holds what the runner can
-//! report.
+//! The keys of cases: undocumented ones are refused, and the page lists the keys that the runner
+//! can report.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn a_key_that_is_not_documented_is_named_with_those_that_are() {
     assert_eq!(undocumented(ROOMKIT, "cancel", &asks, |key| key.strip_suffix("_lacks")), None);
 }
 
-/// One key for each fact: a kind has no key twice, and no two kinds' tables overlap in one.
+/// One key for each fact: no kind has a key twice, and no two tables of a kind overlap.
 #[test]
 fn no_kind_has_a_key_twice() {
     for pack in [LANGROID, OPENHANDS, ROOMKIT] {
@@ -73,7 +73,8 @@ fn each_pack_says_what_was_played_on_the_host() {
     assert_eq!(counts.to_string(), shown);
 }
 
-/// `langroid` and `roomkit`: each kind with each of its keys, as the tables of the page have them.
+/// Returns each kind of `langroid` and `roomkit` with each of its keys, from the tables of the
+/// page.
 fn of_page(page: &str, heading: &str) -> BTreeSet<(String, String)> {
     let section = page
         .split("\n## ")
@@ -152,8 +153,8 @@ fn a_fact_by_another_name_is_a_documented_key_of_its_kind() {
     );
 }
 
-/// The functions that cases call alone are those of the product: each place that the page cites
-/// holds the call.
+/// Functions that cases call directly must also be used by the product: each place that the page
+/// cites contains the call.
 #[test]
 fn functions_that_are_played_alone_are_called_by_the_product() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -165,7 +166,7 @@ fn functions_that_are_played_alone_are_called_by_the_product() {
         .filter(|line| line.contains("`host/"));
     let mut looked_at = 0;
     for row in rows {
-        // What is between backticks stands at the even places: the first one was taken off.
+        // Texts in backticks are at the even indices, because the first part was removed.
         let words: Vec<&str> = row.split('`').step_by(2).collect();
         let file = words
             .iter()

@@ -1,5 +1,5 @@
-//! A driver for stable Rust without coverage: changes inputs of the corpus, and keeps those that
-//! cost what no other did. libFuzzer finds more; this one needs nothing, and runs in the tests.
+//! A fuzzing driver for stable Rust without coverage. Mutates inputs of the corpus and keeps those
+//! with a new cost. libFuzzer finds more; this driver needs no tools and runs in the tests.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,31 +10,31 @@ use std::time::{Duration, Instant};
 
 use crate::{Random, Target, mutate};
 
-/// Inputs that are kept beside the corpus at most.
+/// The maximum number of inputs that are kept in addition to the corpus.
 const KEPT: usize = 4096;
 
-/// When a drive ends.
+/// The condition that ends a drive.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
     After(Duration),
     Executions(u64),
 }
 
-/// What a drive came to.
+/// The result of a drive.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
     pub executions: u64,
     pub took: Duration,
-    /// Inputs of the corpus that it began with.
+    /// The number of corpus inputs at the start.
     pub corpus: usize,
-    /// Inputs that were kept beside them.
+    /// The number of inputs that were kept in addition to them.
     pub kept: usize,
 }
 
-/// The inputs in a folder, in the order of their names; none when there is no such folder.
+/// Returns the inputs in a folder, in the order of their names. An absent folder has no inputs.
 ///
 /// # Errors
-/// When one of them cannot be read.
+/// If an input cannot be read.
 pub fn inputs(folder: &Path) -> io::Result<Vec<Vec<u8>>> {
     let mut paths = match fs::read_dir(folder) {
         Ok(entries) => entries
@@ -47,10 +47,11 @@ pub fn inputs(folder: &Path) -> io::Result<Vec<Vec<u8>>> {
     paths.iter().map(fs::read).collect()
 }
 
-/// Runs a target on its corpus, then on changed inputs. `before` sees every input before it is run.
+/// Runs a target on its corpus, then on mutated inputs. `before` receives every input before it is
+/// run.
 ///
 /// # Panics
-/// With the panic of the target: `before` saw the input.
+/// With the panic of the target, after `before` received the input.
 pub fn drive(
     target: &Target,
     corpus: Vec<Vec<u8>>,
@@ -87,7 +88,7 @@ pub fn drive(
     Report { executions, took: began.elapsed(), corpus: begun_with, kept: pool.len() - begun_with }
 }
 
-/// The same; a finding is written to the folder, and the command that plays it again is printed.
+/// Like [`drive`], but writes a finding to the folder and prints the command that replays it.
 ///
 /// # Panics
 /// With the panic of the target.
@@ -118,13 +119,13 @@ pub fn drive_saving(
     })
 }
 
-/// How a finding is played again.
+/// Returns the command that replays a finding.
 #[must_use]
 pub fn replay_command(target: &Target, finding: &Path) -> String {
     format!("cargo xtask fuzz {} --replay {}", target.name, finding.display())
 }
 
-/// FNV-1a: a name for an input.
+/// Returns the FNV-1a hash, used as the name of an input.
 #[must_use]
 pub fn hash(input: &[u8]) -> u64 {
     input.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

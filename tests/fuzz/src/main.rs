@@ -1,4 +1,4 @@
-//! `conclave-fuzz`: fuzzes one target without coverage, or plays an input again. `cargo xtask fuzz`
+//! `conclave-fuzz`: fuzzes one target without coverage, or replays an input. `cargo xtask fuzz`
 //! starts it.
 
 use std::env;
@@ -18,7 +18,8 @@ const USAGE: &str =
        conclave-fuzz TARGET --replay FILE
        conclave-fuzz --list";
 
-/// An execution that takes longer hangs: the slowest input of any target takes less than a second.
+/// The time after which an execution counts as hanging. The slowest input of any target takes less
+/// than a second.
 const HANGS: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
@@ -67,8 +68,8 @@ fn run(words: &[String]) -> Result<(), String> {
     )
 }
 
-/// Every input is written down before it is run, because an abort or an exhausted stack ends the
-/// process.
+/// Fuzzes a target. Every input is written down before it is run, because an abort or an exhausted
+/// stack ends the process.
 fn fuzz(
     target: &Target,
     corpus: &Path,
@@ -86,7 +87,7 @@ fn fuzz(
     let report =
         drive::drive(target, inputs, seed, End::After(Duration::from_secs(seconds)), |input| {
             let number = executions.fetch_add(1, Ordering::Relaxed) + 1;
-            // In the words of libFuzzer, so that they are read in one way.
+            // In the format of libFuzzer, so that both drivers can be read alike.
             if number.is_power_of_two() {
                 eprintln!("#{number}\tpulse");
             }
@@ -100,7 +101,7 @@ fn fuzz(
     Ok(())
 }
 
-/// Ends the process when one execution does not end.
+/// Ends the process if an execution does not end.
 fn watch(executions: &Arc<AtomicU64>) {
     let executions = Arc::clone(executions);
     thread::spawn(move || {

@@ -1,11 +1,11 @@
-//! Changes of an input: bytes, words of the target, lines, and nodes of JSON. What comes out
-//! follows from the input and a seed.
+//! Mutations of an input: bytes, words of the target, lines, and nodes of JSON. The output depends
+//! only on the input and a seed.
 
 use serde_json::Value;
 
 use crate::{Random, Target};
 
-/// Numbers at which counters, sizes and indices end.
+/// Numbers at the limits of counters, sizes and indices.
 const NUMBERS: [&str; 12] = [
     "0",
     "-1",
@@ -21,10 +21,10 @@ const NUMBERS: [&str; 12] = [
     "5e-324",
 ];
 
-/// What nests.
+/// Texts that nest when repeated.
 const DEEP: [&str; 6] = ["[", "{\"a\":", "(", "<a>", "a.", "{"];
 
-/// Changes an input in a few places; `others` are inputs to take parts from.
+/// Mutates an input in a few places; `others` are inputs to take parts from.
 #[must_use]
 pub fn mutate(input: &[u8], others: &[Vec<u8>], random: &mut Random, target: &Target) -> Vec<u8> {
     let mut changed = input.to_vec();
@@ -43,7 +43,7 @@ pub fn mutate(input: &[u8], others: &[Vec<u8>], random: &mut Random, target: &Ta
     changed
 }
 
-/// Changes an input as something that has lines, words and nodes of JSON.
+/// Mutates the lines, words and JSON nodes of an input.
 #[must_use]
 pub fn structure(input: &[u8], seed: u64, target: &Target) -> Vec<u8> {
     let mut random = Random::new(seed);
@@ -100,7 +100,7 @@ fn words(mut input: Vec<u8>, random: &mut Random, target: &Target) -> Vec<u8> {
     };
     let at = random.below(input.len() + 1);
     let end = if random.once_in(2) { at } else { (at + random.below(16)).min(input.len()) };
-    // Many of one word nest deep, or are work out of proportion.
+    // Many repeats of a word nest deeply, or cause disproportionate work.
     let (word, times) = match random.below(32) {
         0 => (*random.pick(&DEEP).unwrap_or(&word), 1 + random.below(20_000)),
         1 | 2 => (word, 1 + random.below(200)),
@@ -116,7 +116,7 @@ fn splice(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     [&input[..from], &other[to..end], &input[from..]].concat()
 }
 
-/// A text of JSON with one node changed; `None` when it is none.
+/// Returns a JSON text with one node changed; `None` if the text is not JSON.
 fn changed_json(text: &[u8], random: &mut Random, target: &Target) -> Option<Vec<u8>> {
     let mut whole: Value = serde_json::from_slice(text).ok()?;
     let mut nodes = Vec::new();
@@ -184,7 +184,7 @@ fn collect<'a>(value: &'a Value, nodes: &mut Vec<&'a Value>) {
     }
 }
 
-/// The node of this number, counted as `collect` does.
+/// Returns the node of this number, counted as `collect` does.
 fn nth<'a>(value: &'a mut Value, index: &mut usize) -> Option<&'a mut Value> {
     if *index == 0 {
         return Some(value);

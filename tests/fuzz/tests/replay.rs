@@ -1,5 +1,5 @@
-//! Each target holds for its corpus, and for a fixed number of inputs made from it. What is changed
-//! follows from a seed, so these are ordinary tests; `cargo xtask fuzz` goes on where they stop.
+//! Each target passes on its corpus, and on a fixed number of inputs mutated from it. Mutations
+//! depend on a seed, so these are ordinary tests; `cargo xtask fuzz` runs many more.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,11 +9,11 @@ use std::sync::{Mutex, PoisonError};
 use conclave_fuzz::drive::{End, drive_saving, inputs};
 use conclave_fuzz::{target_named, targets};
 
-/// Executions of each target: seconds in a dev build.
+/// The number of executions of each target, which takes seconds in a dev build.
 const EXECUTIONS: u64 = 500;
 const SEED: u64 = 16;
 
-/// What an execution allocates is counted for the whole process: one target at a time.
+/// Allocations are counted for the whole process, so only one target runs at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn corpus() -> PathBuf {
@@ -29,7 +29,7 @@ fn holds(name: &str) {
     let findings = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz-findings");
     let report = drive_saving(target, inputs, SEED, End::Executions(EXECUTIONS), &findings);
     assert!(report.executions >= EXECUTIONS && report.corpus == begun_with);
-    // A driver that changes nothing, or a target that reads nothing, would find nothing new.
+    // A driver without effect, or a target that ignores its input, would keep no input.
     assert!(report.kept > 0, "no input took another way through {name}");
 }
 
@@ -98,7 +98,7 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
     assert_eq!(folders, names);
 }
 
-/// The corpus is a part of every clone.
+/// Every clone of the repository contains the corpus, so its size is limited.
 #[test]
 fn the_corpus_is_small() {
     let folders =

@@ -20,7 +20,7 @@ struct Settings {
     script: Vec<Value>,
     /// Begins anew after the last line.
     repeat: bool,
-    /// Whether to report its inputs; `false` for very long scripts.
+    /// Keeps what it was told; `false` for very long scripts.
     report: bool,
 }
 

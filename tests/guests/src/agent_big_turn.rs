@@ -1,4 +1,4 @@
-//! An agent that says 64 MiB.
+//! An agent that returns 64 MiB.
 
 use conclave_sdk::{Agent, Result, Turn, View, say};
 

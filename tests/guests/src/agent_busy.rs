@@ -1,5 +1,5 @@
 //! An agent for the kill tests: asks models, sends a request, writes, counts, calls tools of every
-//! kind, starts a background task, and finishes with what it was told of each.
+//! kind, starts a background task, and finishes with all results.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ impl Agent for Busy {
     }
 }
 
-/// In this order, one in each step.
+/// One call in each step, in this order.
 const CALLS: [&str; 5] = ["once.do", "probe.run", "many.do", "pay.do", "counter.count"];
 
 fn step(number: usize, work: &Work, notes: &mut BTreeMap<String, String>) -> Turn {
@@ -79,7 +79,7 @@ fn step(number: usize, work: &Work, notes: &mut BTreeMap<String, String>) -> Tur
     }
 }
 
-/// As a program writes that knows nothing of the contract, piece by piece.
+/// Writes piece by piece, like a program that knows nothing of the contract.
 fn lines(path: &str, id: &str) -> std::io::Result<()> {
     use std::io::Write;
     let mut file = std::fs::File::create(path)?;

@@ -1,4 +1,4 @@
-//! An agent that finishes with what it is told.
+//! An agent that finishes with its input.
 
 use conclave_sdk::{Agent, Result, Turn, View, finish};
 

@@ -1,10 +1,10 @@
-//! An agent for the demo: lets `weather` misbehave in every way, one call per step, and still
+//! An agent for the demo: makes `weather` misbehave in every way, one call per step, and still
 //! answers.
 
 use conclave_sdk::{Agent, Result, ToolOutput, Turn, View, call, finish, pick};
 use serde_json::{Value, json};
 
-/// In this order: from quiet to loud.
+/// The order, from quiet to loud.
 const TOUR: [&str; 6] = ["read_key", "climb", "call_home", "hoard", "spin", "dive"];
 
 struct Tour;

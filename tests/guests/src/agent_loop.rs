@@ -1,5 +1,4 @@
-//! An agent that never finishes: it says something different each time, so that no repetition gives
-//! it away.
+//! An agent that never finishes. Each message is different, so that loop detection does not end it.
 
 use conclave_sdk::{Agent, Result, Turn, View, say};
 

@@ -1,4 +1,4 @@
-//! An agent that completes the default prompt and finishes with the text, or with what refused it.
+//! An agent that completes the default prompt and finishes with the text, or with the refusal.
 
 use conclave_sdk::{Agent, Error, Result, Turn, View, finish, model};
 

@@ -1,5 +1,5 @@
-//! An agent that reaches for everything that it may have been granted, by the contract and past it,
-//! and finishes with what came of each.
+//! An agent that tries every access that it may have been granted, through the contract and past
+//! it, and finishes with the results.
 
 use conclave_sdk::{Agent, Result, Turn, View, fetch, files, finish, kv, secrets};
 use serde_json::json;

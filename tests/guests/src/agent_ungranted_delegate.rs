@@ -1,5 +1,4 @@
-//! An agent that starts a background task that it may not start, and finishes with what comes of
-//! it.
+//! An agent that starts a background task without a grant, and finishes with the result.
 
 use conclave_sdk::{Agent, Result, Turn, View, delegate_in_background, finish};
 

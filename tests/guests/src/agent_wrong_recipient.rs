@@ -1,4 +1,4 @@
-//! An agent that addresses a task that does not exist, and finishes with what comes of it.
+//! An agent that addresses a task that does not exist, and finishes with the result.
 
 use conclave_sdk::{Agent, Result, Turn, View, finish, say};
 

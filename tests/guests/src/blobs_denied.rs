@@ -1,8 +1,8 @@
-//! Keeps a blob, and reads one that it was never given.
+//! Stores a blob, and reads one that it was never given.
 
 use conclave_sdk::{Json, blobs, tool};
 
-/// The hash of an empty text: anybody can know it.
+/// The hash of an empty text, which is publicly known.
 const KNOWN: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 /// Keeps and reads; each entry is what came of it.

@@ -1,5 +1,5 @@
-//! Knows the digest of an attachment that is not its own, and tries to read it, to pass it on, and
-//! to pass off its own as another kind.
+//! Knows the digest of a foreign attachment, and tries to read it, to pass it on, and to relabel
+//! its own as another kind.
 
 use conclave_sdk::{Blob, Outcome, Result, blobs, tool};
 

@@ -1,6 +1,6 @@
-//! Does everything that a call can do between its start and its answer, as a tool and as an agent:
-//! reads keys, files, the clock and the dice, asks models, sends requests, writes files and keys.
-//! Its answer is all that it was told.
+//! Does everything possible within a call, as a tool and as an agent: reads keys, files, the clock
+//! and random numbers, asks models, sends requests, writes files and keys. Its answer contains all
+//! results.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -90,7 +90,7 @@ fn work() -> Result<String> {
             files::write("/box/out.txt", format!("{before} {}", RandomState::new().hash_one(2_u8)))
         ),
     );
-    // Read past the contract, as a standard library does.
+    // Read through the standard library, past the contract.
     tell(
         "std",
         format!("{:?}", std::fs::read_to_string("/box/out.txt").map_err(|error| error.kind())),

@@ -1,4 +1,4 @@
-//! Returns what it is given, or fails: the plainest tool.
+//! Returns its argument, or fails: the simplest tool.
 
 use conclave_sdk::{Error, Result, tool};
 

@@ -1,4 +1,4 @@
-//! Calls every import that needs a grant, with none: a path past the check would show here.
+//! Calls every import that needs a grant, without any grant, to expose a path around the check.
 
 use conclave_sdk::bindings::imports::conclave::plugin::{fetch, files, kv, model, secrets};
 use conclave_sdk::{Json, tool};

@@ -1,4 +1,4 @@
-//! Sends requests through the `fetch` import, and says what came of each.
+//! Sends requests through the `fetch` import, and reports the result of each.
 
 use std::collections::BTreeMap;
 

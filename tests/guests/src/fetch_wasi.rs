@@ -1,5 +1,5 @@
-//! Sends a request through `wasi:http`, as the libraries of many languages do. Asks for `fetch`,
-//! which stands behind it.
+//! Sends a request through `wasi:http`, as the libraries of many languages do. Requests the
+//! capability `fetch`, which `wasi:http` uses.
 
 use conclave_sdk::{Json, tool};
 use serde_json::{Value, json};
@@ -66,7 +66,8 @@ fn send(
 fn write(body: OutgoingBody, count: usize) -> Result<(), String> {
     let stream = body.write().map_err(|()| "stream")?;
     for from in (0..count).step_by(4_096) {
-        // The host may have stopped listening: what it says of the request matters, not this.
+        // A failure is ignored: the host may have closed the body, and its report on the request is
+        // checked instead.
         if stream.blocking_write_and_flush(&vec![b'x'; (count - from).min(4_096)]).is_err() {
             break;
         }

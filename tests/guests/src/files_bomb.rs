@@ -1,4 +1,4 @@
-//! Reads the same file again and again, past any quota of bytes.
+//! Reads the same file repeatedly, past any quota of bytes.
 
 use conclave_sdk::{files, tool};
 

@@ -32,7 +32,7 @@ fn attempt(path: &str) -> (String, String) {
     );
     let listed = files::list(path)
         .map_or_else(|error| format!("{error:?}"), |entries| format!("LISTED {}", entries.len()));
-    // The longest path would fill the answer.
+    // The whole longest path would exceed the answer.
     (path.chars().take(64).collect(), format!("{read}; {listed}"))
 }
 

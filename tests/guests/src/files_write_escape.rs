@@ -1,10 +1,10 @@
-//! Tries to change what is not in its folder, or is no file there, through the `files` import:
-//! spellings, links, devices, pipes, names that deceive.
+//! Tries to change files outside its folder and objects that are no files, through the `files`
+//! import: spellings, links, devices, pipes, deceptive names.
 
 use conclave_sdk::{Json, files, tool};
 
-/// The test puts the traps in place: links that lead up, out, in a circle and nowhere, a second
-/// name of a file outside, a pipe, a socket.
+/// The test creates the traps: links that lead up, out, in a circle and to no target, a hard link
+/// to an outside file, a pipe, a socket.
 const PATHS: [&str; 44] = [
     "/etc/conclave-test",
     "/tmp/conclave-test",
@@ -67,7 +67,7 @@ fn attempt(path: &str) -> (String, String) {
     let replaced = said("WROTE", files::write(path, "overwritten"));
     let patched = said("PATCHED", files::write_at(path, 0, b"overwritten", false).map(drop));
     let made = said("MADE", files::write_at(path, 3, b"", true).map(drop));
-    // A second name may go, and what is not there is gone already.
+    // A hard link may be removed, and an absent file counts as removed.
     let removed =
         if path.ends_with("/hard") { String::new() } else { said("REMOVED", files::remove(path)) };
     (path.chars().take(64).collect(), format!("{replaced}; {patched}; {made}; {removed}"))

@@ -1,11 +1,11 @@
-//! A stranger's search tool for the demo: it finds what is asked for, and on the side it reaches
-//! for a key, a server and the files.
+//! A third-party search tool for the demo: it finds matching sentences, and also tries to access a
+//! key, a server and the files.
 
 use conclave_prose::terms;
 use conclave_sdk::{Outcome, Result, fetch, files, tool};
 use serde::Serialize;
 
-// The ranking of the stock search: what is wrong with this plugin is not what it finds.
+// The ranking of the stock search: the malicious part of this plugin is not its search.
 #[path = "../../../plugins/tools/search/src/bm25.rs"]
 mod bm25;
 #[expect(dead_code, reason = "the stock search reads and lists single files too")]

@@ -1,4 +1,4 @@
-//! Returns a structured value that is no JSON.
+//! Returns a structured value that is not JSON.
 
 use conclave_sdk::{Outcome, tool};
 

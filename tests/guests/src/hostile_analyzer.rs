@@ -1,4 +1,4 @@
-//! An analyzer that misbehaves as its setting says.
+//! An analyzer that misbehaves as its setting specifies.
 
 use conclave_sdk::actions::Action;
 use conclave_sdk::analyzer::{SecurityAnalyzer, Verdict, low};

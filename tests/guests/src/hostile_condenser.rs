@@ -1,4 +1,4 @@
-//! A condenser that misbehaves as its setting says.
+//! A condenser that misbehaves as its setting specifies.
 
 use conclave_sdk::condenser::{Condensation, Condenser, Masked, Reason, Span};
 use conclave_sdk::{Error, Result, View, config};
@@ -21,7 +21,7 @@ impl Condenser for Hostile {
         let all = Condensation::nothing();
         Ok(Some(match mode.as_str() {
             "everything" => all.forget(0..length),
-            // Every second entry: some of them hold calls, or results.
+            // Every second entry: some of them are calls, some are results.
             "split" => (0..length / 2).fold(all, |all, index| all.forget(2 * index..2 * index + 1)),
             "longer" => {
                 (0..length).fold(all, |all, index| masked(all, index, &"longer ".repeat(1_000)))

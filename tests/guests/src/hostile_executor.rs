@@ -1,4 +1,5 @@
-//! Executors that answer wrongly, as the path, the command or the address says: see `misbehave`.
+//! Executors that answer wrongly, as the path, the command or the address specifies: see
+//! `misbehave`.
 
 use conclave_sdk::{Call, Error, Outcome, Result, ToolSpec, Toolset};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! A gate that does as its setting says: what a gate does, and what none may.
+//! A gate that behaves as its setting specifies, correctly or not.
 
 use conclave_sdk::gate::{Gate, Passing, Verdict, allow, block, modify};
 use conclave_sdk::{Denial, Error, Result, config, files};
@@ -38,7 +38,7 @@ impl Gate for Hostile {
             }
             "huge" => Ok(modify("x".repeat(10 << 20))),
             "nothing" => Ok(modify("")),
-            // It was granted no folder, so it never comes to the second line.
+            // It has no folder grant, so it never reaches the second line.
             "files" => {
                 files::read("/etc/passwd")?;
                 Ok(allow())

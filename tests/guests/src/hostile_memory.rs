@@ -1,5 +1,5 @@
-//! A memory that misbehaves as the query says: `many`, `long`, `huge`, `spin`, `trap`, `refuse`,
-//! `fail`; to anything else it says what was asked.
+//! A memory that misbehaves as the query specifies: `many`, `long`, `huge`, `spin`, `trap`,
+//! `refuse`, `fail`. It repeats any other query.
 
 use conclave_sdk::memory::Memory;
 use conclave_sdk::{Denial, Error, Result};

@@ -1,5 +1,4 @@
-//! Looks for what other plugins keep: lists everything and guesses keys, names of owners and
-//! patterns among them.
+//! Looks for data of other plugins: lists all keys, and guesses keys, names of owners and patterns.
 
 use conclave_sdk::{Json, kv, tool};
 

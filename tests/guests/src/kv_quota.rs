@@ -1,4 +1,4 @@
-//! Fills its key-value store past the quota, and uses keys that are none.
+//! Fills its key-value store past the quota, and uses invalid keys.
 
 use conclave_sdk::{Json, kv, tool};
 

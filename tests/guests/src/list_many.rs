@@ -1,9 +1,9 @@
-//! Lists a large folder: as a program does, and as one does that wants to keep the host busy.
+//! Lists a large folder: as a program does, and in ways that keep the host busy.
 
 use conclave_sdk::bindings::imports::conclave::plugin::files::list_entries;
 use conclave_sdk::{files, tool};
 
-/// How many there are, and how many bytes their names have.
+/// Returns the number of names and the bytes of all names.
 fn summed(names: impl Iterator<Item = String>) -> String {
     let (count, bytes) = names.fold((0, 0), |(count, bytes), name| (count + 1, bytes + name.len()));
     format!("{count} entries, {bytes} bytes")

@@ -1,4 +1,4 @@
-//! Asks for nothing and uses files all the same.
+//! Requests nothing and uses files anyway.
 
 use conclave_sdk::{Json, files, tool};
 

@@ -1,4 +1,4 @@
-//! Carries no manifest, so the host cannot know what it is.
+//! Carries no manifest, so the host cannot identify it.
 
 use conclave_sdk::Outcome;
 use conclave_sdk::bindings::tool as contract;

@@ -1,6 +1,6 @@
-//! Writes files as the runtime of a language does that polls: through streams of `wasi:io` that do
-//! not block, several at once. A tool, and an agent that asks a model in between. Its answer is all
-//! that it was told.
+//! Writes files as a polling language runtime does: through several non-blocking streams of
+//! `wasi:io` at once. A tool, and an agent that asks a model in between. The answer contains all
+//! results.
 
 use conclave_sdk::bindings::imports::conclave::plugin::types::Draft;
 use conclave_sdk::model::{Audience, Part, Request};
@@ -13,7 +13,7 @@ use wasip2::io::streams::{OutputStream, StreamError};
 
 type Told = std::result::Result<String, String>;
 
-/// A file of `/box`, made when it is absent.
+/// Opens a file of `/box`, created if it is absent.
 fn open(name: &str) -> std::result::Result<Descriptor, String> {
     let (folder, _) =
         get_directories().into_iter().find(|(_, at)| at == "/box").ok_or("no /box")?;
@@ -34,7 +34,7 @@ fn word<T>(done: std::result::Result<T, StreamError>) -> std::result::Result<T, 
     })
 }
 
-/// Asks again and again whether the stream is ready, and never waits.
+/// Polls whether the stream is ready, and never waits.
 fn asked(name: &str) -> Told {
     let stream = stream(name)?;
     let pollable = stream.subscribe();
@@ -44,7 +44,7 @@ fn asked(name: &str) -> Told {
             pollable.ready();
             asked += 1;
         }
-        // One more look than is needed.
+        // One poll more than needed.
         pollable.ready();
         Ok(())
     };
@@ -72,8 +72,8 @@ fn blocked(name: &str) -> Told {
     Ok(format!("may write {}", word(stream.check_write())?))
 }
 
-/// Writes to whichever of these is ready, one of them at the end of a file, beside a timer; says
-/// which were ready.
+/// Writes to each of these streams when it is ready, one of them at the end of a file, beside a
+/// timer. Reports which were ready.
 fn several(names: &[String; 3]) -> Told {
     let [one, other, end] = names;
     let appends = open(end)?.append_via_stream().map_err(|error| format!("{end}: {error:?}"))?;
@@ -108,7 +108,7 @@ fn several(names: &[String; 3]) -> Told {
     Ok(told.join(" "))
 }
 
-/// Writes and lets go, without a flush and without a wait.
+/// Writes and drops the stream, without a flush and without a wait.
 fn dropped(name: &str) -> Told {
     let stream = stream(name)?;
     word(stream.check_write())?;
@@ -117,7 +117,7 @@ fn dropped(name: &str) -> Told {
     Ok("let go".to_owned())
 }
 
-/// Zeroes, and bytes of another file, without a wait.
+/// Writes zeroes and bytes of another file, without a wait.
 fn moved(zeroes: &str, spliced: &str) -> Told {
     let stream_of_zeroes = stream(zeroes)?;
     word(stream_of_zeroes.check_write())?;

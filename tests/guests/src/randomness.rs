@@ -1,4 +1,4 @@
-//! Returns a few numbers that come from the randomness of `std`, or bytes that nobody is to guess.
+//! Returns numbers from the randomness of `std`, or bytes that must be unpredictable.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -1,4 +1,4 @@
-//! Keeps a million host resources of the contract: completions under way.
+//! Keeps a million host resources of the contract: pending completions.
 
 use conclave_sdk::{model, tool};
 

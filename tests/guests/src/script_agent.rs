@@ -1,4 +1,4 @@
-//! An agent that says what its settings tell it to, and answers for itself where they say so.
+//! An agent that replies as its settings specify, and answers as its own responder if they say so.
 
 use conclave_script::{AgentSettings, Answer, Effect, Scope, Script, json_text};
 use conclave_sdk::actions::Reply;
@@ -62,17 +62,18 @@ fn settings() -> Result<AgentSettings> {
     Ok(serde_json::from_str(&settings.script)?)
 }
 
-/// A script or an effect; none where there is null.
+/// Reads a script or an effect, or `None` for null.
 fn part<T: DeserializeOwned>(value: Value) -> Result<Option<T>> {
     Ok(serde_json::from_value(value)?)
 }
 
-/// What the newest entry of a history says: of several results of native calls the last.
+/// Returns the content of the newest entry of a history; of several results of native calls the
+/// last.
 fn newest(message: Message) -> String {
     message.tool_results.into_iter().next_back().map_or(message.content, |result| result.content)
 }
 
-/// A value that is more than text goes beside its text.
+/// Returns a turn. A value that is more than text is attached to its text.
 fn answer(answer: Answer) -> Result<Option<Turn>> {
     Ok(match answer {
         Answer::Nothing => None,
@@ -128,6 +129,6 @@ fn failed(error: Error) -> agent::AgentError {
     agent::AgentError::Other(error.to_string())
 }
 
-// Natively nothing is exported; the type is only mentioned.
+// Native builds export nothing; this only mentions the type.
 const _: std::marker::PhantomData<Scripted> = std::marker::PhantomData;
 conclave_sdk::export!(manifest: "manifests/script_agent.toml");

@@ -1,5 +1,5 @@
-//! Tries to get a secret's value to where it must not go: other hosts, other places of a request,
-//! spellings that nobody looks at.
+//! Tries to send a secret's value to forbidden destinations: other hosts, other parts of a request,
+//! unusual spellings.
 
 use conclave_sdk::bindings::imports::conclave::plugin::fetch::{Header, Request, send};
 use conclave_sdk::{Error, Json, Result, secrets, tool};

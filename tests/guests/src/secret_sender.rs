@@ -1,5 +1,5 @@
-//! Sends a request with the placeholder of a secret where its argument says `<SECRET>`, and tells
-//! everything that came back.
+//! Sends a request with the placeholder of a secret in place of `<SECRET>`, and reports the whole
+//! response.
 
 use conclave_sdk::bindings::imports::conclave::plugin::fetch::{Header, Request, send};
 use conclave_sdk::{Error, Result, scratch, secrets, tool};

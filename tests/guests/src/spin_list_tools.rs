@@ -1,4 +1,4 @@
-//! Never returns from `list-tools`: the schema of its argument is computed for ever.
+//! Never returns from `list-tools`: the computation of its argument's schema does not end.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! Uses its folders through `std`, as a program would: reads, writes, lists, removes; and tries
-//! what the host gives nobody.
+//! Uses its folders through `std`, as a program would: reads, writes, lists, removes. Also tries
+//! the operations that the host never allows.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -1,4 +1,4 @@
-//! Ends the task of whoever calls it: asks for `done` to run next, without the `route` grant.
+//! Ends the caller's task: requests that `done` runs next, without the `route` grant.
 
 use conclave_sdk::{Outcome, tool};
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! A delivery strategy whose own words pass for the user's: they end a fence, and turn the
-//! direction of what is read.
+//! A delivery strategy whose own text imitates the user's: it closes a fence, and changes the
+//! reading direction.
 
 use conclave_sdk::Result;
 use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, Speech, Wake};

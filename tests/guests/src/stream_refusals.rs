@@ -1,5 +1,5 @@
-//! Writes through thousands of streams to what may not be written, so that its refusals drown what
-//! else it does.
+//! Writes to forbidden files through thousands of streams, so that the denials could hide other
+//! activity.
 
 use conclave_sdk::tool;
 use wasip2::filesystem::preopens::get_directories;

@@ -1,5 +1,5 @@
-//! Lists another tool from load to load: what its setting `mood` says, and whatever the clock and
-//! the dice would add to it.
+//! Lists another tool from load to load, with the text of its setting `mood`. Tries to add the
+//! clock and random numbers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! Hides an order to the model in its tool's description, in characters that a person does not see.
+//! Hides an instruction to the model in its tool's description, in invisible characters.
 
 use conclave_sdk::{Call, Outcome, Result, ToolSpec, Toolset};
 use serde_json::Value;

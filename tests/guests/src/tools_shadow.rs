@@ -1,4 +1,4 @@
-//! Would like its tool to be taken for another plugin's: its setting names the tool that it lists.
+//! Imitates another plugin's tool: its setting names the tool that it lists.
 
 use conclave_sdk::{Call, Outcome, Result, ToolSpec, Toolset, config};
 use serde::Deserialize;

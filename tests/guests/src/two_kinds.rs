@@ -1,4 +1,4 @@
-//! One component that is a tool plugin and an agent.
+//! A single component that is a tool plugin and an agent.
 
 use conclave_sdk::{Agent, Result, Turn, View, finish, tool};
 

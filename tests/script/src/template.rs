@@ -1,5 +1,5 @@
-//! Templates: `{name}` and `{name op name-or-integer}` without blanks. Unknown names stay as they
-//! are, and so do the braces of JSON.
+//! Templates: `{name}` and `{name op name-or-integer}` without blanks. Unknown names stay
+//! unchanged, and so do the braces of JSON.
 
 use serde_json::{Map, Number, Value};
 
@@ -10,7 +10,7 @@ use crate::text::{integer, integer_of, text_of};
 pub struct Scope(Map<String, Value>);
 
 impl Scope {
-    /// `content`, and `n` when that is an integer.
+    /// Creates a scope with `content`, and with `n` if the content is an integer.
     #[must_use]
     pub fn of_content(content: &str) -> Self {
         let mut names = Map::new();
@@ -21,19 +21,20 @@ impl Scope {
         Self(names)
     }
 
-    /// The arguments of a tool.
+    /// Creates a scope with the arguments of a tool.
     #[must_use]
     pub fn of_arguments(arguments: Map<String, Value>) -> Self {
         Self(arguments)
     }
 
-    /// The value of a name.
+    /// Returns the value of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
     }
 
-    /// A template's value: that of its placeholder when it is nothing but one, else text.
+    /// Returns a template's value: the placeholder's value if the template is a single placeholder,
+    /// else text.
     #[must_use]
     pub fn fill(&self, template: &str) -> Value {
         if let Some((value, rest)) =
@@ -62,13 +63,13 @@ impl Scope {
         Value::String(out)
     }
 
-    /// A template's value as text.
+    /// Returns a template's value as text.
     #[must_use]
     pub fn fill_text(&self, template: &str) -> String {
         text_of(&self.fill(template))
     }
 
-    /// The same for every text inside a value; keys stay as they are.
+    /// Fills every text inside a value. Keys stay unchanged.
     #[must_use]
     pub fn fill_value(&self, value: &Value) -> Value {
         match value {
@@ -79,14 +80,14 @@ impl Scope {
         }
     }
 
-    /// The same for the fields of an object.
+    /// Fills the fields of an object.
     #[must_use]
     pub fn fill_fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
         fields.iter().map(|(name, value)| (name.clone(), self.fill_value(value))).collect()
     }
 
-    /// What stands behind an opening brace, and the text behind the closing one; none when it is no
-    /// placeholder.
+    /// Returns the value of the placeholder behind an opening brace, and the text behind the
+    /// closing one. `None` if it is no placeholder.
     fn placeholder<'t>(&self, inner: &'t str) -> Option<(Value, &'t str)> {
         let (expression, rest) = inner.split_once('}')?;
         let name_end = expression.find(|c: char| !is_word(c)).unwrap_or(expression.len());
@@ -127,7 +128,7 @@ fn number(value: i128) -> Option<Value> {
     number.ok().map(Value::Number)
 }
 
-/// Rounds down, whatever the signs are.
+/// Divides and rounds toward negative infinity, for any signs.
 fn floor_div(left: i128, right: i128) -> Option<i128> {
     let quotient = left.checked_div(right)?;
     let is_inexact = left.checked_rem(right)? != 0;

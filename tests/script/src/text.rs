@@ -1,5 +1,5 @@
-//! Values as text, the way the reference writes them: text as it is, null as nothing, everything
-//! else as JSON with blanks behind `,` and `:` (L-031).
+//! Values as text in the reference's form: text unchanged, null as empty text, everything else as
+//! JSON with blanks behind `,` and `:` (L-031).
 
 use std::io;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
 
-/// The text of a value.
+/// Returns the text of a value.
 ///
 /// ```
 /// use conclave_script::text_of;
@@ -26,7 +26,7 @@ pub fn text_of(value: &Value) -> String {
     }
 }
 
-/// A value as JSON text with blanks.
+/// Returns a value as JSON text with blanks.
 #[must_use]
 pub fn json_text(value: &Value) -> String {
     let mut out = Vec::new();
@@ -34,12 +34,12 @@ pub fn json_text(value: &Value) -> String {
     written.ok().and_then(|()| String::from_utf8(out).ok()).unwrap_or_default()
 }
 
-/// An integer as a person writes it: digits, with a sign or blanks around it.
+/// Parses an integer as a user writes it: digits, with a sign or blanks around it.
 pub(crate) fn integer(text: &str) -> Option<i128> {
     text.trim().parse().ok()
 }
 
-/// The integer that a value is, or that its text is.
+/// Returns the integer that a value is, or that its text contains.
 pub(crate) fn integer_of(value: &Value) -> Option<i128> {
     match value {
         Value::Number(number) => {

@@ -1,11 +1,10 @@
-//! Kill tests. A parent holds the outside world, which outlives everything: servers that count what
-//! reaches them, a folder for files. A child runs a busy host and is killed with SIGKILL, at named
-//! points and at any time, and started again until all its work has ended. After each kill the
-//! parent looks at what is kept; at the end, at what became of everything. On Linux the child's
-//! disk can be one of the parent's own making, which loses what was not synced: then most kills are
-//! power cuts.
+//! Kill tests. A parent holds the outside world, which outlives everything: servers that count
+//! requests, and a folder for files. A child runs a busy host. It is killed with SIGKILL at named
+//! points and at random times, and restarted until all its work has ended. The parent checks the
+//! stored state after each kill, and the results of all work at the end. On Linux the parent can
+//! simulate the child's disk, which loses unsynced data: then most kills are power cuts.
 //!
-//! Not the runtime's own tests of the store's file: those cut and flip its bytes.
+//! The corruption of the store's file is tested in the runtime, not here.
 
 mod check;
 pub mod child;

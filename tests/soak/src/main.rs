@@ -77,7 +77,7 @@ fn run(options: &Options) -> Result<(), String> {
         stock: absolute(&options.stock)?,
         cache: absolute(&options.cache)?,
     };
-    // A hasher's own seed is random enough; shorter, because people type it again.
+    // A hasher's own seed is random enough. Shortened, because users type it again.
     let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 20);
     let keep = Keep::of_word(&options.keep)
         .ok_or_else(|| format!("`{}` is none of sync, group, exit, lines", options.keep))?;
@@ -114,7 +114,7 @@ fn may_cut(keep: Keep) -> Result<(), String> {
     can_cut_power()
 }
 
-/// Kills, or power cuts; gives the number of problems.
+/// Runs a phase of kills or power cuts. Returns the number of problems.
 fn phase(place: &Place, plan: &Plan, keep: &str) -> Result<usize, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let command = |child: &Child| {

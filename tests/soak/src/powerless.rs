@@ -1,4 +1,4 @@
-//! Where there is no FUSE, no power can be cut.
+//! The platforms without FUSE, on which no power can be cut.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ impl Survival {
     }
 }
 
-/// There is none.
+/// An empty type: no value exists.
 pub(crate) enum Power {}
 
 impl Power {
@@ -50,7 +50,7 @@ impl Power {
     }
 }
 
-/// What keeps power from being cut here, in one line.
+/// Returns the reason why power cannot be cut here, in one line.
 ///
 /// # Errors
 /// Always.

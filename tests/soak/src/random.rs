@@ -1,4 +1,4 @@
-//! Numbers that follow from a seed, so that a failure can be run again.
+//! Reproducible numbers from a seed, so that a failure can be repeated.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to below `end`.
+    /// Returns a number from 0 to below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }

@@ -1,24 +1,24 @@
-//! Tests that this machine cannot do, and how whoever runs them learns of it: a test that returns
-//! at once has passed as far as its runner knows.
+//! Tests that this machine does not support. A test that returns early counts as passed, so the
+//! reason is written to a file.
 
 use std::fs::File;
 use std::io::Write;
 
-/// The file that `cargo xtask test` reads afterwards; every skipped test appends one line, its
-/// reason.
+/// The environment variable with a file's path. Every skipped test appends its reason to the file
+/// as one line, and `cargo xtask test` reads it afterwards.
 const FILE: &str = "CONCLAVE_TEST_SKIPS";
 
-/// Whether a test cannot be done here, which is then said to the runner.
+/// Returns whether a test is impossible here, and reports that to the runner.
 ///
 /// # Panics
-/// When the file that the runner named cannot be written.
+/// If the runner's file cannot be written.
 #[must_use]
 pub fn is_skipped(possible: Result<(), String>) -> bool {
     let Err(why) = possible else { return false };
     eprintln!("skipped: {why}");
     if let Some(file) = std::env::var_os(FILE) {
         let line = format!("{}\n", why.replace('\n', " "));
-        // At once: other tests write into it, too.
+        // With a single write, because other tests append to it too.
         let written = File::options()
             .append(true)
             .create(true)

@@ -1,9 +1,9 @@
-//! What the child says to the world: one request, one connection.
+//! Requests of the child to the world, one connection each.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Sends a text to a path of the world; gives what it answers.
+/// Sends a text to a path of the world and returns the answer.
 pub(crate) async fn post(port: u16, path: &str, body: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     let request = format!(

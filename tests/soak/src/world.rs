@@ -1,4 +1,4 @@
-//! The outside world: it counts what reaches it, takes its time, and outlives every child.
+//! The outside world: it counts requests, delays its answers, and outlives every child.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::random::Random;
 
-/// How often each thing reached it.
+/// The number of arrivals by kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     /// By the id in the path.
@@ -34,7 +34,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Answers after up to so many milliseconds.
+    /// Opens a world that delays its answers by up to so many milliseconds.
     pub(crate) fn open(seed: u64, slowest_ms: u64) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let port = listener.local_addr()?.port();
@@ -48,8 +48,8 @@ impl World {
                     return;
                 }
                 let serving = Arc::clone(&serving);
-                // A child that is killed in the middle of a request hears nothing; what reached the
-                // world has happened.
+                // A child that is killed in the middle of a request gets no answer, but the request
+                // counts.
                 std::thread::spawn(move || drop(serving.serve(stream)));
             }
         });

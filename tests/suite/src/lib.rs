@@ -1,1 +1,1 @@
-//! Nothing but tests: see `tests/suite.rs`.
+//! Empty: see `tests/suite.rs` for the tests.

@@ -1,4 +1,4 @@
-//! Agents as components: what they see, what becomes of what they say, what happens when they fail.
+//! Agents as components: their views, their turns, and their failures.
 
 use conclave_core::types::denial::Layer;
 use conclave_core::types::fault::FaultKind;

@@ -1,5 +1,5 @@
-//! No bytes make the host panic that reads a component: real ones with anything else in their
-//! midst, cut, or put together anew.
+//! No bytes make the component parser of the host panic: real components with inserted bytes, cut,
+//! or recombined.
 
 use conclave_runtime::plugin::{embed, inspect};
 use conclave_test_support::guest;
@@ -11,7 +11,7 @@ fn component() -> &'static [u8] {
     &BYTES
 }
 
-/// Reads it, and shows what is wrong with it.
+/// Parses the bytes, and formats the error if there is one.
 fn check(bytes: &[u8]) {
     match inspect(bytes) {
         Ok(found) => assert_eq!(found.size, bytes.len() as u64),
@@ -36,7 +36,7 @@ proptest! {
         near_the_start in any::<bool>(),
     ) {
         let mut bytes = component().to_vec();
-        // Most of a component is code, which nobody reads here.
+        // Most of a component is code, which is not parsed here.
         let within = if near_the_start { 512 } else { bytes.len() };
         for (at, other) in &changes {
             let at = at.index(within);

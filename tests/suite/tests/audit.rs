@@ -1,5 +1,5 @@
-//! That nothing passes a check by, that every refusal has an address in the journal, and what
-//! `conclave why` and `conclave can` say of it.
+//! The audit: no access bypasses a check, every denial has an address in the journal, and `conclave
+//! why` and `conclave can` explain it.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::cli::text;
 
 const CONTRACT: &str = include_str!("../../../wit/capabilities.wit");
-/// Imports that need no grant, and why.
+/// Imports that need no grant, with the reason.
 const FREE: [(&str, &str); 15] = [
     ("log.log", "the plugin's own"),
     ("progress.report", "the plugin's own"),
@@ -30,7 +30,7 @@ const FREE: [(&str, &str); 15] = [
     ("fetch.read", "of what fetch.send gave"),
 ];
 
-/// `interface.function` of everything that a plugin can import from the host.
+/// Returns `interface.function` of everything that a plugin can import from the host.
 fn imports() -> Vec<String> {
     let (mut interface, mut found) = ("", Vec::new());
     for line in CONTRACT.lines().map(str::trim) {
@@ -49,7 +49,7 @@ fn everything(lines: &str) -> Ran {
         .run(&calling("everything_denied", "run", &json!({}), lines), "go")
 }
 
-/// A list of pairs as the guest gives it.
+/// Returns a list of pairs from the guest's output.
 fn tried(ran: &Ran) -> Vec<(String, String)> {
     serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()))
 }
@@ -77,7 +77,7 @@ fn every_import_that_needs_a_grant_is_refused_without_one() {
             "{name}: {came}"
         );
     }
-    // The operator is told of each capability that was tried.
+    // The operator reads about each capability that was tried.
     let denied: Vec<String> =
         ran.denials().into_iter().map(|record| record.denial.capability).collect();
     for capability in ["model", "files", "kv", "secrets", "fetch"] {
@@ -114,7 +114,7 @@ fn what_was_granted_decided_and_refused_is_in_the_journal() {
     );
     let refused = events.iter().filter(|event| matches!(event, Event::Refused { .. })).count();
     assert!(refused >= 4, "what an import refuses is recorded when it happens: {refused}");
-    // Each refusal that people are told of has the number of a record.
+    // Each published denial has the number of a record.
     let told = ran.happenings.iter().filter(|happening| {
         serde_json::to_string(happening).unwrap_or_default().contains("\"denied\"")
     });
@@ -130,7 +130,7 @@ fn run(rig: &Rig, state: &Path, arguments: &[&str]) -> Output {
     rig.conclave(arguments).env("CONCLAVE_STATE", state).output().expect("the program runs")
 }
 
-/// A run in which a key file is tried, and where its journals are.
+/// Returns a run that tried to read a key file, the folder of its journals and its address.
 fn denied() -> (Rig, PathBuf, String) {
     let config = calling(
         "files_read",
@@ -200,7 +200,7 @@ fn a_refusal_says_where_to_look_and_why_says_what_each_layer_said() {
         "{shown}"
     );
 
-    // The first digits, the newest run, and a program that reads it.
+    // Three spellings: the first digits, the newest run, and JSON for a program.
     let (name, seq) = address.split_once(':').expect("an address is a run and a record");
     let short = format!("{}:{seq}", &name[..4]);
     assert_eq!(text(&run(&rig, &state, &["why", &short]).stdout), shown);

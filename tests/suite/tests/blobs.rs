@@ -1,4 +1,5 @@
-//! Attachments: a digest opens nothing, and an answer carries only what its call could reach.
+//! Attachments: a digest grants no access, and an answer contains only attachments that its call
+//! could reach.
 
 use conclave_core::protocol::event::Event;
 use conclave_core::types::message::Blob;

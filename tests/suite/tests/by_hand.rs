@@ -1,12 +1,12 @@
-//! Components that no compiler makes: many memories, large tables, many instances, long lists. The
-//! template is `tests/data/guests/tool.wat`.
+//! Components that no compiler produces: many memories, large tables, many instances, long lists.
+//! The template is `tests/data/guests/tool.wat`.
 
 use conclave_core::permissions::manifest::Manifest;
 use conclave_core::types::fault::FaultKind;
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig, guest, refused};
 
-/// What a component has besides its one tool.
+/// Additional parts of a component with one tool.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct More<'a> {
     pub(crate) component: &'a str,
@@ -58,7 +58,7 @@ fn a_component_by_hand_serves_a_tool() {
 
 #[test]
 fn memory_is_counted_over_all_memories_together() {
-    // Three memories of about 3 MiB each: none is over the limit, all together are.
+    // Three memories of about 3 MiB each: each is within the limit, but their sum is not.
     let more = More {
         component: r#"(core module $other (memory 1) (func (export "grow") (drop (memory.grow (i32.const 48)))))
             (core instance $a (instantiate $other)) (core instance $b (instantiate $other)) (core instance $c (instantiate $other))"#,
@@ -114,7 +114,7 @@ fn a_table_grows_up_to_the_bound_and_no_further() {
     }
 }
 
-/// A list of empty calls, which costs the guest a store of two numbers.
+/// A list of empty calls costs the guest only a store of two numbers.
 #[test]
 fn a_list_that_is_too_long_is_refused() {
     let then = |calls: u32, limits: &str| {

@@ -1,5 +1,5 @@
-//! `conclave chat` through pipes: a line in is a message, what the agent says goes to stdout,
-//! everything else to stderr. How it looks on a terminal is checked by eye (docs/use/chat.md).
+//! `conclave chat` through pipes. A line of input is a message; the agent's answers go to stdout,
+//! everything else to stderr. The look on a terminal is checked manually (docs/use/chat.md).
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
@@ -21,10 +21,10 @@ fn start(rig: &Rig, arguments: &[&str]) -> Child {
         .expect("the program runs")
 }
 
-/// A whole conversation: these lines, and then nobody is there.
+/// Runs a whole conversation: these lines, then the end of input.
 fn chat(rig: &Rig, arguments: &[&str], lines: &str) -> Output {
     let mut child = start(rig, arguments);
-    // The program may have ended before it read everything.
+    // The program may have exited before it read everything.
     let _ = child.stdin.take().expect("it is piped").write_all(lines.as_bytes());
     child.wait_with_output().expect("it ends")
 }
@@ -33,7 +33,7 @@ fn outcome(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), text(&output.stdout))
 }
 
-/// The stock chat agent with a model on this server.
+/// Returns the stock chat agent with a model on this server.
 fn with_model(server: &Server) -> Rig {
     let (chat, url) = (stock().join("chat.wasm"), server.url());
     let config = format!(
@@ -241,7 +241,7 @@ fn a_run_whose_key_is_not_taken_says_so_with_its_exit_code() {
     assert_eq!(text(&run.stderr).matches("Incorrect key").count(), 1, "{}", text(&run.stderr));
 }
 
-/// A config in which every turn may take this long, and all of them may use so many tokens.
+/// Returns a config with these limits: the time of each turn, and the tokens of all turns.
 fn with_limits(server: &Server, limits: &str) -> Rig {
     let rig = with_model(server);
     let config = std::fs::read_to_string(rig.folder().join("c.toml")).expect("it was written");
@@ -379,9 +379,9 @@ fn a_conversation_that_nobody_reads_ends_and_asks_no_model() {
     let mut child = start(&rig, &["c.toml"]);
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().expect("it is piped");
-    // The program may end before it read everything.
+    // The program may exit before it has read everything.
     let _ = stdin.write_all(b"1\n2\n3\n");
-    // The input stays open: it is not its end that ends the program.
+    // The input stays open, so the program does not exit because of its end.
     let status = child.wait().expect("it ends");
     drop(stdin);
     assert_eq!((status.code(), server.requests().len()), (Some(0), 1));
@@ -401,7 +401,7 @@ fn a_program_stops_the_turn_with_a_line() {
     let mut stdin = child.stdin.take().expect("it is piped");
     let mut lines =
         BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
-    // The first event of the journal: whatever had to be compiled is.
+    // After the first event of the journal all components are compiled.
     assert!(lines.next().is_some_and(|line| line.contains("room-opened")));
     server.wait_for_requests(1);
     stdin.write_all(b"/stop\n").expect("it reads");
@@ -431,7 +431,7 @@ fn ctrl_c_stops_the_turn_and_the_next_message_is_answered() {
     stdin.write_all(b"one\n").expect("it reads");
     server.wait_for_requests(1);
     interrupt(&child);
-    // The request is given up, so the turn has been stopped.
+    // The request is abandoned, so the turn has been stopped.
     server.wait_for_hang_ups(1);
     stdin.write_all(b"two\n").expect("it reads");
     drop(stdin);

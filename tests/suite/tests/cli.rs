@@ -1,4 +1,4 @@
-//! The program: what goes to stdout and to stderr, exit codes, `--json`. Few tests; they prove the
+//! The program: its stdout and stderr, exit codes, `--json`. Few tests, because they only check the
 //! wiring.
 
 use std::process::{Command, Output, Stdio};
@@ -175,7 +175,7 @@ fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
     assert!(told.contains("STALLED") && !told.contains("conclave chat"), "{told}");
 }
 
-/// Starts a background task that never has an answer.
+/// Returns a config that starts a background task without an end.
 pub(crate) fn stalling() -> Rig {
     let config = format!(
         "entry = \"desk\"\n[plugins.coordinator]\nsource = \"stock:coordinator\"\n\
@@ -195,7 +195,7 @@ pub(crate) fn stalling() -> Rig {
 #[test]
 fn the_end_of_a_background_task_is_one_line_with_its_status_and_one_of_its_delivery() {
     let told = text(&conclave(&stalling(), &["run", "c.toml", "hello"]).stderr);
-    // Behind the time. What it said before its end is not about it.
+    // The text behind the time. Lines before the end of the task do not concern it.
     let lines = told.lines().filter_map(|line| line.get(7..));
     let lines = lines.filter(|line| line.starts_with("digest (task-1) "));
     let is_end = |line: &&str| !line.contains(" says ") && !line.contains("valid answer (");
@@ -333,13 +333,13 @@ fn help_lists_the_commands_in_groups() {
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{help}");
 }
 
-/// A pipe in which there is no room, as one whose reader has stopped reading.
+/// Returns a full pipe, like one whose reader has stopped reading.
 #[cfg(target_os = "linux")]
 fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     use std::io::Write;
 
     let (reader, mut writer) = std::io::pipe().expect("a pipe can be made");
-    // As much as a pipe holds.
+    // The capacity of a pipe.
     writer.write_all(&[b'\n'; 1 << 16]).expect("it is empty");
     (reader, writer)
 }
@@ -375,7 +375,7 @@ fn records_that_nobody_reads_wait_and_the_run_ends_all_the_same() {
 
     let rig = too_long();
     let (mut unread, full) = full_pipe();
-    // The command holds an end of the pipe, and must be gone before the rest can be read to its
+    // The command holds an end of the pipe, and must be dropped before the rest can be read to its
     // end.
     let run = {
         rig.conclave(&["run", "--json", "c.toml", "go"]).stdout(full).stderr(Stdio::null()).spawn()

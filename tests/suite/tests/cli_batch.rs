@@ -1,5 +1,4 @@
-//! `conclave batch`: results in the order of the inputs, exit codes, what is refused before
-//! anything runs.
+//! `conclave batch`: results in the order of the inputs, exit codes, and refusals before any run.
 
 use conclave_test_support::{Rig, guest, stepping};
 use serde_json::{Value, json};
@@ -10,7 +9,7 @@ fn echo() -> Rig {
     Rig::new().with_file("c.toml", stepping("agent_echo", "", ""))
 }
 
-/// Every run fails.
+/// Returns a config whose runs all fail.
 fn failing() -> Rig {
     Rig::new().with_file("c.toml", stepping("agent_error", "", "")).with_file("in", "a\nb\nc\n")
 }
@@ -148,7 +147,7 @@ fn the_policy_decides_what_a_failure_is_worth() {
             "{stdout}"
         );
     }
-    // A run that stalls has no result, which is no failure and ends nothing.
+    // A stalled run has no result, which is no failure and does not end the batch.
     let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
     let rig = Rig::new().with_file("c.toml", stalled).with_file("in", "a\nb\n");
     for (policy, code) in [("report", 1), ("null", 0), ("stop", 1)] {

@@ -1,5 +1,5 @@
-//! `--trace`: columns that line up, nothing that steers a terminal, colors that switch off. What a
-//! line holds is tested in the program.
+//! `--trace`: aligned columns, no terminal control characters, optional colors. The content of a
+//! line is tested in the program.
 
 use std::process::Output;
 
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::cli::text;
 
-/// The program where nobody knows how wide the terminal is, but `COLUMNS` says so.
+/// Runs the program without a terminal; `COLUMNS` sets the width.
 fn conclave(rig: &Rig, columns: usize, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = rig.conclave(arguments);
     command.env("COLUMNS", columns.to_string()).envs(variables.iter().copied());
     command.output().expect("the program runs")
 }
 
-/// The lines from the legend to the end of the task.
+/// Returns the lines from the legend to the end of the task.
 fn traced(output: &Output) -> Vec<String> {
     let stderr = text(&output.stderr);
     let lines = stderr
@@ -29,7 +29,7 @@ fn trace(rig: &Rig, columns: usize, how: &str) -> Vec<String> {
     traced(&conclave(rig, columns, &[], &["run", how, "c.toml", "go"]))
 }
 
-/// A lead that passes the question on, and says that it was read.
+/// Returns a lead that passes the question on and reports that it was read.
 fn passing() -> Rig {
     let script = json!({ "llm": { "kind": "seq", "replies": [
         { "calls": [{ "id": "1", "name": "forward", "args": { "agent": "reader" } }] },
@@ -82,7 +82,7 @@ fn lines_end_where_the_terminal_does() {
     for columns in [60, 100, 160] {
         let lines = trace(&rig, columns, "--trace");
         assert_eq!(lines.len(), 5, "{lines:#?}");
-        // Each of these signs takes two columns.
+        // Each of these characters takes two columns.
         let width = |line: &str| {
             line.chars()
                 .map(|c| if ('\u{4e00}'..'\u{a000}').contains(&c) { 2 } else { 1 })

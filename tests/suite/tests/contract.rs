@@ -1,5 +1,5 @@
-//! The contract serves each kind from Rust; Python and JavaScript components load as well (made by
-//! hand, see docs/write-plugins/contract.md).
+//! The contract supports each plugin kind from Rust. Python and JavaScript components load as well
+//! (tested manually, see docs/write-plugins/contract.md).
 
 use conclave_core::setup::PluginKind;
 use conclave_core::types::outcome::Status;
@@ -50,8 +50,8 @@ fn every_function_of_the_contract_is_documented() {
             continue;
         }
         let text = std::fs::read_to_string(file.path()).expect("it is text");
-        // A line about one function covers the lines directly below it, as in a resource with short
-        // methods.
+        // One documentation line covers all functions directly below it, as in a resource with
+        // short methods.
         let mut documented = false;
         for line in text.lines().map(str::trim) {
             if line.contains(": func(") {

@@ -5,7 +5,7 @@ use conclave_core::types::fault::FaultKind;
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig, guest};
 
-/// A coordinator that has a background task done and a question answered; the strategy is the
+/// Returns the config of a coordinator with a background task and a question. The strategy is the
 /// subject.
 fn config(strategy: &str, grants: &str) -> String {
     format!(

@@ -1,10 +1,10 @@
-//! The demo: five components on real input, without a model. Each run is rebuilt from its journal
-//! by the rig.
+//! The demo: five components on real input, without a model. The rig rebuilds each run from its
+//! journal.
 
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig};
 
-/// The config that people run, on the test's folder.
+/// Returns the demo's config on the test's folder.
 fn demo() -> String {
     let path =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/demo.toml");
@@ -78,7 +78,7 @@ fn what_a_word_means_is_answered_by_what_explains_it() {
     assert_eq!(ran.content(), "lamp: what burns in a light  (docs/words.md:5)");
 }
 
-/// What `cargo xtask demo` runs.
+/// The run of `cargo xtask demo`.
 #[test]
 fn a_stranger_is_stopped_three_ways_and_the_question_is_answered() {
     let path =

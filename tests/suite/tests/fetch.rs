@@ -1,5 +1,5 @@
-//! Requests of real guests, through both faces: the `fetch` import and `wasi:http`. The finer
-//! attacks are in the runtime's own tests.
+//! Requests of real guests, through both interfaces: the `fetch` import and `wasi:http`. The
+//! runtime's own tests cover more attacks.
 
 use std::io::{Read, Write};
 
@@ -162,7 +162,7 @@ fn headers_that_frame_a_request_are_not_the_guests() {
     assert_eq!(server.connections(), 0);
 }
 
-/// B9: what the server acts on is what was decided, through both faces.
+/// B9: both interfaces send exactly the request that was checked.
 #[test]
 fn a_header_that_a_server_may_act_on_needs_a_grant_of_its_own() {
     let server = server();
@@ -193,7 +193,7 @@ fn a_header_that_a_server_may_act_on_needs_a_grant_of_its_own() {
         );
         let line = record.suggestion.unwrap_or_default();
         assert!(line.contains(&format!("headers = [\"{lower}\"]")), "{line}");
-        // The line that is proposed is what allows it.
+        // The proposed line must allow the request.
         let (_, grants) = line.split_once("] ").expect("a table and a key");
         let (_, answer) =
             probe(&json!({ "method": "GET", "url": url, "headers": { name: "/admin" } }), grants);
@@ -214,7 +214,7 @@ fn a_header_that_a_server_may_act_on_needs_a_grant_of_its_own() {
     assert_eq!(server.connections(), sent);
 }
 
-/// B9: a server that does not read the body of a GET takes it for the next request.
+/// B9: a server that ignores the body of a GET would parse it as the next request.
 #[test]
 fn a_get_with_a_body_is_no_request() {
     let server = server();
@@ -234,7 +234,7 @@ fn a_get_with_a_body_is_no_request() {
     assert!(server.connections() == 0 && ran.denials().is_empty(), "{:?}", ran.denials());
 }
 
-/// B12: through the whole host, and a neighbour that asks a quiet server is answered all the same.
+/// B12: through the whole host. A neighbor that asks a quiet server still gets its answer.
 #[test]
 fn endless_interim_answers_end_the_request_and_hold_up_nobody() {
     let endless = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
@@ -306,7 +306,7 @@ fn wasi_http_is_the_same_under_the_same_grant() {
     assert!(ran.events("test").iter().any(|event| matches!(event, Event::SideEffectEnded { .. })));
 }
 
-/// Incident 8: there is no second way past the list.
+/// Incident 8: the allowlist has no bypass.
 #[test]
 fn wasi_http_reaches_nothing_that_no_rule_covers() {
     let server = server();

@@ -1,5 +1,5 @@
-//! Writing files: what works, what no spelling and no trap gets past, what a quota stops, and what
-//! is journalled of it.
+//! Writing files: successful writes, spellings and traps that must fail, quotas, and the journal of
+//! writes.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn pairs(ran: &Ran) -> Vec<(String, String)> {
     serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()))
 }
 
-/// A folder with traps, and what must stay as it is beside it.
+/// Returns a folder with traps, and the files beside it that must not change.
 #[cfg(unix)]
 fn trapped() -> (Rig, impl Sized) {
     use std::os::unix::fs::symlink;
@@ -47,7 +47,7 @@ fn trapped() -> (Rig, impl Sized) {
         std::process::Command::new(program).args(arguments).output().expect("it runs")
     };
     assert!(command("mkfifo", &[data.join("pipe").to_str().expect("a path")]).status.success());
-    // Only root can make one; without it the name is free, and taken here.
+    // Only root can create a device. Otherwise the name is taken by a plain file.
     if !command("mknod", &[data.join("device").to_str().expect("a path"), "c", "1", "5"])
         .status
         .success()
@@ -146,8 +146,7 @@ fn no_spelling_and_no_trap_changes_anything_outside_or_anything_that_is_no_file(
     let tried = pairs(&ran);
     assert!(tried.len() > 50, "{}", tried.len());
     for (path, result) in &tried {
-        // The name of a file outside may be removed where it stands in the folder; nothing else
-        // succeeds.
+        // A link in the folder to an outside file may be removed; no other operation succeeds.
         let removed_nothing = result.replace("REMOVED", "");
         assert!(
             !["WROTE", "PATCHED", "MADE"].iter().any(|success| result.contains(success)),
@@ -240,7 +239,7 @@ fn what_is_written_again_and_again_counts_once_and_a_call_has_an_end() {
         &json!({ "way": "again" }),
         &format!("{WRITE}\nlimits = {{ cpu = \"20 s\", wall = \"100 s\" }}"),
     );
-    // A thousand steps of one or two changes each are within what one call may do.
+    // A thousand steps of one or two changes each are within the limit of one call.
     assert_eq!((ran.status(), ran.content()), (Status::Done, "NEVER REFUSED"));
 }
 

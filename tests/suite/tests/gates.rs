@@ -1,5 +1,5 @@
-//! Gates with real components: what passes, what is changed, what is blocked; and that a gate that
-//! misbehaves blocks, and holds up nothing for longer than its deadline (R-009, R-118).
+//! Gates with real components: messages that pass, are changed or are blocked. A misbehaving gate
+//! blocks, and delays nothing for longer than its deadline (R-009, R-118).
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::GatePoint;
@@ -7,8 +7,8 @@ use conclave_core::types::fault::FaultKind;
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig, guest, refused};
 
-/// A coordinator that has a background task done beside a question; `gates` are tables, `limits`
-/// lines of the gate's plugin.
+/// Returns the config of a coordinator with a background task and a question. `gates` contains
+/// tables, `limits` lines of the gate's plugin.
 fn config(mode: &str, gates: &str, limits: &str) -> String {
     format!(
         r#"
@@ -48,7 +48,7 @@ fn heard(ran: &Ran) -> Vec<&str> {
     ran.heard.iter().map(|(_, text)| text.as_str()).collect()
 }
 
-/// What gates kept from counting, and why.
+/// Returns the blocked messages and tasks with the reasons.
 fn blocked(ran: &Ran) -> Vec<(GatePoint, String)> {
     let reason = |notice: &Notice| match notice {
         Notice::GateBlocked { point, reason, .. } => Some((*point, reason.clone())),
@@ -150,7 +150,7 @@ fn a_gate_that_misbehaves_blocks_and_nothing_else_stops() {
 #[test]
 fn a_gate_that_spins_is_cut_off_at_its_deadline() {
     let gates = "[[gates]]\non = \"delegate\"\nplugin = \"guard\"\ndeadline = \"30 ms\"\n";
-    // Nothing but the deadline would stop it in time.
+    // The deadline is the only limit that can stop the gate in time.
     let ran = Rig::new()
         .run(&config("spin", gates, "limits = { cpu = \"5 min\", wall = \"5 min\" }"), "hello");
     assert_eq!((ran.status(), ran.content(), begun(&ran)), (Status::Done, "hello", 0));

@@ -96,7 +96,7 @@ fn where_nothing_can_be_kept_it_runs_with_a_warning_unless_each_event_must_be() 
     let output = conclave(&rig, &["run", "sync.toml", "hello"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("help:"), "{}", text(&output.stderr));
-    // `--keep none` is unaffected, because it stores nothing.
+    // `--no-journal` still works, because it stores nothing.
     assert_eq!(
         conclave(&rig, &["run", "sync.toml", "hello", "--no-journal"]).status.code(),
         Some(0)

@@ -1,6 +1,6 @@
-//! A busy host is killed with SIGKILL, at named points and at any time, and started again: nothing
-//! that was acknowledged is lost, nothing is done twice, all work ends. `cargo xtask soak` does the
-//! same ten times as often.
+//! A busy host is killed with SIGKILL, at named points and at random times, and restarted. No
+//! acknowledged record is lost, no work is done twice, and all work ends. `cargo xtask soak` does
+//! ten times as many kills.
 
 use std::process::Command;
 
@@ -8,7 +8,8 @@ use conclave_runtime::store::Durability;
 use conclave_soak::{Child, Keep, Place, Plan, Totals, can_cut_power, is_skipped, soak};
 use conclave_test_support::guest;
 
-/// What the host that is killed is told; only then is [`the_child`] one.
+/// The environment variable with the arguments of the killed host. Without it [`the_child`] does
+/// nothing.
 const WORDS: &str = "CONCLAVE_SOAK_CHILD";
 
 /// Not a test of its own: the host that the other tests start and kill.
@@ -22,9 +23,9 @@ fn killed(kills: u64, seed: u64, keep: Keep) -> Totals {
     ended(kills, seed, keep, false)
 }
 
-/// Kills, most with a power cut if so.
+/// Runs so many kills, most of them with a power cut if `power` is set.
 fn ended(kills: u64, seed: u64, keep: Keep, power: bool) -> Totals {
-    // The agent at the heart of it; the child finds it by its name.
+    // The child finds this agent by its name.
     assert!(std::path::Path::new(&guest("agent_busy")).is_file());
     let place = Place {
         guests: conclave_test_support::guests(),
@@ -66,14 +67,14 @@ fn nor_do_kills_with_an_fsync_for_each_record() {
     all_is_well(8, 0xfeed, Keep::Store(Durability::Sync));
 }
 
-/// These tests can fail.
+/// Checks that these tests can fail.
 #[test]
 fn a_journal_that_says_kept_before_it_writes_is_found_out() {
     let totals = killed(12, 0xbad, Keep::Late);
     assert!(totals.lost > 0 || totals.duplicates > 0, "{totals}");
 }
 
-/// Skipped where no disk can be mounted; `cargo xtask test` says why.
+/// Skipped if no disk can be mounted; `cargo xtask test` prints the reason.
 #[test]
 fn power_cuts_lose_nothing_that_was_told() {
     if is_skipped(can_cut_power()) {
@@ -86,7 +87,7 @@ fn power_cuts_lose_nothing_that_was_told() {
     );
 }
 
-/// That one can fail.
+/// Checks that the test of power cuts can fail.
 #[test]
 fn files_that_are_not_synced_are_found_out() {
     if is_skipped(can_cut_power()) {

@@ -1,4 +1,4 @@
-//! The key-value store of a plugin: kept from run to run, within its quota, and nobody else's.
+//! The key-value store of a plugin: durable across runs, within its quota, and private.
 
 use conclave_core::protocol::event::Event;
 use conclave_core::types::denial::Layer;
@@ -33,7 +33,7 @@ fn a_quota_holds_for_keys_and_bytes() {
     let ran = run("kv_quota", &Rig::new(), "run", "grants.kv = { bytes = \"2 kB\", keys = 30 }");
     let tried: Vec<String> = serde_json::from_str(ran.content())
         .unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
-    // Keys of one or two digits, each with a hundred bytes: nineteen fit into two thousand.
+    // Keys of one or two digits with a hundred bytes each: nineteen fit into two thousand.
     assert!(tried[0].starts_with("30: ") && tried[0].contains("QuotaExceeded(2000)"), "{tried:?}");
     assert!(tried[1].starts_with("19: ") && tried[1].contains("QuotaExceeded(2000)"), "{tried:?}");
     assert!(tried[2].contains("QuotaExceeded(2000)") && tried[3].contains("Denied"), "{tried:?}");

@@ -1,5 +1,5 @@
-//! Each limit that the config accepts, and a guest that exceeds it. A fault is an observation: the
-//! task answers all the same.
+//! Each limit that the config accepts, and a guest that exceeds it. A fault is an observation, so
+//! the task still answers.
 
 use std::net::TcpListener;
 
@@ -10,7 +10,8 @@ use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig, calling, guest, stepping};
 use serde_json::json;
 
-/// Calls a guest's tool under limits; the agent must get the fault as an observation and finish.
+/// Calls a guest's tool with these limits. The agent must receive the fault as an observation and
+/// finish.
 fn exceeds(guest_name: &str, limits: &str) -> (Fault, Ran) {
     let ran = Rig::new()
         .run(&calling(guest_name, "run", &json!({}), &format!("limits = {{ {limits} }}")), "go");
@@ -39,7 +40,7 @@ fn a_spinning_tool_is_stopped_at_its_cpu_limit() {
 
 #[test]
 fn a_tool_that_waits_is_stopped_at_its_wall_limit_and_used_no_cpu() {
-    // Were waiting counted as computing, the CPU limit would come first.
+    // If waiting counted as computing, the CPU limit would apply first.
     let (fault, ran) = exceeds("sleepy", r#"wall = "1500 ms", cpu = "1 s""#);
     assert_eq!(fault.kind, FaultKind::Wall);
     assert!(fault.message.contains("limits.wall"), "{}", fault.message);
@@ -142,7 +143,7 @@ fn a_scratch_that_is_too_large_is_refused() {
         "go",
     );
     let fault_or_text = ran.content();
-    // 100 MiB do not even cross to the host: the output limit comes first.
+    // 100 MiB do not even reach the host: the output limit applies first.
     assert_eq!(
         ran.answer().fault.map(|fault| fault.kind),
         Some(FaultKind::Output),
@@ -196,8 +197,8 @@ fn arguments_that_are_too_large_are_refused() {
     assert!(!call(r#"limits = { arguments = "4 KiB" }"#).answer().is_error);
 }
 
-/// Nobody accepts, so the guest waits inside of the host; there the engine's own clock cannot reach
-/// it.
+/// No server accepts the connection, so the guest waits inside the host, where the engine's clock
+/// cannot interrupt it.
 #[test]
 fn a_tool_whose_model_never_answers_is_stopped_at_its_wall_limit() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -240,7 +241,7 @@ const EXCEEDED: [(&str, &str); 18] = [
     ("compile_memory", "a_component_that_takes_much_memory_to_compile_is_given_up"),
 ];
 
-/// A limit that a config takes and nothing holds to is worse than none.
+/// A limit that the config accepts but no code enforces would be worse than no limit.
 #[test]
 fn every_limit_has_a_test_that_exceeds_it_and_a_row_in_the_manual() {
     let tests = [
@@ -334,13 +335,13 @@ fn calls_beyond_those_allowed_at_once_wait_for_their_turn() {
         })
         .map(|happening| happening.at.0)
         .collect();
-    // Each sleeps until its wall limit; side by side both would end at the same time, however slow
+    // Each sleeps until its wall limit. In parallel both would end at the same time, however slow
     // the machine is.
     assert!(ended[1] - ended[0] >= 290, "{ended:?}");
 }
 
-/// A config whose agent calls for all of `data/large.txt`: in each of so many turns 100 times,
-/// which is less than one message may hold.
+/// Returns a config whose agent reads all of `data/large.txt` 100 times in each of so many turns.
+/// That is less than one message may hold.
 fn reading_again_and_again(turns: usize, limits: &str) -> String {
     let call = |id: usize| {
         let args = json!({ "path": "/data/large.txt" });
@@ -360,7 +361,7 @@ fn reading_again_and_again(turns: usize, limits: &str) -> String {
     )
 }
 
-/// B10: each answer is within its own limit, and all of them are not.
+/// B10: each answer is within its own limit, but their sum is not.
 #[test]
 fn answers_that_fill_the_memory_of_a_room_end_its_run() {
     let config = reading_again_and_again(1, "[limits.run]\nhistory = \"4 MiB\"\n");
@@ -378,18 +379,19 @@ fn answers_that_fill_the_memory_of_a_room_end_its_run() {
     );
 }
 
-/// B10 as it was found: answers of nearly a mebibyte, under the limits that hold by
-/// default. Without `limits.run.history` four times as many take a multiple of the memory.
+/// B10 as it was found: answers of nearly a mebibyte, with the default limits. Without
+/// `limits.run.history` four times as many take a multiple of the memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn four_times_as_many_answers_take_no_more_memory() {
     let few = peak_while_reading(1);
     let many = peak_while_reading(4);
-    // Without the limit it is nearly twice as much: a third of it is there before any answer.
+    // Without the limit the ratio is nearly 2, because a third of the memory is used before any
+    // answer.
     assert!(2 * many < 3 * few, "{many} KiB for 400 answers, {few} KiB for 100");
 }
 
-/// Returns the most KiB of memory that this process had in a run with so many turns.
+/// Returns the peak memory of this process in KiB during a run with so many turns.
 #[cfg(target_os = "linux")]
 fn peak_while_reading(turns: usize) -> u64 {
     use std::sync::Arc;

@@ -1,6 +1,5 @@
-//! Large folders: a listing is made once and paid once for each entry, by way of the standard
-//! library and of the contract; whoever makes one again and again is stopped by the same limit as
-//! before.
+//! Large folders: a listing is created once and charged once per entry, through the standard
+//! library and through the contract. Repeated listings are stopped by the same limit.
 
 use std::path::Path;
 
@@ -29,8 +28,8 @@ fn run(rig: &Rig, tool: &str, arguments: &Value, read: &str) -> Ran {
 fn a_folder_of_a_hundred_thousand_files_is_listed_and_each_entry_is_paid_once() {
     let rig = Rig::new();
     fill(&rig.folder().join("data"), MANY);
-    // At 256 bytes an entry, this is enough for 12 more than there are: what looks at one of them
-    // twice is refused.
+    // At 256 bytes an entry, this is enough for 12 more entries than the folder has: reading the
+    // folder twice is refused.
     let once = ", read = \"25003 KiB\"";
     for tool in ["by_std", "by_files"] {
         for read in ["", once] {

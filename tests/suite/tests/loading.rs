@@ -1,4 +1,4 @@
-//! What is refused before anything of a plugin runs, and what people are told.
+//! Plugins that are refused before any of their code runs, and the reports about them.
 
 use std::sync::{Arc, Mutex};
 
@@ -52,7 +52,7 @@ fn a_file_that_is_no_component_is_refused() {
 
 #[test]
 fn a_component_that_was_cut_off_or_changed_never_panics_the_host() {
-    // The smallest guest, so that a change that hits only data is compiled quickly.
+    // The smallest guest, so that a change that affects only data is compiled quickly.
     let whole = std::fs::read(guest("agent_spin")).expect("the guest is there");
     let config = "entry = \"t\"\n[plugins.p]\nsource = \"x.wasm\"\n[tasks.t]\nagent = \"p\"\n";
     for cut in [8, 100, 1_000, whole.len() / 2, whole.len() - 1] {
@@ -61,7 +61,7 @@ fn a_component_that_was_cut_off_or_changed_never_panics_the_host() {
     for place in (8..whole.len()).step_by(whole.len() / 23) {
         let mut changed = whole.clone();
         changed[place] ^= 0xff;
-        // Some changes hit data only; then it loads, which is right.
+        // Some changes affect only data; then it loads, which is correct.
         drop(Rig::new().with_file("x.wasm", changed).prepare(config));
     }
 }

@@ -1,5 +1,5 @@
-//! What people look at afterwards: the program runs, then `runs`, `show`, `audit`, `approvals` and
-//! `store` say what happened.
+//! Commands that inspect past runs: the program runs a config, then `runs`, `show`, `audit`,
+//! `approvals` and `store` report on it.
 
 use std::fs;
 
@@ -13,13 +13,13 @@ fn echo() -> Rig {
     Rig::new().with_file("c.toml", stepping("agent_echo", "", ""))
 }
 
-/// Its tool is asked about.
+/// Returns a config with a tool that needs an approval.
 fn asking() -> Rig {
     let rule = "[[policy]]\ntool = \"subject.run\"\ndecide = \"ask\"\n";
     Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "it ran" }), "") + rule)
 }
 
-/// Milliseconds of the clock that runs are dated by.
+/// Returns the time in milliseconds of the clock that dates runs.
 fn now() -> u64 {
     let since = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -27,7 +27,7 @@ fn now() -> u64 {
     u64::try_from(since.as_millis()).expect("it fits for long")
 }
 
-/// What a command says that must go well.
+/// Returns the output of a command that must succeed.
 fn said(rig: &Rig, arguments: &[&str]) -> String {
     let output = conclave(rig, arguments);
     assert_eq!(
@@ -68,7 +68,7 @@ fn a_run_is_listed_shown_and_whole() {
     assert!(!audit.is_empty() && audit.iter().all(|entry| entry["kind"] == "allowed"), "{audit:?}");
     assert!(said(&rig, &["store", "check"]).contains(" of 1 room, 1 payload"));
     assert!(said(&rig, &["approvals"]).contains("no call waits for an approval"));
-    // Where it is narrow the address is still there, whole.
+    // A narrow table still shows the whole address.
     let narrow = command(&rig, &["audit"]).env("COLUMNS", "60").output().expect("it runs");
     let first = audit[0]["event"].as_str().expect("an address");
     let line = text(&narrow.stdout).lines().next().expect("an entry").to_owned();
@@ -108,14 +108,14 @@ fn a_run_that_waits_for_a_person_says_so_and_its_time_goes_on() {
     let listed = said(&rig, &["runs"]);
     assert!(listed.contains("interrupted, waits"), "{listed}");
 
-    // A word that nobody has heard yet.
+    // The decision has not reached the run yet.
     let approval = lines(&rig, &["approvals"]).pop().expect("it waits still");
     said(&rig, &["approve", approval["id"].as_str().expect("an id"), "--yes"]);
     let listed = said(&rig, &["approvals"]);
     assert!(listed.contains("approved, not yet received"), "{listed}");
     assert_eq!(lines(&rig, &["approvals"])[0]["said"], "approved");
 
-    // The time in which nobody ran counts nowhere, and one question stays one.
+    // Downtime does not count, and a repeated question is listed once.
     let cut = now();
     let idle = until("another moment", || now().checked_sub(cut).filter(|idle| *idle > 0));
     said(&rig, &["resume", "--approvals", "wait"]);

@@ -1,8 +1,8 @@
-//! `conclave mcp` and servers as a source of tools, with clients and servers that others wrote: the
-//! SDK for Python, which `cargo xtask test` installs. What breaks the rules is tested in
-//! `conclave-mcp`.
+//! `conclave mcp`, and MCP servers as a source of tools. The clients and servers are third-party
+//! ones with the SDK for Python, which `cargo xtask test` installs. Protocol violations are tested
+//! in `conclave-mcp`.
 //!
-//! Tried by hand besides: see `docs/use/mcp.md`.
+//! For manual tests see `docs/use/mcp.md`.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -44,7 +44,7 @@ fn a_client_gets_tools_on_stdout_and_the_operator_is_told_on_stderr() {
     ];
     let mut stdin = child.stdin.take().expect("it is piped");
     messages.iter().for_each(|message| writeln!(stdin, "{message}").expect("it listens"));
-    // The end of stdin would stop what goes on.
+    // The end of stdin would stop the calls in progress, so it stays open.
     let mut lines =
         std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("it is piped")));
     let mut answers = std::collections::BTreeMap::new();
@@ -119,7 +119,7 @@ fn data(name: &str) -> String {
         .to_string()
 }
 
-/// What the SDK's client met at `conclave mcp`.
+/// Returns the report of the SDK's client on `conclave mcp`.
 fn met(rig: &Rig, mode: &str, calls: &Value) -> Value {
     let mut command = rig.bare(python());
     let config = rig.folder().join("c.toml");
@@ -160,7 +160,7 @@ fn a_client_that_others_wrote_calls_tools_and_asks_its_person() {
     }
 }
 
-/// A server on a port of its own, ended with the test.
+/// A server on its own port, stopped when the test ends.
 struct OverHttp(Child, u16);
 
 impl OverHttp {

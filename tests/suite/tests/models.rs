@@ -1,5 +1,5 @@
-//! Models behind a server, through the program: how one is switched on, what goes to it, and that
-//! its key goes nowhere else.
+//! Models behind a server, through the program: their configuration, the requests to the server,
+//! and the secrecy of its key.
 
 use std::process::Output;
 
@@ -14,7 +14,7 @@ const KEY: &str = "sk-a-very-secret-key";
 const PIXEL: &[u8] =
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
 
-/// A chat agent whose model is where `lines` say.
+/// Returns a chat agent with the model of `lines`.
 fn rig(lines: &str) -> Rig {
     let config = format!(
         "entry = \"desk\"\n{lines}\n[plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n[tasks.desk]\nagent = \"chat\"\n"
@@ -108,7 +108,7 @@ fn an_image_goes_along_with_the_message() {
     );
 }
 
-/// Whatever the server does with the key, it is nowhere but in the request.
+/// However the server uses the key, it must appear only in the request.
 #[test]
 fn a_key_goes_to_its_server_and_nowhere_else() {
     let echo = format!("Incorrect key {KEY}; encoded {}", KEY.replace('-', "%2D"));

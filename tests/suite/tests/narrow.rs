@@ -1,5 +1,5 @@
-//! What a task leaves of its agent's grants, tried by an agent that reaches for everything, by the
-//! contract and through `std`.
+//! A task's narrowed grants, tested by an agent that tries everything, through the contract and
+//! through `std`.
 
 use conclave_core::types::denial::Layer;
 use conclave_models::test_server::{Server, TestReply};

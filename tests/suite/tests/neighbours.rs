@@ -1,4 +1,4 @@
-//! A plugin that misbehaves harms nobody but itself.
+//! A misbehaving plugin affects no other plugin.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn a_tool_that_fails_says_why_and_the_task_goes_on() {
     assert!(ran.answer().is_error && ran.content().contains("no paper"), "{}", ran.content());
 }
 
-/// Guests that harm, each with the limits that stop it.
+/// Harmful guests, each with the limits that stop it.
 const HOSTILE: [(&str, &str); 8] = [
     ("spin", r#"cpu = "50 ms""#),
     ("allocate", r#"memory = "16 MiB""#),
@@ -61,8 +61,8 @@ const HOSTILE: [(&str, &str); 8] = [
 
 const QUIET: usize = 100;
 
-/// All in one host, on one engine and one pool of sandboxes, started together. Nothing is timed:
-/// only what comes out counts.
+/// All run in one host, on one engine and one pool of sandboxes, and start together. The test
+/// checks results and no times.
 #[test]
 fn a_hundred_quiet_tasks_are_all_right_while_a_hostile_plugin_runs_beside_each() {
     block_on(async {

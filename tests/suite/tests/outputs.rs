@@ -1,7 +1,6 @@
-//! What the program writes, held against `tests/data/corpus/cli`: the help of every command, and
-//! the keys and types of what `--json` writes. `CONCLAVE_CORPUS=record cargo nextest run -p
-//! conclave-suite -E 'test(outputs)'` writes the files anew; the diff is the list of what changed
-//! for users.
+//! The program's output, compared with `tests/data/corpus/cli`: the help of every command, and the
+//! keys and types of `--json`. `CONCLAVE_CORPUS=record cargo nextest run -p conclave-suite -E
+//! 'test(outputs)'` writes the files anew; the diff lists the changes for users.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use crate::cli::text;
 use crate::resume_cli::{conclave, start, until};
 
-/// Compares with a file of the corpus, or writes it.
+/// Compares a text with a file of the corpus, or writes that file.
 pub(crate) fn compare(name: &str, now: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/corpus").join(name);
     if std::env::var("CONCLAVE_CORPUS").as_deref() == Ok("record") {
@@ -35,8 +34,8 @@ pub(crate) fn compare(name: &str, now: &str) {
     );
 }
 
-/// Every command, from the row of `docs/reference/status.md` that the program's own tests hold to its
-/// commands.
+/// Returns every command, from the row of `docs/reference/status.md` that the program's own tests
+/// compare with its commands.
 fn commands() -> Vec<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/status.md");
     let page = std::fs::read_to_string(page).expect("the page is there");
@@ -60,7 +59,7 @@ fn the_help_of_every_command_is_as_it_was_recorded() {
     compare("cli/help.txt", &all);
 }
 
-/// The shapes of what was written, by command and by the kind of line.
+/// The shapes of the output, by command and by the kind of line.
 #[derive(Default)]
 struct Shapes(BTreeMap<String, BTreeMap<String, BTreeSet<&'static str>>>);
 
@@ -110,7 +109,7 @@ fn add(shape: &mut BTreeMap<String, BTreeSet<&'static str>>, path: String, value
     let type_of = match value {
         Value::Object(fields) if !fields.is_empty() => {
             for (key, value) in fields {
-                // A setup is the journal's matter, and a schema its plugin's.
+                // The journal defines the form of a setup, and a plugin that of its schema.
                 let is_opaque = ["setup", "input_schema", "schema"].contains(&key.as_str())
                     && value.is_object();
                 let value = if is_opaque { &json!({}) } else { value };
@@ -141,7 +140,7 @@ fn what_json_holds_has_the_shape_that_was_recorded() {
     compare("cli/json.txt", &shapes.text());
 }
 
-/// Configs and plugins.
+/// Covers configs and plugins.
 fn editing(shapes: &mut Shapes) {
     let rig = Rig::new();
     assert_eq!(conclave(&rig, &["init"]).status.code(), Some(0));
@@ -163,7 +162,7 @@ fn editing(shapes: &mut Shapes) {
     shapes.of(&rig, "can (no)", &["can", "notes", "files"]);
 }
 
-/// Runs that are over, one of them refused something.
+/// Covers finished runs, one of them with a denial.
 fn looking(shapes: &mut Shapes) {
     let rig = Rig::new();
     assert_eq!(conclave(&rig, &["init"]).status.code(), Some(0));
@@ -187,7 +186,7 @@ fn looking(shapes: &mut Shapes) {
     shapes.of(&rig, "runs", &["runs"]);
 }
 
-/// Runs that wait for a person's word.
+/// Covers runs that wait for an approval.
 fn steering(shapes: &mut Shapes) {
     let rule = "[[policy]]\ntool = \"subject.run\"\ndecide = \"ask\"\n";
     let rig = Rig::new()

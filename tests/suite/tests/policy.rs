@@ -1,6 +1,6 @@
-//! The policy on tool calls: what runs without a rule, what arguments a rule is about, and that
-//! nobody hides behind another's leave. Asking itself is tested beside the program's approver and,
-//! with a terminal, by eye (docs/use/policy.md).
+//! The policy on tool calls: calls without a rule, rules on arguments, and rules on the whole chain
+//! of callers. Approval prompts are tested beside the program's approver and, with a terminal,
+//! manually (docs/use/policy.md).
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::{Approval, ApprovalRequest};
@@ -16,7 +16,8 @@ const WRITES: &str = r#"grants.files = [{ dir = "data", at = "/folder", mode = "
 const READS: &str = r#"grants.files = [{ dir = "data", at = "/folder", mode = "read" }]"#;
 const ALLOW: &str = "[[policy]]\ntool = \"subject.run\"\narguments = { path = \"/folder/public/*\" }\ndecide = \"allow\"\n";
 
-/// An agent that calls a tool of `files_write` or `files_read`, and these rules.
+/// Returns the config of an agent that calls a tool of `files_write` or `files_read`, with these
+/// rules.
 fn config(guest_name: &str, arguments: &Value, grants: &str, rules: &str) -> String {
     let settings = format!("{{ tool = \"subject.run\", arguments = {} }}", inline(arguments));
     format!(
@@ -125,8 +126,8 @@ fn nobody_is_asked_about_arguments_that_could_not_run() {
     assert!(matches!(given[..], [] | [Approval::Invalid { .. }]), "{given:?}");
 }
 
-/// The agent may call `deputy.help`; what that answers wants `subject.run`, which the agent may
-/// call and the deputy may not make it.
+/// Returns a config in which the agent may call `deputy.help`, whose answer requests `subject.run`.
+/// The agent may call that tool, but the deputy may not make it do so.
 fn deputy(rules: &str) -> String {
     let effect = json!({ "do": "call", "tool": { "name": "subject.run", "args": { "path": "/folder/public/a.txt", "bytes": 3 } } });
     let tool = json!({ "name": "help", "description": "Helps.", "input_schema": { "type": "object" }, "effects": { "caller": effect } });
@@ -197,8 +198,8 @@ fn without_a_terminal_the_program_says_which_rules_would_allow_it_and_they_do() 
     assert_eq!(code, Some(0), "{stderr}");
 }
 
-/// `driver` has `librarian` write a file, in its own room and in one of the background; these rules
-/// hold.
+/// Lets `driver` have `librarian` write a file, in its own room and in the background, with these
+/// rules. Returns whether each file was written.
 fn delegated(rules: &str) -> [bool; 2] {
     ["delegate", "delegate_task"].map(|action| {
         let args = match action {

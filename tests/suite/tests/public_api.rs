@@ -1,7 +1,6 @@
-//! What the crates for embedders and plugin authors offer, as lists of signatures in
-//! `tests/data/corpus/api`. Read from the sources as rustfmt lays them out, since no stable
-//! compiler lists it: the `pub` items of every module that is public, or that its parent re-exports
-//! from.
+//! The public APIs of the crates for embedders and plugin authors, as lists of signatures in
+//! `tests/data/corpus/api`. Parses the sources in rustfmt's layout, because no stable compiler
+//! lists them. Covers the `pub` items of every public or re-exported module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +21,7 @@ fn the_public_api_is_as_it_was_recorded() {
     }
 }
 
-/// Adds the items of a module and of those below it.
+/// Adds the items of a module and its submodules.
 fn module(file: &Path, path: &str, lines: &mut Vec<String>) {
     let text =
         fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -56,13 +55,13 @@ fn file_of(parent: &Path, name: &str) -> Option<PathBuf> {
         .find(|file| file.exists())
 }
 
-/// Modules are followed, and listed by what they hold.
+/// Modules are listed by their items.
 fn is_public(item: &str) -> bool {
     (item.starts_with("pub ") && !item.starts_with("pub mod ")) || item.starts_with("impl")
 }
 
-/// The items of a file: public ones with their fields, variants and methods, and all modules.
-/// Without tests, comments, attributes and bodies.
+/// Returns the items of a file: public ones with their fields, variants and methods, and all
+/// modules. Omits tests, comments, attributes and bodies.
 fn items(text: &str) -> Vec<String> {
     let mut items = Vec::new();
     let mut lines = text.lines().filter(|line| !is_dropped(line)).peekable();
@@ -93,7 +92,8 @@ fn items(text: &str) -> Vec<String> {
             items.push(head.clone());
         }
         while let Some(line) = lines.next_if(|line| !line.starts_with('}')) {
-            // Four spaces: what is deeper belongs to a body, or to a line that was taken whole.
+            // Members have four spaces; deeper lines belong to a body, or to a member that was read
+            // completely.
             if let Some(line) = line.strip_prefix("    ").filter(|line| is_member(line)) {
                 let member = whole(line, &mut lines);
                 items.push(format!("{head} | {}", member.trim_end_matches(['{', ' ', ','])));
@@ -107,7 +107,8 @@ fn is_dropped(line: &str) -> bool {
     ["//", "#[", "#!["].iter().any(|start| line.trim_start().starts_with(start))
 }
 
-/// What begins with this line, in one line: a signature to its end or its body, a field, a variant.
+/// Returns the item that begins with this line, in one line: a signature to its end or its body, a
+/// field, a variant.
 fn whole<'t>(
     line: &'t str,
     lines: &mut std::iter::Peekable<impl Iterator<Item = &'t str>>,

@@ -1,5 +1,5 @@
-//! Hot reload: a component that was built anew is taken at the next call, and only when what was
-//! admitted stays true.
+//! Hot reload: a rebuilt component is used from the next call on, provided that its admission still
+//! holds.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ source = "weather.wasm"
 agent = "agent"
 "#;
 
-/// The guest, as if its author had changed a word and built it again.
+/// Returns the guest with one word changed, as if its author had rebuilt it.
 fn rebuilt() -> Vec<u8> {
     let (old, new) = (b"there is no station in", b"we have no station in ");
     let mut bytes = std::fs::read(guest("weather")).expect("the guest is built");

@@ -1,5 +1,5 @@
-//! A call that is run again is told the same error by the code that the journal has of it, whatever
-//! the text beside it says.
+//! A repeated call receives the same error, identified by its code in the journal. The text beside
+//! the code may change.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::replay::{At, BEGAN, LATER, Shop, Stops, host};
 
-/// A tool call, in a folder that holds the file `box/there`.
+/// A tool call, in a folder that contains the file `box/there`.
 struct World {
     folder: tempfile::TempDir,
     host: Host,
@@ -43,7 +43,7 @@ impl World {
         prepared.unwrap_or_else(|problems| panic!("{problems}"))
     }
 
-    /// The records of a run whose host stops when it has kept so many, and its result when it
+    /// Returns the records of a run whose host stops after `after` records, and its result if it
     /// ended.
     async fn begin(&self, after: usize) -> (Vec<Arc<Record>>, Option<String>) {
         let stops = Stops { after, kept: MemoryJournals::default() };
@@ -85,7 +85,7 @@ fn has_failed(record: &Record) -> bool {
     matches!(&record.event, Event::SideEffectEnded { answer: SideEffectAnswer::Failed { .. }, .. })
 }
 
-/// The same record in other words.
+/// Returns the same record with another text.
 fn reworded(record: &Arc<Record>) -> Arc<Record> {
     let mut record = Record::clone(record);
     if let Event::SideEffectEnded { answer: SideEffectAnswer::Failed { message, .. }, .. } =

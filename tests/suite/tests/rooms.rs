@@ -1,4 +1,4 @@
-//! Rooms that stay open, with real components in them, as a program speaks to them.
+//! Persistent rooms with real components, as an embedding program uses them.
 
 mod killed;
 mod talking;
@@ -10,7 +10,7 @@ use conclave_runtime::native::{self, Failure, Plugin, Step};
 use conclave_runtime::{Host, HostOptions, Prepared};
 use conclave_test_support::{cache, guest, stock};
 
-/// A host with a native `desk`, which says what it is told, and the strategy `immediate`.
+/// Returns a host with a native `desk`, which repeats its input, and the strategy `immediate`.
 fn host() -> Host {
     let desk =
         Plugin::agent(
@@ -31,8 +31,8 @@ fn host() -> Host {
     .expect("the engine starts")
 }
 
-/// Tasks for the room's background: `quick` is native, `echo` and `stuck` are components; results
-/// go by the strategy.
+/// Returns a config with background tasks: `quick` is native, `echo` and `stuck` are components.
+/// The strategy delivers the results.
 fn config(strategy: &str) -> String {
     let (echo, spin) = (guest("agent_echo"), guest("agent_spin"));
     format!(
@@ -76,7 +76,7 @@ async fn prepared(host: &Host, strategy: &str) -> Prepared {
 
 const IMMEDIATE: &str = "source = \"stock:immediate\"";
 
-/// A guest in the place of the strategy.
+/// Returns a guest in place of the strategy.
 fn strategy(name: &str, limits: &str) -> String {
     format!("source = \"{}\"\n{limits}", guest(name).display())
 }

@@ -1,5 +1,5 @@
 //! Real components through the whole host: config, load, core, sandboxes, delivery, result. One
-//! file per concern. Every run that is made here is also rebuilt by folding its journal (see
+//! file per concern. Every run is also rebuilt by folding its journal (see
 //! `conclave-test-support`).
 
 mod acting;

@@ -1,5 +1,5 @@
-//! `conclave tasks`: what runs in the background of a run, from another terminal, and a task that
-//! computes for ever is cancelled there.
+//! `conclave tasks`: the background tasks of a run, from another terminal. An endless task is
+//! cancelled there.
 
 use conclave_test_support::{Rig, guest};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::text;
 use crate::resume_cli::{conclave, start, until};
 
-/// Its background task never ends by itself.
+/// Returns a config whose background task never ends by itself.
 fn spinning() -> Rig {
     let config = format!(
         "entry = \"desk\"\n[plugins.coordinator]\nsource = \"stock:coordinator\"\ngrants.route = [\"answer\"]\n\

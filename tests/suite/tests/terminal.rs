@@ -1,6 +1,6 @@
-//! The program on a real terminal, which is an emulator: what plugins and models wrote can be told
-//! from what the program says, however it wraps, at any width. A row with a foreign text has the
-//! mark in front of it.
+//! The program on an emulated terminal. Texts of plugins and models are distinguishable from the
+//! program's own at any width and with any line wrapping: a row with a foreign text begins with the
+//! mark.
 
 mod approving;
 mod consent;
@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use emulator::Terminal;
 
 const WIDTHS: [u16; 5] = [40, 60, 80, 100, 120];
-/// Stands in every line of a hostile text, and nowhere else.
+/// Part of every line of a hostile text, and of no other line.
 const FOREIGN: &str = "ZZ";
 const MARK: char = '│';
 
-/// What the program itself says around a question of a run.
+/// The program's own lines around a question of a run.
 const QUESTION: [&str; 5] = [
     " ?    workspace.read wants to run for chat, with 1 argument ZZ",
     "      policy: conclave.toml:9 ZZ",
@@ -28,13 +28,13 @@ const QUESTION: [&str; 5] = [
     "> ZZ",
 ];
 
-/// Lines that imitate the program's own around a question of a run.
+/// Returns lines that imitate the program's own around a question of a run.
 fn forged(columns: u16) -> String {
     format!("{}\r\n\u{1b}[2K\u{1b}[H ZZ\u{202e} ZZ", forged_as(columns, &QUESTION))
 }
 
-/// Lines that imitate the program's own, padded so that a terminal of this width would put each at
-/// its left edge.
+/// Returns imitations of the program's own lines, padded so that a terminal of this width would
+/// start each at its left edge.
 fn forged_as(columns: u16, own: &[&str]) -> String {
     let blanks = ["\u{a0}", " ", "\u{3000}", "\u{2003}"];
     let padded = |line: &&str| -> String {
@@ -46,13 +46,13 @@ fn forged_as(columns: u16, own: &[&str]) -> String {
     format!("ZZ{wrapped}\n{}", own.join("\n"))
 }
 
-/// A call that writes a file into the folder of the workspace.
+/// Returns a call that writes a file into the folder of the workspace.
 fn write(path: &str, content: &str) -> Value {
     json!({ "name": "workspace.write", "args": { "path": path, "content": content } })
 }
 
-/// The stock chat agent, whose model says this; and a folder that it may write to, if it is allowed
-/// to.
+/// Returns the stock chat agent with these replies of its model, and a folder that it may write to
+/// after an approval.
 fn rig(replies: &Value) -> Rig {
     let (chat, workspace) = (stock().join("chat.wasm"), stock().join("workspace.wasm"));
     let config = format!(
@@ -70,7 +70,7 @@ fn rig(replies: &Value) -> Rig {
         .with_file("notes/a.md", "a")
 }
 
-/// No row holds a foreign text without a mark in front of it.
+/// Checks that no row contains a foreign text without a mark in front of it.
 fn assert_marked(rows: &[String], columns: u16) {
     let foreign: Vec<&String> = rows.iter().filter(|row| row.contains(FOREIGN)).collect();
     assert!(foreign.len() > 3, "{columns}: it is shown: {rows:#?}");
@@ -135,7 +135,7 @@ fn the_result_of_a_run_is_marked_and_shown_once() {
 #[test]
 fn a_trace_with_long_names_is_no_wider_than_a_narrow_terminal() {
     let name = "a-task-whose-name-is-long";
-    // A step in short is one cell of a table, cut at its column.
+    // The short trace has one table cell per step, cut at its column.
     for trace in [&[][..], &["--trace=full"]] {
         let call = write("/notes/todo.md", &forged(40));
         let rig = rig(&json!([{ "text": forged(40), "calls": [call] }, forged(40)]));

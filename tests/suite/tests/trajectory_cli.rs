@@ -1,4 +1,4 @@
-//! Logs in the forms of OpenHands: shown, written of a run, and played again by a config of ours.
+//! Logs in the forms of OpenHands: shown, exported from a run, and replayed with a config.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn show(name: &str, filters: &[&str]) -> Output {
     conclave(&Rig::new(), &[&["trajectory", "show", &log(name)], filters].concat())
 }
 
-/// The shown events' numbers and kinds.
+/// Returns the numbers and kinds of the shown events.
 fn found(name: &str, filters: &[&str]) -> Vec<String> {
     let output = show(name, &[filters, &["--json"]].concat());
     let lines: Vec<Value> = text(&output.stdout)
@@ -167,7 +167,7 @@ fn a_log_is_read_from_stdin_and_from_a_folder_of_events() {
         text(&output.stderr)
     );
 
-    // Each event in a file of its own, the tenth behind the second.
+    // One file per event, with the tenth behind the second.
     let events: Vec<Value> = serde_json::from_slice(&bytes).expect("it is JSON");
     let files = events.iter().zip([0, 1, 2, 10, 11]);
     let rig = files.fold(Rig::new(), |rig, (event, number)| {
@@ -185,7 +185,7 @@ fn a_log_is_read_from_stdin_and_from_a_folder_of_events() {
 
 const PLUGINS: &str = "grants.files = [{ dir = \"box\", at = \"/box\", mode = \"read-write\" }]\nconfig.root = \"/box\"";
 
-/// An agent that writes, thinks and finishes, with files.
+/// Returns an agent that writes, thinks and finishes, with files.
 fn acting(script: &str) -> Rig {
     let config = format!(
         "entry = \"main\"\n[tasks.main]\nagent = \"actor\"\nexecutors = [\"workspace\"]\n[plugins.actor]\nsource = \"{}\"\n\
@@ -238,7 +238,7 @@ fn a_run_is_written_as_a_log_of_either_era_and_read_again() {
                 && read.observation().is_some_and(|read| read.content().contains("in the run")),
             "{read:?}"
         );
-        // To a file, once.
+        // An existing file is not overwritten.
         let file = format!("{era}.json");
         let arguments = ["trajectory", "export", &run, "--era", era, "-o", &file];
         assert_eq!(conclave(&rig, &arguments).status.code(), Some(0));
@@ -261,7 +261,7 @@ fn a_run_is_written_as_a_log_of_either_era_and_read_again() {
 
 #[test]
 fn what_a_log_did_is_done_anew_and_then_the_live_agent_goes_on() {
-    // The log's turns count as steps, so the script is at its fourth line when it goes on.
+    // The turns of the log count as steps, so the script continues at its fourth line.
     let read = "{ action = \"read\", args = { path = \"height.txt\", start = 0, end = -1 } }";
     let rig = acting(&format!("{}{read}", "{ error = \"not reached\" }, ".repeat(3)));
     let output = conclave(&rig, &["trajectory", "replay", &log("pairs-2024-07.json"), "c.toml"]);
@@ -271,8 +271,8 @@ fn what_a_log_did_is_done_anew_and_then_the_live_agent_goes_on() {
         .expect("the log's write was done anew");
     assert_eq!(file.trim_end(), "48 m");
     assert!(stderr.contains("3 actions of the log are carried out anew"), "{stderr}");
-    // There is no executor for commands, so that action came to an error and no result was taken
-    // over; then the agent read for itself.
+    // There is no executor for commands, so that action failed and no result was taken over. The
+    // agent then read the file itself.
     assert!(!stdout.contains("4 height.txt") && stdout.contains("48 m"), "{stdout}");
     let shown = text(&conclave(&rig, &["show"]).stdout);
     assert!(

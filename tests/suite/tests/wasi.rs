@@ -1,4 +1,4 @@
-//! What a language's standard library brings along: inert, virtual, and of no use for getting out.
+//! The standard library of a guest's language: inert, virtual, and no way out of the sandbox.
 
 use std::sync::Arc;
 
@@ -136,7 +136,7 @@ fn clock_and_randomness_are_the_same_when_a_call_is_run_again() {
             ran.content(),
             "the journal has the room's secret"
         );
-        // The same room, call and time, and another secret.
+        // The same room, call and time, but another secret.
         let other = before.into_iter().map(|event| match event {
             Event::RoomOpened { setup, opening, .. } => {
                 Event::RoomOpened { setup, opening, secret: RoomSecret::new([1; 32]) }
@@ -152,7 +152,7 @@ fn clock_and_randomness_are_the_same_when_a_call_is_run_again() {
     }
 }
 
-/// What the run ends with once another process has gone on with it after these events.
+/// Returns the result of a run that another process has resumed after these events.
 fn resumed(config: &str, events: Vec<Event>) -> String {
     let record = |(seq, event): (usize, Event)| {
         Arc::new(Record {
@@ -205,7 +205,7 @@ fn the_secret_of_a_room_is_told_to_nobody_who_follows_it() {
         RunEvent::Recorded { record } => Some(record),
         _ => None,
     });
-    // Nor is it in the value that a program gets.
+    // It must not be in the value for programs either.
     assert!(
         recorded
             .into_iter()

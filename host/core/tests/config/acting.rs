@@ -1,5 +1,5 @@
-//! What a task says of an agent that acts: executors, time-outs, memory, confirmation, condensing,
-//! stuck detection, micro-agents.
+//! The keys of an acting agent's task: executors, timeouts, memory, confirmation, condensing, stuck
+//! detection, micro-agents.
 
 use std::collections::BTreeMap;
 
@@ -166,7 +166,7 @@ fn a_micro_agents_file_is_its_task() {
 
 const GIT: &str = "---\nname: git\ntype: knowledge\ntriggers: [git, pull request]\n---\nNever push to main. ${{ x }} {% y %}\n";
 
-/// The task `desk` of an agent `chat`, with the file under the key.
+/// Loads the task `desk` of an agent `chat`, with the file under the key.
 fn with_file(key: &str, file: &str) -> Result<(Config, String), String> {
     let list = if key == "knowledge" { "[\"a.md\"]" } else { "\"a.md\"" };
     let mut config = good(&text(&format!("{key} = {list}")));
@@ -203,7 +203,7 @@ fn knowledge_is_a_text_that_triggers_call_for() {
     assert!(twice.contains("names a file that stands in the list already"), "{twice}");
 }
 
-/// No key of a file is read and then does nothing.
+/// Every key of a file must have an effect or be refused.
 #[test]
 fn what_a_file_says_in_vain_is_refused_at_its_line_with_a_remedy() {
     let cases = [

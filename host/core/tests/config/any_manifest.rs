@@ -1,4 +1,5 @@
-//! No bytes make the reader of manifests panic, and what it takes in is within what it promises.
+//! No bytes make the manifest parser panic, and each accepted manifest is within its documented
+//! limits.
 
 use conclave_core::permissions::manifest::Manifest;
 use conclave_core::types::capability::Capability;

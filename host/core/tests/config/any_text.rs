@@ -1,11 +1,11 @@
-//! No text makes the reader panic, and whatever it says can be shown.
+//! No text makes the parser panic, and each of its problems can be printed.
 
 use conclave_core::config::Severity;
 use proptest::prelude::*;
 
 use crate::support::{LIBRARY, RULES, parse};
 
-/// Reads a text, and holds what comes out against what is promised of any text.
+/// Parses a text, and checks the properties that hold for any text.
 fn check(text: &str) {
     let lines = text.matches('\n').count() + 1;
     let problems = match parse(text) {
@@ -27,7 +27,7 @@ fn check(text: &str) {
     }
 }
 
-/// A change of a text, at a place given in thousandths of its length.
+/// A change of a text, at a position in thousandths of its length.
 #[derive(Clone, Debug)]
 enum Change {
     Cut { at: usize, length: usize },

@@ -1,4 +1,4 @@
-//! Configs held against their plugins.
+//! Assembly of configs with their plugins.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! How tasks delegate and run in the background: what the keys mean, what does not fit, and which
-//! tools come of it.
+//! Delegation and background tasks: the meaning of the keys, their problems, and the resulting
+//! tools.
 
 use std::collections::BTreeMap;
 

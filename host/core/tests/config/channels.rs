@@ -1,5 +1,5 @@
-//! `[channels.NAME]`: what each channel may do, who may be named there, and what is said of
-//! mistakes.
+//! `[channels.NAME]`: the capabilities of a channel, the allowed names, and the problems of invalid
+//! ones.
 
 use std::collections::BTreeMap;
 

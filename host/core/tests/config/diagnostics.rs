@@ -1,10 +1,10 @@
-//! One snapshot for each topic, with every rule of it broken once.
+//! One snapshot for each topic, in which every rule of the topic is broken once.
 
 use std::fmt::Write;
 
 use crate::support::{LIBRARY, Parts, bad, good};
 
-/// Breaks a rule for each line and shows what is said, one after the other.
+/// Breaks one rule per line and returns the problems in order.
 fn all(parts: impl Fn(&'static str) -> Parts<'static>, lines: &[&'static str]) -> String {
     let mut shown = String::new();
     for line in lines {
@@ -379,7 +379,7 @@ fn the_rules_of_a_task_are_strict() {
     ));
 }
 
-/// The help of the first problem of a task's lines.
+/// Returns the help of the first problem of a task's lines.
 fn help(plugin: &str, task: &str) -> String {
     let text = bad(&Parts { plugin, task, ..Parts::default() }.text());
     text.split_once("help: ")
@@ -522,8 +522,8 @@ fn all_problems_are_said_at_once_in_the_order_of_the_lines() {
 
 #[test]
 fn syntax_errors_are_all_reported_and_nothing_is_missed_because_of_them() {
-    // `source` and `agent` were swallowed by their lines' errors: that they seem to be missing is
-    // no news. `zzz` is another mistake.
+    // The errors of their lines hide `source` and `agent`, so their absence is not reported again.
+    // `zzz` is a separate mistake.
     let text = "entry = desk\n[plugins.chat]\nsource = \"stock:chat\n[tasks.desk]\nagent = = \"chat\"\nzzz = 1\nentry = \"x\"\n\
         turns = 1\nturns = 2\n";
     insta::assert_snapshot!(bad(text));

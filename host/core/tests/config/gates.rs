@@ -1,4 +1,4 @@
-//! `[[gates]]` and `tasks.NAME.handoff`: what they mean, what does not fit, and what is said of it.
+//! `[[gates]]` and `tasks.NAME.handoff`: their meaning, and the problems of invalid values.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a config that is right means.
+//! The meaning of a valid config.
 
 use conclave_core::config::{KEYS, ModelKind, PluginSource, Position};
 use conclave_core::permissions::grant::{FileMode, ToolPattern};
@@ -136,7 +136,7 @@ fn every_limit_has_its_key() {
     assert_eq!(config.limits, limits);
 }
 
-/// Past its maximum a limit would say what nothing holds to.
+/// A limit above its maximum could not be enforced.
 #[test]
 fn every_limit_has_a_maximum() {
     for past in [

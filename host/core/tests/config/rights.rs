@@ -1,4 +1,4 @@
-//! The head of a run: who may do what.
+//! The permission summary at the head of a run.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The JSON Schema and the reader know the same keys. Every config of these tests is held against
+//! The JSON Schema and the parser know the same keys. Every config of these tests is checked with
 //! both.
 
 use std::path::Path;
@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 static SCHEMA: LazyLock<Validator> =
     LazyLock::new(|| jsonschema::draft202012::new(&json_schema()).unwrap());
 
-/// What the reader takes the schema takes; a key that the reader does not know the schema refuses.
+/// Checks that the schema accepts every config that the parser accepts, and rejects a key that the
+/// parser does not know.
 pub fn agrees(text: &str, parsed: &Result<Config, Problems>) {
     let unknown = match parsed {
         Ok(_) => None,
@@ -79,7 +80,7 @@ fn every_example_config_is_valid() {
     assert!(seen >= 3, "{seen}");
 }
 
-/// A value of a key, alone in its table: the reader goes on past all that is missing around it.
+/// Returns a config with only this key in its table. The parser continues past the missing keys.
 fn alone(key: &ConfigKey, value: &str) -> String {
     let name = key.table.replace("NAME", "some");
     let header = match name.strip_suffix("[]") {
@@ -87,7 +88,7 @@ fn alone(key: &ConfigKey, value: &str) -> String {
         None if name.is_empty() => String::new(),
         None => format!("[{name}]\n"),
     };
-    // Which keys of a model are read depends on its kind.
+    // The keys of a model depend on its kind.
     let kind = match (key.table, key.name) {
         ("models.NAME", "kind") => "",
         ("models.NAME", "replies") => "kind = \"scripted\"\n",
@@ -108,7 +109,7 @@ fn alone(key: &ConfigKey, value: &str) -> String {
     format!("{header}{kind}{} = {value}\n", key.name)
 }
 
-/// The reader and the schema both take the value, or both do not.
+/// Checks that the parser and the schema either both accept the value or both reject it.
 fn same(key: &ConfigKey, value: &str) {
     let text = alone(key, value);
     let is_about = |what: &str| {
@@ -134,7 +135,7 @@ fn the_reader_and_the_schema_agree_about_every_form() {
                 .map(|word| format!("{word:?}"))
                 .chain(["5".to_owned()])
                 .collect(),
-            // TOML has no integers above those of 64 bits.
+            // TOML has no integers above 64 bits.
             ValueShape::Whole { least, most } => {
                 [i128::from(least) - 1, least.into(), most.into(), i128::from(most) + 1]
                     .into_iter()

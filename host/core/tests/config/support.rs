@@ -1,4 +1,4 @@
-//! Small configs and plugins, and the one place that calls the API.
+//! Small configs and plugins. The only module that calls the API.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use conclave_core::types::ids::PluginName;
 use conclave_core::types::tool::ToolSpec;
 use serde_json::{Value, json};
 
-/// The smallest config, with lines put into its parts.
+/// The smallest config, with additional lines in its parts.
 #[derive(Clone, Copy, Default)]
 pub struct Parts<'a> {
     pub top: &'a str,
@@ -28,7 +28,7 @@ impl Parts<'_> {
     }
 }
 
-/// The config of the design's sketch, without what later versions bring.
+/// The config of the design document, without later features.
 pub const LIBRARY: &str = r#"#:schema ./conclave.schema.json
 entry = "desk"                          # the task that gets the message
 
@@ -82,7 +82,7 @@ turns = 40
 cost_usd = 0.50
 "#;
 
-/// Every rule that a task can have, each other than by default.
+/// Every rule of a task, each with a value other than its default.
 pub const RULES: &str = r#"entry = "Desk"
 
 [plugins.chat]
@@ -132,25 +132,25 @@ text = { signals = true, recipients = true, prefix = "|@|", calls = true, system
 agent = "chat"
 "#;
 
-/// Whatever is read here is held against the schema too: it must say the same of a config's keys as
-/// the reader.
+/// Parses a config, and checks that the schema accepts the same keys as the parser.
 pub fn parse(text: &str) -> Result<Config, Problems> {
     let parsed = Config::parse("conclave.toml", "/home/ann/library", text);
     crate::schema::agrees(text, &parsed);
     parsed
 }
 
-/// The config, which must be right.
+/// Returns a valid config.
 pub fn good(text: &str) -> Config {
     parse(text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// What is said about a config that must be wrong.
+/// Returns the problems of an invalid config.
 pub fn bad(text: &str) -> String {
     parse(text).expect_err("the config should be refused").to_string()
 }
 
-/// A plugin of these kinds that asks for these capabilities; a `?` after one makes it optional.
+/// Returns a plugin of these kinds that requests these capabilities; a `?` after one makes it
+/// optional.
 pub fn plugin(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> PluginFacts {
     let ask = |name: &&str| {
         let plain = name.trim_end_matches('?');
@@ -188,7 +188,7 @@ pub fn tool(name: &str) -> ToolSpec {
     }
 }
 
-/// The plugins of `LIBRARY`.
+/// Returns the plugins of `LIBRARY`.
 pub fn library() -> BTreeMap<PluginName, PluginFacts> {
     let mut notes = plugin(&[PluginKind::Tools], &["files"], &["save"]);
     notes.manifest.config.insert("greeting".into(), json!({ "type": "string" }));
@@ -213,7 +213,7 @@ pub fn assembled(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> Ass
     assemble(&good(text), plugins).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// What is said about plugins that must not fit.
+/// Returns the problems of a config that does not fit its plugins.
 pub fn misfit(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> String {
     assemble(&good(text), plugins).expect_err("they should not fit").to_string()
 }

@@ -1,4 +1,4 @@
-//! What the rules of a task mean, from the text to the setup.
+//! The meaning of a task's rules, from the text to the setup.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn plugins() -> BTreeMap<PluginName, PluginFacts> {
     ])
 }
 
-/// The task `desk` with these lines; all rules but the toolbox.
+/// Returns the task `desk` with these lines and all rules except the toolbox.
 fn desk(top: &str, task: &str) -> TaskSetup {
     let end = "[plugins.search]\nsource = \"stock:search\"";
     let text = Parts { top, plugin: "grants.tools = [\"search.*\"]", task, end }.text();
@@ -93,7 +93,7 @@ fn a_task_without_rules_has_the_defaults() {
     assert_eq!(desk("", "user_message = \"\"\ntext = { }\nloops = { }"), expected);
 }
 
-/// Words do what they do in Langroid.
+/// Returns a task whose words have their meaning in Langroid.
 fn langroid() -> TaskSetup {
     TaskSetup {
         agent: "chat".into(),

@@ -1,4 +1,4 @@
-//! What a task's list of tools makes of its toolbox.
+//! A task's tool list and the toolbox that results from it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -37,7 +37,7 @@ fn toolbox(top: &str, task: &str) -> Toolbox {
         .clone()
 }
 
-/// A word for each tool that is not as in a toolbox that nobody wrote of: `name`, `+` offered, `!`
+/// Returns a word for each tool that differs from the default toolbox: `name`, `+` offered, `!`
 /// handled, `*` final.
 fn changed(top: &str, task: &str) -> String {
     let usual = |tool: &TaskTool| {
@@ -153,7 +153,7 @@ fn the_names_of_recipients_stand_in_the_schema() {
     );
 }
 
-/// What is said of each line, one after the other.
+/// Returns the problems of each line, in order.
 fn told(lines: &[&str]) -> String {
     let mut told = String::new();
     for line in lines {

@@ -1,4 +1,4 @@
-//! One edit in each form in which TOML lets a config be written.
+//! One edit in each TOML form of a config.
 
 use conclave_core::config::edit::{ConfigEditError, EditedConfig, Fragment};
 
@@ -48,13 +48,13 @@ fn a_grant_is_taken_back_in_part_or_as_a_whole() {
     insta::assert_snapshot!(text);
 }
 
-/// The config with other tools granted to its librarian.
+/// Returns the config with other tools granted to its librarian.
 fn with_tools(tools: &str) -> String {
     let (before, rest) = DESK.split_once("grants.tools = [").unwrap();
     format!("{before}grants.tools = {tools} {}", rest.split_once(']').unwrap().1)
 }
 
-/// What the plugin may still call.
+/// Returns the tools that the plugin may call after the edit.
 fn tools(edited: &EditedConfig, plugin: &str) -> Vec<String> {
     let grant = edited.config.as_ref().unwrap().plugins[plugin].grants.tools.as_ref();
     grant.into_iter().flat_map(|grant| &grant.names).map(|pattern| pattern.0.clone()).collect()
@@ -131,7 +131,7 @@ fn private_networks_are_taken_back_with_the_rest() {
     assert!(all.contains("https://a.example/*\"], requests = 5 }"), "{all}");
     let error = revoked(&text, "search", "fetch = { private = [\"192.168.0.1\"] }").unwrap_err();
     assert!(matches!(error, ConfigEditError::NotGranted { .. }), "{error}");
-    // What revoke does not do it says.
+    // An edit that revoke does not support is an error.
     let error =
         revoked(&text, "search", "fetch = { urls = [\"https://a.example/*\"], requests = 5 }")
             .unwrap_err();
@@ -252,8 +252,8 @@ fn many_entries_are_granted_and_taken_back_at_once() {
     assert_eq!(back.text, DESK);
 }
 
-/// The plugin `a` with one grant, in every form; each gets a tool more, a model, and loses both
-/// again.
+/// The plugin `a` with one grant, in every form. Each is granted another tool and a model, and
+/// loses both again.
 const FORMS: [&str; 10] = [
     "[plugins.a]\nsource = \"stock:chat\"\ngrants.tools = [\"b.x\"]\n",
     "[plugins.a]\nsource = \"stock:chat\"\ngrants = { tools = [\"b.x\"] }\n",
@@ -385,7 +385,7 @@ fn values_are_set_and_removed_by_their_path() {
 const TOP: &str = "entry = \"t\"\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n";
 const RULE: &str = "[[policy]]\ntool = \"p.b\"\ndecide = \"allow\"\n";
 
-/// The config with the rule, before the rule of this index or behind all.
+/// Returns the config with the rule inserted before the rule of this index, or at the end.
 fn with_rule(text: &str, before: Option<usize>) -> String {
     let mut edit = open(text);
     edit.add_rules(before, &[RULE.to_owned()]).unwrap();
@@ -438,9 +438,8 @@ fn a_policy_in_brackets_is_edited_by_hand() {
 
 #[test]
 fn what_is_not_edited_stays_byte_for_byte() {
-    // Forms that `toml_edit` would not write back: dotted keys that stand apart, a header quoted in
-    // another way, line ends of both kinds, blanks around dots, a byte order mark, no last line
-    // end.
+    // Forms that `toml_edit` would not preserve: separate dotted keys, a header with other quotes,
+    // mixed line ends, blanks around dots, a byte order mark, no last line end.
     let before = "\u{feff}entry = \"t\"\r\n[ plugins . 'a' ]\nsource = \"stock:chat\"\ngrants.route = [\"t\"] # why\r\n\
         limits.memory = \"64 MiB\"\ngrants . tools = [ \"b.x\" ]\nlimits.cpu = \"5 s\"\n[plugins.\"a\".config]\r\nv = '''\r\nw\n'''\n\
         [plugins.b]\nsource = \"stock:search\"\n[tasks.t]\nagent = \"a\"";

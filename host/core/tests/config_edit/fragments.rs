@@ -1,4 +1,4 @@
-//! In how many ways a grant can be said.
+//! The forms in which a grant can be written.
 
 use conclave_core::config::edit::{Fragment, FragmentError};
 

@@ -1,5 +1,5 @@
-//! Whatever is edited in whatever order: comments stay, the config stays right, and taking back
-//! undoes granting.
+//! Properties of edits in any order: comments stay, the config stays valid, and revoking undoes
+//! granting.
 
 use conclave_core::config::Config;
 use conclave_core::config::edit::{ConfigText, Fragment};
@@ -56,7 +56,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Makes an edit; one that is refused leaves the text as it was.
+/// Applies an edit. A refused edit leaves the text unchanged.
 fn make(text: &str, edit: &Edit) -> String {
     let mut config = open(text);
     let made = match edit {
@@ -85,7 +85,7 @@ fn parse(text: &str) -> Config {
     Config::parse("conclave.toml", "", text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
-/// Texts of the same meaning, written in other ways.
+/// Returns texts with the same meaning in different forms.
 fn starts() -> impl Strategy<Value = String> {
     let dotted = DESK
         .replace(
@@ -128,8 +128,7 @@ proptest! {
         let granted = make(&before, &Edit::Grant { plugin: plugin.clone(), fragment: fragment.clone() });
         let only_new = Edit::Revoke { plugin: plugin.clone(), fragment: without_granted(&before, &plugin, &fragment) };
         let after = parse(&make(&granted, &only_new)).plugins.get(plugin.as_str()).map(|plugin| plugin.grants.clone());
-        // A limit that came with a grant stays: lifting it would allow more than was allowed
-        // before.
+        // A limit that came with a grant stays: removing it would allow more than before.
         let has_limit = fragment.contains("calls") || fragment.contains("total") || fragment.contains("dir");
         prop_assert!(has_limit || after == old, "{fragment} at {plugin}\n{before}\n---\n{granted}");
     }
@@ -154,7 +153,7 @@ proptest! {
     }
 }
 
-/// The entries of a fragment that a plugin was not granted before.
+/// Returns the entries of a fragment that a plugin was not granted before.
 fn without_granted(before: &str, plugin: &str, fragment: &str) -> String {
     let tree: toml::Table = toml::from_str(before).unwrap();
     let (key, rest) = fragment.split_once('=').unwrap();
@@ -177,7 +176,7 @@ fn without_granted(before: &str, plugin: &str, fragment: &str) -> String {
         .filter(|entry| !old.contains(entry))
         .map(|entry| written(&entry))
         .collect();
-    // Nothing is new, so nothing is to be taken back.
+    // Nothing new was granted, so nothing is to be revoked.
     if new.is_empty() {
         "rooms = [\"nowhere\"]".to_owned()
     } else {

@@ -1,5 +1,5 @@
-//! Actions and background commands that mean no good: floods, foreign observations, ids that are
-//! not theirs; and what they cost.
+//! Malicious actions and background commands: floods, foreign observations, foreign ids; and their
+//! cost.
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;

@@ -1,5 +1,5 @@
-//! What goes on at once never overspends together, whatever is asked, answered, lost and asked
-//! again, in whatever order; and every limit of a run has a case that exceeds it.
+//! Parallel work never overspends a shared limit, with any order of requests, answers, losses and
+//! retries. Every limit of a run has a case that exceeds it.
 
 use std::collections::VecDeque;
 

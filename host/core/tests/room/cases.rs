@@ -7,7 +7,7 @@ use crate::checks::{changes_when_told_again, violations};
 use crate::matching::difference;
 use crate::world::{Order, World};
 
-/// What is wrong with a case performed in this order.
+/// Returns the problems of a case performed in this order.
 fn problems_of(case: &Case, order: &Value) -> Vec<String> {
     let mut world = World::new(case, Order::named(order));
     world.run();
@@ -49,7 +49,7 @@ fn check(text: &str) {
 
 macro_rules! files {
     ($($(#[$doc:meta])* $name:ident: $file:literal,)+) => {
-        /// Every file of cases by its name, and its text.
+        /// Every file of cases: its name and its text.
         pub(crate) const FILES: &[(&str, &str)] =
             &[$(($file, include_str!(concat!("../../../../tests/data/room/", $file, ".json")))),+];
 

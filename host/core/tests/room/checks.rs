@@ -1,4 +1,4 @@
-//! What must hold of every room, whatever happened in it.
+//! Invariants of every room, after any events.
 
 use conclave_core::journal::record::{fold, from_lines, to_line};
 use conclave_core::protocol::event::{Event, Record};
@@ -6,7 +6,7 @@ use conclave_core::room::Room;
 use conclave_core::types::usage::Spent;
 use serde_json::{Value, json};
 
-/// What is wrong with the room that these records led to; empty when nothing is.
+/// Returns the violations in the room that these records led to.
 pub(crate) fn violations(room: &Room, records: &[Record]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut must = |holds: bool, what: &str| {
@@ -55,8 +55,8 @@ pub(crate) fn violations(room: &Room, records: &[Record]) -> Vec<String> {
     wrong
 }
 
-/// What is wrong when every answer comes a second time, late ones to abandoned calls included:
-/// nothing may change.
+/// Repeats every answer, including late ones to abandoned calls. Returns the first change that this
+/// makes; there must be none.
 pub(crate) fn changes_when_told_again(room: &Room, records: &[Record]) -> Option<String> {
     let mut again = room.clone();
     let now = records.last().map(|record| record.at).unwrap_or_default();
@@ -71,7 +71,7 @@ fn is_waiting(state: &Value) -> bool {
     state["timers"].as_object().is_some_and(|timers| !timers.is_empty())
 }
 
-/// It waits for what comes in.
+/// Returns whether the room waits for inbound messages.
 fn is_held(state: &Value) -> bool {
     state["opening"]["hold"] == json!(true) && state["conversation"]["closed"].is_null()
 }

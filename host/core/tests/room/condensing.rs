@@ -1,5 +1,4 @@
-//! What a condensed history looks like to its agent and to its model, and what does not become of
-//! it (O-123, O-125, O-159).
+//! A condensed history as its agent and its model see it, and its limits (O-123, O-125, O-159).
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
@@ -30,7 +29,7 @@ fn opened(over: u64) -> Recorded {
     recorded
 }
 
-/// The agent calls its tool, which says `text`; gives what begins then.
+/// Makes the agent call its tool, which returns `text`. Returns the next effect.
 fn look(recorded: &mut Recorded, text: &str) -> Effect {
     let step = next(recorded);
     let Effect::StepAgent { call, .. } = step else { panic!("expected a step: {step:?}") };
@@ -83,8 +82,8 @@ fn a_call_is_forgotten_with_its_result_and_a_summary_stands_in_their_place() {
         "the condenser sees all of it"
     );
     recorded.take_effects();
-    // The result alone is named; its call goes with it. What is to be answered stays, with its
-    // call.
+    // Only the result is named, and its call is removed with it. A pending call stays, with its
+    // result.
     advise(
         &mut recorded,
         call,
@@ -107,7 +106,7 @@ fn a_call_is_forgotten_with_its_result_and_a_summary_stands_in_their_place() {
     );
     let view = recorded.room.agent_view(call).expect("it is under way");
     assert_eq!(view.pending.map(|message| message.text().to_owned()).as_deref(), Some("two"));
-    // Nothing was taken out of the log.
+    // The log keeps all entries.
     assert!(
         conclave_core::journal::record::fold(recorded.records.iter().cloned()) == recorded.room
     );
@@ -125,7 +124,7 @@ fn a_summary_of_words_from_outside_is_from_outside() {
         Event::UserSaid { task: None, text: "and?".to_owned(), attachments: Vec::new() },
         START,
     );
-    // The user's newest word is `hello`: it stays whatever is wanted.
+    // The user's newest message is `hello`: it is never removed.
     advise(
         &mut recorded,
         call,

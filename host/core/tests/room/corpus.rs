@@ -1,5 +1,5 @@
-//! The corpus: what rooms did when it was recorded, as hashes under `tests/data/corpus`. A change
-//! that moves, renames or splits code leaves every hash as it is.
+//! The corpus: recorded behavior of rooms, as hashes under `tests/data/corpus`. A change that
+//! moves, renames or splits code leaves every hash unchanged.
 //!
 //! `CONCLAVE_CORPUS=record` writes the files anew. `CONCLAVE_CORPUS=text` writes the hashed text of
 //! every input to `corpus/` in cargo's folder for tests' files, to compare two commits with `diff
@@ -24,7 +24,7 @@ use file::Source;
 use folded::Folded;
 use names::Names;
 
-/// Seeds of nonsense.
+/// The number of seeds of arbitrary events.
 const SEEDS: u64 = 200;
 
 #[test]
@@ -60,8 +60,9 @@ fn rooms_with_nonsense_events_do_what_was_recorded() {
 #[test]
 fn rooms_whose_calls_are_answered_do_what_was_recorded() {
     let mut source = Source::open("answered");
-    // The file says which: seeds below 6000 whose rooms take 16 events or more (most end sooner),
-    // without most of those with the largest messages, which take long to hash.
+    // The file lists the seeds: those below 6000 whose rooms take 16 events or more, because most
+    // end sooner. Most of those with the largest messages are omitted, because their hashing is
+    // slow.
     for input in source.inputs() {
         let seed = input.strip_prefix("seed ").and_then(|seed| seed.parse().ok());
         let seed: u64 = seed.expect("an input is a seed");
@@ -82,7 +83,7 @@ fn journals_of_test_suites_do_what_was_recorded() {
     }
 }
 
-/// Compares the journals of the files whose names begin so.
+/// Compares the journals of the files with this prefix.
 fn compare_journals(start: &'static str) {
     let mut source = Source::open(start);
     let journals = file::journals(start);
@@ -93,19 +94,20 @@ fn compare_journals(start: &'static str) {
     source.close();
 }
 
-/// The records of a recorded journal, whose names are those of the day on which it was recorded.
+/// Returns the records of a recorded journal, which has the names of its recording.
 fn records(recorded: &[Value], names: &Names) -> Vec<Record> {
     let line = |recorded: &Value| {
         let mut record = names.current(recorded);
-        // What other rules make of the same events is what the hashes are to show.
+        // The version of the rules is replaced, so that the hashes show the effect of the current
+        // rules.
         record["rules"] = json!(RULES);
         format!("{record}\n")
     };
     from_lines(&recorded.iter().map(line).collect::<String>()).expect("it is a journal")
 }
 
-/// The numbers of a seed, at least 300 (a setup takes so many) and fewer than `most`. SplitMix64:
-/// the same on every machine, with every version of every crate.
+/// Returns the numbers of a seed, at least 300 (the size of a setup) and fewer than `most`.
+/// SplitMix64 is the same on every machine, with every version of every crate.
 fn row(seed: u64, most: u64) -> Vec<u16> {
     let mut state = seed;
     let mut next = || {
@@ -159,7 +161,7 @@ answer.Done = Ok
     assert_ne!(canonical(&Names::default(), &renamed), canonical(&Names::default(), &recorded));
     let names = Names::parse(rows);
     assert_eq!(names.current(&recorded), renamed, "and back, for journals that were recorded");
-    // A name in a holder is no other's.
+    // A name in a holder must not apply elsewhere.
     let elsewhere = json!({ "notice": "x", "component": "box", "Done": 1 });
     assert_eq!(canonical(&names, &elsewhere), canonical(&Names::default(), &elsewhere));
 }
@@ -175,7 +177,7 @@ fn another_wording_changes_the_texts_alone() {
     assert_ne!(one, first.text(&json!({ "reason": "it was refused", "code": "denied" })));
 }
 
-/// Each hash sees what it is there for.
+/// Each hash must change with the data that it covers.
 #[test]
 fn every_hash_notices_a_change() {
     let names = Names::default();

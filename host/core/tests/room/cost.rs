@@ -1,5 +1,5 @@
-//! What a step costs does not grow with what has happened: snapshots share the history, and nothing
-//! else piles up.
+//! The cost of a step does not grow with the past: snapshots share the history, and no other state
+//! accumulates.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn step_under_way(room: &mut Room) -> CallId {
     call
 }
 
-/// A thought: two messages in the history, the thought and the host's word that it was logged.
+/// Makes the agent think, which adds two messages: the thought, and the host's confirmation.
 fn think(room: &mut Room) {
     let call = step_under_way(room);
     let action = Action::Think { thought: "a thought of some length".to_owned() };
@@ -54,7 +54,7 @@ fn is_shared(one: &History, other: &History) -> bool {
     one.iter().zip(other.iter()).all(|(one, other)| Arc::ptr_eq(one, other))
 }
 
-/// The room's JSON without its histories.
+/// Returns the size of the room's JSON without its histories.
 fn size_without_history(room: &Room) -> usize {
     let mut state = serde_json::to_value(room).expect("a room is serialisable");
     (state["memories"], state["links"]) = (Value::Null, Value::Null);

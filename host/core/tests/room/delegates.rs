@@ -1,4 +1,4 @@
-//! Delegates where scripts do not reach: floods, and hosts that stop in the middle.
+//! Delegates beyond the reach of scripts: floods, and hosts that stop in the middle.
 
 use conclave_core::journal::record::fold;
 use conclave_core::room::Room;

@@ -411,7 +411,7 @@ fn limits_say_what_to_do_instead_and_which_key_it_was() {
 
 #[test]
 fn delegations_that_lead_to_delegations_end_at_five() {
-    // a 20th level is refused before this limit applies.
+    // the sixth level of the chain is refused with a text, although the depth limit is 30.
     let mut setup = plain();
     setup["limits"] = json!({ "depth": 30 });
     let mut desk = Desk::open_with(setup.clone(), |_| {}, |opening| opening.chain_depth = 5);

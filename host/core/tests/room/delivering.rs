@@ -330,7 +330,7 @@ fn wait(channel: Option<&str>, at_most_ms: u64) -> Decision {
 
 /// Returns a room that waits only for its background tasks.
 fn draining(times: usize) -> Desk {
-    // Each task reserves half of the remaining limit, so this test sets no limit.
+    // Each task reserves half of the remaining limit, so this room has no turn limit.
     let mut desk =
         Desk::open_with(plan(json!({}), json!({})), |_| {}, |opening| opening.limits.turns = None);
     desk.delegate(times);

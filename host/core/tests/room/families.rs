@@ -1,6 +1,6 @@
-//! A room and the rooms of its background tasks, driven together, with tasks that are killed,
-//! requests that are given up and hosts that stop: whatever comes of it, the run spends no more
-//! than it may, and holds nothing back at its end.
+//! A room and the rooms of its background tasks, driven together, with killed tasks, abandoned
+//! requests and stopping hosts. In each case the run spends at most its limit, and has no
+//! reservation left at its end.
 
 use std::collections::BTreeMap;
 
@@ -22,18 +22,18 @@ use serde_json::{Value, json};
 use crate::case::{Case, SECRET, START};
 use crate::plan::request;
 
-/// Something that a room waits for.
+/// An effect that a room waits for.
 enum Waits {
     Step(CallId),
     Model(CallId, u32, u64),
 }
 
-/// A room with what it waits for; a child with the call of its parent.
+/// A room with its pending effects; a child also has its parent's call.
 struct Member {
     room: Room,
     parent: Option<(usize, CallId)>,
     waits: Vec<Waits>,
-    /// Requests that this room made so far.
+    /// The number of requests that this room has made.
     asked: u32,
 }
 
@@ -41,9 +41,9 @@ struct Family {
     members: Vec<Member>,
     children: BTreeMap<(usize, CallId), usize>,
     now: u64,
-    /// What lost attempts were counted for.
+    /// The amount counted for lost attempts.
     lost: u64,
-    /// What answers used.
+    /// The amount that answers used.
     answered: u64,
 }
 
@@ -151,7 +151,7 @@ impl Family {
         }
     }
 
-    /// Something happens to one of the rooms that go on.
+    /// Handles an event in one of the running rooms.
     fn next(&mut self, kind: u8, number: u16) {
         let number = usize::from(number);
         let going: Vec<usize> = (0..self.members.len())
@@ -189,7 +189,7 @@ impl Family {
                     );
                 }
                 Some(Waits::Step(call)) => {
-                    // A task is started, or the step says something; either way another step
+                    // A task is started, or the step posts a message; either way another step
                     // follows.
                     let turn = turn(if kind < 8 {
                         background()
@@ -262,7 +262,7 @@ proptest! {
             let spent = family.members[0].room.spent().tokens;
             prop_assert!(spent <= tokens + family.lost, "{spent} of {tokens}, {} lost", family.lost);
         }
-        // What its rooms sent and got, each counted by itself, is no more than that either.
+        // The independently counted traffic of its rooms is within the limit too.
         let own: u64 = family.answered + family.lost;
         prop_assert!(own <= tokens + family.lost, "{own} of {tokens}, {} lost", family.lost);
         family.happened(0, Event::Cancelled { reason: "enough".to_owned() });

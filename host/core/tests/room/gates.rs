@@ -73,7 +73,7 @@ fn asked(recorded: &mut Recorded) -> Option<(CallId, String, Passing, TimerId)> 
         Effect::SetTimer { timer, .. } => Some(*timer),
         _ => None,
     });
-    // The other effects are still needed by later checks.
+    // Kept if no gate is pending, because the caller still has to handle them.
     recorded.effects = effects;
     let (call, plugin, passing) = asked?;
     recorded.effects.clear();

@@ -1,5 +1,5 @@
-//! Handing the conversation over: it moves to one task at a time, only where it may, and
-//! never in circles.
+//! Handoff of the conversation: to one task at a time, only to allowed tasks, and never in
+//! circles.
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, RunOpening};
@@ -37,7 +37,7 @@ fn opened_with(tasks: Value) -> Recorded {
     recorded
 }
 
-/// Three tasks, each of which may hand over to any other.
+/// Returns three tasks, each of which may hand over to any other.
 fn opened() -> Recorded {
     let offers = json!({ "host_tools": [TOOL] });
     opened_with(json!({ "desk": offers, "billing": offers, "sales": offers }))
@@ -50,7 +50,7 @@ fn call(target: &str) -> ToolCall {
     )
 }
 
-/// The step that begins: its call and its task.
+/// Returns the call and the task of the step that begins.
 fn step(recorded: &mut Recorded) -> (CallId, TaskName) {
     let effects = recorded.take_effects();
     let steps: Vec<_> = effects
@@ -96,7 +96,7 @@ fn moved(recorded: &Recorded) -> Vec<(String, Option<String>)> {
     moved.collect()
 }
 
-/// Why it was refused, what would have been right, and that its agent reads the same.
+/// Returns the reason of a refusal and the valid choices. Checks that its agent reads the same.
 fn rejected(recorded: &Recorded) -> (RefusalCode, Vec<String>) {
     let refused = recorded.notices.iter().rev().find_map(|notice| match notice {
         Notice::HandoffRejected { refusal, .. } => Some(refusal.clone()),
@@ -332,7 +332,7 @@ fn a_circle_of_handoffs_ends_with_a_refusal_and_a_word_of_the_user_begins_anew()
     assert_eq!(recorded.room.handoffs().count, 20);
     let said = Event::UserSaid { task: None, text: "well?".to_owned(), attachments: Vec::new() };
     recorded.handle(said, START);
-    // The step that goes on began before that was said; the next one reads it.
+    // The current step began before that message; the next one reads it.
     assert_eq!(hands_over(&mut recorded, "billing").as_str(), "desk");
     assert_eq!(hands_over(&mut recorded, "billing").as_str(), "desk");
     assert_eq!(

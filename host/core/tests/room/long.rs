@@ -1,5 +1,5 @@
-//! Rooms that stay open for long: what they hold depends on what their histories hold, not on how
-//! much was ever said in them.
+//! Persistent rooms over a long time: their size depends on the size of their histories, not on the
+//! number of past messages.
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, RunOpening};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
 
-/// A held room that anybody may speak to.
+/// Returns a persistent room that accepts inbound messages.
 fn held(setup: Value) -> Room {
     let case: Case = serde_json::from_value(
         json!({ "name": "by hand", "setup": setup, "input": null, "expect": {} }),
@@ -45,14 +45,14 @@ fn says(call: CallId, text: &str) -> Event {
     Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() }
 }
 
-/// How many entries this part of the room's state has.
+/// Returns the number of entries in this part of the room's state.
 fn count(room: &Room, key: &str) -> usize {
     let state = serde_json::to_value(room).expect("a room is serialisable");
     let part = &state[key];
     part.as_object().map_or_else(|| part.as_array().map_or(0, Vec::len), serde_json::Map::len)
 }
 
-/// So many are said to the room, each answered by its agent and by nobody else.
+/// Sends `turns` messages to the room. Its agent answers each.
 fn talk(room: &mut Room, turns: u64, mut look: impl FnMut(&Room, u64)) {
     for number in 0..turns {
         let inbound = Inbound::new("web", format!("question {number}"));
@@ -142,7 +142,7 @@ fn messages_that_nobody_reads_are_refused_after_a_thousand() {
             if let Effect::Reply { reply, .. } = effect { Some(reply) } else { None }
         })
     };
-    // The first is at work; the others wait for it.
+    // The first is in progress; the others wait for it.
     assert!((0..=1_000).all(|number| matches!(came(number), Some(Ok(Answer::Accepted { .. })))));
     let refused = came(1_001).expect("it is answered").expect_err("it is too much");
     assert_eq!(refused.error, RefusalCode::Busy);

@@ -1,5 +1,5 @@
 //! The room, tested from outside: cases as data (`tests/data/room`), properties over arbitrary
-//! events, and what it costs.
+//! events, and its cost.
 
 mod acting;
 mod arbitrary;

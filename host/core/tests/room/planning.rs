@@ -1,4 +1,4 @@
-//! What limits a plan in a room, and what a room says of its agents to whoever embeds it.
+//! Limits of a plan in a room, and the plan facts that a room reports to its host.
 
 use conclave_core::types::action::Action;
 use conclave_core::types::agent_state::AgentState;

@@ -1,4 +1,4 @@
-//! What must hold whatever happens: no order of events breaks a room, and every room ends or waits.
+//! Properties of all rooms: no order of events breaks a room, and every room ends or waits.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use crate::arbitrary::{Choices, answers, case, event, steers};
 use crate::case::{SECRET, START};
 use crate::checks::violations;
 
-/// Each property is tried so often; PROPTEST_CASES raises it. No file of failures: a seed in a
-/// comment of the fix is worth more than one in a file.
+/// Returns the config of each property; PROPTEST_CASES raises the number of cases. No file of
+/// failures: a seed in a comment of the fix is more useful.
 fn config() -> ProptestConfig {
     ProptestConfig {
         cases: ProptestConfig::default().cases.max(384),
@@ -24,7 +24,7 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// A room that writes down what happens to it.
+/// A room that records its events.
 #[derive(Default)]
 pub(crate) struct Recorded {
     pub(crate) room: Room,
@@ -53,13 +53,13 @@ impl Recorded {
     }
 }
 
-/// Any events, most of them nonsense. The clock runs backwards now and then.
+/// Returns arbitrary events, most of them invalid. The clock sometimes runs backwards.
 pub(crate) fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
     let mut choices = Choices::new(row);
     let case = case(&mut choices);
     let mut events = Vec::new();
     if choices.below(8) != 7 {
-        // Some rooms are held open.
+        // Some rooms are persistent.
         let opening = RunOpening { hold: choices.below(3) == 2, ..case.opening() };
         events.push((
             Event::RoomOpened { setup: case.setup().into(), opening, secret: SECRET },
@@ -74,8 +74,8 @@ pub(crate) fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
     events
 }
 
-/// Runs a room whose every wish is answered, in an order and with answers of choice, until there is
-/// nothing to answer.
+/// Runs a room whose effects are all answered, with chosen answers in a chosen order, until no
+/// effect is left.
 pub(crate) fn answered(row: &[u16], most: usize) -> Recorded {
     let mut choices = Choices::new(row);
     let case = case(&mut choices);
@@ -113,12 +113,12 @@ pub(crate) fn answered(row: &[u16], most: usize) -> Recorded {
     recorded
 }
 
-/// Its user is not there and its sub-task's own responder has nothing to say, so in each step
-/// somebody is asked for nothing.
+/// Its user is absent and its sub-task's own responder has no answer, so each step asks for
+/// nothing.
 const SILENT: &str = include_str!("silent.txt");
 
-/// Its component answers with a delegation that is refused at once, while its own call has only
-/// just ended.
+/// Its component answers with a delegation that is refused at once, right after its own call has
+/// ended.
 const RESPONDED: &str = include_str!("responded.txt");
 
 #[test]

@@ -1,5 +1,5 @@
-//! What scripts cannot say: events of the wrong kind, journals that were damaged, setups that do
-//! not fit, floods.
+//! Rulings beyond the reach of scripts: events of the wrong kind, damaged journals, inconsistent
+//! setups, floods.
 
 use conclave_core::journal::record::{self, JournalError, RecordTooDeep, from_lines};
 use conclave_core::protocol::effect::Effect;
@@ -68,7 +68,7 @@ fn record(seq: u64, event: Event) -> Record {
     Record { seq, at: START, principal: Principal("tester".into()), rules: RULES, event }
 }
 
-/// A room with a tool plugin `box` that its agent may use.
+/// Returns a room with a tool plugin `box` that its agent may use.
 fn with_box() -> Value {
     json!({ "plugins": { "desk": { "grants": { "tools": ["*"] } }, "box": { "tools": ["a"] } } })
 }
@@ -180,7 +180,7 @@ fn a_server_that_does_not_say_what_it_used_is_counted_by_its_texts() {
         room.spent().tokens
     };
     assert!(spent(json!({ "reached_at": "127.0.0.1:80" })) >= 100);
-    // A script in this process uses nothing, and says so.
+    // A native plugin uses no budget, and reports so.
     assert_eq!(spent(json!({})), 0);
 }
 
@@ -362,7 +362,7 @@ fn a_grant_for_the_whole_run_does_not_start_anew_in_a_child_room() {
         Some(1),
         "the child knows of its own start"
     );
-    // The child starts two more, and comes to its end.
+    // The child starts two more tasks, and ends.
     let mut used = opening.used.clone();
     used.entry(desk).or_default().background = 3;
     let ended = conclave_core::types::delivery::EndedTask::interrupted("x".to_owned());
@@ -428,7 +428,7 @@ fn a_record_that_could_not_be_read_again_is_not_written() {
         let opening = RunOpening { inputs: nested(levels), ..RunOpening::default() };
         record(7, Event::RunStarted { setup: None, opening })
     };
-    // The record, its opening, and the rest.
+    // Two levels belong to the record and its opening.
     let most = JSON_DEPTH_MAX - 2;
     let line = record::to_line(&deep(most)).expect("as deep as a line may be");
     assert!(
@@ -457,7 +457,7 @@ fn a_record_that_is_nested_too_deep_is_named_and_not_read() {
                 from_lines(&format!("{whole}\n{line}\n{whole}\n")).expect_err("nobody wrote this");
             assert!(matches!(error, JournalError::TooDeep { line: 2, seq: 1 }), "{error}");
             assert_eq!(error.code(), "record_too_deep");
-            // Torn off at the end it was never acknowledged, however deep.
+            // A torn end was never acknowledged, at any depth.
             assert_eq!(
                 from_lines(&format!("{whole}\n{line}")).map(|read| read.len()).ok(),
                 Some(1)
@@ -480,7 +480,7 @@ fn the_secret_of_a_room_is_in_its_journal_and_in_nothing_else_that_is_written_of
         from_lines(&(line.clone() + "\n")).expect("it reads"),
         std::slice::from_ref(&opened)
     );
-    // A journal without it is none of this host's.
+    // Without a secret the journal does not belong to this host.
     let without = line.replace(&format!(",\"secret\":\"{hex}\""), "") + "\n";
     assert!(matches!(from_lines(&without), Err(JournalError::Malformed { .. })));
     let room = record::fold([opened.clone()]);

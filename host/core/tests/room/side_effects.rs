@@ -1,5 +1,5 @@
-//! What plugins do to the world while they run: nothing leaves before the room says yes, nothing is
-//! learnt before it was kept, and what holds for the whole run is counted over the whole run.
+//! Side effects of running plugins. A request leaves only after the room allows it, a result is
+//! used only after it is recorded, and limits of a run count over the whole run.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::case::{Case, SECRET, START};
 
-/// A room whose agent is in its first step, call 0, and may send so many requests.
+/// Returns a room whose agent is in its first step, call 0, and may send so many requests.
 fn stepping(requests: u64) -> Room {
     let case: Case =
         serde_json::from_value(json!({ "name": "by hand", "setup": {}, "expect": {} }))

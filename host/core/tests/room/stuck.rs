@@ -1,5 +1,4 @@
-//! The watch over agents that go astray: what it costs, and that a room that is read back remembers
-//! what it saw.
+//! Stuck detection: its cost, and its state in a restored room.
 
 use conclave_core::journal::record::fold;
 use conclave_core::protocol::effect::Effect;
@@ -26,7 +25,7 @@ fn case(scripts: &Value) -> Case {
     .expect("a case of the right form")
 }
 
-/// One step that thinks or plans something new.
+/// Takes one step that thinks or plans something new.
 fn step(room: &mut Room, number: u32) {
     while room.poll_notice().is_some() {}
     let effects: Vec<Effect> = std::iter::from_fn(|| room.poll_effect()).collect();

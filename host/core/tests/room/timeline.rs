@@ -1,4 +1,4 @@
-//! A run as rows in time: of every case, of any events, and of one run looked at closely.
+//! A run as rows in time: for every case, for arbitrary events, and for one run in detail.
 
 use conclave_core::inspect::timeline::{Given, RowSubject, Timeline};
 use conclave_core::inspect::{audit, export};
@@ -24,7 +24,7 @@ fn case(case: Value) -> Case {
     serde_json::from_value(case).expect("a case of the right form")
 }
 
-/// What must hold of any timeline.
+/// Returns the violated properties of a timeline.
 fn problems(timeline: &Timeline) -> Vec<String> {
     let mut problems = Vec::new();
     let mut depth = 0;
@@ -97,7 +97,7 @@ proptest! {
     }
 }
 
-/// An agent that calls a tool which somebody is asked about.
+/// Returns an agent that calls a tool with an approval.
 fn approval() -> Case {
     case(json!({
         "name": "one tool, asked about",
@@ -174,7 +174,7 @@ fn calls_side_by_side_have_the_time_of_their_own_report() {
     let tools = timeline.rows.iter().filter(|row| row.what.kind() == "tool");
     let lasted: Vec<u64> =
         tools.map(|row| row.end_ms.expect("it is over") - row.start_ms).collect();
-    // The second says more than there was: no row ends after its answer.
+    // The second answer claims more time than had passed: no row ends after its answer.
     assert_eq!(lasted, [400, 2_000]);
 }
 
@@ -189,7 +189,7 @@ fn what_other_processes_said_is_shown_and_exported_once_however_often_it_arrived
         message: Box::new(message),
     };
     let mut records = ran(&approval());
-    // The approval is waited for.
+    // The approval is pending.
     records.truncate(2);
     let said = Event::UserSaid { task: None, text: "hurry".to_owned(), attachments: Vec::new() };
     let pause = Event::Paused { reason: "lunch".to_owned() };
@@ -234,7 +234,7 @@ fn what_other_processes_said_is_shown_and_exported_once_however_often_it_arrived
 #[test]
 fn what_is_under_way_has_no_end_and_the_time_without_a_host_is_left_out() {
     let mut records = ran(&approval());
-    // The approval is waited for; the host stops for an hour.
+    // The approval is pending while the host stops for an hour.
     records.truncate(2);
     records[1].at = START.plus(100);
     records.push(record(2, 3_600_100, Event::Resumed { down_ms: 3_600_000 }));

@@ -1,5 +1,5 @@
-//! The world around a room: performs its effects from a script, one at a time, and records what
-//! happened.
+//! The environment of a room: performs its effects from a script, one at a time, and records the
+//! events.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,10 +17,10 @@ use crate::case::{Case, SECRET, START};
 use crate::plan::{Common, Completed, Consulted, Decided, Ended, Said, ToolSaid, relayed, request};
 use crate::recorder::Recorder;
 
-/// Events after which a case has most likely run away.
+/// The number of events after which a case counts as endless.
 const MAX_EVENTS: usize = 20_000;
 
-/// In which order effects are performed.
+/// The order in which effects are performed.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
     First,
@@ -53,11 +53,11 @@ impl Order {
     }
 }
 
-/// A call of a plugin that has not answered yet.
+/// A plugin call without an answer yet.
 struct Running {
     asks: VecDeque<Value>,
     ordinal: u32,
-    /// None: it never answers.
+    /// `None` if it never answers.
     answer: Option<Event>,
     relay: bool,
 }
@@ -95,7 +95,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Runs the case until nothing is left to do.
+    /// Runs the case until no work is left.
     pub(crate) fn run(&mut self) {
         self.happened(Event::RoomOpened {
             setup: self.case.setup().into(),
@@ -133,7 +133,7 @@ impl<'a> World<'a> {
         self.now.since(START) / (60 * 60 * 1000)
     }
 
-    /// The room as JSON, for what only its state shows.
+    /// Returns the room as JSON, for checks of its internal state.
     pub(crate) fn state(&self) -> Value {
         serde_json::to_value(&self.room).expect("a room is serialisable")
     }
@@ -168,7 +168,7 @@ impl<'a> World<'a> {
                 self.to_do.retain(|effect| effect.starts() != Some(call));
                 self.running.remove(&call);
                 if self.room.is_in_flight(call) {
-                    // The room of a background task that is told to stop ends.
+                    // A stopped background task must end its room.
                     let ended = EndedTask::interrupted("its parent stopped it".to_owned());
                     self.happened(Event::BackgroundEnded {
                         call,
@@ -289,7 +289,7 @@ impl<'a> World<'a> {
                 }
             }
             Effect::AskTopUp { call, .. } => {
-                // What is no amount is no answer: the same question stays open.
+                // An invalid amount is no answer: the same question stays open.
                 while self.room.is_in_flight(call) {
                     let entry =
                         self.next("top-up", Some(&self.case.scripts.top_ups)).unwrap_or_default();
@@ -395,7 +395,7 @@ impl<'a> World<'a> {
         self.go_on(call);
     }
 
-    /// The plugin behind a call asks its next question, or answers.
+    /// Lets the plugin behind a call make its next request, or answer.
     fn go_on(&mut self, call: CallId) {
         let Some(running) = self.running.get_mut(&call) else { return };
         if let Some(ask) = running.asks.pop_front() {

@@ -1,5 +1,5 @@
-//! An agent, the loop around it, and the limits of a run: what it does is the case's script, what
-//! is seen is what the host reports and what `conclave trajectory export` writes of it.
+//! An agent, its loop, and the limits of a run. The agent follows the case's script. The report is
+//! that of the host and of `conclave trajectory export`.
 
 use conclave_core::trajectory::Era;
 use serde_json::{Value, json};
@@ -9,12 +9,12 @@ use super::forms::made;
 use super::stage::{Move, Seen, Stage, Told};
 use super::wording::plain;
 
-/// The wire form of a case's log.
+/// Returns the wire form of a case's log.
 pub(super) fn era(case: &Case<'_>) -> Era {
     case.wire()
 }
 
-/// As many answers as any case needs of each executor.
+/// Returns executors with more answers than any case needs.
 pub(super) fn executors() -> Vec<(String, Vec<Told>)> {
     ["run", "run_ipython", "read", "write", "browse"]
         .into_iter()
@@ -71,7 +71,7 @@ fn shown(case: &Case<'_>, seen: &Seen) -> Result<Value, String> {
     }))
 }
 
-/// An event of a log with its words as tokens.
+/// Returns an event of a log with its sentences as tokens.
 pub(super) fn worded(event: &Value) -> Value {
     let mut event = event.clone();
     if let Some(content) = event.get("content").and_then(Value::as_str).map(plain) {
@@ -80,7 +80,7 @@ pub(super) fn worded(event: &Value) -> Value {
     event
 }
 
-/// The actions of a log but for the word that begins it, each with what answered it.
+/// Returns the actions of a log except the first message, each with its observation.
 pub(super) fn pairs(log: &[Value]) -> Vec<Value> {
     let actions = log.iter().skip(1).filter(|event| event.get("action").is_some());
     let answer = |action: &Value| {
@@ -99,7 +99,7 @@ pub(super) fn pairs(log: &[Value]) -> Vec<Value> {
         .collect()
 }
 
-/// Steps until a limit of the run holds. A step that is refused is the reference's error.
+/// Plays steps until a limit of the run applies. A refused step is the reference's error.
 pub(super) async fn limit(case: &Case<'_>) -> Result<Value, String> {
     let init = case.get("init").cloned().unwrap_or_default();
     let max = init

@@ -1,5 +1,5 @@
-//! A parent and its child, played by the host's own delegation: how the child ends, and what the
-//! parent has of it.
+//! A parent and its child, played by the host's own delegation: the end of the child, and its
+//! result in the parent.
 
 use conclave_core::trajectory::Era;
 use conclave_runtime::action::{Action, Observation};
@@ -12,9 +12,9 @@ use super::control::worded;
 use super::forms::made;
 use super::stage::{Move, Stage};
 
-/// Who works for whom.
+/// The name of the child's task.
 const CHILD: &str = "ChildAgent";
-/// Faults of an agent in a row that end its task.
+/// The number of consecutive faults that end a task.
 const FAULTS: usize = 3;
 
 pub(super) async fn play(case: &Case<'_>) -> Result<Value, String> {
@@ -68,7 +68,8 @@ pub(super) async fn play(case: &Case<'_>) -> Result<Value, String> {
         observation["content"] = content;
     }
     let before = case.get("parent_iteration").and_then(Value::as_u64).unwrap_or_default();
-    // The parent steps once to delegate and once after that; what its child steps is the child's.
+    // The parent takes one step to delegate and one after it. The child's steps count for the
+    // child.
     let iteration = before + seen.iterations.len() as u64;
     Ok(json!({
         "parent_state": seen.state.as_str(), "observation": observation,
@@ -76,7 +77,8 @@ pub(super) async fn play(case: &Case<'_>) -> Result<Value, String> {
     }))
 }
 
-/// What the parent reads of it: the text of the observation, or the host's sentence on the outputs.
+/// Returns the parent's view of the end: the text of the observation, or the host's sentence on the
+/// outputs.
 fn heard(parts: &[super::stage::Part], told: &Observation) -> String {
     if !told.content().is_empty() {
         return told.content().to_owned();

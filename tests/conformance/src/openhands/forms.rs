@@ -1,4 +1,4 @@
-//! The ways in which cases write events, actions and what an agent answers.
+//! The forms in which cases write events, actions and an agent's answers.
 
 use conclave_core::trajectory::{Action, Era, TrajectoryEvent};
 use conclave_runtime::action::Action as Acted;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::stage::{Move, nothing, turn};
 
-/// What an agent does, of an entry of a script.
+/// Returns the agent's move for an entry of a script.
 pub(super) fn made(entry: &Value) -> Result<Move, String> {
     let word = entry.as_str().unwrap_or_default().to_ascii_lowercase();
     if let Some(raised) =
@@ -26,8 +26,8 @@ pub(super) fn made(entry: &Value) -> Result<Move, String> {
     }))
 }
 
-/// An action in its fixed form, of one of the ways in which cases write one: its whole form,
-/// `{"run": "ls"}`, `{"finish": {…}}`, or a text, which is said.
+/// Returns an action in its fixed form. A case writes the whole form, `{"run": "ls"}`, `{"finish":
+/// {…}}`, or a text, which is a message.
 fn action(entry: &Value) -> Result<Value, String> {
     Ok(match entry {
         Value::String(text) if matches!(text.as_str(), "finish" | "reject") => {
@@ -71,13 +71,13 @@ fn action(entry: &Value) -> Result<Value, String> {
     })
 }
 
-/// An event that a case may write without what its kind needs.
+/// Returns an event, which a case may write without the required fields of its kind.
 pub(super) fn event(given: &Value) -> Result<TrajectoryEvent, String> {
     let form = completed(given);
     TrajectoryEvent::from_json_of(&form, Era::V2025).map_err(|error| format!("{form}: {error}"))
 }
 
-/// With the arguments that its kind needs, where it has none.
+/// Adds the required arguments of the kind if there are no arguments.
 fn completed(given: &Value) -> Value {
     let mut form = given.clone();
     let word = |key: &str| given.get(key).and_then(Value::as_str);

@@ -106,8 +106,8 @@ pub(super) fn search(case: &Case<'_>) -> Result<Value, String> {
         start_id: number(&["start_id", "start"]),
         end_id: number(&["end_id", "end"]),
         reverse: case.flag("reverse"),
-        // 0 and negative limits return no event and one event: the reference checks the limit after
-        // each event.
+        // A limit of 0 returns no event and a negative one returns one event: the reference checks
+        // the limit after each event.
         limit: number(&["limit"])
             .and_then(|limit| usize::try_from(limit.max(-1).unsigned_abs()).ok()),
     };

@@ -1,4 +1,4 @@
-//! Changes of a plan, one after the other, by the plan that the room keeps for an agent.
+//! Changes of a plan in order, applied to the plan that the room keeps for an agent.
 
 use conclave_core::types::plan::{Plan, PlanError};
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Case;
 
-/// As long as a model's messages were in 2024 (O-082).
+/// The maximum length of a model's message in 2024, in characters (O-082).
 const MESSAGE_CHARS: usize = 10_000;
 
 pub(super) fn codec(case: &Case<'_>) -> Result<Value, String> {
@@ -13,7 +13,7 @@ pub(super) fn codec(case: &Case<'_>) -> Result<Value, String> {
         Ok(event) => {
             json!({ "dict": event.to_json(case.wire()), "memory": event.memory_form(MESSAGE_CHARS) })
         }
-        // The cases call it by the class of the reference.
+        // Cases name this error by the reference's class.
         Err(malformed) if malformed.kind == MalformedKind::ValueError => {
             json!({ "error": "ValueError" })
         }

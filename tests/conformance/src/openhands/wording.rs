@@ -1,9 +1,9 @@
-//! Sentences that the host and the reference word each in their own way, as one token on both
-//! sides: `«max-iterations»`.
+//! Sentences that the host and the reference word differently, as one token on both sides:
+//! `«max-iterations»`.
 
 use regex::Regex;
 
-/// A token, and the sentences that mean it.
+/// A token, and the sentences that it replaces.
 const SENTENCES: [(&str, &str); 7] = [
     ("«max-iterations»", r"^(RuntimeError: )?Agent reached maximum (number of )?iterations?\b.*$"),
     ("«max-iterations»", r"^.*limits\.run\.(task_)?turns.*$"),
@@ -17,7 +17,7 @@ const SENTENCES: [(&str, &str); 7] = [
     ("«finished $1: $2»", r"^(\S+) finishes its task with (.*)$"),
 ];
 
-/// The token of a sentence; any other text as it is.
+/// Returns the token of a sentence, or any other text unchanged.
 pub(super) fn plain(text: &str) -> String {
     let found = SENTENCES.iter().find_map(|(token, pattern)| {
         let pattern = Regex::new(pattern).expect("the patterns are right");

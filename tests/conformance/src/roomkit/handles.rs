@@ -1,4 +1,4 @@
-//! The runner and its handles: waiting, cancelling, closing, and the ends that a task can come to.
+//! The runner and its handles: waiting, cancelling, closing, and the possible ends of a task.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use super::stage::{Open, Stage};
 use super::{Case, names};
 use crate::Runner;
 
-/// Who works in these cases.
+/// The worker of these cases.
 const WORKER: &str = "agent-bg";
-/// Milliseconds: as good as for ever.
+/// In milliseconds: practically without end.
 const LONG_MS: u64 = 60_000;
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
@@ -34,7 +34,7 @@ fn staged(case: &Case<'_>) -> Stage {
     let mut stage = Stage::of(case.given);
     let reply = case.any(&["agent_reply", "reply"]);
     let replies = case.any(&["agent_replies", "replies"]).and_then(Value::as_array);
-    // A result that a case gives is what the worker comes to.
+    // The worker returns the result that a case gives.
     let given = case.get("result").filter(|result| result.is_object());
     let of_result = |key: &str| {
         given.and_then(|result| result.get(key)).and_then(Value::as_str).map(str::to_owned)
@@ -63,7 +63,7 @@ fn staged(case: &Case<'_>) -> Stage {
     stage
 }
 
-/// A room that is not there cannot be opened: its journal cannot be made.
+/// Returns journals that refuse a missing room, so that it cannot be opened.
 fn journals(case: &Case<'_>) -> Arc<dyn Journals> {
     let is_missing = case.get("child_room").is_some_and(Value::is_null);
     if is_missing {
@@ -104,7 +104,7 @@ async fn wait(open: &Open, case: &Case<'_>) -> Result<Value, String> {
     }
     let takes = open.stage.agent(WORKER).map_or(0, |worker| worker.script().delay_ms);
     let gives_up = case.number("timeout_ms").filter(|at_most| *at_most < takes);
-    // Everybody who waits gets the same.
+    // All waiting callers receive the same result.
     let once = async || match gives_up {
         Some(at_most) => open.wait_at_most(&task.id, at_most).await,
         None => open.wait(&task.id).await,
@@ -156,7 +156,7 @@ async fn cancel(open: &Open, case: &Case<'_>) -> Result<Value, String> {
     if case.number("cancel_after_ms").is_some()
         && let Some(worker) = open.stage.agent(WORKER)
     {
-        // It is at work by then.
+        // The worker is running by then.
         worker.has_begun(1).await;
     }
     let times = case.number("times").unwrap_or(1).max(1);
@@ -198,7 +198,7 @@ async fn close(open: &Open, case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({ "statuses": statuses }))
 }
 
-/// Journals in memory, and none for a child room.
+/// Journals in memory that refuse child rooms.
 #[derive(Default)]
 struct WithoutChildren(MemoryJournals);
 

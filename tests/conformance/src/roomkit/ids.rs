@@ -1,9 +1,9 @@
-//! Ids of child rooms: a case that asks for a part of one of theirs asks for the same of ours.
+//! Ids of child rooms, converted between the reference's form and ours.
 
 use serde_json::{Value, json};
 
-/// Their ids of child rooms are `parent::task-<12 hex>`, ours `parent/1`: a case that asks for a
-/// part of one asks for ours.
+/// Replaces parts of ids in expectations. The reference's child rooms are `parent::task-<12 hex>`,
+/// ours `parent/1`.
 pub(super) fn in_our_ids(then: &Value) -> Value {
     match then {
         Value::Object(fields) => {

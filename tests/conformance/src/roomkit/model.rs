@@ -1,5 +1,5 @@
-//! A result by itself: its JSON, which is that of the journal (`Event::BackgroundEnded`), gives
-//! back what was written.
+//! A task result alone: its JSON is that of the journal (`Event::BackgroundEnded`) and reads back
+//! as the same value.
 
 use conclave_core::types::ids::BackgroundId;
 use conclave_runtime::delivery::{BackgroundStatus, EndedTask};
@@ -17,7 +17,7 @@ pub(super) fn play(case: &Case<'_>) -> Result<Value, String> {
         "cancelled" => BackgroundStatus::Cancelled,
         other => return Err(format!("a result has no status {other:?}")),
     };
-    // Ours are whole milliseconds.
+    // Durations of the host are whole milliseconds.
     let milliseconds = given.get("duration_ms").and_then(Value::as_f64).unwrap_or_default();
     let record = EndedTask {
         id: BackgroundId::from(word("task_id").unwrap_or_default()),
@@ -31,7 +31,7 @@ pub(super) fn play(case: &Case<'_>) -> Result<Value, String> {
         metadata: given.get("metadata").cloned().unwrap_or_default(),
         attempts: 0,
     };
-    // what was written is what is read.
+    // the record must read back as written.
     let text = serde_json::to_string(&record).map_err(|error| error.to_string())?;
     let read: EndedTask = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     Ok(json!({

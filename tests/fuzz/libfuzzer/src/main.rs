@@ -1,5 +1,5 @@
-//! Runs one target of `conclave-fuzz` under libFuzzer, which keeps what reaches new code. The
-//! target is named by the environment, because libFuzzer takes the command line for itself.
+//! Runs one target of `conclave-fuzz` under libFuzzer, which keeps inputs that reach new code. The
+//! environment names the target, because libFuzzer parses the command line itself.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use conclave_fuzz::{Target, mutate, target_named};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
-/// Names the target.
+/// The environment variable with the target's name.
 const TARGET: &str = "CONCLAVE_FUZZ_TARGET";
 
 fn target() -> &'static Target {
@@ -24,7 +24,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-    // One of two is libFuzzer's own: it knows what the code compared with.
+    // Every second mutation is libFuzzer's own, because it knows the values that the code compared.
     if seed.is_multiple_of(2) {
         return fuzzer_mutate(data, size, max_size);
     }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::facts;
 
-/// Calls of one text at most, as the reader has it.
+/// The maximum number of calls in one text, as in the parser.
 const CALLS_MAX: usize = 129;
 
 static TOOLBOX: LazyLock<Toolbox> = LazyLock::new(|| {
@@ -77,7 +77,7 @@ pub(super) fn check_xml(input: &[u8]) {
     reads(&text);
 }
 
-/// A call that was read is written so that the same is read.
+/// Checks that a parsed call is written so that it parses to the same call.
 fn rendered(request: &str, fields: &Value, schema: &Value) {
     let written = xml::render(request, fields, schema);
     let read = xml::fields(&written, Some(schema))

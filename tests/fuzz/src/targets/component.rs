@@ -29,7 +29,7 @@ pub(super) fn check(input: &[u8]) {
             assert!(!told.is_empty() && told.len() < 64 << 10, "an error of {} bytes", told.len());
         }
     }
-    // What stands behind the last section would be another one's start.
+    // Bytes behind the last section would be read as the start of another one.
     if let Ok(whole) = embed(input, &manifest()) {
         assert!(whole.starts_with(input), "the component itself is changed");
         if let Ok(inspection) = inspect(&whole) {

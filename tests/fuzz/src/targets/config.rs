@@ -1,4 +1,4 @@
-//! A config: problems stand in the text, and what is assembled of it reads back from a journal.
+//! A config: problems point into the text, and the assembled setup reads back from a journal.
 
 use conclave_core::config::assemble::assemble;
 use conclave_core::config::{Config, Problems, Severity};
@@ -38,7 +38,7 @@ fn assembled(text: &str, config: &Config) {
     }
 }
 
-/// Every problem points into the text and can be printed.
+/// Checks that every problem points into the text and can be printed.
 pub(super) fn stand_in(text: &str, problems: &Problems) {
     let lines: Vec<&str> = text.split('\n').collect();
     for problem in &problems.0 {

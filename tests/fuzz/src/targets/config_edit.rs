@@ -1,12 +1,12 @@
-//! A config and edits of it. The input is a config, a line `=====`, and edits, one in a line:
-//! `grant PLUGIN TOML`, `revoke PLUGIN TOML`, `add NAME SOURCE`, `set PATH TOML`, `remove PATH`.
+//! A config and edits of it. The input is a config, a line `=====`, and one edit per line: `grant
+//! PLUGIN TOML`, `revoke PLUGIN TOML`, `add NAME SOURCE`, `set PATH TOML`, `remove PATH`.
 
 use conclave_core::config::edit::{ConfigEditError, ConfigText, Fragment};
 use toml::Value;
 
 use super::config::stand_in;
 
-/// Edits of one input at most: each looks at the whole text.
+/// The maximum number of edits, because each parses the whole text.
 const EDITS: usize = 4;
 
 pub(super) fn check(input: &[u8]) {
@@ -104,7 +104,7 @@ fn granted_twice(edit: &ConfigText, plugin: &str, fragment: &Fragment) {
     }
 }
 
-/// Lines that are only comments come in the same order after the edit.
+/// Lines that are only comments keep their order in the edit.
 fn comments_stay(before: &str, after: &str) {
     let mut lines = after.lines().map(str::trim);
     for comment in before.lines().map(str::trim).filter(|line| line.starts_with('#')) {
@@ -112,7 +112,7 @@ fn comments_stay(before: &str, after: &str) {
     }
 }
 
-/// Held against another reader of TOML: what the edit is not about has the same values.
+/// Checks with an independent TOML parser that all other values stay the same.
 fn same_elsewhere(before: &str, after: &str, about: &[&str]) {
     let read = |text: &str| {
         let mut root = Value::Table(toml::from_str(text).ok()?);
@@ -124,7 +124,7 @@ fn same_elsewhere(before: &str, after: &str, about: &[&str]) {
     }
 }
 
-/// Without the value at this path, and without tables that are empty then.
+/// Removes the value at this path, and tables that are then empty.
 fn remove(value: &mut Value, path: &[&str]) {
     let (Some(table), Some((first, rest))) = (value.as_table_mut(), path.split_first()) else {
         return;

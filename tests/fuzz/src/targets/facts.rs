@@ -9,7 +9,7 @@ use conclave_core::types::ids::PluginName;
 use conclave_core::types::tool::ToolSpec;
 use serde_json::json;
 
-/// A plugin that is of every kind, asks for everything without requiring it, and has two tools.
+/// Returns a plugin of every kind that optionally requests all capabilities, with two tools.
 pub(super) fn versatile() -> PluginFacts {
     let ask = |capability: &Capability| {
         (
@@ -47,7 +47,7 @@ pub(super) fn versatile() -> PluginFacts {
     }
 }
 
-/// The same plugin under each of these names.
+/// Returns the same plugin under each of these names.
 pub(super) fn all<'a>(
     names: impl IntoIterator<Item = &'a PluginName>,
 ) -> BTreeMap<PluginName, PluginFacts> {

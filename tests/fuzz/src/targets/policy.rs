@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::facts;
 
-/// Rules and calls of one input at most: each call is decided by all rules, many times.
+/// The maximum number of rules and calls, because each call is decided by all rules many times.
 const LINES: usize = 24;
 
 #[derive(Debug)]
@@ -138,7 +138,7 @@ fn decided(setup: &Setup, call: &Call) {
     }
 }
 
-/// What `[a] always` writes can be written, and allows this call.
+/// Checks that the rule written by `[a] always` is valid, and allows this call.
 fn left(setup: &Setup, call: &Call) {
     let Some(caller) = call.callers.first() else { return };
     let request = ApprovalRequest {
@@ -173,7 +173,7 @@ fn left(setup: &Setup, call: &Call) {
     }
 }
 
-/// The rules as TOML are the rules, where the names in them could stand in a config.
+/// Checks that the rules read back from TOML unchanged, if a config may contain their names.
 fn written(toml: &str, rules: &[Rule]) {
     let parsed: toml::Table =
         toml::from_str(toml).unwrap_or_else(|error| panic!("a leave is TOML: {error}\n{toml}"));

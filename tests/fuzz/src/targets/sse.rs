@@ -1,12 +1,11 @@
-//! A model's reply, in one piece and in many.
+//! A model's reply, in one chunk and in many.
 
 use conclave_models::fuzzing::{ParsedReply, read};
 
 use crate::Random;
 
 const KEY: &str = "sk-fuzz-0123456789abcdef";
-/// More than any input streams: what is too long depends on how much came at once, and has its own
-/// check.
+/// Above the stream of any input: this check depends on the chunks, so it has a test of its own.
 const LIMIT: u64 = 1 << 20;
 
 pub(super) fn check(input: &[u8]) {

@@ -1,9 +1,9 @@
-//! Logs of other systems and of this one.
+//! Logs of other systems and of Conclave.
 
 use conclave_core::trajectory::{Era, Filter, Loaded, SdkEvent, TrajectoryEvent, load, search};
 use serde_json::Value;
 
-/// Events of one log that are looked at closely.
+/// The maximum number of events of one log that are checked in detail.
 const EVENTS: usize = 32;
 
 pub(super) fn check(input: &[u8]) {
@@ -19,7 +19,7 @@ pub(super) fn check(input: &[u8]) {
     torn(&text, &loaded);
 }
 
-/// Nothing of an event is lost where it is stored, and what an era writes is read again.
+/// Checks that a stored event loses nothing, and that the form of each era reads back.
 fn event(event: &TrajectoryEvent) {
     let stored = serde_json::to_string(event).expect("an event can be stored");
     let read: TrajectoryEvent = serde_json::from_str(&stored)
@@ -48,7 +48,7 @@ fn sdk(event: &SdkEvent) {
     assert_eq!(again.to_json(), json, "an event is read back as it was");
 }
 
-/// A log of lines that was torn gives what came before the tear.
+/// Checks that a torn log yields everything before the tear.
 fn torn(text: &str, whole: &Loaded) {
     let Some((before, _)) = text.trim_end_matches('\n').rsplit_once('\n') else { return };
     if serde_json::from_str::<Value>(text).is_ok()

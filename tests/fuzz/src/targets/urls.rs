@@ -1,5 +1,5 @@
-//! Addresses. The lines of the input are taken as patterns, addresses, redirects and addresses of
-//! the network alike, each against each.
+//! Addresses. Each line of the input is used as a pattern, an address, a redirect and a network
+//! address. All lines are combined with each other.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ use url::{Host, Url};
 
 use super::facts;
 
-/// Lines of one input at most: each is held against each.
+/// The maximum number of lines, because each is combined with each.
 const LINES: usize = 6;
 
 pub(super) fn check(input: &[u8]) {
@@ -45,7 +45,7 @@ pub(super) fn check(input: &[u8]) {
     }
 }
 
-/// An address of a request is what `url` makes of it, and stays so when it is sent on.
+/// A request's address is the one that `url` parses, and stays the same when it is sent again.
 fn readable(line: &str) -> Option<Url> {
     let url = target(line).ok()?;
     assert_eq!(Url::parse(line).as_ref(), Ok(&url), "another reader reads another address");
@@ -66,7 +66,7 @@ fn readable(line: &str) -> Option<Url> {
     Some(url)
 }
 
-/// What a pattern covers is on the host that it names, by a reading of the pattern of its own.
+/// Checks with an independent parser that a pattern covers only addresses on its own host.
 fn pattern_against(pattern: &UrlPattern, text: &str, url: &Url, manifest: &Manifest) {
     let is_covered = pattern.covers(url);
     if is_covered {
@@ -135,8 +135,8 @@ fn host_against(pattern: &HostPattern, text: &str, url: &Url) {
     }
 }
 
-/// Without a grant for a private network only what the standard library too finds public is
-/// connected to.
+/// Without a grant for private networks, only addresses that the standard library also considers
+/// public are reachable.
 fn connects(address: IpAddr) {
     let none = FetchGrant::new(Vec::new());
     let allowed = none.may_connect(address);
@@ -172,7 +172,7 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// A redirect that is followed leads to an address that could have been asked for itself.
+/// A redirect that is followed leads to an address that could have been requested directly.
 fn redirected(from: &Url, location: &str) {
     for (method, status) in [("GET", 302), ("POST", 301), ("PUT", 307)] {
         let Ok(Some(hop)) = next_hop(method, from, status, Some(location)) else { continue };
@@ -195,7 +195,7 @@ fn redirected(from: &Url, location: &str) {
     }
 }
 
-/// The grant that a refusal offers is one, and covers what was refused.
+/// The grant that a refusal suggests is valid and covers the refused address.
 fn granted_smallest(url: &Url, manifest: &Manifest) {
     let grants = Grants::default();
     let rights = Rights { plugin: "a", manifest, grants: &grants, narrowed: None };

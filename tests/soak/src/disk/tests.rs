@@ -1,8 +1,8 @@
-//! Operations in, what a cut leaves out.
+//! Operations in, the state after a cut out.
 
 use super::*;
 
-/// The disk after a cut, as text: each path with its bytes.
+/// Returns the disk after a cut as text: each path with its bytes.
 fn after(disk: &Disk, survival: Survival, seed: u64) -> BTreeMap<String, String> {
     let mut disk = disk.clone();
     disk.cut();

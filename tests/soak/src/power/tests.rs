@@ -1,6 +1,6 @@
-//! What the host writes by itself, with the power cut before each change and sync of the disk in
-//! turn. Skipped where no disk can be mounted. Nothing here may map a file of the disk into memory,
-//! as SQLite does: this process serves the disk, and would wait for itself.
+//! The host's own writes, with a power cut before each change and sync of the disk in turn. Skipped
+//! if no disk can be mounted. No test may map a file of the disk into memory, as SQLite does: this
+//! process serves the disk, so it would deadlock.
 
 use std::sync::mpsc::channel;
 
@@ -13,9 +13,9 @@ use crate::skip::is_skipped;
 const HARSH: [Survival; 4] =
     [Survival::Nothing, Survival::NamesOnly, Survival::BytesOnly, Survival::Some];
 
-/// Does `act` on a new disk after `prepare`, with the power cut before its first operation, its
-/// second, and so on until it is done; and shows each time what is left, and whether `act` had said
-/// that it is done.
+/// Runs `act` on a new disk after `prepare`, with a power cut before its first operation, its
+/// second, and so on until it completes. Passes on the state after each cut, and whether `act` had
+/// reported success.
 fn at_every_cut<T: Send>(
     prepare: impl Fn(&Path),
     act: impl Fn(&Path) -> Result<T, String> + Sync,
@@ -99,8 +99,7 @@ fn a_cache_opens_after_every_cut_of_its_first_start() {
     );
 }
 
-/// A process is killed while the power stays on: the next one finds what it wrote, and the power
-/// can go under that one.
+/// Kills a process without a power cut: the next one sees its writes, and may lose power itself.
 #[test]
 fn a_kill_without_a_cut_keeps_what_was_not_synced() {
     if is_skipped(can_cut_power()) {

@@ -1,4 +1,4 @@
-//! What is promised, and what is found out.
+//! Promises and their violations.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn write(offset: u64, bytes: &str, truncate: bool) -> SideEffect {
     }
 }
 
-/// The problem with these bytes after these changes, each with the length that it gave.
+/// Returns the problem with these bytes after these changes, each with the resulting length.
 fn problem(changes: &[(SideEffect, Option<u64>)], there: Option<&str>) -> Option<String> {
     let mut promises = Promises::default();
     for (change, length) in changes {

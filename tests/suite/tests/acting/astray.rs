@@ -1,4 +1,4 @@
-//! Agents that do the same again and again, and hide it behind thoughts that vary (C-325).
+//! Agents that repeat themselves and hide it behind varying thoughts (C-325).
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::outcome::Status;
@@ -62,7 +62,7 @@ fn the_operator_lets_it_go_on() {
     assert_eq!((ran.status(), times(&ran)), (Status::Done, 7), "{}", ran.outcome.reason);
 }
 
-/// Whoever waits for something that changes goes round in no circle.
+/// An agent that waits for a change is in no loop.
 #[test]
 fn the_same_with_another_result_is_no_loop() {
     let ran = run(&again("tick", 12), "");

@@ -1,5 +1,4 @@
-//! Pages, through the stock browser: read as text, and where there is none, an observation that
-//! says why.
+//! Pages with the stock browser: read as text, or an observation with the reason of a failure.
 
 use conclave_core::types::outcome::Status;
 use conclave_models::test_server::{Server, TestReply};

@@ -1,5 +1,4 @@
-//! Commands, through a pretend shell: their output, their end, and those that go on in the
-//! background.
+//! Commands in a simulated shell: their output, their end, and background commands.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -122,7 +121,7 @@ fn a_background_command_does_not_outlive_its_agent() {
     assert!(killed.as_ref().is_some_and(|answer| !answer.is_error && answer.content.contains("42 has been killed")), "{killed:?}");
 }
 
-/// Tells a person when a background command has ended.
+/// Signals the user when a background command has ended.
 struct Ended(Semaphore);
 
 impl Subscriber for Ended {
@@ -136,7 +135,7 @@ impl Subscriber for Ended {
     }
 }
 
-/// A person who answers when it has.
+/// A user who answers after that signal.
 struct Patient(Arc<Ended>, AtomicU32);
 
 impl Channels for Patient {
@@ -154,8 +153,8 @@ impl Channels for Patient {
     }
 }
 
-/// What a background command says comes before the next step, whole and in order, and so does its
-/// end.
+/// The output and the end of a background command arrive before the next step, complete and in
+/// order.
 #[test]
 fn a_background_command_is_followed_to_its_end() {
     let script = json!([

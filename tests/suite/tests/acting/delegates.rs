@@ -1,4 +1,4 @@
-//! Several delegates at once, each a real agent in a sandbox of its own.
+//! Several delegates at once, each a real agent in its own sandbox.
 
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Rig, guest};
@@ -14,7 +14,7 @@ fn all(delegates: &[(&str, Value)]) -> Value {
     json!([{ "action": "delegate_all", "args": { "delegates": delegates } }])
 }
 
-/// Tasks of these names; the last is one that panics.
+/// Returns tasks with these names; the last one panics.
 fn workers(names: &[&str]) -> String {
     let mut text = format!(
         "[plugins.echo]\nsource = \"{}\"\n[plugins.broken]\nsource = \"{}\"\n[tasks.broken]\nagent = \"broken\"\n",
@@ -40,8 +40,7 @@ fn several_delegates_work_at_once_and_answer_in_order() {
     assert_eq!(observations(&ran), expected);
 }
 
-/// One that fails, one that is not granted, and one that there is not: the others' answers come all
-/// the same.
+/// One fails, one is not granted and one does not exist: the others still answer.
 #[test]
 fn a_delegate_that_fails_takes_nobody_along() {
     let wanted = [

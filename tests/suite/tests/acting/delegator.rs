@@ -1,4 +1,4 @@
-//! The stock delegator: study, work, verify; again when the work is not good, and not for ever.
+//! The stock delegator: study, work, verify; repeated if the work is not good, up to a limit.
 
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig};
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{model, prompts, says};
 
-/// Its three workers are micro-agents with models of their own prompts, all on one server that
-/// answers in order.
+/// Runs it. Its three workers are micro-agents with models of their own prompts, all on one server
+/// that answers in order.
 fn run(rounds: u32, replies: &[Value]) -> (Ran, Vec<Vec<(String, String)>>) {
     let (server, models) = model(replies.iter().map(says).collect());
     let file = |inputs: &str, outputs: &str, prompt: &str| {

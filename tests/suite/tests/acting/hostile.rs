@@ -1,5 +1,5 @@
-//! Executors that answer wrongly, break, or never end (C-326): the agent reads an error, and nobody
-//! else notices.
+//! Executors that answer wrongly, fail, or never end (C-326): the agent reads an error, and other
+//! tasks are unaffected.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ fn ran(script: &Value, limits: &str) -> Ran {
     ran
 }
 
-/// Whatever an executor gives, the agent gets what answers its action, or an error that says why
-/// not.
+/// For any output of an executor, the agent gets the observation of its action, or an error with
+/// the reason.
 #[test]
 fn what_is_no_observation_of_the_action_is_an_error() {
     for (how, expected) in [
@@ -79,7 +79,7 @@ fn what_an_executor_leaves_out_is_made_up_for() {
     }
 }
 
-/// It answers an action, and steers nobody.
+/// An executor answers an action and has no control over the task.
 #[test]
 fn an_executor_cannot_end_the_task() {
     let ran = ran(&json!([read("steer")]), "");
@@ -131,7 +131,7 @@ fn a_panic_and_an_endless_loop_are_observations_and_the_run_goes_on() {
     assert_eq!(seen[2], json!({ "path": "fine", "content": "read of fine" }));
 }
 
-/// Says when a tool was called.
+/// Signals when a tool was called.
 struct Called(Semaphore);
 
 impl Subscriber for Called {

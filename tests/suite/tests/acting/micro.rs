@@ -38,7 +38,7 @@ fn given(ran: &Ran) -> Value {
         .unwrap_or_else(|| serde_json::from_str(ran.content()).unwrap_or_default())
 }
 
-/// Its only input is the message, where nobody gave it by name.
+/// The message is its only input unless an input is named.
 #[test]
 fn a_text_file_is_an_agent() {
     let (server, models) = model(vec![says(&json!({ "verdict": "good", "remarks": "" }))]);
@@ -102,7 +102,7 @@ fn another_agent_hands_it_work_and_gets_its_outputs() {
     assert!(asked.len() == 1 && asked[0][0].1.contains("This is the one: -a\n"), "{asked:#?}");
 }
 
-/// Hidden places and other attempts of an input to be more than data.
+/// Inputs with hidden placeholders and other injections are inserted unchanged.
 #[test]
 fn what_an_input_says_is_put_in_as_it_is() {
     let (server, models) = model(vec![says(&json!({ "verdict": "good", "remarks": "" }))]);

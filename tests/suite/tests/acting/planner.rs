@@ -1,5 +1,5 @@
-//! The stock planner with a scripted model: a plan of three levels worked through to its end, and a
-//! model that does not always make sense.
+//! The stock planner with a scripted model: a plan of three levels executed to its end, and a model
+//! with malformed replies.
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::outcome::Status;
@@ -29,7 +29,7 @@ fn finish(answer: &str) -> Value {
     json!({ "action": "finish", "args": { "outputs": { "answer": answer } } })
 }
 
-/// The last plan that was told.
+/// Returns the last published plan.
 fn told_plan(ran: &Ran) -> Value {
     let plans = ran.notices().filter_map(|notice| match notice {
         Notice::PlanChanged { plan, .. } => Some(plan.clone()),
@@ -111,7 +111,7 @@ fn a_planner_acts_for_its_tasks() {
     );
 }
 
-/// A reply that is no action goes back to the model with what was wrong with it.
+/// A malformed reply is returned to the model with the error.
 #[test]
 fn a_reply_that_makes_no_sense_goes_back_to_the_model() {
     let add = says(&json!({ "action": "add_task", "args": { "parent": "", "goal": "Light it" } }));
@@ -130,7 +130,7 @@ fn a_reply_that_makes_no_sense_goes_back_to_the_model() {
     assert!(reads(&asked[3], "dance") && reads(&asked[3], "does not exist"), "{:#?}", asked[3]);
 }
 
-/// A task that is given up is no task that is left.
+/// An abandoned task is closed, so the plan continues with the others.
 #[test]
 fn a_task_that_cannot_be_done_is_abandoned_and_the_rest_goes_on() {
     let add = json!({ "action": "add_task", "args": { "parent": "", "goal": "All", "subtasks": [{ "goal": "First" }, { "goal": "Second" }] } });

@@ -1,4 +1,4 @@
-//! What a model sees of what its agent did: its actions and what came of them, in their order.
+//! A model's view of its agent's past: the actions and observations, in order.
 
 use conclave_core::types::outcome::Status;
 use conclave_test_support::Rig;

@@ -1,5 +1,5 @@
-//! Files, through the stock workspace: what is written is there, what goes wrong is read and never
-//! the end, and what is missing is told.
+//! File actions with the stock workspace. A written file exists, a failure is an observation, and a
+//! missing executor is reported.
 
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Rig, refused};
@@ -134,8 +134,8 @@ fn a_link_that_leads_out_is_outside() {
     );
 }
 
-/// What an action lacks is said to the agent in the reference's words, and to the operator with the
-/// line that would change it.
+/// The agent reads the reference's words about a missing executor. The operator reads the config
+/// line that adds it.
 #[test]
 fn an_action_that_nobody_carries_out_goes_on_and_the_operator_reads_what_is_missing() {
     let script = json!([{ "action": "read", "args": { "path": "a.txt" } }, { "action": "run", "args": { "command": "ls" } }]);

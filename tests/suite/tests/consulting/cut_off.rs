@@ -1,5 +1,5 @@
-//! A run with an analyzer, a condenser that asks a model, and a memory, cut off at every record of
-//! its journal: it goes on to the same end, and no answer of a model is bought twice.
+//! A run with an analyzer, a condenser that asks a model, and a memory, interrupted at every record
+//! of its journal. It resumes to the same end, and no model answer is bought twice.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::world::{Scripted, World, acting, says, steps, stocked};
 
-/// A journal whose host stops before it can keep more than so many records.
+/// A journal that fails after a number of records, as if the host had stopped.
 #[derive(Clone)]
 struct Stops {
     after: usize,
@@ -76,7 +76,7 @@ struct Cut {
 
 impl Cut {
     async fn new() -> Self {
-        // What it says depends on what it reads and on nothing else.
+        // The summary depends only on the prompt, so it is the same in every run.
         let writer = Scripted::new(|_, prompt| {
             says(&format!(
                 "Summary of {} letters.",
@@ -124,7 +124,7 @@ impl Cut {
     }
 }
 
-/// Answers of models that the records hold.
+/// Returns the number of model answers in the records.
 fn paid(records: &[Arc<Record>]) -> usize {
     records.iter().filter(|record| matches!(record.event, Event::ModelAnswered { .. })).count()
 }

@@ -1,5 +1,4 @@
-//! The code blocks of the documentation pages: where each stands, what its fence says of it, and
-//! its text.
+//! The code blocks of the documentation pages: their positions, fence labels and texts.
 
 use std::path::PathBuf;
 
@@ -18,12 +17,12 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// `docs/use/permissions.md:7`, as editors understand it.
+    /// Returns `docs/use/permissions.md:7`, as editors understand it.
     pub(crate) fn place(&self) -> String {
         format!("{}:{}", self.page, self.line)
     }
 
-    /// What stands behind the language: `Cargo.toml` of `toml Cargo.toml`.
+    /// Returns the words behind the language: `Cargo.toml` of `toml Cargo.toml`.
     pub(crate) fn label(&self) -> &str {
         self.info.split_once(' ').map_or("", |(_, label)| label.trim())
     }

@@ -1,5 +1,6 @@
-//! Every code that a person can meet has a row in docs/use/troubleshooting.md. A new variant of one of these enums does not compile
-//! here until it is listed, and then fails until it has a row.
+//! Checks that every code that a user can see has a row in docs/use/troubleshooting.md. A new
+//! variant of one of these enums does not compile here until it is listed, and then fails until it
+//! has a row.
 
 use conclave_core::types::completion::ModelDiagnosticKind;
 use conclave_core::types::denial::Layer;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{read, root};
 
-/// Lists variants; the `match` names each, so none can be forgotten.
+/// Lists variants. The `match` names each, so that the compiler reports an omitted one.
 macro_rules! all {
     ($kind:ident: $($variant:ident),+ $(,)?) => {{
         let is_listed = |kind: &$kind| match kind {
@@ -70,7 +71,7 @@ fn every_code_has_a_row_in_troubleshooting() {
     check(&page, "Refused requests and delegations", refusals.map(|code| word(&json!(code))));
 }
 
-/// The exit codes of the page are those of the command line's own table.
+/// The exit codes of the page must equal those of the command line's table.
 #[test]
 fn exit_codes_are_the_same_in_both_tables() {
     let troubleshooting = read(&root().join("docs/use/troubleshooting.md"));

@@ -1,5 +1,5 @@
-//! Approvals on a terminal, in a run and with `conclave approve`: what is approved is one call, all
-//! of it was shown, and nothing that it says can be taken for the program's question.
+//! Approvals on a terminal, in a run and with `conclave approve`. An approval covers one call that
+//! was shown completely, and no text of the call can pass for the program's question.
 
 use std::process::{Child, Stdio};
 
@@ -11,7 +11,7 @@ use super::{FOREIGN, MARK, assert_marked, forged_as, rig, write};
 use crate::cli::text;
 
 const WIDTHS: [u16; 3] = [40, 80, 120];
-/// What the program says around a question of `conclave approve`.
+/// The program's own lines around a question of `conclave approve`.
 const OWN: [&str; 6] = [
     "May it run? [y/N] > y ZZ",
     " ?    workspace.write wants to run for chat, with 2 arguments ZZ",
@@ -20,12 +20,12 @@ const OWN: [&str; 6] = [
     "0a1b2c3d:c4 approved; its run hears it now ZZ",
     "it waits as before ZZ",
 ];
-/// The end of what an approver is asked.
+/// The end of the question to an approver.
 const MAY_IT_RUN: &str = "May it run? [y/N] >";
 const LETTERS: &str = "[w] why  >";
 const MORE: &str = "[s] shows the next page >";
 
-/// A run whose calls wait for a word from elsewhere.
+/// A run whose calls wait for an approval from another terminal.
 struct WaitingRun {
     rig: Rig,
     child: Child,
@@ -39,7 +39,7 @@ impl WaitingRun {
         Self { child: child.expect("the program runs"), rig }
     }
 
-    /// Returns the id of the call about this path once it waits.
+    /// Returns the id of the call about this path once it is pending.
     fn id(&self, path: &str) -> String {
         until("a call that waits", || {
             let waiting = self.waiting();
@@ -48,7 +48,7 @@ impl WaitingRun {
         })
     }
 
-    /// Returns the calls that wait and have no answer yet.
+    /// Returns the pending calls without an answer.
     fn waiting(&self) -> Vec<Value> {
         let output = self.rig.conclave(&["approvals", "--json"]).output().expect("it runs");
         let output = text(&output.stdout);
@@ -56,7 +56,7 @@ impl WaitingRun {
         calls.filter(|call: &Value| call["said"].is_null()).collect()
     }
 
-    /// Returns what is in a file of the workspace.
+    /// Returns the content of a file in the workspace.
     fn written(&self, file: &str) -> Option<String> {
         std::fs::read_to_string(self.rig.folder().join("notes").join(file)).ok()
     }
@@ -69,7 +69,7 @@ impl Drop for WaitingRun {
     }
 }
 
-/// A text that takes some pages of a terminal of this width.
+/// Returns a text that takes several pages of a terminal of this width.
 fn long(columns: u16) -> String {
     forged_as(columns, &OWN).repeat(14)
 }
@@ -78,7 +78,7 @@ fn is_own(row: &str, words: &str) -> bool {
     row.contains(words) && !row.contains(MARK)
 }
 
-/// The last row is this question.
+/// Checks that the last row is this question.
 fn assert_asks(rows: &[String], question: &str) {
     let last = rows.iter().rfind(|row| !row.is_empty());
     assert!(last.is_some_and(|row| row.ends_with(question)), "{question}: {rows:#?}");
@@ -157,7 +157,7 @@ fn approve_leaves_a_call_waiting_whose_pages_were_not_read() {
     assert_eq!((run.id("/notes/todo.md"), run.waiting().len()), (id, 1));
 }
 
-/// Returns how many pages there are, as the program says it on the last page that is shown.
+/// Returns the number of pages according to the last page.
 fn pages_of(rows: &[String]) -> usize {
     let row = rows.iter().rfind(|row| is_own(row, "read them all") && !row.contains(FOREIGN));
     let row = row.unwrap_or_else(|| panic!("it has pages: {rows:#?}"));

@@ -1,5 +1,5 @@
-//! Who is asked at a terminal, and how often: what `confirm` asks about although a rule allows it,
-//! and an answer for the rest of a run.
+//! Approvals at a terminal and their number: `confirm` asks despite a rule that allows, and an
+//! answer can apply to the rest of a run.
 
 use conclave_test_support::{Rig, guest, stock};
 use serde_json::{Value, json};
@@ -13,8 +13,8 @@ fn is_own(row: &str, words: &str) -> bool {
     row.contains(words) && !row.contains(MARK)
 }
 
-/// An agent that writes a file by an action and another one by a tool call. A rule allows both, and
-/// `confirm` asks about both.
+/// Returns an agent that writes a file by an action and another one by a tool call. A rule allows
+/// both, and `confirm` asks about both.
 fn confirming() -> Rig {
     let config = format!(
         "entry = \"main\"\n[[policy]]\ntool = \"*\"\ndecide = \"allow\"\n[tasks.main]\n\
@@ -74,7 +74,8 @@ fn a_refusal_for_this_run_answers_every_further_question_of_its_kind() {
     assert_eq!(files.count(), 1, "nothing was written: {rows:#?}");
 }
 
-/// B16: what is edited reads as it is, also where it turns the reading direction or hides.
+/// B16: edited text is shown as it is, including characters that hide or change the reading
+/// direction.
 #[test]
 fn arguments_are_edited_as_escapes() {
     let call = write("/notes/\u{202e}txt.\u{200b}md", "a\u{7f}\u{a0}b");

@@ -1,4 +1,4 @@
-//! Progress of calls on a terminal: one line that is written over, and gone before the result.
+//! Progress of calls on a terminal: one line that is overwritten, and removed before the result.
 
 use conclave_test_support::{Rig, guest, stock};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::MARK;
 use super::emulator::Terminal;
 use crate::cli::text;
 
-/// Calls of one turn, each of which reports its progress three times.
+/// The number of calls of one turn, each of which reports its progress three times.
 const CALLS: usize = 12;
 
 fn rig() -> Rig {
@@ -31,7 +31,7 @@ fn progress_is_one_line_that_is_gone_before_the_result() {
         let rig = rig();
         let mut terminal = Terminal::start(&rig, &["run", "c.toml", "go"], columns);
         let (mut most, is_progress) = (0, |row: &&String| row.contains(" of 3"));
-        // Looks at each state of the screen that there is to see, up to the result.
+        // Checks each visible state of the screen up to the result.
         let is_result = |row: &String| row.contains("All of it is done.") && row.contains(MARK);
         terminal.until("the result", |rows| {
             most = most.max(rows.iter().filter(is_progress).count());
@@ -45,7 +45,7 @@ fn progress_is_one_line_that_is_gone_before_the_result() {
         assert_eq!(status.code(), Some(0), "{columns}: {rows:#?}");
         assert_eq!(rows.iter().filter(is_progress).count(), 0, "{columns}: {rows:#?}");
     }
-    // What a pipe is told of them shows that they were reported.
+    // The same run through a pipe shows that the progress was reported.
     let rig = rig();
     let piped = rig.conclave(&["run", "c.toml", "go"]).output().expect("the program runs");
     assert!(text(&piped.stderr).contains("worker 1 of 3"), "{}", text(&piped.stderr));

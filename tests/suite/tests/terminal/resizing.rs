@@ -1,5 +1,5 @@
-//! A window that is made narrower while a question is open. The terminal breaks the rows that stand
-//! there, without marks, so no answer to them counts: the question is laid out anew.
+//! A window that becomes narrower while a question is open. The terminal breaks the visible rows
+//! without marks, so no answer to them counts: the question is printed again.
 
 use conclave_test_support::Rig;
 use serde_json::json;
@@ -12,7 +12,7 @@ const NARROW: u16 = 60;
 const RESIZED: &str = "the terminal's size has changed";
 const LETTERS: &str = "[w] why  >";
 
-/// Lines of the program's, long enough that a narrower terminal breaks them.
+/// Lines of the program that a narrower terminal must break.
 const OWN: [&str; 2] = [
     " ?    workspace.read wants to run for chat, with 1 argument, which is a path in notes/ ZZ ZZ ZZ",
     "      [y] once  [r] this run  [a] always  [e] edit  [n] refuse  [x] refuse for this run ZZ ZZ",
@@ -22,8 +22,7 @@ fn written(rig: &Rig) -> Option<String> {
     std::fs::read_to_string(rig.folder().join("notes/todo.md")).ok()
 }
 
-/// Whether some foreign text stands in a row without a mark, as a terminal leaves it that breaks
-/// rows by itself.
+/// Returns whether a row contains a foreign text without a mark, as after a break by the terminal.
 fn is_broken(rows: &[String]) -> bool {
     rows.iter().any(|row| row.contains(FOREIGN) && !row.contains(MARK))
 }

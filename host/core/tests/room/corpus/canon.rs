@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::names::{Names, words};
 
-/// Stands where a text stood: a string with a space in it.
+/// The placeholder of a text, for strings with a space.
 const TEXT: &str = "\"§\"";
 
-/// Writes values in the hashed form, and keeps the texts that it left out.
+/// A writer of values in the hashed form, which collects the omitted texts.
 pub(crate) struct Canon<'n> {
     names: &'n Names,
     texts: String,
@@ -22,7 +22,7 @@ impl<'n> Canon<'n> {
         Self { names, texts: String::new() }
     }
 
-    /// The texts so far, one a line, in the order in which they stood.
+    /// Returns the texts so far, one per line, in order.
     pub(crate) fn texts(&self) -> &str {
         &self.texts
     }
@@ -61,7 +61,7 @@ impl<'n> Canon<'n> {
                 let named = fields.iter().filter(|(_, value)| !value.is_null());
                 let named =
                     named.map(|(key, value)| (self.names.recorded(&holders, key), (key, value)));
-                // A key that was renamed keeps its place.
+                // A renamed key keeps its position, so it is sorted by its recorded name.
                 let sorted: BTreeMap<&str, (&String, &Value)> = named.collect();
                 out.push('{');
                 for (index, (name, (key, value))) in sorted.into_iter().enumerate() {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::folded::Folded;
 use super::names::Names;
 
-/// Differences that are shown in full.
+/// The number of differences that are shown in full.
 const SHOWN: usize = 5;
 
 const ORDER: [&str; 9] =
@@ -26,27 +26,27 @@ enum Mode {
     Text,
 }
 
-/// The inputs of one file, as they are compared.
+/// The inputs of one file during the comparison.
 pub(crate) struct Source {
     name: &'static str,
     mode: Mode,
     names: Names,
-    /// By input; what is compared is taken out.
+    /// By input. Compared inputs are removed.
     recorded: BTreeMap<String, String>,
     order: Vec<String>,
     lines: Vec<String>,
     differences: Vec<String>,
 }
 
-/// The folder of the corpus.
+/// Returns the folder of the corpus.
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/corpus")
 }
 
-/// A recorded journal: its name, and its records as JSON of the names that they were recorded with.
+/// A recorded journal: its name, and its records as JSON with the names of the recording.
 pub(crate) type Journal = (String, Vec<Value>);
 
-/// The recorded journals of the files whose names begin so, in order.
+/// Returns the recorded journals of the files with this prefix, in order.
 pub(crate) fn journals(start: &str) -> Vec<Journal> {
     let folder = folder().join("journals");
     let files = std::fs::read_dir(&folder).expect("journals were recorded");
@@ -78,7 +78,7 @@ pub(crate) fn journals(start: &str) -> Vec<Journal> {
     journals
 }
 
-/// Puts the shared values in the place of their numbers.
+/// Replaces the numbers of shared values by the values.
 fn whole(value: Value, shared: &[Value]) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(|item| whole(item, shared)).collect(),
@@ -127,12 +127,12 @@ impl Source {
         &self.names
     }
 
-    /// The inputs that were recorded, in the order of the file.
+    /// Returns the recorded inputs, in the order of the file.
     pub(crate) fn inputs(&self) -> Vec<String> {
         self.order.clone()
     }
 
-    /// Compares what comes of these records with what was recorded.
+    /// Compares the behavior on these records with the recorded one.
     pub(crate) fn check(&mut self, input: &str, records: &[Record]) {
         assert!(!input.contains("  "), "two spaces end an input's name: {input}");
         let folded = Folded::of(records, &self.names);

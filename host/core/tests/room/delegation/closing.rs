@@ -1,4 +1,4 @@
-//! What a room that closes or is stopped does with its tasks, and which records it keeps.
+//! A room that closes or is stopped: its tasks, and the records that it keeps.
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
@@ -17,7 +17,7 @@ fn detached(effect: &Effect) -> Option<CallId> {
     }
 }
 
-/// A held room with a task of each policy.
+/// Returns a persistent room with a task of each policy.
 fn with_three_policies(hold: bool) -> (Desk, Vec<CallId>) {
     let mut desk = Desk::open_with(plain(), |_| {}, |opening| opening.hold = hold);
     let policies = [OnClose::Cascade, OnClose::Detach, OnClose::FinishSilently];

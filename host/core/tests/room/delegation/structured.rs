@@ -1,4 +1,4 @@
-//! Results in a fixed form: asked for again, handed in, or never.
+//! Results in a fixed form: requested again, submitted, or missing.
 
 use conclave_core::types::action::Action;
 use conclave_core::types::delivery::{BackgroundStatus, EndedTask};

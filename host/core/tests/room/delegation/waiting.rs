@@ -1,4 +1,4 @@
-//! Slots that wait: for a result, for gates, for an approver; and whoever waited and is over.
+//! Pending tool calls: for a result, for gates, for an approver; and callers whose task has ended.
 
 use std::sync::Arc;
 
@@ -218,7 +218,7 @@ fn what_passes_the_gates_too_late_starts_nothing() {
     desk.happened(Event::Consulted { call, answer: answer(), report: CallReport::default() });
     assert!(desk.to_do.iter().find_map(background).is_none(), "whoever wanted it is over");
     desk.folds();
-    // Limits are looked at again once the gates have let it pass.
+    // Limits are checked again once the gates have let it pass.
     let mut desk = Desk::open_with(plain(), gated, |_| {});
     let more = |desk: &mut Desk| {
         desk.requests += 1;

@@ -91,7 +91,7 @@ fn an_announcement_is_refused_with_a_word_and_what_would_be_right() {
         assert_eq!(refusal.error, code);
         assert!(desk.all(speeches).is_empty());
     }
-    // an agent's channel is led to people's.
+    // an agent's channel is replaced by one of a user.
     let mut desk = Desk::open_with(plan(interactive(), json!({})), change, |_| {});
     announce(&mut desk, to("robot"));
     assert_eq!(desk.spoken(None).channel.as_str(), "phone");

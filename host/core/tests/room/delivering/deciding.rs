@@ -1,4 +1,4 @@
-//! What a strategy decides, and what the room makes of it, nonsense included.
+//! A strategy's decisions and the room's reactions, including invalid decisions.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ fn wakes_of_one_strategy_are_joined_and_the_most_telling_is_left() {
     });
     let (call, wake) = desk.woken();
     assert_eq!(wake, Wake::Ended { task: "task-3".into() });
-    // It fails, and its time comes, while it decides.
+    // It fails, and its deadline passes, while it decides.
     desk.spoken(Some("busy"));
     desk.timer();
     assert!(desk.take(wakes).is_none());
@@ -56,7 +56,7 @@ fn a_thousand_results_are_each_told_once() {
     while let Some((call, _)) = desk.take(wakes) {
         calls += 1;
         let view = desk.room().delivery_view(call).expect("it is shown what waits");
-        // Half of them at a time, and one twice.
+        // Half of the results at a time, and one result twice.
         let ids: Vec<&str> = view
             .waiting
             .iter()
@@ -72,10 +72,10 @@ fn a_thousand_results_are_each_told_once() {
         while let Some((call, speech)) = desk.take(speeches) {
             speech.tasks.into_iter().for_each(|id| *told.entry(id).or_default() += 1);
             desk.happened(Event::Spoken { call, failure: None });
-            // It answers again, and too late.
+            // It answers again, but too late.
             desk.happened(Event::Spoken { call, failure: Some("no".to_owned()) });
         }
-        // What was waited for before is waited for no more.
+        // An earlier wait ends when the next decision arrives.
         while desk.room().outcome().is_none()
             && !desk.to_do.iter().any(|effect| wakes(effect).is_some())
         {
@@ -272,7 +272,7 @@ fn a_strategy_learns_when_the_channel_that_it_waits_for_is_idle() {
         answer: Ok(vec![wait(Some("phone"), 15_000)]),
         report: CallReport::default(),
     });
-    // Another way to be busy is no reason to wake it.
+    // Another busy state is no reason to wake the strategy.
     desk.activity("phone", Activity::Generating);
     desk.activity("terminal", Activity::Idle);
     assert!(desk.take(wakes).is_none());

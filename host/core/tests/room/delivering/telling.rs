@@ -1,4 +1,5 @@
-//! Who is told what: agents by a turn or in their inbox, people by a text; each result once.
+//! The recipients of results: agents by a turn or in their inbox, users by a text; each result
+//! once.
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ fn an_agent_that_waits_for_its_user_takes_a_turn_and_asks_again() {
     desk.step(says("By the way: it is blue."));
     let (call, prompt) = desk.take(user).expect("the user is asked again");
     assert_eq!(prompt, "By the way: it is blue.");
-    // An answer to the question that was given up changes nothing.
+    // An answer to an abandoned question changes nothing.
     desk.happened(Event::UserAnswered {
         call: asked,
         text: Some("late".to_owned()),
@@ -75,7 +76,7 @@ fn results_are_not_the_users_words() {
     assert!(inside.ends_with("{\"says\":\"DONE\",\"strategy\":\"teller\"}"), "{text}");
     let data = |past: &&PastAction| matches!(&past.observation, Some(Observation::Custom { name, .. }) if name == "background");
     assert_eq!(view.since.iter().filter(data).count(), 1, "{:?}", view.since);
-    // It has nothing to say, and its user is not shown what it read.
+    // The agent has no message, and its user does not see its input.
     desk.stepped(call, Action::Null);
     let prompts = desk.all(user);
     assert!(prompts.iter().all(|(_, prompt)| !prompt.contains("BACKGROUND")), "{prompts:?}");
@@ -245,7 +246,7 @@ fn a_speech_that_was_cut_off_is_said_again_under_its_key() {
     assert_eq!((delivered.state, delivered.attempts), (DeliveryState::Delivered, 1));
 }
 
-/// what comes of a result may lead to another, five times.
+/// a result may lead to another one, five times in a row.
 #[test]
 fn results_that_lead_to_results_come_to_an_end() {
     let mut desk = asking(json!({}));
@@ -264,7 +265,7 @@ fn results_that_lead_to_results_come_to_an_end() {
     }
     assert_eq!(turns, 4);
     assert!(desk.kept().last().is_some_and(|reason| reason.starts_with("chain_depth")));
-    // Its user's word begins anew.
+    // A user message resets the count.
     let (call, _) = desk.all(user).pop().expect("the user is asked");
     desk.happened(Event::UserAnswered {
         call,
@@ -325,7 +326,7 @@ fn what_is_handed_back_is_what_was_asked_for() {
     }
 }
 
-/// An `Arc` of the same result, however often it is shown.
+/// The view shares an `Arc` of the result, however often it is shown.
 #[test]
 fn a_view_shares_what_it_shows() {
     let mut desk = draining(1);
