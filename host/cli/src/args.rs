@@ -21,6 +21,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::program::exit;
 
+pub(crate) use crate::program::shell::CONFIG;
 pub(crate) use audit::{Can, WhyArgs};
 pub(crate) use batch::BatchArgs;
 pub(crate) use keep::{Approvals, Approve, Keep, Refuse, Resume};
@@ -28,7 +29,7 @@ pub(crate) use lock::{LockArgs, Locked, Upgrade};
 pub(crate) use look::{ApprovalList, Audit, AuditCommand, Runs, Show, StoreCommand, TasksArgs};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
-pub(crate) use operate::{Add, CONFIG, CallArgs, EditArgs, Grant, Init};
+pub(crate) use operate::{Add, CallArgs, EditArgs, Grant, Init};
 pub(crate) use say::{Pause, StopArgs, Tell};
 pub(crate) use target::TargetArgs;
 pub(crate) use trace::{Detail, TraceChoice};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use conclave_runtime::batch::OnError;
 
-use super::operate::CONFIG;
+use super::CONFIG;
 use super::{Approvals, Keep, Locked, ModelChoice, TraceChoice};
 
 #[derive(Debug, Args)]

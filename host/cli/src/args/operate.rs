@@ -1,12 +1,10 @@
 //! The arguments of the commands that write a config and add plugins, or try them: `init`, `add`,
 //! `grant`, `revoke`, `plugin call`.
 
+use crate::program::shell::CONFIG;
 use std::path::PathBuf;
 
 use clap::Args;
-
-/// The default config.
-pub(crate) const CONFIG: &str = "conclave.toml";
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
