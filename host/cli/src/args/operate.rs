@@ -1,10 +1,11 @@
 //! The arguments of the commands that write a config and add plugins, or try them: `init`, `add`,
 //! `grant`, `revoke`, `plugin call`.
 
-use crate::program::shell::CONFIG;
 use std::path::PathBuf;
 
 use clap::Args;
+
+use crate::program::shell::CONFIG;
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use conclave_core::trajectory as wire;
 
-use super::{Approvals, Keep, Locked, ModelChoice, TraceChoice, operate::CONFIG};
+use super::{Approvals, CONFIG, Keep, Locked, ModelChoice, TraceChoice};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Trajectory {

@@ -6,7 +6,6 @@ pub(crate) mod hints;
 mod questions;
 
 use std::io::Write;
-use std::path::Path;
 
 use conclave_core::config::edit::{Fragment, capability_of, proposed_name};
 use conclave_core::config::lockfile::is_pinned;
