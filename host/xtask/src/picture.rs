@@ -85,6 +85,10 @@ fn output(place: &Checkout, picture: &Picture) -> Result<String, XtaskFailure> {
     let options: String = picture.options.iter().map(|option| format!("{option} ")).collect();
     let mut seen = format!("$ conclave run {options}{} \"{}\"\n", picture.config, picture.question);
     let told = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        // An error message is no picture.
+        return Err(XtaskFailure::new(format!("{seen}{told}")));
+    }
     let is_speech = |line: &str| picture.is_without_speech && line.starts_with("      \u{1b}[2m│");
     told.lines().filter(|line| !is_speech(line)).for_each(|line| seen.extend([line, "\n"]));
     // On a terminal the answer precedes the summary line.
