@@ -75,7 +75,7 @@ pub(crate) enum Command {
     Resume(Resume),
     /// End a run: one that runs in another terminal, or an interrupted one
     Stop(StopArgs),
-    /// Pause a run that goes on in another terminal: nothing new begins in it until `conclave
+    /// Pause a run in another terminal: nothing new begins in it until `conclave
     /// resume RUN`
     Pause(Pause),
     /// Say something to a run that is at work in another terminal: its agent reads it in its next
@@ -85,7 +85,7 @@ pub(crate) enum Command {
     Approve(Approve),
     /// Refuse a call that waits for an approval
     Refuse(Refuse),
-    /// List the runs that are kept, newest first
+    /// List stored runs, newest first
     Runs(Runs),
     /// Show what happened in a run and when: steps, calls, tokens, cost, memory, refusals,
     /// approvals
@@ -95,10 +95,10 @@ pub(crate) enum Command {
     Tasks(TasksArgs),
     /// List the calls that wait for an approval
     Approvals(ApprovalList),
-    /// Show what was allowed, refused, approved and sent out, over all runs that are kept; hold it
+    /// Show what was allowed, refused, approved and sent out, over all stored runs; hold it
     /// against its chain of hashes
     Audit(Audit),
-    /// Look after the place where runs are kept
+    /// Maintain the store of runs
     #[command(subcommand)]
     Store(StoreCommand),
     /// Check a config and its plugins without running anything, and show who may do what
@@ -118,7 +118,7 @@ pub(crate) enum Command {
     /// Look at plugins, and try their tools
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// Show logs of agents in the forms of OpenHands, write one of a run, play one again
+    /// Show logs in the forms of OpenHands, export a run as one, replay one
     #[command(subcommand)]
     Trajectory(Trajectory),
     /// Serve the tools of a config to a client that speaks the Model Context Protocol, on stdin and

@@ -108,7 +108,7 @@ mod tests {
             "{help}"
         );
         assert!(
-            list.contains("\nLook:\n  runs         List the runs that are kept, newest first\n"),
+            list.contains("\nLook:\n  runs         List stored runs, newest first\n"),
             "{list}"
         );
     }

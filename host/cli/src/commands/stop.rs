@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_run_that_was_ended_here_and_does_not_read_so_is_waited_for_until_it_is_late() {
-        let open = RunState::CutOff;
+        let open = RunState::Interrupted;
         assert_eq!(next(&open, false, false, false), StopStep::End);
         assert_eq!(
             next(&open, false, false, true),

@@ -35,7 +35,7 @@ pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError>
             row.run,
             status.as_str()
         ))),
-        RunState::CutOff => Err(CliError::usage(format!(
+        RunState::Interrupted => Err(CliError::usage(format!(
             "the run {} was interrupted: there is nothing to {what}",
             row.run
         ))

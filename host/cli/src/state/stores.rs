@@ -242,7 +242,7 @@ pub(crate) fn run_of(room: &RoomId) -> RoomId {
 
 /// Returns whether the run was interrupted and has not been resumed.
 pub(crate) fn is_cut_off(run: &RunRow) -> bool {
-    run.standing == RunState::CutOff
+    run.standing == RunState::Interrupted
 }
 
 /// Returns the command line's error for a store that cannot be used.

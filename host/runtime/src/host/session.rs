@@ -129,7 +129,7 @@ pub enum SessionError {
     /// The executor of the program was shut down while the room was open; the room can be resumed
     /// from its journal.
     #[error("the room {room} was cut off: the program's executor was shut down while it was open")]
-    CutOff { room: RoomId },
+    Interrupted { room: RoomId },
     /// The journal failed before, so nothing can be recorded now.
     #[error("the journal of room {room} has failed before; what is to go on needs another session")]
     Broken { room: RoomId },
@@ -184,7 +184,7 @@ impl Hosted {
     /// Waits until the room was closed and all its work is over.
     ///
     /// # Errors
-    /// As [`Session::run`], and `CutOff`.
+    /// As [`Session::run`], and `Interrupted`.
     ///
     /// # Panics
     /// Panics if the loop panicked.
@@ -192,7 +192,7 @@ impl Hosted {
         match (&mut self.running).await {
             Ok(outcome) => outcome,
             Err(broken) if broken.is_panic() => std::panic::resume_unwind(broken.into_panic()),
-            Err(_) => Err(SessionError::CutOff { room: self.handle.room().clone() }),
+            Err(_) => Err(SessionError::Interrupted { room: self.handle.room().clone() }),
         }
     }
 

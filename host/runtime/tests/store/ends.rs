@@ -75,7 +75,7 @@ fn two_processes_never_write_one_store_and_one_that_is_killed_loses_nothing_ackn
         child.wait().unwrap();
         assert_eq!(
             StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing,
-            RunState::CutOff
+            RunState::Interrupted
         );
         assert!(records(&folder, "a").len() as u64 > acknowledged);
         let store = Store::open(&folder).unwrap();

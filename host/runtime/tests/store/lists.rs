@@ -68,7 +68,7 @@ fn a_run_is_listed_as_it_stands() {
     }
     drop((going, store));
     let runs = reader.runs(&RunFilter::default()).unwrap();
-    assert_eq!(runs[0].standing, RunState::CutOff);
+    assert_eq!(runs[0].standing, RunState::Interrupted);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_room_that_was_let_go_or_left_by_another_process_is_cut_off_until_it_is_reop
     let store = Store::open(temp.path()).unwrap();
     let standing =
         || StoreReader::open(temp.path()).unwrap().runs(&RunFilter::default()).unwrap()[0].standing;
-    assert_eq!(standing(), RunState::CutOff);
+    assert_eq!(standing(), RunState::Interrupted);
     let mut again = reopen(&store, "a");
     append(&mut *again.journal, &[said(2, "x")]).unwrap();
     assert_eq!(standing(), RunState::Running);
@@ -141,7 +141,7 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
     let store = Store::open(&cut_off).unwrap();
     let reader = StoreReader::open(&cut_off).unwrap();
     let before = reader.records(&RoomId::from("a")).unwrap().len();
-    assert_eq!(reader.runs(&RunFilter::default()).unwrap()[0].standing, RunState::CutOff);
+    assert_eq!(reader.runs(&RunFilter::default()).unwrap()[0].standing, RunState::Interrupted);
     assert!(store.give_up(&RoomId::from("nothing"), "x").is_err());
     for _ in 0..2 {
         store.give_up(&RoomId::from("a"), "no longer wanted").unwrap();

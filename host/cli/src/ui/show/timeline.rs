@@ -36,7 +36,7 @@ pub(crate) struct RunFacts {
 pub(crate) fn standing(of: RunState) -> (Style, String) {
     match of {
         RunState::Running => (NAME, "running".to_owned()),
-        RunState::CutOff => (ODD, "interrupted".to_owned()),
+        RunState::Interrupted => (ODD, "interrupted".to_owned()),
         RunState::Ended(status) => {
             let word = status.as_str().to_ascii_lowercase().replace('_', "-");
             (if status.is_success() { GOOD } else { BAD }, word)

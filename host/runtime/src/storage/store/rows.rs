@@ -15,7 +15,7 @@ pub enum RunState {
     /// A process has the run open.
     Running,
     /// The process that had the run open is gone; the run can be resumed.
-    CutOff,
+    Interrupted,
     Ended(Status),
 }
 
@@ -79,7 +79,7 @@ impl RunState {
     pub fn word(self) -> String {
         match self {
             Self::Running => "running".to_owned(),
-            Self::CutOff => "interrupted".to_owned(),
+            Self::Interrupted => "interrupted".to_owned(),
             Self::Ended(status) => status.as_str().to_lowercase().replace('_', "-"),
         }
     }

@@ -42,7 +42,7 @@ pub(super) fn source_of(style: &str) -> String {
 pub(super) fn tag_of(standing: RunState) -> &'static str {
     match standing {
         RunState::Running => "t-name",
-        RunState::CutOff => "t-odd",
+        RunState::Interrupted => "t-odd",
         RunState::Ended(status) if status.is_success() => "t-good",
         RunState::Ended(_) => "t-bad",
     }

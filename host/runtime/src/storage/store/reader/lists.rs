@@ -88,7 +88,7 @@ fn standing(
     match row.get::<_, Option<String>>(status)? {
         Some(word) => json::<Status>(&format!("{word:?}"), status).map(RunState::Ended),
         None if live == Some(row.get(generation)?) => Ok(RunState::Running),
-        None => Ok(RunState::CutOff),
+        None => Ok(RunState::Interrupted),
     }
 }
 
