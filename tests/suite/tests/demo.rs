@@ -138,3 +138,14 @@ fn the_hostile_tour_is_stopped_six_ways_and_the_task_answers() {
     assert_eq!(kinds, [None, None, None, Some("memory"), Some("cpu"), Some("stack"), None]);
     assert!(ran.denials().len() >= 3, "{:?}", ran.denials());
 }
+
+/// The demo's own question on the project's own pages: a rewording of a page can make another
+/// sentence fit better.
+#[test]
+fn the_default_question_is_answered_with_a_definition() {
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let folder = format!("dir = {:?}", docs.display().to_string());
+    let ran = Rig::new().run(&demo().replace(r#"dir = "folder""#, &folder), "What is a manifest?");
+    let answer = ran.content();
+    assert!(answer.starts_with("manifest: ") && answer.contains("glossary.md:"), "{answer}");
+}

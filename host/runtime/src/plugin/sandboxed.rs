@@ -20,7 +20,7 @@ use crate::imports::interfaces::folder::FolderError;
 use crate::imports::secrets::scrub;
 use crate::imports::secrets::vault::Vault;
 use crate::plugin::LoadedPlugin;
-use crate::sandbox::guest_calls as errands;
+use crate::sandbox::guest_calls;
 use crate::sandbox::run::{self, GuestCall};
 use crate::support::admission::CallPermits;
 use crate::support::clock::BoxFuture;
@@ -89,9 +89,10 @@ impl Sandbox {
         view: AgentView,
     ) -> (Result<Turn, Fault>, CallReport) {
         match self.plugin.exports().agent() {
-            Some(agent) => {
-                self.run(start, CallInput::Agent(view), errands::StepCall(agent)).await.flatten()
-            }
+            Some(agent) => self
+                .run(start, CallInput::Agent(view), guest_calls::StepCall(agent))
+                .await
+                .flatten(),
             None => self.lacks("agent"),
         }
     }
@@ -106,9 +107,10 @@ impl Sandbox {
         view: AgentView,
     ) -> (Result<Option<Turn>, Fault>, CallReport) {
         match self.plugin.exports().responder() {
-            Some(responder) => {
-                self.run(start, CallInput::Agent(view), errands::Respond(responder)).await.flatten()
-            }
+            Some(responder) => self
+                .run(start, CallInput::Agent(view), guest_calls::Respond(responder))
+                .await
+                .flatten(),
             None => self.lacks("responder"),
         }
     }
@@ -131,7 +133,7 @@ impl Sandbox {
                     .run(
                         start,
                         CallInput::Nothing,
-                        errands::RecallCall { memory, query, limit: *limit },
+                        guest_calls::RecallCall { memory, query, limit: *limit },
                     )
                     .await
                     .flatten(),
@@ -142,7 +144,7 @@ impl Sandbox {
                     .run(
                         start,
                         CallInput::Agent(view),
-                        errands::AssessCall { analyzer, action, thought },
+                        guest_calls::AssessCall { analyzer, action, thought },
                     )
                     .await
                     .flatten(),
@@ -153,7 +155,7 @@ impl Sandbox {
                     .run(
                         start,
                         CallInput::Agent(view),
-                        errands::CondenseCall { condenser, reason: *reason },
+                        guest_calls::CondenseCall { condenser, reason: *reason },
                     )
                     .await
                     .flatten(),
@@ -161,7 +163,7 @@ impl Sandbox {
             },
             (PluginQuery::Gate { passing }, _) => match exports.gate() {
                 Some(gate) => self
-                    .run(start, CallInput::Nothing, errands::CheckCall { gate, passing })
+                    .run(start, CallInput::Nothing, guest_calls::CheckCall { gate, passing })
                     .await
                     .flatten(),
                 None => self.lacks(question.kind().as_str()),
@@ -184,7 +186,7 @@ impl Sandbox {
     ) -> (Result<Vec<Decision>, Fault>, CallReport) {
         match self.plugin.exports().strategy() {
             Some(strategy) => self
-                .run(start, CallInput::Delivery(view), errands::DecideCall { strategy, wake })
+                .run(start, CallInput::Delivery(view), guest_calls::DecideCall { strategy, wake })
                 .await
                 .flatten(),
             None => self.lacks("delivery-strategy"),
@@ -220,8 +222,8 @@ impl Sandbox {
                 return (Err(ToolError::InvalidArguments { message }), CallReport::default());
             }
         };
-        let errand = errands::CallTool { tools, name: tool.tool.clone(), arguments };
-        let (answer, report) = self.run(start, CallInput::Tool(tool), errand).await;
+        let guest_call = guest_calls::CallTool { tools, name: tool.tool.clone(), arguments };
+        let (answer, report) = self.run(start, CallInput::Tool(tool), guest_call).await;
         (answer.unwrap_or_else(|fault| Err(ToolError::Fault { fault })), report)
     }
 
@@ -379,16 +381,21 @@ impl Sandbox {
         &self,
         start: CallStart,
         lent: CallInput,
-        errand: E,
+        guest_call: E,
     ) -> (Result<E::Answer, Fault>, CallReport)
     where
         E: GuestCall,
         E::Answer: Serialize + DeserializeOwned,
     {
         let state = CallState::new(self.grantee.clone(), start, lent);
-        let (answer, report) =
-            run::run(self.plugin.engine(), self.plugin.code(), Some(&self.at_once), state, &errand)
-                .await;
+        let (answer, report) = run::run(
+            self.plugin.engine(),
+            self.plugin.code(),
+            Some(&self.at_once),
+            state,
+            &guest_call,
+        )
+        .await;
         scrub::ended(&self.grantee, answer, report)
     }
 }

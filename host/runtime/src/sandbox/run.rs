@@ -32,7 +32,7 @@ pub(crate) async fn run<E: GuestCall>(
     code: &InstancePre<CallState>,
     at_once: Option<&CallPermits>,
     mut state: CallState,
-    errand: &E,
+    guest_call: &E,
 ) -> (Result<E::Answer, Fault>, CallReport) {
     state.parking = engine.parking(at_once);
     let mut left = TimeLeft(Duration::from_millis(state.grantee.limits().wall_ms), Duration::ZERO);
@@ -45,7 +45,7 @@ pub(crate) async fn run<E: GuestCall>(
         let slot = engine.slot().await;
         let began = Instant::now();
         state.began = engine.park_clock().now();
-        let (end, ended) = attempt(engine, code, state, errand, left.0).await;
+        let (end, ended) = attempt(engine, code, state, guest_call, left.0).await;
         left.take(began);
         state = ended;
         let parked = match end {
@@ -102,7 +102,7 @@ async fn attempt<E: GuestCall>(
     engine: &Engine,
     code: &InstancePre<CallState>,
     state: CallState,
-    errand: &E,
+    guest_call: &E,
     wall: Duration,
 ) -> (AttemptEnd<E::Answer>, CallState) {
     let mut started = false;
@@ -110,7 +110,7 @@ async fn attempt<E: GuestCall>(
     let outcome = tokio::time::timeout(wall, async {
         let instance = code.instantiate_async(&mut store).await?;
         started = true;
-        errand.run(&mut store, &instance).await
+        guest_call.run(&mut store, &instance).await
     })
     .await;
     // The store is dropped first: after a trap or a timeout it must not be entered again.
