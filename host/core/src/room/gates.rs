@@ -111,20 +111,24 @@ impl Gating {
 }
 
 impl Room {
-    /// Sends an item through the gates of its point. Without any gate it has passed on return.
-    pub(super) fn pass(&mut self, passing: GatedAct) {
+    /// Returns whether a gate checks the items of this point.
+    pub(super) fn has_gate(&self, point: GatePoint) -> bool {
+        self.gate_from(point, 0).is_some()
+    }
+
+    /// Returns why no further message of the channel may wait for its gates, if so.
+    pub(super) fn full_lane(&self, channel: &ChannelId) -> Option<String> {
+        let waiting = self.gating.in_lane(channel).count();
+        let is_full = waiting >= WAITING_MAX;
+        is_full.then(|| format!("{waiting} messages of the channel wait for its gates already"))
+    }
+
+    /// Asks the first gate of the item's point. Its last gate releases the item.
+    pub(super) fn wait_for_gates(&mut self, passing: GatedAct) {
         let Some(gate) = self.gate_from(passing.point(), 0) else {
-            self.has_passed(passing);
-            return;
+            return self.violated(Invariant::GateKnown, None::<FrameId>);
         };
         let before = passing.lane().map_or(0, |lane| self.gating.in_lane(lane).count());
-        if before >= WAITING_MAX {
-            self.is_blocked(
-                passing,
-                &format!("{before} messages of the channel wait for its gates already"),
-            );
-            return;
-        }
         let number = self.gating.next;
         self.gating.next += 1;
         self.gating.waiting.insert(number, GatedItem { passing, gate, call: None });
@@ -226,7 +230,7 @@ impl Room {
         self.end_call(call, verdict.is_ok(), report);
         self.drop_timers(|purpose| *purpose == TimerPurpose::Gate { call });
         match verdict {
-            Ok(GateVerdict::Allow) => self.go_through(number),
+            Ok(GateVerdict::Allow) => self.release(number),
             Ok(GateVerdict::Modify { text }) => {
                 let Some(waiting) = self.gating.waiting.get_mut(&number) else {
                     return self.violated(Invariant::GateKnown, None::<FrameId>);
@@ -236,7 +240,7 @@ impl Room {
                     let point = waiting.passing.point();
                     self.tell(Notice::GateModified { point, plugin: plugin.clone() });
                 }
-                self.go_through(number);
+                self.release(number);
             }
             Ok(GateVerdict::Block { reason }) if reason.trim().is_empty() => {
                 let reason = format!("gate {plugin} blocked it, and gave no reason");
@@ -268,34 +272,40 @@ impl Room {
         self.tell(Notice::PluginFaulted { call, plugin: plugin.clone(), fault });
         let place = self.gating.waiting.get(&number).map(|waiting| waiting.gate);
         if place.and_then(|place| self.setup.gates.get(place)).is_some_and(|rule| rule.fails_open) {
-            self.go_through(number);
+            self.release(number);
             return;
         }
         // The details are for the operator; the sender learns only that the gate failed.
         self.hold_back(number, plugin, &reason, &format!("gate {plugin} failed"));
     }
 
-    /// Moves an item to its next gate, or through.
-    fn go_through(&mut self, number: u64) {
-        let Some(waiting) = self.gating.waiting.get(&number) else {
-            return self.violated(Invariant::GateKnown, None::<FrameId>);
-        };
-        match self.gate_from(waiting.passing.point(), waiting.gate + 1) {
-            Some(gate) => {
-                if let Some(waiting) = self.gating.waiting.get_mut(&number) {
-                    waiting.gate = gate;
-                }
-                self.ask_gate(number);
-            }
-            None => {
-                let Some(GatedItem { passing, .. }) = self.gating.waiting.remove(&number) else {
-                    return;
-                };
-                let lane = passing.lane().cloned();
-                self.has_passed(passing);
-                self.next_in_lane(lane);
-            }
+    /// Moves an item to its next gate. Behind the last one it takes effect.
+    fn release(&mut self, number: u64) {
+        let Some(passing) = self.next_gate(number) else { return };
+        let lane = passing.lane().cloned();
+        match passing {
+            GatedAct::Inbound { request, inbound } => self.inbound_passed(request, *inbound),
+            GatedAct::Delegation { delegating } => self.delegation_passed(*delegating),
+            GatedAct::Delivery { saying } => self.delivery_passed(*saying),
         }
+        self.next_in_lane(lane);
+    }
+
+    /// Asks the next gate of an item. Returns the item if there is none.
+    fn next_gate(&mut self, number: u64) -> Option<GatedAct> {
+        let Some(waiting) = self.gating.waiting.get(&number) else {
+            self.violated(Invariant::GateKnown, None::<FrameId>);
+            return None;
+        };
+        let next = self.gate_from(waiting.passing.point(), waiting.gate + 1);
+        let Some(gate) = next else {
+            return self.gating.waiting.remove(&number).map(|waiting| waiting.passing);
+        };
+        if let Some(waiting) = self.gating.waiting.get_mut(&number) {
+            waiting.gate = gate;
+        }
+        self.ask_gate(number);
+        None
     }
 
     fn hold_back(&mut self, number: u64, plugin: &PluginName, reason: &str, told: &str) {
@@ -333,14 +343,6 @@ impl Room {
                 GatedAct::Delivery { saying } => self.delivery_interrupted(*saying, &reason),
                 passing => self.is_blocked(passing, &reason),
             }
-        }
-    }
-
-    fn has_passed(&mut self, passing: GatedAct) {
-        match passing {
-            GatedAct::Inbound { request, inbound } => self.inbound_passed(request, *inbound),
-            GatedAct::Delegation { delegating } => self.delegation_passed(*delegating),
-            GatedAct::Delivery { saying } => self.delivery_passed(*saying),
         }
     }
 

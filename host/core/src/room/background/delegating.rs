@@ -13,6 +13,7 @@ use super::super::gates::GatedAct;
 use super::super::{Invariant, Purpose, Room};
 use super::checks::CheckedDelegation;
 use super::{BackgroundTask, Delegating, TaskOrigin, Waiter, Wish};
+use crate::setup::GatePoint;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::types::action::Action;
@@ -121,8 +122,15 @@ impl Room {
                     Some(Consent::Assessed { .. } | Consent::Approved) => {
                         self.delegation_passed(delegating)
                     }
+                    None | Some(Consent::NotYet | Consent::Edited)
+                        if self.has_gate(GatePoint::Delegate) =>
+                    {
+                        self.wait_for_gates(GatedAct::Delegation {
+                            delegating: Box::new(delegating),
+                        })
+                    }
                     None | Some(Consent::NotYet | Consent::Edited) => {
-                        self.pass(GatedAct::Delegation { delegating: Box::new(delegating) })
+                        self.delegation_passed(delegating)
                     }
                 }
             }

@@ -3,6 +3,7 @@
 //! channels, and goes to an agent.
 
 use super::limits::Bucket;
+use crate::setup::GatePoint;
 use crate::protocol::notice::Notice;
 use crate::room::gates::GatedAct;
 use crate::room::pausing::UserWords;
@@ -50,7 +51,13 @@ impl Room {
         if let Some(key) = &inbound.key {
             self.conversation.arriving.insert(key.clone(), Vec::new());
         }
-        self.pass(GatedAct::Inbound { request, inbound: Box::new(inbound) });
+        if !self.has_gate(GatePoint::Inbound) {
+            self.inbound_passed(request, inbound);
+        } else if let Some(reason) = self.full_lane(&inbound.channel) {
+            self.inbound_blocked(request, inbound, &reason);
+        } else {
+            self.wait_for_gates(GatedAct::Inbound { request, inbound: Box::new(inbound) });
+        }
     }
 
     /// Checks that the room takes the message, that its channel may send it, and that it has

@@ -5,7 +5,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::{GatedSpeech, ROOM_CLOSED, Room};
-use crate::room::gates::GatedAct;
 use crate::types::delegation::CHAIN_MAX;
 use crate::types::delivery::{DeliveryRecord, DeliveryState, Speech, transport};
 use crate::types::ids::ChannelId;
@@ -74,7 +73,7 @@ impl Room {
             chain_depth,
             otherwise,
         };
-        self.pass(GatedAct::Delivery { saying: Box::new(saying) });
+        self.speak_through_gates(saying);
     }
 
     /// Returns the channel for an announcement, if it is allowed.

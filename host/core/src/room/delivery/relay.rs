@@ -10,7 +10,6 @@ use super::{GatedSpeech, Room, texts};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::frame::{FrameWait, Responder};
-use crate::room::gates::GatedAct;
 use crate::room::{Purpose, RoomPhase};
 use crate::types::delegation::BackgroundState;
 use crate::types::delivery::{DeliveryRecord, DeliveryState};
@@ -184,7 +183,7 @@ impl Room {
         match saying.otherwise.take().filter(|_| !was_stopped) {
             Some(text) => {
                 (saying.speech.text, saying.relay) = (text, None);
-                self.pass(GatedAct::Delivery { saying: Box::new(saying) });
+                self.speak_through_gates(saying);
             }
             None => self.delivery_interrupted(
                 saying,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{GatedSpeech, ROOM_CLOSED, Room, texts};
+use crate::setup::GatePoint;
 use crate::config::TERMINAL;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -161,7 +162,7 @@ impl Room {
             chain_depth,
             otherwise,
         };
-        self.pass(GatedAct::Delivery { saying: Box::new(saying) });
+        self.speak_through_gates(saying);
     }
 
     fn granted_channel(
@@ -242,6 +243,15 @@ impl Room {
             }
             Some(binding) if binding.muted => Err(format!("{channel} is muted")),
             Some(_) => Ok(()),
+        }
+    }
+
+    /// Delivers a speech, after the gates have checked it.
+    pub(in crate::room) fn speak_through_gates(&mut self, saying: GatedSpeech) {
+        if self.has_gate(GatePoint::Deliver) {
+            self.wait_for_gates(GatedAct::Delivery { saying: Box::new(saying) });
+        } else {
+            self.delivery_passed(saying);
         }
     }
 
