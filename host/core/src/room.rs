@@ -13,6 +13,7 @@ mod budgets;
 mod calls;
 mod condensing;
 mod confirming;
+mod context;
 mod context_window;
 mod controls;
 mod conversation;
@@ -46,26 +47,25 @@ mod steps;
 mod stuck_detection;
 mod termination;
 mod tools;
+mod views;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::policy::budget::{Budget, LimitIncrease};
 use crate::protocol::effect::Effect;
-use crate::protocol::event::{Event, RunOpening};
+use crate::protocol::event::Event;
 use crate::protocol::notice::Notice;
 use crate::setup::{Setup, TaskSetup};
 use crate::types::fault::CallReport;
 use crate::types::ids::{
-    BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, ModelName, PluginName, RoomId,
-    TaskName, TimerId,
+    BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, PluginName, RoomId, TaskName,
+    TimerId,
 };
-use crate::types::limits::RunLimits;
 use crate::types::outcome::{Outcome, Status};
 use crate::types::room_secret::RoomSecret;
-use crate::types::usage::{Spent, Used, UsedByPlugin};
+use crate::types::usage::{Spent, Used};
 use crate::types::view::{AgentView, Remaining};
 
 pub use invariants::{Invariant, InvariantViolation};
@@ -74,22 +74,23 @@ pub use stuck_detection::StuckKind;
 pub(crate) use tools::{naming_task_list, wider_tools};
 
 use agent_states::AgentStates;
-use background::{BackgroundTask, TaskRecords};
-use budgets::Short;
-use calls::PendingCalls;
-use context_window::Lost;
+use background::Background;
+use budgets::{Budgets, Short};
+use context::RoomContext;
 use controls::ReceivedControls;
 use conversation::RoomChannels;
 use delivery::{Deliveries, GatedSpeech};
-use frame::Frame;
+use frame::{Frame, Frames};
 use gates::Gating;
 use handoff::Handoffs;
-use histories::{Histories, Links};
-use limit_increase::HeldRequest;
-use models::ModelCall;
+use histories::Histories;
+use models::ModelCalls;
 use pausing::Pausing;
-use prompts::Texts;
-use scratch::ScratchKey;
+use scratch::Scratch;
+use views::{
+    BackgroundWork, Dialogue, GateChecks, PluginCalls, ResultDelivery, RoundResults, RunControl,
+    StepLoop, ToolRounds,
+};
 
 /// The phase of a room's life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -229,167 +230,30 @@ struct Counters {
     background: u32,
 }
 
-/// A conversation and the work that runs in it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A conversation and the work that runs in it: the parts that own its data, and the router that
+/// joins them. A part changes only what it owns. A view (`Dialogue`, `ToolRounds`, …) borrows the
+/// parts that its concern needs, so it can reach no other, and calls point from the larger view to
+/// the smaller one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Room {
-    phase: RoomPhase,
-    now: Millis,
-    opened: Millis,
-    setup: Arc<Setup>,
-    opening: RunOpening,
-    /// `None` before the room is opened.
-    #[serde(
-        with = "crate::types::room_secret::in_state",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    secret: Option<RoomSecret>,
-    frames: BTreeMap<FrameId, Frame>,
-    memories: Histories,
-    /// The parent and child of each linked message.
-    links: Links,
-    /// The number of links at which the next cleanup is due.
-    #[serde(default)]
-    links_due: usize,
-    calls: PendingCalls,
-    model_calls: Vec<ModelCall>,
-    /// Pending steps whose model did not answer.
-    #[serde(default)]
-    without_model: BTreeSet<CallId>,
-    /// Pending steps whose model's last answer was filtered by its provider.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    filtered: BTreeSet<CallId>,
-    /// Parts that histories lost while a call was pending.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    lost: Lost,
-    /// Cache of system texts.
-    #[serde(skip)]
-    texts: Texts,
-    background: BTreeMap<BackgroundId, BackgroundTask>,
-    /// Results that await delivery, or the next turn of their agent.
-    #[serde(default, skip_serializing_if = "Deliveries::is_new")]
-    deliveries: Deliveries,
-    /// Records of background tasks, ended ones included, and the earlier delegations.
-    #[serde(default, skip_serializing_if = "TaskRecords::is_new")]
-    tasks: TaskRecords,
-    #[serde(default, skip_serializing_if = "RoomChannels::is_new")]
-    conversation: RoomChannels,
-    #[serde(default, skip_serializing_if = "Gating::is_idle")]
+    cx: RoomContext,
+    frames: Frames,
+    histories: Histories,
+    scratch: Scratch,
+    models: ModelCalls,
+    budgets: Budgets,
+    channels: RoomChannels,
     gating: Gating,
-    #[serde(default, skip_serializing_if = "Handoffs::is_new")]
-    handoff: Handoffs,
-    timers: BTreeMap<TimerId, TimerPurpose>,
-    #[serde(with = "scratch::as_pairs")]
-    scratch: BTreeMap<ScratchKey, Arc<Vec<u8>>>,
-    used: UsedByPlugin,
-    counters: Counters,
-    /// Amounts used up, background tasks included.
-    spent: Spent,
-    /// Amounts reserved for running background tasks and pending model calls.
-    reserved: Spent,
-    /// The open request for more budget.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    top_up: Option<CallId>,
-    /// Model requests that await more budget.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    held: Vec<HeldRequest>,
-    /// The budget that kept a step from asking its model.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    out_of_budget: BTreeMap<CallId, Budget>,
-    /// Models whose unknown price was already reported.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    unpriced: BTreeSet<ModelName>,
-    /// The exhausted budget that ends the run; `None` between events.
-    #[serde(skip)]
-    over: Option<Budget>,
-    /// The agent states as last reported.
-    #[serde(default, skip_serializing_if = "AgentStates::is_empty")]
-    agent_states: AgentStates,
-    /// Consecutive steps without an answer from any responder. The limit on it ends loops that
-    /// never leave the room.
-    #[serde(default)]
-    idle_steps: u32,
+    handoffs: Handoffs,
     /// Pauses, and user messages that are still unread.
-    #[serde(default, skip_serializing_if = "Pausing::is_idle")]
     pausing: Pausing,
+    /// The agent states as last reported.
+    agent_states: AgentStates,
+    background: Background,
+    /// Results that await delivery, or the next turn of their agent.
+    deliveries: Deliveries,
     /// Ids of control messages that took effect, so that none takes effect twice.
-    #[serde(default, skip_serializing_if = "ReceivedControls::is_empty")]
     controls: ReceivedControls,
-    /// The reason for the risk of the item under review; `None` between events.
-    #[serde(skip)]
-    risk_reason: Option<String>,
-    /// The invariant violation that ended the room, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    violation: Option<InvariantViolation>,
-    /// The violation found in the current event; `None` between events.
-    #[serde(skip)]
-    new_violation: Option<InvariantViolation>,
-    /// Frames that are ready to run; empty between events.
-    runnable: VecDeque<FrameId>,
-    effects: VecDeque<Effect>,
-    /// Notices for observers; not part of the folded state.
-    #[serde(skip)]
-    notices: VecDeque<Notice>,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self {
-            phase: RoomPhase::Unopened,
-            now: Millis::default(),
-            opened: Millis::default(),
-            // A placeholder until `RoomOpened` brings the setup.
-            setup: Arc::new(Setup {
-                entry: TaskName::from(""),
-                tasks: BTreeMap::new(),
-                plugins: BTreeMap::new(),
-                models: BTreeMap::new(),
-                channels: BTreeMap::new(),
-                gates: Vec::new(),
-                policy: Vec::new(),
-                limits: RunLimits::default(),
-            }),
-            opening: RunOpening::default(),
-            secret: None,
-            frames: BTreeMap::new(),
-            memories: Histories::new(),
-            links: Links::new(),
-            links_due: 0,
-            calls: PendingCalls::default(),
-            model_calls: Vec::new(),
-            without_model: BTreeSet::new(),
-            filtered: BTreeSet::new(),
-            lost: Lost::new(),
-            texts: Texts::default(),
-            background: BTreeMap::new(),
-            deliveries: Deliveries::default(),
-            tasks: TaskRecords::default(),
-            conversation: RoomChannels::default(),
-            gating: Gating::default(),
-            handoff: Handoffs::default(),
-            timers: BTreeMap::new(),
-            scratch: BTreeMap::new(),
-            used: BTreeMap::new(),
-            counters: Counters::default(),
-            spent: Spent::default(),
-            reserved: Spent::default(),
-            top_up: None,
-            held: Vec::new(),
-            out_of_budget: BTreeMap::new(),
-            unpriced: BTreeSet::new(),
-            over: None,
-            agent_states: AgentStates::new(),
-            idle_steps: 0,
-            pausing: Pausing::default(),
-            controls: ReceivedControls::default(),
-            risk_reason: None,
-            violation: None,
-            new_violation: None,
-            runnable: VecDeque::new(),
-            effects: VecDeque::new(),
-            notices: VecDeque::new(),
-        }
-    }
 }
 
 impl Room {
@@ -403,10 +267,10 @@ impl Room {
     /// opening) changes nothing.
     pub fn handle(&mut self, event: Event, now: Millis) {
         // The host's clock may go back; a room's time does not.
-        self.now = self.now.max(now);
-        self.calls.begin_event();
+        self.cx.now = self.cx.now.max(now);
+        self.cx.calls.begin_event();
         // A pause is counted before anything reads deadlines.
-        self.count_pause();
+        self.pausing.count_pause(&mut self.cx);
         let event = match event {
             Event::ControlReceived { id, message } => {
                 // A message arrives again if the host stopped before it deleted the message's file.
@@ -420,24 +284,26 @@ impl Room {
         match event {
             Event::RoomOpened { setup, opening, secret } => self.open(setup, opening, secret),
             Event::RunStarted { setup, opening } => self.start_run(setup, opening),
-            Event::HistoryChanged { task, change } => self.change_history(&task, change),
+            Event::HistoryChanged { task, change } => {
+                self.histories.change_history(&mut self.cx, &task, change)
+            }
             // A request to a finished room is answered with a refusal, so it precedes the check
             // below.
             Event::Requested { request, what } => self.requested(request, what),
             // Late answers to a finished room change nothing.
-            _ if matches!(self.phase, RoomPhase::Unopened | RoomPhase::Finished { .. }) => {}
+            _ if matches!(self.cx.phase, RoomPhase::Unopened | RoomPhase::Finished { .. }) => {}
             Event::AgentStepped { call, answer, report } => {
-                if let Some(Purpose::Step { frame }) = self.calls.get(&call) {
+                if let Some(Purpose::Step { frame }) = self.cx.calls.get(&call) {
                     let frame = *frame;
                     self.end_call(call, answer.is_ok(), &report);
-                    self.agent_stepped(frame, call, answer);
+                    self.step_loop().agent_stepped(frame, call, answer);
                 }
             }
             Event::AgentResponded { call, answer, report } => {
-                if let Some(Purpose::Respond { frame }) = self.calls.get(&call) {
+                if let Some(Purpose::Respond { frame }) = self.cx.calls.get(&call) {
                     let frame = *frame;
                     self.end_call(call, answer.is_ok(), &report);
-                    self.agent_responded(frame, call, answer);
+                    self.step_loop().agent_responded(frame, call, answer);
                 }
             }
             Event::ToolAnswered { call, answer, report } => {
@@ -445,22 +311,22 @@ impl Room {
             }
             Event::Consulted { call, answer, report } => self.consulted(call, answer, &report),
             Event::UserAnswered { call, text, attachments, .. } => {
-                self.user_answered(call, text, attachments)
+                self.step_loop().user_answered(call, text, attachments)
             }
             Event::ModelAsked { call, ordinal, request } => {
-                self.model_asked(call, ordinal, request)
+                self.run_control().model_asked(call, ordinal, request)
             }
             Event::ModelAnswered { call, ordinal, answer, trouble } => {
-                self.model_answered(call, ordinal, answer, trouble)
+                self.run_control().model_answered(call, ordinal, answer, trouble)
             }
-            Event::SideEffectAsked { call, ordinal, side_effect } => {
-                self.side_effect_asked(call, ordinal, side_effect)
-            }
+            Event::SideEffectAsked { call, ordinal, side_effect } => self
+                .budgets
+                .side_effect_asked(&mut self.cx, &self.frames, call, ordinal, side_effect),
             Event::SideEffectEnded { call, ordinal, answer } => {
-                self.side_effect_ended(call, ordinal, answer)
+                self.frames.side_effect_ended(&mut self.cx, call, ordinal, answer)
             }
             Event::Refused { call, plugin, record } => {
-                self.tell(Notice::Denied { call: Some(call), plugin, record })
+                self.cx.tell(Notice::Denied { call: Some(call), plugin, record })
             }
             Event::Decided { call, approval, author } => self.decided(call, approval.by(author)),
             Event::StrategyDecided { call, answer, report } => {
@@ -468,143 +334,139 @@ impl Room {
             }
             Event::Spoken { call, failure } => {
                 // Reports on channels and speeches about results have the same answer event.
-                if !self.is_told(call, failure.as_deref()) {
-                    self.spoken(call, failure);
+                if !self.cx.is_told(call, failure.as_deref()) {
+                    self.result_delivery().spoken(call, failure);
                 }
             }
             Event::BackgroundEnded { call, ended, spent, used } => {
-                self.background_ended(call, ended, spent, &used)
+                self.run_control().background_ended(call, ended, spent, &used)
             }
             Event::TimerFired { timer } => self.timer_fired(timer),
             Event::ReadsKept { .. } => {}
             Event::Resumed { down_ms } => self.resumed(down_ms),
             Event::PluginReplaced { plugin, sha256 } => {
-                self.tell(Notice::PluginReplaced { plugin, sha256 })
+                self.cx.tell(Notice::PluginReplaced { plugin, sha256 })
             }
-            Event::Paused { reason } => self.pause(&reason),
-            Event::Unpaused => self.unpause(),
+            Event::Paused { reason } => self.pausing.pause(&mut self.cx, &reason),
+            Event::Unpaused => self.pausing.unpause(&mut self.cx),
             Event::UserSaid { task, text, attachments } => {
                 self.user_said_while_running(task.as_ref(), text, attachments)
             }
             Event::TurnStopped { reason } => self.stop_turn(&reason),
-            Event::TaskKilled { task, reason } => self.kill_task(&task, &reason),
-            Event::Cancelled { reason } => self.stop(Status::Kill, &reason),
+            Event::TaskKilled { task, reason } => self.run_control().kill_task(&task, &reason),
+            Event::Cancelled { reason } => self.run_control().stop(Status::Kill, &reason),
             // Control messages are not nested.
             Event::ControlReceived { .. } => {}
         }
         // Frames advance first, because budgets and deliveries depend on what they did.
-        self.run();
+        self.step_loop().run();
         self.handle_words();
-        self.end_if_over();
+        self.run_control().end_if_over();
         loop {
             // Turns must not begin in a broken room.
-            if self.new_violation.is_some() {
+            if self.cx.new_violation.is_some() {
                 break;
             }
             self.host();
             self.handle_deliveries();
-            self.end_if_over();
+            self.run_control().end_if_over();
             // A relayed turn may have ended in this pass, and queued turns can then begin.
-            if !(self.has_turns_waiting() && matches!(self.phase, RoomPhase::Draining { .. })) {
+            if !(self.channels.has_turns_waiting(&self.cx)
+                && matches!(self.cx.phase, RoomPhase::Draining { .. }))
+            {
                 break;
             }
         }
         // A violation ends the room before it can finish as if nothing had happened.
-        self.end_if_violated();
-        self.finish_if_idle();
-        self.end_pause();
+        self.run_control().end_if_violated();
+        self.run_control().finish_if_idle();
+        self.pausing.end_pause(&mut self.cx);
         self.report_states();
-        self.forget_links();
+        self.dialogue().forget_links();
     }
 
     /// Returns the next effect for the host to perform, if any.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.next_effect()
+        self.pausing.next_effect(&mut self.cx)
     }
 
     /// Returns the next notice for observers, if any.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.notices.pop_front()
+        self.cx.poll_notice()
     }
 
     /// Returns the outcome of the run; `None` while it is still running.
     #[must_use]
     pub fn outcome(&self) -> Option<&Arc<Outcome>> {
-        match &self.phase {
-            RoomPhase::Finished { outcome } => Some(outcome),
-            RoomPhase::Unopened | RoomPhase::Running { .. } | RoomPhase::Draining { .. } => None,
-        }
+        self.cx.outcome()
     }
 
     /// Returns whether the control message already took effect. A duplicate delivery is not
     /// journalled.
     #[must_use]
     pub fn has_received(&self, id: &ControlId) -> bool {
-        self.controls.contains(id)
+        self.controls.has_received(id)
     }
 
     /// Returns the event that will take effect, before it is handled. A control message yields its
     /// content; `None` if it already took effect.
     #[must_use]
     pub fn effect_of<'e>(&self, event: &'e Event) -> Option<&'e Event> {
-        match event {
-            Event::ControlReceived { id, .. } if self.has_received(id) => None,
-            event => Some(event.effective()),
-        }
+        self.controls.effect_of(event)
     }
 
     /// Returns the setup of the room.
     #[must_use]
     pub fn setup(&self) -> &Arc<Setup> {
-        &self.setup
+        self.cx.setup()
     }
 
     /// Returns the room's id; empty before it is opened.
     #[must_use]
     pub fn id(&self) -> &RoomId {
-        &self.opening.room
+        self.cx.id()
     }
 
     /// Returns the secret from which the randomness of calls is derived; `None` before the room is
     /// opened.
     #[must_use]
     pub fn secret(&self) -> Option<&RoomSecret> {
-        self.secret.as_ref()
+        self.cx.secret()
     }
 
     /// Returns the time of the newest event.
     #[must_use]
     pub fn now(&self) -> Millis {
-        self.now
+        self.cx.now()
     }
 
     /// Returns the amounts used so far, ended background tasks included.
     #[must_use]
     pub fn spent(&self) -> Spent {
-        self.spent
+        self.budgets.spent()
     }
 
     /// Returns the calls that await an answer, oldest first.
     pub fn calls_in_flight(&self) -> impl Iterator<Item = CallId> {
-        self.calls.keys().copied()
+        self.cx.calls_in_flight()
     }
 
     /// Returns the calls that the last event ended, in the order in which they ended.
     #[must_use]
     pub fn ended_calls(&self) -> &[CallId] {
-        self.calls.ended()
+        self.cx.ended_calls()
     }
 
     /// Returns whether the timer is set and was not dropped.
     #[must_use]
     pub fn waits_for(&self, timer: TimerId) -> bool {
-        self.timers.contains_key(&timer)
+        self.cx.waits_for(timer)
     }
 
     /// Returns whether the call awaits an answer.
     #[must_use]
     pub fn is_in_flight(&self, call: CallId) -> bool {
-        self.calls.contains_key(&call)
+        self.cx.is_in_flight(call)
     }
 
     /// Returns what the agent may see in its `step` or `respond` call. `None` if the call is not
@@ -612,7 +474,7 @@ impl Room {
     #[must_use]
     pub fn agent_view(&self, call: CallId) -> Option<AgentView> {
         let (Purpose::Step { frame } | Purpose::Respond { frame } | Purpose::Consult { frame, .. }) =
-            self.calls.get(&call)?
+            self.cx.calls.get(&call)?
         else {
             return None;
         };
@@ -621,17 +483,17 @@ impl Room {
             task: frame.task.clone(),
             inputs: Arc::clone(&frame.inputs),
             pending: frame.pending.clone(),
-            history: self.history(&frame.task),
+            history: self.histories.history(&frame.task),
             since: Arc::new(frame.past.clone()),
             intent: frame.intent.clone(),
             plan: Arc::clone(&frame.acting.plan),
             outputs: Arc::new(frame.acting.outputs.clone()),
-            spent: self.spent,
-            level: self.level_of(frame),
+            spent: self.budgets.spent,
+            level: self.frames.level_of(&self.cx, frame),
             last_error: frame.acting.last_error.clone(),
-            tools: Arc::clone(self.toolbox(&frame.task).offered()),
+            tools: Arc::clone(self.histories.toolbox(&self.cx, &frame.task).offered()),
             peers: Arc::clone(&frame.peers),
-            remaining: self.remaining(frame),
+            remaining: self.budgets.remaining(&self.cx, frame),
             iteration: frame.iteration,
         })
     }
@@ -639,27 +501,66 @@ impl Room {
     /// Ends an answered call: keeps the plugin's scratch data and CPU time, and drops its model
     /// calls.
     fn end_call(&mut self, call: CallId, ok: bool, report: &CallReport) {
-        self.keep_scratch(call, ok, report);
-        self.count_cpu(report.cpu_ticks);
-        self.calls.remove(&call);
-        self.forget_model_calls(call);
+        self.scratch.keep_scratch(&self.cx, &self.frames, call, ok, report);
+        self.budgets.count_cpu(report.cpu_ticks);
+        self.cx.calls.remove(&call);
+        self.plugin_calls().forget_model_calls(call);
     }
 
-    /// Ends the run if a budget is exhausted, once the event has been dealt with.
-    fn end_if_over(&mut self) {
-        if let Some(budget) = self.over.take() {
-            self.stop(budget.status(), budget.reason());
-        } else if matches!(self.phase, RoomPhase::Running { .. }) {
-            self.stop_if_spent();
+    fn timer_fired(&mut self, timer: TimerId) {
+        // The host's timers run on in a pause, which does not count.
+        if self.pausing.fired_too_early(&mut self.cx, timer) {
+            return;
         }
-        // Steps that ended in another way leave their entries behind.
-        if !self.out_of_budget.is_empty() {
-            self.out_of_budget.retain(|call, _| self.calls.contains_key(call));
+        match self.cx.timers.remove(&timer) {
+            Some(TimerPurpose::Wall) if self.cx.asks_for_more() => self
+                .plugin_calls()
+                .ask_for_more(Short { budget: Budget::Wall, needed: 1, least: 1 }),
+            Some(TimerPurpose::Wall) => {
+                let end = termination::FrameEnd::out_of_time(self.cx.opening.depth > 0);
+                self.run_control().stop_work(end);
+            }
+            Some(TimerPurpose::Approval { call }) => self.approval_expired(call),
+            Some(TimerPurpose::Pending { call, after_ms }) => {
+                self.tool_rounds().pending_expired(call, after_ms)
+            }
+            Some(TimerPurpose::Poll { frame, command_id }) => {
+                self.tool_rounds().poll_due(frame, command_id)
+            }
+            Some(TimerPurpose::Gate { call }) => self.gate_overdue(call),
+            Some(TimerPurpose::Delivery { strategy, .. }) => {
+                self.result_delivery().wake(&strategy, crate::types::delivery::Wake::Timer)
+            }
+            None => {}
         }
     }
+}
 
-    fn remaining(&self, frame: &Frame) -> Remaining {
-        let (limits, committed) = (&self.opening.limits, self.committed());
+impl ReceivedControls {
+    /// Returns whether the control message already took effect. A duplicate delivery is not
+    /// journalled.
+    pub(super) fn has_received(&self, id: &ControlId) -> bool {
+        self.contains(id)
+    }
+
+    /// Returns the event that will take effect, before it is handled. A control message yields its
+    /// content; `None` if it already took effect.
+    pub(super) fn effect_of<'e>(&self, event: &'e Event) -> Option<&'e Event> {
+        match event {
+            Event::ControlReceived { id, .. } if self.has_received(id) => None,
+            event => Some(event.effective()),
+        }
+    }
+}
+
+impl Budgets {
+    /// Returns the amounts used so far, ended background tasks included.
+    pub(super) fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    fn remaining(&self, cx: &RoomContext, frame: &Frame) -> Remaining {
+        let (limits, committed) = (&cx.opening.limits, self.committed());
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let of_run = left(limits.turns, committed.turns);
         let of_task = frame.turn_limit.map(|limit| u64::from(limit.saturating_sub(frame.steps)));
@@ -668,65 +569,10 @@ impl Room {
             turns: turns.map(|turns| u32::try_from(turns).unwrap_or(u32::MAX)),
             tokens: left(limits.tokens, committed.tokens),
             cost_micro_usd: left(limits.cost_micro_usd, committed.cost_micro_usd),
-            wall_ms: self.opening.deadline.map(|deadline| deadline.since(self.now)),
+            wall_ms: cx.opening.deadline.map(|deadline| deadline.since(cx.now)),
             model_calls: left(limits.model_calls, committed.model_calls),
             tool_calls: left(limits.tool_calls, committed.tool_calls),
         }
-    }
-
-    /// Returns the number of delegations above a frame, in this room and its parents.
-    fn level_of(&self, frame: &Frame) -> u32 {
-        let above = std::iter::successors(frame.caller, |caller| {
-            self.frames.get(caller).and_then(|frame| frame.caller)
-        });
-        self.opening.depth.saturating_add(u32::try_from(above.count()).unwrap_or(u32::MAX))
-    }
-
-    fn next_call(&mut self, purpose: Purpose) -> CallId {
-        let call = CallId(self.counters.call);
-        self.counters.call += 1;
-        // Calls that may be answered with nothing count as progress only when their answer arrives.
-        if !matches!(purpose, Purpose::User { .. } | Purpose::Respond { .. } | Purpose::Post { .. })
-        {
-            self.idle_steps = 0;
-        }
-        self.calls.insert(call, purpose);
-        call
-    }
-
-    fn set_timer(&mut self, purpose: TimerPurpose, at: Millis) {
-        let timer = TimerId(self.counters.timer);
-        self.counters.timer += 1;
-        self.timers.insert(timer, purpose);
-        self.effects.push_back(Effect::SetTimer { timer, at });
-    }
-
-    fn timer_fired(&mut self, timer: TimerId) {
-        // The host's timers run on in a pause, which does not count.
-        if self.fired_too_early(timer) {
-            return;
-        }
-        match self.timers.remove(&timer) {
-            Some(TimerPurpose::Wall) if self.asks_for_more() => {
-                self.ask_for_more(Short { budget: Budget::Wall, needed: 1, least: 1 })
-            }
-            Some(TimerPurpose::Wall) => {
-                self.stop_work(termination::FrameEnd::out_of_time(self.opening.depth > 0))
-            }
-            Some(TimerPurpose::Approval { call }) => self.approval_expired(call),
-            Some(TimerPurpose::Pending { call, after_ms }) => self.pending_expired(call, after_ms),
-            Some(TimerPurpose::Poll { frame, command_id }) => self.poll_due(frame, command_id),
-            Some(TimerPurpose::Gate { call }) => self.gate_overdue(call),
-            Some(TimerPurpose::Delivery { strategy, .. }) => {
-                self.wake(&strategy, crate::types::delivery::Wake::Timer)
-            }
-            None => {}
-        }
-    }
-
-    fn task_of(&self, frame: FrameId) -> Option<(&Frame, &Arc<TaskSetup>)> {
-        let frame = self.frames.get(&frame)?;
-        Some((frame, self.setup.tasks.get(&frame.task)?))
     }
 
     fn used_by(&mut self, plugin: &PluginName) -> &mut Used {
@@ -736,8 +582,38 @@ impl Room {
         }
         self.used.get_mut(plugin).expect("it was put in above")
     }
+}
 
-    fn tell(&mut self, notice: Notice) {
-        self.notices.push_back(notice);
+impl RunControl<'_> {
+    /// Ends the run if a budget is exhausted, once the event has been dealt with.
+    fn end_if_over(&mut self) {
+        if let Some(budget) = self.budgets.over.take() {
+            self.stop(budget.status(), budget.reason());
+        } else if matches!(self.cx.phase, RoomPhase::Running { .. }) {
+            self.stop_if_spent();
+        }
+        // Steps that ended in another way leave their entries behind.
+        if !self.budgets.out_of_budget.is_empty() {
+            self.budgets.out_of_budget.retain(|call, _| self.cx.calls.contains_key(call));
+        }
+    }
+}
+
+impl Frames {
+    /// Returns the number of delegations above a frame, in this room and its parents.
+    fn level_of(&self, cx: &RoomContext, frame: &Frame) -> u32 {
+        let above = std::iter::successors(frame.caller, |caller| {
+            self.get(caller).and_then(|frame| frame.caller)
+        });
+        cx.opening.depth.saturating_add(u32::try_from(above.count()).unwrap_or(u32::MAX))
+    }
+
+    fn task_of<'r>(
+        &'r self,
+        cx: &'r RoomContext,
+        frame: FrameId,
+    ) -> Option<(&'r Frame, &'r Arc<TaskSetup>)> {
+        let frame = self.get(&frame)?;
+        Some((frame, cx.setup.tasks.get(&frame.task)?))
     }
 }

@@ -362,8 +362,8 @@ mod tests {
     /// Returns a room with `calls` calls in flight, each of which has begun and has a log.
     fn busy(calls: u64) -> Unfinished {
         let mut state = serde_json::to_value(Room::new()).expect("a room is serialisable");
-        state["phase"] = json!({ "Running": { "root": 0 } });
-        state["calls"] =
+        state["cx"]["phase"] = json!({ "Running": { "root": 0 } });
+        state["cx"]["calls"] =
             (0..calls).map(|call| (call.to_string(), json!({ "Step": { "frame": 0 } }))).collect();
         let mut unfinished = Unfinished::fold([]);
         unfinished.room = serde_json::from_value(state).expect("it is a room");

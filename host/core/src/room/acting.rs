@@ -5,6 +5,7 @@
 mod executors;
 mod jobs;
 
+use crate::room::{Frames, RoomContext, ToolRounds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::approvals::{Consent, Ruling};
 use super::delegates::delegate_slots;
 use super::frame::{CallOutcome, FrameWait, Slot, ToolRound};
 use super::tools::host_tool_of;
-use super::{Invariant, Purpose, QueryPurpose, Room, TimerPurpose};
+use super::{Invariant, Purpose, QueryPurpose, TimerPurpose};
 use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
 use crate::setup::plugin_query::{PluginQuery, PluginReply};
@@ -65,11 +66,11 @@ impl Acting {
     }
 }
 
-impl Room {
+impl ToolRounds<'_> {
     /// Carries out an action beyond a reply.
     pub(super) fn carry_out(&mut self, id: FrameId, action: Action) -> FrameWait {
         let Some(message) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
-            self.violated(Invariant::MessagePending, id);
+            self.cx.violated(Invariant::MessagePending, id);
             return FrameWait::Ready(None);
         };
         let arguments = action.args();
@@ -80,10 +81,10 @@ impl Room {
         };
         let mut round = ToolRound::new(slots, message);
         if let Some(text) = refused {
-            self.observe(id, &mut round, 0, Err(text));
+            self.frames.observe(self.cx, id, &mut round, 0, Err(text));
         }
         self.run_slots(id, &mut round, 0);
-        self.settle(id, round)
+        self.round_results().settle(id, round)
     }
 
     /// Starts the action of a slot; answers it at once if it needs no wait. `asked` is the consent
@@ -97,16 +98,16 @@ impl Room {
         asked: Consent,
     ) {
         let Some(call) = round.slots.get(index).map(|slot| slot.call.clone()) else {
-            return self.violated(Invariant::SlotExists, id);
+            return self.cx.violated(Invariant::SlotExists, id);
         };
         // A delegation passes its gates first, and is then put to the rules of consent.
         if has_effect(&action) && !matches!(action, Action::DelegateTask(_)) {
             // O-110: all actions with an effect are checked alike, under any name.
-            match self.consent(id, index, &call, Some(&action), asked) {
+            match self.frames.consent(self.cx, id, index, &call, Some(&action), asked) {
                 Ruling::Runs => {}
                 Ruling::Waits => return,
                 Ruling::Refused(result) => {
-                    self.observe(id, round, index, Err(result.content));
+                    self.frames.observe(self.cx, id, round, index, Err(result.content));
                     return;
                 }
             }
@@ -115,7 +116,8 @@ impl Room {
             Action::Think { .. } => Ok(THOUGHT_LOGGED.to_owned()),
             Action::Talk { .. } => Ok("Those who follow the run were told.".to_owned()),
             Action::DelegateTask(delegation) => {
-                if let Some(said) = self.delegate_by_action(id, round, index, *delegation, asked)
+                if let Some(said) =
+                    self.background_work().delegate_by_action(id, round, index, *delegation, asked)
                     && let Some(slot) = round.slots.get_mut(index)
                 {
                     slot.said = Some(said);
@@ -123,27 +125,29 @@ impl Room {
                 return;
             }
             Action::Delegate { agent, inputs } => {
-                self.start_delegate(id, round, index, &agent, inputs);
+                self.dialogue().start_delegate(id, round, index, &agent, inputs);
                 return;
             }
             Action::Recall { query } => {
-                self.start_recall(id, round, index, query);
+                self.frames.start_recall(self.cx, id, round, index, query);
                 return;
             }
             Action::Kill { command_id } => {
                 self.start_kill(id, round, index, command_id, asked);
                 return;
             }
-            Action::Custom { name, .. } if name == CONDENSE => match self.condense_requested(id) {
-                Ok(observation) => {
-                    let text = observation.content().to_owned();
-                    self.answer(id, round, index, (observation, text), false);
-                    return;
+            Action::Custom { name, .. } if name == CONDENSE => {
+                match self.dialogue().condense_requested(id) {
+                    Ok(observation) => {
+                        let text = observation.content().to_owned();
+                        self.frames.answer(self.cx, id, round, index, (observation, text), false);
+                        return;
+                    }
+                    Err(text) => Err(text),
                 }
-                Err(text) => Err(text),
-            },
+            }
             action => {
-                if let Some(changed) = self.change_plan(id, &action) {
+                if let Some(changed) = self.frames.change_plan(self.cx, id, &action) {
                     changed
                 } else {
                     self.start_executor(id, round, index, &action, asked);
@@ -151,12 +155,143 @@ impl Room {
                 }
             }
         };
-        self.observe(id, round, index, observed);
+        self.frames.observe(self.cx, id, round, index, observed);
     }
 
+    /// Resumes a slot that waited for consent.
+    pub(super) fn resume_acting(&mut self, id: FrameId, slot: usize, asked: Consent) {
+        // It was answered meanwhile; the round continues with its other slots.
+        let Some(wanted) = self.frames.waiting_slot(id, slot) else { return };
+        let Some(action) = wanted.action else {
+            let toolbox = self
+                .frames
+                .get(&id)
+                .map(|frame| self.histories.toolbox(self.cx, &frame.task))
+                .unwrap_or_default();
+            if host_tool_of(&toolbox, &wanted.now).is_some() {
+                let Some(mut round) = self.frames.take_round(self.cx, id, slot) else { return };
+                self.run_slot(id, &mut round, slot, asked);
+                self.round_results().resume(id, round);
+                return;
+            }
+            self.resume_with(id, slot, |room, call| {
+                room.start_approved(id, slot, call, wanted.asked_by.as_ref(), asked)
+            });
+            return;
+        };
+        let Some(mut round) = self.frames.take_round(self.cx, id, slot) else { return };
+        self.start_act(id, &mut round, slot, action, asked);
+        self.round_results().resume(id, round);
+    }
+
+    /// Answers a `recall` slot with the memories found.
+    pub(super) fn recalled(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        answer: Result<PluginReply, Fault>,
+    ) {
+        if self.frames.waiting_slot(id, slot).is_none() {
+            return self.cx.violated(Invariant::RoundWaits, id);
+        }
+        let Some(mut round) = self.frames.take_round(self.cx, id, slot) else { return };
+        match answer {
+            Ok(PluginReply::Memories { mut memories }) => {
+                // A plugin may return more than it was asked for.
+                memories.truncate(MEMORIES as usize);
+                // O-082: each memory is limited.
+                memories.iter_mut().for_each(|memory| *memory = truncate(memory, MEMORY_CHARS));
+                let listed: Vec<String> = memories
+                    .iter()
+                    .enumerate()
+                    .map(|(index, memory)| format!("{}. {memory}", index + 1))
+                    .collect();
+                let text = if listed.is_empty() {
+                    "No memory fits.".to_owned()
+                } else {
+                    listed.join("\n")
+                };
+                self.frames.answer(
+                    self.cx,
+                    id,
+                    &mut round,
+                    slot,
+                    (Observation::Recalled { memories }, text),
+                    true,
+                );
+            }
+            Ok(_) => self.frames.observe(
+                self.cx,
+                id,
+                &mut round,
+                slot,
+                Err("The memory gave an answer to another question.".to_owned()),
+            ),
+            // The text of a fault comes from the plugin, so the slot's answer is data.
+            Err(fault) => {
+                let content = format!("The memory failed: {}", fault.message);
+                self.frames.answer(
+                    self.cx,
+                    id,
+                    &mut round,
+                    slot,
+                    (Observation::Error { content: content.clone() }, content),
+                    true,
+                );
+            }
+        }
+        self.round_results().resume(id, round);
+    }
+
+    /// Ends a call that was pending for too long with an error; the run continues (O-073 done
+    /// right, C-326).
+    pub(super) fn pending_expired(&mut self, call: CallId, after_ms: u64) {
+        let (id, index) = match self.cx.calls.get(&call) {
+            Some(
+                Purpose::Tool { frame, slot, .. }
+                | Purpose::Consult { frame, about: QueryPurpose::Memories { slot }, .. },
+            ) => (*frame, *slot),
+            Some(Purpose::Job { .. }) => {
+                self.job_expired(call, after_ms);
+                return;
+            }
+            _ => return,
+        };
+        // A late answer must not find the slot.
+        self.plugin_calls().abandon(call);
+        let Some(slot) = self.frames.waiting_slot(id, index) else {
+            return self.cx.violated(Invariant::RoundWaits, id);
+        };
+        let Some(mut round) = self.frames.take_round(self.cx, id, index) else { return };
+        let what = if slot.action.is_some() { "Action".to_owned() } else { "Tool".to_owned() };
+        let content = format!("{what} {} timed out after {after_ms} ms.", slot.call.name);
+        let task =
+            self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
+        let (name, report) = (slot.now.name.clone(), CallReport::default());
+        self.cx.tell(Notice::ToolAnswered {
+            call: Some(call),
+            task,
+            name,
+            arguments: None,
+            content: content.clone(),
+            is_error: true,
+            fault: None,
+            report,
+        });
+        let said = self.frames.said_error(self.cx, id, content.clone());
+        if let Some(waiting) = round.slots.get_mut(index) {
+            waiting.observation = slot.action.is_some().then_some(Observation::Error { content });
+            waiting.said = Some(said);
+        }
+        self.round_results().resume(id, round);
+    }
+}
+
+impl Frames {
     /// Answers a slot with a text and its success or error observation.
     pub(super) fn observe(
-        &mut self,
+        &self,
+        cx: &mut RoomContext,
         id: FrameId,
         round: &mut ToolRound,
         index: usize,
@@ -167,35 +302,12 @@ impl Room {
             Ok(content) => (content.clone(), Observation::Success { content }),
             Err(content) => (content.clone(), Observation::Error { content }),
         };
-        let message = Arc::unwrap_or_clone(self.host_message(id, content));
+        let message = Arc::unwrap_or_clone(self.host_message(cx, id, content));
         if let Some(slot) = round.slots.get_mut(index) {
             slot.observation = Some(observation);
             slot.said =
                 Some(CallOutcome { message: Some(Box::new(message)), is_error, is_result: false });
         }
-    }
-
-    /// Resumes a slot that waited for consent.
-    pub(super) fn resume_acting(&mut self, id: FrameId, slot: usize, asked: Consent) {
-        // It was answered meanwhile; the round continues with its other slots.
-        let Some(wanted) = self.waiting_slot(id, slot) else { return };
-        let Some(action) = wanted.action else {
-            let toolbox =
-                self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
-            if host_tool_of(&toolbox, &wanted.now).is_some() {
-                let Some(mut round) = self.take_round(id, slot) else { return };
-                self.run_slot(id, &mut round, slot, asked);
-                self.resume(id, round);
-                return;
-            }
-            self.resume_with(id, slot, |room, call| {
-                room.start_approved(id, slot, call, wanted.asked_by.as_ref(), asked)
-            });
-            return;
-        };
-        let Some(mut round) = self.take_round(id, slot) else { return };
-        self.start_act(id, &mut round, slot, action, asked);
-        self.resume(id, round);
     }
 
     /// Replaces the arguments of a waiting slot with those of an approver.
@@ -204,6 +316,7 @@ impl Room {
     /// If they are not valid arguments of this kind of action.
     pub(super) fn replace_action(
         &mut self,
+        cx: &mut RoomContext,
         id: FrameId,
         slot: usize,
         arguments: Value,
@@ -222,12 +335,11 @@ impl Room {
             None => None,
         };
         let Some(FrameWait::Tools(round)) = self
-            .frames
             .get_mut(&id)
             .and_then(|frame| frame.attempt.as_mut())
             .map(|attempt| &mut attempt.wait)
         else {
-            self.violated(Invariant::RoundWaits, id);
+            cx.violated(Invariant::RoundWaits, id);
             return Ok(());
         };
         if let Some(slot) = round.slots.get_mut(slot) {
@@ -241,7 +353,7 @@ impl Room {
     }
 
     fn waiting_slot(&self, id: FrameId, slot: usize) -> Option<Slot> {
-        match &self.frames.get(&id)?.attempt.as_ref()?.wait {
+        match &self.get(&id)?.attempt.as_ref()?.wait {
             FrameWait::Tools(round) => {
                 round.slots.get(slot).filter(|slot| slot.said.is_none()).cloned()
             }
@@ -250,13 +362,20 @@ impl Room {
     }
 
     /// Queries the task's memory plugin, or the agent itself if it is one (O-019, O-148).
-    fn start_recall(&mut self, id: FrameId, round: &mut ToolRound, index: usize, query: String) {
-        let Some((frame, task)) = self.task_of(id) else {
-            return self.violated(Invariant::FrameExists, id);
+    fn start_recall(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        query: String,
+    ) {
+        let Some((frame, task)) = self.task_of(cx, id) else {
+            return cx.violated(Invariant::FrameExists, id);
         };
         let (name, agent) = (frame.task.clone(), task.agent.clone());
         let remembers = |plugin: &PluginName| {
-            self.setup
+            cx.setup
                 .plugins
                 .get(plugin)
                 .is_some_and(|plugin| plugin.facts.kinds.contains(&PluginKind::Memory))
@@ -264,6 +383,7 @@ impl Room {
         let plugin = task.memory.clone().or(Some(agent)).filter(remembers);
         let call = plugin.and_then(|plugin| {
             self.consult(
+                cx,
                 id,
                 &plugin,
                 PluginQuery::Memories { query, limit: MEMORIES },
@@ -271,73 +391,24 @@ impl Room {
             )
         });
         if let Some(call) = call {
-            self.limit_pending(id, call);
+            self.limit_pending(cx, id, call);
             return;
         }
         let text = format!("There is no memory to search: the task {name} has none.");
-        self.answer(id, round, index, (Observation::Null, text), false);
-    }
-
-    /// Answers a `recall` slot with the memories found.
-    pub(super) fn recalled(
-        &mut self,
-        id: FrameId,
-        slot: usize,
-        answer: Result<PluginReply, Fault>,
-    ) {
-        if self.waiting_slot(id, slot).is_none() {
-            return self.violated(Invariant::RoundWaits, id);
-        }
-        let Some(mut round) = self.take_round(id, slot) else { return };
-        match answer {
-            Ok(PluginReply::Memories { mut memories }) => {
-                // A plugin may return more than it was asked for.
-                memories.truncate(MEMORIES as usize);
-                // O-082: each memory is limited.
-                memories.iter_mut().for_each(|memory| *memory = truncate(memory, MEMORY_CHARS));
-                let listed: Vec<String> = memories
-                    .iter()
-                    .enumerate()
-                    .map(|(index, memory)| format!("{}. {memory}", index + 1))
-                    .collect();
-                let text = if listed.is_empty() {
-                    "No memory fits.".to_owned()
-                } else {
-                    listed.join("\n")
-                };
-                self.answer(id, &mut round, slot, (Observation::Recalled { memories }, text), true);
-            }
-            Ok(_) => self.observe(
-                id,
-                &mut round,
-                slot,
-                Err("The memory gave an answer to another question.".to_owned()),
-            ),
-            // The text of a fault comes from the plugin, so the slot's answer is data.
-            Err(fault) => {
-                let content = format!("The memory failed: {}", fault.message);
-                self.answer(
-                    id,
-                    &mut round,
-                    slot,
-                    (Observation::Error { content: content.clone() }, content),
-                    true,
-                );
-            }
-        }
-        self.resume(id, round);
+        self.answer(cx, id, round, index, (Observation::Null, text), false);
     }
 
     /// Answers a slot with an observation. `is_data` is true if the text is not the host's own.
     fn answer(
-        &mut self,
+        &self,
+        cx: &mut RoomContext,
         id: FrameId,
         round: &mut ToolRound,
         index: usize,
         (observation, text): (Observation, String),
         is_data: bool,
     ) {
-        let message = Arc::unwrap_or_clone(self.host_message(id, text));
+        let message = Arc::unwrap_or_clone(self.host_message(cx, id, text));
         if let Some(slot) = round.slots.get_mut(index) {
             let is_error = matches!(observation, Observation::Error { .. });
             slot.observation = Some(observation);
@@ -350,22 +421,49 @@ impl Room {
     }
 
     /// Answers an action with the refusal of its tool call.
-    fn refuse_act(&mut self, id: FrameId, round: &mut ToolRound, index: usize, result: ToolResult) {
+    fn refuse_act(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        result: ToolResult,
+    ) {
         let arguments = round.slots.get(index).map(|slot| &slot.now.arguments);
-        self.report_refused(id, &result.name, arguments, &result.content);
+        self.report_refused(cx, id, &result.name, arguments, &result.content);
         let refused = (Observation::Error { content: result.content.clone() }, result.content);
-        self.answer(id, round, index, refused, true);
+        self.answer(cx, id, round, index, refused, true);
     }
 
     /// Sets the operator's timeout for a pending call, if there is one.
-    pub(super) fn limit_pending(&mut self, id: FrameId, call: CallId) {
-        let Some(after_ms) = self.task_of(id).and_then(|(_, task)| task.action_timeout_ms) else {
+    pub(super) fn limit_pending(&self, cx: &mut RoomContext, id: FrameId, call: CallId) {
+        let Some(after_ms) = self.task_of(cx, id).and_then(|(_, task)| task.action_timeout_ms)
+        else {
             return;
         };
-        let at = self.now.plus(after_ms);
-        self.set_timer(TimerPurpose::Pending { call, after_ms }, at);
+        let at = cx.now.plus(after_ms);
+        cx.set_timer(TimerPurpose::Pending { call, after_ms }, at);
     }
 
+    /// Returns the next turn of a replayed run, in place of the entry task's agent (O-119). `None`
+    /// if no turn is left.
+    pub(super) fn replayed(&self, cx: &mut RoomContext, id: FrameId) -> Option<Turn> {
+        let frame = self.get(&id)?;
+        if cx.opening.replay.is_empty() || frame.caller.is_some() || frame.task != cx.opening.entry
+        {
+            return None;
+        }
+        let mut turn = cx.opening.replay.remove(0);
+        // Only the last turn may wait for an answer; the answers to earlier turns are in the log.
+        turn.wait_for_response &= cx.opening.replay.is_empty();
+        // No component was called. The number of replayed turns is finite, so they do not count as
+        // idle.
+        cx.idle_steps = 0;
+        Some(turn)
+    }
+}
+
+impl RoomContext {
     /// Drops the timeout of an answered call.
     pub(super) fn drop_limit(&mut self, call: CallId) {
         self.drop_timers(
@@ -384,68 +482,6 @@ impl Room {
             .map(|(timer, _)| *timer)
             .collect();
         timers.iter().for_each(|timer| drop(self.timers.remove(timer)));
-    }
-
-    /// Ends a call that was pending for too long with an error; the run continues (O-073 done
-    /// right, C-326).
-    pub(super) fn pending_expired(&mut self, call: CallId, after_ms: u64) {
-        let (id, index) = match self.calls.get(&call) {
-            Some(
-                Purpose::Tool { frame, slot, .. }
-                | Purpose::Consult { frame, about: QueryPurpose::Memories { slot }, .. },
-            ) => (*frame, *slot),
-            Some(Purpose::Job { .. }) => {
-                self.job_expired(call, after_ms);
-                return;
-            }
-            _ => return,
-        };
-        // A late answer must not find the slot.
-        self.abandon(call);
-        let Some(slot) = self.waiting_slot(id, index) else {
-            return self.violated(Invariant::RoundWaits, id);
-        };
-        let Some(mut round) = self.take_round(id, index) else { return };
-        let what = if slot.action.is_some() { "Action".to_owned() } else { "Tool".to_owned() };
-        let content = format!("{what} {} timed out after {after_ms} ms.", slot.call.name);
-        let task =
-            self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
-        let (name, report) = (slot.now.name.clone(), CallReport::default());
-        self.tell(Notice::ToolAnswered {
-            call: Some(call),
-            task,
-            name,
-            arguments: None,
-            content: content.clone(),
-            is_error: true,
-            fault: None,
-            report,
-        });
-        let said = self.said_error(id, content.clone());
-        if let Some(waiting) = round.slots.get_mut(index) {
-            waiting.observation = slot.action.is_some().then_some(Observation::Error { content });
-            waiting.said = Some(said);
-        }
-        self.resume(id, round);
-    }
-
-    /// Returns the next turn of a replayed run, in place of the entry task's agent (O-119). `None`
-    /// if no turn is left.
-    pub(super) fn replayed(&mut self, id: FrameId) -> Option<Turn> {
-        let frame = self.frames.get(&id)?;
-        if self.opening.replay.is_empty()
-            || frame.caller.is_some()
-            || frame.task != self.opening.entry
-        {
-            return None;
-        }
-        let mut turn = self.opening.replay.remove(0);
-        // Only the last turn may wait for an answer; the answers to earlier turns are in the log.
-        turn.wait_for_response &= self.opening.replay.is_empty();
-        // No component was called. The number of replayed turns is finite, so they do not count as
-        // idle.
-        self.idle_steps = 0;
-        Some(turn)
     }
 }
 

@@ -2,17 +2,22 @@
 //! reported once (O-069). A room does not know a provider's rate limits, so no state is
 //! `rate_limited`.
 
+use crate::room::{Budgets, Pausing, RoomContext};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::frame::{Frame, FrameWait};
 use super::{Purpose, Room};
 use crate::protocol::notice::Notice;
+use serde::{Deserialize, Serialize};
+
 use crate::types::agent_state::AgentState;
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::outcome::Status;
 
 /// States by task; a task has at most one active frame.
-pub(super) type AgentStates = BTreeMap<TaskName, AgentState>;
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct AgentStates(BTreeMap<TaskName, AgentState>);
 
 /// Frames that wait for people, collected once for all frames.
 struct AwaitedPeople {
@@ -26,37 +31,60 @@ impl Room {
     /// room.
     #[must_use]
     pub fn agent_state(&self, task: &TaskName) -> Option<AgentState> {
-        self.agent_states.get(task).copied()
+        self.agent_states.agent_state(task)
     }
 
     /// Reports the states that changed in this event.
     pub(super) fn report_states(&mut self) {
-        let waiting = self.who_waits();
+        let waiting = self.budgets.who_waits(&self.cx);
         let now: Vec<_> = self
             .frames
             .values()
-            .map(|frame| (frame.task.clone(), self.state_of(frame, &waiting)))
+            .map(|frame| {
+                (
+                    frame.task.clone(),
+                    self.pausing.state_of(&self.cx, &self.budgets, frame, &waiting),
+                )
+            })
             .collect();
         // Tasks that ended together with their callers.
         let is_at_work = |task: &TaskName| now.iter().any(|(at_work, _)| at_work == task);
-        let left =
-            self.agent_states.iter().filter(|(task, state)| !is_over(**state) && !is_at_work(task));
+        let left = self
+            .agent_states
+            .0
+            .iter()
+            .filter(|(task, state)| !is_over(**state) && !is_at_work(task));
         let left: Vec<TaskName> = left.map(|(task, _)| task.clone()).collect();
         for (task, (state, reason)) in now {
-            self.set_state(&task, state, reason);
+            self.agent_states.set_state(&mut self.cx, &task, state, reason);
         }
         for task in left {
-            self.set_state(
+            self.agent_states.set_state(
+                &mut self.cx,
                 &task,
                 AgentState::Stopped,
                 Some("what it worked for is over".to_owned()),
             );
         }
     }
+}
+
+impl AgentStates {
+    /// Returns the state of a task's agent, or its last one; `None` if it was never active in this
+    /// room.
+    pub(super) fn agent_state(&self, task: &TaskName) -> Option<AgentState> {
+        self.0.get(task).copied()
+    }
 
     /// Sets the last state of an activation. It is reported at once, because the task may begin
     /// again within the same event.
-    pub(super) fn state_at_end(&mut self, task: &TaskName, status: Status, reason: &str) {
+    pub(super) fn state_at_end(
+        &mut self,
+        cx: &mut RoomContext,
+        task: &TaskName,
+        status: Status,
+        reason: &str,
+    ) {
         let state = match status {
             Status::Done | Status::FixedTurns | Status::UserQuit => AgentState::Finished,
             Status::Rejected => AgentState::Rejected,
@@ -72,25 +100,33 @@ impl Room {
             | Status::Error
             | Status::InternalError => AgentState::Error,
         };
-        self.set_state(task, state, Some(reason.to_owned()));
+        self.set_state(cx, task, state, Some(reason.to_owned()));
     }
 
     /// Sets and reports a state, unless it is unchanged (O-069).
-    fn set_state(&mut self, task: &TaskName, state: AgentState, reason: Option<String>) {
-        if self.agent_states.get(task) == Some(&state) {
+    fn set_state(
+        &mut self,
+        cx: &mut RoomContext,
+        task: &TaskName,
+        state: AgentState,
+        reason: Option<String>,
+    ) {
+        if self.0.get(task) == Some(&state) {
             return;
         }
-        self.agent_states.insert(task.clone(), state);
-        self.tell(Notice::AgentStateChanged { task: task.clone(), state, reason });
+        self.0.insert(task.clone(), state);
+        cx.tell(Notice::AgentStateChanged { task: task.clone(), state, reason });
     }
+}
 
-    fn who_waits(&self) -> AwaitedPeople {
+impl Budgets {
+    fn who_waits(&self, cx: &RoomContext) -> AwaitedPeople {
         let mut waiting = AwaitedPeople {
             confirmation: BTreeSet::new(),
             user: BTreeSet::new(),
             more: BTreeSet::new(),
         };
-        for purpose in self.calls.values() {
+        for purpose in cx.calls.values() {
             match purpose {
                 Purpose::Approval { frame, .. } => waiting.confirmation.insert(*frame),
                 Purpose::User { frame } => waiting.user.insert(*frame),
@@ -98,12 +134,20 @@ impl Room {
                 _ => false,
             };
         }
-        let asker = |call: &CallId| self.calls.get(call).and_then(Purpose::frame);
+        let asker = |call: &CallId| cx.calls.get(call).and_then(Purpose::frame);
         waiting.more.extend(self.held.iter().filter_map(|held| asker(&held.call)));
         waiting
     }
+}
 
-    fn state_of(&self, frame: &Frame, waiting: &AwaitedPeople) -> (AgentState, Option<String>) {
+impl Pausing {
+    fn state_of(
+        &self,
+        cx: &RoomContext,
+        budgets: &Budgets,
+        frame: &Frame,
+        waiting: &AwaitedPeople,
+    ) -> (AgentState, Option<String>) {
         if let Some(reason) = self.paused() {
             // O-122: a pause hides every other state.
             return (AgentState::Paused, Some(reason.to_owned()));
@@ -118,7 +162,7 @@ impl Room {
             frame.attempt.as_ref().is_some_and(|attempt| attempt.wait == FrameWait::More);
         if waits_for_more || waiting.more.contains(&frame.id) {
             // O-077: an exhausted budget counts as a pause.
-            let budget = self.top_up.and_then(|call| match self.calls.get(&call)? {
+            let budget = budgets.top_up.and_then(|call| match cx.calls.get(&call)? {
                 Purpose::TopUp { top_up } => Some(top_up.budget.key()),
                 _ => None,
             });

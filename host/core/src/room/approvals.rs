@@ -1,6 +1,7 @@
 //! The operator's policy on tool calls. A call is refused by a rule, waits for an approver, or
 //! runs. A waiting call has started nothing.
 
+use crate::room::{Frames, RoomContext};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -46,27 +47,28 @@ pub(super) enum Consent {
     Edited,
 }
 
-impl Room {
+impl Frames {
     /// Checks a call against the rules. A call that needs approval waits for `Decided`.
     pub(super) fn rule_on(
-        &mut self,
+        &self,
+        cx: &mut RoomContext,
         id: FrameId,
         slot: usize,
         call: &ToolCall,
         (caller, asked_by): (&PluginName, Option<&PluginName>),
         asked: Consent,
     ) -> Ruling {
-        let setup = Arc::clone(&self.setup);
+        let setup = Arc::clone(&cx.setup);
         let callers = [caller].into_iter().chain(asked_by);
         // The delegators' rules apply too, or a delegation could get around them.
-        let delegators = self.delegators(id);
+        let delegators = self.delegators(cx, id);
         let above = delegators.iter().map(|delegator| &delegator.plugin);
         let PolicyDecision { decide, why } =
             decide_delegated(&setup, callers, above, &call.name, &call.arguments);
         let wanted = RequestedAct { frame: id, slot, call, action: None, caller, asked_by };
         match decide {
             // An allowing rule does not override the task's rules of consent.
-            Decide::Allow => self.consent_to(&wanted, None, asked),
+            Decide::Allow => self.consent_to(cx, &wanted, None, asked),
             Decide::Deny => {
                 let reason = format!("the rule at {why} denies it");
                 let record = match setup.rights(caller) {
@@ -75,7 +77,7 @@ impl Room {
                     }
                     None => unknown_plugin(caller, Capability::Tools, &call.name),
                 };
-                Ruling::Refused(failed(call, self.denied(caller, *record)))
+                Ruling::Refused(failed(call, cx.denied(caller, *record)))
             }
             // O-110, O-185: asked for every tool alike, and stored under the id of this call.
             Decide::Ask => {
@@ -88,6 +90,7 @@ impl Room {
                     }
                 };
                 self.consent_to(
+                    cx,
                     &wanted,
                     Some(ByRule { source: why.to_string(), cause, expires_ms }),
                     asked,
@@ -95,7 +98,9 @@ impl Room {
             }
         }
     }
+}
 
+impl RoomContext {
     pub(super) fn ask_approver(
         &mut self,
         (frame, slot): (FrameId, usize),
@@ -110,13 +115,15 @@ impl Room {
             self.set_timer(TimerPurpose::Approval { call: waiting }, at);
         }
     }
+}
 
+impl Room {
     pub(super) fn decided(
         &mut self,
         call: CallId,
         ApprovalAnswer { approval, author }: ApprovalAnswer,
     ) {
-        let (id, slot) = match self.calls.get(&call) {
+        let (id, slot) = match self.cx.calls.get(&call) {
             Some(Purpose::Approval { frame, slot }) => (*frame, *slot),
             Some(Purpose::TopUp { .. }) => {
                 self.topped_up(call, approval, author);
@@ -125,46 +132,54 @@ impl Room {
             // The call no longer waits for a decision.
             _ => return,
         };
-        self.calls.remove(&call);
+        self.cx.calls.remove(&call);
         let of_call = |purpose: &TimerPurpose| matches!(purpose, TimerPurpose::Approval { call: of } if *of == call);
         let timers: Vec<TimerId> = self
+            .cx
             .timers
             .iter()
             .filter(|(_, purpose)| of_call(purpose))
             .map(|(timer, _)| *timer)
             .collect();
-        timers.iter().for_each(|timer| drop(self.timers.remove(timer)));
-        self.tell(Notice::ApprovalGiven { call, approval: approval.clone(), author });
-        let Some(waiting) = self.slot_of(id, slot) else {
-            return self.violated(Invariant::RoundWaits, id);
+        timers.iter().for_each(|timer| drop(self.cx.timers.remove(timer)));
+        self.cx.tell(Notice::ApprovalGiven { call, approval: approval.clone(), author });
+        let Some(waiting) = self.frames.slot_of(id, slot) else {
+            return self.cx.violated(Invariant::RoundWaits, id);
         };
         let asked_by = waiting.asked_by.clone();
         if waiting.action.is_some() {
             match approval {
-                Approval::Approved => self.resume_acting(id, slot, Consent::Approved),
-                Approval::Edited { arguments } => match self.replace_action(id, slot, arguments) {
-                    Ok(()) => self.resume_acting(id, slot, Consent::Edited),
-                    Err(problem) => self.reject_action(id, slot, &problem),
-                },
+                Approval::Approved => self.tool_rounds().resume_acting(id, slot, Consent::Approved),
+                Approval::Edited { arguments } => {
+                    match self.frames.replace_action(&mut self.cx, id, slot, arguments) {
+                        Ok(()) => self.tool_rounds().resume_acting(id, slot, Consent::Edited),
+                        Err(problem) => self.tool_rounds().reject_action(id, slot, &problem),
+                    }
+                }
                 Approval::Refused { reason } | Approval::Invalid { message: reason } => {
-                    self.reject_action(id, slot, &reason)
+                    self.tool_rounds().reject_action(id, slot, &reason)
                 }
             }
             return;
         }
         // An approved host tool runs through its round again; a refusal takes the path below.
-        if self.is_of_host(id, waiting) {
+        if self.histories.is_of_host(&self.cx, &self.frames, id, waiting) {
             match approval {
                 Approval::Approved => {
-                    return self.resume_steering(id, slot, None, Consent::Approved);
+                    return self.tool_rounds().resume_steering(id, slot, None, Consent::Approved);
                 }
                 Approval::Edited { arguments } => {
-                    return self.resume_steering(id, slot, Some(arguments), Consent::Edited);
+                    return self.tool_rounds().resume_steering(
+                        id,
+                        slot,
+                        Some(arguments),
+                        Consent::Edited,
+                    );
                 }
                 Approval::Refused { .. } | Approval::Invalid { .. } => {}
             }
         }
-        self.resume_with(id, slot, |room, wanted| match approval {
+        self.tool_rounds().resume_with(id, slot, |room, wanted| match approval {
             Approval::Approved => {
                 room.start_approved(id, slot, wanted, asked_by.as_ref(), Consent::Approved)
             }
@@ -181,9 +196,9 @@ impl Room {
     }
 
     pub(super) fn approval_expired(&mut self, call: CallId) {
-        if matches!(self.calls.get(&call), Some(Purpose::Approval { .. })) {
+        if matches!(self.cx.calls.get(&call), Some(Purpose::Approval { .. })) {
             // The approver may still show the question, and must drop it.
-            self.effects.push_back(Effect::AbandonCall { call });
+            self.cx.effects.push_back(Effect::AbandonCall { call });
             let refused = Approval::Refused { reason: "nobody decided in time".to_owned() };
             self.decided(call, refused.by(ApprovalAuthor::Nobody));
         }

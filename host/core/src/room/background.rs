@@ -18,8 +18,8 @@ mod structured;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
-use super::Room;
 use super::approvals::Consent;
 use crate::types::delegation::{Delegation, HandBack, OnClose};
 use crate::types::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, TaskName};
@@ -28,6 +28,15 @@ use crate::types::request::RequestId;
 use crate::types::usage::{Spent, UsedByPlugin};
 
 pub(super) use records::TaskRecords;
+
+/// The background tasks of a room.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Background {
+    pub(super) tasks: BTreeMap<BackgroundId, BackgroundTask>,
+    /// Records of background tasks, ended ones included, and the earlier delegations.
+    #[serde(default, skip_serializing_if = "TaskRecords::is_new")]
+    pub(super) records: TaskRecords,
+}
 
 /// A background task that runs, or that was stopped and has not reported its use yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,9 +129,9 @@ pub(super) enum TaskOrigin {
     Request { request: RequestId, by: Option<TaskName> },
 }
 
-impl Room {
+impl Background {
     /// Returns whether the background task is running and belongs to this task.
     pub(super) fn background_is(&self, id: &BackgroundId, task: &TaskName) -> bool {
-        self.background.get(id).is_some_and(|running| running.task == *task && !running.is_stopped)
+        self.tasks.get(id).is_some_and(|running| running.task == *task && !running.is_stopped)
     }
 }

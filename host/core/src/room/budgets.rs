@@ -2,12 +2,18 @@
 //! answered, so concurrent calls cannot overspend together. Requests for more budget are in
 //! `limit_increase`.
 
+use super::limit_increase::HeldRequest;
+use crate::room::{
+    Background, BackgroundWork, Frames, Histories, ModelCalls, PluginCalls, RoomContext, RunControl,
+};
+use crate::types::usage::UsedByPlugin;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
+use super::Purpose;
 use super::frame::FrameWait;
 use super::histories::AgentHistory;
 use super::models::ModelCall;
-use super::{Purpose, Room};
 use crate::permissions::grant::ModelGrant;
 use crate::policy::budget::Budget;
 use crate::protocol::notice::Notice;
@@ -44,6 +50,28 @@ pub(super) struct Short {
     pub(super) least: u64,
 }
 
+/// The amounts that a room has used and reserved.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Budgets {
+    pub(super) used: UsedByPlugin,
+    /// Amounts used up, background tasks included.
+    pub(super) spent: Spent,
+    /// Amounts reserved for running background tasks and pending model calls.
+    pub(super) reserved: Spent,
+    /// The open request for more budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) top_up: Option<CallId>,
+    /// Model requests that await more budget.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) held: Vec<HeldRequest>,
+    /// The budget that kept a step from asking its model.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) out_of_budget: BTreeMap<CallId, Budget>,
+    /// The exhausted budget that ends the run; `None` between events.
+    #[serde(skip)]
+    pub(super) over: Option<Budget>,
+}
+
 /// The reason why a model is not asked.
 #[derive(Debug)]
 pub(super) enum Unasked {
@@ -75,49 +103,158 @@ struct Leaves {
     least: u64,
 }
 
-impl Room {
+impl Budgets {
     /// Returns used and reserved amounts together. The rest of each limit is available.
     pub(super) fn committed(&self) -> Spent {
         self.spent.plus(self.reserved)
     }
 
     /// Returns the rest of a budget; `None` if it has no limit.
-    pub(super) fn left(&self, budget: Budget) -> Option<u64> {
+    pub(super) fn left(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        histories: &Histories,
+        budget: Budget,
+    ) -> Option<u64> {
         let used = if budget == Budget::History {
-            self.held_bytes()
+            histories.held_bytes(frames)
         } else {
             budget.of(&self.committed())
         };
-        Some(budget.limit(&self.opening.limits)?.saturating_sub(used))
+        Some(budget.limit(&cx.opening.limits)?.saturating_sub(used))
     }
 
+    pub(super) fn is_used_up(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        histories: &Histories,
+        budget: Budget,
+    ) -> bool {
+        self.left(cx, frames, histories, budget) == Some(0)
+    }
+
+    /// Returns the tokens and the money left of a plugin's grant, less the reservations of its
+    /// pending calls.
+    fn left_of_grant(
+        &self,
+        cx: &RoomContext,
+        models: &ModelCalls,
+        plugin: &PluginName,
+    ) -> (Option<u64>, Option<u64>) {
+        let Some(grant) = cx
+            .model_grant(plugin)
+            .filter(|grant| grant.tokens.is_some() || grant.cost_micro_usd.is_some())
+        else {
+            return (None, None);
+        };
+        let used = self.used.get(plugin).copied().unwrap_or_default();
+        let (mut tokens, mut cost) = (used.model_tokens, used.model_cost);
+        for under_way in models.model_calls.iter().filter(|under_way| under_way.plugin == *plugin) {
+            tokens = tokens.saturating_add(under_way.aside.tokens);
+            cost = cost.saturating_add(under_way.aside.cost);
+        }
+        let left = |limit: Option<u64>, used| limit.map(|limit| limit.saturating_sub(used));
+        (left(grant.tokens, tokens), left(grant.cost_micro_usd, cost))
+    }
+
+    /// Releases the reservation of a model call, and counts the actual use.
+    pub(super) fn settle_model_call(
+        &mut self,
+        plugin: &PluginName,
+        aside: Aside,
+        usage: TokenUsage,
+    ) {
+        self.reserved = self.reserved.minus(aside.of_run);
+        self.count(
+            plugin,
+            usage.input_tokens.saturating_add(usage.output_tokens),
+            usage.cost_micro_usd.unwrap_or_default(),
+        );
+    }
+
+    fn count(&mut self, plugin: &PluginName, tokens: u64, cost: u64) {
+        self.spent = self.spent.plus(Spent { tokens, cost_micro_usd: cost, ..Spent::default() });
+        let used = self.used_by(plugin);
+        used.model_tokens = used.model_tokens.saturating_add(tokens);
+        used.model_cost = used.model_cost.saturating_add(cost);
+    }
+
+    /// Charges the attempts that were lost when the host stopped. Calls that are still awaited are
+    /// asked again; the others are given up.
+    pub(super) fn charge_lost_attempts(&mut self, cx: &mut RoomContext, models: &mut ModelCalls) {
+        let (again, over): (Vec<ModelCall>, Vec<ModelCall>) =
+            std::mem::take(&mut models.model_calls).into_iter().partition(ModelCall::is_awaited);
+        again.iter().for_each(|lost| self.charge_lost(cx, lost));
+        over.iter().for_each(|lost| self.charge_given_up(cx, lost));
+        models.model_calls = again;
+    }
+
+    /// Gives up all pending model calls at the end of a run.
+    pub(super) fn give_up_model_calls(&mut self, cx: &mut RoomContext, models: &mut ModelCalls) {
+        std::mem::take(&mut models.model_calls)
+            .iter()
+            .for_each(|given_up| self.charge_given_up(cx, given_up));
+        self.held.clear();
+    }
+
+    /// Releases the reservation of a request that gets no answer, except for the prompt that it
+    /// sent.
+    pub(super) fn charge_given_up(&mut self, cx: &mut RoomContext, given_up: &ModelCall) {
+        self.reserved = self.reserved.minus(given_up.aside.of_run);
+        self.charge_lost(cx, given_up);
+    }
+
+    /// Charges the prompt of an attempt without an answer, because its server may charge for it.
+    fn charge_lost(&mut self, cx: &mut RoomContext, lost: &ModelCall) {
+        let (call, ordinal, input_tokens) = (lost.call, lost.ordinal, lost.aside.input);
+        let setup = cx.setup.models.get(&lost.model);
+        let cost_micro_usd =
+            setup.and_then(|setup| cost_of(setup, input_tokens, 0)).unwrap_or_default();
+        self.count(&lost.plugin, input_tokens, cost_micro_usd);
+        cx.tell(Notice::AttemptLost {
+            call,
+            ordinal,
+            model: lost.model.clone(),
+            input_tokens,
+            cost_micro_usd,
+        });
+    }
+
+    /// Counts the CPU time of plugins.
+    pub(super) fn count_cpu(&mut self, ticks: u64) {
+        let cpu_ms = ticks.saturating_mul(crate::types::limits::TICK_MS);
+        self.spent = self.spent.plus(Spent { cpu_ms, ..Spent::default() });
+    }
+}
+
+impl Histories {
     /// Returns the bytes of messages, calls and results that the room holds. Both parts keep
     /// running totals, so this only sums over tasks and activations.
-    pub(super) fn held_bytes(&self) -> u64 {
+    pub(super) fn held_bytes(&self, frames: &Frames) -> u64 {
         let histories = self.memories.values().map(AgentHistory::weight);
-        let rounds = self.frames.values().filter_map(|frame| match &frame.attempt.as_ref()?.wait {
+        let rounds = frames.values().filter_map(|frame| match &frame.attempt.as_ref()?.wait {
             FrameWait::Tools(round) => Some(round.weight()),
             _ => None,
         });
         histories.chain(rounds).fold(0, u64::saturating_add)
     }
+}
 
-    pub(super) fn is_used_up(&self, budget: Budget) -> bool {
-        self.left(budget) == Some(0)
-    }
-
+impl PluginCalls<'_> {
     /// Checks that a model may be asked at all.
     pub(super) fn check_model_budget(&mut self, plugin: &PluginName) -> Result<(), Unasked> {
         if let Some(budget) = [Budget::Tokens, Budget::Cost, Budget::ModelCalls]
             .into_iter()
-            .find(|budget| self.is_used_up(*budget))
+            .find(|budget| self.budgets.is_used_up(self.cx, self.frames, self.histories, *budget))
         {
             return Err(Unasked::Short(Short { budget, needed: 1, least: 1 }));
         }
-        let used = self.used_by(plugin).model_calls;
+        let used = self.budgets.used_by(plugin).model_calls;
         let over = |limit: Option<u64>, left: Option<u64>| limit.is_some() && left == Some(0);
-        let (tokens, cost) = self.left_of_grant(plugin);
-        let Some(grant) = self.model_grant(plugin) else { return Ok(()) };
+        let (tokens, cost) = self.budgets.left_of_grant(self.cx, self.models, plugin);
+        let Some(grant) = self.cx.model_grant(plugin) else { return Ok(()) };
         let granted = [
             ("calls", grant.calls.is_some_and(|limit| used >= limit)),
             ("tokens", over(grant.tokens, tokens)),
@@ -127,29 +264,6 @@ impl Room {
             Some((what, _)) => Err(Unasked::Error(grant_used_up(plugin, what))),
             None => Ok(()),
         }
-    }
-
-    fn model_grant(&self, plugin: &PluginName) -> Option<&ModelGrant> {
-        self.setup.plugins.get(plugin)?.grants.model.as_ref()
-    }
-
-    /// Returns the tokens and the money left of a plugin's grant, less the reservations of its
-    /// pending calls.
-    fn left_of_grant(&self, plugin: &PluginName) -> (Option<u64>, Option<u64>) {
-        let Some(grant) = self
-            .model_grant(plugin)
-            .filter(|grant| grant.tokens.is_some() || grant.cost_micro_usd.is_some())
-        else {
-            return (None, None);
-        };
-        let used = self.used.get(plugin).copied().unwrap_or_default();
-        let (mut tokens, mut cost) = (used.model_tokens, used.model_cost);
-        for under_way in self.model_calls.iter().filter(|under_way| under_way.plugin == *plugin) {
-            tokens = tokens.saturating_add(under_way.aside.tokens);
-            cost = cost.saturating_add(under_way.aside.cost);
-        }
-        let left = |limit: Option<u64>, used| limit.map(|limit| limit.saturating_sub(used));
-        (left(grant.tokens, tokens), left(grant.cost_micro_usd, cost))
     }
 
     /// Returns the reservation for a request, and limits the length of the answer to what the
@@ -164,10 +278,10 @@ impl Room {
         model: &ModelName,
         prompt: &mut Prompt,
     ) -> Result<Aside, Unasked> {
-        let Some(setup) = self.setup.models.get(model) else { return Ok(Aside::default()) };
-        let input = self.prompt_tokens(task, prompt);
+        let Some(setup) = self.cx.setup.models.get(model) else { return Ok(Aside::default()) };
+        let input = self.histories.prompt_tokens(self.cx, task, prompt);
         // Under the reference's rules only past use counts, and nothing is reserved (L-085).
-        if self.is_langroid() {
+        if self.cx.is_langroid() {
             return Ok(Aside { input, ..Aside::default() });
         }
         let wanted = prompt.max_output().unwrap_or(MAX_OUTPUT);
@@ -190,7 +304,7 @@ impl Room {
         prompt.limit_output(Some(output));
         let tokens = input.saturating_add(output);
         let cost = cost_of(setup, input, output).unwrap_or_default();
-        let limits = &self.opening.limits;
+        let limits = &self.cx.opening.limits;
         let of_run = Spent {
             tokens: limits.tokens.map_or(0, |_| tokens),
             cost_micro_usd: limits.cost_micro_usd.map_or(0, |_| cost),
@@ -208,7 +322,7 @@ impl Room {
         input: u64,
         (least, wanted): (u64, u64),
     ) -> Vec<Leaves> {
-        let (of_grant, money_of_grant) = self.left_of_grant(plugin);
+        let (of_grant, money_of_grant) = self.budgets.left_of_grant(self.cx, self.models, plugin);
         let tokens = |output: u64| input.saturating_add(output);
         let by_tokens = |whose, left: Option<u64>| {
             Some(Leaves {
@@ -226,31 +340,28 @@ impl Room {
             Some(Leaves { whose, output: rest.map(|rest| affordable(setup, rest)), needed, least })
         };
         let all = [
-            by_tokens(Whose::Run(Budget::Tokens), self.left(Budget::Tokens)),
-            by_money(Whose::Run(Budget::Cost), self.left(Budget::Cost)),
+            by_tokens(
+                Whose::Run(Budget::Tokens),
+                self.budgets.left(self.cx, self.frames, self.histories, Budget::Tokens),
+            ),
+            by_money(
+                Whose::Run(Budget::Cost),
+                self.budgets.left(self.cx, self.frames, self.histories, Budget::Cost),
+            ),
             by_tokens(Whose::Grant("tokens"), of_grant),
             by_money(Whose::Grant("cost_usd"), money_of_grant),
         ];
         all.into_iter().flatten().collect()
     }
+}
+
+impl RoomContext {
+    fn model_grant(&self, plugin: &PluginName) -> Option<&ModelGrant> {
+        self.setup.plugins.get(plugin)?.grants.model.as_ref()
+    }
 
     fn is_langroid(&self) -> bool {
         self.setup.tasks.get(&self.opening.entry).is_some_and(|task| task.as_langroid)
-    }
-
-    /// Releases the reservation of a model call, and counts the actual use.
-    pub(super) fn settle_model_call(
-        &mut self,
-        plugin: &PluginName,
-        aside: Aside,
-        usage: TokenUsage,
-    ) {
-        self.reserved = self.reserved.minus(aside.of_run);
-        self.count(
-            plugin,
-            usage.input_tokens.saturating_add(usage.output_tokens),
-            usage.cost_micro_usd.unwrap_or_default(),
-        );
     }
 
     /// Fills in usage that a server left out, estimated from the texts, if there is a limit.
@@ -283,74 +394,43 @@ impl Room {
         }
     }
 
-    fn count(&mut self, plugin: &PluginName, tokens: u64, cost: u64) {
-        self.spent = self.spent.plus(Spent { tokens, cost_micro_usd: cost, ..Spent::default() });
-        let used = self.used_by(plugin);
-        used.model_tokens = used.model_tokens.saturating_add(tokens);
-        used.model_cost = used.model_cost.saturating_add(cost);
+    /// Returns whether the call is a step or an answer of an agent.
+    pub(super) fn is_agents(&self, call: CallId) -> bool {
+        matches!(self.calls.get(&call), Some(Purpose::Step { .. } | Purpose::Respond { .. }))
     }
+}
 
-    /// Charges the attempts that were lost when the host stopped. Calls that are still awaited are
-    /// asked again; the others are given up.
-    pub(super) fn charge_lost_attempts(&mut self) {
-        let (again, over): (Vec<ModelCall>, Vec<ModelCall>) =
-            std::mem::take(&mut self.model_calls).into_iter().partition(ModelCall::is_awaited);
-        again.iter().for_each(|lost| self.charge_lost(lost));
-        over.iter().for_each(|lost| self.charge_given_up(lost));
-        self.model_calls = again;
-    }
-
-    /// Gives up all pending model calls at the end of a run.
-    pub(super) fn give_up_model_calls(&mut self) {
-        std::mem::take(&mut self.model_calls)
-            .iter()
-            .for_each(|given_up| self.charge_given_up(given_up));
-        self.held.clear();
-    }
-
-    /// Releases the reservation of a request that gets no answer, except for the prompt that it
-    /// sent.
-    pub(super) fn charge_given_up(&mut self, given_up: &ModelCall) {
-        self.reserved = self.reserved.minus(given_up.aside.of_run);
-        self.charge_lost(given_up);
-    }
-
-    /// Charges the prompt of an attempt without an answer, because its server may charge for it.
-    fn charge_lost(&mut self, lost: &ModelCall) {
-        let (call, ordinal, input_tokens) = (lost.call, lost.ordinal, lost.aside.input);
-        let setup = self.setup.models.get(&lost.model);
-        let cost_micro_usd =
-            setup.and_then(|setup| cost_of(setup, input_tokens, 0)).unwrap_or_default();
-        self.count(&lost.plugin, input_tokens, cost_micro_usd);
-        self.tell(Notice::AttemptLost {
-            call,
-            ordinal,
-            model: lost.model.clone(),
-            input_tokens,
-            cost_micro_usd,
-        });
-    }
-
+impl ModelCalls {
     /// Reports once that money is limited but the price of this model is unknown.
-    pub(super) fn note_price(&mut self, plugin: &PluginName, model: &ModelName) {
-        let of_grant = self
+    pub(super) fn note_price(
+        &mut self,
+        cx: &mut RoomContext,
+        plugin: &PluginName,
+        model: &ModelName,
+    ) {
+        let of_grant = cx
             .model_grant(plugin)
             .and_then(|grant| grant.cost_micro_usd)
             .map(|_| format!("plugins.{plugin}.grants.model.cost_usd"));
-        let of_run = self.opening.limits.cost_micro_usd.map(|_| Budget::Cost.key().to_owned());
+        let of_run = cx.opening.limits.cost_micro_usd.map(|_| Budget::Cost.key().to_owned());
         let Some(limit) = of_run.or(of_grant) else { return };
         if self.unpriced.insert(model.clone()) {
-            self.tell(Notice::PriceUnknown { model: model.clone(), limit });
+            cx.tell(Notice::PriceUnknown { model: model.clone(), limit });
         }
     }
+}
 
+impl BackgroundWork<'_> {
     /// Returns the limits of a child room: the amounts that its config sets, or else half of the
     /// rest. Halves keep either side from starving the other. Set amounts let many tasks run at
     /// once. Unused amounts come back.
     pub(super) fn share_of(&self, task: &TaskName) -> RunLimits {
-        let limits = &self.opening.limits;
-        let own = self.setup.tasks.get(task).map(|task| task.budget.clone()).unwrap_or_default();
-        let share = |budget: Budget, own: Option<u64>| match (self.left(budget), own) {
+        let limits = &self.cx.opening.limits;
+        let own = self.cx.setup.tasks.get(task).map(|task| task.budget.clone()).unwrap_or_default();
+        let share = |budget: Budget, own: Option<u64>| match (
+            self.budgets.left(self.cx, self.frames, self.histories, budget),
+            own,
+        ) {
             (Some(left), Some(own)) => Some(left.min(own)),
             (left, own) => own.or_else(|| left.map(|left| left / 2)),
         };
@@ -358,8 +438,9 @@ impl Room {
         let rest = |left: u64| {
             own.tasks.map_or(left.saturating_sub(1) / 2, |own| own.min(left.saturating_sub(1)))
         };
-        let at_once =
-            limits.tasks_at_once.map(|limit| u64::from(limit).saturating_sub(self.tasks_at_once()));
+        let at_once = limits
+            .tasks_at_once
+            .map(|limit| u64::from(limit).saturating_sub(self.background.tasks_at_once()));
         RunLimits {
             turns: share(Budget::Turns, own.turns),
             wall_ms: limits.wall_ms,
@@ -371,7 +452,7 @@ impl Room {
             cpu_ms: share(Budget::Cpu, own.cpu_ms),
             tasks: limits
                 .tasks
-                .map(|limit| rest(limit.saturating_sub(self.committed().tasks)))
+                .map(|limit| rest(limit.saturating_sub(self.budgets.committed().tasks)))
                 .or(own.tasks),
             tasks_at_once: at_once
                 .map(rest)
@@ -382,11 +463,13 @@ impl Room {
             when_used_up: limits.when_used_up,
         }
     }
+}
 
+impl Background {
     /// Returns the reason why no further background task may start, if any.
-    pub(super) fn tasks_are_used_up(&self) -> Option<String> {
-        let limits = &self.opening.limits;
-        if let Some(limit) = limits.tasks.filter(|limit| self.committed().tasks >= *limit) {
+    pub(super) fn tasks_are_used_up(&self, cx: &RoomContext, budgets: &Budgets) -> Option<String> {
+        let limits = &cx.opening.limits;
+        if let Some(limit) = limits.tasks.filter(|limit| budgets.committed().tasks >= *limit) {
             return Some(format!("limits.run.tasks leaves {limit} here"));
         }
         let limit =
@@ -397,42 +480,37 @@ impl Room {
     /// Returns the number of running background tasks, including those that they may start
     /// themselves.
     fn tasks_at_once(&self) -> u64 {
-        self.background
+        self.tasks
             .values()
             .map(super::background::BackgroundTask::at_once)
             .fold(0, u64::saturating_add)
     }
+}
 
+impl RunControl<'_> {
     /// Ends the run if more was used than its budgets allow, or asks for more.
     pub(super) fn stop_if_spent(&mut self) {
         let used = |budget: Budget| {
-            if budget == Budget::History { self.held_bytes() } else { budget.of(&self.spent) }
+            if budget == Budget::History {
+                self.histories.held_bytes(self.frames)
+            } else {
+                budget.of(&self.budgets.spent)
+            }
         };
         let is_over = |budget: &Budget| {
-            budget.limit(&self.opening.limits).is_some_and(|limit| used(*budget) > limit)
+            budget.limit(&self.cx.opening.limits).is_some_and(|limit| used(*budget) > limit)
         };
         let Some(budget) =
             [Budget::Tokens, Budget::Cost, Budget::Cpu, Budget::History].into_iter().find(is_over)
         else {
             return;
         };
-        if self.asks_for_more() {
+        if self.cx.asks_for_more() {
             let needed = used(budget);
-            self.ask_for_more(Short { budget, needed, least: needed });
+            self.plugin_calls().ask_for_more(Short { budget, needed, least: needed });
         } else {
             self.stop(budget.status(), budget.reason());
         }
-    }
-
-    /// Counts the CPU time of plugins.
-    pub(super) fn count_cpu(&mut self, ticks: u64) {
-        let cpu_ms = ticks.saturating_mul(crate::types::limits::TICK_MS);
-        self.spent = self.spent.plus(Spent { cpu_ms, ..Spent::default() });
-    }
-
-    /// Returns whether the call is a step or an answer of an agent.
-    pub(super) fn is_agents(&self, call: CallId) -> bool {
-        matches!(self.calls.get(&call), Some(Purpose::Step { .. } | Purpose::Respond { .. }))
     }
 }
 

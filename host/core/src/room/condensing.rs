@@ -2,6 +2,7 @@
 //! and how its answer is applied. `setup::plugin_query` decides what it may do to a history; the
 //! log keeps everything.
 
+use crate::room::{Dialogue, Frames, Histories, RoomContext, RunControl, StepLoop};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -48,30 +49,33 @@ impl Condensing {
     }
 }
 
-impl Room {
+impl Frames {
     /// Sends a query to a plugin on behalf of a frame; `consulted` takes the answer. `None` if the
     /// frame is over.
     pub(super) fn consult(
-        &mut self,
+        &self,
+        cx: &mut RoomContext,
         id: FrameId,
         plugin: &PluginName,
         question: PluginQuery,
         about: QueryPurpose,
     ) -> Option<CallId> {
-        let task = self.frames.get(&id)?.task.clone();
+        let task = self.get(&id)?.task.clone();
         let plugin = plugin.clone();
-        let call = self.next_call(Purpose::Consult { frame: id, plugin: plugin.clone(), about });
-        self.effects.push_back(Effect::Consult { call, task, plugin, question });
+        let call = cx.next_call(Purpose::Consult { frame: id, plugin: plugin.clone(), about });
+        cx.effects.push_back(Effect::Consult { call, task, plugin, question });
         Some(call)
     }
+}
 
+impl Room {
     pub(super) fn consulted(
         &mut self,
         call: CallId,
         answer: Result<PluginReply, Fault>,
         report: &CallReport,
     ) {
-        let (frame, plugin, about) = match self.calls.get(&call).cloned() {
+        let (frame, plugin, about) = match self.cx.calls.get(&call).cloned() {
             Some(Purpose::Consult { frame, plugin, about }) => (frame, plugin, about),
             Some(Purpose::Gate { plugin, number }) => {
                 return self.gate_answered(call, &plugin, number, answer, report);
@@ -79,39 +83,45 @@ impl Room {
             _ => return,
         };
         // Read before `end_call`, which drops it.
-        let lost = self.lost.get(&call).cloned().unwrap_or_default();
+        let lost = self.histories.lost.get(&call).cloned().unwrap_or_default();
         let answer = answer.and_then(|advice| {
             if answers(&about, &advice) { Ok(advice) } else { Err(another_question()) }
         });
         self.end_call(call, answer.is_ok(), report);
         if let Err(fault) = &answer {
-            self.tell(Notice::PluginFaulted { call, plugin: plugin.clone(), fault: fault.clone() });
+            self.cx.tell(Notice::PluginFaulted {
+                call,
+                plugin: plugin.clone(),
+                fault: fault.clone(),
+            });
         }
         match about {
-            QueryPurpose::Memories { slot } => self.recalled(frame, slot, answer),
-            QueryPurpose::Risk { slot } => self.assessed(frame, slot, answer),
+            QueryPurpose::Memories { slot } => self.tool_rounds().recalled(frame, slot, answer),
+            QueryPurpose::Risk { slot } => self.tool_rounds().assessed(frame, slot, answer),
             QueryPurpose::Condense => {
-                if let Err(fault) = self.condensed(frame, answer, &lost) {
-                    self.tell(Notice::PluginFaulted { call, plugin, fault });
+                if let Err(fault) = self.run_control().condensed(frame, answer, &lost) {
+                    self.cx.tell(Notice::PluginFaulted { call, plugin, fault });
                 }
-                self.resume_stepping(frame);
+                self.step_loop().resume_stepping(frame);
             }
         }
     }
+}
 
+impl Dialogue<'_> {
     /// Requests a shorter history before the agent's next step (O-123).
     ///
     /// # Errors
     /// If the task has no condenser.
     pub(super) fn condense_requested(&mut self, id: FrameId) -> Result<Observation, String> {
-        let Some((frame, task)) = self.task_of(id) else {
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             return Err("the task is over".to_owned());
         };
         let name = frame.task.clone();
         if task.condense.is_none() {
             return Err(format!("The history stays as it is: the task {name} has no condenser."));
         }
-        self.memory(&name).condensing.is_wanted = true;
+        self.histories.memory(self.cx, &name).condensing.is_wanted = true;
         let content = "The history is condensed before the next step.".to_owned();
         Ok(Observation::Custom {
             name: "condense".to_owned(),
@@ -123,17 +133,18 @@ impl Room {
     /// Asks the task's condenser before a step if the history is too long. `None` if the step can
     /// begin.
     pub(super) fn condense_first(&mut self, id: FrameId) -> Option<FrameWait> {
-        let (frame, task) = self.task_of(id)?;
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
         let rules = task.condense.clone()?;
         let name = frame.task.clone();
-        let reason = self.must_condense(&name, &rules)?;
-        let memory = self.memory(&name);
+        let reason = self.histories.must_condense(self.cx, &name, &rules)?;
+        let memory = self.histories.memory(self.cx, &name);
         let asked_with =
             (memory.history().len() as u64, memory.history().last().map(|last| last.seq));
         // Cleared at the query, so that a failing condenser is not asked again at once.
         memory.condensing.is_wanted = false;
         memory.condensing.asked_with = Some(asked_with);
-        let call = self.consult(
+        let call = self.frames.consult(
+            self.cx,
             id,
             &rules.plugin,
             PluginQuery::Condense { reason },
@@ -141,8 +152,15 @@ impl Room {
         )?;
         Some(FrameWait::Call(call))
     }
+}
 
-    fn must_condense(&self, name: &TaskName, rules: &CondenseRules) -> Option<CondenseReason> {
+impl Histories {
+    fn must_condense(
+        &self,
+        cx: &RoomContext,
+        name: &TaskName,
+        rules: &CondenseRules,
+    ) -> Option<CondenseReason> {
         let memory = self.memories.get(name)?;
         let entries = memory.history().len() as u64;
         // An agent's own request is not subject to the growth limit.
@@ -159,20 +177,20 @@ impl Room {
         if entries > rules.over {
             return Some(CondenseReason::Size);
         }
-        self.overflows(name).then_some(CondenseReason::Overflow)
+        self.overflows(cx, name).then_some(CondenseReason::Overflow)
     }
 
     /// Returns whether the history exceeds the model's context, so that a prompt would be cut
     /// (L-180).
-    fn overflows(&self, name: &TaskName) -> bool {
-        let Some((memory, task)) = self.memories.get(name).zip(self.setup.tasks.get(name)) else {
+    fn overflows(&self, cx: &RoomContext, name: &TaskName) -> bool {
+        let Some((memory, task)) = self.memories.get(name).zip(cx.setup.tasks.get(name)) else {
             return false;
         };
-        let model = self
+        let model = cx
             .setup
             .rights_in(&task.agent, name)
             .and_then(|rights| rights.may_use_model(None).ok().cloned());
-        let Some(setup) = model.and_then(|model| self.setup.models.get(&model)) else {
+        let Some(setup) = model.and_then(|model| cx.setup.models.get(&model)) else {
             return false;
         };
         // The system text and the shortest answer have to fit too.
@@ -183,6 +201,13 @@ impl Room {
         setup.context.is_some_and(|context| memory.tokens().saturating_add(least) > context)
     }
 
+    fn too_long(&self, cx: &RoomContext, name: &TaskName, rules: &CondenseRules) -> bool {
+        self.memories.get(name).is_some_and(|memory| memory.history().len() as u64 > rules.over)
+            || self.overflows(cx, name)
+    }
+}
+
+impl RunControl<'_> {
     /// Applies a condenser's answer, as far as it is allowed.
     ///
     /// # Errors
@@ -193,13 +218,13 @@ impl Room {
         answer: Result<PluginReply, Fault>,
         lost: &[Vec<usize>],
     ) -> Result<(), Fault> {
-        let Some((frame, task)) = self.task_of(id) else { return Ok(()) };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return Ok(()) };
         let (name, pending, rules) = (
             frame.task.clone(),
             frame.pending.as_ref().map(|pending| pending.seq),
             task.condense.clone(),
         );
-        let memory = self.memory(&name);
+        let memory = self.histories.memory(self.cx, &name);
         let asked_with = memory.condensing.asked_with.take();
         // Entries cut for a model meanwhile are not a rewind.
         let gone = lost.iter().map(Vec::len).sum::<usize>() as u64;
@@ -230,23 +255,21 @@ impl Room {
             self.carry_out_condensation(id, (&name, &rules.plugin), condensed);
         }
         // O-159: the condenser is not asked again until the history has grown.
-        let is_too_long = rules.is_some_and(|rules| self.too_long(&name, &rules));
-        let memory = self.memory(&name);
+        let is_too_long =
+            rules.is_some_and(|rules| self.histories.too_long(self.cx, &name, &rules));
+        let memory = self.histories.memory(self.cx, &name);
         let entries = memory.history().len() as u64;
         let over = self
+            .cx
             .setup
             .tasks
             .get(&name)
             .and_then(|task| task.condense.as_ref())
             .map_or(0, |rules| rules.over);
         let again = entries.saturating_add(LEAST_GROWTH.max(over / 10));
-        self.memory(&name).condensing.of_no_use = is_too_long.then_some((entries, again));
+        self.histories.memory(self.cx, &name).condensing.of_no_use =
+            is_too_long.then_some((entries, again));
         checked.map(drop)
-    }
-
-    fn too_long(&self, name: &TaskName, rules: &CondenseRules) -> bool {
-        self.memories.get(name).is_some_and(|memory| memory.history().len() as u64 > rules.over)
-            || self.overflows(name)
     }
 
     fn carry_out_condensation(
@@ -255,21 +278,21 @@ impl Room {
         (name, by): (&TaskName, &PluginName),
         condensed: &Condensed,
     ) {
-        let memory = self.memory(name);
+        let memory = self.histories.memory(self.cx, name);
         for (place, entry) in &condensed.masked {
             memory.set(*place, Arc::new(entry.clone()));
         }
-        self.lose(name, &condensed.forget);
+        self.dialogue().lose(name, &condensed.forget);
         if let Some(Summary { place, text, is_untrusted }) = &condensed.summary {
             // The host inserts the summary, so models read it at any position. The condenser wrote
             // it, so they read it inside a fence.
-            let mut message = Message::clone(&self.host_message(id, text.clone()));
+            let mut message = Message::clone(&self.frames.host_message(self.cx, id, text.clone()));
             message.sender_name = format!("{SUMMARY_BY}{by}");
             message.labels.extend(is_untrusted.then_some(Label::Untrusted));
             message.labels.push(Label::Tool);
-            self.put_in(name, *place, &Arc::new(message));
+            self.dialogue().put_in(name, *place, &Arc::new(message));
         }
-        self.tell(Notice::HistoryCondensed {
+        self.cx.tell(Notice::HistoryCondensed {
             task: name.clone(),
             forgotten: condensed.forget.len() as u64,
             masked: condensed.masked.len() as u64,
@@ -277,14 +300,16 @@ impl Room {
         });
         self.watch_condensed(id);
     }
+}
 
+impl StepLoop<'_> {
     /// Resumes the step that waited for a shorter history.
     fn resume_stepping(&mut self, id: FrameId) {
         let Some(wait) = self.start_step(id) else { return };
         // The condensation may have ended the activation. A replayed step is ready at once, so the
         // frame must become runnable.
         if self.frames.contains_key(&id) {
-            self.put_wait(id, wait);
+            self.frames.put_wait(self.cx, id, wait);
         }
     }
 }

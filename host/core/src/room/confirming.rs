@@ -1,6 +1,7 @@
 //! Consent to actions and tool calls by risk (O-109…O-111). None is exempt. If an analyzer fails,
 //! an approver is asked. A waiting action has started nothing (O-110, O-185).
 
+use crate::room::{Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use super::approvals::{Consent, Ruling};
 use super::frame::{CallOutcome, FrameWait, Slot};
 use super::tools::{failed, host_tool_of};
-use super::{Invariant, QueryPurpose, Room};
+use super::{Invariant, QueryPurpose};
 use crate::setup::plugin_query::{PluginQuery, PluginReply};
 use crate::types::action::{Action, Observation, Reply};
 use crate::types::approval::{ApprovalCause, ApprovalRequest, BRIEF_MAX, Delegator};
@@ -41,20 +42,22 @@ pub(super) struct ByRule {
     pub(super) expires_ms: Option<u64>,
 }
 
-impl Room {
+impl Frames {
     /// Checks an action against the task's rules of consent. Tool calls are checked in `rule_on`.
     pub(super) fn consent(
-        &mut self,
+        &self,
+        cx: &mut RoomContext,
         id: FrameId,
         slot: usize,
         call: &ToolCall,
         action: Option<&Action>,
         asked: Consent,
     ) -> Ruling {
-        let Some(caller) = self.agent_of(id).cloned() else {
+        let Some(caller) = self.agent_of(cx, id).cloned() else {
             return Ruling::Refused(failed(call, OVER.to_owned()));
         };
         self.consent_to(
+            cx,
             &RequestedAct { frame: id, slot, call, action, caller: &caller, asked_by: None },
             None,
             asked,
@@ -64,13 +67,14 @@ impl Room {
     /// Applies the stricter of the operator's rule and the task's rules of consent. An approver is
     /// asked once for both.
     pub(super) fn consent_to(
-        &mut self,
+        &self,
+        cx: &mut RoomContext,
         wanted: &RequestedAct<'_>,
         by_rule: Option<ByRule>,
         asked: Consent,
     ) -> Ruling {
         let over = || Ruling::Refused(failed(wanted.call, OVER.to_owned()));
-        let Some((frame, task)) = self.task_of(wanted.frame) else { return over() };
+        let Some((frame, task)) = self.task_of(cx, wanted.frame) else { return over() };
         let (name, rules) = (frame.task.clone(), task.confirm.clone());
         let (asks, risk) = match asked {
             Consent::Approved | Consent::Edited => return Ruling::Runs,
@@ -80,6 +84,7 @@ impl Room {
                     Some(analyzer) => {
                         let question = self.about_risk(wanted);
                         let asked = self.consult(
+                            cx,
                             wanted.frame,
                             &analyzer,
                             question,
@@ -93,7 +98,7 @@ impl Room {
             }
         };
         // Taken, so that it cannot reach a later request.
-        let risk_reason = self.risk_reason.take();
+        let risk_reason = cx.risk_reason.take();
         if !asks && by_rule.is_none() {
             return Ruling::Runs;
         }
@@ -117,14 +122,14 @@ impl Room {
         }
         // The approver sees which plugin will carry out the action.
         let executor =
-            wanted.action.and_then(|action| self.executor_of(wanted.frame, action.name()));
-        self.ask_approver(
+            wanted.action.and_then(|action| self.executor_of(cx, wanted.frame, action.name()));
+        cx.ask_approver(
             (wanted.frame, wanted.slot),
             ApprovalRequest {
                 task: name,
                 caller: wanted.caller.clone(),
                 asked_by: wanted.asked_by.cloned(),
-                delegators: self.delegators(wanted.frame),
+                delegators: self.delegators(cx, wanted.frame),
                 tool: wanted.call.name.clone(),
                 executor,
                 arguments: wanted.call.arguments.clone(),
@@ -141,12 +146,12 @@ impl Room {
 
     /// Returns the delegations that led to this frame, in this room and those above it, the first
     /// one first.
-    pub(super) fn delegators(&self, id: FrameId) -> Vec<Delegator> {
+    pub(super) fn delegators(&self, cx: &RoomContext, id: FrameId) -> Vec<Delegator> {
         let mut delegators = Vec::new();
         let mut next = Some(id);
-        while let Some(frame) = next.and_then(|id| self.frames.get(&id)) {
+        while let Some(frame) = next.and_then(|id| self.get(&id)) {
             next = frame.caller;
-            if let Some((caller, task)) = frame.caller.and_then(|caller| self.task_of(caller)) {
+            if let Some((caller, task)) = frame.caller.and_then(|caller| self.task_of(cx, caller)) {
                 let brief = frame.intent.as_ref().map(|message| message.text()).unwrap_or_default();
                 delegators.push(Delegator {
                     task: caller.task.clone(),
@@ -156,7 +161,7 @@ impl Room {
             }
         }
         // Collected from the newest delegation to the first, and reversed below.
-        delegators.extend(self.opening.delegators.iter().rev().cloned());
+        delegators.extend(cx.opening.delegators.iter().rev().cloned());
         delegators.reverse();
         delegators
     }
@@ -168,13 +173,23 @@ impl Room {
                 Action::Reply(Reply { tool_calls: vec![wanted.call.clone()], ..Reply::default() })
             }
         };
-        let said = self.frames.get(&wanted.frame).and_then(|frame| frame.pending.as_ref());
+        let said = self.get(&wanted.frame).and_then(|frame| frame.pending.as_ref());
         PluginQuery::Risk {
             action: Box::new(action),
             thought: said.map(|message| message.text().to_owned()).unwrap_or_default(),
         }
     }
 
+    /// Returns a slot of the round that a frame waits for.
+    pub(super) fn slot_of(&self, id: FrameId, slot: usize) -> Option<&Slot> {
+        match &self.get(&id)?.attempt.as_ref()?.wait {
+            FrameWait::Tools(round) => round.slots.get(slot),
+            _ => None,
+        }
+    }
+}
+
+impl ToolRounds<'_> {
     /// Applies an analyzer's assessment. A missing answer counts as the highest risk, and an
     /// approver is asked regardless of the rule for unknown risks (O-109 done right).
     pub(super) fn assessed(
@@ -183,8 +198,8 @@ impl Room {
         slot: usize,
         answer: Result<PluginReply, Fault>,
     ) {
-        let Some((_, task)) = self.task_of(id) else {
-            return self.violated(Invariant::FrameExists, id);
+        let Some((_, task)) = self.frames.task_of(self.cx, id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
         };
         let rules = task.confirm.clone();
         let (risk, asks, reason) = match answer {
@@ -205,19 +220,22 @@ impl Room {
                 ),
             ),
         };
-        self.risk_reason = Some(bounded(reason)).filter(|reason| !reason.trim().is_empty());
+        self.cx.risk_reason = Some(bounded(reason)).filter(|reason| !reason.trim().is_empty());
         self.resume_asked(id, slot, Consent::Assessed { risk, asks });
         // Unused if no approver was asked.
-        self.risk_reason = None;
+        self.cx.risk_reason = None;
     }
 
     /// Resumes an action or a call after a decision on its consent.
     pub(super) fn resume_asked(&mut self, id: FrameId, slot: usize, asked: Consent) {
-        match self.slot_of(id, slot) {
+        match self.frames.slot_of(id, slot) {
             Some(waiting) if waiting.said.is_none() && waiting.action.is_some() => {
                 self.resume_acting(id, slot, asked)
             }
-            Some(waiting) if waiting.said.is_none() && self.is_of_host(id, waiting) => {
+            Some(waiting)
+                if waiting.said.is_none()
+                    && self.histories.is_of_host(self.cx, self.frames, id, waiting) =>
+            {
                 self.resume_steering(id, slot, None, asked)
             }
             Some(waiting) if waiting.said.is_none() => {
@@ -228,15 +246,8 @@ impl Room {
             }
             // It was answered meanwhile; the round continues with its other slots.
             Some(_) => {}
-            None => self.violated(Invariant::RoundWaits, id),
+            None => self.cx.violated(Invariant::RoundWaits, id),
         }
-    }
-
-    /// Returns whether the slot's call is of a host tool.
-    pub(super) fn is_of_host(&self, id: FrameId, slot: &Slot) -> bool {
-        self.frames
-            .get(&id)
-            .is_some_and(|frame| host_tool_of(&self.toolbox(&frame.task), &slot.now).is_some())
     }
 
     /// Resumes a call of a host tool. `arguments` are those of an approver, in place of its own.
@@ -247,32 +258,30 @@ impl Room {
         arguments: Option<Value>,
         asked: Consent,
     ) {
-        let Some(mut round) = self.take_round(id, slot) else { return };
+        let Some(mut round) = self.frames.take_round(self.cx, id, slot) else { return };
         if let Some((waiting, arguments)) = round.slots.get_mut(slot).zip(arguments) {
             waiting.now.arguments = arguments;
         }
         self.run_slot(id, &mut round, slot, asked);
-        self.resume(id, round);
-    }
-
-    /// Returns a slot of the round that a frame waits for.
-    pub(super) fn slot_of(&self, id: FrameId, slot: usize) -> Option<&Slot> {
-        match &self.frames.get(&id)?.attempt.as_ref()?.wait {
-            FrameWait::Tools(round) => round.slots.get(slot),
-            _ => None,
-        }
+        self.round_results().resume(id, round);
     }
 
     /// Rejects an action, with the reason in its observation (O-109).
     pub(super) fn reject_action(&mut self, id: FrameId, slot: usize, reason: &str) {
-        let Some(mut round) = self.take_round(id, slot) else { return };
+        let Some(mut round) = self.frames.take_round(self.cx, id, slot) else { return };
         let call = round.slots.get(slot).map(|slot| slot.call.clone());
         let name = call.as_ref().map(|call| call.name.clone()).unwrap_or_default();
         let content = format!(
             "The action {name} was not carried out: whoever approves for this run refused it: {reason}"
         );
-        self.report_refused(id, &name, call.as_ref().map(|call| &call.arguments), &content);
-        let message = Arc::unwrap_or_clone(self.host_message(id, content.clone()));
+        self.frames.report_refused(
+            self.cx,
+            id,
+            &name,
+            call.as_ref().map(|call| &call.arguments),
+            &content,
+        );
+        let message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, content.clone()));
         if let Some(slot) = round.slots.get_mut(slot) {
             let extras = serde_json::json!({});
             slot.observation =
@@ -283,7 +292,22 @@ impl Room {
                 is_result: false,
             });
         }
-        self.resume(id, round);
+        self.round_results().resume(id, round);
+    }
+}
+
+impl Histories {
+    /// Returns whether the slot's call is of a host tool.
+    pub(super) fn is_of_host(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        id: FrameId,
+        slot: &Slot,
+    ) -> bool {
+        frames
+            .get(&id)
+            .is_some_and(|frame| host_tool_of(&self.toolbox(cx, &frame.task), &slot.now).is_some())
     }
 }
 

@@ -3,10 +3,10 @@
 //! images are not counted, because their cost is unknown here. `tool_calls::truncate` computes the
 //! cut of each entry.
 
+use crate::room::{Dialogue, Histories, RoomContext};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Room;
 use super::histories::open_calls;
 use crate::protocol::notice::Notice;
 use crate::tool_calls::truncate::{
@@ -28,7 +28,7 @@ struct CutText {
     result: Option<usize>,
 }
 
-impl Room {
+impl Dialogue<'_> {
     /// Shortens the history as needed, and sets the limit of the answer.
     ///
     /// # Errors
@@ -40,14 +40,14 @@ impl Room {
         model: &ModelName,
         prompt: &mut Prompt,
     ) -> Result<(), DoesNotFit> {
-        let Some(setup) = self.setup.models.get(model) else { return Ok(()) };
+        let Some(setup) = self.cx.setup.models.get(model) else { return Ok(()) };
         let asked = prompt.max_output();
         let most = asked.into_iter().chain(setup.max_output).min();
         let Some(context) = setup.context else {
             prompt.limit_output(most);
             return Ok(());
         };
-        let task = task.and_then(|name| Some((name, self.setup.tasks.get(name)?)));
+        let task = task.and_then(|name| Some((name, self.cx.setup.tasks.get(name)?)));
         let bytes = task.map_or(BYTES_PER_TOKEN, |(_, setup)| setup.bytes_per_token);
         let limits = Limits::new(
             context,
@@ -63,7 +63,7 @@ impl Room {
             .filter(|piece| matches!(piece, PromptPiece::History { .. }))
             .count() as u64;
         let of_history = task
-            .and_then(|(name, _)| self.memories.get(name))
+            .and_then(|(name, _)| self.histories.memories.get(name))
             .map_or(0, super::histories::AgentHistory::tokens);
         // An upper bound: the whole history for each piece that uses it.
         let bound = of_history
@@ -83,30 +83,6 @@ impl Room {
         }
         prompt.limit_output(if plan.output < limits.max_output { Some(plan.output) } else { most });
         Ok(())
-    }
-
-    /// Returns the estimated tokens of a prompt, its history included.
-    pub(super) fn prompt_tokens(&self, task: Option<&TaskName>, prompt: &Prompt) -> u64 {
-        let bytes = task
-            .and_then(|name| self.setup.tasks.get(name))
-            .map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token);
-        let whole = task.and_then(|name| self.memories.get(name));
-        let of_piece = |piece: &PromptPiece| match piece {
-            // The whole history has a running total.
-            PromptPiece::History { messages, start: 0, end }
-                if *end == messages.len() && whole.is_some() =>
-            {
-                whole.map_or(0, super::histories::AgentHistory::tokens)
-            }
-            PromptPiece::History { messages, start, end } => {
-                let counted = (*start..*end)
-                    .filter_map(|place| messages.get(place))
-                    .map(|message| tokens_of(message, bytes));
-                counted.fold(0, u64::saturating_add)
-            }
-            _ => 0,
-        };
-        prompt.pieces.iter().map(of_piece).fold(fixed_tokens(prompt, bytes), u64::saturating_add)
     }
 
     /// Applies a plan to the agent's history, and to the prompt that contains it.
@@ -137,7 +113,7 @@ impl Room {
         if cuts.is_empty() && lost.is_empty() {
             return;
         }
-        let memory = self.memory(task);
+        let memory = self.histories.memory(self.cx, task);
         // Cuts refer to the old places, so they precede the removal.
         for (place, texts) in &cuts {
             if let Some(message) = memory.history().get(*place) {
@@ -149,24 +125,24 @@ impl Room {
         let lost: Vec<usize> = lost.into_iter().collect();
         for piece in &mut prompt.pieces {
             if let PromptPiece::History { messages, start, end } = piece {
-                *messages = self.history(task);
+                *messages = self.histories.history(task);
                 (*start, *end) = (moved(*start, &lost), moved(*end, &lost));
             }
         }
-        self.tell(Notice::HistoryCut {
+        self.cx.tell(Notice::HistoryCut {
             task: task.clone(),
             cut: cuts.len() as u64,
             dropped: lost.len() as u64,
         });
         if !lost.is_empty() {
-            self.lost.entry(call).or_default().push(lost);
+            self.histories.lost.entry(call).or_default().push(lost);
         }
     }
 
     /// Removes entries from a history; later ones move up.
     pub(super) fn lose(&mut self, task: &TaskName, lost: &BTreeSet<usize>) {
         let Some(first) = lost.first().copied() else { return };
-        let memory = self.memory(task);
+        let memory = self.histories.memory(self.cx, task);
         let tail = memory.split_off(first);
         let mut places = Vec::with_capacity(tail.len());
         for (place, message) in (first..).zip(&tail) {
@@ -175,6 +151,7 @@ impl Room {
         memory.open_calls = open_calls(memory.history());
         for (seq, place) in places {
             if let Some(link) = self
+                .histories
                 .links
                 .get_mut(&seq)
                 .filter(|link| link.place.as_ref().is_some_and(|(of, _)| of == task))
@@ -185,6 +162,37 @@ impl Room {
         for frame in self.frames.values_mut().filter(|frame| frame.task == *task) {
             frame.history_start -= lost.range(..frame.history_start).count();
         }
+    }
+}
+
+impl Histories {
+    /// Returns the estimated tokens of a prompt, its history included.
+    pub(super) fn prompt_tokens(
+        &self,
+        cx: &RoomContext,
+        task: Option<&TaskName>,
+        prompt: &Prompt,
+    ) -> u64 {
+        let bytes = task
+            .and_then(|name| cx.setup.tasks.get(name))
+            .map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token);
+        let whole = task.and_then(|name| self.memories.get(name));
+        let of_piece = |piece: &PromptPiece| match piece {
+            // The whole history has a running total.
+            PromptPiece::History { messages, start: 0, end }
+                if *end == messages.len() && whole.is_some() =>
+            {
+                whole.map_or(0, super::histories::AgentHistory::tokens)
+            }
+            PromptPiece::History { messages, start, end } => {
+                let counted = (*start..*end)
+                    .filter_map(|place| messages.get(place))
+                    .map(|message| tokens_of(message, bytes));
+                counted.fold(0, u64::saturating_add)
+            }
+            _ => 0,
+        };
+        prompt.pieces.iter().map(of_piece).fold(fixed_tokens(prompt, bytes), u64::saturating_add)
     }
 
     /// Returns the current place of a history entry that the plugin of this call knows by an older

@@ -19,10 +19,6 @@ const REMEMBERED: usize = 1_024;
 pub(super) struct ReceivedControls(VecDeque<ControlId>);
 
 impl ReceivedControls {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(super) fn contains(&self, id: &ControlId) -> bool {
         self.0.contains(id)
     }

@@ -6,6 +6,7 @@ mod broadcast;
 mod inbound;
 mod limits;
 
+use crate::room::{ResultDelivery, RoomContext};
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
@@ -58,11 +59,6 @@ pub(super) struct RoomChannels {
 }
 
 impl RoomChannels {
-    /// Returns whether there is nothing to serialize.
-    pub(super) fn is_new(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Sets the channels as the room opens. Another run in the room leaves them unchanged unless
     /// its opening names some.
     pub(super) fn open(
@@ -82,70 +78,33 @@ impl Room {
     /// Returns the current channel bindings of the room.
     #[must_use]
     pub fn bindings(&self) -> &BTreeMap<ChannelId, Binding> {
-        &self.conversation.bindings
+        self.channels.bindings()
     }
 
     /// Returns a channel's activity as its client last reported it.
     #[must_use]
     pub fn activity(&self, channel: &ChannelId) -> Activity {
-        self.conversation.activities.get(channel).copied().unwrap_or_default()
+        self.channels.activity(channel)
+    }
+}
+
+impl RoomChannels {
+    /// Returns the current channel bindings of the room.
+    pub(super) fn bindings(&self) -> &BTreeMap<ChannelId, Binding> {
+        &self.bindings
     }
 
-    pub(super) fn channel_is(
+    /// Returns a channel's activity as its client last reported it.
+    pub(super) fn activity(&self, channel: &ChannelId) -> Activity {
+        self.activities.get(channel).copied().unwrap_or_default()
+    }
+
+    fn attach(
         &mut self,
-        request: RequestId,
-        channel: ChannelId,
-        activity: Activity,
-    ) {
-        if !self.conversation.bindings.contains_key(&channel) {
-            let refusal = self.unknown_channel(&channel);
-            self.reply(request, Err(refusal));
-            return;
-        }
-        self.reply(request, Ok(RequestReply::Done));
-        self.set_activity(channel, activity);
-    }
-
-    fn set_activity(&mut self, channel: ChannelId, activity: Activity) {
-        if self.activity(&channel) == activity {
-            return;
-        }
-        match activity {
-            Activity::Idle => drop(self.conversation.activities.remove(&channel)),
-            activity => drop(self.conversation.activities.insert(channel.clone(), activity)),
-        }
-        self.channel_changed(&channel);
-    }
-
-    /// Resets all activities after a downtime of the host. The old reports may be outdated, and
-    /// strategies must not wait for them.
-    pub(super) fn forget_activities(&mut self) {
-        for channel in std::mem::take(&mut self.conversation.activities).into_keys() {
-            self.channel_changed(&channel);
-        }
-    }
-
-    pub(super) fn bind(
-        &mut self,
-        request: RequestId,
-        channel: ChannelId,
-        binding: Option<Binding>,
-    ) {
-        let bound = match binding {
-            Some(binding) => self.attach(&channel, binding),
-            None => {
-                self.detach(&channel);
-                Ok(())
-            }
-        };
-        let is_bound = bound.is_ok();
-        self.reply(request, bound.map(|()| RequestReply::Done));
-        if is_bound {
-            self.channel_changed(&channel);
-        }
-    }
-
-    fn attach(&mut self, channel: &ChannelId, binding: Binding) -> Result<(), Refusal> {
+        cx: &mut RoomContext,
+        channel: &ChannelId,
+        binding: Binding,
+    ) -> Result<(), Refusal> {
         let bad = |message: String| Err(Refusal::new(RefusalCode::BadArguments, message));
         let name = channel.as_str();
         if name.trim().is_empty()
@@ -166,19 +125,19 @@ impl Room {
                 "with a rate of 0 nothing could come in from {name}; bind it with the access `read-only`"
             ));
         }
-        self.tell(Notice::ChannelBound { channel: channel.clone(), binding: binding.clone() });
-        self.conversation.bindings.insert(channel.clone(), binding);
+        cx.tell(Notice::ChannelBound { channel: channel.clone(), binding: binding.clone() });
+        self.bindings.insert(channel.clone(), binding);
         Ok(())
     }
 
     /// Detaches a channel; does nothing if it is not attached.
-    fn detach(&mut self, channel: &ChannelId) {
-        if self.conversation.bindings.remove(channel).is_none() {
+    fn detach(&mut self, cx: &mut RoomContext, channel: &ChannelId) {
+        if self.bindings.remove(channel).is_none() {
             return;
         }
-        self.conversation.activities.remove(channel);
-        self.conversation.buckets.remove(channel);
-        self.tell(Notice::ChannelUnbound { channel: channel.clone() });
+        self.activities.remove(channel);
+        self.buckets.remove(channel);
+        cx.tell(Notice::ChannelUnbound { channel: channel.clone() });
     }
 
     /// Returns the refusal of an unknown channel, with the room's own channels.
@@ -189,7 +148,63 @@ impl Room {
                 "the room has no channel {:?}; bind it first, or name one of those that it has",
                 channel.as_str()
             ),
-            allowed: self.conversation.bindings.keys().map(ToString::to_string).collect(),
+            allowed: self.bindings.keys().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl ResultDelivery<'_> {
+    pub(super) fn channel_is(
+        &mut self,
+        request: RequestId,
+        channel: ChannelId,
+        activity: Activity,
+    ) {
+        if !self.channels.bindings.contains_key(&channel) {
+            let refusal = self.channels.unknown_channel(&channel);
+            self.cx.reply(request, Err(refusal));
+            return;
+        }
+        self.cx.reply(request, Ok(RequestReply::Done));
+        self.set_activity(channel, activity);
+    }
+
+    fn set_activity(&mut self, channel: ChannelId, activity: Activity) {
+        if self.channels.activity(&channel) == activity {
+            return;
+        }
+        match activity {
+            Activity::Idle => drop(self.channels.activities.remove(&channel)),
+            activity => drop(self.channels.activities.insert(channel.clone(), activity)),
+        }
+        self.channel_changed(&channel);
+    }
+
+    /// Resets all activities after a downtime of the host. The old reports may be outdated, and
+    /// strategies must not wait for them.
+    pub(super) fn forget_activities(&mut self) {
+        for channel in std::mem::take(&mut self.channels.activities).into_keys() {
+            self.channel_changed(&channel);
+        }
+    }
+
+    pub(super) fn bind(
+        &mut self,
+        request: RequestId,
+        channel: ChannelId,
+        binding: Option<Binding>,
+    ) {
+        let bound = match binding {
+            Some(binding) => self.channels.attach(self.cx, &channel, binding),
+            None => {
+                self.channels.detach(self.cx, &channel);
+                Ok(())
+            }
+        };
+        let is_bound = bound.is_ok();
+        self.cx.reply(request, bound.map(|()| RequestReply::Done));
+        if is_bound {
+            self.channel_changed(&channel);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Delegates: children in the run that work while their caller waits (O-088…O-092). Several run at
 //! once if the caller asks for it and they share no task.
 
+use crate::room::{Dialogue, Frames, RoomContext, RoundResults};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::Room;
 use super::frame::{CallOutcome, Frame, FrameWait, Responder, Slot, ToolRound};
 use super::messages::text_form;
 use super::termination::FrameEnd;
@@ -24,7 +24,7 @@ const BEGIN: &str = "Do what you are there for.";
 /// The key in the outputs of a delegate that rejected its task.
 const REJECTED: &str = "rejected";
 
-impl Room {
+impl Dialogue<'_> {
     /// Starts the child that a slot's action asks for, or queues it.
     pub(super) fn start_delegate(
         &mut self,
@@ -34,17 +34,17 @@ impl Room {
         agent: &str,
         inputs: Value,
     ) {
-        let checked = self.may_delegate(id, agent).and_then(|task| {
+        let checked = self.frames.may_delegate(self.cx, id, agent).and_then(|task| {
             let waits =
                 || format!("{task} waits for this task already, so it cannot be delegated to");
-            match self.lacks_inputs(&task, &inputs) {
-                _ if self.is_above(id, &task) => Err(waits()),
+            match self.cx.lacks_inputs(&task, &inputs) {
+                _ if self.frames.is_above(id, &task) => Err(waits()),
                 Some(lack) => Err(format!("{task} was not started. {lack}")),
                 None => Ok(task),
             }
         });
         if let Err(text) = checked {
-            self.observe(id, round, index, Err(text));
+            self.frames.observe(self.cx, id, round, index, Err(text));
             return;
         }
         // Queued even if it could start at once: `start_queued` considers all slots together.
@@ -59,12 +59,12 @@ impl Room {
     /// same task, and so share its history, run one after the other.
     fn start_queued(&mut self, id: FrameId, round: &mut ToolRound) {
         let works = |slot: &Slot| slot.child.is_some() && slot.said.is_none();
-        let at_once = self.delegates_at_once(id);
+        let at_once = self.frames.delegates_at_once(self.cx, id);
         let mut running = round.slots.iter().filter(|slot| works(slot)).count();
         if !round.slots.iter().any(|slot| slot.queued) || running >= at_once {
             return;
         }
-        let above = self.tasks_above(id);
+        let above = self.frames.tasks_above(id);
         let mut reached: BTreeMap<TaskName, BTreeSet<TaskName>> = BTreeMap::new();
         let mut taken: BTreeSet<TaskName> = BTreeSet::new();
         // Running delegates claim their tasks before any queued one is considered.
@@ -77,8 +77,9 @@ impl Room {
                     continue;
                 };
                 let task = TaskName::from(agent.as_str());
-                let tasks =
-                    reached.entry(task.clone()).or_insert_with(|| self.reached_from(&task, &above));
+                let tasks = reached
+                    .entry(task.clone())
+                    .or_insert_with(|| self.cx.reached_from(&task, &above));
                 if queued && running < at_once && taken.is_disjoint(tasks) {
                     let inputs = inputs.clone();
                     (slot.queued, slot.child) =
@@ -93,22 +94,24 @@ impl Room {
     /// Starts a child in the run (O-088). It begins with an empty history, unlike a sub-task, which
     /// keeps its history (L-050b).
     fn begin_delegate(&mut self, id: FrameId, task: &TaskName, inputs: Value) -> FrameId {
-        self.clear_history(task, 0);
+        self.histories.clear_history(task, 0);
         let caller = self.frames.get(&id).map_or_else(String::new, |frame| frame.task.to_string());
         let text = first_message(&inputs);
         let child = self.new_frame(task, Some(id), Arc::new(inputs));
-        let mut message = self.stamp(Entity::User, &caller);
+        let mut message = self.cx.stamp(Entity::User, &caller);
         message.content = Some(text);
         self.put_pending(child, Responder::User, message);
-        self.runnable.push_back(child);
+        self.frames.runnable.push_back(child);
         child
     }
+}
 
+impl Frames {
     /// Returns the number of delegates of a frame that may run at once: as granted, and at least
     /// one, because the caller waits.
-    fn delegates_at_once(&self, id: FrameId) -> usize {
-        let granted = self.task_of(id).and_then(|(frame, task)| {
-            let rights = self.setup.rights_in(&task.agent, &frame.task)?;
+    fn delegates_at_once(&self, cx: &RoomContext, id: FrameId) -> usize {
+        let granted = self.task_of(cx, id).and_then(|(frame, task)| {
+            let rights = cx.setup.rights_in(&task.agent, &frame.task)?;
             Some(rights.grants.delegate.as_ref()?.at_once)
         });
         usize::try_from(granted.unwrap_or(1)).unwrap_or(usize::MAX).max(1)
@@ -116,11 +119,27 @@ impl Room {
 
     /// Returns the frame's own task and those of its callers.
     fn tasks_above(&self, id: FrameId) -> BTreeSet<TaskName> {
-        let frames =
-            std::iter::successors(self.frames.get(&id), |frame| self.frames.get(&frame.caller?));
+        let frames = std::iter::successors(self.get(&id), |frame| self.get(&frame.caller?));
         frames.map(|frame| frame.task.clone()).collect()
     }
 
+    /// Returns whether the caller waits for this child as its delegate.
+    pub(super) fn waits_for_delegate(&self, caller: FrameId, child: FrameId) -> bool {
+        self.delegation(caller, child).is_some()
+    }
+
+    /// Returns the slot of the caller that waits for this child.
+    fn delegation(&self, caller: FrameId, child: FrameId) -> Option<usize> {
+        match &self.get(&caller)?.attempt.as_ref()?.wait {
+            FrameWait::Tools(round) => {
+                round.slots.iter().position(|slot| slot.child == Some(child) && slot.said.is_none())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl RoomContext {
     /// Returns all tasks that could work for a task: itself, its sub-tasks, its agent's delegates,
     /// and so on. Tasks in `above` already wait, and cannot be called again.
     fn reached_from(&self, task: &TaskName, above: &BTreeSet<TaskName>) -> BTreeSet<TaskName> {
@@ -141,22 +160,9 @@ impl Room {
         }
         reached
     }
+}
 
-    /// Returns whether the caller waits for this child as its delegate.
-    pub(super) fn waits_for_delegate(&self, caller: FrameId, child: FrameId) -> bool {
-        self.delegation(caller, child).is_some()
-    }
-
-    /// Returns the slot of the caller that waits for this child.
-    fn delegation(&self, caller: FrameId, child: FrameId) -> Option<usize> {
-        match &self.frames.get(&caller)?.attempt.as_ref()?.wait {
-            FrameWait::Tools(round) => {
-                round.slots.iter().position(|slot| slot.child == Some(child) && slot.said.is_none())
-            }
-            _ => None,
-        }
-    }
-
+impl RoundResults<'_> {
     /// Answers the slot that waits for an ended child, and starts queued delegates. Returns false
     /// if no slot waits.
     pub(super) fn delegate_ended(
@@ -166,11 +172,11 @@ impl Room {
         ending: &FrameEnd,
         message: Option<&Message>,
     ) -> bool {
-        let Some(index) = self.delegation(caller, child.id) else { return false };
-        let Some(mut round) = self.take_round(caller, index) else { return false };
+        let Some(index) = self.frames.delegation(caller, child.id) else { return false };
+        let Some(mut round) = self.frames.take_round(self.cx, caller, index) else { return false };
         let is_one_of_several = round.slots.len() > 1;
         let (content, observation) = what_came_of(child, ending, message, is_one_of_several);
-        let mut answer = Arc::unwrap_or_clone(self.host_message(caller, content));
+        let mut answer = Arc::unwrap_or_clone(self.frames.host_message(self.cx, caller, content));
         if let Some(message) = message {
             answer.labels.clone_from(&message.labels);
             answer.attachments.clone_from(&message.attachments);
@@ -185,7 +191,7 @@ impl Room {
                 Some(CallOutcome { message: Some(Box::new(answer)), is_error, is_result: true });
         }
         // The free place goes to the next delegate before the round is settled.
-        self.start_queued(caller, &mut round);
+        self.dialogue().start_queued(caller, &mut round);
         self.resume(caller, round);
         true
     }

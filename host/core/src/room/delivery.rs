@@ -13,6 +13,7 @@ mod speaking;
 mod strategies;
 mod texts;
 
+use crate::room::{Background, Frames, ResultDelivery, RoomChannels, RoomContext};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -187,10 +188,139 @@ impl Room {
     /// abandoned.
     #[must_use]
     pub fn delivery_view(&self, call: CallId) -> Option<DeliveryView> {
-        let Purpose::Strategy { strategy } = self.calls.get(&call)? else { return None };
-        Some(self.view_for(strategy))
+        self.deliveries.delivery_view(&self.cx, &self.frames, &self.channels, call)
     }
 
+    /// Runs after each event: passes relayed speeches to their agents, wakes strategies that wait
+    /// for a channel, and blocks results of a closed room.
+    pub(super) fn handle_deliveries(&mut self) {
+        if self.deliveries.is_new() {
+            return;
+        }
+        if self.channels.closed.is_some() && !self.deliveries.waiting.is_empty() {
+            let strategies: Vec<PluginName> = self.deliveries.waiting.keys().cloned().collect();
+            strategies.iter().for_each(|strategy| {
+                self.deliveries.bring_all(
+                    &mut self.cx,
+                    &mut self.background,
+                    strategy,
+                    DeliveryState::Blocked,
+                    ROOM_CLOSED,
+                )
+            });
+        }
+        self.handle_relays();
+        self.result_delivery().handle_channels();
+    }
+}
+
+impl Deliveries {
+    /// Returns what a strategy may see in its `decide` call. `None` if the call is not one, or was
+    /// abandoned.
+    pub(super) fn delivery_view(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        channels: &RoomChannels,
+        call: CallId,
+    ) -> Option<DeliveryView> {
+        let Purpose::Strategy { strategy } = cx.calls.get(&call)? else { return None };
+        Some(self.view_for(cx, frames, channels, strategy))
+    }
+
+    /// Moves a result to another state, updates its delivery record, and reports it if it does not
+    /// reach people.
+    fn bring(
+        &mut self,
+        cx: &mut RoomContext,
+        background: &mut Background,
+        id: &BackgroundId,
+        state: DeliveryState,
+        channel: Option<&ChannelId>,
+        reason: Option<&str>,
+    ) {
+        let Some(entry) = self.put(id, state) else { return };
+        let record = DeliveryRecord {
+            state,
+            strategy: entry.strategy.clone(),
+            channel: channel.cloned(),
+            // `attempts` counts failed speeches, so a success adds one.
+            attempts: entry.ended.attempts + u32::from(state == DeliveryState::Delivered),
+            reason: reason.map(str::to_owned),
+        };
+        let (agent, attempts) = (entry.ended.agent.clone(), entry.ended.attempts);
+        background.set_delivery(id, record);
+        let reason = reason.unwrap_or_default().to_owned();
+        match state {
+            DeliveryState::Attached | DeliveryState::Blocked => {
+                cx.tell(Notice::NotDelivered { id: id.clone(), agent, reason })
+            }
+            DeliveryState::DeadLetter => {
+                cx.tell(Notice::DeadLetter { id: id.clone(), agent, attempts, reason })
+            }
+            _ => {}
+        }
+        self.shorten_inbox(cx, background, &entry.notify);
+    }
+
+    /// Drops and reports the oldest result of a full inbox. A task whose agent takes no turn must
+    /// not collect results without limit.
+    fn shorten_inbox(
+        &mut self,
+        cx: &mut RoomContext,
+        background: &mut Background,
+        notify: &TaskName,
+    ) {
+        let Some(inbox) = self.inbox.get(notify).filter(|inbox| inbox.len() > INBOX_MAX) else {
+            return;
+        };
+        let oldest = inbox
+            .first()
+            .and_then(|number| self.results.get(number))
+            .map(|entry| entry.ended.id.clone());
+        if let Some(oldest) = oldest {
+            let reason = format!(
+                "inbox_full: the agent of {notify} has read none of its newest {INBOX_MAX} results"
+            );
+            self.bring(cx, background, &oldest, DeliveryState::Blocked, None, Some(&reason));
+        }
+    }
+
+    /// Moves all results that wait for a strategy to the inbox.
+    fn keep_all(
+        &mut self,
+        cx: &mut RoomContext,
+        background: &mut Background,
+        strategy: &PluginName,
+        reason: &str,
+    ) {
+        self.bring_all(cx, background, strategy, DeliveryState::Attached, reason);
+    }
+
+    fn bring_all(
+        &mut self,
+        cx: &mut RoomContext,
+        background: &mut Background,
+        strategy: &PluginName,
+        state: DeliveryState,
+        reason: &str,
+    ) {
+        for id in self.ids_waiting(strategy) {
+            self.bring(cx, background, &id, state, None, Some(reason));
+        }
+    }
+
+    /// Returns the ids of the results that wait for a strategy, oldest first.
+    fn ids_waiting(&self, strategy: &PluginName) -> Vec<BackgroundId> {
+        let numbers = self.waiting.get(strategy).into_iter().flatten();
+        numbers
+            .filter_map(|number| self.results.get(number))
+            .map(|entry| entry.ended.id.clone())
+            .collect()
+    }
+}
+
+impl ResultDelivery<'_> {
     /// Queues the result of an ended background task.
     pub(super) fn deliver_result(&mut self, result: Undelivered) {
         let Undelivered { ended, notify, strategy, hand_back, chain_depth } = result;
@@ -211,18 +341,34 @@ impl Room {
             state: DeliveryState::Waiting,
         };
         self.deliveries.results.insert(number, entry);
-        if self.conversation.closed.is_some() {
+        if self.channels.closed.is_some() {
             // R-063 done right: the result is recorded without a speech.
-            self.bring(&id, DeliveryState::Blocked, None, Some(ROOM_CLOSED));
+            self.deliveries.bring(
+                self.cx,
+                self.background,
+                &id,
+                DeliveryState::Blocked,
+                None,
+                Some(ROOM_CLOSED),
+            );
             return;
         }
         match strategy {
             Some(strategy) => {
                 // Set before the wake, which ignores strategies without waiting results.
-                self.bring(&id, DeliveryState::Waiting, None, None);
+                self.deliveries.bring(
+                    self.cx,
+                    self.background,
+                    &id,
+                    DeliveryState::Waiting,
+                    None,
+                    None,
+                );
                 self.wake(&strategy, crate::types::delivery::Wake::Ended { task: id });
             }
-            None => self.bring(
+            None => self.deliveries.bring(
+                self.cx,
+                self.background,
                 &id,
                 DeliveryState::Attached,
                 None,
@@ -231,83 +377,57 @@ impl Room {
         }
     }
 
-    /// Moves a result to another state, updates its delivery record, and reports it if it does not
-    /// reach people.
-    fn bring(
-        &mut self,
-        id: &BackgroundId,
-        state: DeliveryState,
-        channel: Option<&ChannelId>,
-        reason: Option<&str>,
-    ) {
-        let Some(entry) = self.deliveries.put(id, state) else { return };
-        let record = DeliveryRecord {
-            state,
-            strategy: entry.strategy.clone(),
-            channel: channel.cloned(),
-            // `attempts` counts failed speeches, so a success adds one.
-            attempts: entry.ended.attempts + u32::from(state == DeliveryState::Delivered),
-            reason: reason.map(str::to_owned),
-        };
-        let (agent, attempts) = (entry.ended.agent.clone(), entry.ended.attempts);
-        self.set_delivery(id, record);
-        let reason = reason.unwrap_or_default().to_owned();
-        match state {
-            DeliveryState::Attached | DeliveryState::Blocked => {
-                self.tell(Notice::NotDelivered { id: id.clone(), agent, reason })
+    /// Moves undelivered results to the inbox at the end of a run, so that none is lost silently.
+    pub(super) fn report_undelivered(&mut self) {
+        self.deliveries.relays.clear();
+        self.deliveries.couriers.clear();
+        self.deliveries.speaking.clear();
+        let closed = self.channels.closed.is_some();
+        let left = |entry: &QueuedResult| match entry.state {
+            DeliveryState::Waiting => Some("its strategy decided nothing before the run was over"),
+            DeliveryState::Speaking => {
+                Some("the run was over before its channel said whether it was told")
             }
-            DeliveryState::DeadLetter => {
-                self.tell(Notice::DeadLetter { id: id.clone(), agent, attempts, reason })
-            }
-            _ => {}
-        }
-        self.shorten_inbox(&entry.notify);
-    }
-
-    /// Drops and reports the oldest result of a full inbox. A task whose agent takes no turn must
-    /// not collect results without limit.
-    fn shorten_inbox(&mut self, notify: &TaskName) {
-        let Some(inbox) = self.deliveries.inbox.get(notify).filter(|inbox| inbox.len() > INBOX_MAX)
-        else {
-            return;
+            _ => None,
         };
-        let oldest = inbox
-            .first()
-            .and_then(|number| self.deliveries.results.get(number))
-            .map(|entry| entry.ended.id.clone());
-        if let Some(oldest) = oldest {
-            let reason = format!(
-                "inbox_full: the agent of {notify} has read none of its newest {INBOX_MAX} results"
-            );
-            self.bring(&oldest, DeliveryState::Blocked, None, Some(&reason));
+        let left: Vec<(BackgroundId, &str)> = self
+            .deliveries
+            .results
+            .values()
+            .filter_map(|entry| Some((entry.ended.id.clone(), left(entry)?)))
+            .collect();
+        for (id, reason) in left {
+            match closed {
+                true => self.deliveries.bring(
+                    self.cx,
+                    self.background,
+                    &id,
+                    DeliveryState::Blocked,
+                    None,
+                    Some(ROOM_CLOSED),
+                ),
+                false => self.deliveries.bring(
+                    self.cx,
+                    self.background,
+                    &id,
+                    DeliveryState::Attached,
+                    None,
+                    Some(reason),
+                ),
+            }
         }
+        self.deliveries.refuse_announcements(self.cx);
     }
+}
 
-    /// Moves all results that wait for a strategy to the inbox.
-    fn keep_all(&mut self, strategy: &PluginName, reason: &str) {
-        self.bring_all(strategy, DeliveryState::Attached, reason);
-    }
-
-    fn bring_all(&mut self, strategy: &PluginName, state: DeliveryState, reason: &str) {
-        for id in self.ids_waiting(strategy) {
-            self.bring(&id, state, None, Some(reason));
-        }
-    }
-
-    /// Returns the ids of the results that wait for a strategy, oldest first.
-    fn ids_waiting(&self, strategy: &PluginName) -> Vec<BackgroundId> {
-        let numbers = self.deliveries.waiting.get(strategy).into_iter().flatten();
-        numbers
-            .filter_map(|number| self.deliveries.results.get(number))
-            .map(|entry| entry.ended.id.clone())
-            .collect()
-    }
-
+impl RoomChannels {
     /// Returns the current channel bindings of the room.
     fn bound(&self) -> &BTreeMap<ChannelId, Binding> {
-        &self.conversation.bindings
+        &self.bindings
     }
+}
 
+impl RoomContext {
     /// Checks that a plugin may deliver results: it is installed, and it is a delivery strategy
     ///
     pub(super) fn check_strategy(&self, name: &PluginName) -> Result<(), Refusal> {
@@ -325,49 +445,5 @@ impl Room {
             "{name} is not a delivery strategy of this config; name one that is, or leave `deliver` out"
         );
         Err(Refusal { allowed, ..Refusal::new(RefusalCode::BadArguments, message) })
-    }
-
-    /// Runs after each event: passes relayed speeches to their agents, wakes strategies that wait
-    /// for a channel, and blocks results of a closed room.
-    pub(super) fn handle_deliveries(&mut self) {
-        if self.deliveries.is_new() {
-            return;
-        }
-        if self.conversation.closed.is_some() && !self.deliveries.waiting.is_empty() {
-            let strategies: Vec<PluginName> = self.deliveries.waiting.keys().cloned().collect();
-            strategies
-                .iter()
-                .for_each(|strategy| self.bring_all(strategy, DeliveryState::Blocked, ROOM_CLOSED));
-        }
-        self.handle_relays();
-        self.handle_channels();
-    }
-
-    /// Moves undelivered results to the inbox at the end of a run, so that none is lost silently.
-    pub(super) fn report_undelivered(&mut self) {
-        self.deliveries.relays.clear();
-        self.deliveries.couriers.clear();
-        self.deliveries.speaking.clear();
-        let closed = self.conversation.closed.is_some();
-        let left = |entry: &QueuedResult| match entry.state {
-            DeliveryState::Waiting => Some("its strategy decided nothing before the run was over"),
-            DeliveryState::Speaking => {
-                Some("the run was over before its channel said whether it was told")
-            }
-            _ => None,
-        };
-        let left: Vec<(BackgroundId, &str)> = self
-            .deliveries
-            .results
-            .values()
-            .filter_map(|entry| Some((entry.ended.id.clone(), left(entry)?)))
-            .collect();
-        for (id, reason) in left {
-            match closed {
-                true => self.bring(&id, DeliveryState::Blocked, None, Some(ROOM_CLOSED)),
-                false => self.bring(&id, DeliveryState::Attached, None, Some(reason)),
-            }
-        }
-        self.refuse_announcements();
     }
 }

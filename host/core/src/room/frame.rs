@@ -1,6 +1,6 @@
 //! A frame: one activation of a task, with its pending message and its current step.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,57 @@ impl Responder {
             }
             Self::System => false,
         }
+    }
+}
+
+/// The activations of tasks, and those that are ready to run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Frames {
+    frames: BTreeMap<FrameId, Frame>,
+    /// Frames that are ready to run; empty between events.
+    pub(super) runnable: VecDeque<FrameId>,
+}
+
+impl Frames {
+    pub(super) fn get(&self, id: &FrameId) -> Option<&Frame> {
+        self.frames.get(id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: &FrameId) -> Option<&mut Frame> {
+        self.frames.get_mut(id)
+    }
+
+    pub(super) fn contains_key(&self, id: &FrameId) -> bool {
+        self.frames.contains_key(id)
+    }
+
+    pub(super) fn insert(&mut self, id: FrameId, frame: Frame) {
+        self.frames.insert(id, frame);
+    }
+
+    pub(super) fn remove(&mut self, id: &FrameId) -> Option<Frame> {
+        self.frames.remove(id)
+    }
+
+    /// Drops all frames.
+    pub(super) fn clear(&mut self) {
+        self.frames.clear();
+        self.runnable.clear();
+    }
+
+    /// Returns the ids of the frames, oldest first.
+    pub(super) fn keys(&self) -> impl DoubleEndedIterator<Item = &FrameId> {
+        self.frames.keys()
+    }
+
+    /// Returns the frames, oldest first.
+    pub(super) fn values(&self) -> impl DoubleEndedIterator<Item = &Frame> {
+        self.frames.values()
+    }
+
+    /// Returns the frames, oldest first.
+    pub(super) fn values_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Frame> {
+        self.frames.values_mut()
     }
 }
 

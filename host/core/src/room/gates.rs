@@ -2,6 +2,7 @@
 //! it, change its text or block it. A gate that fails or exceeds its deadline blocks it (R-009 done
 //! right). Observers follow the run's notices and delay nothing.
 
+use crate::room::{BackgroundWork, GateChecks, RoomContext};
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -97,11 +98,6 @@ struct GatedItem {
 }
 
 impl Gating {
-    /// Returns whether there is nothing to serialize.
-    pub(super) fn is_idle(&self) -> bool {
-        *self == Self::default()
-    }
-
     fn in_lane(&self, lane: &ChannelId) -> impl Iterator<Item = (u64, &GatedItem)> {
         self.waiting
             .iter()
@@ -110,32 +106,10 @@ impl Gating {
     }
 }
 
-impl Room {
+impl RoomContext {
     /// Returns whether a gate checks the items of this point.
     pub(super) fn has_gate(&self, point: GatePoint) -> bool {
         self.gate_from(point, 0).is_some()
-    }
-
-    /// Returns why no further message of the channel may wait for its gates, if so.
-    pub(super) fn full_lane(&self, channel: &ChannelId) -> Option<String> {
-        let waiting = self.gating.in_lane(channel).count();
-        let is_full = waiting >= WAITING_MAX;
-        is_full.then(|| format!("{waiting} messages of the channel wait for its gates already"))
-    }
-
-    /// Asks the first gate of the item's point. Its last gate releases the item.
-    pub(super) fn wait_for_gates(&mut self, passing: GatedAct) {
-        let Some(gate) = self.gate_from(passing.point(), 0) else {
-            return self.violated(Invariant::GateKnown, None::<FrameId>);
-        };
-        let before = passing.lane().map_or(0, |lane| self.gating.in_lane(lane).count());
-        let number = self.gating.next;
-        self.gating.next += 1;
-        self.gating.waiting.insert(number, GatedItem { passing, gate, call: None });
-        // One item of a channel at a time keeps the order of its messages.
-        if before == 0 {
-            self.ask_gate(number);
-        }
     }
 
     /// Returns the first gate of a point from this index on.
@@ -148,28 +122,54 @@ impl Room {
             .find(|(_, rule)| rule.on == point)
             .map(|(place, _)| place)
     }
+}
+
+impl Gating {
+    /// Returns why no further message of the channel may wait for its gates, if so.
+    pub(super) fn full_lane(&self, channel: &ChannelId) -> Option<String> {
+        let waiting = self.in_lane(channel).count();
+        let is_full = waiting >= WAITING_MAX;
+        is_full.then(|| format!("{waiting} messages of the channel wait for its gates already"))
+    }
+}
+
+impl GateChecks<'_> {
+    /// Asks the first gate of the item's point. Its last gate releases the item.
+    pub(super) fn wait_for_gates(&mut self, passing: GatedAct) {
+        let Some(gate) = self.cx.gate_from(passing.point(), 0) else {
+            return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
+        };
+        let before = passing.lane().map_or(0, |lane| self.gating.in_lane(lane).count());
+        let number = self.gating.next;
+        self.gating.next += 1;
+        self.gating.waiting.insert(number, GatedItem { passing, gate, call: None });
+        // One item of a channel at a time keeps the order of its messages.
+        if before == 0 {
+            self.ask_gate(number);
+        }
+    }
 
     fn ask_gate(&mut self, number: u64) {
         let place = self.gating.waiting.get(&number).map(|waiting| waiting.gate);
-        let rule = place.and_then(|place| self.setup.gates.get(place)).cloned();
+        let rule = place.and_then(|place| self.cx.setup.gates.get(place)).cloned();
         let (Some(waiting), Some(rule)) = (self.gating.waiting.get(&number), rule) else {
-            return self.violated(Invariant::GateKnown, None::<FrameId>);
+            return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
         };
         let question = PluginQuery::Gate { passing: Box::new(self.shown(&waiting.passing)) };
-        let call = self.next_call(Purpose::Gate { plugin: rule.plugin.clone(), number });
+        let call = self.cx.next_call(Purpose::Gate { plugin: rule.plugin.clone(), number });
         if let Some(waiting) = self.gating.waiting.get_mut(&number) {
             waiting.call = Some(call);
         }
-        let task = self.opening.entry.clone();
-        self.effects.push_back(Effect::Consult { call, task, plugin: rule.plugin, question });
-        self.set_timer(TimerPurpose::Gate { call }, self.now.plus(rule.deadline_ms));
+        let task = self.cx.opening.entry.clone();
+        self.cx.effects.push_back(Effect::Consult { call, task, plugin: rule.plugin, question });
+        self.cx.set_timer(TimerPurpose::Gate { call }, self.cx.now.plus(rule.deadline_ms));
     }
 
     /// Returns the item as a gate sees it.
     fn shown(&self, passing: &GatedAct) -> plugin_query::Passing {
         let mut shown = plugin_query::Passing {
             on: passing.point(),
-            room: self.opening.room.clone(),
+            room: self.cx.opening.room.clone(),
             channel: None,
             agent: None,
             to: None,
@@ -207,7 +207,7 @@ impl Room {
                 shown.agent = speech
                     .tasks
                     .first()
-                    .and_then(|id| self.task(id))
+                    .and_then(|id| self.background.task(id))
                     .map(|record| record.agent.clone());
                 shown.metadata = json!({ "tasks": speech.tasks, "interrupt": speech.interrupt, "key": speech.key });
             }
@@ -215,6 +215,34 @@ impl Room {
         shown
     }
 
+    /// Asks the next gate of an item. Returns the item if there is none.
+    fn next_gate(&mut self, number: u64) -> Option<GatedAct> {
+        let Some(waiting) = self.gating.waiting.get(&number) else {
+            self.cx.violated(Invariant::GateKnown, None::<FrameId>);
+            return None;
+        };
+        let next = self.cx.gate_from(waiting.passing.point(), waiting.gate + 1);
+        let Some(gate) = next else {
+            return self.gating.waiting.remove(&number).map(|waiting| waiting.passing);
+        };
+        if let Some(waiting) = self.gating.waiting.get_mut(&number) {
+            waiting.gate = gate;
+        }
+        self.ask_gate(number);
+        None
+    }
+
+    fn next_in_lane(&mut self, lane: Option<ChannelId>) {
+        let next = lane.and_then(|lane| {
+            self.gating.in_lane(&lane).next().map(|(number, waiting)| (number, waiting.call))
+        });
+        if let Some((number, None)) = next {
+            self.ask_gate(number);
+        }
+    }
+}
+
+impl Room {
     /// Takes a gate's answer. If the gate failed, the item does not pass (R-009, R-118 done right).
     pub(super) fn gate_answered(
         &mut self,
@@ -228,27 +256,27 @@ impl Room {
         let original = self.gating.waiting.get(&number).map(|waiting| waiting.passing.text());
         let verdict = answer.and_then(|advice| checked(advice, original.unwrap_or_default()));
         self.end_call(call, verdict.is_ok(), report);
-        self.drop_timers(|purpose| *purpose == TimerPurpose::Gate { call });
+        self.cx.drop_timers(|purpose| *purpose == TimerPurpose::Gate { call });
         match verdict {
             Ok(GateVerdict::Allow) => self.release(number),
             Ok(GateVerdict::Modify { text }) => {
                 let Some(waiting) = self.gating.waiting.get_mut(&number) else {
-                    return self.violated(Invariant::GateKnown, None::<FrameId>);
+                    return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
                 };
                 if waiting.passing.text() != text {
                     waiting.passing.set_text(text);
                     let point = waiting.passing.point();
-                    self.tell(Notice::GateModified { point, plugin: plugin.clone() });
+                    self.cx.tell(Notice::GateModified { point, plugin: plugin.clone() });
                 }
                 self.release(number);
             }
             Ok(GateVerdict::Block { reason }) if reason.trim().is_empty() => {
                 let reason = format!("gate {plugin} blocked it, and gave no reason");
-                self.hold_back(number, plugin, &reason, &reason);
+                self.background_work().hold_back(number, plugin, &reason, &reason);
             }
             Ok(GateVerdict::Block { reason }) => {
                 let reason = format!("gate {plugin} blocked it: {}", bounded(reason));
-                self.hold_back(number, plugin, &reason, &reason);
+                self.background_work().hold_back(number, plugin, &reason, &reason);
             }
             Err(fault) => self.gate_failed(call, plugin, number, fault),
         }
@@ -256,11 +284,13 @@ impl Room {
 
     /// Ends a gate's call after its deadline as a failure. A late answer has no effect.
     pub(super) fn gate_overdue(&mut self, call: CallId) {
-        let Some(Purpose::Gate { plugin, number }) = self.calls.get(&call).cloned() else { return };
-        self.abandon(call);
+        let Some(Purpose::Gate { plugin, number }) = self.cx.calls.get(&call).cloned() else {
+            return;
+        };
+        self.plugin_calls().abandon(call);
         let place = self.gating.waiting.get(&number).map(|waiting| waiting.gate);
         let deadline = place
-            .and_then(|place| self.setup.gates.get(place))
+            .and_then(|place| self.cx.setup.gates.get(place))
             .map(|rule| rule.deadline_ms)
             .unwrap_or_default();
         let message = format!("it gave no answer within {deadline} ms (gates: `deadline`)");
@@ -269,78 +299,61 @@ impl Room {
 
     fn gate_failed(&mut self, call: CallId, plugin: &PluginName, number: u64, fault: Fault) {
         let reason = format!("gate {plugin} failed: {}", bounded(fault.message.clone()));
-        self.tell(Notice::PluginFaulted { call, plugin: plugin.clone(), fault });
+        self.cx.tell(Notice::PluginFaulted { call, plugin: plugin.clone(), fault });
         let place = self.gating.waiting.get(&number).map(|waiting| waiting.gate);
-        if place.and_then(|place| self.setup.gates.get(place)).is_some_and(|rule| rule.fails_open) {
+        if place
+            .and_then(|place| self.cx.setup.gates.get(place))
+            .is_some_and(|rule| rule.fails_open)
+        {
             self.release(number);
             return;
         }
         // The details are for the operator; the sender learns only that the gate failed.
-        self.hold_back(number, plugin, &reason, &format!("gate {plugin} failed"));
+        self.background_work().hold_back(number, plugin, &reason, &format!("gate {plugin} failed"));
     }
 
     /// Moves an item to its next gate. Behind the last one it takes effect.
     fn release(&mut self, number: u64) {
-        let Some(passing) = self.next_gate(number) else { return };
+        let Some(passing) = self.gate_checks().next_gate(number) else { return };
         let lane = passing.lane().cloned();
         match passing {
             GatedAct::Inbound { request, inbound } => self.inbound_passed(request, *inbound),
-            GatedAct::Delegation { delegating } => self.delegation_passed(*delegating),
-            GatedAct::Delivery { saying } => self.delivery_passed(*saying),
+            GatedAct::Delegation { delegating } => {
+                self.background_work().delegation_passed(*delegating)
+            }
+            GatedAct::Delivery { saying } => self.result_delivery().delivery_passed(*saying),
         }
-        self.next_in_lane(lane);
+        self.gate_checks().next_in_lane(lane);
     }
+}
 
-    /// Asks the next gate of an item. Returns the item if there is none.
-    fn next_gate(&mut self, number: u64) -> Option<GatedAct> {
-        let Some(waiting) = self.gating.waiting.get(&number) else {
-            self.violated(Invariant::GateKnown, None::<FrameId>);
-            return None;
-        };
-        let next = self.gate_from(waiting.passing.point(), waiting.gate + 1);
-        let Some(gate) = next else {
-            return self.gating.waiting.remove(&number).map(|waiting| waiting.passing);
-        };
-        if let Some(waiting) = self.gating.waiting.get_mut(&number) {
-            waiting.gate = gate;
-        }
-        self.ask_gate(number);
-        None
-    }
-
+impl BackgroundWork<'_> {
     fn hold_back(&mut self, number: u64, plugin: &PluginName, reason: &str, told: &str) {
         let Some(GatedItem { passing, .. }) = self.gating.waiting.remove(&number) else {
-            return self.violated(Invariant::GateKnown, None::<FrameId>);
+            return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
         };
         let lane = passing.lane().cloned();
-        self.tell(Notice::GateBlocked {
+        self.cx.tell(Notice::GateBlocked {
             point: passing.point(),
             plugin: plugin.clone(),
             reason: reason.to_owned(),
         });
         self.is_blocked(passing, told);
-        self.next_in_lane(lane);
-    }
-
-    fn next_in_lane(&mut self, lane: Option<ChannelId>) {
-        let next = lane.and_then(|lane| {
-            self.gating.in_lane(&lane).next().map(|(number, waiting)| (number, waiting.call))
-        });
-        if let Some((number, None)) = next {
-            self.ask_gate(number);
-        }
+        self.gate_checks().next_in_lane(lane);
     }
 
     /// Blocks all items when the room stops, and reports that to their senders.
     pub(super) fn block_all(&mut self, reason: &str) {
         for (_, GatedItem { passing, call, .. }) in std::mem::take(&mut self.gating.waiting) {
             if let Some(call) = call {
-                self.abandon(call);
+                self.plugin_calls().abandon(call);
             }
             let reason = format!("the room is over: {reason}");
             match passing {
                 // No gate refused it, so it waits for the agent's next turn.
-                GatedAct::Delivery { saying } => self.delivery_interrupted(*saying, &reason),
+                GatedAct::Delivery { saying } => {
+                    self.deliveries.delivery_interrupted(self.cx, self.background, *saying, &reason)
+                }
                 passing => self.is_blocked(passing, &reason),
             }
         }
@@ -349,10 +362,12 @@ impl Room {
     fn is_blocked(&mut self, passing: GatedAct, reason: &str) {
         match passing {
             GatedAct::Inbound { request, inbound } => {
-                self.inbound_blocked(request, *inbound, reason)
+                self.channels.inbound_blocked(self.cx, request, *inbound, reason)
             }
             GatedAct::Delegation { delegating } => self.delegation_blocked(*delegating, reason),
-            GatedAct::Delivery { saying } => self.delivery_blocked(*saying, reason),
+            GatedAct::Delivery { saying } => {
+                self.deliveries.delivery_blocked(self.cx, self.background, *saying, reason)
+            }
         }
     }
 }

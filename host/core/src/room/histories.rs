@@ -2,6 +2,9 @@
 //! toolbox, a text that waits for a recipient. Links between messages are here too, so that a
 //! rewind drops what followed from them.
 
+use super::context_window::Lost;
+use super::prompts::Texts;
+use crate::room::{Dialogue, RoomContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -136,91 +139,69 @@ impl Room {
     /// Returns the history of a task's agent; empty if it has none.
     #[must_use]
     pub fn history(&self, task: &TaskName) -> History {
+        self.histories.history(task)
+    }
+}
+
+impl Histories {
+    /// Returns the history of a task's agent; empty if it has none.
+    pub(super) fn history(&self, task: &TaskName) -> History {
         self.memories.get(task).map(|memory| memory.history.clone()).unwrap_or_default()
     }
 
-    pub(super) fn memory(&mut self, task: &TaskName) -> &mut AgentHistory {
+    pub(super) fn memory<'r>(
+        &'r mut self,
+        cx: &'r RoomContext,
+        task: &TaskName,
+    ) -> &'r mut AgentHistory {
         if !self.memories.contains_key(task) {
-            let bytes_per_token = self.bytes_per_token(task);
+            let bytes_per_token = cx.bytes_per_token(task);
             self.memories
                 .insert(task.clone(), AgentHistory { bytes_per_token, ..AgentHistory::default() });
         }
         self.memories.get_mut(task).expect("it was put in above")
     }
 
-    fn bytes_per_token(&self, task: &TaskName) -> u32 {
-        self.setup.tasks.get(task).map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token)
-    }
-
     /// Recounts histories of earlier runs by the current setup.
-    pub(super) fn count_histories(&mut self) {
+    pub(super) fn count_histories(&mut self, cx: &RoomContext) {
         let tasks: Vec<(TaskName, u32)> =
-            self.memories.keys().map(|task| (task.clone(), self.bytes_per_token(task))).collect();
+            self.memories.keys().map(|task| (task.clone(), cx.bytes_per_token(task))).collect();
         for (task, bytes_per_token) in tasks {
-            self.memory(&task).count(bytes_per_token);
+            self.memory(cx, &task).count(bytes_per_token);
         }
     }
 
     /// Returns the task's current tools.
-    pub(super) fn toolbox(&self, task: &TaskName) -> Arc<Toolbox> {
+    pub(super) fn toolbox(&self, cx: &RoomContext, task: &TaskName) -> Arc<Toolbox> {
         let now = self.memories.get(task).and_then(|memory| memory.toolbox.clone());
-        now.or_else(|| self.setup.tasks.get(task).map(|setup| Arc::clone(&setup.toolbox)))
+        now.or_else(|| cx.setup.tasks.get(task).map(|setup| Arc::clone(&setup.toolbox)))
             .unwrap_or_default()
     }
 
     /// Offers a host tool to a task's agent from here on.
-    pub(super) fn offer(&mut self, task: &TaskName, wanted: HostTool) {
-        let toolbox = self.toolbox(task);
+    pub(super) fn offer(&mut self, cx: &RoomContext, task: &TaskName, wanted: HostTool) {
+        let toolbox = self.toolbox(cx, task);
         if let Some(mut tool) =
             toolbox.host_tool(wanted).filter(|tool| !(tool.offered && tool.handled)).cloned()
         {
             (tool.offered, tool.handled) = (true, true);
-            self.memory(task).toolbox = Some(Arc::new(toolbox.with([tool])));
+            self.memory(cx, task).toolbox = Some(Arc::new(toolbox.with([tool])));
         }
-    }
-
-    /// Appends a message that the agent reads or has written to its history (L-025, L-026). Returns
-    /// false if there is nothing to append.
-    pub(super) fn write_history(&mut self, frame: FrameId, message: &Arc<Message>) -> bool {
-        let Some(task) = self.frames.get(&frame).map(|frame| frame.task.clone()) else {
-            return false;
-        };
-        let user_message = self.setup.tasks.get(&task).and_then(|setup| setup.user_message.clone());
-        self.begin_history(&task, user_message);
-        // A user message is not the result of a call, even if a result is missing.
-        let langroid = self.setup.tasks.get(&task).is_some_and(|setup| setup.as_langroid);
-        let is_somebodys_word = !langroid
-            && message.sender == Entity::User
-            && message.sender_name == *self.opening.channel.as_str();
-        let memory = self.memory(&task);
-        // The message may be there already: `ask_agent` and `post` can both write it.
-        if newest_said(&memory.history).is_some_and(|last| last.seq == message.seq) {
-            return true;
-        }
-        let none = Vec::new();
-        let open = if is_somebodys_word { &none } else { &memory.open_calls };
-        let Some(entry) = as_entry(message, open, langroid) else { return false };
-        if message.sender == Entity::Llm {
-            memory.open_calls.clone_from(&message.tool_calls);
-        } else {
-            memory
-                .open_calls
-                .retain(|call| entry.tool_results.iter().all(|result| result.call_id != call.id));
-        }
-        let place = memory.push(&entry);
-        self.link(message).place = Some((task.clone(), place));
-        self.add_knowledge(frame, &task, message);
-        true
     }
 
     /// Appends the operator's first entry to an empty history, if there is one (L-024).
-    pub(super) fn begin_history(&mut self, task: &TaskName, user_message: Option<String>) {
+    pub(super) fn begin_history(
+        &mut self,
+        cx: &mut RoomContext,
+        task: &TaskName,
+        user_message: Option<String>,
+    ) {
         if let Some(text) = user_message.filter(|text| !text.is_empty())
-            && self.memory(task).history.is_empty()
+            && self.memory(cx, task).history.is_empty()
         {
-            let mut first = self.stamp(Entity::User, task.as_str());
+            let mut first = cx.stamp(Entity::User, task.as_str());
             first.content = Some(text);
-            self.memory(task).push(&Arc::new(first));
+            self.memory(cx, task).push(&Arc::new(first));
         }
     }
 
@@ -243,35 +224,6 @@ impl Room {
         let mut next = Some(seq);
         while let Some(link) = next.and_then(|seq| self.links.remove(&seq)) {
             next = link.child;
-        }
-    }
-
-    /// Inserts an entry at a place; later entries move down.
-    pub(super) fn put_in(&mut self, task: &TaskName, place: usize, message: &Arc<Message>) {
-        let memory = self.memory(task);
-        let tail = memory.split_off(place);
-        let places: Vec<(u64, usize)> = [message]
-            .into_iter()
-            .chain(&tail)
-            .map(|message| (message.seq, memory.push(message)))
-            .collect();
-        self.link(message).place = Some((task.clone(), place));
-        for (seq, place) in places {
-            if let Some(link) = self
-                .links
-                .get_mut(&seq)
-                .filter(|link| link.place.as_ref().is_some_and(|(of, _)| of == task))
-            {
-                link.place = Some((task.clone(), place));
-            }
-        }
-        // The first message of an activation moves down with the others.
-        for frame in self
-            .frames
-            .values_mut()
-            .filter(|frame| frame.task == *task && frame.history_start > place)
-        {
-            frame.history_start += 1;
         }
     }
 
@@ -309,7 +261,7 @@ impl Room {
     }
 
     /// Clears the histories of a task and of its sub-tasks (L-050b).
-    pub(super) fn reset(&mut self, task: &TaskName) {
+    pub(super) fn reset(&mut self, cx: &RoomContext, task: &TaskName) {
         let mut to_do = vec![task.clone()];
         // Sub-tasks may form a cycle.
         let mut done = std::collections::BTreeSet::new();
@@ -319,8 +271,81 @@ impl Room {
             }
             self.clear_history(&task, 0);
             to_do.extend(
-                self.setup.tasks.get(&task).iter().flat_map(|setup| setup.subtasks.iter().cloned()),
+                cx.setup.tasks.get(&task).iter().flat_map(|setup| setup.subtasks.iter().cloned()),
             );
+        }
+    }
+}
+
+impl RoomContext {
+    fn bytes_per_token(&self, task: &TaskName) -> u32 {
+        self.setup.tasks.get(task).map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token)
+    }
+}
+
+impl Dialogue<'_> {
+    /// Appends a message that the agent reads or has written to its history (L-025, L-026). Returns
+    /// false if there is nothing to append.
+    pub(super) fn write_history(&mut self, frame: FrameId, message: &Arc<Message>) -> bool {
+        let Some(task) = self.frames.get(&frame).map(|frame| frame.task.clone()) else {
+            return false;
+        };
+        let user_message =
+            self.cx.setup.tasks.get(&task).and_then(|setup| setup.user_message.clone());
+        self.histories.begin_history(self.cx, &task, user_message);
+        // A user message is not the result of a call, even if a result is missing.
+        let langroid = self.cx.setup.tasks.get(&task).is_some_and(|setup| setup.as_langroid);
+        let is_somebodys_word = !langroid
+            && message.sender == Entity::User
+            && message.sender_name == *self.cx.opening.channel.as_str();
+        let memory = self.histories.memory(self.cx, &task);
+        // The message may be there already: `ask_agent` and `post` can both write it.
+        if newest_said(&memory.history).is_some_and(|last| last.seq == message.seq) {
+            return true;
+        }
+        let none = Vec::new();
+        let open = if is_somebodys_word { &none } else { &memory.open_calls };
+        let Some(entry) = as_entry(message, open, langroid) else { return false };
+        if message.sender == Entity::Llm {
+            memory.open_calls.clone_from(&message.tool_calls);
+        } else {
+            memory
+                .open_calls
+                .retain(|call| entry.tool_results.iter().all(|result| result.call_id != call.id));
+        }
+        let place = memory.push(&entry);
+        self.histories.link(message).place = Some((task.clone(), place));
+        self.add_knowledge(frame, &task, message);
+        true
+    }
+
+    /// Inserts an entry at a place; later entries move down.
+    pub(super) fn put_in(&mut self, task: &TaskName, place: usize, message: &Arc<Message>) {
+        let memory = self.histories.memory(self.cx, task);
+        let tail = memory.split_off(place);
+        let places: Vec<(u64, usize)> = [message]
+            .into_iter()
+            .chain(&tail)
+            .map(|message| (message.seq, memory.push(message)))
+            .collect();
+        self.histories.link(message).place = Some((task.clone(), place));
+        for (seq, place) in places {
+            if let Some(link) = self
+                .histories
+                .links
+                .get_mut(&seq)
+                .filter(|link| link.place.as_ref().is_some_and(|(of, _)| of == task))
+            {
+                link.place = Some((task.clone(), place));
+            }
+        }
+        // The first message of an activation moves down with the others.
+        for frame in self
+            .frames
+            .values_mut()
+            .filter(|frame| frame.task == *task && frame.history_start > place)
+        {
+            frame.history_start += 1;
         }
     }
 
@@ -328,6 +353,7 @@ impl Room {
     pub(super) fn shorten_answered(&mut self, frame: FrameId, answered: &Arc<Message>) {
         let Some(task) = self.frames.get(&frame).map(|frame| frame.task.clone()) else { return };
         let Some(place) = self
+            .histories
             .links
             .get(&answered.seq)
             .and_then(|link| link.place.clone())
@@ -335,18 +361,22 @@ impl Room {
         else {
             return;
         };
-        let Some(asking) =
-            self.links.get(&answered.seq).and_then(|link| self.message(link.parent?)).cloned()
+        let Some(asking) = self
+            .histories
+            .links
+            .get(&answered.seq)
+            .and_then(|link| self.histories.message(link.parent?))
+            .cloned()
         else {
             return;
         };
-        let toolbox = self.toolbox(&task);
+        let toolbox = self.histories.toolbox(self.cx, &task);
         let limited = |name: &str| toolbox.get(name).and_then(|tool| tool.retained_tokens);
-        let bytes = self.setup.tasks.get(&task).map_or(4, |setup| setup.bytes_per_token);
+        let bytes = self.cx.setup.tasks.get(&task).map_or(4, |setup| setup.bytes_per_token);
         let shorter = |text: &str, tool: &str, tokens: u64| {
             crate::tool_calls::truncate::retained(text, tool, tokens, bytes)
         };
-        let Some(memory) = self.memories.get_mut(&task) else { return };
+        let Some(memory) = self.histories.memories.get_mut(&task) else { return };
         let Some(entry) = memory.history().get(place.1) else { return };
         let mut entry = Message::clone(entry);
         for result in &mut entry.tool_results {
@@ -441,7 +471,22 @@ pub(super) fn is_at_work(toolbox: &Toolbox, wanted: HostTool) -> bool {
 }
 
 /// Histories by task.
-pub(super) type Histories = BTreeMap<TaskName, AgentHistory>;
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Histories {
+    pub(super) memories: BTreeMap<TaskName, AgentHistory>,
+    /// The parent and child of each linked message.
+    pub(super) links: Links,
+    /// The number of links at which the next cleanup is due.
+    #[serde(default)]
+    pub(super) links_due: usize,
+    /// Parts that histories lost while a call was pending.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) lost: Lost,
+    /// Cache of system texts.
+    #[serde(skip)]
+    pub(super) texts: Texts,
+}
+
 /// Links by the number of the message.
 pub(super) type Links = BTreeMap<u64, Link>;
 

@@ -2,11 +2,11 @@
 //! (L-140…L-150), or start another task. A tool plugin needs the `route` grant for them; an agent
 //! steers its own task freely.
 
+use crate::room::{Dialogue, Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Room;
 use super::frame::CallOutcome;
 use super::messages::text_form;
 use super::termination::calls_in;
@@ -16,7 +16,7 @@ use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, PluginName, TaskName};
 use crate::types::message::{Entity, Label, Message, ToolCall};
 
-impl Room {
+impl ToolRounds<'_> {
     /// Carries out a call of a host tool. The call stands in `message`, or a tool plugin asked for
     /// it because of that message.
     pub(super) fn steer(
@@ -27,47 +27,51 @@ impl Room {
         asked_by: Option<&PluginName>,
         message: &Arc<Message>,
     ) -> CallOutcome {
-        if let Err(text) = self.check_steering(id, tool, call, asked_by) {
-            return self.said_error(id, text);
+        if let Err(text) = self.dialogue().check_steering(id, tool, call, asked_by) {
+            return self.frames.said_error(self.cx, id, text);
         }
         // These tools build their own outcome.
         if tool == HostTool::HandoffConversation {
-            return self.handoff_by_call(id, call);
+            return self.handoffs.handoff_by_call(self.cx, self.frames, id, call);
         }
         match tool {
             HostTool::TaskStatus | HostTool::CancelTask | HostTool::TellTask => {
-                return self.ask_about_task(id, tool, call);
+                return self.background_work().ask_about_task(id, tool, call);
             }
-            HostTool::SubmitResult => return self.submitted(id, call),
+            HostTool::SubmitResult => {
+                return self.background.submitted(self.cx, self.frames, id, call);
+            }
             _ => {}
         }
         let said = match tool {
-            HostTool::Done => self.done(id, call),
-            HostTool::AgentDone => self.agent_done(id, call),
-            HostTool::Result => self.result_is(id, call),
+            HostTool::Done => self.frames.done(self.cx, id, call),
+            HostTool::AgentDone => self.frames.agent_done(self.cx, id, call),
+            HostTool::Result => self.dialogue().result_is(id, call),
             HostTool::FinalResult | HostTool::DelegateTask | HostTool::HandoffConversation => {
-                self.handed(id, vec![call.clone()], String::new())
+                self.frames.handed(self.cx, id, vec![call.clone()], String::new())
             }
             HostTool::TaskStatus
             | HostTool::CancelTask
             | HostTool::TellTask
             | HostTool::SubmitResult => None,
-            HostTool::Pass => Some(self.passed(id, message, tool)),
-            HostTool::DonePass => self.done_passed(id, message),
+            HostTool::Pass => Some(self.dialogue().passed(id, message, tool)),
+            HostTool::DonePass => self.dialogue().done_passed(id, message),
             // L-146: passed on with another recipient.
             HostTool::Forward => {
-                let mut passed = self.passed(id, message, tool);
+                let mut passed = self.dialogue().passed(id, message, tool);
                 passed.recipient = Some(text(call, "agent"));
                 Some(passed)
             }
-            HostTool::Send | HostTool::AgentSend => self.sent(id, tool, call),
-            HostTool::RecipientMessage => Some(self.addressed(id, call, message)),
-            HostTool::AddRecipient => Some(self.address_added(id, call, message)),
-            HostTool::Rewind => Some(self.rewound(id, call, message)),
+            HostTool::Send | HostTool::AgentSend => self.frames.sent(self.cx, id, tool, call),
+            HostTool::RecipientMessage => Some(self.dialogue().addressed(id, call, message)),
+            HostTool::AddRecipient => Some(self.dialogue().address_added(id, call, message)),
+            HostTool::Rewind => Some(self.dialogue().rewound(id, call, message)),
         };
         CallOutcome { message: said.map(Box::new), ..CallOutcome::default() }
     }
+}
 
+impl Dialogue<'_> {
     /// Checks that the caller may use the tool in this way. Returns the refusal for the agent
     /// otherwise.
     pub(super) fn check_steering(
@@ -78,12 +82,12 @@ impl Room {
         asked_by: Option<&PluginName>,
     ) -> Result<(), String> {
         if let Some(plugin) = asked_by
-            && let Err(record) = self.require_route(id, plugin, tool.as_str())
+            && let Err(record) = self.frames.require_route(self.cx, id, plugin, tool.as_str())
         {
-            return Err(self.denied(plugin, *record));
+            return Err(self.cx.denied(plugin, *record));
         }
         self.may_hand_on(id, tool, call, asked_by)?;
-        self.may_steer_to(id, tool, call)
+        self.frames.may_steer_to(self.cx, id, tool, call)
     }
 
     /// Checks the calls that a call passes on. An agent passes on only calls of its own tools,
@@ -96,9 +100,9 @@ impl Room {
         call: &ToolCall,
         asked_by: Option<&PluginName>,
     ) -> Result<(), String> {
-        let Some((frame, task)) = self.task_of(id) else { return Ok(()) };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return Ok(()) };
         let (toolbox, agent, langroid) =
-            (self.toolbox(&frame.task), task.agent.clone(), task.as_langroid);
+            (self.histories.toolbox(self.cx, &frame.task), task.agent.clone(), task.as_langroid);
         if asked_by.is_some() && !langroid {
             arguments::check(&tool.input_schema(), &call.arguments)
                 .map_err(|wrong| arguments::explain(&call.name, &wrong))?;
@@ -107,37 +111,11 @@ impl Room {
             && asked_by.is_none();
         if hands_on && calls_in(call).iter().any(|handed| toolbox.get(&handed.name).is_none()) {
             return self
-                .require_route(id, &agent, tool.as_str())
-                .map_err(|record| self.denied(&agent, *record));
+                .frames
+                .require_route(self.cx, id, &agent, tool.as_str())
+                .map_err(|record| self.cx.denied(&agent, *record));
         }
         Ok(())
-    }
-
-    /// Checks that the agent may address the recipient of a call.
-    fn may_steer_to(&mut self, id: FrameId, tool: HostTool, call: &ToolCall) -> Result<(), String> {
-        let key = match tool {
-            HostTool::Forward => "agent",
-            HostTool::Send | HostTool::AgentSend => "to",
-            HostTool::RecipientMessage | HostTool::AddRecipient => "intended_recipient",
-            _ => return Ok(()),
-        };
-        let Some(agent) = self.agent_of(id).cloned() else { return Ok(()) };
-        self.check_address(id, &agent, &text(call, key))
-            .map_err(|record| self.denied(&agent, *record))
-    }
-
-    /// Returns the message that ends the task with a text (L-140).
-    fn done(&mut self, id: FrameId, call: &ToolCall) -> Option<Message> {
-        self.handed(id, vec![call.clone()], text_form(argument(call, "content")))
-    }
-
-    /// Returns the message that ends the task with content and calls (L-141).
-    fn agent_done(&mut self, id: FrameId, call: &ToolCall) -> Option<Message> {
-        let content = argument(call, "content").clone();
-        let tools = [call.clone()].into_iter().chain(calls_in(call)).collect();
-        let mut message = self.handed(id, tools, text_form(&content))?;
-        message.value = Some(content).filter(|value| !value.is_null() && !value.is_string());
-        Some(message)
     }
 
     /// Returns the message that ends the task with this call as its result (L-142).
@@ -146,26 +124,22 @@ impl Room {
             json!({ "content": null, "tools": calls_as_json(std::slice::from_ref(call)) });
         let done = ToolCall {
             untrusted: call.untrusted,
-            ..ToolCall::new(self.name_of(id, HostTool::AgentDone), arguments)
+            ..ToolCall::new(
+                self.histories.name_of(self.cx, self.frames, id, HostTool::AgentDone),
+                arguments,
+            )
         };
-        self.agent_done(id, &done)
-    }
-
-    /// Returns a message of the agent role with calls for other tasks.
-    fn handed(&mut self, id: FrameId, tools: Vec<ToolCall>, content: String) -> Option<Message> {
-        let mut message = Arc::unwrap_or_clone(self.host_message(id, content));
-        message.labels.extend(tools.iter().any(|call| call.untrusted).then_some(Label::Untrusted));
-        message.from_agent = true;
-        message.tools = tools;
-        Some(message)
+        self.frames.agent_done(self.cx, id, &done)
     }
 
     /// Returns the nearest message above that does not itself ask to be passed on, as the agent
     /// role's (L-144).
     fn passed(&mut self, id: FrameId, message: &Arc<Message>, tool: HostTool) -> Message {
-        let Some((frame, task)) = self.task_of(id) else { return Message::clone(message) };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            return Message::clone(message);
+        };
         let (name, task, toolbox) =
-            (frame.task.clone(), Arc::clone(task), self.toolbox(&frame.task));
+            (frame.task.clone(), Arc::clone(task), self.histories.toolbox(self.cx, &frame.task));
         let asks = |call: &ToolCall| {
             let asked = host_tool_of(&toolbox, call);
             // The general tool skips all three; a special one skips its own kind.
@@ -174,21 +148,26 @@ impl Room {
                     && matches!(asked, Some(HostTool::DonePass | HostTool::Forward)))
         };
         let mut source = Arc::clone(message);
-        let mut mine = self.read(&name, &task, &source).mine;
+        let mut mine = self.histories.read(self.cx, &name, &task, &source).mine;
         while mine.iter().any(asks) {
-            let above = self.links.get(&source.seq).and_then(|link| link.parent).or(source.parent);
+            let above = self
+                .histories
+                .links
+                .get(&source.seq)
+                .and_then(|link| link.parent)
+                .or(source.parent);
             // Parents have lower numbers; the check ends the walk on a corrupt chain.
             let Some(above) = above
                 .filter(|above| *above < source.seq)
-                .and_then(|above| self.message(above))
+                .and_then(|above| self.histories.message(above))
                 .cloned()
             else {
                 break;
             };
-            mine = self.read(&name, &task, &above).mine;
+            mine = self.histories.read(self.cx, &name, &task, &above).mine;
             source = above;
         }
-        let mut passed = self.stamp(Entity::Agent, task.agent.as_str());
+        let mut passed = self.cx.stamp(Entity::Agent, task.agent.as_str());
         let seq = passed.seq;
         passed = Message { seq, sender: passed.sender, parent: None, ..Message::clone(&source) };
         if passed.tools.is_empty() {
@@ -200,36 +179,27 @@ impl Room {
     /// Returns the message that ends the task with the one that is passed on (L-145).
     fn done_passed(&mut self, id: FrameId, message: &Arc<Message>) -> Option<Message> {
         let passed = self.passed(id, message, HostTool::DonePass);
-        let (frame, task) = self.task_of(id)?;
-        let mut calls = self.read(&frame.task, task, &passed).mine;
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
+        let mut calls = self.histories.read(self.cx, &frame.task, task, &passed).mine;
         let tainted = passed.labels.contains(&Label::Untrusted);
         calls.iter_mut().for_each(|call| call.untrusted |= tainted);
         let arguments = json!({ "content": passed.text(), "tools": calls_as_json(&calls) });
         let done = ToolCall {
             untrusted: tainted,
-            ..ToolCall::new(self.name_of(id, HostTool::AgentDone), arguments)
+            ..ToolCall::new(
+                self.histories.name_of(self.cx, self.frames, id, HostTool::AgentDone),
+                arguments,
+            )
         };
-        let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
+        let langroid = self.frames.task_of(self.cx, id).is_some_and(|(_, task)| task.as_langroid);
         let by_hand = !tainted || !langroid;
         // L-172: with external text the call is not carried out, but it still ends the task.
         let mut message = if by_hand {
-            self.agent_done(id, &done)?
+            self.frames.agent_done(self.cx, id, &done)?
         } else {
-            self.handed(id, vec![done], String::new())?
+            self.frames.handed(self.cx, id, vec![done], String::new())?
         };
         message.attachments = passed.attachments;
-        Some(message)
-    }
-
-    /// Returns a message to a recipient, with calls in the case of `AgentSend` (L-147).
-    fn sent(&mut self, id: FrameId, tool: HostTool, call: &ToolCall) -> Option<Message> {
-        let tools = if tool == HostTool::AgentSend { calls_in(call) } else { Vec::new() };
-        let mut message = self.handed(id, tools, text(call, "content"))?;
-        message.from_agent = !message.tools.is_empty();
-        message.recipient = Some(text(call, "to"));
-        if call.untrusted && !message.labels.contains(&Label::Untrusted) {
-            message.labels.push(Label::Untrusted);
-        }
         Some(message)
     }
 
@@ -239,7 +209,7 @@ impl Room {
         let mut recipient = text(call, "intended_recipient");
         if recipient.is_empty() {
             let schema = self.frames.get(&id).and_then(|frame| {
-                let toolbox = self.toolbox(&frame.task);
+                let toolbox = self.histories.toolbox(self.cx, &frame.task);
                 let schema = &toolbox.host_tool(HostTool::RecipientMessage)?.summary.input_schema;
                 schema
                     .pointer("/properties/intended_recipient/default")
@@ -251,7 +221,7 @@ impl Room {
         if recipient.is_empty() {
             return self.ask_for_recipient(id, text(call, "content"), &message.labels);
         }
-        self.as_agent_said(id, text(call, "content"), recipient, taint_of(message))
+        self.frames.as_agent_said(self.cx, id, text(call, "content"), recipient, taint_of(message))
     }
 
     /// Stores the text, and asks the agent for its recipient (L-148, L-149).
@@ -264,10 +234,10 @@ impl Room {
         let text = "Your message names no recipient. Call `add_recipient` with the recipient alone; do not repeat the message.".to_owned();
         if let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) {
             let taint = labels.iter().copied().filter(|label| *label == Label::Untrusted).collect();
-            self.memory(&task).stash = Some((content, taint));
-            self.offer(&task, HostTool::AddRecipient);
+            self.histories.memory(self.cx, &task).stash = Some((content, taint));
+            self.histories.offer(self.cx, &task, HostTool::AddRecipient);
         }
-        let mut message = Arc::unwrap_or_clone(self.host_message(id, text));
+        let mut message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text));
         message.recipient = Some(Entity::Llm.as_str().to_owned());
         message
     }
@@ -278,7 +248,7 @@ impl Room {
             return Message::clone(message);
         };
         let mut labels = taint_of(message);
-        let content = match self.memory(&task).stash.take() {
+        let content = match self.histories.memory(self.cx, &task).stash.take() {
             Some((content, taint)) if !content.is_empty() => {
                 labels = if labels.is_empty() { taint } else { labels };
                 content
@@ -288,22 +258,7 @@ impl Room {
                     .to_owned()
             }
         };
-        self.as_agent_said(id, content, text(call, "intended_recipient"), labels)
-    }
-
-    fn as_agent_said(
-        &mut self,
-        id: FrameId,
-        content: String,
-        recipient: String,
-        labels: Vec<Label>,
-    ) -> Message {
-        let name = self.agent_of(id).map_or_else(String::new, PluginName::to_string);
-        let mut message = self.stamp(Entity::Llm, &name);
-        message.content = Some(content);
-        message.recipient = Some(recipient);
-        message.labels = labels;
-        message
+        self.frames.as_agent_said(self.cx, id, content, text(call, "intended_recipient"), labels)
     }
 
     /// Replaces an earlier message of the agent, and returns the new one (L-150).
@@ -313,10 +268,10 @@ impl Room {
             .and_then(|n| usize::try_from(n).ok())
             .and_then(|n| n.checked_sub(1));
         let found = self.frames.get(&id).map(|frame| frame.task.clone()).and_then(|task| {
-            let history = self.history(&task);
+            let history = self.histories.history(&task);
             // Messages of an earlier activation already led to the caller's own messages, which a
             // sub-task must not take back.
-            let (_, setup) = self.task_of(id)?;
+            let (_, setup) = self.frames.task_of(self.cx, id)?;
             let frame = self.frames.get(&id)?;
             let first =
                 if frame.caller.is_some() && !setup.as_langroid { frame.history_start } else { 0 };
@@ -333,14 +288,101 @@ impl Room {
             let text = format!(
                 "There is no message {n} of yours to go back to: look at `n`, which counts your own messages from 1."
             );
-            return Arc::unwrap_or_clone(self.host_message(id, text));
+            return Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text));
         };
-        self.rewind(&task, place, text(call, "content"), taint_of(message))
+        self.histories.rewind(self.cx, &task, place, text(call, "content"), taint_of(message))
+    }
+}
+
+impl Frames {
+    /// Checks that the agent may address the recipient of a call.
+    fn may_steer_to(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        tool: HostTool,
+        call: &ToolCall,
+    ) -> Result<(), String> {
+        let key = match tool {
+            HostTool::Forward => "agent",
+            HostTool::Send | HostTool::AgentSend => "to",
+            HostTool::RecipientMessage | HostTool::AddRecipient => "intended_recipient",
+            _ => return Ok(()),
+        };
+        let Some(agent) = self.agent_of(cx, id).cloned() else { return Ok(()) };
+        self.check_address(cx, id, &agent, &text(call, key))
+            .map_err(|record| cx.denied(&agent, *record))
     }
 
+    /// Returns the message that ends the task with a text (L-140).
+    fn done(&self, cx: &mut RoomContext, id: FrameId, call: &ToolCall) -> Option<Message> {
+        self.handed(cx, id, vec![call.clone()], text_form(argument(call, "content")))
+    }
+
+    /// Returns the message that ends the task with content and calls (L-141).
+    fn agent_done(&self, cx: &mut RoomContext, id: FrameId, call: &ToolCall) -> Option<Message> {
+        let content = argument(call, "content").clone();
+        let tools = [call.clone()].into_iter().chain(calls_in(call)).collect();
+        let mut message = self.handed(cx, id, tools, text_form(&content))?;
+        message.value = Some(content).filter(|value| !value.is_null() && !value.is_string());
+        Some(message)
+    }
+
+    /// Returns a message of the agent role with calls for other tasks.
+    fn handed(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        tools: Vec<ToolCall>,
+        content: String,
+    ) -> Option<Message> {
+        let mut message = Arc::unwrap_or_clone(self.host_message(cx, id, content));
+        message.labels.extend(tools.iter().any(|call| call.untrusted).then_some(Label::Untrusted));
+        message.from_agent = true;
+        message.tools = tools;
+        Some(message)
+    }
+
+    /// Returns a message to a recipient, with calls in the case of `AgentSend` (L-147).
+    fn sent(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        tool: HostTool,
+        call: &ToolCall,
+    ) -> Option<Message> {
+        let tools = if tool == HostTool::AgentSend { calls_in(call) } else { Vec::new() };
+        let mut message = self.handed(cx, id, tools, text(call, "content"))?;
+        message.from_agent = !message.tools.is_empty();
+        message.recipient = Some(text(call, "to"));
+        if call.untrusted && !message.labels.contains(&Label::Untrusted) {
+            message.labels.push(Label::Untrusted);
+        }
+        Some(message)
+    }
+
+    fn as_agent_said(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        content: String,
+        recipient: String,
+        labels: Vec<Label>,
+    ) -> Message {
+        let name = self.agent_of(cx, id).map_or_else(String::new, PluginName::to_string);
+        let mut message = cx.stamp(Entity::Llm, &name);
+        message.content = Some(content);
+        message.recipient = Some(recipient);
+        message.labels = labels;
+        message
+    }
+}
+
+impl Histories {
     /// Drops an agent's message and all that followed from it, and returns its replacement.
     pub(super) fn rewind(
         &mut self,
+        cx: &mut RoomContext,
         task: &TaskName,
         place: usize,
         content: String,
@@ -348,11 +390,11 @@ impl Room {
     ) -> Message {
         let parent = self.prune(task, place);
         let name =
-            self.setup.tasks.get(task).map_or_else(String::new, |setup| setup.agent.to_string());
-        let mut message = self.stamp(Entity::Llm, &name);
+            cx.setup.tasks.get(task).map_or_else(String::new, |setup| setup.agent.to_string());
+        let mut message = cx.stamp(Entity::Llm, &name);
         (message.content, message.labels, message.parent) = (Some(content), labels, parent);
         let said = Arc::new(message);
-        let place = self.memory(task).push(&said);
+        let place = self.memory(cx, task).push(&said);
         self.link(&said).place = Some((task.clone(), place));
         if let Some(link) = parent.and_then(|parent| self.links.get_mut(&parent)) {
             link.child = Some(said.seq);
@@ -361,9 +403,9 @@ impl Room {
     }
 
     /// Returns the name of a host tool in this task.
-    fn name_of(&self, id: FrameId, tool: HostTool) -> String {
+    fn name_of(&self, cx: &RoomContext, frames: &Frames, id: FrameId, tool: HostTool) -> String {
         let toolbox =
-            self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+            frames.get(&id).map(|frame| self.toolbox(cx, &frame.task)).unwrap_or_default();
         toolbox
             .host_tool(tool)
             .map_or_else(|| tool.as_str().to_owned(), |tool| tool.summary.name.clone())

@@ -5,6 +5,7 @@
 //! Input that may come from outside at any time is no violation. An answer to an abandoned call, a
 //! late timer or an unknown number changes nothing.
 
+use crate::room::{Frames, RoomContext, RunControl};
 use std::fmt;
 use std::sync::Arc;
 
@@ -89,6 +90,13 @@ impl Room {
     /// Returns the violation for which this room was ended, if any.
     #[must_use]
     pub fn violation(&self) -> Option<InvariantViolation> {
+        self.cx.violation()
+    }
+}
+
+impl RoomContext {
+    /// Returns the violation for which this room was ended, if any.
+    pub(super) fn violation(&self) -> Option<InvariantViolation> {
         self.violation
     }
 
@@ -101,10 +109,27 @@ impl Room {
         self.new_violation.get_or_insert(InvariantViolation { invariant, frame: frame.into() });
     }
 
+    /// Ends a further run in a broken room at once, for the same reason. Returns whether the room
+    /// is broken.
+    pub(super) fn is_broken(&mut self) -> bool {
+        let Some(violation) = self.violation else { return false };
+        let outcome = Arc::new(Outcome::new(Status::InternalError, violation.to_string()));
+        self.effects.push_back(Effect::Finish { outcome: Arc::clone(&outcome) });
+        self.phase = RoomPhase::Finished { outcome };
+        true
+    }
+}
+
+impl Frames {
     /// Takes the round out of a waiting frame, so that it can be worked on; `resume` puts it back.
     /// A frame with another wait keeps it, and the room ends.
-    pub(super) fn take_round(&mut self, id: FrameId, slot: usize) -> Option<ToolRound> {
-        let attempt = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut());
+    pub(super) fn take_round(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        slot: usize,
+    ) -> Option<ToolRound> {
+        let attempt = self.get_mut(&id).and_then(|frame| frame.attempt.as_mut());
         match attempt.map(|attempt| &mut attempt.wait) {
             Some(wait @ FrameWait::Tools(_)) => {
                 // Checked before the round is taken, so that a violation leaves the wait as it is.
@@ -114,32 +139,34 @@ impl Room {
                 {
                     return Some(round);
                 }
-                self.violated(Invariant::SlotExists, id);
+                cx.violated(Invariant::SlotExists, id);
             }
-            _ => self.violated(Invariant::RoundWaits, id),
+            _ => cx.violated(Invariant::RoundWaits, id),
         }
         None
     }
 
     /// Returns whether a frame waits for the answer to this call. If it does not, the room ends.
-    pub(super) fn waits_for_answer(&mut self, id: FrameId, call: CallId) -> bool {
-        let attempt = self.frames.get(&id).and_then(|frame| frame.attempt.as_ref());
+    pub(super) fn waits_for_answer(&self, cx: &mut RoomContext, id: FrameId, call: CallId) -> bool {
+        let attempt = self.get(&id).and_then(|frame| frame.attempt.as_ref());
         let waits = attempt.is_some_and(|attempt| attempt.wait == FrameWait::Call(call));
         if !waits {
-            self.violated(Invariant::StepWaits, id);
+            cx.violated(Invariant::StepWaits, id);
         }
         waits
     }
+}
 
+impl RunControl<'_> {
     /// Ends the room after an event in which an invariant did not hold.
     pub(super) fn end_if_violated(&mut self) {
-        let Some(violation) = self.new_violation.take() else { return };
-        let is_first = self.violation.is_none();
+        let Some(violation) = self.cx.new_violation.take() else { return };
+        let is_first = self.cx.violation.is_none();
         // Later violations end the room with the code of the first one.
-        let violation = *self.violation.get_or_insert(violation);
+        let violation = *self.cx.violation.get_or_insert(violation);
         let reason = violation.to_string();
         if is_first {
-            self.tell(Notice::InvariantViolated {
+            self.cx.tell(Notice::InvariantViolated {
                 code: violation.invariant.as_str().to_owned(),
                 reason: reason.clone(),
             });
@@ -147,26 +174,16 @@ impl Room {
         }
         // The stop itself may have met the broken state and left work behind. Everything is
         // dropped, because nothing in such a room can be waited for.
-        self.new_violation = None;
+        self.cx.new_violation = None;
         self.frames.clear();
-        self.runnable.clear();
-        let calls: Vec<CallId> = self.calls.keys().copied().collect();
-        calls.into_iter().for_each(|call| self.abandon(call));
-        self.background.clear();
-        self.reserved = Spent::default();
-        self.timers.clear();
-        self.phase =
+        self.frames.runnable.clear();
+        let calls: Vec<CallId> = self.cx.calls.keys().copied().collect();
+        calls.into_iter().for_each(|call| self.plugin_calls().abandon(call));
+        self.background.tasks.clear();
+        self.budgets.reserved = Spent::default();
+        self.cx.timers.clear();
+        self.cx.phase =
             RoomPhase::Draining { outcome: Arc::new(Outcome::new(Status::InternalError, reason)) };
-    }
-
-    /// Ends a further run in a broken room at once, for the same reason. Returns whether the room
-    /// is broken.
-    pub(super) fn is_broken(&mut self) -> bool {
-        let Some(violation) = self.violation else { return false };
-        let outcome = Arc::new(Outcome::new(Status::InternalError, violation.to_string()));
-        self.effects.push_back(Effect::Finish { outcome: Arc::clone(&outcome) });
-        self.phase = RoomPhase::Finished { outcome };
-        true
     }
 }
 
@@ -200,14 +217,14 @@ mod tests {
     fn room(wait: FrameWait, purpose: impl FnOnce(FrameId) -> Purpose) -> (Room, FrameId) {
         let mut room = Room::default();
         let task = Arc::new(TaskSetup::default());
-        room.setup = Arc::new(Setup {
+        room.cx.setup = Arc::new(Setup {
             tasks: BTreeMap::from([("desk".into(), task)]),
-            ..Setup::clone(&room.setup)
+            ..Setup::clone(&room.cx.setup)
         });
-        room.opening.entry = TaskName::from("desk");
-        let id = room.new_frame(&"desk".into(), None, Arc::default());
-        room.phase = RoomPhase::Running { root: id };
-        room.calls.insert(CALL, purpose(id));
+        room.cx.opening.entry = TaskName::from("desk");
+        let id = room.dialogue().new_frame(&"desk".into(), None, Arc::default());
+        room.cx.phase = RoomPhase::Running { root: id };
+        room.cx.calls.insert(CALL, purpose(id));
         let attempt =
             Attempt { responder: Responder::Llm, rest: VecDeque::new(), wait, do_not_know: None };
         room.frames.get_mut(&id).expect("it was made").attempt = Some(attempt);
@@ -254,7 +271,7 @@ mod tests {
         let before = room.clone();
         room.handle(event, Millis(2));
         assert_eq!(room.outcome(), before.outcome(), "{name}");
-        let opening = room.opening.clone();
+        let opening = room.cx.opening.clone();
         room.handle(Event::RunStarted { setup: None, opening }, Millis(3));
         assert_eq!(
             room.outcome().map(|outcome| outcome.status),
@@ -279,7 +296,7 @@ mod tests {
         }
         let (mut room, id) = room(FrameWait::Call(OTHER), |frame| Purpose::Step { frame });
         let Event::AgentStepped { answer, .. } = stepped() else { panic!("it is a step") };
-        room.agent_stepped(id, CALL, answer);
+        room.step_loop().agent_stepped(id, CALL, answer);
         let left = room
             .frames
             .get(&id)

@@ -2,9 +2,9 @@
 //! contains one of its triggers. The choice depends on setup and history only, so a replay makes
 //! the same one. Files are not read here; the setup holds their texts.
 
+use crate::room::Dialogue;
 use std::sync::Arc;
 
-use super::Room;
 use crate::protocol::notice::Notice;
 use crate::setup::Knowledge;
 use crate::types::history::History;
@@ -26,7 +26,7 @@ pub(super) fn newest_said(history: &History) -> Option<&Arc<Message>> {
     history.iter_newest_first().find(|message| !is_knowledge(message))
 }
 
-impl Room {
+impl Dialogue<'_> {
     /// Appends the knowledge that a user's message triggers, each file once in a history. The agent
     /// reads it with every step as long as it is there.
     pub(super) fn add_knowledge(
@@ -40,7 +40,7 @@ impl Room {
         }
         // Cloned, because appending needs `&mut self`.
         let files =
-            self.setup.tasks.get(task).map(|setup| setup.knowledge.clone()).unwrap_or_default();
+            self.cx.setup.tasks.get(task).map(|setup| setup.knowledge.clone()).unwrap_or_default();
         for known in files {
             let Some(trigger) =
                 triggers::first(known.triggers.iter().map(String::as_str), message.text())
@@ -49,19 +49,21 @@ impl Room {
             };
             let sender = format!("{SENDER}{}", known.file);
             if self
-                .memory(task)
+                .histories
+                .memory(self.cx, task)
                 .history()
                 .iter()
                 .any(|entry| is_knowledge(entry) && entry.sender_name == sender)
             {
                 continue;
             }
-            let mut entry = Message::clone(&self.host_message(frame, shown(&known, trigger)));
+            let mut entry =
+                Message::clone(&self.frames.host_message(self.cx, frame, shown(&known, trigger)));
             entry.sender_name = sender;
             entry.parent = Some(message.seq);
-            self.memory(task).push(&Arc::new(entry));
+            self.histories.memory(self.cx, task).push(&Arc::new(entry));
             let (file, trigger) = (known.file.clone(), trigger.to_owned());
-            self.tell(Notice::KnowledgeAdded { task: task.clone(), file, trigger });
+            self.cx.tell(Notice::KnowledgeAdded { task: task.clone(), file, trigger });
         }
     }
 }

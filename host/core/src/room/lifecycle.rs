@@ -2,6 +2,7 @@
 //! turn, until the room is closed. Histories last from turn to turn. Budgets apply to the whole
 //! room, but the wall time applies to each turn.
 
+use crate::room::{Dialogue, Frames, Handoffs, RoomChannels, RoomContext, RunControl};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -47,10 +48,10 @@ impl Room {
     /// Returns the status of the room.
     #[must_use]
     pub fn status(&self) -> RoomStatus {
-        match &self.phase {
+        match &self.cx.phase {
             RoomPhase::Finished { .. } => RoomStatus::Over,
-            _ if self.conversation.closed.is_some() => RoomStatus::Closed,
-            _ if self.paused().is_some() => RoomStatus::Paused,
+            _ if self.channels.closed.is_some() => RoomStatus::Closed,
+            _ if self.pausing.paused().is_some() => RoomStatus::Paused,
             _ => RoomStatus::Active,
         }
     }
@@ -58,38 +59,151 @@ impl Room {
     /// Returns the reason why the room was closed; `None` if it was not closed.
     #[must_use]
     pub fn closed(&self) -> Option<&str> {
-        self.conversation.closed.as_deref()
+        self.channels.closed()
     }
 
     /// Returns the metadata that the room was opened with: a JSON object, or null if there is none.
     #[must_use]
     pub fn metadata(&self) -> &Value {
-        &self.opening.metadata
+        self.cx.metadata()
     }
 
     /// Returns the room that this one works for; `None` if it has no parent.
     #[must_use]
     pub fn parent(&self) -> Option<RoomId> {
-        let (parent, _) =
-            self.opening.room.as_str().rsplit_once('/').filter(|_| self.opening.depth > 0)?;
-        Some(RoomId::from(parent))
+        self.cx.parent()
+    }
+
+    /// Queues a message for the next step of a task at work. In a persistent room, a message for
+    /// any other task begins a turn later.
+    pub(super) fn hear_or_begin(&mut self, words: UserWords) {
+        if self.frames.at_work(&words.task).is_some() {
+            self.pausing.words.push(words);
+        } else if self.channels.is_held(&self.cx) {
+            self.channels.waiting.push_back(words);
+        } else {
+            self.cx.unheard(words);
+        }
+    }
+
+    /// Runs after each event: begins queued turns, and ends waits for the user in a closed room.
+    pub(super) fn host(&mut self) {
+        if self.channels.closed.is_some() {
+            self.end_waiting_for_user();
+        }
+        while self.cx.new_violation.is_none()
+            && self.channels.is_held(&self.cx)
+            && matches!(self.cx.phase, RoomPhase::Draining { .. })
+        {
+            let Some(words) = self.channels.waiting.pop_front() else { return };
+            self.begin_turn(words);
+            self.step_loop().run();
+            self.handle_words();
+            self.run_control().end_if_over();
+        }
+    }
+
+    fn begin_turn(&mut self, UserWords { task, text, attachments, chain_depth }: UserWords) {
+        // The depth counts on from the message that begins the turn.
+        self.channels.chain_depth = self.cx.opening.chain_depth.max(chain_depth);
+        let root = self.dialogue().open_turn(&task, Some(&text));
+        if let Some(frame) = self.frames.get_mut(&root) {
+            frame.chain_depth = self.channels.chain_depth;
+        }
+        let mut message = self.handoffs.user_message(&mut self.cx, text);
+        message.attachments = attachments;
+        self.dialogue().put_pending(root, Responder::User, message);
+        self.frames.runnable.push_back(root);
+    }
+
+    pub(super) fn close(&mut self, request: RequestId, reason: &str) {
+        self.cx.reply(request, Ok(RequestReply::Done));
+        if self.channels.closed.is_none() && !matches!(self.cx.phase, RoomPhase::Finished { .. }) {
+            self.channels.shut(&mut self.cx, reason);
+            self.background_work().close_tasks(reason);
+        }
+    }
+
+    /// Ends a task that waits only for its user once the room is closed, because no answer can
+    /// come.
+    fn end_waiting_for_user(&mut self) {
+        let RoomPhase::Running { root } = self.cx.phase else { return };
+        let of_frames = || self.cx.calls.values().filter(|purpose| purpose.frame().is_some());
+        if of_frames().next().is_some()
+            && of_frames().all(|purpose| matches!(purpose, Purpose::User { .. }))
+        {
+            self.run_control().end_frame(
+                root,
+                FrameEnd::new(Status::UserQuit, "the room was closed while it waited for its user"),
+            );
+        }
+    }
+}
+
+impl RoomChannels {
+    /// Returns the reason why the room was closed; `None` if it was not closed.
+    pub(super) fn closed(&self) -> Option<&str> {
+        self.closed.as_deref()
     }
 
     /// Returns whether the room stays open while no task is at work.
-    pub(super) fn is_held(&self) -> bool {
-        self.opening.hold && self.conversation.closed.is_none()
+    pub(super) fn is_held(&self, cx: &RoomContext) -> bool {
+        cx.opening.hold && self.closed.is_none()
     }
 
-    /// Returns the task that answers incoming messages. In a run it is the task at work for the
-    /// user. In a persistent room it is the task that the conversation was handed to, or else the
-    /// entry task.
-    pub(super) fn active_task(&self) -> &TaskName {
-        match &self.phase {
-            RoomPhase::Running { root } if !self.is_held() => {
-                self.frames.get(root).map_or(&self.opening.entry, |frame| &frame.task)
-            }
-            _ => self.handed_to().unwrap_or(&self.opening.entry),
+    /// Returns whether messages are queued that can each begin a turn.
+    pub(super) fn has_turns_waiting(&self, cx: &RoomContext) -> bool {
+        self.is_held(cx) && !self.waiting.is_empty()
+    }
+
+    /// Ends a turn of a persistent room: drops its deadline, and reports its answer on the
+    /// channels.
+    pub(super) fn turn_ended(&mut self, cx: &mut RoomContext, outcome: &Outcome) {
+        if !cx.opening.hold {
+            return;
         }
+        cx.timers.retain(|_, purpose| *purpose != TimerPurpose::Wall);
+        cx.opening.deadline = None;
+        // If a budget closed the room, `stop_with` reports that instead.
+        if !(self.closed.is_some() && outcome.status.is_budget()) {
+            self.report_outcome(cx, outcome);
+        }
+    }
+
+    /// Reports a question of an interactive task on the other channels of a persistent room.
+    pub(super) fn report_question(
+        &mut self,
+        cx: &mut RoomContext,
+        channel: &ChannelId,
+        prompt: &str,
+    ) {
+        if self.is_held(cx) && !prompt.trim().is_empty() {
+            self.report_channels(cx, prompt, Some(channel));
+        }
+    }
+
+    /// Closes the room to anything new, and reports queued messages as unread.
+    pub(super) fn shut(&mut self, cx: &mut RoomContext, reason: &str) {
+        self.closed = Some(reason.to_owned());
+        cx.tell(Notice::RoomClosed { reason: reason.to_owned() });
+        for words in std::mem::take(&mut self.waiting) {
+            let reason = format!("the room was closed before it was read: {reason}");
+            cx.tell(Notice::UserUnheard { task: words.task, text: words.text, reason });
+        }
+    }
+}
+
+impl RoomContext {
+    /// Returns the metadata that the room was opened with: a JSON object, or null if there is none.
+    pub(super) fn metadata(&self) -> &Value {
+        &self.opening.metadata
+    }
+
+    /// Returns the room that this one works for; `None` if it has no parent.
+    pub(super) fn parent(&self) -> Option<RoomId> {
+        let (parent, _) =
+            self.opening.room.as_str().rsplit_once('/').filter(|_| self.opening.depth > 0)?;
+        Some(RoomId::from(parent))
     }
 
     /// Returns whether the room opens without a message and waits for the first one.
@@ -106,77 +220,6 @@ impl Room {
         self.phase = RoomPhase::Draining { outcome };
     }
 
-    /// Queues a message for the next step of a task at work. In a persistent room, a message for
-    /// any other task begins a turn later.
-    pub(super) fn hear_or_begin(&mut self, words: UserWords) {
-        if self.at_work(&words.task).is_some() {
-            self.pausing.words.push(words);
-        } else if self.is_held() {
-            self.conversation.waiting.push_back(words);
-        } else {
-            self.unheard(words);
-        }
-    }
-
-    /// Returns whether messages are queued that can each begin a turn.
-    pub(super) fn has_turns_waiting(&self) -> bool {
-        self.is_held() && !self.conversation.waiting.is_empty()
-    }
-
-    /// Runs after each event: begins queued turns, and ends waits for the user in a closed room.
-    pub(super) fn host(&mut self) {
-        if self.conversation.closed.is_some() {
-            self.end_waiting_for_user();
-        }
-        while self.new_violation.is_none()
-            && self.is_held()
-            && matches!(self.phase, RoomPhase::Draining { .. })
-        {
-            let Some(words) = self.conversation.waiting.pop_front() else { return };
-            self.begin_turn(words);
-            self.run();
-            self.handle_words();
-            self.end_if_over();
-        }
-    }
-
-    fn begin_turn(&mut self, UserWords { task, text, attachments, chain_depth }: UserWords) {
-        // The depth counts on from the message that begins the turn.
-        self.conversation.chain_depth = self.opening.chain_depth.max(chain_depth);
-        let root = self.open_turn(&task, Some(&text));
-        if let Some(frame) = self.frames.get_mut(&root) {
-            frame.chain_depth = self.conversation.chain_depth;
-        }
-        let mut message = self.user_message(text);
-        message.attachments = attachments;
-        self.put_pending(root, Responder::User, message);
-        self.runnable.push_back(root);
-    }
-
-    /// Begins a turn of a persistent room, about `words` or without a user message. The caller
-    /// still has to put the first message.
-    pub(super) fn open_turn(&mut self, task: &TaskName, words: Option<&str>) -> FrameId {
-        self.idle_steps = 0;
-        // The message that opened the turn does not count as an answer.
-        self.opening.content = Some(words.unwrap_or_default().to_owned());
-        let inputs = Arc::new(self.opening.inputs.clone());
-        let inputs = match self.setup.tasks.get(task) {
-            Some(setup) => with_message(setup, inputs, words),
-            None => inputs,
-        };
-        let root = self.new_frame(task, None, inputs);
-        self.phase = RoomPhase::Running { root };
-        if let Some(frame) = self.frames.get_mut(&root) {
-            frame.turn_limit = self.opening.turns.or(frame.turn_limit);
-        }
-        if let Some(wall_ms) = self.opening.limits.wall_ms {
-            let deadline = self.now.plus(wall_ms);
-            self.opening.deadline = Some(deadline);
-            self.set_timer(TimerPurpose::Wall, deadline);
-        }
-        root
-    }
-
     /// Returns the deadline of background work that starts now. In a run it is the run's. In a
     /// persistent room it is one full turn from now, since the current turn ends earlier.
     pub(super) fn deadline_in_background(&self) -> Option<Millis> {
@@ -186,67 +229,62 @@ impl Room {
             self.opening.deadline
         }
     }
+}
 
-    /// Ends a turn of a persistent room: drops its deadline, and reports its answer on the
-    /// channels.
-    pub(super) fn turn_ended(&mut self, outcome: &Outcome) {
-        if !self.opening.hold {
-            return;
-        }
-        self.timers.retain(|_, purpose| *purpose != TimerPurpose::Wall);
-        self.opening.deadline = None;
-        // If a budget closed the room, `stop_with` reports that instead.
-        if !(self.conversation.closed.is_some() && outcome.status.is_budget()) {
-            self.report_outcome(outcome);
+impl Handoffs {
+    /// Returns the task that answers incoming messages. In a run it is the task at work for the
+    /// user. In a persistent room it is the task that the conversation was handed to, or else the
+    /// entry task.
+    pub(super) fn active_task<'r>(
+        &'r self,
+        cx: &'r RoomContext,
+        frames: &'r Frames,
+        channels: &'r RoomChannels,
+    ) -> &'r TaskName {
+        match &cx.phase {
+            RoomPhase::Running { root } if !channels.is_held(cx) => {
+                frames.get(root).map_or(&cx.opening.entry, |frame| &frame.task)
+            }
+            _ => self.handed_to(cx).unwrap_or(&cx.opening.entry),
         }
     }
+}
 
+impl Dialogue<'_> {
+    /// Begins a turn of a persistent room, about `words` or without a user message. The caller
+    /// still has to put the first message.
+    pub(super) fn open_turn(&mut self, task: &TaskName, words: Option<&str>) -> FrameId {
+        self.cx.idle_steps = 0;
+        // The message that opened the turn does not count as an answer.
+        self.cx.opening.content = Some(words.unwrap_or_default().to_owned());
+        let inputs = Arc::new(self.cx.opening.inputs.clone());
+        let inputs = match self.cx.setup.tasks.get(task) {
+            Some(setup) => with_message(setup, inputs, words),
+            None => inputs,
+        };
+        let root = self.new_frame(task, None, inputs);
+        self.cx.phase = RoomPhase::Running { root };
+        if let Some(frame) = self.frames.get_mut(&root) {
+            frame.turn_limit = self.cx.opening.turns.or(frame.turn_limit);
+        }
+        if let Some(wall_ms) = self.cx.opening.limits.wall_ms {
+            let deadline = self.cx.now.plus(wall_ms);
+            self.cx.opening.deadline = Some(deadline);
+            self.cx.set_timer(TimerPurpose::Wall, deadline);
+        }
+        root
+    }
+}
+
+impl RunControl<'_> {
     /// Stops the work for the user at once. In a persistent room only the turn ends, and background
     /// work continues.
     pub(super) fn stop_work(&mut self, ending: FrameEnd) {
-        match self.phase {
-            RoomPhase::Running { root } if self.is_held() => self.end_frame(root, ending),
+        match self.cx.phase {
+            RoomPhase::Running { root } if self.channels.is_held(self.cx) => {
+                self.end_frame(root, ending)
+            }
             _ => self.stop_with(ending),
-        }
-    }
-
-    /// Reports a question of an interactive task on the other channels of a persistent room.
-    pub(super) fn report_question(&mut self, channel: &ChannelId, prompt: &str) {
-        if self.is_held() && !prompt.trim().is_empty() {
-            self.report_channels(prompt, Some(channel));
-        }
-    }
-
-    pub(super) fn close(&mut self, request: RequestId, reason: &str) {
-        self.reply(request, Ok(RequestReply::Done));
-        if self.conversation.closed.is_none() && !matches!(self.phase, RoomPhase::Finished { .. }) {
-            self.shut(reason);
-            self.close_tasks(reason);
-        }
-    }
-
-    /// Closes the room to anything new, and reports queued messages as unread.
-    pub(super) fn shut(&mut self, reason: &str) {
-        self.conversation.closed = Some(reason.to_owned());
-        self.tell(Notice::RoomClosed { reason: reason.to_owned() });
-        for words in std::mem::take(&mut self.conversation.waiting) {
-            let reason = format!("the room was closed before it was read: {reason}");
-            self.tell(Notice::UserUnheard { task: words.task, text: words.text, reason });
-        }
-    }
-
-    /// Ends a task that waits only for its user once the room is closed, because no answer can
-    /// come.
-    fn end_waiting_for_user(&mut self) {
-        let RoomPhase::Running { root } = self.phase else { return };
-        let of_frames = || self.calls.values().filter(|purpose| purpose.frame().is_some());
-        if of_frames().next().is_some()
-            && of_frames().all(|purpose| matches!(purpose, Purpose::User { .. }))
-        {
-            self.end_frame(
-                root,
-                FrameEnd::new(Status::UserQuit, "the room was closed while it waited for its user"),
-            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Requests for more budget: one at a time, to an approver. Meanwhile nothing that costs begins,
 //! and running work continues. Only the root room asks; a background task ends with its own budget.
 
+use crate::room::{Budgets, Frames, PluginCalls, RoomContext};
 use serde::{Deserialize, Serialize};
 
 use super::approvals::Consent;
@@ -23,110 +24,11 @@ pub(super) struct HeldRequest {
     pub(super) request: ModelRequest,
 }
 
-impl Room {
+impl RoomContext {
     /// Returns whether an exhausted budget leads to a request for more.
     pub(super) fn asks_for_more(&self) -> bool {
         let is_running = matches!(self.phase, RoomPhase::Running { .. });
         is_running && self.opening.depth == 0 && self.opening.limits.when_used_up == WhenUsedUp::Ask
-    }
-
-    /// Returns whether a request for more is open, so that new work has to wait.
-    pub(super) fn is_waiting_for_more(&self) -> bool {
-        self.top_up.is_some()
-    }
-
-    /// Returns whether work must wait: its budget is exhausted, or a request for more is open.
-    /// `Err` if no request can be made, so that the run ends.
-    pub(super) fn must_wait_for(&mut self, budget: Budget) -> Result<bool, Budget> {
-        if self.is_waiting_for_more() {
-            return Ok(true);
-        }
-        if !self.is_used_up(budget) {
-            return Ok(false);
-        }
-        if !self.asks_for_more() {
-            return Err(budget);
-        }
-        self.ask_for_more(Short { budget, needed: 1, least: 1 });
-        Ok(true)
-    }
-
-    /// Requests more of a budget, unless a request is open.
-    pub(super) fn ask_for_more(&mut self, short: Short) {
-        if self.is_waiting_for_more() {
-            return;
-        }
-        let Short { budget, needed, least } = short;
-        let limit = budget.limit(&self.opening.limits).unwrap_or_default();
-        let (used, set_aside) = match budget {
-            Budget::Wall => (self.now.since(self.opened), 0),
-            Budget::History => (self.held_bytes(), 0),
-            budget => (budget.of(&self.spent), budget.of(&self.reserved)),
-        };
-        // Proposes half of the limit again, or the missing amount if that is larger. If more was
-        // used than the limit, the missing amount is the excess.
-        let over = used.saturating_sub(limit);
-        let lacks = if over > 0 {
-            over
-        } else {
-            needed.saturating_sub(self.left(budget).unwrap_or_default())
-        };
-        let proposed = (limit / 2).max(lacks).max(1);
-        let task = self.opening.entry.clone();
-        let needed =
-            self.left(budget).filter(|left| *left > 0 && *left < least && over == 0).map(|_| least);
-        let top_up =
-            LimitIncrease { budget, limit, used, set_aside, needed, proposed, task, problem: None };
-        let call = self.next_call(Purpose::TopUp { top_up: Box::new(top_up.clone()) });
-        self.top_up = Some(call);
-        self.tell(Notice::TopUpAsked { call, top_up: top_up.clone() });
-        self.effects.push_back(Effect::AskTopUp { call, top_up });
-    }
-
-    /// Takes an approver's decision about a request for more.
-    pub(super) fn topped_up(&mut self, call: CallId, approval: Approval, author: ApprovalAuthor) {
-        let Some(Purpose::TopUp { top_up }) = self.calls.get_mut(&call) else { return };
-        let budget = top_up.budget;
-        let more = match approval {
-            Approval::Approved => Ok(top_up.proposed),
-            Approval::Edited { arguments } => match top_up.amount(&arguments) {
-                Ok(more) => Ok(more),
-                Err(problem) => {
-                    // An invalid amount is no decision: the request stays open for a valid one.
-                    top_up.problem = Some(problem.to_string());
-                    let top_up = LimitIncrease::clone(top_up);
-                    self.tell(Notice::TopUpAsked { call, top_up });
-                    return;
-                }
-            },
-            Approval::Refused { reason } | Approval::Invalid { message: reason } => Err(reason),
-        };
-        self.calls.remove(&call);
-        self.top_up = None;
-        match more {
-            Ok(more) => {
-                self.tell(Notice::ToppedUp {
-                    call,
-                    budget,
-                    more: Some(more),
-                    reason: None,
-                    author,
-                });
-                self.give(budget, more);
-                self.resume_with_held();
-            }
-            Err(reason) => {
-                let told = format!("{}, and more was not given: {reason}", budget.reason());
-                self.tell(Notice::ToppedUp {
-                    call,
-                    budget,
-                    more: None,
-                    reason: Some(reason),
-                    author,
-                });
-                self.stop(budget.status(), &told);
-            }
-        }
     }
 
     fn give(&mut self, budget: Budget, more: u64) {
@@ -140,15 +42,135 @@ impl Room {
             self.set_timer(TimerPurpose::Wall, deadline);
         }
     }
+}
+
+impl Budgets {
+    /// Returns whether a request for more is open, so that new work has to wait.
+    pub(super) fn is_waiting_for_more(&self) -> bool {
+        self.top_up.is_some()
+    }
+
+    /// Drops the open request for more, if any.
+    pub(super) fn drop_top_up(&mut self, cx: &mut RoomContext) {
+        if let Some(call) = self.top_up.take()
+            && cx.calls.remove(&call).is_some()
+        {
+            cx.effects.push_back(Effect::AbandonCall { call });
+        }
+    }
+}
+
+impl PluginCalls<'_> {
+    /// Returns whether work must wait: its budget is exhausted, or a request for more is open.
+    /// `Err` if no request can be made, so that the run ends.
+    pub(super) fn must_wait_for(&mut self, budget: Budget) -> Result<bool, Budget> {
+        if self.budgets.is_waiting_for_more() {
+            return Ok(true);
+        }
+        if !self.budgets.is_used_up(self.cx, self.frames, self.histories, budget) {
+            return Ok(false);
+        }
+        if !self.cx.asks_for_more() {
+            return Err(budget);
+        }
+        self.ask_for_more(Short { budget, needed: 1, least: 1 });
+        Ok(true)
+    }
+
+    /// Requests more of a budget, unless a request is open.
+    pub(super) fn ask_for_more(&mut self, short: Short) {
+        if self.budgets.is_waiting_for_more() {
+            return;
+        }
+        let Short { budget, needed, least } = short;
+        let limit = budget.limit(&self.cx.opening.limits).unwrap_or_default();
+        let (used, set_aside) = match budget {
+            Budget::Wall => (self.cx.now.since(self.cx.opened), 0),
+            Budget::History => (self.histories.held_bytes(self.frames), 0),
+            budget => (budget.of(&self.budgets.spent), budget.of(&self.budgets.reserved)),
+        };
+        // Proposes half of the limit again, or the missing amount if that is larger. If more was
+        // used than the limit, the missing amount is the excess.
+        let over = used.saturating_sub(limit);
+        let lacks = if over > 0 {
+            over
+        } else {
+            needed.saturating_sub(
+                self.budgets.left(self.cx, self.frames, self.histories, budget).unwrap_or_default(),
+            )
+        };
+        let proposed = (limit / 2).max(lacks).max(1);
+        let task = self.cx.opening.entry.clone();
+        let needed = self
+            .budgets
+            .left(self.cx, self.frames, self.histories, budget)
+            .filter(|left| *left > 0 && *left < least && over == 0)
+            .map(|_| least);
+        let top_up =
+            LimitIncrease { budget, limit, used, set_aside, needed, proposed, task, problem: None };
+        let call = self.cx.next_call(Purpose::TopUp { top_up: Box::new(top_up.clone()) });
+        self.budgets.top_up = Some(call);
+        self.cx.tell(Notice::TopUpAsked { call, top_up: top_up.clone() });
+        self.cx.effects.push_back(Effect::AskTopUp { call, top_up });
+    }
+}
+
+impl Room {
+    /// Takes an approver's decision about a request for more.
+    pub(super) fn topped_up(&mut self, call: CallId, approval: Approval, author: ApprovalAuthor) {
+        let Some(Purpose::TopUp { top_up }) = self.cx.calls.get_mut(&call) else { return };
+        let budget = top_up.budget;
+        let more = match approval {
+            Approval::Approved => Ok(top_up.proposed),
+            Approval::Edited { arguments } => match top_up.amount(&arguments) {
+                Ok(more) => Ok(more),
+                Err(problem) => {
+                    // An invalid amount is no decision: the request stays open for a valid one.
+                    top_up.problem = Some(problem.to_string());
+                    let top_up = LimitIncrease::clone(top_up);
+                    self.cx.tell(Notice::TopUpAsked { call, top_up });
+                    return;
+                }
+            },
+            Approval::Refused { reason } | Approval::Invalid { message: reason } => Err(reason),
+        };
+        self.cx.calls.remove(&call);
+        self.budgets.top_up = None;
+        match more {
+            Ok(more) => {
+                self.cx.tell(Notice::ToppedUp {
+                    call,
+                    budget,
+                    more: Some(more),
+                    reason: None,
+                    author,
+                });
+                self.cx.give(budget, more);
+                self.resume_with_held();
+            }
+            Err(reason) => {
+                let told = format!("{}, and more was not given: {reason}", budget.reason());
+                self.cx.tell(Notice::ToppedUp {
+                    call,
+                    budget,
+                    more: None,
+                    reason: Some(reason),
+                    author,
+                });
+                self.run_control().stop(budget.status(), &told);
+            }
+        }
+    }
 
     /// Checks all waiting work again; it may have to wait again for another budget.
     fn resume_with_held(&mut self) {
         // First, because the granted amount may still be less than what was used.
-        self.stop_if_spent();
-        for held in std::mem::take(&mut self.held) {
-            self.model_asked(held.call, held.ordinal, held.request);
+        self.run_control().stop_if_spent();
+        for held in std::mem::take(&mut self.budgets.held) {
+            self.run_control().model_asked(held.call, held.ordinal, held.request);
         }
         let tools: Vec<(CallId, FrameId, usize, Consent)> = self
+            .cx
             .calls
             .iter()
             .filter_map(|(call, purpose)| match purpose {
@@ -158,8 +180,8 @@ impl Room {
             .collect();
         for (call, frame, slot, asked) in tools {
             // Resuming an earlier call may have ended the frame of a later one.
-            if self.calls.remove(&call).is_some() {
-                self.resume_asked(frame, slot, asked);
+            if self.cx.calls.remove(&call).is_some() {
+                self.tool_rounds().resume_asked(frame, slot, asked);
             }
         }
         let is_held = |id: &FrameId| {
@@ -169,14 +191,16 @@ impl Room {
         };
         let frames: Vec<FrameId> = self.frames.keys().copied().filter(is_held).collect();
         for id in frames {
-            self.try_again(id);
+            self.frames.try_again(&mut self.cx, id);
         }
     }
+}
 
+impl Frames {
     /// Asks the responder again that had to wait.
-    fn try_again(&mut self, id: FrameId) {
-        let Some(frame) = self.frames.get_mut(&id) else {
-            return self.violated(Invariant::FrameExists, id);
+    fn try_again(&mut self, cx: &mut RoomContext, id: FrameId) {
+        let Some(frame) = self.get_mut(&id) else {
+            return cx.violated(Invariant::FrameExists, id);
         };
         match frame.attempt.take() {
             Some(mut attempt) if frame.only.is_none() => {
@@ -187,14 +211,5 @@ impl Room {
             _ => {}
         }
         self.runnable.push_back(id);
-    }
-
-    /// Drops the open request for more, if any.
-    pub(super) fn drop_top_up(&mut self) {
-        if let Some(call) = self.top_up.take()
-            && self.calls.remove(&call).is_some()
-        {
-            self.effects.push_back(Effect::AbandonCall { call });
-        }
     }
 }

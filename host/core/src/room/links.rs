@@ -2,10 +2,10 @@
 //! then holds about as many as its histories have entries, rather than one for each message. The
 //! remaining links answer every query as all of them would.
 
+use crate::room::{Dialogue, Frames, Histories};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Room;
 use super::frame::{Frame, FrameWait};
 use crate::types::message::Message;
 
@@ -16,28 +16,30 @@ const ABOVE: usize = 64;
 /// A cleanup of fewer links is not worth its cost.
 const FEW: usize = 256;
 
-impl Room {
+impl Dialogue<'_> {
     /// Runs after each event: drops unused links once their number has doubled since the last
     /// cleanup. The cost for each message is then constant on average.
     pub(super) fn forget_links(&mut self) {
-        if self.links.len() < self.links_due.max(FEW) {
+        if self.histories.links.len() < self.histories.links_due.max(FEW) {
             return;
         }
-        let kept = self.links_in_use();
-        let leads_to = self.next_in_use(&kept);
-        self.links.retain(|seq, _| kept.contains(seq));
+        let kept = self.histories.links_in_use(self.frames);
+        let leads_to = self.histories.next_in_use(&kept);
+        self.histories.links.retain(|seq, _| kept.contains(seq));
         for (seq, next) in leads_to {
             // The dropped links between are in no history, so a walk along the chain visits the
             // same entries.
-            if let Some(link) = self.links.get_mut(&seq) {
+            if let Some(link) = self.histories.links.get_mut(&seq) {
                 link.child = Some(next);
             }
         }
-        self.links_due = self.links.len().saturating_mul(2);
+        self.histories.links_due = self.histories.links.len().saturating_mul(2);
     }
+}
 
+impl Histories {
     /// Returns the messages in histories and frames, and their ancestors.
-    fn links_in_use(&self) -> BTreeSet<u64> {
+    fn links_in_use(&self, frames: &Frames) -> BTreeSet<u64> {
         let in_histories =
             self.links.iter().filter(|(_, link)| link.place.is_some()).map(|(seq, _)| *seq);
         let left = self
@@ -45,7 +47,7 @@ impl Room {
             .values()
             .filter_map(|memory| memory.left_pending.as_ref())
             .map(|message| message.seq);
-        let at_work = self.frames.values().flat_map(held_by).map(|message| message.seq);
+        let at_work = frames.values().flat_map(held_by).map(|message| message.seq);
         let held: BTreeSet<u64> = in_histories.chain(left).chain(at_work).collect();
         let mut kept = held.clone();
         for seq in &held {

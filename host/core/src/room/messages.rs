@@ -1,12 +1,12 @@
 //! Construction of messages: the stamps that only the host may set, and the message of an agent's
 //! turn.
 
+use crate::room::{Dialogue, Frames, Handoffs, RoomContext};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Room;
 use super::frame::Responder;
 use super::tools::failed;
 use crate::protocol::notice::Notice;
@@ -19,7 +19,7 @@ use crate::types::denial::{Denial, DenialRecord, Layer};
 use crate::types::ids::{FrameId, PluginName, TaskName};
 use crate::types::message::{Entity, Label, Message, Signal, ToolCall};
 
-impl Room {
+impl RoomContext {
     /// Returns an empty message from a role, with the next number.
     pub(super) fn stamp(&mut self, sender: Entity, sender_name: &str) -> Message {
         let seq = self.counters.message;
@@ -27,21 +27,37 @@ impl Room {
         Message::new(seq, sender, sender_name)
     }
 
+    /// Reports a refusal to the operator, and returns the text for the agent.
+    pub(super) fn denied(&mut self, plugin: &PluginName, record: DenialRecord) -> String {
+        let text = record.denial.to_text();
+        self.tell(Notice::Denied { call: None, plugin: plugin.clone(), record });
+        text
+    }
+}
+
+impl Handoffs {
     /// Returns a message of the user, which is external text (L-029, L-170).
-    pub(super) fn user_message(&mut self, content: String) -> Message {
+    pub(super) fn user_message(&mut self, cx: &mut RoomContext, content: String) -> Message {
         self.user_spoke();
-        let channel = self.opening.channel.clone();
-        let mut message = self.stamp(Entity::User, channel.as_str());
+        let channel = cx.opening.channel.clone();
+        let mut message = cx.stamp(Entity::User, channel.as_str());
         message.content = Some(content);
         message.labels.push(Label::Untrusted);
         message
     }
+}
 
+impl Frames {
     /// Returns a message of the host to the agent, such as an observation.
-    pub(super) fn host_message(&mut self, frame: FrameId, content: String) -> Arc<Message> {
+    pub(super) fn host_message(
+        &self,
+        cx: &mut RoomContext,
+        frame: FrameId,
+        content: String,
+    ) -> Arc<Message> {
         let name =
-            self.agent_of(frame).map_or_else(|| "host".to_owned(), |agent| agent.to_string());
-        let mut message = self.stamp(Entity::Agent, &name);
+            self.agent_of(cx, frame).map_or_else(|| "host".to_owned(), |agent| agent.to_string());
+        let mut message = cx.stamp(Entity::Agent, &name);
         message.content = Some(content);
         Arc::new(message)
     }
@@ -50,38 +66,35 @@ impl Room {
     /// result, because model providers accept no call without one.
     pub(super) fn refusal_message(
         &mut self,
+        cx: &mut RoomContext,
         frame: FrameId,
         refused: &Message,
         content: String,
     ) -> Arc<Message> {
-        let mut message = Arc::unwrap_or_clone(self.error_message(frame, content.clone()));
+        let mut message = Arc::unwrap_or_clone(self.error_message(cx, frame, content.clone()));
         message.tool_results =
             refused.tool_calls.iter().map(|call| failed(call, content.clone())).collect();
         Arc::new(message)
     }
 
     /// Returns an error message for the agent, and adds it to the observations since its last step.
-    pub(super) fn error_message(&mut self, frame: FrameId, content: String) -> Arc<Message> {
-        let message = self.host_message(frame, content.clone());
+    pub(super) fn error_message(
+        &mut self,
+        cx: &mut RoomContext,
+        frame: FrameId,
+        content: String,
+    ) -> Arc<Message> {
+        let message = self.host_message(cx, frame, content.clone());
         self.remember(frame, None, Some(Observation::Error { content }), message.seq);
         message
     }
 
-    pub(super) fn agent_of(&self, frame: FrameId) -> Option<&PluginName> {
-        Some(&self.task_of(frame)?.1.agent)
-    }
-
-    /// Makes a message pending.
-    pub(super) fn put_pending(&mut self, frame: FrameId, sender: Responder, message: Message) {
-        if let Some(frame) = self.frames.get_mut(&frame) {
-            let message = Arc::new(message);
-            if message.sender == Entity::User {
-                frame.intent = Some(Arc::clone(&message));
-            }
-            frame.pending_sender = sender;
-            frame.pending = Some(message);
-        }
-        self.keep_pending(frame);
+    pub(super) fn agent_of<'r>(
+        &'r self,
+        cx: &'r RoomContext,
+        frame: FrameId,
+    ) -> Option<&'r PluginName> {
+        Some(&self.task_of(cx, frame)?.1.agent)
     }
 
     pub(super) fn remember(
@@ -91,7 +104,7 @@ impl Room {
         observation: Option<Observation>,
         seq: u64,
     ) {
-        let Some(frame) = self.frames.get_mut(&frame) else { return };
+        let Some(frame) = self.get_mut(&frame) else { return };
         // O-051: the last error stays readable.
         if let Some(Observation::Error { content }) = &observation {
             frame.acting.last_error = Some(content.clone());
@@ -107,17 +120,97 @@ impl Room {
 
     /// Records an observation that answers no action, as an entry of its own (O-054).
     pub(super) fn remember_unsolicited(&mut self, frame: FrameId, past: PastAction) {
-        let Some(frame) = self.frames.get_mut(&frame) else { return };
+        let Some(frame) = self.get_mut(&frame) else { return };
         if let Some(Observation::Error { content }) = &past.observation {
             frame.acting.last_error = Some(content.clone());
         }
         frame.past.push(past);
     }
 
+    /// Checks the `route` grant that an agent needs to address another task: a sub-task, or one to
+    /// which its caller would pass the result. Its own task, its caller and the roles need no
+    /// grant.
+    pub(super) fn check_route(
+        &self,
+        cx: &RoomContext,
+        id: FrameId,
+        message: &Message,
+    ) -> Result<(), Box<DenialRecord>> {
+        let Some(recipient) = message.recipient.as_deref() else { return Ok(()) };
+        let Some(agent) = self.agent_of(cx, id).cloned() else { return Ok(()) };
+        self.check_address(cx, id, &agent, recipient)
+    }
+
+    pub(super) fn check_address(
+        &self,
+        cx: &RoomContext,
+        id: FrameId,
+        agent: &PluginName,
+        recipient: &str,
+    ) -> Result<(), Box<DenialRecord>> {
+        let Some((frame, _)) = self.task_of(cx, id) else { return Ok(()) };
+        let is_named = |name: &str| name.eq_ignore_ascii_case(recipient);
+        let is_own = is_named(frame.task.as_str()) || self.caller_name(frame).is_some_and(is_named);
+        // Names other than tasks need no grant; unknown ones are refused in the next step (L-053).
+        if is_own || !cx.setup.tasks.keys().any(|task| is_named(task.as_str())) {
+            return Ok(());
+        }
+        self.require_route(cx, id, agent, recipient)
+    }
+
+    pub(super) fn require_route(
+        &self,
+        cx: &RoomContext,
+        id: FrameId,
+        plugin: &PluginName,
+        name: &str,
+    ) -> Result<(), Box<DenialRecord>> {
+        let setup = Arc::clone(&cx.setup);
+        let rights =
+            self.task_of(cx, id).and_then(|(frame, _)| setup.rights_in(plugin, &frame.task));
+        let Some(rights) = rights else {
+            return Err(unknown_plugin(plugin, Capability::Route, name));
+        };
+        rights.may_route(name)
+    }
+
+    /// Checks that a responder may address this name. A user may; an agent needs the `route` grant
+    /// for another task.
+    fn may_address(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        by: &Responder,
+        name: &str,
+    ) -> Result<(), String> {
+        let agent = match by {
+            Responder::User | Responder::System => return Ok(()),
+            Responder::Agent | Responder::Llm => self.agent_of(cx, id).cloned(),
+            Responder::Subtask(task) => cx.setup.tasks.get(task).map(|task| task.agent.clone()),
+        };
+        let Some(agent) = agent else { return Ok(()) };
+        self.check_address(cx, id, &agent, name).map_err(|record| cx.denied(&agent, *record))
+    }
+}
+
+impl Dialogue<'_> {
+    /// Makes a message pending.
+    pub(super) fn put_pending(&mut self, frame: FrameId, sender: Responder, message: Message) {
+        if let Some(frame) = self.frames.get_mut(&frame) {
+            let message = Arc::new(message);
+            if message.sender == Entity::User {
+                frame.intent = Some(Arc::clone(&message));
+            }
+            frame.pending_sender = sender;
+            frame.pending = Some(message);
+        }
+        self.keep_pending(frame);
+    }
+
     /// Returns the message of an agent's turn; `None` if it says nothing.
     pub(super) fn turn_message(&mut self, frame: FrameId, turn: Turn) -> Option<Arc<Message>> {
-        let task = Arc::clone(self.task_of(frame)?.1);
-        let mut message = self.stamp(Entity::Llm, task.agent.as_str());
+        let task = Arc::clone(self.frames.task_of(self.cx, frame)?.1);
+        let mut message = self.cx.stamp(Entity::Llm, task.agent.as_str());
         let seq = message.seq;
         if turn.wait_for_response {
             // L-069: with the user as recipient the task asks, even if it is not interactive.
@@ -135,9 +228,12 @@ impl Room {
         let remembered = action.clone();
         match action {
             Action::Null => return None,
-            Action::Reply(reply) => {
-                fill_reply(&mut message, self.without_repeats(frame, reply), seq, &task)
-            }
+            Action::Reply(reply) => fill_reply(
+                &mut message,
+                self.histories.without_repeats(self.cx, self.frames, frame, reply),
+                seq,
+                &task,
+            ),
             Action::Finish { outputs } => {
                 message.content = Some(text_form(&outputs));
                 message.signal = Some(Signal::Done {
@@ -161,59 +257,9 @@ impl Room {
                 message.action = Some(action);
             }
         }
-        self.remember(frame, Some(remembered), None, seq);
+        self.frames.remember(frame, Some(remembered), None, seq);
         // L-173: taint does not flow through an agent's own words; labels stay empty.
         Some(Arc::new(message))
-    }
-
-    /// Checks the `route` grant that an agent needs to address another task: a sub-task, or one to
-    /// which its caller would pass the result. Its own task, its caller and the roles need no
-    /// grant.
-    pub(super) fn check_route(
-        &mut self,
-        id: FrameId,
-        message: &Message,
-    ) -> Result<(), Box<DenialRecord>> {
-        let Some(recipient) = message.recipient.as_deref() else { return Ok(()) };
-        let Some(agent) = self.agent_of(id).cloned() else { return Ok(()) };
-        self.check_address(id, &agent, recipient)
-    }
-
-    pub(super) fn check_address(
-        &mut self,
-        id: FrameId,
-        agent: &PluginName,
-        recipient: &str,
-    ) -> Result<(), Box<DenialRecord>> {
-        let Some((frame, _)) = self.task_of(id) else { return Ok(()) };
-        let is_named = |name: &str| name.eq_ignore_ascii_case(recipient);
-        let is_own = is_named(frame.task.as_str()) || self.caller_name(frame).is_some_and(is_named);
-        // Names other than tasks need no grant; unknown ones are refused in the next step (L-053).
-        if is_own || !self.setup.tasks.keys().any(|task| is_named(task.as_str())) {
-            return Ok(());
-        }
-        self.require_route(id, agent, recipient)
-    }
-
-    pub(super) fn require_route(
-        &mut self,
-        id: FrameId,
-        plugin: &PluginName,
-        name: &str,
-    ) -> Result<(), Box<DenialRecord>> {
-        let setup = Arc::clone(&self.setup);
-        let rights = self.task_of(id).and_then(|(frame, _)| setup.rights_in(plugin, &frame.task));
-        let Some(rights) = rights else {
-            return Err(unknown_plugin(plugin, Capability::Route, name));
-        };
-        rights.may_route(name)
-    }
-
-    /// Reports a refusal to the operator, and returns the text for the agent.
-    pub(super) fn denied(&mut self, plugin: &PluginName, record: DenialRecord) -> String {
-        let text = record.denial.to_text();
-        self.tell(Notice::Denied { call: None, plugin: plugin.clone(), record });
-        text
     }
 
     /// Applies the routing in a text, if the operator allows it (L-066). Returns true if the
@@ -224,7 +270,7 @@ impl Room {
         by: &Responder,
         mut message: Arc<Message>,
     ) -> (Arc<Message>, bool) {
-        let Some((_, task)) = self.task_of(id) else { return (message, false) };
+        let Some((_, task)) = self.frames.task_of(self.cx, id) else { return (message, false) };
         if !task.text.signals {
             // In the reference, a pass is a pass even without signals, but it does not count as an
             // empty answer.
@@ -254,15 +300,15 @@ impl Room {
         let (Route::PassTo(name) | Route::SendTo { name, .. }) = &route else {
             return (message, passes);
         };
-        if let Err(refusal) = self.may_address(id, by, name) {
-            return (self.refusal_message(id, &message, refusal), false);
+        if let Err(refusal) = self.frames.may_address(self.cx, id, by, name) {
+            return (self.frames.refusal_message(self.cx, id, &message, refusal), false);
         }
         match route {
             Route::SendTo { name, content } => {
                 let said = Arc::make_mut(&mut message);
                 (said.content, said.recipient) = (Some(content), Some(name));
                 // The address is no longer part of the text, so it has to be parsed again.
-                self.forget_reading(id);
+                self.frames.forget_reading(id);
                 return (message, false);
             }
             Route::PassTo(name) => {
@@ -274,24 +320,12 @@ impl Room {
                 // does. A signal with a name ends the step.
                 if !message.text().contains(routing::PASS_TO) {
                     Arc::make_mut(&mut message).content = Some(routing::PASS.to_owned());
-                    self.forget_reading(id);
+                    self.frames.forget_reading(id);
                 }
             }
             Route::Pass => {}
         }
         (message, true)
-    }
-
-    /// Checks that a responder may address this name. A user may; an agent needs the `route` grant
-    /// for another task.
-    fn may_address(&mut self, id: FrameId, by: &Responder, name: &str) -> Result<(), String> {
-        let agent = match by {
-            Responder::User | Responder::System => return Ok(()),
-            Responder::Agent | Responder::Llm => self.agent_of(id).cloned(),
-            Responder::Subtask(task) => self.setup.tasks.get(task).map(|task| task.agent.clone()),
-        };
-        let Some(agent) = agent else { return Ok(()) };
-        self.check_address(id, &agent, name).map_err(|record| self.denied(&agent, *record))
     }
 
     /// Returns the error for unknown tools in the pending message, once no other responder had an
@@ -303,13 +337,14 @@ impl Room {
             .pending
             .clone()
             .filter(|pending| pending.sender == Entity::Llm)?;
-        if self.task_of(id)?.1.agent_seat == AgentSeat::Component {
+        if self.frames.task_of(self.cx, id)?.1.agent_seat == AgentSeat::Component {
             // The component carries out calls itself, and knows its own tools.
             return None;
         }
         let reading = self.reading(id);
-        let (frame, setup) = self.task_of(id)?;
-        let knows = |task: &TaskName, name: &str| self.toolbox(task).get(name).is_some();
+        let (frame, setup) = self.frames.task_of(self.cx, id)?;
+        let knows =
+            |task: &TaskName, name: &str| self.histories.toolbox(self.cx, task).get(name).is_some();
         // If sub-tasks may carry it out, a call that one of them knows is not unknown, even if that
         // sub-task failed.
         let is_known_below = |name: &String| {
@@ -321,16 +356,23 @@ impl Room {
         {
             return None;
         }
-        let (task, toolbox) = (frame.task.clone(), self.toolbox(&frame.task));
-        let agent = self.agent_of(id)?.clone();
+        let (task, toolbox) = (frame.task.clone(), self.histories.toolbox(self.cx, &frame.task));
+        let agent = self.frames.agent_of(self.cx, id)?.clone();
         let mut texts = Vec::with_capacity(reading.unknown.len());
         for name in &reading.unknown {
-            let text = self.unknown_tool(&agent, &task, &toolbox, name);
+            let text = self.histories.unknown_tool(self.cx, &agent, &task, &toolbox, name);
             let arguments = pending.tool_calls.iter().find(|call| &call.name == name);
-            self.report_refused(id, name, arguments.map(|call| &call.arguments), &text);
+            self.frames.report_refused(
+                self.cx,
+                id,
+                name,
+                arguments.map(|call| &call.arguments),
+                &text,
+            );
             texts.push(text);
         }
-        let mut message = Arc::unwrap_or_clone(self.error_message(id, texts.join("\n")));
+        let mut message =
+            Arc::unwrap_or_clone(self.frames.error_message(self.cx, id, texts.join("\n")));
         let text_of = |name: &str| {
             reading
                 .unknown

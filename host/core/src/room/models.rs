@@ -2,6 +2,8 @@
 //! Nothing is sent before the budget allows it, and no answer reaches a plugin before it is
 //! counted. `prompts` builds the prompt.
 
+use crate::room::{Frames, PluginCalls, RoomContext, RunControl};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -37,31 +39,46 @@ pub(super) struct ModelCall {
     pub(super) aside: Aside,
 }
 
+/// The pending model calls of a room's plugins.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct ModelCalls {
+    pub(super) model_calls: Vec<ModelCall>,
+    /// Pending steps whose model did not answer.
+    #[serde(default)]
+    pub(super) without_model: BTreeSet<CallId>,
+    /// Pending steps whose model's last answer was filtered by its provider.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) filtered: BTreeSet<CallId>,
+    /// Models whose unknown price was already reported.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) unpriced: BTreeSet<ModelName>,
+}
+
 impl ModelCall {
     pub(super) fn is_awaited(&self) -> bool {
         self.is_awaited
     }
 }
 
-impl Room {
+impl RunControl<'_> {
     pub(super) fn model_asked(&mut self, call: CallId, ordinal: u32, request: ModelRequest) {
-        if self.who_asks(call).is_none() {
+        if self.frames.who_asks(self.cx, call).is_none() {
             // The call was abandoned, and its plugin is being stopped.
             return;
         }
-        if self.is_waiting_for_more() {
-            self.held.push(HeldRequest { call, ordinal, request });
+        if self.budgets.is_waiting_for_more() {
+            self.budgets.held.push(HeldRequest { call, ordinal, request });
             return;
         }
         // `admit_model_call` consumes the request, but it must be held if the budget is short.
-        let again = self.asks_for_more().then(|| request.clone());
+        let again = self.cx.asks_for_more().then(|| request.clone());
         match self.admit_model_call(call, ordinal, request) {
-            Ok(Some(effect)) => self.effects.push_back(effect),
+            Ok(Some(effect)) => self.cx.effects.push_back(effect),
             // It is answered already.
             Ok(None) => {}
             Err(Unasked::Short(short)) => self.has_too_little(call, ordinal, short, again),
             Err(Unasked::Error(error)) => {
-                self.effects.push_back(Effect::AnswerModel { call, ordinal, answer: Err(error) })
+                self.cx.effects.push_back(Effect::AnswerModel { call, ordinal, answer: Err(error) })
             }
         }
     }
@@ -76,16 +93,16 @@ impl Room {
         again: Option<ModelRequest>,
     ) {
         if let Some(request) = again {
-            self.ask_for_more(short);
-            self.held.push(HeldRequest { call, ordinal, request });
+            self.plugin_calls().ask_for_more(short);
+            self.budgets.held.push(HeldRequest { call, ordinal, request });
             return;
         }
         // The fault of this step then ends the run with the budget as its reason.
-        if self.is_agents(call) {
-            self.out_of_budget.insert(call, short.budget);
+        if self.cx.is_agents(call) {
+            self.budgets.out_of_budget.insert(call, short.budget);
         }
         let answer = Err(ModelError::BudgetExhausted { what: short.budget.key().to_owned() });
-        self.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
+        self.cx.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
     }
 
     fn admit_model_call(
@@ -94,19 +111,19 @@ impl Room {
         ordinal: u32,
         request: ModelRequest,
     ) -> Result<Option<Effect>, Unasked> {
-        let Some((plugin, task)) = self.who_asks(call) else { return Ok(None) };
-        let model = self.granted_model(&plugin, task.as_ref(), request.model.as_deref())?;
-        self.check_model_budget(&plugin)?;
-        let mut prompt = self.prompt(call, task.as_ref(), request)?;
-        let fits = self.fit_prompt(call, task.as_ref(), &model, &mut prompt);
+        let Some((plugin, task)) = self.frames.who_asks(self.cx, call) else { return Ok(None) };
+        let model = self.cx.granted_model(&plugin, task.as_ref(), request.model.as_deref())?;
+        self.plugin_calls().check_model_budget(&plugin)?;
+        let mut prompt = self.dialogue().prompt(call, task.as_ref(), request)?;
+        let fits = self.dialogue().fit_prompt(call, task.as_ref(), &model, &mut prompt);
         let aside = match &fits {
-            Ok(()) => self.aside_for(&plugin, task.as_ref(), &model, &mut prompt)?,
+            Ok(()) => self.plugin_calls().aside_for(&plugin, task.as_ref(), &model, &mut prompt)?,
             Err(_) => Aside::default(),
         };
         // Reserved before the call is sent, so that concurrent calls cannot spend it too.
-        self.reserved = self.reserved.plus(aside.of_run);
+        self.budgets.reserved = self.budgets.reserved.plus(aside.of_run);
         let reads = |name: &TaskName| {
-            self.setup.tasks.get(name).is_some_and(|task| task.text.calls)
+            self.cx.setup.tasks.get(name).is_some_and(|task| task.text.calls)
                 || is_text(prompt.tool_format)
         };
         let reads_for = task.clone().filter(reads);
@@ -120,8 +137,8 @@ impl Room {
             is_awaited: true,
             aside,
         };
-        self.model_calls.push(under_way);
-        self.tell(Notice::ModelCalled {
+        self.models.model_calls.push(under_way);
+        self.cx.tell(Notice::ModelCalled {
             call,
             ordinal,
             task: task.clone(),
@@ -141,17 +158,98 @@ impl Room {
             );
             return Ok(None);
         }
-        self.used_by(&plugin).model_calls += 1;
-        self.spent = self.spent.plus(Spent { model_calls: 1, ..Spent::default() });
+        self.budgets.used_by(&plugin).model_calls += 1;
+        self.budgets.spent = self.budgets.spent.plus(Spent { model_calls: 1, ..Spent::default() });
         Ok(Some(Effect::CallModel { call, ordinal, model, prompt }))
     }
 
+    pub(super) fn model_answered(
+        &mut self,
+        call: CallId,
+        ordinal: u32,
+        answer: Result<Completion, ModelError>,
+        trouble: Option<ModelDiagnostic>,
+    ) {
+        let Some(index) = self
+            .models
+            .model_calls
+            .iter()
+            .position(|under_way| under_way.call == call && under_way.ordinal == ordinal)
+        else {
+            return;
+        };
+        let under_way = self.models.model_calls.swap_remove(index);
+        if !under_way.is_awaited && answer.is_err() {
+            // It was given up, and its actual use is unknown.
+            self.budgets.charge_given_up(self.cx, &under_way);
+            return self.stop_if_spent();
+        }
+        let ModelCall { plugin, model, reads_for, is_awaited, aside, .. } = under_way;
+        let answer = answer.map(|mut completion| {
+            self.cx.fill_in_usage(&model, &aside, &mut completion);
+            completion.usage.cost_micro_usd = self.cx.price(&model, completion.usage);
+            completion
+        });
+        let usage = answer.as_ref().map(|completion| completion.usage).unwrap_or_default();
+        self.budgets.settle_model_call(&plugin, aside, usage);
+        if answer.is_ok() && usage.cost_micro_usd.is_none() {
+            self.models.note_price(self.cx, &plugin, &model);
+        }
+        let error = answer.as_ref().err().map(error_text);
+        let named = answer.as_ref().ok().map(|completion| completion.model.clone());
+        let stop = answer.as_ref().ok().map(|completion| completion.stop);
+        let is_empty = answer.as_ref().is_ok_and(|answer| {
+            answer.tool_calls.is_empty() && answer.content.iter().all(|text| text.trim().is_empty())
+        });
+        self.cx.tell(Notice::ModelAnswered {
+            call,
+            ordinal,
+            usage,
+            model: named,
+            stop,
+            is_empty,
+            error,
+            trouble,
+        });
+        // The last answer counts: an agent that got an answer in the end did not fail for lack of a
+        // model.
+        let is_step = self.cx.is_agents(call);
+        if answer.is_ok() {
+            self.models.without_model.remove(&call);
+            self.budgets.out_of_budget.remove(&call);
+        } else if is_awaited && is_step {
+            self.models.without_model.insert(call);
+        }
+        if is_awaited && is_step && answer.as_ref().is_ok_and(is_filtered) {
+            self.models.filtered.insert(call);
+        } else {
+            self.models.filtered.remove(&call);
+        }
+        if is_awaited {
+            let answer = answer.map(|mut completion| {
+                reads_for
+                    .iter()
+                    .for_each(|task| self.histories.find_calls(self.cx, task, &mut completion));
+                completion
+            });
+            self.cx.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
+        }
+        // The actual use may exceed the reservation.
+        self.stop_if_spent();
+    }
+}
+
+impl Frames {
     /// Returns the plugin behind a call, and the task that its prompt may draw on. Steps, answers
     /// of agents, and queries on behalf of a frame have a task; others do not.
-    pub(super) fn who_asks(&self, call: CallId) -> Option<(PluginName, Option<TaskName>)> {
-        match self.calls.get(&call)? {
+    pub(super) fn who_asks(
+        &self,
+        cx: &RoomContext,
+        call: CallId,
+    ) -> Option<(PluginName, Option<TaskName>)> {
+        match cx.calls.get(&call)? {
             Purpose::Step { frame } | Purpose::Respond { frame } => {
-                let (frame, task) = self.task_of(*frame)?;
+                let (frame, task) = self.task_of(cx, *frame)?;
                 Some((task.agent.clone(), Some(frame.task.clone())))
             }
             Purpose::Tool { plugin, .. }
@@ -159,7 +257,7 @@ impl Room {
             | Purpose::Gate { plugin, .. }
             | Purpose::Strategy { strategy: plugin } => Some((plugin.clone(), None)),
             Purpose::Consult { frame, plugin, .. } => {
-                let (frame, _) = self.task_of(*frame)?;
+                let (frame, _) = self.task_of(cx, *frame)?;
                 Some((plugin.clone(), Some(frame.task.clone())))
             }
             Purpose::Approval { .. }
@@ -173,13 +271,22 @@ impl Room {
     }
 
     /// Returns the task that the agent behind a call works on; `None` for tools and strategies.
+    pub(super) fn works_on(&self, cx: &RoomContext, call: CallId) -> Option<TaskName> {
+        let (plugin, task) = self.who_asks(cx, call)?;
+        // A task narrows the grants of its own agent only.
+        task.filter(|task| cx.setup.tasks.get(task).is_some_and(|setup| setup.agent == plugin))
+    }
+}
+
+impl Room {
+    /// Returns the task that the agent behind a call works on; `None` for tools and strategies.
     #[must_use]
     pub fn works_on(&self, call: CallId) -> Option<TaskName> {
-        let (plugin, task) = self.who_asks(call)?;
-        // A task narrows the grants of its own agent only.
-        task.filter(|task| self.setup.tasks.get(task).is_some_and(|setup| setup.agent == plugin))
+        self.frames.works_on(&self.cx, call)
     }
+}
 
+impl RoomContext {
     fn granted_model(
         &mut self,
         plugin: &PluginName,
@@ -205,78 +312,6 @@ impl Room {
         ModelError::Denied { denial }
     }
 
-    pub(super) fn model_answered(
-        &mut self,
-        call: CallId,
-        ordinal: u32,
-        answer: Result<Completion, ModelError>,
-        trouble: Option<ModelDiagnostic>,
-    ) {
-        let Some(index) = self
-            .model_calls
-            .iter()
-            .position(|under_way| under_way.call == call && under_way.ordinal == ordinal)
-        else {
-            return;
-        };
-        let under_way = self.model_calls.swap_remove(index);
-        if !under_way.is_awaited && answer.is_err() {
-            // It was given up, and its actual use is unknown.
-            self.charge_given_up(&under_way);
-            return self.stop_if_spent();
-        }
-        let ModelCall { plugin, model, reads_for, is_awaited, aside, .. } = under_way;
-        let answer = answer.map(|mut completion| {
-            self.fill_in_usage(&model, &aside, &mut completion);
-            completion.usage.cost_micro_usd = self.price(&model, completion.usage);
-            completion
-        });
-        let usage = answer.as_ref().map(|completion| completion.usage).unwrap_or_default();
-        self.settle_model_call(&plugin, aside, usage);
-        if answer.is_ok() && usage.cost_micro_usd.is_none() {
-            self.note_price(&plugin, &model);
-        }
-        let error = answer.as_ref().err().map(error_text);
-        let named = answer.as_ref().ok().map(|completion| completion.model.clone());
-        let stop = answer.as_ref().ok().map(|completion| completion.stop);
-        let is_empty = answer.as_ref().is_ok_and(|answer| {
-            answer.tool_calls.is_empty() && answer.content.iter().all(|text| text.trim().is_empty())
-        });
-        self.tell(Notice::ModelAnswered {
-            call,
-            ordinal,
-            usage,
-            model: named,
-            stop,
-            is_empty,
-            error,
-            trouble,
-        });
-        // The last answer counts: an agent that got an answer in the end did not fail for lack of a
-        // model.
-        let is_step = self.is_agents(call);
-        if answer.is_ok() {
-            self.without_model.remove(&call);
-            self.out_of_budget.remove(&call);
-        } else if is_awaited && is_step {
-            self.without_model.insert(call);
-        }
-        if is_awaited && is_step && answer.as_ref().is_ok_and(is_filtered) {
-            self.filtered.insert(call);
-        } else {
-            self.filtered.remove(&call);
-        }
-        if is_awaited {
-            let answer = answer.map(|mut completion| {
-                reads_for.iter().for_each(|task| self.find_calls(task, &mut completion));
-                completion
-            });
-            self.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
-        }
-        // The actual use may exceed the reservation.
-        self.stop_if_spent();
-    }
-
     /// Returns the provider's own figure, or else the cost by the operator's prices; `None` if
     /// unknown (L-184).
     fn price(&self, model: &ModelName, usage: TokenUsage) -> Option<u64> {
@@ -295,15 +330,19 @@ impl Room {
             .cost_micro_usd
             .or_else(|| computed.map(|(input, output)| input.saturating_add(output)))
     }
+}
 
+impl PluginCalls<'_> {
     /// Marks a plugin's model calls as no longer awaited. The provider charges for them all the
     /// same, so their answers are still counted.
     pub(super) fn forget_model_calls(&mut self, call: CallId) {
-        for under_way in self.model_calls.iter_mut().filter(|under_way| under_way.call == call) {
+        for under_way in
+            self.models.model_calls.iter_mut().filter(|under_way| under_way.call == call)
+        {
             under_way.is_awaited = false;
         }
-        self.lost.remove(&call);
-        self.held.retain(|held| held.call != call);
+        self.histories.lost.remove(&call);
+        self.budgets.held.retain(|held| held.call != call);
     }
 }
 

@@ -2,6 +2,7 @@
 //! answer as usual, and holds back effects that would begin something, so it resumes exactly where
 //! it was. Time in a pause counts against no limit.
 
+use crate::room::{Frames, RoomContext, StepLoop};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -65,57 +66,119 @@ impl Room {
     /// Returns the reason of the pause; `None` if the run is not paused.
     #[must_use]
     pub fn paused(&self) -> Option<&str> {
-        self.pausing.reason.as_deref()
+        self.pausing.paused()
     }
 
-    pub(super) fn pause(&mut self, reason: &str) {
-        if self.pausing.reason.is_some() {
+    pub(super) fn user_said_while_running(
+        &mut self,
+        task: Option<&TaskName>,
+        text: String,
+        attachments: Vec<Blob>,
+    ) {
+        let task = task
+            .unwrap_or(self.handoffs.active_task(&self.cx, &self.frames, &self.channels))
+            .clone();
+        let reason = if !self.cx.setup.tasks.contains_key(&task) {
+            "the config has no task of that name"
+        } else if self.channels.is_held(&self.cx) {
+            self.hear_or_begin(UserWords { task, text, attachments, chain_depth: 0 });
+            return;
+        } else if !matches!(self.cx.phase, RoomPhase::Running { .. }) {
+            "the run has its result already"
+        } else if self.frames.at_work(&task).is_none() {
+            "that task is not at work now"
+        } else {
+            self.pausing.words.push(UserWords { task, text, attachments, chain_depth: 0 });
+            return;
+        };
+        self.cx.tell(Notice::UserUnheard { task, text, reason: reason.to_owned() });
+    }
+
+    /// Runs after each event: passes user messages to a question or a step that waits for them.
+    /// Messages to a task that is over begin a turn, or are reported as unread.
+    pub(super) fn handle_words(&mut self) {
+        while let Some(next) = self.pausing.next_words(&self.cx, &self.frames) {
+            let words = self.pausing.words.remove(next.0);
+            match next.1 {
+                // The message answers the task's question.
+                UserWordsTarget::Answer(call) => {
+                    let not_yet_asked =
+                        self.cx.effects.iter().position(|effect| effect.starts() == Some(call));
+                    // A question that was not sent yet needs no `AbandonCall`.
+                    match not_yet_asked {
+                        Some(place) => drop(self.cx.effects.remove(place)),
+                        None => self.cx.effects.push_back(Effect::AbandonCall { call }),
+                    }
+                    // Read before the answer removes the call.
+                    let asked = self.cx.calls.get(&call).and_then(Purpose::frame);
+                    let depth = words.chain_depth.max(self.cx.opening.chain_depth);
+                    self.step_loop().user_answered(call, Some(words.text), words.attachments);
+                    if let Some(frame) = asked.and_then(|frame| self.frames.get_mut(&frame)) {
+                        frame.chain_depth = depth;
+                    }
+                    self.step_loop().run();
+                }
+                UserWordsTarget::Step(frame) => self.step_loop().read_out(frame, words),
+                UserWordsTarget::Nobody => self.hear_or_begin(words),
+            }
+        }
+    }
+}
+
+impl Pausing {
+    /// Returns the reason of the pause; `None` if the run is not paused.
+    pub(super) fn paused(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    pub(super) fn pause(&mut self, cx: &mut RoomContext, reason: &str) {
+        if self.reason.is_some() {
             return;
         }
-        self.pausing.reason = Some(reason.to_owned());
-        self.pausing.counted = self.now;
-        self.tell(Notice::RunPaused { reason: reason.to_owned() });
+        self.reason = Some(reason.to_owned());
+        self.counted = cx.now;
+        cx.tell(Notice::RunPaused { reason: reason.to_owned() });
     }
 
-    pub(super) fn unpause(&mut self) {
-        if self.pausing.reason.take().is_none() {
+    pub(super) fn unpause(&mut self, cx: &mut RoomContext) {
+        if self.reason.take().is_none() {
             return;
         }
         // Timers that fired in the pause are set again for their remaining time.
-        for (timer, rest) in std::mem::take(&mut self.pausing.fired) {
-            if let Some(purpose) = self.timers.remove(&timer) {
-                self.set_timer(purpose, self.now.plus(rest));
+        for (timer, rest) in std::mem::take(&mut self.fired) {
+            if let Some(purpose) = cx.timers.remove(&timer) {
+                cx.set_timer(purpose, cx.now.plus(rest));
             }
         }
-        let timers = &self.timers;
-        self.pausing.owed.retain(|timer, _| timers.contains_key(timer));
-        self.pausing.counted = Millis::default();
-        self.tell(Notice::RunUnpaused);
+        let timers = &cx.timers;
+        self.owed.retain(|timer, _| timers.contains_key(timer));
+        self.counted = Millis::default();
+        cx.tell(Notice::RunUnpaused);
     }
 
     /// Runs before each event: counts the time that passed in a pause. Held effects return to the
     /// queue, where they can be abandoned like any other.
-    pub(super) fn count_pause(&mut self) {
-        if self.pausing.reason.is_none() {
+    pub(super) fn count_pause(&mut self, cx: &mut RoomContext) {
+        if self.reason.is_none() {
             return;
         }
         // Reversed, because each effect is pushed to the front: the order must stay as it was.
-        for effect in std::mem::take(&mut self.pausing.held).into_iter().rev() {
-            self.effects.push_front(effect);
+        for effect in std::mem::take(&mut self.held).into_iter().rev() {
+            cx.effects.push_front(effect);
         }
-        let passed = self.now.since(self.pausing.counted);
-        self.pausing.counted = self.now;
+        let passed = cx.now.since(self.counted);
+        self.counted = cx.now;
         if passed == 0
-            || !matches!(self.phase, RoomPhase::Running { .. } | RoomPhase::Draining { .. })
+            || !matches!(cx.phase, RoomPhase::Running { .. } | RoomPhase::Draining { .. })
         {
             return;
         }
-        self.opening.deadline = self.opening.deadline.map(|deadline| deadline.plus(passed));
+        cx.opening.deadline = cx.opening.deadline.map(|deadline| deadline.plus(passed));
         for (timer, purpose) in
-            self.timers.iter_mut().filter(|(timer, _)| !self.pausing.fired.contains_key(timer))
+            cx.timers.iter_mut().filter(|(timer, _)| !self.fired.contains_key(timer))
         {
             // Timers cannot be moved, so the time is added when they fire.
-            let owed = self.pausing.owed.entry(*timer).or_default();
+            let owed = self.owed.entry(*timer).or_default();
             *owed = owed.saturating_add(passed);
             if let TimerPurpose::Delivery { at, .. } = purpose {
                 *at = at.plus(passed);
@@ -126,108 +189,75 @@ impl Room {
     /// Corrects timers after a downtime of the host in a pause. They were set anew without that
     /// time, so it is not owed twice. Returns true if the pause has counted it already.
     pub(super) fn slept_paused(&mut self, down_ms: u64) -> bool {
-        if self.pausing.reason.is_none() {
+        if self.reason.is_none() {
             return false;
         }
-        self.pausing.owed.values_mut().for_each(|owed| *owed = owed.saturating_sub(down_ms));
+        self.owed.values_mut().for_each(|owed| *owed = owed.saturating_sub(down_ms));
         true
     }
 
     /// Returns the next effect; in a pause, effects that begin something are held.
-    pub(super) fn next_effect(&mut self) -> Option<Effect> {
+    pub(super) fn next_effect(&mut self, cx: &mut RoomContext) -> Option<Effect> {
         loop {
-            let effect = self.effects.pop_front()?;
-            if self.pausing.reason.is_none() || effect.starts().is_none() {
+            let effect = cx.effects.pop_front()?;
+            if self.reason.is_none() || effect.starts().is_none() {
                 return Some(effect);
             }
-            self.pausing.held.push(effect);
+            self.held.push(effect);
         }
     }
 
     /// Returns whether a timer fired too early because of a pause, and sets it again.
-    pub(super) fn fired_too_early(&mut self, timer: TimerId) -> bool {
-        if self.pausing.is_idle() || !self.timers.contains_key(&timer) {
+    pub(super) fn fired_too_early(&mut self, cx: &mut RoomContext, timer: TimerId) -> bool {
+        if self.is_idle() || !cx.timers.contains_key(&timer) {
             return false;
         }
-        if self.pausing.fired.contains_key(&timer) {
+        if self.fired.contains_key(&timer) {
             return true;
         }
-        let owed = self.pausing.owed.remove(&timer).unwrap_or_default();
-        if self.pausing.reason.is_some() {
-            self.pausing.fired.insert(timer, owed);
+        let owed = self.owed.remove(&timer).unwrap_or_default();
+        if self.reason.is_some() {
+            self.fired.insert(timer, owed);
             return true;
         }
-        let purpose = if owed > 0 { self.timers.remove(&timer) } else { None };
+        let purpose = if owed > 0 { cx.timers.remove(&timer) } else { None };
         let Some(purpose) = purpose else { return false };
-        self.set_timer(purpose, self.now.plus(owed));
+        cx.set_timer(purpose, cx.now.plus(owed));
         true
     }
 
-    pub(super) fn user_said_while_running(
-        &mut self,
-        task: Option<&TaskName>,
-        text: String,
-        attachments: Vec<Blob>,
-    ) {
-        let task = task.unwrap_or(self.active_task()).clone();
-        let reason = if !self.setup.tasks.contains_key(&task) {
-            "the config has no task of that name"
-        } else if self.is_held() {
-            self.hear_or_begin(UserWords { task, text, attachments, chain_depth: 0 });
-            return;
-        } else if !matches!(self.phase, RoomPhase::Running { .. }) {
-            "the run has its result already"
-        } else if self.at_work(&task).is_none() {
-            "that task is not at work now"
-        } else {
-            self.pausing.words.push(UserWords { task, text, attachments, chain_depth: 0 });
-            return;
-        };
-        self.tell(Notice::UserUnheard { task, text, reason: reason.to_owned() });
-    }
-
-    pub(super) fn at_work(&self, task: &TaskName) -> Option<FrameId> {
-        self.frames.values().find(|frame| frame.task == *task).map(|frame| frame.id)
-    }
-
-    /// Runs after each event: passes user messages to a question or a step that waits for them.
-    /// Messages to a task that is over begin a turn, or are reported as unread.
-    pub(super) fn handle_words(&mut self) {
-        while let Some(next) = self.next_words() {
-            let words = self.pausing.words.remove(next.0);
-            match next.1 {
-                // The message answers the task's question.
-                UserWordsTarget::Answer(call) => {
-                    let not_yet_asked =
-                        self.effects.iter().position(|effect| effect.starts() == Some(call));
-                    // A question that was not sent yet needs no `AbandonCall`.
-                    match not_yet_asked {
-                        Some(place) => drop(self.effects.remove(place)),
-                        None => self.effects.push_back(Effect::AbandonCall { call }),
-                    }
-                    // Read before the answer removes the call.
-                    let asked = self.calls.get(&call).and_then(Purpose::frame);
-                    let depth = words.chain_depth.max(self.opening.chain_depth);
-                    self.user_answered(call, Some(words.text), words.attachments);
-                    if let Some(frame) = asked.and_then(|frame| self.frames.get_mut(&frame)) {
-                        frame.chain_depth = depth;
-                    }
-                    self.run();
-                }
-                UserWordsTarget::Step(frame) => self.read_out(frame, words),
-                UserWordsTarget::Nobody => self.hear_or_begin(words),
-            }
-        }
-    }
-
     /// Drops the pause of a finished run, and reports its unread messages.
-    pub(super) fn end_pause(&mut self) {
-        if matches!(self.phase, RoomPhase::Finished { .. }) && self.pausing != Pausing::default() {
-            let Pausing { words, .. } = std::mem::take(&mut self.pausing);
-            words.into_iter().for_each(|words| self.unheard(words));
+    pub(super) fn end_pause(&mut self, cx: &mut RoomContext) {
+        if matches!(cx.phase, RoomPhase::Finished { .. }) && !self.is_idle() {
+            let Pausing { words, .. } = std::mem::take(self);
+            words.into_iter().for_each(|words| cx.unheard(words));
         }
     }
 
+    fn next_words(&self, cx: &RoomContext, frames: &Frames) -> Option<(usize, UserWordsTarget)> {
+        let is_paused = self.reason.is_some();
+        self.words.iter().enumerate().find_map(|(place, words)| {
+            let Some(frame) = frames.at_work(&words.task) else { return Some((place, UserWordsTarget::Nobody)) };
+            if is_paused {
+                return None;
+            }
+            let asks = |(call, purpose): (&CallId, &Purpose)| (*purpose == Purpose::User { frame }).then_some(*call);
+            if let Some(call) = cx.calls.iter().find_map(asks) {
+                return Some((place, UserWordsTarget::Answer(call)));
+            }
+            let steps = |effect: &Effect| matches!(effect, Effect::StepAgent { frame: of, .. } if *of == frame);
+            cx.effects.iter().any(steps).then_some((place, UserWordsTarget::Step(frame)))
+        })
+    }
+}
+
+impl Frames {
+    pub(super) fn at_work(&self, task: &TaskName) -> Option<FrameId> {
+        self.values().find(|frame| frame.task == *task).map(|frame| frame.id)
+    }
+}
+
+impl RoomContext {
     pub(super) fn unheard(&mut self, UserWords { task, text, .. }: UserWords) {
         self.tell(Notice::UserUnheard {
             task,
@@ -235,23 +265,9 @@ impl Room {
             reason: "the task was over before its agent made another step".to_owned(),
         });
     }
+}
 
-    fn next_words(&self) -> Option<(usize, UserWordsTarget)> {
-        let is_paused = self.pausing.reason.is_some();
-        self.pausing.words.iter().enumerate().find_map(|(place, words)| {
-            let Some(frame) = self.at_work(&words.task) else { return Some((place, UserWordsTarget::Nobody)) };
-            if is_paused {
-                return None;
-            }
-            let asks = |(call, purpose): (&CallId, &Purpose)| (*purpose == Purpose::User { frame }).then_some(*call);
-            if let Some(call) = self.calls.iter().find_map(asks) {
-                return Some((place, UserWordsTarget::Answer(call)));
-            }
-            let steps = |effect: &Effect| matches!(effect, Effect::StepAgent { frame: of, .. } if *of == frame);
-            self.effects.iter().any(steps).then_some((place, UserWordsTarget::Step(frame)))
-        })
-    }
-
+impl StepLoop<'_> {
     /// Writes user messages to the history right before an agent's step. Messages in a pause wait
     /// for its end.
     pub(super) fn hear(&mut self, id: FrameId) {
@@ -275,21 +291,21 @@ impl Room {
         if text.trim().is_empty() && attachments.is_empty() {
             return;
         }
-        let mut message = self.user_message(text.clone());
+        let mut message = self.handoffs.user_message(self.cx, text.clone());
         message.attachments.clone_from(&attachments);
         let message = Arc::new(message);
-        self.write_history(id, &message);
+        self.dialogue().write_history(id, &message);
         if let Some(frame) = self.frames.get_mut(&id) {
             // O-055: the newest user message is the intent.
             frame.intent = Some(Arc::clone(&message));
-            frame.chain_depth = chain_depth.max(self.opening.chain_depth);
+            frame.chain_depth = chain_depth.max(self.cx.opening.chain_depth);
         }
         // O-054: an event without an action, (message, null).
         let said = Action::Reply(Reply { content: Some(text), attachments, ..Reply::default() });
-        self.remember(id, Some(said), None, message.seq);
+        self.frames.remember(id, Some(said), None, message.seq);
         // A user message ends any loop, so the detector starts anew. Its verdict is not needed.
-        drop(self.watch(id, &Responder::User, &message, None));
-        self.tell(Notice::UserHeard { task, message });
+        drop(self.dialogue().watch(id, &Responder::User, &message, None));
+        self.cx.tell(Notice::UserHeard { task, message });
     }
 }
 

@@ -2,11 +2,11 @@
 //! begins with an empty one (O-088), and so does a task that is called again. The agent reads an
 //! invalid change as an error that names the existing tasks; the reference loses it (C-320).
 
+use crate::room::{Frames, RoomContext};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Room;
 use crate::protocol::notice::Notice;
 use crate::tool_calls::truncate;
 use crate::types::action::{Action, PlanState};
@@ -24,10 +24,11 @@ type Change<'a> = Box<dyn FnOnce(&mut Plan) -> Result<String, String> + 'a>;
 const MAX_SHOWN: u64 = 32 << 10;
 const MAX_REPEATED: u64 = 200;
 
-impl Room {
+impl Frames {
     /// Changes or shows the plan of a frame's agent; `None` if the action does not concern plans.
     pub(super) fn change_plan(
         &mut self,
+        cx: &mut RoomContext,
         id: FrameId,
         action: &Action,
     ) -> Option<Result<String, String>> {
@@ -58,7 +59,7 @@ impl Room {
             Action::Custom { name, arguments } if name == TASK_TRACKING => match tracked(arguments)
             {
                 Ok(Tracking::View) => {
-                    return self.frames.get(&id).map(|frame| Ok(shown(&frame.acting.plan)));
+                    return self.get(&id).map(|frame| Ok(shown(&frame.acting.plan)));
                 }
                 Ok(Tracking::Replace(list)) => Box::new(move |plan: &mut Plan| {
                     *plan = list;
@@ -68,14 +69,14 @@ impl Room {
             },
             _ => return None,
         };
-        let frame = self.frames.get_mut(&id)?;
+        let frame = self.get_mut(&id)?;
         // A refused change leaves the plan unchanged.
         let answer = change(Arc::make_mut(&mut frame.acting.plan));
         if answer.is_err() {
             return Some(answer);
         }
         let (task, plan) = (frame.task.clone(), frame.acting.plan.to_json());
-        self.tell(Notice::PlanChanged { task, plan });
+        cx.tell(Notice::PlanChanged { task, plan });
         Some(answer)
     }
 }

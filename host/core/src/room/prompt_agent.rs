@@ -1,10 +1,10 @@
 //! Micro-agents (O-093): the prompt filled with their inputs, and their required outputs.
 
+use crate::room::{Dialogue, RoomContext};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::Room;
 use super::frame::Responder;
 use super::messages::text_form;
 use crate::config::micro::{missing_inputs, missing_outputs, outputs_text, render};
@@ -13,7 +13,7 @@ use crate::types::action::{Action, Reply, Turn};
 use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::Message;
 
-impl Room {
+impl RoomContext {
     /// Returns the inputs that a micro-agent would lack; `None` if there are none, or the task is
     /// not a micro-agent.
     pub(super) fn lacks_inputs(&self, task: &TaskName, inputs: &Value) -> Option<String> {
@@ -21,6 +21,13 @@ impl Room {
         missing_inputs(&micro.inputs, inputs)
     }
 
+    /// Returns the task's system text for one activation; `None` if it is the config's.
+    pub(super) fn own_system(&self, task: &TaskName, inputs: &Value) -> Option<Arc<str>> {
+        self.setup.tasks.get(task).and_then(|task| system_of(task, inputs))
+    }
+}
+
+impl Dialogue<'_> {
     /// Refuses a finish that lacks an output. The agent reads which one, and its text stays in the
     /// history. `None` if it may finish.
     pub(super) fn refuse_finish(
@@ -30,7 +37,8 @@ impl Room {
     ) -> Option<(Responder, Arc<Message>)> {
         let Action::Finish { outputs } = &turn.action else { return None };
         let text = self
-            .task_of(id)?
+            .frames
+            .task_of(self.cx, id)?
             .1
             .micro
             .as_ref()
@@ -40,12 +48,7 @@ impl Room {
         if let Some(message) = self.turn_message(id, said) {
             self.write_history(id, &message);
         }
-        Some((Responder::Agent, self.error_message(id, text)))
-    }
-
-    /// Returns the task's system text for one activation; `None` if it is the config's.
-    pub(super) fn own_system(&self, task: &TaskName, inputs: &Value) -> Option<Arc<str>> {
-        self.setup.tasks.get(task).and_then(|task| system_of(task, inputs))
+        Some((Responder::Agent, self.frames.error_message(self.cx, id, text)))
     }
 }
 

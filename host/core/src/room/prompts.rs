@@ -2,13 +2,14 @@
 //! part of the history, the offered tools. Calls in the text of an answer are parsed here too.
 //! `models` decides about access and cost.
 
+use crate::room::{Dialogue, Frames, Histories, RoomContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::Purpose;
 use super::frame::Responder;
-use super::{Purpose, Room};
 use crate::setup::TaskSetup;
 use crate::tool_calls::instructions::Instructions;
 use crate::tool_calls::parse::CallParser;
@@ -66,7 +67,7 @@ impl Made {
     }
 }
 
-impl Room {
+impl Dialogue<'_> {
     /// Builds the prompt of a request.
     ///
     /// # Errors
@@ -79,12 +80,14 @@ impl Room {
     ) -> Result<Prompt, ModelError> {
         let other = |message: &str| ModelError::Other { message: message.to_owned() };
         let task =
-            task.and_then(|name| Some((name.clone(), Arc::clone(self.setup.tasks.get(name)?))));
+            task.and_then(|name| Some((name.clone(), Arc::clone(self.cx.setup.tasks.get(name)?))));
         let format = request
             .tool_format
             .or(task.as_ref().map(|(_, setup)| setup.tool_format))
             .unwrap_or(ToolFormat::Off);
-        let toolbox = task.as_ref().map_or_else(Arc::default, |(name, _)| self.toolbox(name));
+        let toolbox = task
+            .as_ref()
+            .map_or_else(Arc::default, |(name, _)| self.histories.toolbox(self.cx, name));
         let parts = if request.prompt.is_empty() {
             vec![PromptPart::System, PromptPart::History { start: 0, end: u64::MAX }]
         } else {
@@ -100,14 +103,14 @@ impl Room {
             tools: explained(format, request.tools.as_ref(), &request.tool_choice),
             schema: told,
         };
-        let history = task.as_ref().map(|(name, _)| self.history(name));
-        let system = task.as_ref().map(|(_, setup)| self.system_of(call, setup));
+        let history = task.as_ref().map(|(name, _)| self.histories.history(name));
+        let system = task.as_ref().map(|(_, setup)| self.frames.system_of(self.cx, call, setup));
         let mut pieces = Vec::with_capacity(parts.len());
         for part in parts {
             pieces.push(match (part, task.as_ref().zip(system.as_ref())) {
-                (PromptPart::System, Some(((name, _), system))) => {
-                    PromptPiece::System { text: self.system_text(name, system, &toolbox, &asked) }
-                }
+                (PromptPart::System, Some(((name, _), system))) => PromptPiece::System {
+                    text: self.histories.system_text(name, system, &toolbox, &asked),
+                },
                 (PromptPart::System, None) => {
                     return Err(other("only a step has a system message"));
                 }
@@ -115,7 +118,8 @@ impl Room {
                     let messages =
                         history.clone().ok_or_else(|| other("only a step has a history"))?;
                     let place = |place: u64| {
-                        self.place_now(call, usize::try_from(place).unwrap_or(usize::MAX))
+                        self.histories
+                            .place_now(call, usize::try_from(place).unwrap_or(usize::MAX))
                             .min(messages.len())
                     };
                     let (start, end) = (place(start), place(end));
@@ -148,16 +152,20 @@ impl Room {
             options: request.options,
         })
     }
+}
 
+impl Frames {
     /// Returns the system text of the frame that the call belongs to, or else the task's own.
-    fn system_of(&self, call: CallId, task: &TaskSetup) -> Arc<str> {
-        let frame = match self.calls.get(&call) {
-            Some(Purpose::Step { frame } | Purpose::Respond { frame }) => self.frames.get(frame),
+    fn system_of(&self, cx: &RoomContext, call: CallId, task: &TaskSetup) -> Arc<str> {
+        let frame = match cx.calls.get(&call) {
+            Some(Purpose::Step { frame } | Purpose::Respond { frame }) => self.get(frame),
             _ => None,
         };
         Arc::clone(frame.and_then(|frame| frame.system.as_ref()).unwrap_or(&task.system))
     }
+}
 
+impl Histories {
     /// Returns the full system text (L-024, L-106), from the cache unless its inputs have changed.
     fn system_text(
         &mut self,
@@ -201,17 +209,28 @@ impl Room {
 
     /// Adds the calls in an answer's text to its calls (L-108): all that the task's agent knows.
     /// Invalid ones are left out; the room explains them when the agent's message arrives.
-    pub(super) fn find_calls(&self, task: &TaskName, completion: &mut Completion) {
-        let Some(setup) = self.setup.tasks.get(task) else { return };
+    pub(super) fn find_calls(
+        &self,
+        cx: &RoomContext,
+        task: &TaskName,
+        completion: &mut Completion,
+    ) {
+        let Some(setup) = cx.setup.tasks.get(task) else { return };
         if completion.tool_calls.is_empty()
             && let Some(text) = completion.content.clone()
         {
-            completion.tool_calls = self.calls_in_text(task, setup, text);
+            completion.tool_calls = self.calls_in_text(cx, task, setup, text);
         }
     }
 
-    fn calls_in_text(&self, name: &TaskName, task: &TaskSetup, text: String) -> Vec<ToolCall> {
-        let toolbox = self.toolbox(name);
+    fn calls_in_text(
+        &self,
+        cx: &RoomContext,
+        name: &TaskName,
+        task: &TaskSetup,
+        text: String,
+    ) -> Vec<ToolCall> {
+        let toolbox = self.toolbox(cx, name);
         let mut message = Message::new(0, Entity::Llm, task.agent.as_str());
         message.content = Some(text);
         let name = task.as_langroid.then_some(name.as_str());
@@ -223,8 +242,14 @@ impl Room {
     /// Removes calls from a step's answer that only repeat those in its text. They are parsed from
     /// the text again, and are not native calls. If the agent has added or removed calls, all stay
     /// as they are.
-    pub(super) fn without_repeats(&self, frame: FrameId, mut reply: Reply) -> Reply {
-        let Some((frame, task)) = self.task_of(frame) else { return reply };
+    pub(super) fn without_repeats(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        frame: FrameId,
+        mut reply: Reply,
+    ) -> Reply {
+        let Some((frame, task)) = frames.task_of(cx, frame) else { return reply };
         let is_step =
             frame.attempt.as_ref().is_some_and(|attempt| attempt.responder == Responder::Llm);
         let reads = task.text.calls || is_text(task.tool_format);
@@ -232,8 +257,12 @@ impl Room {
         let may_repeat =
             !reply.tool_calls.is_empty() && reply.tool_calls.iter().all(|call| call.id.is_empty());
         if is_step && reads && may_repeat {
-            let found =
-                self.calls_in_text(&frame.task, task, reply.content.clone().unwrap_or_default());
+            let found = self.calls_in_text(
+                cx,
+                &frame.task,
+                task,
+                reply.content.clone().unwrap_or_default(),
+            );
             let is_same = |(one, other): (&ToolCall, &ToolCall)| {
                 one.name == other.name && one.arguments == other.arguments
             };
@@ -245,7 +274,9 @@ impl Room {
         }
         reply
     }
+}
 
+impl RoomContext {
     /// Explains a filtered empty answer to its reader (L-028). The agent's history keeps the
     /// original.
     pub(super) fn say_if_filtered(&self, is_filtered: bool, message: Arc<Message>) -> Arc<Message> {

@@ -3,32 +3,41 @@
 
 use super::{Room, RoomPhase};
 use crate::protocol::effect::Effect;
+use crate::room::RoomContext;
 use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply, RoomRequest};
 
 impl Room {
     pub(super) fn requested(&mut self, request: RequestId, what: RoomRequest) {
-        if let Some(refusal) = self.takes_nothing(&what) {
-            self.reply(request, Err(refusal));
+        if let Some(refusal) = self.cx.takes_nothing(&what) {
+            self.cx.reply(request, Err(refusal));
             return;
         }
         match what {
             RoomRequest::Inbound { inbound } => self.inbound(request, inbound),
             RoomRequest::Activity { channel, activity } => {
-                self.channel_is(request, channel, activity)
+                self.result_delivery().channel_is(request, channel, activity)
             }
-            RoomRequest::Bind { channel, binding } => self.bind(request, channel, binding),
+            RoomRequest::Bind { channel, binding } => {
+                self.result_delivery().bind(request, channel, binding)
+            }
             RoomRequest::Delegate { delegation, by } => {
-                self.delegate_on_request(request, *delegation, by)
+                self.background_work().delegate_on_request(request, *delegation, by)
             }
             RoomRequest::CancelTask { task, reason } => {
-                self.cancel_on_request(request, &task, &reason)
+                self.background_work().cancel_on_request(request, &task, &reason)
             }
-            RoomRequest::TellTask { task, text } => self.report_on_request(request, &task, text),
-            RoomRequest::Deliver { announcement } => self.announce(request, announcement),
+            RoomRequest::TellTask { task, text } => {
+                self.background.report_on_request(&mut self.cx, request, &task, text)
+            }
+            RoomRequest::Deliver { announcement } => {
+                self.result_delivery().announce(request, announcement)
+            }
             RoomRequest::Close { reason } => self.close(request, &reason),
         }
     }
+}
 
+impl RoomContext {
     /// Returns the refusal of a request in the current phase, if any.
     fn takes_nothing(&self, what: &RoomRequest) -> Option<Refusal> {
         match self.phase {

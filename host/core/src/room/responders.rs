@@ -1,10 +1,10 @@
 //! The responders of a task: their order, and which of them may answer the pending message (L-020,
 //! L-032, L-052, L-055, L-063, L-064).
 
+use crate::room::{Dialogue, Frames, Histories, RoomContext};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::Room;
 use super::frame::{Frame, ParsedMessage, Responder};
 use crate::setup::TaskSetup;
 use crate::tool_calls::parse::{CallParser, ParsedCalls};
@@ -12,13 +12,14 @@ use crate::types::completion::ToolFormat;
 use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Entity, Message};
 
-impl Room {
+impl Dialogue<'_> {
     /// Returns the responders of a step, in the order in which they are tried.
     pub(super) fn order(&mut self, id: FrameId) -> VecDeque<Responder> {
         let attempts = self.pending_is_attempt(id);
-        let Some((frame, task)) = self.task_of(id) else { return VecDeque::new() };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return VecDeque::new() };
         let task = Arc::clone(task);
-        let human_tried = self.memories.get(&frame.task).is_some_and(|memory| memory.human_tried);
+        let human_tried =
+            self.histories.memories.get(&frame.task).is_some_and(|memory| memory.human_tried);
         let mut order = VecDeque::with_capacity(3 + task.subtasks.len());
         // L-052: the user gets a chance after every step of another responder, but not between a
         // call and its handling.
@@ -39,14 +40,14 @@ impl Room {
     pub(super) fn can_respond(&mut self, id: FrameId, responder: &Responder) -> bool {
         // Computed first, because it needs `&mut self`.
         let user_may = *responder != Responder::User || self.user_may_respond(id);
-        let Some((frame, task)) = self.task_of(id) else { return false };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
         if frame.pending_sender == *responder || !user_may {
             return false;
         }
         // L-166: a task that waits for this one cannot answer it. The two would share one history,
         // and call each other without end.
         if let Responder::Subtask(name) = responder
-            && self.is_above(id, name)
+            && self.frames.is_above(id, name)
         {
             return false;
         }
@@ -66,7 +67,7 @@ impl Room {
     /// Returns whether the user may answer: in an interactive task always, in any other task if
     /// addressed (L-055, L-069).
     pub(super) fn user_may_respond(&mut self, id: FrameId) -> bool {
-        let Some((frame, task)) = self.task_of(id) else { return false };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
         if task.interactive {
             return true;
         }
@@ -85,13 +86,13 @@ impl Room {
         if pending.action.is_some() {
             return false;
         }
-        let Some(task) = self.setup.tasks.get(name).cloned() else { return false };
-        let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
+        let Some(task) = self.cx.setup.tasks.get(name).cloned() else { return false };
+        let langroid = self.frames.task_of(self.cx, id).is_some_and(|(_, task)| task.as_langroid);
         if !langroid && pending.sender == Entity::Llm && !self.reading(id).unknown.is_empty() {
             // A call must not gain permissions through another agent's grants.
             return false;
         }
-        let reading = self.read(name, &task, pending);
+        let reading = self.histories.read(self.cx, name, &task, pending);
         // Calls found in a text are attached to the message (L-108), for later responders too.
         self.attach_to_pending(id, &reading);
         !(reading.is_for_others() || (task.respond_tools_only && reading.mine.is_empty()))
@@ -114,7 +115,8 @@ impl Room {
         // A call of an unknown tool still counts: the model gets the error before any other
         // responder is asked.
         reading.is_attempt()
-            || (native_unknown && self.task_of(id).is_some_and(|(_, task)| !task.as_langroid))
+            || (native_unknown
+                && self.frames.task_of(self.cx, id).is_some_and(|(_, task)| !task.as_langroid))
     }
 
     /// Returns the calls in the pending message as the task's agent reads them. Those that the task
@@ -130,22 +132,51 @@ impl Room {
 
     /// Returns the calls in a message as the task's agent reads them, and caches them.
     pub(super) fn reading_of(&mut self, id: FrameId, message: &Message) -> Arc<ParsedCalls> {
-        let Some((frame, task)) = self.task_of(id) else { return Arc::default() };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return Arc::default() };
         if let Some((of, reading)) = &frame.reading.0
             && *of == message.seq
         {
             return Arc::clone(reading);
         }
-        let reading = Arc::new(self.read(&frame.task, task, message));
+        let reading = Arc::new(self.histories.read(self.cx, &frame.task, task, message));
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.reading.0 = Some((message.seq, Arc::clone(&reading)));
         }
         reading
     }
 
+    fn attach_to_pending(&mut self, id: FrameId, reading: &ParsedCalls) {
+        let Some(frame) = self.frames.get_mut(&id) else { return };
+        let Some(pending) = frame
+            .pending
+            .as_mut()
+            .filter(|pending| pending.tools.is_empty() && !reading.mine.is_empty())
+        else {
+            return;
+        };
+        Arc::make_mut(pending).tools.clone_from(&reading.mine);
+        self.keep_pending(id);
+    }
+
+    /// Updates the linked copy of the pending message.
+    pub(super) fn keep_pending(&mut self, id: FrameId) {
+        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
+            return;
+        };
+        self.histories.link(&pending).message = Some(Arc::clone(&pending));
+    }
+}
+
+impl Histories {
     /// Parses a message for a task's agent.
-    pub(super) fn read(&self, name: &TaskName, task: &TaskSetup, message: &Message) -> ParsedCalls {
-        let toolbox = self.toolbox(name);
+    pub(super) fn read(
+        &self,
+        cx: &RoomContext,
+        name: &TaskName,
+        task: &TaskSetup,
+        message: &Message,
+    ) -> ParsedCalls {
+        let toolbox = self.toolbox(cx, name);
         let history = self.memories.get(name).map(super::histories::AgentHistory::history);
         let of_model = message.sender == Entity::Llm;
         let reader = CallParser {
@@ -167,38 +198,19 @@ impl Room {
         }
         reading
     }
+}
 
+impl Frames {
     /// Drops the cached parse of a message that changed under the same number.
     pub(super) fn forget_reading(&mut self, id: FrameId) {
-        if let Some(frame) = self.frames.get_mut(&id) {
+        if let Some(frame) = self.get_mut(&id) {
             frame.reading = ParsedMessage::default();
         }
     }
 
-    fn attach_to_pending(&mut self, id: FrameId, reading: &ParsedCalls) {
-        let Some(frame) = self.frames.get_mut(&id) else { return };
-        let Some(pending) = frame
-            .pending
-            .as_mut()
-            .filter(|pending| pending.tools.is_empty() && !reading.mine.is_empty())
-        else {
-            return;
-        };
-        Arc::make_mut(pending).tools.clone_from(&reading.mine);
-        self.keep_pending(id);
-    }
-
-    /// Updates the linked copy of the pending message.
-    pub(super) fn keep_pending(&mut self, id: FrameId) {
-        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
-            return;
-        };
-        self.link(&pending).message = Some(Arc::clone(&pending));
-    }
-
     /// Returns whether the name belongs to the task or to one of its responders (L-063).
-    pub(super) fn is_valid_recipient(&self, frame: FrameId, name: &str) -> bool {
-        let Some((frame, task)) = self.task_of(frame) else { return false };
+    pub(super) fn is_valid_recipient(&self, cx: &RoomContext, frame: FrameId, name: &str) -> bool {
+        let Some((frame, task)) = self.task_of(cx, frame) else { return false };
         name.is_empty()
             || frame.task.as_str().eq_ignore_ascii_case(name)
             || Entity::named(name).is_some()
@@ -207,7 +219,7 @@ impl Room {
 
     /// Returns the name of the task that called this one.
     pub(super) fn caller_name(&self, frame: &Frame) -> Option<&str> {
-        Some(self.frames.get(&frame.caller?)?.task.as_str())
+        Some(self.get(&frame.caller?)?.task.as_str())
     }
 }
 

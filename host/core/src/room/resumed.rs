@@ -7,18 +7,19 @@ use crate::protocol::notice::Notice;
 
 impl Room {
     pub(super) fn resumed(&mut self, down_ms: u64) {
-        self.tell(Notice::Resumed { down_ms });
+        self.cx.tell(Notice::Resumed { down_ms });
         // A pause counts the downtime itself.
-        if !self.slept_paused(down_ms) {
-            self.opening.deadline = self.opening.deadline.map(|deadline| deadline.plus(down_ms));
-            for purpose in self.timers.values_mut() {
+        if !self.pausing.slept_paused(down_ms) {
+            self.cx.opening.deadline =
+                self.cx.opening.deadline.map(|deadline| deadline.plus(down_ms));
+            for purpose in self.cx.timers.values_mut() {
                 if let TimerPurpose::Delivery { at, .. } = purpose {
                     *at = at.plus(down_ms);
                 }
             }
         }
-        self.forget_activities();
-        self.charge_lost_attempts();
-        self.settle_stopped_tasks();
+        self.result_delivery().forget_activities();
+        self.budgets.charge_lost_attempts(&mut self.cx, &mut self.models);
+        self.background.settle_stopped_tasks(&mut self.cx, &mut self.budgets);
     }
 }

@@ -1,6 +1,7 @@
 //! Runs in a room, one after the other: their openings, the state that they inherit, and the
 //! changes allowed in between (L-050, L-051).
 
+use crate::room::{Histories, RoomContext};
 use std::sync::Arc;
 
 use super::frame::Responder;
@@ -17,73 +18,73 @@ use crate::types::usage::Spent;
 
 impl Room {
     pub(super) fn open(&mut self, setup: Arc<Setup>, opening: RunOpening, secret: RoomSecret) {
-        if self.phase != RoomPhase::Unopened {
+        if self.cx.phase != RoomPhase::Unopened {
             return;
         }
-        (self.setup, self.secret) = (setup, Some(secret));
-        self.count_histories();
-        self.conversation.open(&opening, Some(&Arc::clone(&self.setup).channels));
+        (self.cx.setup, self.cx.secret) = (setup, Some(secret));
+        self.histories.count_histories(&self.cx);
+        self.channels.open(&opening, Some(&Arc::clone(&self.cx.setup).channels));
         self.begin_run(opening);
     }
 
     /// Starts another run after the previous one. Histories stay; the run's limits start anew.
     pub(super) fn start_run(&mut self, setup: Option<Arc<Setup>>, opening: RunOpening) {
-        if !matches!(self.phase, RoomPhase::Finished { .. }) || self.is_broken() {
+        if !matches!(self.cx.phase, RoomPhase::Finished { .. }) || self.cx.is_broken() {
             return;
         }
         let is_new = setup.is_some();
         if let Some(setup) = setup {
-            self.setup = setup;
+            self.cx.setup = setup;
             // A toolbox that changed during the last run belongs to the old setup.
-            self.memories.values_mut().for_each(|memory| memory.toolbox = None);
-            self.count_histories();
+            self.histories.memories.values_mut().for_each(|memory| memory.toolbox = None);
+            self.histories.count_histories(&self.cx);
         }
-        (self.spent, self.reserved) = (Spent::default(), Spent::default());
-        self.unpriced.clear();
-        let of_setup = is_new.then(|| Arc::clone(&self.setup));
-        self.conversation.open(&opening, of_setup.as_ref().map(|setup| &setup.channels));
+        (self.budgets.spent, self.budgets.reserved) = (Spent::default(), Spent::default());
+        self.models.unpriced.clear();
+        let of_setup = is_new.then(|| Arc::clone(&self.cx.setup));
+        self.channels.open(&opening, of_setup.as_ref().map(|setup| &setup.channels));
         self.begin_run(opening);
     }
 
     fn begin_run(&mut self, opening: RunOpening) {
-        self.opened = self.now;
-        self.idle_steps = 0;
-        let opens_idle = Self::opens_idle(&opening);
+        self.cx.opened = self.cx.now;
+        self.cx.idle_steps = 0;
+        let opens_idle = RoomContext::opens_idle(&opening);
         // In a room that opens idle, each turn sets its own timer.
         if let Some(at) = opening.deadline.filter(|_| !opens_idle) {
-            self.set_timer(TimerPurpose::Wall, at);
+            self.cx.set_timer(TimerPurpose::Wall, at);
         }
-        self.used.clone_from(&opening.used);
-        self.run_begins_with(&opening.entry);
-        self.opening = opening;
-        let entry = self.opening.entry.clone();
-        self.tasks.begin_run();
-        let task = self.setup.tasks.get(&entry).cloned();
-        if self.opening.seat.is_none() && task.as_ref().is_some_and(|task| task.restart) {
-            self.reset(&entry);
+        self.budgets.used.clone_from(&opening.used);
+        self.handoffs.run_begins_with(&opening.entry);
+        self.cx.opening = opening;
+        let entry = self.cx.opening.entry.clone();
+        self.background.records.begin_run();
+        let task = self.cx.setup.tasks.get(&entry).cloned();
+        if self.cx.opening.seat.is_none() && task.as_ref().is_some_and(|task| task.restart) {
+            self.histories.reset(&self.cx, &entry);
         }
-        self.offer_submission(&entry);
+        self.histories.offer_submission(&self.cx, &entry);
         if opens_idle {
-            self.wait_for_messages();
+            self.cx.wait_for_messages();
             return;
         }
-        let inputs = Arc::new(self.opening.inputs.clone());
+        let inputs = Arc::new(self.cx.opening.inputs.clone());
         let inputs = match &task {
-            Some(task) => with_message(task, inputs, self.opening.content.as_deref()),
+            Some(task) => with_message(task, inputs, self.cx.opening.content.as_deref()),
             None => inputs,
         };
-        let root = self.new_frame(&entry, None, inputs);
-        self.phase = RoomPhase::Running { root };
+        let root = self.dialogue().new_frame(&entry, None, inputs);
+        self.cx.phase = RoomPhase::Running { root };
         if let Some(frame) = self.frames.get_mut(&root) {
-            frame.turn_limit = self.opening.turns.or(frame.turn_limit);
-            frame.only.clone_from(&self.opening.seat);
+            frame.turn_limit = self.cx.opening.turns.or(frame.turn_limit);
+            frame.only.clone_from(&self.cx.opening.seat);
         }
         // L-050d: a message for another recipient ends the run at once.
-        let recipient = self.opening.recipient.clone().filter(|name| !name.is_empty());
+        let recipient = self.cx.opening.recipient.clone().filter(|name| !name.is_empty());
         if let Some(name) = recipient.filter(|name| {
-            self.opening.seat.is_none() && !name.eq_ignore_ascii_case(entry.as_str())
+            self.cx.opening.seat.is_none() && !name.eq_ignore_ascii_case(entry.as_str())
         }) {
-            self.end_frame(
+            self.run_control().end_frame(
                 root,
                 FrameEnd::new(
                     Status::NotAddressed,
@@ -93,14 +94,14 @@ impl Room {
             return;
         }
         self.put_first_message(root);
-        self.runnable.push_back(root);
+        self.frames.runnable.push_back(root);
     }
 
     fn put_first_message(&mut self, root: FrameId) {
-        let opening = &self.opening;
+        let opening = &self.cx.opening;
         if opening.content.is_none() && opening.tools.is_empty() && opening.attachments.is_empty() {
-            if self.opening.seat.is_none() {
-                self.begin_where_it_ended(root);
+            if self.cx.opening.seat.is_none() {
+                self.dialogue().begin_where_it_ended(root);
             }
             return;
         }
@@ -108,9 +109,9 @@ impl Room {
         let (content, seat) = (opening.content.clone().unwrap_or_default(), opening.seat.clone());
         let (attachments, tools, recipient) =
             (opening.attachments.clone(), opening.tools.clone(), opening.recipient.clone());
-        let mut message = self.user_message(content);
+        let mut message = self.handoffs.user_message(&mut self.cx, content);
         let mut by = Responder::User;
-        if let Some(sender) = self.opening.sender.filter(|sender| *sender != Entity::User) {
+        if let Some(sender) = self.cx.opening.sender.filter(|sender| *sender != Entity::User) {
             // L-170: only a person's message is external.
             (message.sender, message.from_agent) = (sender, sender == Entity::Llm);
             message.labels.clear();
@@ -125,12 +126,19 @@ impl Room {
             (attachments, tools, recipient.filter(|name| !name.is_empty()));
         let untrusted = message.labels.contains(&Label::Untrusted);
         message.tools.iter_mut().for_each(|call| call.untrusted |= untrusted);
-        self.put_pending(root, by, message);
+        self.dialogue().put_pending(root, by, message);
     }
+}
 
+impl Histories {
     /// Changes an agent's history between two runs.
-    pub(super) fn change_history(&mut self, task: &TaskName, change: HistoryChange) {
-        if !matches!(self.phase, RoomPhase::Unopened | RoomPhase::Finished { .. }) {
+    pub(super) fn change_history(
+        &mut self,
+        cx: &mut RoomContext,
+        task: &TaskName,
+        change: HistoryChange,
+    ) {
+        if !matches!(cx.phase, RoomPhase::Unopened | RoomPhase::Finished { .. }) {
             return;
         }
         match change {
@@ -139,20 +147,20 @@ impl Room {
             HistoryChange::Import { messages } => {
                 self.clear_history(task, 0);
                 for message in messages {
-                    let seq = self.stamp(message.sender, "").seq;
-                    self.import(task, Message { seq, parent: None, ..message });
+                    let seq = cx.stamp(message.sender, "").seq;
+                    self.import(cx, task, Message { seq, parent: None, ..message });
                 }
             }
         }
     }
 
-    fn import(&mut self, task: &TaskName, mut message: Message) {
+    fn import(&mut self, cx: &RoomContext, task: &TaskName, mut message: Message) {
         // L-170: a person's message is external, also when it is imported.
         if message.sender == Entity::User && !message.labels.contains(&Label::Untrusted) {
             message.labels.push(Label::Untrusted);
         }
         let message = Arc::new(message);
-        let memory = self.memory(task);
+        let memory = self.memory(cx, task);
         if message.sender == Entity::Llm {
             memory.open_calls.clone_from(&message.tool_calls);
         } else {

@@ -1,6 +1,8 @@
 //! Scratch data of plugins between calls: per task for agents and tools, per room for strategies.
 //! Stored with the answer of a successful call, dropped with a failed one.
 
+use crate::room::{Frames, RoomContext};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -16,35 +18,55 @@ pub(super) struct ScratchKey {
     task: Option<TaskName>,
 }
 
+/// The scratch data of plugins.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Scratch(#[serde(with = "as_pairs")] BTreeMap<ScratchKey, Arc<Vec<u8>>>);
+
 impl Room {
     /// Returns the scratch data of this call's plugin; empty at first.
     #[must_use]
     pub fn scratch(&self, call: CallId) -> Arc<Vec<u8>> {
-        self.scratch_key(call).and_then(|key| self.scratch.get(&key).cloned()).unwrap_or_default()
+        self.scratch.scratch(&self.cx, &self.frames, call)
+    }
+}
+
+impl Scratch {
+    /// Returns the scratch data of this call's plugin; empty at first.
+    pub(super) fn scratch(&self, cx: &RoomContext, frames: &Frames, call: CallId) -> Arc<Vec<u8>> {
+        frames.scratch_key(cx, call).and_then(|key| self.0.get(&key).cloned()).unwrap_or_default()
     }
 
-    pub(super) fn keep_scratch(&mut self, call: CallId, ok: bool, report: &CallReport) {
+    pub(super) fn keep_scratch(
+        &mut self,
+        cx: &RoomContext,
+        frames: &Frames,
+        call: CallId,
+        ok: bool,
+        report: &CallReport,
+    ) {
         let Some(value) = report.scratch.as_ref().filter(|_| ok) else { return };
-        if let Some(key) = self.scratch_key(call) {
-            self.scratch.insert(key, Arc::new(value.clone()));
+        if let Some(key) = frames.scratch_key(cx, call) {
+            self.0.insert(key, Arc::new(value.clone()));
         }
     }
+}
 
-    fn scratch_key(&self, call: CallId) -> Option<ScratchKey> {
-        let purpose = self.calls.get(&call)?;
+impl Frames {
+    fn scratch_key(&self, cx: &RoomContext, call: CallId) -> Option<ScratchKey> {
+        let purpose = cx.calls.get(&call)?;
         let task = match purpose {
             Purpose::Job { task, .. } => Some(task.clone()),
-            _ => purpose
-                .frame()
-                .and_then(|frame| self.frames.get(&frame))
-                .map(|frame| frame.task.clone()),
+            _ => purpose.frame().and_then(|frame| self.get(&frame)).map(|frame| frame.task.clone()),
         };
         let plugin = match purpose {
             Purpose::Tool { plugin, .. }
             | Purpose::Job { plugin, .. }
             | Purpose::Consult { plugin, .. } => plugin.clone(),
             Purpose::Gate { plugin, .. } => plugin.clone(),
-            Purpose::Step { frame } | Purpose::Respond { frame } => self.agent_of(*frame)?.clone(),
+            Purpose::Step { frame } | Purpose::Respond { frame } => {
+                self.agent_of(cx, *frame)?.clone()
+            }
             Purpose::Strategy { strategy } => strategy.clone(),
             Purpose::Approval { .. }
             | Purpose::HeldTool { .. }

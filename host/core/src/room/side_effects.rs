@@ -4,31 +4,34 @@
 
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::Room;
+use crate::room::{Budgets, Frames, RoomContext};
 use crate::types::capability::Capability;
 use crate::types::denial::{Denial, Layer};
 use crate::types::ids::{CallId, PluginName};
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 
-impl Room {
+impl Budgets {
     pub(super) fn side_effect_asked(
         &mut self,
+        cx: &mut RoomContext,
+        frames: &Frames,
         call: CallId,
         ordinal: u32,
         side_effect: SideEffect,
     ) {
         // The plugin is being stopped, and must not leave anything behind.
-        let leave = match self.who_asks(call) {
+        let leave = match frames.who_asks(cx, call) {
             None => Err(over(&side_effect)),
-            Some((plugin, _)) => self.admit_side_effect(&plugin, &side_effect).map(|()| {
-                self.tell(Notice::SideEffectStarted { call, ordinal, plugin, side_effect });
+            Some((plugin, _)) => self.admit_side_effect(cx, &plugin, &side_effect).map(|()| {
+                cx.tell(Notice::SideEffectStarted { call, ordinal, plugin, side_effect });
             }),
         };
-        self.effects.push_back(Effect::AllowSideEffect { call, ordinal, leave });
+        cx.effects.push_back(Effect::AllowSideEffect { call, ordinal, leave });
     }
 
     fn admit_side_effect(
         &mut self,
+        cx: &mut RoomContext,
         plugin: &PluginName,
         side_effect: &SideEffect,
     ) -> Result<(), Denial> {
@@ -36,7 +39,7 @@ impl Room {
             return Ok(());
         }
         let used = self.used_by(plugin).requests;
-        let setup = std::sync::Arc::clone(&self.setup);
+        let setup = std::sync::Arc::clone(&cx.setup);
         let Some(rights) = setup.rights(plugin) else { return Err(over(side_effect)) };
         let limit = rights.grants.fetch.as_ref().map_or(0, |grant| grant.requests);
         if used >= limit {
@@ -51,24 +54,27 @@ impl Room {
                 None,
             );
             let denial = record.denial.clone();
-            self.denied(plugin, *record);
+            cx.denied(plugin, *record);
             return Err(denial);
         }
         // Counted before it is sent, so that concurrent requests cannot exceed the limit.
         self.used_by(plugin).requests += 1;
         Ok(())
     }
+}
 
+impl Frames {
     pub(super) fn side_effect_ended(
-        &mut self,
+        &self,
+        cx: &mut RoomContext,
         call: CallId,
         ordinal: u32,
         answer: SideEffectAnswer,
     ) {
-        if let Some((plugin, _)) = self.who_asks(call) {
-            self.tell(Notice::SideEffectEnded { call, ordinal, plugin, answer });
+        if let Some((plugin, _)) = self.who_asks(cx, call) {
+            cx.tell(Notice::SideEffectEnded { call, ordinal, plugin, answer });
         }
-        self.effects.push_back(Effect::ConfirmSideEffect { call, ordinal });
+        cx.effects.push_back(Effect::ConfirmSideEffect { call, ordinal });
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod judge;
 
+use crate::room::{Dialogue, Frames, PluginCalls, RoomContext, StepLoop};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use super::prompt_agent::with_message;
 use super::stuck_detection::StuckWatch;
 use super::termination::FrameEnd;
 use super::tools::failed;
-use super::{Invariant, Purpose, Room};
+use super::{Invariant, Purpose};
 use crate::policy::budget::Budget;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -40,24 +41,24 @@ const MAX_CALLS: usize = 1_000;
 /// Consecutive steps without any new answer after which a run is taken for a loop.
 const MAX_IDLE: u32 = 2_000;
 
-impl Room {
+impl Dialogue<'_> {
     pub(super) fn new_frame(
         &mut self,
         task: &TaskName,
         caller: Option<FrameId>,
         inputs: Arc<Value>,
     ) -> FrameId {
-        let id = FrameId(self.counters.frame);
-        self.counters.frame += 1;
-        let setup = Arc::clone(&self.setup);
+        let id = FrameId(self.cx.counters.frame);
+        self.cx.counters.frame += 1;
+        let setup = Arc::clone(&self.cx.setup);
         let task_setup = setup.tasks.get(task);
         let frame = Frame {
             id,
             task: task.clone(),
             caller,
-            system: self.own_system(task, &inputs),
+            system: self.cx.own_system(task, &inputs),
             inputs,
-            peers: Arc::new(self.peers(task)),
+            peers: Arc::new(self.cx.peers(task)),
             pending: None,
             pending_sender: Responder::User,
             intent: None,
@@ -70,7 +71,7 @@ impl Room {
             // A child inherits the count of automatic answers from its caller.
             chain_depth: caller
                 .and_then(|caller| self.frames.get(&caller))
-                .map_or(self.opening.chain_depth, |caller| caller.chain_depth),
+                .map_or(self.cx.opening.chain_depth, |caller| caller.chain_depth),
             attempt: None,
             reading: ParsedMessage::default(),
             is_unattended: false,
@@ -78,7 +79,7 @@ impl Room {
             last_responder: None,
             circles: LoopDetector::default(),
             chain: VecDeque::new(),
-            history_start: self.history(task).len(),
+            history_start: self.histories.history(task).len(),
             only: None,
             acting: Acting::default(),
             astray: StuckWatch::default(),
@@ -87,7 +88,7 @@ impl Room {
         if let Some(task_setup) = task_setup {
             let caller =
                 caller.and_then(|caller| self.frames.get(&caller)).map(|frame| frame.task.clone());
-            self.tell(Notice::TaskStarted {
+            self.cx.tell(Notice::TaskStarted {
                 task: task.clone(),
                 agent: task_setup.agent.clone(),
                 caller,
@@ -96,6 +97,129 @@ impl Room {
         id
     }
 
+    /// Calls a sub-task with the pending message, which its agent sees as the user's (L-051b,
+    /// L-160).
+    fn ask_subtask(&mut self, id: FrameId, name: &TaskName) -> Option<FrameWait> {
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
+        let (pending, inputs, caller) =
+            (frame.pending.clone(), Arc::clone(&frame.inputs), frame.task.clone());
+        let (one_call, langroid) = (!task.allow_subtask_multi_tools, task.as_langroid);
+        let recipient =
+            pending.as_ref().and_then(|message| message.recipient.as_deref()).unwrap_or_default();
+        let resets = self.cx.setup.tasks.get(name).is_some_and(|task| task.restart_as_subtask);
+        if resets && langroid {
+            // The reference resets a sub-task even if the message turns out not to be for it.
+            self.histories.reset(self.cx, name);
+        }
+        // L-071: in the reference, a message to the whole task is for none of its sub-tasks.
+        let for_all = !langroid && recipient.eq_ignore_ascii_case(caller.as_str());
+        if !(recipient.is_empty() || recipient.eq_ignore_ascii_case(name.as_str()) || for_all) {
+            return Some(FrameWait::Ready(None));
+        }
+        if one_call
+            && pending
+                .as_ref()
+                .is_some_and(|message| message.tool_calls.len() > 1 && message.tools.len() > 1)
+        {
+            let said = self.cx.one_call_at_a_time(pending.as_ref()?, name);
+            return Some(FrameWait::Ready(Some(said)));
+        }
+        if resets && !langroid {
+            self.histories.reset(self.cx, name);
+        }
+        let said = pending.as_ref().map(|message| message.text());
+        let inputs = self
+            .cx
+            .setup
+            .tasks
+            .get(name)
+            .map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), said));
+        let child = self.new_frame(name, Some(id), inputs);
+        match pending {
+            Some(pending) => {
+                let mut message = self.cx.stamp(Entity::User, caller.as_str());
+                message.content.clone_from(&pending.content);
+                message.attachments.clone_from(&pending.attachments);
+                message.tool_calls.clone_from(&pending.tool_calls);
+                message.tools.clone_from(&pending.tools);
+                message.value.clone_from(&pending.value);
+                message.recipient = pending.recipient.clone().filter(|_| !for_all);
+                message.labels.clone_from(&pending.labels);
+                message.from_agent = pending.from_agent;
+                // The caller's message now links to this copy, in place of any earlier child
+                // (L-051b).
+                message.parent = self
+                    .histories
+                    .links
+                    .get(&pending.seq)
+                    .and_then(|link| link.parent)
+                    .or(Some(pending.seq));
+                self.histories.link(&pending).child = Some(message.seq);
+                self.put_pending(child, Responder::User, message);
+            }
+            None => self.begin_where_it_ended(child),
+        }
+        self.frames.runnable.push_back(child);
+        Some(FrameWait::Subtask(child))
+    }
+
+    /// Makes the newest entry of the task's history pending, for a frame that began without a
+    /// message (L-051a). With an empty history nothing is pending.
+    pub(super) fn begin_where_it_ended(&mut self, id: FrameId) {
+        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
+        let Some(last) = newest_said(&self.histories.history(&task)).cloned() else {
+            // In the reference, the message that was pending at the end of the last run is still
+            // pending.
+            let langroid =
+                self.frames.task_of(self.cx, id).is_some_and(|(_, task)| task.as_langroid);
+            let left =
+                self.histories.memory(self.cx, &task).left_pending.clone().filter(|_| langroid);
+            if let Some(frame) = self.frames.get_mut(&id) {
+                frame.pending = left;
+            }
+            return;
+        };
+        let last = self.histories.message(last.seq).cloned().unwrap_or(last);
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.pending_sender = Responder::of(last.sender);
+            frame.pending = Some(last);
+        }
+    }
+
+    /// Turns an agent's turn into its message, and writes it to the history.
+    fn take_turn(
+        &mut self,
+        id: FrameId,
+        turn: Turn,
+        is_filtered: bool,
+    ) -> Option<(Responder, Arc<Message>)> {
+        let frame = self.frames.get_mut(&id)?;
+        frame.iteration += 1;
+        frame.past.clear();
+        frame.faults = 0;
+        let answered = frame.pending.clone();
+        let turn = Turn { action: turn.action.typed(), ..turn };
+        if let Some(refused) = self.refuse_finish(id, &turn) {
+            return Some(refused);
+        }
+        self.frames.keep_outputs(id, &turn.action);
+        let message = self.turn_message(id, turn);
+        if let Some(message) = &message {
+            // The history holds the agent's original message. Routing may replace it below.
+            self.write_history(id, message);
+        }
+        // The agent has read the whole result by now.
+        if let Some(answered) = answered {
+            self.shorten_answered(id, &answered);
+        }
+        let message = message.map(|message| self.cx.say_if_filtered(is_filtered, message));
+        self.frames.admit_reply(self.cx, id, message)
+    }
+}
+
+impl RoomContext {
     /// Returns the tasks that a task's agent may hand work to: its sub-tasks and its delegates.
     fn peers(&self, task: &TaskName) -> Vec<Peer> {
         let Some((name, task)) = self.setup.tasks.get_key_value(task) else { return Vec::new() };
@@ -116,11 +240,22 @@ impl Room {
         self.setup.tasks.get(task).map(|task| task.description.clone()).unwrap_or_default()
     }
 
+    /// Returns the refusal of several calls for a sub-task that takes one at a time (L-123).
+    fn one_call_at_a_time(&mut self, pending: &Arc<Message>, name: &TaskName) -> Arc<Message> {
+        let text = format!("{name} takes one call at a time; none was passed on");
+        let mut message = self.stamp(Entity::User, name.as_str());
+        message.tool_results =
+            pending.tool_calls.iter().map(|call| failed(call, text.clone())).collect();
+        Arc::new(message)
+    }
+}
+
+impl StepLoop<'_> {
     /// Advances every runnable frame: a new child, a caller whose child has ended, a step with an
     /// answer.
     pub(super) fn run(&mut self) {
-        while self.new_violation.is_none()
-            && let Some(id) = self.runnable.pop_front()
+        while self.cx.new_violation.is_none()
+            && let Some(id) = self.frames.runnable.pop_front()
         {
             self.advance(id);
         }
@@ -130,7 +265,7 @@ impl Room {
     fn advance(&mut self, id: FrameId) {
         loop {
             // The frame may have ended in the last pass, by its own step or by another frame.
-            let Some(frame) = self.frames.get_mut(&id).filter(|_| self.new_violation.is_none())
+            let Some(frame) = self.frames.get_mut(&id).filter(|_| self.cx.new_violation.is_none())
             else {
                 return;
             };
@@ -155,8 +290,9 @@ impl Room {
     }
 
     fn begin_step(&mut self, id: FrameId) {
-        let Some((frame, _)) = self.task_of(id) else {
-            self.end_frame(id, FrameEnd::new(Status::Error, "the config has no such task"));
+        let Some((frame, _)) = self.frames.task_of(self.cx, id) else {
+            self.run_control()
+                .end_frame(id, FrameEnd::new(Status::Error, "the config has no such task"));
             return;
         };
         let recipient = frame
@@ -167,9 +303,9 @@ impl Room {
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.is_unattended = false;
         }
-        if self.is_valid_recipient(id, &recipient) {
-            let rest = self.order(id);
-            self.set_attempt(
+        if self.frames.is_valid_recipient(self.cx, id, &recipient) {
+            let rest = self.dialogue().order(id);
+            self.frames.set_attempt(
                 id,
                 Attempt {
                     responder: Responder::User,
@@ -182,8 +318,8 @@ impl Room {
             // L-053: the agent gets a chance to correct itself.
             let text = format!("Invalid recipient: {recipient}");
             let message = match self.frames.get(&id).and_then(|frame| frame.pending.clone()) {
-                Some(pending) => self.refusal_message(id, &pending, text),
-                None => self.error_message(id, text),
+                Some(pending) => self.frames.refusal_message(self.cx, id, &pending, text),
+                None => self.frames.error_message(self.cx, id, text),
             };
             self.post(id, Responder::Agent, message, false);
         }
@@ -204,28 +340,28 @@ impl Room {
             if let Some(frame) = self.frames.get_mut(&id) {
                 frame.passes = false;
             }
-            if !self.can_respond(id, &responder) {
+            if !self.dialogue().can_respond(id, &responder) {
                 continue;
             }
             let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
-                return self.violated(Invariant::FrameExists, id);
+                return self.cx.violated(Invariant::FrameExists, id);
             };
             // L-052: set before the call, so that it also holds without an answer.
-            self.memory(&task).human_tried = responder == Responder::User;
+            self.histories.memory(self.cx, &task).human_tried = responder == Responder::User;
             let is_taken = responder.seat().is_none_or(|seat| {
-                self.task_of(id).is_some_and(|(_, task)| task.seats.contains(&seat))
+                self.frames.task_of(self.cx, id).is_some_and(|(_, task)| task.seats.contains(&seat))
             });
             let wait = match &responder {
                 _ if !is_taken => Some(FrameWait::Ready(None)),
-                Responder::Agent => self.ask_agent_seat(id),
+                Responder::Agent => self.tool_rounds().ask_agent_seat(id),
                 Responder::Llm => self.ask_agent(id),
                 Responder::User => self.ask_user(id),
-                Responder::Subtask(name) => self.ask_subtask(id, name),
+                Responder::Subtask(name) => self.dialogue().ask_subtask(id, name),
                 Responder::System => Some(FrameWait::Ready(None)),
             };
             // `None`: the frame, and perhaps the run, has ended.
             let Some(wait) = wait else { return };
-            self.set_attempt(id, Attempt { responder, rest, wait, do_not_know });
+            self.frames.set_attempt(id, Attempt { responder, rest, wait, do_not_know });
             return;
         }
     }
@@ -233,26 +369,27 @@ impl Room {
     /// Asks the one role that the room was opened for.
     fn ask_only(&mut self, id: FrameId) {
         let Some(only) = self.frames.get(&id).and_then(|frame| frame.only.clone()) else {
-            return self.violated(Invariant::FrameExists, id);
+            return self.cx.violated(Invariant::FrameExists, id);
         };
         let wait = match only.seat {
-            Entity::Agent => self.ask_agent_seat(id),
+            Entity::Agent => self.tool_rounds().ask_agent_seat(id),
             Entity::Llm => self.ask_agent(id),
             Entity::User => self.ask_user(id),
             Entity::System => Some(FrameWait::Ready(None)),
         };
         let Some(wait) = wait else { return };
         let responder = Responder::of(only.seat);
-        self.set_attempt(id, Attempt { responder, rest: VecDeque::new(), wait, do_not_know: None });
+        self.frames
+            .set_attempt(id, Attempt { responder, rest: VecDeque::new(), wait, do_not_know: None });
     }
 
     /// Takes the answer of the one role, and asks it again with its own answer if turns are left.
     fn seat_answered(&mut self, id: FrameId, answer: Option<Arc<Message>>) {
-        let answer = answer.map(|message| self.with_calls(id, message));
+        let answer = answer.map(|message| self.dialogue().with_calls(id, message));
         let Some((frame, only)) =
             self.frames.get_mut(&id).and_then(|frame| frame.only.clone().map(|only| (frame, only)))
         else {
-            return self.violated(Invariant::FrameExists, id);
+            return self.cx.violated(Invariant::FrameExists, id);
         };
         let only = frame.only.insert(only);
         only.times = only.times.saturating_sub(1);
@@ -260,92 +397,74 @@ impl Room {
         frame.pending.clone_from(&answer);
         frame.pending_sender = Responder::of(seat);
         frame.steps = frame.steps.saturating_add(1);
-        self.report_step(id);
+        self.frames.report_step(self.cx, id);
         if !goes_on {
             let reason =
                 if answer.is_some() { "the seat answered" } else { "the seat had no answer" };
-            self.end_frame(id, FrameEnd::new(Status::Done, reason));
+            self.run_control().end_frame(id, FrameEnd::new(Status::Done, reason));
         }
     }
 
     fn ask_agent(&mut self, id: FrameId) -> Option<FrameWait> {
-        let (frame, task) = self.task_of(id)?;
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (pending, name) = (frame.pending.clone(), frame.task.clone());
         let user_message = task.user_message.clone();
         // L-022: no agent answers a message whose calls the host should carry out.
         let works = pending
             .as_ref()
             .is_some_and(|message| message.action.is_some() && message.sender == Entity::Llm);
-        if works || !self.reading(id).mine.is_empty() {
+        if works || !self.dialogue().reading(id).mine.is_empty() {
             return Some(FrameWait::Ready(None));
         }
         // Checked before anything is written: a held step must leave the history as it is.
-        match self.must_wait_for(Budget::Turns) {
+        match self.plugin_calls().must_wait_for(Budget::Turns) {
             Ok(true) => return Some(FrameWait::More),
             Ok(false) => {}
             Err(budget) => {
-                self.stop(budget.status(), budget.reason());
+                self.run_control().stop(budget.status(), budget.reason());
                 return None;
             }
         }
         // Output of background commands precedes the pending message, unless that is written
         // already.
-        let is_written = self.report_of_jobs(id);
+        let is_written = self.dialogue().report_of_jobs(id);
         match &pending {
             // L-010: the message holds nothing that a model could answer.
-            Some(pending) if !is_written && !self.write_history(id, pending) => {
+            Some(pending) if !is_written && !self.dialogue().write_history(id, pending) => {
                 return Some(FrameWait::Ready(None));
             }
             Some(_) => {}
             None => {
                 // L-023: the agent's last answer is generated anew.
-                let length = self.memory(&name).history().len();
-                self.clear_history(&name, length.saturating_sub(1));
-                self.begin_history(&name, user_message);
+                let length = self.histories.memory(self.cx, &name).history().len();
+                self.histories.clear_history(&name, length.saturating_sub(1));
+                self.histories.begin_history(self.cx, &name, user_message);
             }
         }
         // A turn counts when it begins, so a failed step costs one too.
-        self.spent.turns = self.spent.turns.saturating_add(1);
+        self.budgets.spent.turns = self.budgets.spent.turns.saturating_add(1);
         // O-123: a history that is too long is condensed before the step.
-        self.condense_first(id).or_else(|| self.start_step(id))
+        self.dialogue().condense_first(id).or_else(|| self.start_step(id))
     }
 
     /// Begins the agent's step, after adding the messages and results that arrived meanwhile.
     pub(super) fn start_step(&mut self, id: FrameId) -> Option<FrameWait> {
-        let (frame, task) = self.task_of(id)?;
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (name, agent) = (frame.task.clone(), task.agent.clone());
         self.hear(id);
         self.hear_results(id);
-        if let Some(turn) = self.replayed(id) {
-            let answer = self.take_turn(id, turn, false);
+        if let Some(turn) = self.frames.replayed(self.cx, id) {
+            let answer = self.dialogue().take_turn(id, turn, false);
             return Some(FrameWait::Ready(answer.map(|(_, message)| message)));
         }
-        let call = self.next_call(Purpose::Step { frame: id });
-        self.tell(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
-        self.effects.push_back(Effect::StepAgent { call, frame: id, task: name, agent });
-        Some(FrameWait::Call(call))
-    }
-
-    pub(super) fn ask_responder(&mut self, id: FrameId) -> Option<FrameWait> {
-        let (frame, task) = self.task_of(id)?;
-        let (name, agent) = (frame.task.clone(), task.agent.clone());
-        let plugin = self.setup.plugins.get(&agent)?;
-        if !plugin.facts.kinds.contains(&PluginKind::Responder) {
-            return None;
-        }
-        // If it may not answer any more, `agent_responded` finds that out: the responder may
-        // decline to answer, which costs no turn.
-        if self.asks_for_more() && self.must_wait_for(Budget::Turns) == Ok(true) {
-            return Some(FrameWait::More);
-        }
-        let call = self.next_call(Purpose::Respond { frame: id });
-        self.tell(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
-        self.effects.push_back(Effect::AskResponder { call, frame: id, task: name, agent });
+        let call = self.cx.next_call(Purpose::Step { frame: id });
+        self.cx.tell(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
+        self.cx.effects.push_back(Effect::StepAgent { call, frame: id, task: name, agent });
         Some(FrameWait::Call(call))
     }
 
     fn ask_user(&mut self, id: FrameId) -> Option<FrameWait> {
-        let (frame, task) = self.task_of(id)?;
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
         if let Some(text) = task.default_human_response.clone() {
             let said = self.user_said(id, text, Vec::new());
             return Some(FrameWait::Ready(said));
@@ -353,10 +472,10 @@ impl Room {
         // Results put to the agent are not shown to the user.
         let pending = frame.pending.as_ref().filter(|message| !super::delivery::is_data(message));
         let prompt = pending.map(|message| message.text().to_owned()).unwrap_or_default();
-        let (task, channel) = (frame.task.clone(), self.opening.channel.clone());
-        let call = self.next_call(Purpose::User { frame: id });
-        self.report_question(&channel, &prompt);
-        self.effects.push_back(Effect::AskUser { call, task, channel, prompt });
+        let (task, channel) = (frame.task.clone(), self.cx.opening.channel.clone());
+        let call = self.cx.next_call(Purpose::User { frame: id });
+        self.channels.report_question(self.cx, &channel, &prompt);
+        self.cx.effects.push_back(Effect::AskUser { call, task, channel, prompt });
         Some(FrameWait::Call(call))
     }
 
@@ -368,7 +487,7 @@ impl Room {
         text: String,
         attachments: Vec<Blob>,
     ) -> Option<Arc<Message>> {
-        let (frame, task) = self.task_of(id)?;
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
         let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
         let is_addressed = recipient.and_then(Entity::named) == Some(Entity::User);
         let (host_word, langroid) = (task.text.system_word, task.as_langroid);
@@ -382,120 +501,27 @@ impl Room {
         }
         let mut message = match text.trim().strip_prefix("SYSTEM").filter(|_| host_word) {
             Some(rest) => {
-                let mut message = self.stamp(Entity::System, "user");
+                let mut message = self.cx.stamp(Entity::System, "user");
                 message.content = Some(rest.replace("SYSTEM", "").trim().to_owned());
                 // L-170: a person wrote it, under any name.
                 message.labels.extend((!langroid).then_some(Label::Untrusted));
                 message
             }
-            None => self.user_message(text),
+            None => self.handoffs.user_message(self.cx, text),
         };
         message.attachments = attachments;
         Some(Arc::new(message))
     }
 
-    /// Calls a sub-task with the pending message, which its agent sees as the user's (L-051b,
-    /// L-160).
-    fn ask_subtask(&mut self, id: FrameId, name: &TaskName) -> Option<FrameWait> {
-        let (frame, task) = self.task_of(id)?;
-        let (pending, inputs, caller) =
-            (frame.pending.clone(), Arc::clone(&frame.inputs), frame.task.clone());
-        let (one_call, langroid) = (!task.allow_subtask_multi_tools, task.as_langroid);
-        let recipient =
-            pending.as_ref().and_then(|message| message.recipient.as_deref()).unwrap_or_default();
-        let resets = self.setup.tasks.get(name).is_some_and(|task| task.restart_as_subtask);
-        if resets && langroid {
-            // The reference resets a sub-task even if the message turns out not to be for it.
-            self.reset(name);
-        }
-        // L-071: in the reference, a message to the whole task is for none of its sub-tasks.
-        let for_all = !langroid && recipient.eq_ignore_ascii_case(caller.as_str());
-        if !(recipient.is_empty() || recipient.eq_ignore_ascii_case(name.as_str()) || for_all) {
-            return Some(FrameWait::Ready(None));
-        }
-        if one_call
-            && pending
-                .as_ref()
-                .is_some_and(|message| message.tool_calls.len() > 1 && message.tools.len() > 1)
-        {
-            let said = self.one_call_at_a_time(pending.as_ref()?, name);
-            return Some(FrameWait::Ready(Some(said)));
-        }
-        if resets && !langroid {
-            self.reset(name);
-        }
-        let said = pending.as_ref().map(|message| message.text());
-        let inputs = self
-            .setup
-            .tasks
-            .get(name)
-            .map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), said));
-        let child = self.new_frame(name, Some(id), inputs);
-        match pending {
-            Some(pending) => {
-                let mut message = self.stamp(Entity::User, caller.as_str());
-                message.content.clone_from(&pending.content);
-                message.attachments.clone_from(&pending.attachments);
-                message.tool_calls.clone_from(&pending.tool_calls);
-                message.tools.clone_from(&pending.tools);
-                message.value.clone_from(&pending.value);
-                message.recipient = pending.recipient.clone().filter(|_| !for_all);
-                message.labels.clone_from(&pending.labels);
-                message.from_agent = pending.from_agent;
-                // The caller's message now links to this copy, in place of any earlier child
-                // (L-051b).
-                message.parent =
-                    self.links.get(&pending.seq).and_then(|link| link.parent).or(Some(pending.seq));
-                self.link(&pending).child = Some(message.seq);
-                self.put_pending(child, Responder::User, message);
-            }
-            None => self.begin_where_it_ended(child),
-        }
-        self.runnable.push_back(child);
-        Some(FrameWait::Subtask(child))
-    }
-
-    /// Returns the refusal of several calls for a sub-task that takes one at a time (L-123).
-    fn one_call_at_a_time(&mut self, pending: &Arc<Message>, name: &TaskName) -> Arc<Message> {
-        let text = format!("{name} takes one call at a time; none was passed on");
-        let mut message = self.stamp(Entity::User, name.as_str());
-        message.tool_results =
-            pending.tool_calls.iter().map(|call| failed(call, text.clone())).collect();
-        Arc::new(message)
-    }
-
-    /// Makes the newest entry of the task's history pending, for a frame that began without a
-    /// message (L-051a). With an empty history nothing is pending.
-    pub(super) fn begin_where_it_ended(&mut self, id: FrameId) {
-        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
-            return self.violated(Invariant::FrameExists, id);
-        };
-        let Some(last) = newest_said(&self.history(&task)).cloned() else {
-            // In the reference, the message that was pending at the end of the last run is still
-            // pending.
-            let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
-            let left = self.memory(&task).left_pending.clone().filter(|_| langroid);
-            if let Some(frame) = self.frames.get_mut(&id) {
-                frame.pending = left;
-            }
-            return;
-        };
-        let last = self.message(last.seq).cloned().unwrap_or(last);
-        if let Some(frame) = self.frames.get_mut(&id) {
-            frame.pending_sender = Responder::of(last.sender);
-            frame.pending = Some(last);
-        }
-    }
-
     pub(super) fn agent_stepped(&mut self, id: FrameId, call: CallId, answer: Result<Turn, Fault>) {
         // Removed in any case, or the sets would grow with abandoned steps.
-        let lacked_model = self.without_model.remove(&call);
-        let is_filtered = self.filtered.remove(&call);
-        if !self.waits_for_answer(id, call) {
+        let lacked_model = self.models.without_model.remove(&call);
+        let is_filtered = self.models.filtered.remove(&call);
+        if !self.frames.waits_for_answer(self.cx, id, call) {
             return;
         }
         let message = match answer {
-            Ok(turn) => self.take_turn(id, turn, is_filtered),
+            Ok(turn) => self.dialogue().take_turn(id, turn, is_filtered),
             Err(fault) => {
                 if let Some(frame) = self.frames.get_mut(&id) {
                     frame.iteration += 1;
@@ -507,47 +533,7 @@ impl Room {
                 Some((Responder::Agent, message))
             }
         };
-        self.ready(id, message);
-    }
-
-    /// Keeps the outputs of a finish or reject action for the agent to read, even if the action
-    /// does not end its task (O-022, O-023).
-    fn keep_outputs(&mut self, id: FrameId, action: &Action) {
-        if let (Action::Finish { outputs } | Action::Reject { outputs }, Some(frame)) =
-            (action, self.frames.get_mut(&id))
-        {
-            frame.acting.outputs.clone_from(outputs);
-        }
-    }
-
-    /// Turns an agent's turn into its message, and writes it to the history.
-    fn take_turn(
-        &mut self,
-        id: FrameId,
-        turn: Turn,
-        is_filtered: bool,
-    ) -> Option<(Responder, Arc<Message>)> {
-        let frame = self.frames.get_mut(&id)?;
-        frame.iteration += 1;
-        frame.past.clear();
-        frame.faults = 0;
-        let answered = frame.pending.clone();
-        let turn = Turn { action: turn.action.typed(), ..turn };
-        if let Some(refused) = self.refuse_finish(id, &turn) {
-            return Some(refused);
-        }
-        self.keep_outputs(id, &turn.action);
-        let message = self.turn_message(id, turn);
-        if let Some(message) = &message {
-            // The history holds the agent's original message. Routing may replace it below.
-            self.write_history(id, message);
-        }
-        // The agent has read the whole result by now.
-        if let Some(answered) = answered {
-            self.shorten_answered(id, &answered);
-        }
-        let message = message.map(|message| self.say_if_filtered(is_filtered, message));
-        self.admit_reply(id, message)
+        self.frames.ready(self.cx, id, message);
     }
 
     pub(super) fn agent_responded(
@@ -556,26 +542,30 @@ impl Room {
         call: CallId,
         answer: Result<Option<Turn>, Fault>,
     ) {
-        let lacked_model = self.without_model.remove(&call);
-        self.filtered.remove(&call);
-        if !self.waits_for_answer(id, call) {
+        let lacked_model = self.models.without_model.remove(&call);
+        self.models.filtered.remove(&call);
+        if !self.frames.waits_for_answer(self.cx, id, call) {
             return;
         }
         let message = match answer {
             // An answer of the component costs a turn, from either of its exports. Otherwise two
             // responders could talk without limit.
-            Ok(Some(_)) if self.is_used_up(Budget::Turns) && !self.asks_for_more() => {
-                self.stop(Status::MaxTurns, Budget::Turns.reason());
+            Ok(Some(_))
+                if self.budgets.is_used_up(self.cx, self.frames, self.histories, Budget::Turns)
+                    && !self.cx.asks_for_more() =>
+            {
+                self.run_control().stop(Status::MaxTurns, Budget::Turns.reason());
                 return;
             }
             Ok(turn) => {
-                self.spent.turns = self.spent.turns.saturating_add(u64::from(turn.is_some()));
+                self.budgets.spent.turns =
+                    self.budgets.spent.turns.saturating_add(u64::from(turn.is_some()));
                 // An answer is progress; declining to answer is not.
                 if turn.is_some() {
-                    self.idle_steps = 0;
+                    self.cx.idle_steps = 0;
                 }
                 let wait = self.responded(id, turn);
-                self.put_wait(id, wait);
+                self.frames.put_wait(self.cx, id, wait);
                 return;
             }
             Err(fault) => {
@@ -585,19 +575,22 @@ impl Room {
                 Some((Responder::Agent, message))
             }
         };
-        self.ready(id, message);
+        self.frames.ready(self.cx, id, message);
     }
 
     /// Returns the component's own answer as a wait; without one, applies the operator's rule for
     /// messages without a call.
     fn responded(&mut self, id: FrameId, turn: Option<Turn>) -> FrameWait {
         if let Some(turn) = &turn {
-            self.keep_outputs(id, &turn.action);
+            self.frames.keep_outputs(id, &turn.action);
         }
-        let said = turn.and_then(|turn| self.turn_message(id, turn));
-        let Some((_, message)) = self.admit_reply(id, said) else { return self.without_tool(id) };
+        let said = turn.and_then(|turn| self.dialogue().turn_message(id, turn));
+        let Some((_, message)) = self.frames.admit_reply(self.cx, id, said) else {
+            return self.tool_rounds().without_tool(id);
+        };
         if !message.tool_calls.is_empty() {
             return self
+                .tool_rounds()
                 .respond_with_calls(id, &message.tool_calls)
                 .unwrap_or(FrameWait::Ready(None));
         }
@@ -611,24 +604,6 @@ impl Room {
         FrameWait::Ready(Some(Arc::new(message)))
     }
 
-    /// Checks the recipient of an answer before the message is read. Without a grant, the agent
-    /// gets a refusal.
-    fn admit_reply(
-        &mut self,
-        id: FrameId,
-        message: Option<Arc<Message>>,
-    ) -> Option<(Responder, Arc<Message>)> {
-        let message = message?;
-        match self.check_route(id, &message) {
-            Ok(()) => Some((Responder::Llm, message)),
-            Err(record) => {
-                let agent = self.agent_of(id)?.clone();
-                let text = self.denied(&agent, *record);
-                Some((Responder::Agent, self.refusal_message(id, &message, text)))
-            }
-        }
-    }
-
     /// Turns a failed step into an observation (O-072). Gives up the task after several in a row.
     fn agent_faulted(
         &mut self,
@@ -637,20 +612,20 @@ impl Room {
         fault: &Fault,
         lacked_model: bool,
     ) -> Option<Arc<Message>> {
-        let agent = self.agent_of(id)?.clone();
-        self.tell(Notice::PluginFaulted { call, plugin: agent.clone(), fault: fault.clone() });
+        let agent = self.frames.agent_of(self.cx, id)?.clone();
+        self.cx.tell(Notice::PluginFaulted { call, plugin: agent.clone(), fault: fault.clone() });
         // The agent cannot proceed without this budget, and its next step would fail for the same
         // reason.
-        if let Some(budget) = self.out_of_budget.remove(&call) {
-            self.stop(budget.status(), budget.reason());
+        if let Some(budget) = self.budgets.out_of_budget.remove(&call) {
+            self.run_control().stop(budget.status(), budget.reason());
             return None;
         }
-        let (_, task) = self.task_of(id)?;
+        let (_, task) = self.frames.task_of(self.cx, id)?;
         // The model client has already retried. The agent's next step would show the failure to the
         // model as a message.
         if lacked_model && !task.interactive {
             let reason = format!("the model of {agent} did not answer: {}", fault.message);
-            self.end_frame(id, FrameEnd::new(Status::Error, reason));
+            self.run_control().end_frame(id, FrameEnd::new(Status::Error, reason));
             return None;
         }
         let frame = self.frames.get_mut(&id)?;
@@ -660,10 +635,14 @@ impl Room {
                 "{agent} failed {MAX_FAULTS} times in a row; the last time: {}",
                 fault.message
             );
-            self.end_frame(id, FrameEnd::new(Status::Error, reason));
+            self.run_control().end_frame(id, FrameEnd::new(Status::Error, reason));
             return None;
         }
-        Some(self.error_message(id, format!("The step of {agent} failed: {}", fault.message)))
+        Some(self.frames.error_message(
+            self.cx,
+            id,
+            format!("The step of {agent} failed: {}", fault.message),
+        ))
     }
 
     pub(super) fn user_answered(
@@ -672,17 +651,17 @@ impl Room {
         text: Option<String>,
         attachments: Vec<Blob>,
     ) {
-        let Some(Purpose::User { frame }) = self.calls.get(&call) else { return };
+        let Some(Purpose::User { frame }) = self.cx.calls.get(&call) else { return };
         let frame = *frame;
-        self.calls.remove(&call);
-        if !self.waits_for_answer(frame, call) {
+        self.cx.calls.remove(&call);
+        if !self.frames.waits_for_answer(self.cx, frame, call) {
             return;
         }
         if text.as_ref().is_some_and(|text| !text.trim().is_empty()) || !attachments.is_empty() {
-            self.idle_steps = 0;
+            self.cx.idle_steps = 0;
         }
-        let Some((_, task)) = self.task_of(frame) else {
-            return self.violated(Invariant::FrameExists, frame);
+        let Some((_, task)) = self.frames.task_of(self.cx, frame) else {
+            return self.cx.violated(Invariant::FrameExists, frame);
         };
         // In the reference, an absent user is a person who says nothing.
         let text = if task.as_langroid { Some(text.unwrap_or_default()) } else { text };
@@ -698,16 +677,71 @@ impl Room {
             // A user who has read of a fault and still answers wants another try, so the count
             // starts anew (O-072).
             frame.faults = 0;
-            frame.chain_depth = self.opening.chain_depth;
+            frame.chain_depth = self.cx.opening.chain_depth;
         }
-        self.ready(frame, message);
+        self.frames.ready(self.cx, frame, message);
+    }
+}
+
+impl PluginCalls<'_> {
+    pub(super) fn ask_responder(&mut self, id: FrameId) -> Option<FrameWait> {
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
+        let (name, agent) = (frame.task.clone(), task.agent.clone());
+        let plugin = self.cx.setup.plugins.get(&agent)?;
+        if !plugin.facts.kinds.contains(&PluginKind::Responder) {
+            return None;
+        }
+        // If it may not answer any more, `agent_responded` finds that out: the responder may
+        // decline to answer, which costs no turn.
+        if self.cx.asks_for_more() && self.must_wait_for(Budget::Turns) == Ok(true) {
+            return Some(FrameWait::More);
+        }
+        let call = self.cx.next_call(Purpose::Respond { frame: id });
+        self.cx.tell(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
+        self.cx.effects.push_back(Effect::AskResponder { call, frame: id, task: name, agent });
+        Some(FrameWait::Call(call))
+    }
+}
+
+impl Frames {
+    /// Keeps the outputs of a finish or reject action for the agent to read, even if the action
+    /// does not end its task (O-022, O-023).
+    fn keep_outputs(&mut self, id: FrameId, action: &Action) {
+        if let (Action::Finish { outputs } | Action::Reject { outputs }, Some(frame)) =
+            (action, self.get_mut(&id))
+        {
+            frame.acting.outputs.clone_from(outputs);
+        }
+    }
+
+    /// Checks the recipient of an answer before the message is read. Without a grant, the agent
+    /// gets a refusal.
+    fn admit_reply(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        message: Option<Arc<Message>>,
+    ) -> Option<(Responder, Arc<Message>)> {
+        let message = message?;
+        match self.check_route(cx, id, &message) {
+            Ok(()) => Some((Responder::Llm, message)),
+            Err(record) => {
+                let agent = self.agent_of(cx, id)?.clone();
+                let text = cx.denied(&agent, *record);
+                Some((Responder::Agent, self.refusal_message(cx, id, &message, text)))
+            }
+        }
     }
 
     /// Stores an answer in the waiting step, and makes the frame runnable.
-    pub(super) fn ready(&mut self, id: FrameId, answer: Option<(Responder, Arc<Message>)>) {
-        let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut())
-        else {
-            return self.violated(Invariant::StepWaits, id);
+    pub(super) fn ready(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        answer: Option<(Responder, Arc<Message>)>,
+    ) {
+        let Some(attempt) = self.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) else {
+            return cx.violated(Invariant::StepWaits, id);
         };
         if let Some((responder, _)) = &answer {
             attempt.responder = responder.clone();
@@ -717,7 +751,7 @@ impl Room {
     }
 
     pub(super) fn set_attempt(&mut self, id: FrameId, attempt: Attempt) {
-        if let Some(frame) = self.frames.get_mut(&id) {
+        if let Some(frame) = self.get_mut(&id) {
             frame.attempt = Some(attempt);
         }
     }

@@ -7,13 +7,13 @@
 mod tests;
 mod watch;
 
+use crate::room::{Dialogue, Frames, RunControl};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Room;
 use super::frame::{ParsedMessage, Responder};
 use super::knowledge::newest_said;
 use super::loop_detection::LoopDetector;
@@ -104,7 +104,7 @@ pub(super) struct StuckFinding {
     after: u64,
 }
 
-impl Room {
+impl Dialogue<'_> {
     /// Counts an answer that has just become pending. `None` if it calls for no response.
     pub(super) fn watch(
         &mut self,
@@ -113,7 +113,7 @@ impl Room {
         message: &Message,
         answered: Option<&Arc<Message>>,
     ) -> Option<StuckFinding> {
-        let (_, task) = self.task_of(id)?;
+        let (_, task) = self.frames.task_of(self.cx, id)?;
         if task.as_langroid || !task.stuck.on {
             return None;
         }
@@ -125,32 +125,6 @@ impl Room {
             what: seen.what,
             after: message.seq,
         })
-    }
-
-    /// Counts a condensation of the history. Repeated condensations without other acts mean a stuck
-    /// agent (O-102).
-    pub(super) fn watch_condensed(&mut self, id: FrameId) {
-        let Some((frame, task)) = self.task_of(id) else { return };
-        let (rules, langroid, after) =
-            (task.stuck, task.as_langroid, frame.pending.as_ref().map(|pending| pending.seq));
-        let Some(after) = after.filter(|_| rules.on && !langroid) else { return };
-        let Some(verdict) = self
-            .frames
-            .get_mut(&id)
-            .map(|frame| frame.astray.watch.saw(&Doing::condensation(), &rules))
-        else {
-            return;
-        };
-        if verdict != StuckVerdict::Fine {
-            self.lead_back(
-                id,
-                StuckFinding {
-                    verdict,
-                    what: "a condenser that is asked again and again".to_owned(),
-                    after,
-                },
-            );
-        }
     }
 
     /// Returns the act that an answer completes; `None` if it completes none.
@@ -178,7 +152,7 @@ impl Room {
             Responder::Agent | Responder::Subtask(_) => {
                 // Only answers to the agent's own messages complete an act.
                 let asked = answered.filter(|asked| asked.sender == Entity::Llm)?;
-                let is_error = self.failed(id, asked, message);
+                let is_error = self.frames.failed(id, asked, message);
                 match &asked.action {
                     Some(Action::Think { thought }) => Some(said("thinks", thought, asked)),
                     Some(Action::Talk { content }) => Some(said("says", content, asked)),
@@ -194,51 +168,6 @@ impl Room {
                 }
             }
             Responder::System => None,
-        }
-    }
-
-    /// Returns whether every result of the agent's message is an error. If only some failed, the
-    /// others may be new.
-    fn failed(&self, id: FrameId, asked: &Message, answer: &Message) -> bool {
-        let Some(frame) = self.frames.get(&id) else { return false };
-        let is_of_it = |seq: u64| seq == asked.seq || seq == answer.seq;
-        let mut observed = frame
-            .past
-            .iter()
-            .filter(|past| is_of_it(past.seq))
-            .filter_map(|past| past.observation.as_ref())
-            .peekable();
-        let is_error = |observation: &Observation| match observation {
-            Observation::Error { .. } => true,
-            Observation::Tool(result) => result.is_error,
-            _ => false,
-        };
-        observed.peek().is_some() && observed.all(is_error)
-    }
-
-    /// Responds to a stuck agent, unless its task is over.
-    pub(super) fn lead_back(&mut self, id: FrameId, found: StuckFinding) {
-        let Some((frame, task)) = self.task_of(id) else { return };
-        // The step may have ended the task or posted another message since.
-        if frame.pending.as_ref().is_none_or(|pending| pending.seq != found.after) {
-            return;
-        }
-        let (name, rules) = (frame.task.clone(), task.stuck);
-        let StuckFinding { verdict, what, .. } = found;
-        let (kind, repeats) = match verdict {
-            StuckVerdict::Fine => return,
-            StuckVerdict::Nudge { text, .. } => {
-                self.nudge(id, text);
-                return;
-            }
-            StuckVerdict::Stuck { kind, repeats } => (kind, repeats),
-        };
-        let how = format!("{} ({what})", kind.describe(repeats));
-        let recovery = self.recover(id, rules.recovery, kind, repeats, &how);
-        let reason = format!("{name} is stuck: {how}; tasks.{name}.stuck = false lets it go on");
-        self.tell(Notice::AgentStuck { task: name, reason: reason.clone(), recovery });
-        if recovery == Recovery::Stop {
-            self.end_frame(id, FrameEnd::new(Status::InfLoop, reason));
         }
     }
 
@@ -259,14 +188,14 @@ impl Room {
     /// still read.
     fn say_after(&mut self, id: FrameId, before: &Arc<Message>, text: String) {
         self.write_history(id, before);
-        let mut message = Arc::unwrap_or_clone(self.host_message(id, text));
+        let mut message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text));
         message.labels = taint_of(before);
         message.parent = Some(before.seq);
         let said = Arc::new(message.clone());
         self.put_pending(id, Responder::Agent, message);
-        let Some((frame, task)) = self.task_of(id) else { return };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
         let (task, agent) = (frame.task.clone(), task.agent.clone());
-        self.tell(Notice::MessagePosted { task, agent, message: said });
+        self.cx.tell(Notice::MessagePosted { task, agent, message: said });
     }
 
     /// Applies a recovery, and returns the one that was possible.
@@ -292,7 +221,7 @@ impl Room {
     /// Reports the loop to the user and asks how to continue. Returns false if there is no user, or
     /// the user said nothing last time.
     fn turn_to_user(&mut self, id: FrameId, how: &str) -> bool {
-        let Some((frame, task)) = self.task_of(id) else { return false };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
         let is_asked = task.interactive
             && task.seats.contains(&Entity::User)
             && task.default_human_response.is_none();
@@ -307,7 +236,7 @@ impl Room {
         );
         self.say_after(id, &before, text);
         // Lets the next step ask the user.
-        self.memory(&name).human_tried = false;
+        self.histories.memory(self.cx, &name).human_tried = false;
         // All counts start anew; only the question and the restart are remembered.
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.astray = StuckWatch {
@@ -332,17 +261,17 @@ impl Room {
         };
         let task = frame.task.clone();
         // The search is by number: an older message with the same text is a different one.
-        let history = self.history(&task);
+        let history = self.histories.history(&task);
         let from_end = history.iter_newest_first().position(|message| message.seq == began);
         let Some(start) = from_end.and_then(|from_end| history.len().checked_sub(from_end + 1))
         else {
             return false;
         };
-        self.clear_history(&task, start);
+        self.histories.clear_history(&task, start);
         let mut message = Message::clone(&intent);
         // Unless the history still ends with the original, the request becomes a new message.
-        if newest_said(&self.history(&task)).is_none_or(|last| last.seq != intent.seq) {
-            (message.seq, message.parent) = (self.stamp(Entity::User, "").seq, None);
+        if newest_said(&self.histories.history(&task)).is_none_or(|last| last.seq != intent.seq) {
+            (message.seq, message.parent) = (self.cx.stamp(Entity::User, "").seq, None);
         }
         self.put_pending(id, Responder::User, message);
         // All detectors start anew, or the old loop would be found again.
@@ -355,6 +284,81 @@ impl Room {
             frame.stalled = 0;
         }
         true
+    }
+}
+
+impl RunControl<'_> {
+    /// Counts a condensation of the history. Repeated condensations without other acts mean a stuck
+    /// agent (O-102).
+    pub(super) fn watch_condensed(&mut self, id: FrameId) {
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
+        let (rules, langroid, after) =
+            (task.stuck, task.as_langroid, frame.pending.as_ref().map(|pending| pending.seq));
+        let Some(after) = after.filter(|_| rules.on && !langroid) else { return };
+        let Some(verdict) = self
+            .frames
+            .get_mut(&id)
+            .map(|frame| frame.astray.watch.saw(&Doing::condensation(), &rules))
+        else {
+            return;
+        };
+        if verdict != StuckVerdict::Fine {
+            self.lead_back(
+                id,
+                StuckFinding {
+                    verdict,
+                    what: "a condenser that is asked again and again".to_owned(),
+                    after,
+                },
+            );
+        }
+    }
+
+    /// Responds to a stuck agent, unless its task is over.
+    pub(super) fn lead_back(&mut self, id: FrameId, found: StuckFinding) {
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
+        // The step may have ended the task or posted another message since.
+        if frame.pending.as_ref().is_none_or(|pending| pending.seq != found.after) {
+            return;
+        }
+        let (name, rules) = (frame.task.clone(), task.stuck);
+        let StuckFinding { verdict, what, .. } = found;
+        let (kind, repeats) = match verdict {
+            StuckVerdict::Fine => return,
+            StuckVerdict::Nudge { text, .. } => {
+                self.dialogue().nudge(id, text);
+                return;
+            }
+            StuckVerdict::Stuck { kind, repeats } => (kind, repeats),
+        };
+        let how = format!("{} ({what})", kind.describe(repeats));
+        let recovery = self.dialogue().recover(id, rules.recovery, kind, repeats, &how);
+        let reason = format!("{name} is stuck: {how}; tasks.{name}.stuck = false lets it go on");
+        self.cx.tell(Notice::AgentStuck { task: name, reason: reason.clone(), recovery });
+        if recovery == Recovery::Stop {
+            self.end_frame(id, FrameEnd::new(Status::InfLoop, reason));
+        }
+    }
+}
+
+impl Frames {
+    /// Returns whether every result of the agent's message is an error. If only some failed, the
+    /// others may be new.
+    fn failed(&self, id: FrameId, asked: &Message, answer: &Message) -> bool {
+        let Some(frame) = self.get(&id) else { return false };
+        let is_of_it = |seq: u64| seq == asked.seq || seq == answer.seq;
+        let mut observed = frame
+            .past
+            .iter()
+            .filter(|past| is_of_it(past.seq))
+            .filter_map(|past| past.observation.as_ref())
+            .peekable();
+        let is_error = |observation: &Observation| match observation {
+            Observation::Error { .. } => true,
+            Observation::Tool(result) => result.is_error,
+            _ => false,
+        };
+        observed.peek().is_some() && observed.all(is_error)
     }
 }
 

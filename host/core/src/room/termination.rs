@@ -1,6 +1,9 @@
 //! The end of tasks and runs: the checks after each step, the result for the caller, and the hard
 //! stops (L-080…L-090).
 
+use crate::room::{
+    BackgroundWork, Dialogue, Frames, Histories, PluginCalls, RoomContext, RunControl,
+};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -58,23 +61,26 @@ impl FrameEnd {
 /// Texts with which a user ends a task (L-086).
 const QUIT_WORDS: [&str; 6] = ["q", "x", "quit", "exit", "bye", "DONE"];
 
-impl Room {
+impl Dialogue<'_> {
     /// Returns the end that a task reached with its last step, if any. `ends` is true if the last
     /// answer ends the task by itself (L-081).
     pub(super) fn ending_of(&mut self, id: FrameId, ends: bool) -> Option<FrameEnd> {
         if let Some(ending) = self.is_over(id, None, None, ends) {
             return Some(ending);
         }
-        let (frame, task) = self.task_of(id)?;
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (name, steps, is_root, rules) =
             (frame.task.clone(), frame.steps, frame.caller.is_none(), task.loops);
         // If the operator may grant more time, the wall timer asks for it instead.
-        let asks = self.asks_for_more();
-        if is_root && !asks && self.opening.deadline.is_some_and(|deadline| self.now >= deadline) {
-            return Some(FrameEnd::out_of_time(self.opening.depth > 0));
+        let asks = self.cx.asks_for_more();
+        if is_root
+            && !asks
+            && self.cx.opening.deadline.is_some_and(|deadline| self.cx.now >= deadline)
+        {
+            return Some(FrameEnd::out_of_time(self.cx.opening.depth > 0));
         }
         // L-050f: the lower of the two limits applies. The limit of the run is a hard stop.
-        let of_run = self.opening.limits.task_turns.filter(|limit| steps >= *limit);
+        let of_run = self.cx.opening.limits.task_turns.filter(|limit| steps >= *limit);
         if let Some(limit) = of_run {
             return Some(FrameEnd::new(
                 Status::MaxTurns,
@@ -99,44 +105,6 @@ impl Room {
         ))
     }
 
-    /// Returns whether an answer, or the lack of one, ends the task by itself (L-081).
-    pub(super) fn is_done_response(
-        &self,
-        id: FrameId,
-        answer: Option<&Message>,
-        by: &Responder,
-    ) -> bool {
-        let Some((_, task)) = self.task_of(id) else { return false };
-        let answer = answer.filter(|message| !is_empty(message, task));
-        let seats =
-            if answer.is_some() { &task.done_if_response } else { &task.done_if_no_response };
-        if by.seat().is_some_and(|seat| seats.contains(&seat)) {
-            return true;
-        }
-        let says = |message: &Message| {
-            (task.text.signals && routing::says_done(message.text()))
-                || message.signal.is_some()
-                || (*by == Responder::Agent && self.ending_call(id, message).is_some())
-        };
-        answer.is_some_and(says)
-    }
-
-    /// Returns the first call in a message that ends its task, or all tasks.
-    fn ending_call<'a>(&self, id: FrameId, message: &'a Message) -> Option<(&'a ToolCall, Ends)> {
-        let task = &self.frames.get(&id)?.task;
-        let toolbox = self.toolbox(task);
-        // If one of several calls of a model ended the task, the others would be lost. The model is
-        // asked to make the ending call alone (L-119).
-        let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
-        if message.sender == Entity::Llm && message.tools.len() > 1 && !langroid {
-            return None;
-        }
-        // L-171: a message from outside cannot end a task by a call that the agent could not have
-        // made itself.
-        let counts = |call: &&ToolCall| langroid || toolbox.trusts(message, call);
-        message.tools.iter().filter(counts).find_map(|call| Some((call, Ends::of(&toolbox, call)?)))
-    }
-
     /// Returns the end of the task if it is over with `answer`, or with its pending message if
     /// `answer` is `None` (L-080…L-086).
     pub(super) fn is_over(
@@ -148,7 +116,7 @@ impl Room {
     ) -> Option<FrameEnd> {
         let frame = self.frames.get(&id)?;
         if frame.caller.is_none()
-            && self.opening.kill_after.is_some_and(|steps| frame.steps >= steps)
+            && self.cx.opening.kill_after.is_some_and(|steps| frame.steps >= steps)
         {
             return Some(FrameEnd::new(
                 Status::Kill,
@@ -164,7 +132,7 @@ impl Room {
         }
         // Needs `&mut self`, so it precedes the borrow of the frame.
         let by_user_alone = self.is_ended_by_user_alone(id);
-        let (frame, task) = self.task_of(id)?;
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
         let name = &frame.task;
         // A stalled task's pending message was judged in an earlier step.
         if frame.stalled >= task.max_stalled_steps {
@@ -174,7 +142,9 @@ impl Room {
             );
             return Some(FrameEnd::new(Status::Stalled, reason));
         }
-        let said = message.as_deref().and_then(|message| self.says_over(id, message));
+        let said = message
+            .as_deref()
+            .and_then(|message| self.histories.says_over(self.cx, self.frames, id, message));
         // L-086: a result that a sub-task or a tool passes on is not a goodbye of the user, unless
         // the task follows the reference.
         let by_user = |message: &Message| {
@@ -203,39 +173,12 @@ impl Room {
             return Some(FrameEnd::new(Status::Done, format!("nobody in {name} said anything")));
         };
         // L-070: a message to the caller is the result.
-        let caller = self.caller_name(frame)?;
+        let caller = self.frames.caller_name(frame)?;
         let is_addressed = message
             .recipient
             .as_deref()
             .is_some_and(|recipient| caller.eq_ignore_ascii_case(recipient));
         is_addressed.then(|| FrameEnd::new(Status::Done, format!("{name} answers to {caller}")))
-    }
-
-    /// Returns the end of the task if the message declares it over.
-    fn says_over(&self, id: FrameId, message: &Message) -> Option<FrameEnd> {
-        let (frame, task) = self.task_of(id)?;
-        let done =
-            || FrameEnd::new(Status::Done, format!("{} says that it is done", message.sender_name));
-        match message.signal {
-            Some(Signal::Done { .. }) => return Some(done()),
-            Some(Signal::Rejected) => {
-                return Some(FrameEnd::new(
-                    Status::Rejected,
-                    format!("{} says that it cannot be done", message.sender_name),
-                ));
-            }
-            None => {}
-        }
-        if let Some((call, _)) = self.ending_call(id, message) {
-            let by_hand = is_host_tool(&self.toolbox(&frame.task), call, HostTool::AgentDone);
-            let reason = if by_hand {
-                format!("{} has its answer", frame.task)
-            } else {
-                format!("{} was called in {}", call.name, frame.task)
-            };
-            return Some(FrameEnd::new(Status::Done, reason));
-        }
-        (task.text.signals && routing::says_done(message.text())).then(done)
     }
 
     /// Returns the end of the task if its newest answers meet `done_if_tool` or a done sequence
@@ -246,7 +189,7 @@ impl Room {
         message: &Arc<Message>,
         by: Option<&Responder>,
     ) -> Option<FrameEnd> {
-        let (frame, task) = self.task_of(id)?;
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
         // Most tasks have no such rule, and parsing their messages would be wasted.
         if !task.done_if_tool && task.done_sequences.is_empty() {
             return None;
@@ -256,7 +199,7 @@ impl Room {
         if task.done_if_tool && !newest.is_empty() {
             return Some(FrameEnd::new(Status::Done, format!("{name} is set to end with a call")));
         }
-        let (frame, toolbox) = (self.frames.get(&id)?, self.toolbox(&name));
+        let (frame, toolbox) = (self.frames.get(&id)?, self.histories.toolbox(self.cx, &name));
         // The pending message may be in the chain already, and must not be counted twice.
         let is_new = frame.chain.back().is_none_or(|answer| answer.message.seq != message.seq);
         let older = frame.chain.iter().take(frame.chain.len() - usize::from(!is_new));
@@ -290,7 +233,7 @@ impl Room {
 
     /// Appends the pending message to the chain that done sequences are matched against (L-093).
     pub(super) fn remember_answer(&mut self, id: FrameId) {
-        let Some((frame, task)) = self.task_of(id) else { return };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
         let longest = task
             .done_sequences
             .iter()
@@ -313,7 +256,7 @@ impl Room {
     /// Returns whether only the user ends the task: an interactive task at the root (L-061). A
     /// sub-task ends like any other (L-161).
     pub(super) fn is_ended_by_user_alone(&mut self, id: FrameId) -> bool {
-        let Some((frame, task)) = self.task_of(id) else { return false };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
         frame.caller.is_none() && task.only_user_quits_root && self.user_may_respond(id)
     }
 
@@ -321,7 +264,7 @@ impl Room {
     /// tasks stay (L-061).
     pub(super) fn strip_endings(&mut self, id: FrameId) {
         let Some(frame) = self.frames.get(&id) else { return };
-        let toolbox = self.toolbox(&frame.task);
+        let toolbox = self.histories.toolbox(self.cx, &frame.task);
         let Some(pending) = self.frames.get_mut(&id).and_then(|frame| frame.pending.as_mut())
         else {
             return;
@@ -336,141 +279,17 @@ impl Room {
         self.keep_pending(id);
     }
 
-    /// Ends a frame: stops its calls and children, and passes the result to its caller.
-    pub(super) fn end_frame(&mut self, id: FrameId, ending: FrameEnd) {
-        let Some(ending) = self.asks_again(id, ending) else { return };
-        // The frame leaves the table before its result is delivered, so its calls are already
-        // abandoned.
-        let Some(frame) = self.remove_frame(id) else { return };
-        let ending = self.failed_instead(&frame, ending);
-        if self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid) {
-            self.memory(&frame.task).left_pending.clone_from(&frame.pending);
-        }
-        let notice = Notice::TaskEnded {
-            task: frame.task.clone(),
-            status: ending.status,
-            reason: ending.reason.clone(),
-        };
-        self.tell(notice);
-        self.state_at_end(&frame.task, ending.status, &ending.reason);
-        let ends_callers = ending.status == Status::InfLoop
-            || (ending.cause == Some(EndCause::NobodyToAsk) && !self.is_root_interactive());
-        if ends_callers
-            && let Some(caller) = frame.caller
-            && !self.waits_for_delegate(caller, id)
-        {
-            // A caller that only relays messages would loop itself, as in the reference, or have
-            // the same question asked again. An interactive root asks its user itself, and ends
-            // that way. The frame is put back so that it ends together with its callers.
-            self.frames.insert(id, frame);
-            self.end_circle(caller, ending);
-            return;
-        }
-        match frame.caller {
-            Some(caller) => self.give_result(caller, &frame, &ending),
-            None => {
-                let status = ending.status;
-                self.end_run(&frame, ending);
-                // The history of a loop is needed to find its cause.
-                if frame.only.is_none() && status != Status::InfLoop {
-                    self.erase_substeps(&frame);
-                }
-            }
-        }
-    }
-
-    fn is_root_interactive(&self) -> bool {
-        let RoomPhase::Running { root } = self.phase else { return false };
-        self.task_of(root).is_some_and(|(_, task)| task.interactive)
-    }
-
-    /// Ends the work that a sub-task belongs to when it loops or its question has no user: its
-    /// delegation, or else the run. Unlike in the reference (O-106), the delegating task is not
-    /// ended with it. It reads that there is no answer, and can do something else.
-    fn end_circle(&mut self, caller: FrameId, ending: FrameEnd) {
-        let mut next = Some(caller);
-        while let Some(frame) = next.and_then(|id| self.frames.get(&id)) {
-            let (id, above) = (frame.id, frame.caller);
-            if above.is_some_and(|above| self.waits_for_delegate(above, id)) {
-                self.end_frame(id, ending);
-                return;
-            }
-            next = above;
-        }
-        self.stop_work(ending);
-    }
-
-    /// Turns a success into `Status::Error` if the last step of the root failed. The host's message
-    /// about the failure is not an answer.
-    fn failed_instead(&self, frame: &Frame, ending: FrameEnd) -> FrameEnd {
-        let langroid = self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid);
-        // The pending message of a failed step is the host's, on the agent role.
-        let is_told = frame.faults > 0
-            && frame.caller.is_none()
-            && frame.pending.as_ref().is_some_and(|it| it.sender == Entity::Agent);
-        match frame.pending.as_ref().filter(|_| is_told && !langroid && ending.status.is_success())
-        {
-            Some(told) => FrameEnd::new(Status::Error, told.text()),
-            None => ending,
-        }
-    }
-
-    pub(super) fn remove_frame(&mut self, id: FrameId) -> Option<Frame> {
-        let frame = self.frames.remove(&id)?;
-        self.abandon_calls_of(id);
-        self.end_jobs(&frame);
-        children_of(&frame).into_iter().for_each(|child| drop(self.remove_frame(child)));
-        Some(frame)
-    }
-
-    /// Drops a call. Its answer will be ignored.
-    pub(super) fn abandon(&mut self, call: CallId) {
-        if self.calls.remove(&call).is_some() {
-            self.forget_model_calls(call);
-            self.without_model.remove(&call);
-            self.filtered.remove(&call);
-            // An effect that was never polled needs no `AbandonCall`.
-            let before = self.effects.len();
-            self.effects.retain(|effect| effect.starts() != Some(call));
-            if self.effects.len() == before {
-                self.effects.push_back(Effect::AbandonCall { call });
-            }
-        }
-    }
-
-    fn give_result(&mut self, caller: FrameId, child: &Frame, ending: &FrameEnd) {
-        let message = self.result_message(child, ending);
-        self.erase_substeps(child);
-        if let (Some(message), Some(pending)) = (&message, &child.pending) {
-            self.link(pending).child = Some(message.seq);
-        }
-        let waits = |frame: &Frame| {
-            frame
-                .attempt
-                .as_ref()
-                .is_some_and(|attempt| attempt.wait == FrameWait::Subtask(child.id))
-        };
-        if self.frames.get(&caller).is_some_and(waits) {
-            self.ready(
-                caller,
-                message.map(|message| (Responder::Subtask(child.task.clone()), Arc::new(message))),
-            );
-        } else {
-            self.delegate_ended(caller, child, ending, message.as_ref());
-        }
-    }
-
     /// Returns the result of a task (L-088). `None` if it has no answer, so that the caller tries
     /// its next responder (L-162).
     fn result_message(&mut self, frame: &Frame, ending: &FrameEnd) -> Option<Message> {
-        let task = self.setup.tasks.get(&frame.task).cloned()?;
+        let task = self.cx.setup.tasks.get(&frame.task).cloned()?;
         let mut message = match ending.status {
             Status::Stalled | Status::MaxTurns | Status::InfLoop | Status::NotAddressed => {
                 return None;
             }
             // An error without content would look like a task that has no answer.
             Status::Error => {
-                let mut message = self.stamp(Entity::User, frame.task.as_str());
+                let mut message = self.cx.stamp(Entity::User, frame.task.as_str());
                 message.content =
                     Some(format!("The task {} failed: {}", frame.task, ending.reason));
                 // The reason may quote a plugin.
@@ -478,14 +297,14 @@ impl Room {
                 return Some(message);
             }
             // L-089: when a limit ends the task, the pending message is its result.
-            _ => self.stamp(Entity::User, frame.task.as_str()),
+            _ => self.cx.stamp(Entity::User, frame.task.as_str()),
         };
         // A finished task without a message has an empty result, unlike a stalled one.
         let Some(pending) = &frame.pending else {
             message.content = Some(String::new());
             return Some(message);
         };
-        let toolbox = self.toolbox(&frame.task);
+        let toolbox = self.histories.toolbox(self.cx, &frame.task);
         message.content.clone_from(&pending.content);
         // The signal ended this task, and must not end its caller as well.
         if task.text.signals {
@@ -541,34 +360,105 @@ impl Room {
         message.from_agent = !message.tools.is_empty() && pending.from_agent;
         let recipient = pending.recipient.clone();
         message.recipient = recipient.filter(|name| {
-            task.as_langroid || frame.caller.is_none() || self.is_for_caller(frame, name)
+            task.as_langroid
+                || frame.caller.is_none()
+                || self.frames.is_for_caller(self.cx, frame, name)
         });
         message.parent = Some(pending.seq);
         Some(message)
     }
+}
 
-    /// Returns whether a recipient is still meaningful to the caller (L-070): the user, or another
-    /// sub-task of the caller. The child's own roles and sub-tasks are not, and the caller has the
-    /// result already.
-    fn is_for_caller(&self, child: &Frame, name: &str) -> bool {
-        let Some((_, caller)) = child.caller.and_then(|caller| self.task_of(caller)) else {
-            return false;
+impl Histories {
+    /// Returns whether an answer, or the lack of one, ends the task by itself (L-081).
+    pub(super) fn is_done_response(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        id: FrameId,
+        answer: Option<&Message>,
+        by: &Responder,
+    ) -> bool {
+        let Some((_, task)) = frames.task_of(cx, id) else { return false };
+        let answer = answer.filter(|message| !is_empty(message, task));
+        let seats =
+            if answer.is_some() { &task.done_if_response } else { &task.done_if_no_response };
+        if by.seat().is_some_and(|seat| seats.contains(&seat)) {
+            return true;
+        }
+        let says = |message: &Message| {
+            (task.text.signals && routing::says_done(message.text()))
+                || message.signal.is_some()
+                || (*by == Responder::Agent && self.ending_call(cx, frames, id, message).is_some())
         };
-        let is_sibling =
-            |task: &TaskName| *task != child.task && task.as_str().eq_ignore_ascii_case(name);
-        Entity::named(name) == Some(Entity::User) || caller.subtasks.iter().any(is_sibling)
+        answer.is_some_and(says)
+    }
+
+    /// Returns the first call in a message that ends its task, or all tasks.
+    fn ending_call<'a>(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        id: FrameId,
+        message: &'a Message,
+    ) -> Option<(&'a ToolCall, Ends)> {
+        let task = &frames.get(&id)?.task;
+        let toolbox = self.toolbox(cx, task);
+        // If one of several calls of a model ended the task, the others would be lost. The model is
+        // asked to make the ending call alone (L-119).
+        let langroid = frames.task_of(cx, id).is_some_and(|(_, task)| task.as_langroid);
+        if message.sender == Entity::Llm && message.tools.len() > 1 && !langroid {
+            return None;
+        }
+        // L-171: a message from outside cannot end a task by a call that the agent could not have
+        // made itself.
+        let counts = |call: &&ToolCall| langroid || toolbox.trusts(message, call);
+        message.tools.iter().filter(counts).find_map(|call| Some((call, Ends::of(&toolbox, call)?)))
+    }
+
+    /// Returns the end of the task if the message declares it over.
+    fn says_over(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        id: FrameId,
+        message: &Message,
+    ) -> Option<FrameEnd> {
+        let (frame, task) = frames.task_of(cx, id)?;
+        let done =
+            || FrameEnd::new(Status::Done, format!("{} says that it is done", message.sender_name));
+        match message.signal {
+            Some(Signal::Done { .. }) => return Some(done()),
+            Some(Signal::Rejected) => {
+                return Some(FrameEnd::new(
+                    Status::Rejected,
+                    format!("{} says that it cannot be done", message.sender_name),
+                ));
+            }
+            None => {}
+        }
+        if let Some((call, _)) = self.ending_call(cx, frames, id, message) {
+            let by_hand = is_host_tool(&self.toolbox(cx, &frame.task), call, HostTool::AgentDone);
+            let reason = if by_hand {
+                format!("{} has its answer", frame.task)
+            } else {
+                format!("{} was called in {}", call.name, frame.task)
+            };
+            return Some(FrameEnd::new(Status::Done, reason));
+        }
+        (task.text.signals && routing::says_done(message.text())).then(done)
     }
 
     /// Erases the messages that led to the result, here and in the sub-tasks (L-050l).
-    fn erase_substeps(&mut self, frame: &Frame) {
+    fn erase_substeps(&mut self, cx: &RoomContext, frame: &Frame) {
         let Some(task) =
-            self.setup.tasks.get(&frame.task).filter(|task| task.erase_substeps).cloned()
+            cx.setup.tasks.get(&frame.task).filter(|task| task.erase_substeps).cloned()
         else {
             return;
         };
         // The seed of a new history stands before the first message.
         let seeds = usize::from(frame.history_start == 0 && task.user_message.is_some());
-        let memory = self.memory(&frame.task);
+        let memory = self.memory(cx, &frame.task);
         let keep_from = frame.history_start + seeds + 1;
         let mut tail = memory.split_off(keep_from);
         if let Some(last) = tail.pop() {
@@ -585,68 +475,17 @@ impl Room {
         }
     }
 
-    fn end_run(&mut self, root: &Frame, ending: FrameEnd) {
-        let only = root.only.is_some();
-        let message = if only {
-            root.pending.as_deref().cloned()
-        } else {
-            self.result_message(root, &ending)
-        };
-        // The opening message of the room is not an answer. In a room without one, the first answer
-        // has no parent.
-        let is_answer = |message: &Arc<Message>| {
-            message.parent.is_some()
-                || self.opening.content.is_none()
-                || root.last_responder.is_some()
-        };
-        let task = self.setup.tasks.get(&root.task).cloned();
-        let keeps_question = only || task.as_ref().is_some_and(|task| task.as_langroid);
-        let kept = ending.status != Status::Error
-            && (keeps_question
-                || root
-                    .pending
-                    .as_ref()
-                    .filter(|pending| !is_data(pending))
-                    .is_some_and(is_answer));
-        let message = message.filter(|_| kept).map(Arc::new);
-        let wanted =
-            self.opening.returns.clone().or_else(|| task.and_then(|task| task.returns.clone()));
-        let typed = message
-            .as_deref()
-            .zip(wanted.as_ref())
-            .and_then(|(message, wanted)| self.typed(&root.task, message, wanted));
-        let mut ending = ending;
-        if let (Some(wanted), None, Some(_)) = (&wanted, &typed, &message) {
-            ending.reason =
-                format!("{}; the result is not {}", ending.reason, result_types::named(wanted));
-        }
-        let outcome = Arc::new(Outcome {
-            content: message.as_ref().and_then(|message| message.content.clone()),
-            value: self
-                .structured_result()
-                .or_else(|| message.as_ref().and_then(|message| message.value.clone())),
-            recipient: message.as_ref().and_then(|message| message.recipient.clone()),
-            tools: message.as_ref().map(|message| message.tools.clone()).unwrap_or_default(),
-            typed,
-            message,
-            spent: self.spent,
-            used: self.used.clone(),
-            cause: ending.cause,
-            ..Outcome::new(ending.status, ending.reason)
-        });
-        // The question for more budget is dropped first, so that no grant can revive the ended run.
-        self.drop_top_up();
-        self.tell(Notice::ResultReady { outcome: Arc::clone(&outcome) });
-        self.phase = RoomPhase::Draining { outcome: Arc::clone(&outcome) };
-        self.turn_ended(&outcome);
-        self.report_shared_channels(&outcome);
-    }
-
     /// Returns the result in the type that the caller wanted (L-050i). `None` if it has no such
     /// value.
-    fn typed(&self, name: &TaskName, message: &Message, wanted: &ReturnType) -> Option<Value> {
-        let task = self.setup.tasks.get(name)?;
-        let calls = self.read(name, task, message).all;
+    fn typed(
+        &self,
+        cx: &RoomContext,
+        name: &TaskName,
+        message: &Message,
+        wanted: &ReturnType,
+    ) -> Option<Value> {
+        let task = cx.setup.tasks.get(name)?;
+        let calls = self.read(cx, name, task, message).all;
         let shown = |call: &ToolCall| json!({ "name": call.name, "arguments": call.arguments });
         match wanted {
             ReturnType::AnyTool => calls.first().map(shown),
@@ -661,74 +500,169 @@ impl Room {
             }
         }
     }
+}
 
-    /// Stops the work of the entry task, except for its background tasks. An interactive task then
-    /// turns to its user, as after any step. Any other task has no user to turn to, so the run
-    /// ends.
-    pub(super) fn stop_turn(&mut self, reason: &str) {
-        let RoomPhase::Running { root } = self.phase else { return };
-        let Some((frame, task)) = self.task_of(root) else {
-            return self.violated(Invariant::FrameExists, root);
+impl RunControl<'_> {
+    /// Ends a frame: stops its calls and children, and passes the result to its caller.
+    pub(super) fn end_frame(&mut self, id: FrameId, ending: FrameEnd) {
+        let Some(ending) = self.background_work().asks_again(id, ending) else { return };
+        // The frame leaves the table before its result is delivered, so its calls are already
+        // abandoned.
+        let Some(frame) = self.background_work().remove_frame(id) else { return };
+        let ending = self.cx.failed_instead(&frame, ending);
+        if self.cx.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid) {
+            self.histories.memory(self.cx, &frame.task).left_pending.clone_from(&frame.pending);
+        }
+        let notice = Notice::TaskEnded {
+            task: frame.task.clone(),
+            status: ending.status,
+            reason: ending.reason.clone(),
         };
-        let name = frame.task.clone();
-        if !task.interactive {
-            self.stop_work(FrameEnd::new(Status::Kill, reason));
+        self.cx.tell(notice);
+        self.agent_states.state_at_end(self.cx, &frame.task, ending.status, &ending.reason);
+        let ends_callers = ending.status == Status::InfLoop
+            || (ending.cause == Some(EndCause::NobodyToAsk)
+                && !self.frames.is_root_interactive(self.cx));
+        if ends_callers
+            && let Some(caller) = frame.caller
+            && !self.frames.waits_for_delegate(caller, id)
+        {
+            // A caller that only relays messages would loop itself, as in the reference, or have
+            // the same question asked again. An interactive root asks its user itself, and ends
+            // that way. The frame is put back so that it ends together with its callers.
+            self.frames.insert(id, frame);
+            self.end_circle(caller, ending);
             return;
         }
-        if self.calls.values().any(|purpose| *purpose == Purpose::User { frame: root }) {
-            // It already waits for its user, so there is no turn to stop.
-            return;
+        match frame.caller {
+            Some(caller) => self.give_result(caller, &frame, &ending),
+            None => {
+                let status = ending.status;
+                self.end_run(&frame, ending);
+                // The history of a loop is needed to find its cause.
+                if frame.only.is_none() && status != Status::InfLoop {
+                    self.histories.erase_substeps(self.cx, &frame);
+                }
+            }
         }
-        let children = self.frames.get(&root).map(children_of).unwrap_or_default();
-        children.into_iter().for_each(|child| drop(self.remove_frame(child)));
-        if let Some(frame) = self.frames.get_mut(&root) {
-            frame.attempt = None;
+    }
+
+    /// Ends the work that a sub-task belongs to when it loops or its question has no user: its
+    /// delegation, or else the run. Unlike in the reference (O-106), the delegating task is not
+    /// ended with it. It reads that there is no answer, and can do something else.
+    fn end_circle(&mut self, caller: FrameId, ending: FrameEnd) {
+        let mut next = Some(caller);
+        while let Some(frame) = next.and_then(|id| self.frames.get(&id)) {
+            let (id, above) = (frame.id, frame.caller);
+            if above.is_some_and(|above| self.frames.waits_for_delegate(above, id)) {
+                self.end_frame(id, ending);
+                return;
+            }
+            next = above;
         }
-        self.abandon_calls_of(root);
-        self.handoff.forget(root);
-        let message = self.host_message(root, format!("This turn was stopped: {reason}"));
-        // The agent's next step reads that its turn was stopped.
-        self.write_history(root, &message);
-        self.put_pending(root, Responder::Agent, Arc::unwrap_or_clone(message));
-        // Lets the next step ask the user.
-        self.memory(&name).human_tried = false;
-        self.tell(Notice::TurnStopped { task: name, reason: reason.to_owned() });
-        self.runnable.push_back(root);
+        self.stop_work(ending);
+    }
+
+    fn give_result(&mut self, caller: FrameId, child: &Frame, ending: &FrameEnd) {
+        let message = self.dialogue().result_message(child, ending);
+        self.histories.erase_substeps(self.cx, child);
+        if let (Some(message), Some(pending)) = (&message, &child.pending) {
+            self.histories.link(pending).child = Some(message.seq);
+        }
+        let waits = |frame: &Frame| {
+            frame
+                .attempt
+                .as_ref()
+                .is_some_and(|attempt| attempt.wait == FrameWait::Subtask(child.id))
+        };
+        if self.frames.get(&caller).is_some_and(waits) {
+            self.frames.ready(
+                self.cx,
+                caller,
+                message.map(|message| (Responder::Subtask(child.task.clone()), Arc::new(message))),
+            );
+        } else {
+            self.round_results().delegate_ended(caller, child, ending, message.as_ref());
+        }
+    }
+
+    fn end_run(&mut self, root: &Frame, ending: FrameEnd) {
+        let only = root.only.is_some();
+        let message = if only {
+            root.pending.as_deref().cloned()
+        } else {
+            self.dialogue().result_message(root, &ending)
+        };
+        // The opening message of the room is not an answer. In a room without one, the first answer
+        // has no parent.
+        let is_answer = |message: &Arc<Message>| {
+            message.parent.is_some()
+                || self.cx.opening.content.is_none()
+                || root.last_responder.is_some()
+        };
+        let task = self.cx.setup.tasks.get(&root.task).cloned();
+        let keeps_question = only || task.as_ref().is_some_and(|task| task.as_langroid);
+        let kept = ending.status != Status::Error
+            && (keeps_question
+                || root
+                    .pending
+                    .as_ref()
+                    .filter(|pending| !is_data(pending))
+                    .is_some_and(is_answer));
+        let message = message.filter(|_| kept).map(Arc::new);
+        let wanted =
+            self.cx.opening.returns.clone().or_else(|| task.and_then(|task| task.returns.clone()));
+        let typed = message.as_deref().zip(wanted.as_ref()).and_then(|(message, wanted)| {
+            self.histories.typed(self.cx, &root.task, message, wanted)
+        });
+        let mut ending = ending;
+        if let (Some(wanted), None, Some(_)) = (&wanted, &typed, &message) {
+            ending.reason =
+                format!("{}; the result is not {}", ending.reason, result_types::named(wanted));
+        }
+        let outcome = Arc::new(Outcome {
+            content: message.as_ref().and_then(|message| message.content.clone()),
+            value: self
+                .background
+                .structured_result()
+                .or_else(|| message.as_ref().and_then(|message| message.value.clone())),
+            recipient: message.as_ref().and_then(|message| message.recipient.clone()),
+            tools: message.as_ref().map(|message| message.tools.clone()).unwrap_or_default(),
+            typed,
+            message,
+            spent: self.budgets.spent,
+            used: self.budgets.used.clone(),
+            cause: ending.cause,
+            ..Outcome::new(ending.status, ending.reason)
+        });
+        // The question for more budget is dropped first, so that no grant can revive the ended run.
+        self.budgets.drop_top_up(self.cx);
+        self.cx.tell(Notice::ResultReady { outcome: Arc::clone(&outcome) });
+        self.cx.phase = RoomPhase::Draining { outcome: Arc::clone(&outcome) };
+        self.channels.turn_ended(self.cx, &outcome);
+        self.channels.report_shared_channels(self.cx, &outcome);
     }
 
     /// Ends every activation of a task, and the work it delegated (L-080). At the root this ends
     /// the run.
     pub(super) fn kill_task(&mut self, task: &TaskName, reason: &str) {
-        if let Some(id) =
-            self.frames.values().find(|frame| frame.task == *task).map(|frame| frame.id)
-        {
-            // A working task is never called again below itself, so there is at most one frame.
+        // A working task is never called again below itself, so there is at most one frame.
+        let active = self.frames.values().find(|frame| frame.task == *task).map(|frame| frame.id);
+        if let Some(id) = active {
             self.end_frame(id, FrameEnd::new(Status::Kill, reason));
         }
         // The ids are copied because killing changes the table of calls.
-        let in_background: Vec<CallId> = self
-            .calls
+        let in_background: Vec<CallId> = self.cx.calls
             .iter()
-            .filter(|(_, purpose)| matches!(purpose, Purpose::Background { id } if self.background_is(id, task)))
+            .filter(|(_, purpose)| matches!(purpose, Purpose::Background { id } if self.background.background_is(id, task)))
             .map(|(call, _)| *call)
             .collect();
         for call in in_background {
-            if let Some(Purpose::Background { id }) = self.calls.get(&call) {
+            if let Some(Purpose::Background { id }) = self.cx.calls.get(&call) {
                 let id = id.clone();
-                self.kill_background(&id, reason);
+                self.background_work().kill_background(&id, reason);
             }
         }
-    }
-
-    fn abandon_calls_of(&mut self, id: FrameId) {
-        self.stop_waited_for(id);
-        let calls: Vec<CallId> = self
-            .calls
-            .iter()
-            .filter(|(_, purpose)| purpose.frame() == Some(id))
-            .map(|(call, _)| *call)
-            .collect();
-        calls.into_iter().for_each(|call| self.abandon(call));
     }
 
     /// Stops all work in the room at once.
@@ -739,66 +673,183 @@ impl Room {
     /// Stops all work in the room at once, with a cause.
     pub(super) fn stop_with(&mut self, ending: FrameEnd) {
         let FrameEnd { status, ref reason, .. } = ending;
-        let was_held = self.is_held();
+        let was_held = self.channels.is_held(self.cx);
         if was_held {
             // Closed first, so that no queued turn begins while the room stops.
-            self.shut(reason);
+            self.channels.shut(self.cx, reason);
         }
-        let was_running = matches!(self.phase, RoomPhase::Running { .. });
-        let is_first = self.begin_stop(reason);
-        if let RoomPhase::Running { root } = self.phase {
+        let was_running = matches!(self.cx.phase, RoomPhase::Running { .. });
+        let is_first = self.background.begin_stop(reason);
+        if let RoomPhase::Running { root } = self.cx.phase {
             self.end_frame(root, ending.clone());
         }
         self.frames.clear();
-        self.runnable.clear();
-        self.block_all(reason);
+        self.frames.runnable.clear();
+        self.background_work().block_all(reason);
         // The ids are copied because each iteration removes calls.
-        let calls: Vec<CallId> = self.calls.keys().copied().collect();
+        let calls: Vec<CallId> = self.cx.calls.keys().copied().collect();
         for call in calls {
-            if was_running && self.is_clearing_up(call) {
+            if was_running && self.cx.is_clearing_up(call) {
                 // A second stop does not wait for the cleanup of the first.
                 continue;
             }
-            if let Some(Purpose::Background { id }) = self.calls.get(&call) {
+            if let Some(Purpose::Background { id }) = self.cx.calls.get(&call) {
                 let id = id.clone();
-                if is_first && self.resumes_after_stop(&id, reason) {
+                if is_first
+                    && self.background.resumes_after_stop(self.cx, self.budgets, &id, reason)
+                {
                     continue;
                 }
-                self.background_stopped(&id, &ending);
+                self.background_work().background_stopped(&id, &ending);
             }
-            self.abandon(call);
+            self.plugin_calls().abandon(call);
         }
-        self.timers.clear();
+        self.cx.timers.clear();
         if was_held && status.is_budget() {
             // The sender of the last message would wait for an answer.
-            self.report_channels(&format!("The room is closed: {reason}."), None);
+            self.channels.report_channels(self.cx, &format!("The room is closed: {reason}."), None);
         }
     }
 
     /// Finishes the room once nothing is in flight.
     pub(super) fn finish_if_idle(&mut self) {
-        let RoomPhase::Draining { outcome } = &self.phase else { return };
+        let RoomPhase::Draining { outcome } = &self.cx.phase else { return };
         // A persistent room waits for the next message.
-        if self.is_held() {
+        if self.channels.is_held(self.cx) {
             return;
         }
         // A strategy's timer keeps the room open while results wait for it.
-        let waits = self.timers.values().any(|purpose| self.is_waited_for(purpose));
-        if waits || !self.calls.is_empty() {
+        let waits = self.cx.timers.values().any(|purpose| self.deliveries.is_waited_for(purpose));
+        if waits || !self.cx.calls.is_empty() {
             return;
         }
         let outcome = Arc::clone(outcome);
-        self.give_up_model_calls();
+        self.budgets.give_up_model_calls(self.cx, self.models);
         // Spending is read again: calls that were just given up are charged as well.
         let outcome = Arc::new(Outcome {
-            spent: self.spent,
-            used: self.used.clone(),
+            spent: self.budgets.spent,
+            used: self.budgets.used.clone(),
             ..Outcome::clone(&outcome)
         });
-        self.timers.clear();
-        self.report_undelivered();
-        self.effects.push_back(Effect::Finish { outcome: Arc::clone(&outcome) });
-        self.phase = RoomPhase::Finished { outcome };
+        self.cx.timers.clear();
+        self.result_delivery().report_undelivered();
+        self.cx.effects.push_back(Effect::Finish { outcome: Arc::clone(&outcome) });
+        self.cx.phase = RoomPhase::Finished { outcome };
+    }
+}
+
+impl Frames {
+    fn is_root_interactive(&self, cx: &RoomContext) -> bool {
+        let RoomPhase::Running { root } = cx.phase else { return false };
+        self.task_of(cx, root).is_some_and(|(_, task)| task.interactive)
+    }
+
+    /// Returns whether a recipient is still meaningful to the caller (L-070): the user, or another
+    /// sub-task of the caller. The child's own roles and sub-tasks are not, and the caller has the
+    /// result already.
+    fn is_for_caller(&self, cx: &RoomContext, child: &Frame, name: &str) -> bool {
+        let Some((_, caller)) = child.caller.and_then(|caller| self.task_of(cx, caller)) else {
+            return false;
+        };
+        let is_sibling =
+            |task: &TaskName| *task != child.task && task.as_str().eq_ignore_ascii_case(name);
+        Entity::named(name) == Some(Entity::User) || caller.subtasks.iter().any(is_sibling)
+    }
+}
+
+impl RoomContext {
+    /// Turns a success into `Status::Error` if the last step of the root failed. The host's message
+    /// about the failure is not an answer.
+    fn failed_instead(&self, frame: &Frame, ending: FrameEnd) -> FrameEnd {
+        let langroid = self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid);
+        // The pending message of a failed step is the host's, on the agent role.
+        let is_told = frame.faults > 0
+            && frame.caller.is_none()
+            && frame.pending.as_ref().is_some_and(|it| it.sender == Entity::Agent);
+        match frame.pending.as_ref().filter(|_| is_told && !langroid && ending.status.is_success())
+        {
+            Some(told) => FrameEnd::new(Status::Error, told.text()),
+            None => ending,
+        }
+    }
+}
+
+impl BackgroundWork<'_> {
+    pub(super) fn remove_frame(&mut self, id: FrameId) -> Option<Frame> {
+        let frame = self.frames.remove(&id)?;
+        self.abandon_calls_of(id);
+        self.plugin_calls().end_jobs(&frame);
+        children_of(&frame).into_iter().for_each(|child| drop(self.remove_frame(child)));
+        Some(frame)
+    }
+
+    fn abandon_calls_of(&mut self, id: FrameId) {
+        self.stop_waited_for(id);
+        let calls: Vec<CallId> = self
+            .cx
+            .calls
+            .iter()
+            .filter(|(_, purpose)| purpose.frame() == Some(id))
+            .map(|(call, _)| *call)
+            .collect();
+        calls.into_iter().for_each(|call| self.plugin_calls().abandon(call));
+    }
+}
+
+impl PluginCalls<'_> {
+    /// Drops a call. Its answer will be ignored.
+    pub(super) fn abandon(&mut self, call: CallId) {
+        if self.cx.calls.remove(&call).is_some() {
+            self.forget_model_calls(call);
+            self.models.without_model.remove(&call);
+            self.models.filtered.remove(&call);
+            // An effect that was never polled needs no `AbandonCall`.
+            let before = self.cx.effects.len();
+            self.cx.effects.retain(|effect| effect.starts() != Some(call));
+            if self.cx.effects.len() == before {
+                self.cx.effects.push_back(Effect::AbandonCall { call });
+            }
+        }
+    }
+}
+
+impl Room {
+    /// Stops the work of the entry task, except for its background tasks. An interactive task then
+    /// turns to its user, as after any step. Any other task has no user to turn to, so the run
+    /// ends.
+    pub(super) fn stop_turn(&mut self, reason: &str) {
+        let RoomPhase::Running { root } = self.cx.phase else { return };
+        let Some((frame, task)) = self.frames.task_of(&self.cx, root) else {
+            return self.cx.violated(Invariant::FrameExists, root);
+        };
+        let name = frame.task.clone();
+        if !task.interactive {
+            self.run_control().stop_work(FrameEnd::new(Status::Kill, reason));
+            return;
+        }
+        if self.cx.calls.values().any(|purpose| *purpose == Purpose::User { frame: root }) {
+            // It already waits for its user, so there is no turn to stop.
+            return;
+        }
+        let children = self.frames.get(&root).map(children_of).unwrap_or_default();
+        children.into_iter().for_each(|child| drop(self.background_work().remove_frame(child)));
+        if let Some(frame) = self.frames.get_mut(&root) {
+            frame.attempt = None;
+        }
+        self.background_work().abandon_calls_of(root);
+        self.handoffs.forget(root);
+        let message = self.frames.host_message(
+            &mut self.cx,
+            root,
+            format!("This turn was stopped: {reason}"),
+        );
+        // The agent's next step reads that its turn was stopped.
+        self.dialogue().write_history(root, &message);
+        self.dialogue().put_pending(root, Responder::Agent, Arc::unwrap_or_clone(message));
+        // Lets the next step ask the user.
+        self.histories.memory(&self.cx, &name).human_tried = false;
+        self.cx.tell(Notice::TurnStopped { task: name, reason: reason.to_owned() });
+        self.frames.runnable.push_back(root);
     }
 }
 

@@ -4,14 +4,15 @@
 mod round;
 mod start;
 
+use crate::room::{Dialogue, Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::Invariant;
 use super::approvals::Consent;
 use super::frame::{CallOutcome, FrameWait, Slot, ToolRound};
 use super::steps::MAX_WEIGHT;
-use super::{Invariant, Room};
 use crate::protocol::notice::Notice;
 use crate::setup::{AgentSeat, NoTool};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
@@ -31,17 +32,17 @@ const ONE_CALL: &str = "not run: one call in a message, please";
 const STANDS_ALONE: &str =
     "not run: a call that steers the task must be the only one in its message; none was run";
 
-impl Room {
+impl ToolRounds<'_> {
     pub(super) fn ask_agent_seat(&mut self, id: FrameId) -> Option<FrameWait> {
-        let (frame, task) = self.task_of(id)?;
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
         let task = Arc::clone(task);
         if frame.pending.is_none() {
             return Some(FrameWait::Ready(None));
         }
         if task.agent_seat == AgentSeat::Component {
-            return Some(self.ask_responder(id).unwrap_or(FrameWait::Ready(None)));
+            return Some(self.plugin_calls().ask_responder(id).unwrap_or(FrameWait::Ready(None)));
         }
-        let reading = self.reading(id);
+        let reading = self.dialogue().reading(id);
         let pending = self.frames.get(&id)?.pending.clone()?;
         if let (Entity::Llm, Some(action)) = (pending.sender, &pending.action) {
             // An action precedes calls: its text may look like one.
@@ -49,31 +50,24 @@ impl Room {
         }
         if let Some(wrong) = &reading.wrong {
             // L-114: none of the calls was run.
-            self.report_refused(id, &wrong.tool, None, &wrong.text);
-            return Some(FrameWait::Ready(Some(self.refusal_message(
+            self.frames.report_refused(self.cx, id, &wrong.tool, None, &wrong.text);
+            return Some(FrameWait::Ready(Some(self.frames.refusal_message(
+                self.cx,
                 id,
                 &pending,
                 wrong.text.clone(),
             ))));
         }
-        let calls = self.trusted_calls(id, &pending, &reading.mine);
+        let calls = self.histories.trusted_calls(self.cx, self.frames, id, &pending, &reading.mine);
         if !calls.is_empty() {
             return Some(self.start_round(id, &pending, &calls));
         }
         if task.agent_seat == AgentSeat::HostThenComponent
-            && let Some(wait) = self.ask_responder(id)
+            && let Some(wait) = self.plugin_calls().ask_responder(id)
         {
             return Some(wait);
         }
         Some(self.without_tool(id))
-    }
-
-    /// Returns the calls that the agent could have made itself; others from outside are not carried
-    /// out (L-171).
-    fn trusted_calls(&self, id: FrameId, pending: &Message, calls: &[ToolCall]) -> Vec<ToolCall> {
-        let Some(frame) = self.frames.get(&id) else { return Vec::new() };
-        let toolbox = self.toolbox(&frame.task);
-        calls.iter().filter(|call| toolbox.trusts(pending, call)).cloned().collect()
     }
 
     /// Applies the operator's rule for a message without a call (L-125).
@@ -82,7 +76,7 @@ impl Room {
     }
 
     fn answer_without_tool(&mut self, id: FrameId) -> Option<FrameWait> {
-        let (frame, task) = self.task_of(id)?;
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (name, task) = (frame.task.clone(), Arc::clone(task));
         if task.as_langroid && task.agent_seat == AgentSeat::Component {
             // A native responder replaces all that the agent role does.
@@ -92,19 +86,19 @@ impl Room {
             .pending
             .clone()
             .filter(|message| message.sender == Entity::Llm && message.action.is_none())?;
-        let toolbox = self.toolbox(&name);
+        let toolbox = self.histories.toolbox(self.cx, &name);
         // L-149: an agent that must name a recipient and did not is asked for one.
         if super::histories::is_at_work(&toolbox, HostTool::RecipientMessage) {
             return match pending.recipient {
                 Some(_) => None,
-                None => Some(FrameWait::Ready(Some(Arc::new(self.ask_for_recipient(
+                None => Some(FrameWait::Ready(Some(Arc::new(self.dialogue().ask_for_recipient(
                     id,
                     pending.text().to_owned(),
                     &pending.labels,
                 ))))),
             };
         }
-        let reading = self.reading(id);
+        let reading = self.dialogue().reading(id);
         let waits = !reading.unknown.is_empty() || !reading.mine.is_empty();
         if reading.is_for_others() || (waits && !task.as_langroid) {
             return None;
@@ -112,19 +106,20 @@ impl Room {
         let call = match &task.no_tool {
             NoTool::Nothing => return None,
             NoTool::Nudge(text) => {
-                let mut message = Arc::unwrap_or_clone(self.host_message(id, text.clone()));
+                let mut message =
+                    Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text.clone()));
                 message.labels = taint_of(&pending);
                 return Some(FrameWait::Ready(Some(Arc::new(message))));
             }
             NoTool::Done => {
                 let tools = calls_as_json(&pending.tools);
-                self.own_call(
+                self.cx.own_call(
                     &toolbox,
                     HostTool::AgentDone,
                     json!({ "content": pending.text(), "tools": tools }),
                 )
             }
-            NoTool::User => self.own_call(
+            NoTool::User => self.cx.own_call(
                 &toolbox,
                 HostTool::Forward,
                 json!({ "agent": Entity::User.as_str() }),
@@ -141,12 +136,12 @@ impl Room {
         {
             // The operator's rule made it, so it is not reported as an agent's call.
             slot.said = Some(self.steer(id, tool, &call, None, &pending));
-        } else if self.is_handed_on(id, &toolbox, &call, None) {
-            slot.said = Some(self.handed_on(id, call));
+        } else if self.histories.is_handed_on(self.cx, self.frames, id, &toolbox, &call, None) {
+            slot.said = Some(self.frames.handed_on(self.cx, id, call));
         }
         let mut round = ToolRound::new(vec![slot], pending);
         self.run_slots(id, &mut round, 0);
-        Some(self.settle(id, round))
+        Some(self.round_results().settle(id, round))
     }
 
     /// Carries out the calls in an agent's answer on the agent role, or passes them on (L-030).
@@ -155,11 +150,12 @@ impl Room {
         id: FrameId,
         calls: &[ToolCall],
     ) -> Option<FrameWait> {
-        let (frame, _) = self.task_of(id)?;
-        let (toolbox, pending) = (self.toolbox(&frame.task), frame.pending.clone()?);
+        let (frame, _) = self.frames.task_of(self.cx, id)?;
+        let (toolbox, pending) =
+            (self.histories.toolbox(self.cx, &frame.task), frame.pending.clone()?);
         let untrusted = pending.labels.contains(&Label::Untrusted);
         let mut round = ToolRound::new(Vec::with_capacity(calls.len()), pending);
-        let (frame, task) = self.task_of(id)?;
+        let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (name, agent, langroid) = (frame.task.clone(), task.agent.clone(), task.as_langroid);
         for call in calls.iter().take(MAX_ROUND) {
             let call = ToolCall { untrusted: call.untrusted || untrusted, ..call.clone() };
@@ -168,26 +164,20 @@ impl Room {
                 && toolbox.get(&call.name).is_none()
             {
                 // A call must not gain permissions through another agent's grants.
-                let text = self.unknown_tool(&agent, &name, &toolbox, &call.name);
-                let said = Some(self.said_error(id, text));
+                let text =
+                    self.histories.unknown_tool(self.cx, &agent, &name, &toolbox, &call.name);
+                let said = Some(self.frames.said_error(self.cx, id, text));
                 round.slots.push(Slot { said, ..Slot::new(call, None) });
                 continue;
             }
             let said = self
-                .is_handed_on(id, &toolbox, &call, None)
-                .then(|| self.handed_on(id, call.clone()));
+                .histories
+                .is_handed_on(self.cx, self.frames, id, &toolbox, &call, None)
+                .then(|| self.frames.handed_on(self.cx, id, call.clone()));
             round.slots.push(Slot { said, ..Slot::new(call, None) });
         }
         self.run_slots(id, &mut round, 0);
-        Some(self.settle(id, round))
-    }
-
-    /// Returns a call that the host makes for a task, under the tool's name there.
-    fn own_call(&self, toolbox: &Toolbox, tool: HostTool, arguments: Value) -> ToolCall {
-        let name = toolbox
-            .host_tool(tool)
-            .map_or_else(|| tool.as_str().to_owned(), |tool| tool.summary.name.clone());
-        ToolCall::new(name, arguments)
+        Some(self.round_results().settle(id, round))
     }
 
     fn start_round(
@@ -196,15 +186,18 @@ impl Room {
         pending: &Arc<Message>,
         calls: &[ToolCall],
     ) -> FrameWait {
-        let origin = self.origin_of(id, pending);
+        let origin = self.frames.origin_of(self.cx, id, pending);
         let slot = |call: &ToolCall| Slot::new(call.clone(), origin.clone());
         let mut round = ToolRound::new(calls.iter().map(slot).collect(), Arc::clone(pending));
-        let Some((frame, task)) = self.task_of(id) else {
-            self.violated(Invariant::FrameExists, id);
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
             return FrameWait::Ready(None);
         };
-        let (several, toolbox, task) =
-            (task.allow_multiple_tools, self.toolbox(&frame.task), Arc::clone(task));
+        let (several, toolbox, task) = (
+            task.allow_multiple_tools,
+            self.histories.toolbox(self.cx, &frame.task),
+            Arc::clone(task),
+        );
         // L-119: a call that steers the task stands alone. L-118: so does every call, if the
         // operator wants it.
         let is_final = |slot: &Slot| {
@@ -224,51 +217,15 @@ impl Room {
         for index in 0..round.slots.len() {
             let text = if index >= MAX_ROUND { Some(TOO_MANY) } else { refusal };
             if let Some(text) = text {
-                round.slots[index].said = Some(self.said_error(id, text.to_owned()));
+                round.slots[index].said =
+                    Some(self.frames.said_error(self.cx, id, text.to_owned()));
             }
         }
         if !task.as_langroid {
-            self.add_unknown(id, &toolbox, &mut round);
+            self.dialogue().add_unknown(id, &toolbox, &mut round);
         }
         self.run_slots(id, &mut round, 0);
-        self.settle(id, round)
-    }
-
-    /// Returns the agent that made the calls of another task's message. Its grants and rules apply
-    /// too.
-    fn origin_of(&self, id: FrameId, message: &Message) -> Option<PluginName> {
-        let (_, task) = self.task_of(id)?;
-        let by_other = message.sender == Entity::User && message.from_agent && !task.as_langroid;
-        let origin =
-            self.setup.tasks.get(message.sender_name.as_str()).map(|task| task.agent.clone())?;
-        Some(origin).filter(|origin| by_other && *origin != task.agent)
-    }
-
-    /// Adds an error result for native calls that are not carried out here, because model providers
-    /// accept no call without one.
-    fn add_unknown(&mut self, id: FrameId, toolbox: &Toolbox, round: &mut ToolRound) {
-        let Some((frame, task)) = self.task_of(id) else {
-            return self.violated(Invariant::FrameExists, id);
-        };
-        let (name, agent) = (frame.task.clone(), task.agent.clone());
-        let calls: Vec<ToolCall> =
-            round.message.tool_calls.iter().take(MAX_ROUND).cloned().collect();
-        for (index, call) in calls.into_iter().enumerate() {
-            if round.slots.iter().any(|slot| slot.call.id == call.id) {
-                continue;
-            }
-            let text = match toolbox.get(&call.name) {
-                Some(_) => format!(
-                    "{} was not run: {name} does not carry it out, and other calls of the message were",
-                    call.name
-                ),
-                None => self.unknown_tool(&agent, &name, toolbox, &call.name),
-            };
-            self.report_refused(id, &call.name, Some(&call.arguments), &text);
-            let said = Some(self.said_error(id, text));
-            let slot = Slot { said, ..Slot::new(call, None) };
-            round.slots.insert(index.min(round.slots.len()), slot);
-        }
+        self.round_results().settle(id, round)
     }
 
     /// Starts every slot from `first` on that has no result.
@@ -287,11 +244,11 @@ impl Room {
         asked: Consent,
     ) {
         let Some(frame) = self.frames.get(&id) else {
-            return self.violated(Invariant::FrameExists, id);
+            return self.cx.violated(Invariant::FrameExists, id);
         };
-        let toolbox = self.toolbox(&frame.task);
+        let toolbox = self.histories.toolbox(self.cx, &frame.task);
         let Some(slot) = round.slots.get(index) else {
-            return self.violated(Invariant::SlotExists, id);
+            return self.cx.violated(Invariant::SlotExists, id);
         };
         if slot.said.is_some() {
             return;
@@ -309,34 +266,109 @@ impl Room {
             .sum();
         let said = match host_tool_of(&toolbox, &call) {
             // Each result may repeat the message that it stands in.
-            Some(_) if weight > MAX_WEIGHT => Some(self.said_error(id, TOO_LARGE.to_owned())),
-            // It may wait for gates, then for an approver, then for its result.
-            Some(HostTool::DelegateTask) => {
-                self.delegate_by_call((id, index), &call, asked_by.as_ref(), &round.message, asked)
+            Some(_) if weight > MAX_WEIGHT => {
+                Some(self.frames.said_error(self.cx, id, TOO_LARGE.to_owned()))
             }
+            // It may wait for gates, then for an approver, then for its result.
+            Some(HostTool::DelegateTask) => self.background_work().delegate_by_call(
+                (id, index),
+                &call,
+                asked_by.as_ref(),
+                &round.message,
+                asked,
+            ),
             Some(tool) => Some(self.steer(id, tool, &call, asked_by.as_ref(), &round.message)),
             None => self
                 .start_tool(id, index, &call, asked_by.as_ref(), asked)
-                .map(|result| self.said_result(id, result)),
+                .map(|result| self.frames.said_result(self.cx, id, result)),
         };
         if let Some(said) = &said {
-            self.report_answer(id, &call, said);
+            self.frames.report_answer(self.cx, id, &call, said);
         }
         if let Some(slot) = round.slots.get_mut(index) {
             slot.said = said;
         }
     }
+}
+
+impl Histories {
+    /// Returns the calls that the agent could have made itself; others from outside are not carried
+    /// out (L-171).
+    fn trusted_calls(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        id: FrameId,
+        pending: &Message,
+        calls: &[ToolCall],
+    ) -> Vec<ToolCall> {
+        let Some(frame) = frames.get(&id) else { return Vec::new() };
+        let toolbox = self.toolbox(cx, &frame.task);
+        calls.iter().filter(|call| toolbox.trusts(pending, call)).cloned().collect()
+    }
+
+    /// Returns whether the call is for another task (L-030): this task does not carry it out, or
+    /// may not do so for its origin.
+    fn is_handed_on(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        id: FrameId,
+        toolbox: &Toolbox,
+        call: &ToolCall,
+        before: Option<&ToolCall>,
+    ) -> bool {
+        let Some((_, task)) = frames.task_of(cx, id) else { return false };
+        let is_again = task.as_langroid && before.is_some_and(|before| before.name == call.name);
+        let knows = |name: &TaskName| self.toolbox(cx, name).get(&call.name).is_some();
+        let entry = match host_tool_of(toolbox, call) {
+            Some(tool) => toolbox.host_tool(tool),
+            None => toolbox.get(&call.name),
+        };
+        match entry {
+            Some(entry) => !entry.handled || is_again || (call.untrusted && !entry.offered),
+            // A call that is unknown everywhere is refused when it starts.
+            None => {
+                host_tool_of(toolbox, call).is_some()
+                    || task.as_langroid
+                    || task.subtasks.iter().any(knows)
+            }
+        }
+    }
+}
+
+impl RoomContext {
+    /// Returns a call that the host makes for a task, under the tool's name there.
+    fn own_call(&self, toolbox: &Toolbox, tool: HostTool, arguments: Value) -> ToolCall {
+        let name = toolbox
+            .host_tool(tool)
+            .map_or_else(|| tool.as_str().to_owned(), |tool| tool.summary.name.clone());
+        ToolCall::new(name, arguments)
+    }
+}
+
+impl Frames {
+    /// Returns the agent that made the calls of another task's message. Its grants and rules apply
+    /// too.
+    fn origin_of(&self, cx: &RoomContext, id: FrameId, message: &Message) -> Option<PluginName> {
+        let (_, task) = self.task_of(cx, id)?;
+        let by_other = message.sender == Entity::User && message.from_agent && !task.as_langroid;
+        let origin =
+            cx.setup.tasks.get(message.sender_name.as_str()).map(|task| task.agent.clone())?;
+        Some(origin).filter(|origin| by_other && *origin != task.agent)
+    }
 
     /// Reports a call that was answered without being carried out.
     pub(super) fn report_refused(
-        &mut self,
+        &self,
+        cx: &mut RoomContext,
         id: FrameId,
         name: &str,
         arguments: Option<&Value>,
         text: &str,
     ) {
-        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
-        self.tell(Notice::ToolAnswered {
+        let Some(task) = self.get(&id).map(|frame| frame.task.clone()) else { return };
+        cx.tell(Notice::ToolAnswered {
             call: None,
             task,
             name: name.to_owned(),
@@ -348,9 +380,15 @@ impl Room {
         });
     }
 
-    pub(super) fn report_answer(&mut self, id: FrameId, call: &ToolCall, said: &CallOutcome) {
-        let Some(frame) = self.frames.get(&id) else { return };
-        self.tell(Notice::ToolAnswered {
+    pub(super) fn report_answer(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        call: &ToolCall,
+        said: &CallOutcome,
+    ) {
+        let Some(frame) = self.get(&id) else { return };
+        cx.tell(Notice::ToolAnswered {
             call: None,
             task: frame.task.clone(),
             name: call.name.clone(),
@@ -367,46 +405,24 @@ impl Room {
     }
 
     /// Returns an error as the outcome of a call.
-    pub(super) fn said_error(&mut self, id: FrameId, text: String) -> CallOutcome {
-        let message = Arc::unwrap_or_clone(self.host_message(id, text));
+    pub(super) fn said_error(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        text: String,
+    ) -> CallOutcome {
+        let message = Arc::unwrap_or_clone(self.host_message(cx, id, text));
         CallOutcome { message: Some(Box::new(message)), is_error: true, is_result: true }
     }
 
-    fn said_result(&mut self, id: FrameId, result: ToolResult) -> CallOutcome {
-        let mut message = Arc::unwrap_or_clone(self.host_message(id, result.content));
+    fn said_result(&self, cx: &mut RoomContext, id: FrameId, result: ToolResult) -> CallOutcome {
+        let mut message = Arc::unwrap_or_clone(self.host_message(cx, id, result.content));
         message.value = result.value;
         CallOutcome { message: Some(Box::new(message)), is_error: result.is_error, is_result: true }
     }
 
-    /// Returns whether the call is for another task (L-030): this task does not carry it out, or
-    /// may not do so for its origin.
-    fn is_handed_on(
-        &self,
-        id: FrameId,
-        toolbox: &Toolbox,
-        call: &ToolCall,
-        before: Option<&ToolCall>,
-    ) -> bool {
-        let Some((_, task)) = self.task_of(id) else { return false };
-        let is_again = task.as_langroid && before.is_some_and(|before| before.name == call.name);
-        let knows = |name: &TaskName| self.toolbox(name).get(&call.name).is_some();
-        let entry = match host_tool_of(toolbox, call) {
-            Some(tool) => toolbox.host_tool(tool),
-            None => toolbox.get(&call.name),
-        };
-        match entry {
-            Some(entry) => !entry.handled || is_again || (call.untrusted && !entry.offered),
-            // A call that is unknown everywhere is refused when it starts.
-            None => {
-                host_tool_of(toolbox, call).is_some()
-                    || task.as_langroid
-                    || task.subtasks.iter().any(knows)
-            }
-        }
-    }
-
-    fn handed_on(&mut self, id: FrameId, call: ToolCall) -> CallOutcome {
-        let mut message = Arc::unwrap_or_clone(self.host_message(id, String::new()));
+    fn handed_on(&self, cx: &mut RoomContext, id: FrameId, call: ToolCall) -> CallOutcome {
+        let mut message = Arc::unwrap_or_clone(self.host_message(cx, id, String::new()));
         message.labels.extend(call.untrusted.then_some(Label::Untrusted));
         message.tools = vec![call];
         message.from_agent = true;
@@ -416,14 +432,43 @@ impl Room {
     /// Returns whether the task is the frame's own or one of its callers'. Starting it again would
     /// not end.
     pub(super) fn is_above(&self, id: FrameId, task: &TaskName) -> bool {
-        let mut next = self.frames.get(&id);
+        let mut next = self.get(&id);
         while let Some(frame) = next {
             if frame.task == *task {
                 return true;
             }
-            next = frame.caller.and_then(|caller| self.frames.get(&caller));
+            next = frame.caller.and_then(|caller| self.get(&caller));
         }
         false
+    }
+}
+
+impl Dialogue<'_> {
+    /// Adds an error result for native calls that are not carried out here, because model providers
+    /// accept no call without one.
+    fn add_unknown(&mut self, id: FrameId, toolbox: &Toolbox, round: &mut ToolRound) {
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
+        let (name, agent) = (frame.task.clone(), task.agent.clone());
+        let calls: Vec<ToolCall> =
+            round.message.tool_calls.iter().take(MAX_ROUND).cloned().collect();
+        for (index, call) in calls.into_iter().enumerate() {
+            if round.slots.iter().any(|slot| slot.call.id == call.id) {
+                continue;
+            }
+            let text = match toolbox.get(&call.name) {
+                Some(_) => format!(
+                    "{} was not run: {name} does not carry it out, and other calls of the message were",
+                    call.name
+                ),
+                None => self.histories.unknown_tool(self.cx, &agent, &name, toolbox, &call.name),
+            };
+            self.frames.report_refused(self.cx, id, &call.name, Some(&call.arguments), &text);
+            let said = Some(self.frames.said_error(self.cx, id, text));
+            let slot = Slot { said, ..Slot::new(call, None) };
+            round.slots.insert(index.min(round.slots.len()), slot);
+        }
     }
 }
 

@@ -113,7 +113,7 @@ impl Tried {
 
     fn reserved(&self) -> Spent {
         let state = serde_json::to_value(&self.room).expect("a room is serialisable");
-        serde_json::from_value(state["reserved"].clone()).expect("amounts")
+        serde_json::from_value(state["budgets"]["reserved"].clone()).expect("amounts")
     }
 }
 

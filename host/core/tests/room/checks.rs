@@ -30,25 +30,32 @@ pub(crate) fn violations(room: &Room, records: &[Record]) -> Vec<String> {
         "the room read from its JSON is another",
     );
     must(
-        state["runnable"] == json!([]) && state["effects"] == json!([]),
+        state["frames"]["runnable"] == json!([]) && state["cx"]["effects"] == json!([]),
         "something was left to do",
     );
-    let is_empty = |key: &str| state[key] == json!([]) || state[key] == json!({});
+    let part = |path: &str| state.pointer(path).expect("a room has the part");
+    let is_empty = |path: &str| *part(path) == json!([]) || *part(path) == json!({});
     if room.outcome().is_some() {
-        for key in ["calls", "timers", "frames", "model_calls", "background"] {
+        for key in [
+            "/cx/calls",
+            "/cx/timers",
+            "/frames/frames",
+            "/models/model_calls",
+            "/background/tasks",
+        ] {
             must(
                 is_empty(key),
-                &format!("the room is over, and yet there are {key}: {}", state[key]),
+                &format!("the room is over, and yet there are {key}: {}", part(key)),
             );
         }
         let nothing = serde_json::to_value(Spent::default()).expect("amounts are serialisable");
         must(
-            state["reserved"] == nothing,
-            &format!("the room is over, and yet it holds back {}", state["reserved"]),
+            state["budgets"]["reserved"] == nothing,
+            &format!("the room is over, and yet it holds back {}", state["budgets"]["reserved"]),
         );
-    } else if state["phase"] != json!("Unopened") {
+    } else if state["cx"]["phase"] != json!("Unopened") {
         must(
-            !is_empty("calls") || is_waiting(&state) || is_held(&state),
+            !is_empty("/cx/calls") || is_waiting(&state) || is_held(&state),
             "the room is not over, and yet it waits for nothing",
         );
     }
@@ -68,12 +75,12 @@ pub(crate) fn changes_when_told_again(room: &Room, records: &[Record]) -> Option
 }
 
 fn is_waiting(state: &Value) -> bool {
-    state["timers"].as_object().is_some_and(|timers| !timers.is_empty())
+    state["cx"]["timers"].as_object().is_some_and(|timers| !timers.is_empty())
 }
 
 /// Returns whether the room waits for inbound messages.
 fn is_held(state: &Value) -> bool {
-    state["opening"]["hold"] == json!(true) && state["conversation"]["closed"].is_null()
+    state["cx"]["opening"]["hold"] == json!(true) && state["channels"]["closed"].is_null()
 }
 
 fn answers(event: &Event) -> bool {

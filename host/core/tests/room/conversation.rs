@@ -217,7 +217,7 @@ fn guarded() -> Value {
 /// Returns the newest call that could carry this speech.
 fn effect_call(recorded: &Recorded, speech: &Speech) -> CallId {
     let state = serde_json::to_value(&recorded.room).expect("a room is serialisable");
-    let calls = state["calls"].as_object().expect("calls").iter();
+    let calls = state["cx"]["calls"].as_object().expect("calls").iter();
     let of_speech = calls.filter(|(_, purpose)| purpose["Post"]["key"] == json!(speech.key));
     let numbers = of_speech.map(|(call, _)| call.parse().expect("a number"));
     CallId(numbers.max().expect("a speech is under way"))

@@ -219,7 +219,7 @@ impl Family {
     fn of(&self, index: usize, key: &str) -> Spent {
         let state =
             serde_json::to_value(&self.members[index].room).expect("a room is serialisable");
-        serde_json::from_value(state[key].clone()).expect("amounts")
+        serde_json::from_value(state["budgets"][key].clone()).expect("amounts")
     }
 }
 

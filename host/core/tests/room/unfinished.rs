@@ -71,7 +71,7 @@ proptest! {
         let known: BTreeSet<CallId> = again.iter().filter_map(Effect::starts).chain(recorded.effects.iter().filter_map(Effect::starts)).collect();
         // Only a limit increase answers a call that waits for one.
         let state = serde_json::to_value(&recorded.room).expect("a room is serialisable");
-        let is_held = |call: &CallId| state["calls"][call.0.to_string()].get("HeldTool").is_some();
+        let is_held = |call: &CallId| state["cx"]["calls"][call.0.to_string()].get("HeldTool").is_some();
         let waiting: BTreeSet<CallId> = recorded.room.calls_in_flight().filter(|call| !is_held(call)).collect();
         prop_assert!(waiting.is_subset(&known), "nobody answers {:?}", waiting.difference(&known).collect::<Vec<_>>());
         let mut choices = Choices::new(&row);

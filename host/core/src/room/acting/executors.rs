@@ -2,14 +2,15 @@
 //! (`tasks.NAME.executors`). The agent's `tools` grant and the rules apply as for any call. An
 //! executor's answer is data.
 
+use crate::room::{Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::super::Invariant;
 use super::super::approvals::Consent;
 use super::super::frame::{CallOutcome, Slot, ToolRound};
 use super::super::messages::{text_form, unknown_plugin};
-use super::super::{Invariant, Room};
 use super::{text_of, unsupported};
 use crate::tool_calls::toolbox::ToolTarget;
 use crate::tool_calls::truncate;
@@ -25,7 +26,7 @@ use crate::types::tool::{ToolError, ToolOutcome};
 /// Bytes of an observation's text; a command's has a lower limit (O-043).
 const MAX_CONTENT: u64 = 1 << 20;
 
-impl Room {
+impl ToolRounds<'_> {
     /// Runs the action with the first of the task's executors that offers a tool of its kind.
     pub(super) fn start_executor(
         &mut self,
@@ -40,72 +41,19 @@ impl Room {
             && let Err(malformed) = Action::from_args(name, arguments)
         {
             // O-006: an error for the model to read.
-            self.observe(id, round, index, Err(malformed.text));
+            self.frames.observe(self.cx, id, round, index, Err(malformed.text));
             return;
         }
         if matches!(action, Action::Run { background: true, .. })
-            && let Err(full) = self.has_room_for_a_job(id)
+            && let Err(full) = self.frames.has_room_for_a_job(id)
         {
-            self.observe(id, round, index, Err(full));
+            self.frames.observe(self.cx, id, round, index, Err(full));
             return;
         }
-        match self.executor_of(id, kind) {
+        match self.frames.executor_of(self.cx, id, kind) {
             Some(plugin) => self.run_executor(id, round, index, (&plugin, kind), asked),
-            None => self.without_executor(id, round, index, kind),
+            None => self.frames.without_executor(self.cx, id, round, index, kind),
         }
-    }
-
-    pub(in crate::room) fn executor_of(&self, id: FrameId, kind: &str) -> Option<PluginName> {
-        let (_, task) = self.task_of(id)?;
-        task.executors.iter().find(|plugin| self.offers(plugin, kind)).cloned()
-    }
-
-    pub(super) fn offers(&self, plugin: &PluginName, tool: &str) -> bool {
-        self.setup
-            .plugins
-            .get(plugin)
-            .is_some_and(|plugin| plugin.facts.tools.iter().any(|spec| spec.name == tool))
-    }
-
-    /// Answers an action without an executor with an observation (O-132), and reports the missing
-    /// one to the operator.
-    pub(super) fn without_executor(
-        &mut self,
-        id: FrameId,
-        round: &mut ToolRound,
-        index: usize,
-        kind: &str,
-    ) {
-        // An unknown kind has no executor to suggest.
-        if let Some((frame, task)) = self.task_of(id)
-            && trajectory::Action::KINDS.contains(&kind)
-        {
-            let (name, agent) = (frame.task.clone(), task.agent.clone());
-            let setup = Arc::clone(&self.setup);
-            let offering = setup.plugins.keys().find(|plugin| self.offers(plugin, kind));
-            let (reason, wider) = match offering {
-                Some(plugin) => (
-                    format!(
-                        "no executor of tasks.{name} carries out {kind}; the plugin {plugin} could"
-                    ),
-                    Some(format!("add \"{plugin}\" to tasks.{name}.executors")),
-                ),
-                None => (
-                    format!(
-                        "no executor of tasks.{name} carries out {kind}: a plugin with a tool named {kind} is wanted, and none is admitted"
-                    ),
-                    None,
-                ),
-            };
-            let record = match setup.rights_in(&agent, &name) {
-                Some(rights) => {
-                    rights.refuse(Capability::Tools, kind, Layer::Config, &reason, wider)
-                }
-                None => unknown_plugin(&agent, Capability::Tools, kind),
-            };
-            self.denied(&agent, *record);
-        }
-        self.observe(id, round, index, Err(unsupported(kind)));
     }
 
     /// Starts the executor's tool, under the agent's grant and the rules on it.
@@ -118,9 +66,9 @@ impl Room {
         asked: Consent,
     ) {
         let Some(slot) = round.slots.get(index) else {
-            return self.violated(Invariant::SlotExists, id);
+            return self.cx.violated(Invariant::SlotExists, id);
         };
-        let name = self.name_of_tool(id, plugin, tool);
+        let name = self.histories.name_of_tool(self.cx, self.frames, id, plugin, tool);
         let (now, asked_by) = (ToolCall { name, ..slot.call.clone() }, slot.asked_by.clone());
         // An approval of the action covers its tool call. Rules that deny are still applied.
         let asked = if asked == Consent::Approved { Consent::Edited } else { asked };
@@ -128,19 +76,8 @@ impl Room {
             slot.now = now.clone();
         }
         if let Some(result) = self.start_tool(id, index, &now, asked_by.as_ref(), asked) {
-            self.refuse_act(id, round, index, result);
+            self.frames.refuse_act(self.cx, id, round, index, result);
         }
-    }
-
-    /// Returns the name of a plugin's tool in this task.
-    pub(super) fn name_of_tool(&self, id: FrameId, plugin: &PluginName, tool: &str) -> String {
-        let toolbox =
-            self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
-        let is_it = |target: &ToolTarget| matches!(target, ToolTarget::Plugin { plugin: of, tool: own } if of == plugin && own == tool);
-        toolbox
-            .iter()
-            .find(|entry| is_it(&entry.target))
-            .map_or_else(|| format!("{plugin}.{tool}"), |entry| entry.summary.name.clone())
     }
 
     /// Returns the outcome and the observation of an executor's answer. Calls that it asks for are
@@ -166,13 +103,102 @@ impl Room {
         if let Some(content) = observation.content_mut() {
             cut(content);
         }
-        let text = self.cut_result(id, &slot.now.name, words(&observation));
-        let mut message = Arc::unwrap_or_clone(self.host_message(id, text));
+        let text = self.histories.cut_result(
+            self.cx,
+            self.frames,
+            id,
+            &slot.now.name,
+            words(&observation),
+        );
+        let mut message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text));
         if let Ok(outcome) = answer {
             message.attachments.clone_from(&outcome.attachments);
         }
         let is_error = matches!(observation, Observation::Error { .. });
         (CallOutcome { message: Some(Box::new(message)), is_error, is_result: true }, observation)
+    }
+}
+
+impl Frames {
+    pub(in crate::room) fn executor_of(
+        &self,
+        cx: &RoomContext,
+        id: FrameId,
+        kind: &str,
+    ) -> Option<PluginName> {
+        let (_, task) = self.task_of(cx, id)?;
+        task.executors.iter().find(|plugin| cx.offers(plugin, kind)).cloned()
+    }
+
+    /// Answers an action without an executor with an observation (O-132), and reports the missing
+    /// one to the operator.
+    pub(super) fn without_executor(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        kind: &str,
+    ) {
+        // An unknown kind has no executor to suggest.
+        if let Some((frame, task)) = self.task_of(cx, id)
+            && trajectory::Action::KINDS.contains(&kind)
+        {
+            let (name, agent) = (frame.task.clone(), task.agent.clone());
+            let setup = Arc::clone(&cx.setup);
+            let offering = setup.plugins.keys().find(|plugin| cx.offers(plugin, kind));
+            let (reason, wider) = match offering {
+                Some(plugin) => (
+                    format!(
+                        "no executor of tasks.{name} carries out {kind}; the plugin {plugin} could"
+                    ),
+                    Some(format!("add \"{plugin}\" to tasks.{name}.executors")),
+                ),
+                None => (
+                    format!(
+                        "no executor of tasks.{name} carries out {kind}: a plugin with a tool named {kind} is wanted, and none is admitted"
+                    ),
+                    None,
+                ),
+            };
+            let record = match setup.rights_in(&agent, &name) {
+                Some(rights) => {
+                    rights.refuse(Capability::Tools, kind, Layer::Config, &reason, wider)
+                }
+                None => unknown_plugin(&agent, Capability::Tools, kind),
+            };
+            cx.denied(&agent, *record);
+        }
+        self.observe(cx, id, round, index, Err(unsupported(kind)));
+    }
+}
+
+impl RoomContext {
+    pub(super) fn offers(&self, plugin: &PluginName, tool: &str) -> bool {
+        self.setup
+            .plugins
+            .get(plugin)
+            .is_some_and(|plugin| plugin.facts.tools.iter().any(|spec| spec.name == tool))
+    }
+}
+
+impl Histories {
+    /// Returns the name of a plugin's tool in this task.
+    pub(super) fn name_of_tool(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        id: FrameId,
+        plugin: &PluginName,
+        tool: &str,
+    ) -> String {
+        let toolbox =
+            frames.get(&id).map(|frame| self.toolbox(cx, &frame.task)).unwrap_or_default();
+        let is_it = |target: &ToolTarget| matches!(target, ToolTarget::Plugin { plugin: of, tool: own } if of == plugin && own == tool);
+        toolbox
+            .iter()
+            .find(|entry| is_it(&entry.target))
+            .map_or_else(|| format!("{plugin}.{tool}"), |entry| entry.summary.name.clone())
     }
 }
 

@@ -8,6 +8,7 @@
 //! before the kill, and the room stays open until the kill is answered. A second stop does not wait
 //! for it.
 
+use crate::room::{Dialogue, Frames, PluginCalls, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -85,9 +86,9 @@ pub(in crate::room) enum JobCall {
     },
 }
 
-impl Room {
+impl Frames {
     pub(super) fn has_room_for_a_job(&self, id: FrameId) -> Result<(), String> {
-        match self.frames.get(&id) {
+        match self.get(&id) {
             Some(frame) if frame.acting.jobs.len() < MAX_JOBS => Ok(()),
             _ => Err(format!(
                 "There are {MAX_JOBS} background commands already; stop one with a `kill` action first."
@@ -95,6 +96,57 @@ impl Room {
         }
     }
 
+    fn poll_later(&self, cx: &mut RoomContext, id: FrameId, command_id: i64) {
+        let Some(job) = self.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id)) else {
+            return cx.violated(Invariant::CommandKnown, id);
+        };
+        // The interval doubles with each idle poll; the cap on the exponent keeps the shift in
+        // range.
+        let longer = job.every_ms.saturating_mul(1 << job.idle.min(10)).min(IDLE_POLL_MS);
+        let at = cx.now.plus(longer.max(job.every_ms));
+        cx.set_timer(TimerPurpose::Poll { frame: id, command_id }, at);
+    }
+
+    /// Adds output to the command's unread output, so that a flood stays as small as one
+    /// observation.
+    fn put_news(&mut self, cx: &mut RoomContext, id: FrameId, news: News) {
+        let Some(frame) = self.get_mut(&id) else {
+            return cx.violated(Invariant::FrameExists, id);
+        };
+        let all = &mut frame.acting.news;
+        let before =
+            all.iter_mut().find(|before| before.command_id == news.command_id && before.goes_on);
+        match (before, news.observation) {
+            (Some(before), Observation::Command { content: more, exit_code: code, .. }) => {
+                if let Observation::Command { content, exit_code, .. } = &mut before.observation {
+                    content.push_str(&more);
+                    *content = truncate(content, MAX_COMMAND_OUTPUT);
+                    *exit_code = code;
+                }
+                before.goes_on = news.goes_on;
+            }
+            (_, mut observation) => {
+                if let Observation::Command { content, .. } = &mut observation {
+                    *content = truncate(content, MAX_COMMAND_OUTPUT);
+                }
+                if all.len() >= MAX_NEWS {
+                    all.remove(0);
+                }
+                all.push(News { observation, ..news });
+            }
+        }
+    }
+
+    fn kill_job(&self, cx: &mut RoomContext, id: FrameId, command_id: i64, job: &Job) {
+        let Some((frame, task)) = self.task_of(cx, id) else {
+            return cx.violated(Invariant::FrameExists, id);
+        };
+        let (task, agent) = (frame.task.clone(), task.agent.clone());
+        cx.kill_for(&task, &agent, command_id, &job.plugin);
+    }
+}
+
+impl ToolRounds<'_> {
     /// Applies a tool outcome to the agent's background commands, and returns the observation for
     /// the agent.
     pub(super) fn with_job(
@@ -136,7 +188,7 @@ impl Room {
                     faults: 0,
                     untrusted,
                 };
-                self.begin_job(id, command_id, job)?;
+                self.dialogue().begin_job(id, command_id, job)?;
                 if let Observation::Command { command_id: own, content, .. } = &mut observation {
                     *own = command_id;
                     if content.is_empty() {
@@ -168,9 +220,157 @@ impl Room {
         Ok(observation)
     }
 
+    /// Polls a background command.
+    pub(in crate::room) fn poll_due(&mut self, id: FrameId, command_id: i64) {
+        // The command or its activation may have ended while the timer fired.
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
+        let Some(job) = frame.acting.jobs.get(&command_id) else { return };
+        let (task, agent, plugin) = (frame.task.clone(), task.agent.clone(), job.plugin.clone());
+        if self.budgets.is_waiting_for_more()
+            || self.budgets.is_used_up(self.cx, self.frames, self.histories, Budget::ToolCalls)
+        {
+            // A poll alone is no reason to ask for more budget.
+            if self.budgets.is_waiting_for_more() || self.cx.asks_for_more() {
+                self.frames.poll_later(self.cx, id, command_id);
+            }
+            return;
+        }
+        if let Some(record) =
+            self.budgets.calls_are_used_up(self.cx, &agent, &format!("{plugin}.{POLL}"))
+        {
+            self.cx.denied(&agent, *record);
+            return;
+        }
+        self.budgets.spent = self.budgets.spent.plus(Spent { tool_calls: 1, ..Spent::default() });
+        self.budgets.used_by(&agent).tool_calls += 1;
+        let about = JobCall::Poll { frame: id, command_id };
+        let call = self.cx.call_executor((task, agent), &plugin, POLL, about, command_id);
+        self.frames.limit_pending(self.cx, id, call);
+    }
+
+    /// Ends a poll or a kill that was pending for too long.
+    pub(super) fn job_expired(&mut self, call: CallId, after_ms: u64) {
+        let Some(Purpose::Job { about, .. }) = self.cx.calls.get(&call).cloned() else { return };
+        self.plugin_calls().abandon(call);
+        if let JobCall::Poll { frame, command_id } = about {
+            self.poll_failed(
+                frame,
+                command_id,
+                &format!("Tool {POLL} timed out after {after_ms} ms."),
+            );
+        }
+    }
+
+    fn polled(&mut self, id: FrameId, command_id: i64, outcome: &ToolOutcome) {
+        let Some(job) =
+            self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id))
+        else {
+            return self.cx.violated(Invariant::CommandKnown, id);
+        };
+        let (content, exit) = (said_by(outcome), exit_of(outcome));
+        job.faults = 0;
+        job.idle = if content.is_empty() { job.idle.saturating_add(1) } else { 0 };
+        let (command, untrusted) = (job.command.clone(), job.untrusted);
+        if !content.is_empty() || exit.is_some() {
+            let observation = Observation::Command {
+                command_id,
+                command,
+                exit_code: exit.unwrap_or_default(),
+                content,
+            };
+            self.frames.put_news(
+                self.cx,
+                id,
+                News { command_id, observation, untrusted, goes_on: exit.is_none() },
+            );
+        }
+        match exit {
+            Some(_) => drop(self.forget_job(id, command_id)),
+            None => self.frames.poll_later(self.cx, id, command_id),
+        }
+    }
+
+    fn poll_failed(&mut self, id: FrameId, command_id: i64, why: &str) {
+        let Some(job) =
+            self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id))
+        else {
+            return self.cx.violated(Invariant::CommandKnown, id);
+        };
+        job.faults += 1;
+        if job.faults < MAX_FAULTS {
+            self.frames.poll_later(self.cx, id, command_id);
+            return;
+        }
+        // The reason comes from a plugin, and may be long.
+        let content = truncate(
+            &format!(
+                "Background command {command_id} (`{}`) is lost: its executor failed {MAX_FAULTS} times in a row; the last time: {why}",
+                truncate(&job.command, SHOWN_COMMAND)
+            ),
+            MAX_COMMAND_OUTPUT,
+        );
+        let untrusted = job.untrusted;
+        self.forget_job(id, command_id);
+        self.frames.put_news(
+            self.cx,
+            id,
+            News {
+                command_id,
+                observation: Observation::Error { content },
+                untrusted,
+                goes_on: false,
+            },
+        );
+    }
+
+    /// Kills one of the agent's own running commands (O-096, C-321).
+    pub(super) fn start_kill(
+        &mut self,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        command_id: i64,
+        asked: Consent,
+    ) {
+        let job = self.frames.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id));
+        let Some(plugin) = job.map(|job| job.plugin.clone()) else {
+            self.frames.observe(
+                self.cx,
+                id,
+                round,
+                index,
+                Err(format!("There is no background command with id {command_id}.")),
+            );
+            return;
+        };
+        if self.cx.offers(&plugin, KILL) {
+            self.run_executor(id, round, index, (&plugin, KILL), asked);
+        } else {
+            self.frames.without_executor(self.cx, id, round, index, KILL);
+        }
+    }
+
+    fn forget_job(&mut self, id: FrameId, command_id: i64) -> Option<Job> {
+        let job = self.frames.get_mut(&id)?.acting.jobs.remove(&command_id)?;
+        // A late timer or answer of a poll would refer to an unknown command.
+        self.cx.drop_timers(|purpose| *purpose == TimerPurpose::Poll { frame: id, command_id });
+        let polls = |purpose: &Purpose| matches!(purpose, Purpose::Job { about, .. } if *about == JobCall::Poll { frame: id, command_id });
+        let calls: Vec<CallId> = self
+            .cx
+            .calls
+            .iter()
+            .filter(|(_, purpose)| polls(purpose))
+            .map(|(call, _)| *call)
+            .collect();
+        calls.into_iter().for_each(|call| self.plugin_calls().abandon(call));
+        Some(job)
+    }
+}
+
+impl Dialogue<'_> {
     fn begin_job(&mut self, id: FrameId, command_id: i64, job: Job) -> Result<(), String> {
         let Some(frame) = self.frames.get_mut(&id) else {
-            self.violated(Invariant::FrameExists, id);
+            self.cx.violated(Invariant::FrameExists, id);
             return Ok(());
         };
         if frame.acting.jobs.contains_key(&command_id) {
@@ -178,9 +378,9 @@ impl Room {
                 "The executor of run gave its command the id {command_id}, which another background command has."
             ));
         }
-        if let Err(full) = self.has_room_for_a_job(id) {
+        if let Err(full) = self.frames.has_room_for_a_job(id) {
             // The executor started it unasked, and it will not be followed.
-            self.kill_job(id, command_id, &job);
+            self.frames.kill_job(self.cx, id, command_id, &job);
             return Err(full);
         }
         let plugin = job.plugin.clone();
@@ -189,7 +389,7 @@ impl Room {
         }
         // Without the right to poll, the command runs unobserved until it is killed.
         if self.may_poll(id, &plugin) {
-            self.poll_later(id, command_id);
+            self.frames.poll_later(self.cx, id, command_id);
         }
         Ok(())
     }
@@ -197,60 +397,66 @@ impl Room {
     /// Returns whether the agent's grant and the rules allow polls. A rule that asks was answered
     /// when the command began.
     fn may_poll(&mut self, id: FrameId, plugin: &PluginName) -> bool {
-        let Some((frame, task)) = self.task_of(id) else {
-            self.violated(Invariant::FrameExists, id);
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
             return false;
         };
         let (name, agent) = (frame.task.clone(), task.agent.clone());
-        if !self.offers(plugin, POLL) {
+        if !self.cx.offers(plugin, POLL) {
             return false;
         }
-        let toolbox = self.toolbox(&name);
-        let (here, admitted) = (self.name_of_tool(id, plugin, POLL), format!("{plugin}.{POLL}"));
+        let toolbox = self.histories.toolbox(self.cx, &name);
+        let (here, admitted) = (
+            self.histories.name_of_tool(self.cx, self.frames, id, plugin, POLL),
+            format!("{plugin}.{POLL}"),
+        );
         if !toolbox.get(&here).is_some_and(|tool| tool.handled) {
-            self.unknown_tool(&agent, &name, &toolbox, &admitted);
+            self.histories.unknown_tool(self.cx, &agent, &name, &toolbox, &admitted);
             return false;
         }
-        let setup = Arc::clone(&self.setup);
+        let setup = Arc::clone(&self.cx.setup);
         decide(&setup, [&agent], &admitted, &json!({})).decide != Decide::Deny
     }
 
-    fn poll_later(&mut self, id: FrameId, command_id: i64) {
-        let Some(job) = self.frames.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id))
-        else {
-            return self.violated(Invariant::CommandKnown, id);
+    /// Writes unread command output to the history before a step (O-053, O-054). Returns true if
+    /// the pending message already precedes it there.
+    pub(in crate::room) fn report_of_jobs(&mut self, id: FrameId) -> bool {
+        let Some(frame) = self.frames.get(&id).filter(|frame| !frame.acting.news.is_empty()) else {
+            return false;
         };
-        // The interval doubles with each idle poll; the cap on the exponent keeps the shift in
-        // range.
-        let longer = job.every_ms.saturating_mul(1 << job.idle.min(10)).min(IDLE_POLL_MS);
-        let at = self.now.plus(longer.max(job.every_ms));
-        self.set_timer(TimerPurpose::Poll { frame: id, command_id }, at);
-    }
-
-    /// Polls a background command.
-    pub(in crate::room) fn poll_due(&mut self, id: FrameId, command_id: i64) {
-        // The command or its activation may have ended while the timer fired.
-        let Some((frame, task)) = self.task_of(id) else { return };
-        let Some(job) = frame.acting.jobs.get(&command_id) else { return };
-        let (task, agent, plugin) = (frame.task.clone(), task.agent.clone(), job.plugin.clone());
-        if self.is_waiting_for_more() || self.is_used_up(Budget::ToolCalls) {
-            // A poll alone is no reason to ask for more budget.
-            if self.is_waiting_for_more() || self.asks_for_more() {
-                self.poll_later(id, command_id);
-            }
-            return;
+        let (task, pending) =
+            (frame.task.clone(), frame.pending.as_ref().map(|pending| pending.seq));
+        let memory = self.histories.memory(self.cx, &task);
+        if !memory.open_calls.is_empty() {
+            // A message here would be taken for the result of the open calls.
+            return false;
         }
-        if let Some(record) = self.calls_are_used_up(&agent, &format!("{plugin}.{POLL}")) {
-            self.denied(&agent, *record);
-            return;
+        let is_written =
+            newest_said(memory.history()).is_some_and(|last| Some(last.seq) == pending);
+        let news = self
+            .frames
+            .get_mut(&id)
+            .map(|frame| std::mem::take(&mut frame.acting.news))
+            .unwrap_or_default();
+        for News { command_id, observation, untrusted, goes_on } in news {
+            let mut message = Arc::unwrap_or_clone(self.frames.host_message(
+                self.cx,
+                id,
+                words(command_id, &observation, goes_on),
+            ));
+            message.labels.extend(untrusted.then_some(Label::Untrusted));
+            message.labels.push(Label::Tool);
+            self.frames.remember_unsolicited(
+                id,
+                PastAction { action: None, observation: Some(observation), seq: message.seq },
+            );
+            self.write_history(id, &Arc::new(message));
         }
-        self.spent = self.spent.plus(Spent { tool_calls: 1, ..Spent::default() });
-        self.used_by(&agent).tool_calls += 1;
-        let about = JobCall::Poll { frame: id, command_id };
-        let call = self.call_executor((task, agent), &plugin, POLL, about, command_id);
-        self.limit_pending(id, call);
+        is_written
     }
+}
 
+impl RoomContext {
     fn call_executor(
         &mut self,
         (task, caller): (TaskName, PluginName),
@@ -271,248 +477,6 @@ impl Room {
             arguments,
         });
         call
-    }
-
-    /// Takes an executor's answer to a poll, or to a kill that no call waits for.
-    pub(in crate::room) fn job_answered(
-        &mut self,
-        call: CallId,
-        answer: &Result<ToolOutcome, ToolError>,
-        report: &CallReport,
-    ) {
-        let Some(Purpose::Job { task, plugin, about }) = self.calls.get(&call).cloned() else {
-            return;
-        };
-        self.end_call(call, answer.is_ok(), report);
-        self.drop_limit(call);
-        match about {
-            JobCall::Kill { command_id } => {
-                self.report_job(call, (&task, &plugin), KILL, command_id, answer, report)
-            }
-            JobCall::Poll { frame, command_id } => {
-                // Polls without output are not reported; failures always are.
-                let is_news = answer.as_ref().map_or(true, |outcome| {
-                    !said_by(outcome).is_empty() || exit_of(outcome).is_some()
-                });
-                if is_news {
-                    self.report_job(call, (&task, &plugin), POLL, command_id, answer, report);
-                }
-                match answer {
-                    Ok(outcome) => self.polled(frame, command_id, outcome),
-                    Err(error) => self.poll_failed(frame, command_id, &error.to_text(POLL)),
-                }
-            }
-        }
-    }
-
-    /// Ends a poll or a kill that was pending for too long.
-    pub(super) fn job_expired(&mut self, call: CallId, after_ms: u64) {
-        let Some(Purpose::Job { about, .. }) = self.calls.get(&call).cloned() else { return };
-        self.abandon(call);
-        if let JobCall::Poll { frame, command_id } = about {
-            self.poll_failed(
-                frame,
-                command_id,
-                &format!("Tool {POLL} timed out after {after_ms} ms."),
-            );
-        }
-    }
-
-    fn polled(&mut self, id: FrameId, command_id: i64, outcome: &ToolOutcome) {
-        let Some(job) =
-            self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id))
-        else {
-            return self.violated(Invariant::CommandKnown, id);
-        };
-        let (content, exit) = (said_by(outcome), exit_of(outcome));
-        job.faults = 0;
-        job.idle = if content.is_empty() { job.idle.saturating_add(1) } else { 0 };
-        let (command, untrusted) = (job.command.clone(), job.untrusted);
-        if !content.is_empty() || exit.is_some() {
-            let observation = Observation::Command {
-                command_id,
-                command,
-                exit_code: exit.unwrap_or_default(),
-                content,
-            };
-            self.put_news(id, News { command_id, observation, untrusted, goes_on: exit.is_none() });
-        }
-        match exit {
-            Some(_) => drop(self.forget_job(id, command_id)),
-            None => self.poll_later(id, command_id),
-        }
-    }
-
-    fn poll_failed(&mut self, id: FrameId, command_id: i64, why: &str) {
-        let Some(job) =
-            self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id))
-        else {
-            return self.violated(Invariant::CommandKnown, id);
-        };
-        job.faults += 1;
-        if job.faults < MAX_FAULTS {
-            self.poll_later(id, command_id);
-            return;
-        }
-        // The reason comes from a plugin, and may be long.
-        let content = truncate(
-            &format!(
-                "Background command {command_id} (`{}`) is lost: its executor failed {MAX_FAULTS} times in a row; the last time: {why}",
-                truncate(&job.command, SHOWN_COMMAND)
-            ),
-            MAX_COMMAND_OUTPUT,
-        );
-        let untrusted = job.untrusted;
-        self.forget_job(id, command_id);
-        self.put_news(
-            id,
-            News {
-                command_id,
-                observation: Observation::Error { content },
-                untrusted,
-                goes_on: false,
-            },
-        );
-    }
-
-    /// Adds output to the command's unread output, so that a flood stays as small as one
-    /// observation.
-    fn put_news(&mut self, id: FrameId, news: News) {
-        let Some(frame) = self.frames.get_mut(&id) else {
-            return self.violated(Invariant::FrameExists, id);
-        };
-        let all = &mut frame.acting.news;
-        let before =
-            all.iter_mut().find(|before| before.command_id == news.command_id && before.goes_on);
-        match (before, news.observation) {
-            (Some(before), Observation::Command { content: more, exit_code: code, .. }) => {
-                if let Observation::Command { content, exit_code, .. } = &mut before.observation {
-                    content.push_str(&more);
-                    *content = truncate(content, MAX_COMMAND_OUTPUT);
-                    *exit_code = code;
-                }
-                before.goes_on = news.goes_on;
-            }
-            (_, mut observation) => {
-                if let Observation::Command { content, .. } = &mut observation {
-                    *content = truncate(content, MAX_COMMAND_OUTPUT);
-                }
-                if all.len() >= MAX_NEWS {
-                    all.remove(0);
-                }
-                all.push(News { observation, ..news });
-            }
-        }
-    }
-
-    /// Writes unread command output to the history before a step (O-053, O-054). Returns true if
-    /// the pending message already precedes it there.
-    pub(in crate::room) fn report_of_jobs(&mut self, id: FrameId) -> bool {
-        let Some(frame) = self.frames.get(&id).filter(|frame| !frame.acting.news.is_empty()) else {
-            return false;
-        };
-        let (task, pending) =
-            (frame.task.clone(), frame.pending.as_ref().map(|pending| pending.seq));
-        let memory = self.memory(&task);
-        if !memory.open_calls.is_empty() {
-            // A message here would be taken for the result of the open calls.
-            return false;
-        }
-        let is_written =
-            newest_said(memory.history()).is_some_and(|last| Some(last.seq) == pending);
-        let news = self
-            .frames
-            .get_mut(&id)
-            .map(|frame| std::mem::take(&mut frame.acting.news))
-            .unwrap_or_default();
-        for News { command_id, observation, untrusted, goes_on } in news {
-            let mut message = Arc::unwrap_or_clone(
-                self.host_message(id, words(command_id, &observation, goes_on)),
-            );
-            message.labels.extend(untrusted.then_some(Label::Untrusted));
-            message.labels.push(Label::Tool);
-            self.remember_unsolicited(
-                id,
-                PastAction { action: None, observation: Some(observation), seq: message.seq },
-            );
-            self.write_history(id, &Arc::new(message));
-        }
-        is_written
-    }
-
-    /// Kills one of the agent's own running commands (O-096, C-321).
-    pub(super) fn start_kill(
-        &mut self,
-        id: FrameId,
-        round: &mut ToolRound,
-        index: usize,
-        command_id: i64,
-        asked: Consent,
-    ) {
-        let job = self.frames.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id));
-        let Some(plugin) = job.map(|job| job.plugin.clone()) else {
-            self.observe(
-                id,
-                round,
-                index,
-                Err(format!("There is no background command with id {command_id}.")),
-            );
-            return;
-        };
-        if self.offers(&plugin, KILL) {
-            self.run_executor(id, round, index, (&plugin, KILL), asked);
-        } else {
-            self.without_executor(id, round, index, KILL);
-        }
-    }
-
-    fn forget_job(&mut self, id: FrameId, command_id: i64) -> Option<Job> {
-        let job = self.frames.get_mut(&id)?.acting.jobs.remove(&command_id)?;
-        // A late timer or answer of a poll would refer to an unknown command.
-        self.drop_timers(|purpose| *purpose == TimerPurpose::Poll { frame: id, command_id });
-        let polls = |purpose: &Purpose| matches!(purpose, Purpose::Job { about, .. } if *about == JobCall::Poll { frame: id, command_id });
-        let calls: Vec<CallId> = self
-            .calls
-            .iter()
-            .filter(|(_, purpose)| polls(purpose))
-            .map(|(call, _)| *call)
-            .collect();
-        calls.into_iter().for_each(|call| self.abandon(call));
-        Some(job)
-    }
-
-    /// Kills the background commands of an activation that ends.
-    pub(in crate::room) fn end_jobs(&mut self, frame: &Frame) {
-        if frame.acting.jobs.is_empty() {
-            return;
-        }
-        let id = frame.id;
-        // The frame is gone, so neither timers nor answers of polls may find it.
-        self.drop_timers(
-            |purpose| matches!(purpose, TimerPurpose::Poll { frame, .. } if *frame == id),
-        );
-        let polls = |purpose: &Purpose| matches!(purpose, Purpose::Job { about: JobCall::Poll { frame, .. }, .. } if *frame == id);
-        let calls: Vec<CallId> = self
-            .calls
-            .iter()
-            .filter(|(_, purpose)| polls(purpose))
-            .map(|(call, _)| *call)
-            .collect();
-        calls.into_iter().for_each(|call| self.abandon(call));
-        let Some(agent) = self.setup.tasks.get(&frame.task).map(|task| task.agent.clone()) else {
-            return self.violated(Invariant::FrameExists, id);
-        };
-        for (command_id, job) in &frame.acting.jobs {
-            self.kill_for(&frame.task, &agent, *command_id, &job.plugin);
-        }
-    }
-
-    fn kill_job(&mut self, id: FrameId, command_id: i64, job: &Job) {
-        let Some((frame, task)) = self.task_of(id) else {
-            return self.violated(Invariant::FrameExists, id);
-        };
-        let (task, agent) = (frame.task.clone(), task.agent.clone());
-        self.kill_for(&task, &agent, command_id, &job.plugin);
     }
 
     fn kill_for(
@@ -573,6 +537,72 @@ impl Room {
             fault,
             report,
         });
+    }
+}
+
+impl Room {
+    /// Takes an executor's answer to a poll, or to a kill that no call waits for.
+    pub(in crate::room) fn job_answered(
+        &mut self,
+        call: CallId,
+        answer: &Result<ToolOutcome, ToolError>,
+        report: &CallReport,
+    ) {
+        let Some(Purpose::Job { task, plugin, about }) = self.cx.calls.get(&call).cloned() else {
+            return;
+        };
+        self.end_call(call, answer.is_ok(), report);
+        self.cx.drop_limit(call);
+        match about {
+            JobCall::Kill { command_id } => {
+                self.cx.report_job(call, (&task, &plugin), KILL, command_id, answer, report)
+            }
+            JobCall::Poll { frame, command_id } => {
+                // Polls without output are not reported; failures always are.
+                let is_news = answer.as_ref().map_or(true, |outcome| {
+                    !said_by(outcome).is_empty() || exit_of(outcome).is_some()
+                });
+                if is_news {
+                    self.cx.report_job(call, (&task, &plugin), POLL, command_id, answer, report);
+                }
+                match answer {
+                    Ok(outcome) => self.tool_rounds().polled(frame, command_id, outcome),
+                    Err(error) => {
+                        self.tool_rounds().poll_failed(frame, command_id, &error.to_text(POLL))
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl PluginCalls<'_> {
+    /// Kills the background commands of an activation that ends.
+    pub(in crate::room) fn end_jobs(&mut self, frame: &Frame) {
+        if frame.acting.jobs.is_empty() {
+            return;
+        }
+        let id = frame.id;
+        // The frame is gone, so neither timers nor answers of polls may find it.
+        self.cx.drop_timers(
+            |purpose| matches!(purpose, TimerPurpose::Poll { frame, .. } if *frame == id),
+        );
+        let polls = |purpose: &Purpose| matches!(purpose, Purpose::Job { about: JobCall::Poll { frame, .. }, .. } if *frame == id);
+        let calls: Vec<CallId> = self
+            .cx
+            .calls
+            .iter()
+            .filter(|(_, purpose)| polls(purpose))
+            .map(|(call, _)| *call)
+            .collect();
+        calls.into_iter().for_each(|call| self.abandon(call));
+        let Some(agent) = self.cx.setup.tasks.get(&frame.task).map(|task| task.agent.clone())
+        else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
+        for (command_id, job) in &frame.acting.jobs {
+            self.cx.kill_for(&frame.task, &agent, *command_id, &job.plugin);
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Queries, messages and stops for background tasks: by tools of the task that started them (R-066,
 //! R-089), or from outside.
 
+use crate::room::{Background, BackgroundWork, RoomContext};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::Room;
 use super::super::frame::CallOutcome;
 use super::super::termination::FrameEnd;
 use super::ending::EndRecipient;
@@ -28,7 +28,7 @@ const OUTPUT_CHARS: usize = 4_000;
 /// The reason of a cancelled task without another one.
 pub(super) const CANCELLED: &str = "cancelled";
 
-impl Room {
+impl BackgroundWork<'_> {
     pub(in crate::room) fn cancel_on_request(
         &mut self,
         request: RequestId,
@@ -36,47 +36,7 @@ impl Room {
         reason: &str,
     ) {
         let cancelled = self.stop_task(task, &cancelled(reason), &EndRecipient::Notified);
-        self.reply(request, Ok(RequestReply::Cancelled { cancelled }));
-    }
-
-    pub(in crate::room) fn report_on_request(
-        &mut self,
-        request: RequestId,
-        task: &BackgroundId,
-        text: String,
-    ) {
-        let reply = self.tell_task(task, text).map(|()| RequestReply::Done);
-        self.reply(request, reply);
-    }
-
-    fn tell_task(&mut self, id: &BackgroundId, text: String) -> Result<(), Refusal> {
-        if text.trim().is_empty() {
-            return Err(Refusal::new(
-                RefusalCode::BadArguments,
-                "`text` is empty: say what the task's agent is to read.",
-            ));
-        }
-        let Some(record) = self.tasks.get(id) else { return Err(unknown(id)) };
-        let state = record.state;
-        match self.background.get_mut(id).filter(|task| !task.is_stopped) {
-            Some(task) => {
-                // Unique in the child room, which receives such messages from its parent only. Ids
-                // from other processes have random bytes.
-                let control = ControlId::from(format!("{id}-told-{}", task.told));
-                task.told += 1;
-                self.effects.push_back(Effect::TellTask { call: task.call, id: control, text });
-                Ok(())
-            }
-            None if state.is_end() => {
-                let message =
-                    format!("{id} has ended ({}), so nobody there would read it.", state.as_str());
-                Err(Refusal::new(RefusalCode::TaskEnded, message))
-            }
-            None => Err(Refusal::new(
-                RefusalCode::TaskEnded,
-                format!("{id} goes on alone, and cannot be reached from here."),
-            )),
-        }
+        self.cx.reply(request, Ok(RequestReply::Cancelled { cancelled }));
     }
 
     /// Answers `task_status`, `cancel_task` and `tell_task` for tasks that the calling task
@@ -97,52 +57,104 @@ impl Room {
         let answer = match tool {
             HostTool::TaskStatus if wanted.as_str().is_empty() => {
                 let mine = self
-                    .tasks
+                    .background
+                    .records
                     .newest()
                     .filter(|record| record.by.as_ref() == Some(&by))
                     .take(LISTED);
                 Ok(json!({ "tasks": mine.map(|record| shown(record, false)).collect::<Vec<_>>() }))
             }
             // A task sees only the background tasks that it started.
-            _ => self.own_task(&by, &wanted).and_then(|record| match tool {
+            _ => self.background.own_task(&by, &wanted).and_then(|record| match tool {
                 HostTool::CancelTask => Ok(self.cancel_by(&by, &record)),
                 HostTool::TellTask => self
-                    .tell_task(&record.id, argument("text"))
+                    .background
+                    .tell_task(self.cx, &record.id, argument("text"))
                     .map(|()| json!({ "task_id": record.id, "status": "told" })),
                 _ => Ok(shown(&record, true)),
             }),
         };
         match answer {
             Ok(answer) => {
-                let mut message = Arc::unwrap_or_clone(self.host_message(id, answer.to_string()));
+                let mut message =
+                    Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, answer.to_string()));
                 // A worker's output derives from external text.
                 let is_data = tool == HostTool::TaskStatus && answer.get("output").is_some();
                 message.labels.extend(is_data.then_some(Label::Untrusted));
                 CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true }
             }
-            Err(refusal) => self.said_error(id, refusal.to_value().to_string()),
+            Err(refusal) => self.frames.said_error(self.cx, id, refusal.to_value().to_string()),
         }
-    }
-
-    fn own_task(&self, by: &TaskName, id: &BackgroundId) -> Result<Arc<BackgroundRecord>, Refusal> {
-        let is_mine = |record: &&Arc<BackgroundRecord>| record.by.as_ref() == Some(by);
-        self.tasks.get(id).filter(is_mine).cloned().ok_or_else(|| {
-            let mine = self
-                .tasks
-                .newest()
-                .filter(is_mine)
-                .filter(|record| !record.state.is_end())
-                .take(LISTED);
-            Refusal { allowed: mine.map(|record| record.id.to_string()).collect(), ..unknown(id) }
-        })
     }
 
     fn cancel_by(&mut self, by: &TaskName, record: &BackgroundRecord) -> Value {
         if self.stop_task(&record.id, &cancelled(""), &EndRecipient::ExceptTo(by)) {
             return json!({ "task_id": record.id, "cancelled": true });
         }
-        let status = self.tasks.get(&record.id).map_or(record.state, |record| record.state);
+        let status =
+            self.background.records.get(&record.id).map_or(record.state, |record| record.state);
         json!({ "task_id": record.id, "cancelled": false, "status": status.as_str() })
+    }
+}
+
+impl Background {
+    pub(in crate::room) fn report_on_request(
+        &mut self,
+        cx: &mut RoomContext,
+        request: RequestId,
+        task: &BackgroundId,
+        text: String,
+    ) {
+        let reply = self.tell_task(cx, task, text).map(|()| RequestReply::Done);
+        cx.reply(request, reply);
+    }
+
+    fn tell_task(
+        &mut self,
+        cx: &mut RoomContext,
+        id: &BackgroundId,
+        text: String,
+    ) -> Result<(), Refusal> {
+        if text.trim().is_empty() {
+            return Err(Refusal::new(
+                RefusalCode::BadArguments,
+                "`text` is empty: say what the task's agent is to read.",
+            ));
+        }
+        let Some(record) = self.records.get(id) else { return Err(unknown(id)) };
+        let state = record.state;
+        match self.tasks.get_mut(id).filter(|task| !task.is_stopped) {
+            Some(task) => {
+                // Unique in the child room, which receives such messages from its parent only. Ids
+                // from other processes have random bytes.
+                let control = ControlId::from(format!("{id}-told-{}", task.told));
+                task.told += 1;
+                cx.effects.push_back(Effect::TellTask { call: task.call, id: control, text });
+                Ok(())
+            }
+            None if state.is_end() => {
+                let message =
+                    format!("{id} has ended ({}), so nobody there would read it.", state.as_str());
+                Err(Refusal::new(RefusalCode::TaskEnded, message))
+            }
+            None => Err(Refusal::new(
+                RefusalCode::TaskEnded,
+                format!("{id} goes on alone, and cannot be reached from here."),
+            )),
+        }
+    }
+
+    fn own_task(&self, by: &TaskName, id: &BackgroundId) -> Result<Arc<BackgroundRecord>, Refusal> {
+        let is_mine = |record: &&Arc<BackgroundRecord>| record.by.as_ref() == Some(by);
+        self.records.get(id).filter(is_mine).cloned().ok_or_else(|| {
+            let mine = self
+                .records
+                .newest()
+                .filter(is_mine)
+                .filter(|record| !record.state.is_end())
+                .take(LISTED);
+            Refusal { allowed: mine.map(|record| record.id.to_string()).collect(), ..unknown(id) }
+        })
     }
 }
 

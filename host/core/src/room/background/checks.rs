@@ -1,12 +1,13 @@
 //! The checks of a delegation. Each refusal has a code for programs, a sentence that a model can
 //! act on, and the valid choices. The operator reads which grant or limit applied.
 
+use crate::room::{Background, BackgroundWork, Frames, RoomChannels, RoomContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::{Room, RoomPhase};
+use super::super::RoomPhase;
 use super::{Delegating, TaskOrigin};
 use crate::types::capability::Capability;
 use crate::types::channel::Binding;
@@ -38,49 +39,93 @@ struct ReachedLimit {
     guidance: String,
 }
 
-impl Room {
+impl Frames {
     /// Returns the task with this name, if the frame's agent may delegate to it.
     pub(in crate::room) fn may_delegate(
-        &mut self,
+        &self,
+        cx: &mut RoomContext,
         frame: FrameId,
         name: &str,
     ) -> Result<TaskName, String> {
-        let Some((by, agent)) = self.delegator(frame) else {
+        let Some((by, agent)) = self.delegator(cx, frame) else {
             return Err("the task is over".to_owned());
         };
-        let setup = Arc::clone(&self.setup);
+        let setup = Arc::clone(&cx.setup);
         let Some(rights) = setup.rights_in(&agent, &by) else {
             return Err("the task is over".to_owned());
         };
         let is_task = |name: &str| setup.tasks.contains_key(name);
-        rights.may_delegate(name, is_task).cloned().map_err(|record| self.denied(&agent, *record))
+        rights.may_delegate(name, is_task).cloned().map_err(|record| cx.denied(&agent, *record))
     }
 
-    fn delegator(&self, frame: FrameId) -> Option<(TaskName, PluginName)> {
-        self.task_of(frame).map(|(frame, task)| (frame.task.clone(), task.agent.clone()))
+    fn delegator(&self, cx: &RoomContext, frame: FrameId) -> Option<(TaskName, PluginName)> {
+        self.task_of(cx, frame).map(|(frame, task)| (frame.task.clone(), task.agent.clone()))
     }
 
+    /// Returns the task and the plugin that delegate, and the number of automatic answers that led
+    /// there.
+    fn on_whose_behalf(
+        &self,
+        cx: &RoomContext,
+        origin: &TaskOrigin,
+    ) -> Result<(Option<TaskName>, Option<PluginName>, u32), Refusal> {
+        match origin {
+            TaskOrigin::Slot { frame, .. } => {
+                let over =
+                    || Refusal::new(RefusalCode::RoomClosed, "The task that wanted it is over.");
+                let (by, agent) = self.delegator(cx, *frame).ok_or_else(over)?;
+                let depth =
+                    self.get(frame).map_or(cx.opening.chain_depth, |frame| frame.chain_depth);
+                Ok((Some(by), Some(agent), depth))
+            }
+            TaskOrigin::Request { by: None, .. } => Ok((None, None, cx.opening.chain_depth)),
+            TaskOrigin::Request { by: Some(by), .. } => {
+                let Some(task) = cx.setup.tasks.get(by) else {
+                    let message = format!("The config has no task {by} to delegate on behalf of.");
+                    return Err(Refusal {
+                        allowed: cx.all_tasks(),
+                        ..Refusal::new(RefusalCode::BadArguments, message)
+                    });
+                };
+                // The deepest activation counts, if the task has several.
+                let at_work = self
+                    .values()
+                    .filter(|frame| frame.task == *by)
+                    .map(|frame| frame.chain_depth)
+                    .max();
+                Ok((
+                    Some(by.clone()),
+                    Some(task.agent.clone()),
+                    at_work.unwrap_or(cx.opening.chain_depth),
+                ))
+            }
+        }
+    }
+}
+
+impl BackgroundWork<'_> {
     /// Checks all of a delegation except limits.
     pub(super) fn check_delegation(
         &mut self,
         delegating: &Delegating,
     ) -> Result<CheckedDelegation, Refusal> {
         let delegation = &delegating.delegation;
-        let (by, agent, depth) = self.on_whose_behalf(&delegating.origin)?;
+        let (by, agent, depth) = self.frames.on_whose_behalf(self.cx, &delegating.origin)?;
         let context = checked_context(delegation)?;
-        let notify = self.checked_notify(delegation, by.as_ref())?;
+        let notify = self.cx.checked_notify(delegation, by.as_ref())?;
         if let Deliver::By(strategy) = &delegation.deliver {
-            self.check_strategy(strategy)?;
+            self.cx.check_strategy(strategy)?;
         }
-        if let Some(refusal) = self.takes_no_work() {
+        if let Some(refusal) = self.background.takes_no_work(self.cx, self.channels) {
             return Err(refusal);
         }
-        let task = self.checked_agent(delegation, by.as_ref().zip(agent.as_ref()))?;
+        let task = self.cx.checked_agent(delegation, by.as_ref().zip(agent.as_ref()))?;
         if delegation.task.trim().is_empty() {
             let text = "`task` is empty: say in words what the agent is to do.";
             return Err(Refusal::new(RefusalCode::EmptyTask, text));
         }
-        let shared = self.checked_channels(delegation, by.as_ref().zip(agent.as_ref()))?;
+        let shared =
+            self.channels.checked_channels(self.cx, delegation, by.as_ref().zip(agent.as_ref()))?;
         let chain_depth = depth.saturating_add(1);
         if chain_depth > CHAIN_MAX {
             let text = format!(
@@ -90,7 +135,7 @@ impl Room {
         }
         let strategy = match &delegation.deliver {
             Deliver::AsConfigured => {
-                self.setup.tasks.get(&task).and_then(|task| task.deliver.clone())
+                self.cx.setup.tasks.get(&task).and_then(|task| task.deliver.clone())
             }
             Deliver::Never => None,
             Deliver::By(strategy) => Some(strategy.clone()),
@@ -98,48 +143,92 @@ impl Room {
         Ok(CheckedDelegation { task, by, agent, notify, strategy, shared, context, chain_depth })
     }
 
-    /// Returns the task and the plugin that delegate, and the number of automatic answers that led
-    /// there.
-    fn on_whose_behalf(
-        &self,
-        origin: &TaskOrigin,
-    ) -> Result<(Option<TaskName>, Option<PluginName>, u32), Refusal> {
-        match origin {
-            TaskOrigin::Slot { frame, .. } => {
-                let over =
-                    || Refusal::new(RefusalCode::RoomClosed, "The task that wanted it is over.");
-                let (by, agent) = self.delegator(*frame).ok_or_else(over)?;
-                let depth = self
-                    .frames
-                    .get(frame)
-                    .map_or(self.opening.chain_depth, |frame| frame.chain_depth);
-                Ok((Some(by), Some(agent), depth))
-            }
-            TaskOrigin::Request { by: None, .. } => Ok((None, None, self.opening.chain_depth)),
-            TaskOrigin::Request { by: Some(by), .. } => {
-                let Some(task) = self.setup.tasks.get(by) else {
-                    let message = format!("The config has no task {by} to delegate on behalf of.");
-                    return Err(Refusal {
-                        allowed: self.all_tasks(),
-                        ..Refusal::new(RefusalCode::BadArguments, message)
-                    });
-                };
-                // The deepest activation counts, if the task has several.
-                let at_work = self
-                    .frames
-                    .values()
-                    .filter(|frame| frame.task == *by)
-                    .map(|frame| frame.chain_depth)
-                    .max();
-                Ok((
-                    Some(by.clone()),
-                    Some(task.agent.clone()),
-                    at_work.unwrap_or(self.opening.chain_depth),
-                ))
-            }
+    /// Checks depth, width, total count and budgets (R-065 done right).
+    pub(super) fn check_limits(&mut self, checked: &CheckedDelegation) -> Result<(), Refusal> {
+        let Some(ReachedLimit { key, guidance }) =
+            self.reached(checked.agent.as_ref(), &checked.task)
+        else {
+            return Ok(());
+        };
+        let Some(agent) = &checked.agent else {
+            return Err(Refusal::new(
+                RefusalCode::LimitReached,
+                format!("Not started: {key}. {guidance}"),
+            ));
+        };
+        let setup = Arc::clone(&self.cx.setup);
+        if let Some(rights) = setup.rights(agent) {
+            let record = rights.refuse(
+                Capability::Delegate,
+                checked.task.as_str(),
+                Layer::Runtime,
+                &key,
+                None,
+            );
+            self.cx.denied(agent, *record);
         }
+        Err(Refusal::new(RefusalCode::LimitReached, format!("Not started. {guidance}")))
     }
 
+    fn reached(&mut self, agent: Option<&PluginName>, task: &TaskName) -> Option<ReachedLimit> {
+        let setup = Arc::clone(&self.cx.setup);
+        if let Some(agent) = agent {
+            let grant = setup.rights(agent).and_then(|rights| rights.grants.delegate.as_ref());
+            // Without a grant, nothing is allowed.
+            let (most, of_all) = grant.map_or((0, 0), |grant| (grant.at_once, grant.total));
+            let at_once = self
+                .background
+                .tasks
+                .values()
+                .filter(|running| running.started_by.as_ref() == Some(agent))
+                .count();
+            if at_once >= most as usize {
+                return Some(ReachedLimit {
+                    key: format!("plugins.{agent}.grants.delegate.at_once is {most}"),
+                    guidance: format!(
+                        "{} is the most background tasks at once, and so many are under way. {WAIT_OR_DO}",
+                        at_once
+                    ),
+                });
+            }
+            if self.budgets.used_by(agent).background >= of_all {
+                return Some(ReachedLimit {
+                    key: format!("plugins.{agent}.grants.delegate.total is {of_all}"),
+                    guidance: format!(
+                        "You have started {of_all} background tasks in this run, and that is the most. {DO_IT}"
+                    ),
+                });
+            }
+        }
+        if self.cx.opening.depth >= self.cx.opening.limits.depth {
+            return Some(ReachedLimit {
+                key: format!("limits.run.depth is {}", self.cx.opening.limits.depth),
+                guidance: format!("Background tasks may not be nested deeper than this. {DO_IT}"),
+            });
+        }
+        if let Some(key) = self.background.tasks_are_used_up(self.cx, self.budgets) {
+            let guidance = if key.contains("at_once") { WAIT_OR_DO } else { DO_IT };
+            return Some(ReachedLimit {
+                key,
+                guidance: format!("The run may have no more background tasks now. {guidance}"),
+            });
+        }
+        // A child without turns, tokens or model calls could not make a step.
+        let limits = self.share_of(task);
+        let spent = [
+            (limits.turns, "turns"),
+            (limits.tokens, "tokens"),
+            (limits.model_calls, "model_calls"),
+        ];
+        let (_, budget) = spent.into_iter().find(|(left, _)| *left == Some(0))?;
+        Some(ReachedLimit {
+            key: format!("what is left of limits.run.{budget} is too little"),
+            guidance: "Too little of the run's budget is left for another task. Finish with what you have.".to_owned(),
+        })
+    }
+}
+
+impl RoomContext {
     fn all_tasks(&self) -> Vec<String> {
         self.setup.tasks.keys().map(ToString::to_string).collect()
     }
@@ -160,24 +249,6 @@ impl Room {
             allowed: self.all_tasks(),
             ..Refusal::new(RefusalCode::BadArguments, message)
         })
-    }
-
-    /// Returns the refusal of a room that is closed or has its result.
-    fn takes_no_work(&self) -> Option<Refusal> {
-        let has_result = matches!(self.phase, RoomPhase::Draining { .. }) && !self.is_held();
-        let refused = |why: &str| {
-            Some(Refusal::new(
-                RefusalCode::RoomClosed,
-                format!("Not started: {why}. Do the work yourself."),
-            ))
-        };
-        if self.conversation.closed.is_some() {
-            return refused("the room is closed");
-        }
-        if self.tasks.stopped.is_some() || has_result {
-            return refused("the run is over");
-        }
-        None
     }
 
     /// Returns the task, if the delegating agent may start it. The enum of the tool is checked
@@ -240,20 +311,43 @@ impl Room {
         };
         Err(Refusal { allowed, ..Refusal::new(code, format!("{what} {instead}")) })
     }
+}
 
+impl Background {
+    /// Returns the refusal of a room that is closed or has its result.
+    fn takes_no_work(&self, cx: &RoomContext, channels: &RoomChannels) -> Option<Refusal> {
+        let has_result = matches!(cx.phase, RoomPhase::Draining { .. }) && !channels.is_held(cx);
+        let refused = |why: &str| {
+            Some(Refusal::new(
+                RefusalCode::RoomClosed,
+                format!("Not started: {why}. Do the work yourself."),
+            ))
+        };
+        if channels.closed.is_some() {
+            return refused("the room is closed");
+        }
+        if self.records.stopped.is_some() || has_result {
+            return refused("the run is over");
+        }
+        None
+    }
+}
+
+impl RoomChannels {
     /// Returns the bindings for the child's room: the parent's own, never widened.
     fn checked_channels(
-        &mut self,
+        &self,
+        cx: &mut RoomContext,
         delegation: &Delegation,
         delegator: Option<(&TaskName, &PluginName)>,
     ) -> Result<BTreeMap<ChannelId, Binding>, Refusal> {
-        let setup = Arc::clone(&self.setup);
+        let setup = Arc::clone(&cx.setup);
         let of_task = delegator
             .and_then(|(by, _)| setup.tasks.get(by))
             .map_or(&[][..], |task| task.background.share.as_slice());
         if delegation.share_channels.is_empty() {
             // the channels that the operator shares, if they are bound here.
-            let bound = |name: &String| self.conversation.bindings.get_key_value(name.as_str());
+            let bound = |name: &String| self.bindings.get_key_value(name.as_str());
             return Ok(of_task
                 .iter()
                 .filter_map(bound)
@@ -263,12 +357,11 @@ impl Room {
         let mut shared = BTreeMap::new();
         for name in &delegation.share_channels {
             let found = self
-                .conversation
                 .bindings
                 .get_key_value(name.as_str())
                 .map(|(channel, binding)| (channel.clone(), binding.clone()));
             let Some((channel, binding)) = found else {
-                let allowed = self.may_be_shared(delegator);
+                let allowed = self.may_be_shared(cx, delegator);
                 let message = format!(
                     "The channel {name:?} is not bound in this room, so it cannot be shared."
                 );
@@ -279,14 +372,14 @@ impl Room {
             };
             // Channels that the operator shares need no grant.
             if let Some((by, agent)) = delegator.filter(|_| !of_task.contains(name)) {
-                let bindings = self.conversation.bindings.clone();
+                let bindings = self.bindings.clone();
                 let rights = setup.rights_in(agent, by);
                 let refused = rights.and_then(|rights| {
                     rights.may_share(name, |name| bindings.contains_key(name)).err()
                 });
                 if let Some(record) = refused {
-                    let text = self.denied(agent, *record);
-                    let allowed = self.may_be_shared(delegator);
+                    let text = cx.denied(agent, *record);
+                    let allowed = self.may_be_shared(cx, delegator);
                     let message = format!(
                         "{text} You may not share the channel {name}; start the task without it."
                     );
@@ -302,12 +395,16 @@ impl Room {
     }
 
     /// Returns the channels of this room that the delegator may share.
-    fn may_be_shared(&self, delegator: Option<(&TaskName, &PluginName)>) -> Vec<String> {
-        let bound = self.conversation.bindings.keys();
+    fn may_be_shared(
+        &self,
+        cx: &RoomContext,
+        delegator: Option<(&TaskName, &PluginName)>,
+    ) -> Vec<String> {
+        let bound = self.bindings.keys();
         let Some((by, agent)) = delegator else { return bound.map(ToString::to_string).collect() };
         let of_task =
-            self.setup.tasks.get(by).map_or(&[][..], |task| task.background.share.as_slice());
-        let rights = self.setup.rights_in(agent, by);
+            cx.setup.tasks.get(by).map_or(&[][..], |task| task.background.share.as_slice());
+        let rights = cx.setup.rights_in(agent, by);
         let granted = |name: &str| {
             rights.as_ref().is_some_and(|rights| rights.may_share(name, |_| false).is_ok())
         };
@@ -315,89 +412,6 @@ impl Room {
             .map(ToString::to_string)
             .filter(|name| of_task.contains(name) || granted(name))
             .collect()
-    }
-
-    /// Checks depth, width, total count and budgets (R-065 done right).
-    pub(super) fn check_limits(&mut self, checked: &CheckedDelegation) -> Result<(), Refusal> {
-        let Some(ReachedLimit { key, guidance }) =
-            self.reached(checked.agent.as_ref(), &checked.task)
-        else {
-            return Ok(());
-        };
-        let Some(agent) = &checked.agent else {
-            return Err(Refusal::new(
-                RefusalCode::LimitReached,
-                format!("Not started: {key}. {guidance}"),
-            ));
-        };
-        let setup = Arc::clone(&self.setup);
-        if let Some(rights) = setup.rights(agent) {
-            let record = rights.refuse(
-                Capability::Delegate,
-                checked.task.as_str(),
-                Layer::Runtime,
-                &key,
-                None,
-            );
-            self.denied(agent, *record);
-        }
-        Err(Refusal::new(RefusalCode::LimitReached, format!("Not started. {guidance}")))
-    }
-
-    fn reached(&mut self, agent: Option<&PluginName>, task: &TaskName) -> Option<ReachedLimit> {
-        let setup = Arc::clone(&self.setup);
-        if let Some(agent) = agent {
-            let grant = setup.rights(agent).and_then(|rights| rights.grants.delegate.as_ref());
-            // Without a grant, nothing is allowed.
-            let (most, of_all) = grant.map_or((0, 0), |grant| (grant.at_once, grant.total));
-            let at_once = self
-                .background
-                .values()
-                .filter(|running| running.started_by.as_ref() == Some(agent))
-                .count();
-            if at_once >= most as usize {
-                return Some(ReachedLimit {
-                    key: format!("plugins.{agent}.grants.delegate.at_once is {most}"),
-                    guidance: format!(
-                        "{} is the most background tasks at once, and so many are under way. {WAIT_OR_DO}",
-                        at_once
-                    ),
-                });
-            }
-            if self.used_by(agent).background >= of_all {
-                return Some(ReachedLimit {
-                    key: format!("plugins.{agent}.grants.delegate.total is {of_all}"),
-                    guidance: format!(
-                        "You have started {of_all} background tasks in this run, and that is the most. {DO_IT}"
-                    ),
-                });
-            }
-        }
-        if self.opening.depth >= self.opening.limits.depth {
-            return Some(ReachedLimit {
-                key: format!("limits.run.depth is {}", self.opening.limits.depth),
-                guidance: format!("Background tasks may not be nested deeper than this. {DO_IT}"),
-            });
-        }
-        if let Some(key) = self.tasks_are_used_up() {
-            let guidance = if key.contains("at_once") { WAIT_OR_DO } else { DO_IT };
-            return Some(ReachedLimit {
-                key,
-                guidance: format!("The run may have no more background tasks now. {guidance}"),
-            });
-        }
-        // A child without turns, tokens or model calls could not make a step.
-        let limits = self.share_of(task);
-        let spent = [
-            (limits.turns, "turns"),
-            (limits.tokens, "tokens"),
-            (limits.model_calls, "model_calls"),
-        ];
-        let (_, budget) = spent.into_iter().find(|(left, _)| *left == Some(0))?;
-        Some(ReachedLimit {
-            key: format!("what is left of limits.run.{budget} is too little"),
-            guidance: "Too little of the run's budget is left for another task. Finish with what you have.".to_owned(),
-        })
     }
 }
 

@@ -1,19 +1,19 @@
 //! The end of background tasks when their parent is stopped or closed, by the `on_close` of each
 //! (R-063 done right).
 
-use super::super::Room;
 use super::super::termination::FrameEnd;
 use super::ending::EndRecipient;
+use crate::room::{Background, BackgroundWork, Budgets, RoomChannels, RoomContext};
 use crate::types::delegation::OnClose;
 use crate::types::ids::BackgroundId;
 use crate::types::outcome::{Outcome, Status};
 
-impl Room {
+impl BackgroundWork<'_> {
     /// Stops, detaches or silences the background tasks of a closed room.
     pub(in crate::room) fn close_tasks(&mut self, reason: &str) {
         // A task that a call waits for ends with that call.
         let running =
-            self.background.values().filter(|task| !task.is_stopped && task.waiter.is_none());
+            self.background.tasks.values().filter(|task| !task.is_stopped && task.waiter.is_none());
         let ids: Vec<(BackgroundId, OnClose)> =
             running.map(|task| (task.id.clone(), task.on_close)).collect();
         for (id, on_close) in ids {
@@ -23,7 +23,9 @@ impl Room {
                     &FrameEnd::new(Status::Kill, reason),
                     &EndRecipient::Nobody("room_closed"),
                 )),
-                OnClose::Detach if self.has_begun(&id) => self.detach_task(&id, reason),
+                OnClose::Detach if self.background.has_begun(self.cx, &id) => {
+                    self.background.detach_task(self.cx, self.budgets, &id, reason)
+                }
                 // A task that has not begun cannot run on alone, so it is stopped.
                 OnClose::Detach => drop(self.stop_task(
                     &id,
@@ -34,49 +36,62 @@ impl Room {
             }
         }
     }
+}
 
+impl RoomChannels {
     /// Reports the answer of a task on the channels that it was given. Its request is not reported
     /// (R-029 done right).
-    pub(in crate::room) fn report_shared_channels(&mut self, outcome: &Outcome) {
-        let is_shared =
-            self.opening.depth > 0 && !self.opening.hold && self.opening.bindings.is_some();
+    pub(in crate::room) fn report_shared_channels(
+        &mut self,
+        cx: &mut RoomContext,
+        outcome: &Outcome,
+    ) {
+        let is_shared = cx.opening.depth > 0 && !cx.opening.hold && cx.opening.bindings.is_some();
         let answer = outcome
             .content
             .clone()
             .filter(|answer| is_shared && outcome.status.is_success() && !answer.trim().is_empty());
         if let Some(answer) = answer {
-            self.report_channels(&answer, None);
+            self.report_channels(cx, &answer, None);
         }
     }
+}
 
+impl Background {
     /// Marks the run as stopped. Returns whether this is the first stop: a second one waits for
     /// nothing.
     pub(in crate::room) fn begin_stop(&mut self, reason: &str) -> bool {
-        let is_first = self.tasks.stopped.is_none();
-        self.tasks.stopped.get_or_insert_with(|| reason.to_owned());
+        let is_first = self.records.stopped.is_none();
+        self.records.stopped.get_or_insert_with(|| reason.to_owned());
         is_first
     }
 
     /// Returns whether this task continues after a stop of the run, alone or until its end.
-    pub(in crate::room) fn resumes_after_stop(&mut self, id: &BackgroundId, reason: &str) -> bool {
+    pub(in crate::room) fn resumes_after_stop(
+        &mut self,
+        cx: &mut RoomContext,
+        budgets: &mut Budgets,
+        id: &BackgroundId,
+        reason: &str,
+    ) -> bool {
         let Some(task) =
-            self.background.get(id).filter(|task| !task.is_stopped && task.waiter.is_none())
+            self.tasks.get(id).filter(|task| !task.is_stopped && task.waiter.is_none())
         else {
             return false;
         };
         match task.on_close {
             OnClose::Cascade => false,
-            OnClose::FinishSilently => self.has_begun(id),
-            OnClose::Detach if self.has_begun(id) => {
-                self.detach_task(id, reason);
+            OnClose::FinishSilently => self.has_begun(cx, id),
+            OnClose::Detach if self.has_begun(cx, id) => {
+                self.detach_task(cx, budgets, id, reason);
                 true
             }
             OnClose::Detach => false,
         }
     }
 
-    fn has_begun(&self, id: &BackgroundId) -> bool {
-        let Some(call) = self.background.get(id).map(|task| task.call) else { return false };
-        !self.effects.iter().any(|effect| effect.starts() == Some(call))
+    fn has_begun(&self, cx: &RoomContext, id: &BackgroundId) -> bool {
+        let Some(call) = self.tasks.get(id).map(|task| task.call) else { return false };
+        !cx.effects.iter().any(|effect| effect.starts() == Some(call))
     }
 }

@@ -2,6 +2,7 @@
 //! a fixed form (R-084 done right). The others pass the gates, are checked again, and are put to
 //! the rules of consent as the gates left them.
 
+use crate::room::{BackgroundWork, Frames, RoomContext};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -10,12 +11,12 @@ use super::super::approvals::{Consent, Ruling};
 use super::super::confirming::RequestedAct;
 use super::super::frame::{CallOutcome, FrameWait, ToolRound};
 use super::super::gates::GatedAct;
-use super::super::{Invariant, Purpose, Room};
+use super::super::{Invariant, Purpose};
 use super::checks::CheckedDelegation;
 use super::{BackgroundTask, Delegating, TaskOrigin, Waiter, Wish};
-use crate::setup::GatePoint;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
+use crate::setup::GatePoint;
 use crate::types::action::Action;
 use crate::types::delegation::Delegation;
 use crate::types::host_tool::HostTool;
@@ -24,7 +25,7 @@ use crate::types::message::{Message, ToolCall};
 use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
 use crate::types::usage::Spent;
 
-impl Room {
+impl BackgroundWork<'_> {
     pub(in crate::room) fn delegate_on_request(
         &mut self,
         request: RequestId,
@@ -47,13 +48,14 @@ impl Room {
         message: &Arc<Message>,
         asked: Consent,
     ) -> Option<CallOutcome> {
-        if let Err(text) = self.check_steering(id, HostTool::DelegateTask, call, asked_by) {
-            return Some(self.said_error(id, text));
+        if let Err(text) =
+            self.dialogue().check_steering(id, HostTool::DelegateTask, call, asked_by)
+        {
+            return Some(self.frames.said_error(self.cx, id, text));
         }
-        let worker = self
-            .frames
-            .get(&id)
-            .and_then(|frame| self.toolbox(&frame.task).get(&call.name)?.worker.clone());
+        let worker = self.frames.get(&id).and_then(|frame| {
+            self.histories.toolbox(self.cx, &frame.task).get(&call.name)?.worker.clone()
+        });
         // A worker tool may fix the agent, and the model's own choice is replaced then.
         let mut arguments = call.arguments.clone();
         if let (Some(agent), Some(arguments)) =
@@ -68,7 +70,7 @@ impl Room {
                     RefusalCode::BadArguments,
                     format!("The arguments of delegate_task are not right: {error}."),
                 );
-                return Some(self.said_error(id, refusal.to_value().to_string()));
+                return Some(self.frames.said_error(self.cx, id, refusal.to_value().to_string()));
             }
         };
         delegation.wait = worker.is_some_and(|worker| worker.wait);
@@ -96,7 +98,7 @@ impl Room {
         mut delegation: Delegation,
         wish: Wish,
     ) -> Option<CallOutcome> {
-        if let Some((_, task)) = self.task_of(waiter.frame) {
+        if let Some((_, task)) = self.frames.task_of(self.cx, waiter.frame) {
             // The operator's settings are minimums.
             delegation.wait |= task.background.wait;
             delegation.conversation = delegation.conversation.max(task.background.conversation);
@@ -107,7 +109,7 @@ impl Room {
             origin: TaskOrigin::Slot { frame, slot, seq },
             wish: Some(Box::new(wish)),
         });
-        self.take_answer(&waiter)
+        self.background.take_answer(&waiter)
     }
 
     /// Refuses an invalid delegation before any gate is asked about it.
@@ -123,9 +125,9 @@ impl Room {
                         self.delegation_passed(delegating)
                     }
                     None | Some(Consent::NotYet | Consent::Edited)
-                        if self.has_gate(GatePoint::Delegate) =>
+                        if self.cx.has_gate(GatePoint::Delegate) =>
                     {
-                        self.wait_for_gates(GatedAct::Delegation {
+                        self.gate_checks().wait_for_gates(GatedAct::Delegation {
                             delegating: Box::new(delegating),
                         })
                     }
@@ -144,13 +146,13 @@ impl Room {
     /// see the new text.
     pub(in crate::room) fn delegation_passed(&mut self, delegating: Delegating) {
         if let TaskOrigin::Slot { frame, slot, seq } = delegating.origin
-            && !self.waits(&Waiter { frame, slot, seq })
+            && !self.frames.waits(self.cx, &Waiter { frame, slot, seq })
         {
             // The task that requested it is over.
             return;
         }
         match self.may_start(&delegating) {
-            Ok(Some(checked)) => match self.consent_to_delegation(&delegating) {
+            Ok(Some(checked)) => match self.frames.consent_to_delegation(self.cx, &delegating) {
                 Ruling::Runs => self.start_background(delegating, checked),
                 Ruling::Waits => {}
                 Ruling::Refused(result) => {
@@ -165,67 +167,6 @@ impl Room {
         }
     }
 
-    /// Checks a delegation against its task's rules of consent, with the text that the gates left.
-    fn consent_to_delegation(&mut self, delegating: &Delegating) -> Ruling {
-        let (Some(wish), TaskOrigin::Slot { frame, slot, .. }) =
-            (&delegating.wish, &delegating.origin)
-        else {
-            return Ruling::Runs;
-        };
-        let (frame, slot) = (*frame, *slot);
-        let Wish { mut call, action, asked_by, asked } = Wish::clone(wish);
-        let Delegation { task, brief, .. } = &delegating.delegation;
-        let (action, is_changed) = match action {
-            Some(mut wanted) => {
-                let is_changed = (&wanted.task, &wanted.brief) != (task, brief);
-                (wanted.task, wanted.brief) = (task.clone(), brief.clone());
-                (Some(Action::DelegateTask(Box::new(wanted))), is_changed)
-            }
-            None => {
-                (None, call.arguments.get("task").and_then(Value::as_str) != Some(task.as_str()))
-            }
-        };
-        if is_changed {
-            match (&action, call.arguments.as_object_mut()) {
-                (Some(action), _) => call.arguments = action.args(),
-                (None, Some(arguments)) => drop(arguments.insert("task".to_owned(), json!(task))),
-                (None, None) => {}
-            }
-            self.rewrite_slot(frame, slot, &call, action.as_ref());
-        }
-        let Some(caller) = self.agent_of(frame).cloned() else { return Ruling::Runs };
-        // An approver's edit was approved as written, but a gate has changed it since.
-        let asked = if is_changed && asked == Consent::Edited { Consent::NotYet } else { asked };
-        let wanted = RequestedAct {
-            frame,
-            slot,
-            call: &call,
-            action: action.as_ref(),
-            caller: &caller,
-            asked_by: asked_by.as_ref(),
-        };
-        self.consent_to(&wanted, None, asked)
-    }
-
-    /// Replaces the text of a slot with what the gates left, so that this text is approved and run.
-    fn rewrite_slot(&mut self, id: FrameId, slot: usize, call: &ToolCall, action: Option<&Action>) {
-        let Some(FrameWait::Tools(round)) = self
-            .frames
-            .get_mut(&id)
-            .and_then(|frame| frame.attempt.as_mut())
-            .map(|attempt| &mut attempt.wait)
-        else {
-            return self.violated(Invariant::RoundWaits, id);
-        };
-        if let Some(slot) = round.slots.get_mut(slot) {
-            slot.now.arguments.clone_from(&call.arguments);
-            if let Some(action) = action {
-                slot.call.arguments.clone_from(&call.arguments);
-                slot.action = Some(action.clone());
-            }
-        }
-    }
-
     pub(in crate::room) fn delegation_blocked(&mut self, delegating: Delegating, reason: &str) {
         let refusal = Refusal::new(RefusalCode::Blocked, reason);
         self.refuse_delegation(&delegating.origin, refusal);
@@ -236,12 +177,17 @@ impl Room {
         let checked = self.check_delegation(delegating)?;
         let by = checked.by.as_ref();
         let cache_ms =
-            by.and_then(|by| self.setup.tasks.get(by)).and_then(|task| task.background.cache_ms);
+            by.and_then(|by| self.cx.setup.tasks.get(by)).and_then(|task| task.background.cache_ms);
         // An explicit key takes precedence over the cache.
         let earlier = match &delegating.delegation.key {
-            Some(key) => self.tasks.of_key(key),
+            Some(key) => self.background.records.of_key(key),
             None => cache_ms.and_then(|ttl| {
-                self.tasks.cached(&checked.task, &delegating.delegation, self.now, ttl)
+                self.background.records.cached(
+                    &checked.task,
+                    &delegating.delegation,
+                    self.cx.now,
+                    ttl,
+                )
             }),
         };
         if let Some(record) = earlier {
@@ -262,7 +208,7 @@ impl Room {
             TaskOrigin::Request { request, .. } => {
                 let (task, room, agent) =
                     (record.id.clone(), record.room.clone(), record.agent.clone());
-                self.reply(
+                self.cx.reply(
                     *request,
                     Ok(RequestReply::Delegated {
                         task,
@@ -294,7 +240,7 @@ impl Room {
 
     fn refuse_delegation(&mut self, origin: &TaskOrigin, refusal: Refusal) {
         match origin {
-            TaskOrigin::Request { request, .. } => self.reply(*request, Err(refusal)),
+            TaskOrigin::Request { request, .. } => self.cx.reply(*request, Err(refusal)),
             TaskOrigin::Slot { frame, slot, seq } => {
                 self.answer_waiter(
                     &Waiter { frame: *frame, slot: *slot, seq: *seq },
@@ -310,19 +256,19 @@ impl Room {
         let Delegating { delegation, origin, wish: _ } = delegating;
         // Counted before the child opens, so that the child's opening includes it.
         if let Some(agent) = &checked.agent {
-            self.used_by(agent).background += 1;
+            self.budgets.used_by(agent).background += 1;
         }
-        self.counters.background += 1;
-        let number = self.counters.background;
+        self.cx.counters.background += 1;
+        let number = self.cx.counters.background;
         let id = BackgroundId::from(format!("task-{number}"));
-        let delegators = self.delegators_of_child(&origin, &delegation, &checked);
+        let delegators = self.frames.delegators_of_child(self.cx, &origin, &delegation, &checked);
         let (mut opening, context) = self.child_opening(&id, &delegation, &checked);
         opening.delegators = delegators;
-        self.spent = self.spent.plus(Spent { tasks: 1, ..Spent::default() });
+        self.budgets.spent = self.budgets.spent.plus(Spent { tasks: 1, ..Spent::default() });
         // Reserved before the child starts, so that parent and child cannot spend it twice.
-        let reserved = self.reserve(&opening.limits);
+        let reserved = self.budgets.reserve(&opening.limits);
         let (room, task) = (opening.room.clone(), checked.task.clone());
-        let call = self.next_call(Purpose::Background { id: id.clone() });
+        let call = self.cx.next_call(Purpose::Background { id: id.clone() });
         let waiter = match origin {
             TaskOrigin::Slot { frame, slot, seq } if delegation.wait => {
                 Some(Waiter { frame, slot, seq })
@@ -331,7 +277,7 @@ impl Room {
         };
         let on_close = delegation
             .on_close
-            .or_else(|| self.setup.tasks.get(&task).map(|task| task.on_close))
+            .or_else(|| self.cx.setup.tasks.get(&task).map(|task| task.on_close))
             .unwrap_or_default();
         let running = BackgroundTask {
             id: id.clone(),
@@ -344,7 +290,7 @@ impl Room {
             strategy: checked.strategy.clone(),
             hand_back: delegation.hand_back,
             on_close,
-            started: self.now,
+            started: self.cx.now,
             reserved,
             at_once: opening.limits.tasks_at_once.unwrap_or_default(),
             inherited: opening.used.clone(),
@@ -355,23 +301,23 @@ impl Room {
             is_stopped: false,
         };
         let checked_by = checked.by.clone();
-        self.tasks.begin(number, &running, room.clone(), checked.by, delegation.key);
-        self.background.insert(id.clone(), running);
-        self.tell(Notice::BackgroundStarted {
+        self.background.records.begin(number, &running, room.clone(), checked.by, delegation.key);
+        self.background.tasks.insert(id.clone(), running);
+        self.cx.tell(Notice::BackgroundStarted {
             id: id.clone(),
             task: task.clone(),
             room: room.clone(),
             by: checked_by,
             brief: delegation.task,
         });
-        self.effects.push_back(Effect::StartBackground {
+        self.cx.effects.push_back(Effect::StartBackground {
             call,
             id: id.clone(),
             opening: Box::new(opening),
         });
         match origin {
             TaskOrigin::Request { request, .. } => {
-                self.reply(
+                self.cx.reply(
                     request,
                     Ok(RequestReply::Delegated { task: id, room, agent: task, from_cache: false }),
                 );
@@ -383,6 +329,75 @@ impl Room {
                 self.answer_waiter(&Waiter { frame, slot, seq }, &receipt, false, false);
             }
             TaskOrigin::Slot { .. } => {}
+        }
+    }
+}
+
+impl Frames {
+    /// Checks a delegation against its task's rules of consent, with the text that the gates left.
+    fn consent_to_delegation(&mut self, cx: &mut RoomContext, delegating: &Delegating) -> Ruling {
+        let (Some(wish), TaskOrigin::Slot { frame, slot, .. }) =
+            (&delegating.wish, &delegating.origin)
+        else {
+            return Ruling::Runs;
+        };
+        let (frame, slot) = (*frame, *slot);
+        let Wish { mut call, action, asked_by, asked } = Wish::clone(wish);
+        let Delegation { task, brief, .. } = &delegating.delegation;
+        let (action, is_changed) = match action {
+            Some(mut wanted) => {
+                let is_changed = (&wanted.task, &wanted.brief) != (task, brief);
+                (wanted.task, wanted.brief) = (task.clone(), brief.clone());
+                (Some(Action::DelegateTask(Box::new(wanted))), is_changed)
+            }
+            None => {
+                (None, call.arguments.get("task").and_then(Value::as_str) != Some(task.as_str()))
+            }
+        };
+        if is_changed {
+            match (&action, call.arguments.as_object_mut()) {
+                (Some(action), _) => call.arguments = action.args(),
+                (None, Some(arguments)) => drop(arguments.insert("task".to_owned(), json!(task))),
+                (None, None) => {}
+            }
+            self.rewrite_slot(cx, frame, slot, &call, action.as_ref());
+        }
+        let Some(caller) = self.agent_of(cx, frame).cloned() else { return Ruling::Runs };
+        // An approver's edit was approved as written, but a gate has changed it since.
+        let asked = if is_changed && asked == Consent::Edited { Consent::NotYet } else { asked };
+        let wanted = RequestedAct {
+            frame,
+            slot,
+            call: &call,
+            action: action.as_ref(),
+            caller: &caller,
+            asked_by: asked_by.as_ref(),
+        };
+        self.consent_to(cx, &wanted, None, asked)
+    }
+
+    /// Replaces the text of a slot with what the gates left, so that this text is approved and run.
+    fn rewrite_slot(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        slot: usize,
+        call: &ToolCall,
+        action: Option<&Action>,
+    ) {
+        let Some(FrameWait::Tools(round)) = self
+            .get_mut(&id)
+            .and_then(|frame| frame.attempt.as_mut())
+            .map(|attempt| &mut attempt.wait)
+        else {
+            return cx.violated(Invariant::RoundWaits, id);
+        };
+        if let Some(slot) = round.slots.get_mut(slot) {
+            slot.now.arguments.clone_from(&call.arguments);
+            if let Some(action) = action {
+                slot.call.arguments.clone_from(&call.arguments);
+                slot.action = Some(action.clone());
+            }
         }
     }
 }

@@ -2,11 +2,12 @@
 //! later report only adds what was used (R-040, R-041, R-060, R-061 done right). Every end takes
 //! the same path.
 
+use crate::room::{Background, BackgroundWork, Budgets, RoomContext, RunControl};
 use serde_json::{Value, json};
 
 use super::super::delivery::Undelivered as Delivering;
 use super::super::termination::FrameEnd;
-use super::super::{Invariant, Purpose, Room};
+use super::super::{Invariant, Purpose};
 use super::asking::CANCELLED;
 use super::structured::never_handed_in;
 use super::{BackgroundTask, Waiter};
@@ -32,7 +33,7 @@ pub(super) enum EndRecipient<'a> {
     Nobody(&'a str),
 }
 
-impl Room {
+impl RunControl<'_> {
     pub(in crate::room) fn background_ended(
         &mut self,
         call: CallId,
@@ -40,31 +41,35 @@ impl Room {
         spent: Spent,
         used: &UsedByPlugin,
     ) {
-        let Some(Purpose::Background { id }) = self.calls.get(&call).cloned() else { return };
-        self.calls.remove(&call);
-        let Some(task) = self.background.remove(&id) else {
-            return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
+        let Some(Purpose::Background { id }) = self.cx.calls.get(&call).cloned() else { return };
+        self.cx.calls.remove(&call);
+        let Some(task) = self.background.tasks.remove(&id) else {
+            return self.cx.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
         };
         // A stopped task still reports what it used.
-        self.settle_reserve(task.reserved, spent);
+        self.budgets.settle_reserve(task.reserved, spent);
         for (plugin, used) in used {
             // The child began with the parent's counts, so only the difference is new.
             let before = task.inherited.get(plugin).copied().unwrap_or_default();
-            self.used_by(plugin).add(used.since(before));
+            self.budgets.used_by(plugin).add(used.since(before));
         }
         if !task.is_stopped {
-            let ended = self.end_of(&task, ended);
-            self.conclude(&task, ended, &EndRecipient::Notified);
+            let ended = self.cx.end_of(&task, ended);
+            self.background_work().conclude(&task, ended, &EndRecipient::Notified);
         }
         // The child may have used more than was reserved.
         self.stop_if_spent();
     }
+}
 
+impl Budgets {
     fn settle_reserve(&mut self, reserved: Spent, spent: Spent) {
         self.reserved = self.reserved.minus(reserved);
         self.spent = self.spent.plus(spent);
     }
+}
 
+impl RoomContext {
     /// Returns the end that a child reports, with corrections. A child may not name another task,
     /// nor complete without an answer.
     fn end_of(&self, task: &BackgroundTask, said: EndedTask) -> EndedTask {
@@ -120,14 +125,16 @@ impl Room {
             EndedTask { status, cause: why.cause, ..EndedTask::interrupted(why.reason.clone()) };
         self.end_of(task, ended)
     }
+}
 
+impl BackgroundWork<'_> {
     /// Concludes every end in the same way: record, notice, waiting call, delivery.
     fn conclude(&mut self, task: &BackgroundTask, ended: EndedTask, told: &EndRecipient<'_>) {
         // The record accepts one end only, so a second end stops here.
-        if !self.tasks.end(&ended, self.now) {
+        if !self.background.records.end(&ended, self.cx.now) {
             return;
         }
-        self.tell(Notice::BackgroundEnded { ended: ended.clone() });
+        self.cx.tell(Notice::BackgroundEnded { ended: ended.clone() });
         if let Some(waiter) = &task.waiter {
             let was_told = self.report_waiter(waiter, task, &ended);
             let reason = if was_told {
@@ -135,7 +142,7 @@ impl Room {
             } else {
                 "whoever waited for it is over"
             };
-            self.note_delivery(
+            self.background.note_delivery(
                 task,
                 if was_told { DeliveryState::Told } else { DeliveryState::Blocked },
                 reason,
@@ -144,37 +151,31 @@ impl Room {
         }
         let knows = matches!(told, EndRecipient::ExceptTo(canceller) if **canceller == task.notify);
         match told {
-            _ if knows => self.note_delivery(task, DeliveryState::Told, "its own agent stopped it"),
+            _ if knows => {
+                self.background.note_delivery(task, DeliveryState::Told, "its own agent stopped it")
+            }
             EndRecipient::Nobody(reason) => {
-                self.note_delivery(task, DeliveryState::Blocked, reason)
+                self.background.note_delivery(task, DeliveryState::Blocked, reason)
             }
             // R-063 done right: the end is recorded without a delivery.
-            _ if self.tasks.stopped.is_some() => {
-                self.note_delivery(task, DeliveryState::Blocked, CLOSED)
+            _ if self.background.records.stopped.is_some() => {
+                self.background.note_delivery(task, DeliveryState::Blocked, CLOSED)
             }
-            EndRecipient::Notified | EndRecipient::ExceptTo(_) => self.deliver_result(Delivering {
-                ended,
-                notify: task.notify.clone(),
-                strategy: task.strategy.clone(),
-                hand_back: task.hand_back,
-                chain_depth: task.chain_depth,
-            }),
+            EndRecipient::Notified | EndRecipient::ExceptTo(_) => {
+                self.result_delivery().deliver_result(Delivering {
+                    ended,
+                    notify: task.notify.clone(),
+                    strategy: task.strategy.clone(),
+                    hand_back: task.hand_back,
+                    chain_depth: task.chain_depth,
+                })
+            }
         }
-    }
-
-    fn note_delivery(&mut self, task: &BackgroundTask, state: DeliveryState, reason: &str) {
-        let record = DeliveryRecord {
-            state,
-            strategy: task.strategy.clone(),
-            reason: Some(reason.to_owned()),
-            ..DeliveryRecord::default()
-        };
-        self.set_delivery(&task.id, record);
     }
 
     /// Answers the waiting call with the result. Returns whether the call still waited.
     fn report_waiter(&mut self, waiter: &Waiter, task: &BackgroundTask, ended: &EndedTask) -> bool {
-        let room = self.tasks.get(&task.id).map(|record| record.room.clone());
+        let room = self.background.records.get(&task.id).map(|record| record.room.clone());
         let mut answer = json!({ "status": ended.status.as_str(), "task_id": task.id, "room_id": room, "agent": task.task });
         if let Some(output) = &ended.output {
             answer["output"] = json!(output);
@@ -210,27 +211,27 @@ impl Room {
         why: &FrameEnd,
         told: &EndRecipient<'_>,
     ) -> bool {
-        let Some(task) = self.background.get_mut(id).filter(|task| !task.is_stopped) else {
+        let Some(task) = self.background.tasks.get_mut(id).filter(|task| !task.is_stopped) else {
             return false;
         };
         let call = task.call;
-        if self.effects.iter().any(|effect| effect.starts() == Some(call)) {
+        if self.cx.effects.iter().any(|effect| effect.starts() == Some(call)) {
             // It has not begun, so it used nothing.
-            let Some(task) = self.background.remove(id) else {
-                self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
+            let Some(task) = self.background.tasks.remove(id) else {
+                self.cx.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
                 return false;
             };
-            self.settle_reserve(task.reserved, Spent::default());
-            self.abandon(call);
-            let ended = self.stopped(&task, why);
+            self.budgets.settle_reserve(task.reserved, Spent::default());
+            self.plugin_calls().abandon(call);
+            let ended = self.cx.stopped(&task, why);
             self.conclude(&task, ended, told);
             return true;
         }
         // Its room still has to report what it used, and that report must not conclude it again.
         task.is_stopped = true;
         let task = task.clone();
-        self.effects.push_back(Effect::AbandonCall { call });
-        let ended = self.stopped(&task, why);
+        self.cx.effects.push_back(Effect::AbandonCall { call });
+        let ended = self.cx.stopped(&task, why);
         self.conclude(&task, ended, told);
         true
     }
@@ -247,13 +248,14 @@ impl Room {
         };
         let ids: Vec<BackgroundId> = self
             .background
+            .tasks
             .values()
             .filter(|task| waits(task))
             .map(|task| task.id.clone())
             .collect();
         for id in ids {
             // Its slot is gone, so the end must not try to answer it.
-            if let Some(task) = self.background.get_mut(&id) {
+            if let Some(task) = self.background.tasks.get_mut(&id) {
                 task.waiter = None;
             }
             let why = FrameEnd::new(Status::Kill, "whoever waited for it is over");
@@ -261,46 +263,68 @@ impl Room {
         }
     }
 
+    /// Stops a background task, and its room, at the end of the run.
+    pub(in crate::room) fn background_stopped(&mut self, id: &BackgroundId, why: &FrameEnd) {
+        let Some(task) = self.background.tasks.remove(id) else {
+            return self.cx.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
+        };
+        // Its use will never be reported. A parent room would spend again what this room leaves
+        // out, so in a child room the whole reserve counts.
+        let unknown = if self.cx.opening.depth > 0 { task.reserved } else { Spent::default() };
+        self.budgets.settle_reserve(task.reserved, unknown);
+        if !task.is_stopped {
+            let ended = self.cx.stopped(&task, why);
+            self.conclude(&task, ended, &EndRecipient::Nobody(CLOSED));
+        }
+    }
+}
+
+impl Background {
+    fn note_delivery(&mut self, task: &BackgroundTask, state: DeliveryState, reason: &str) {
+        let record = DeliveryRecord {
+            state,
+            strategy: task.strategy.clone(),
+            reason: Some(reason.to_owned()),
+            ..DeliveryRecord::default()
+        };
+        self.set_delivery(&task.id, record);
+    }
+
     /// Charges tasks that were being stopped when the host went down. They do not resume, so their
     /// reports are lost and the whole reserve counts.
-    pub(in crate::room) fn settle_stopped_tasks(&mut self) {
+    pub(in crate::room) fn settle_stopped_tasks(
+        &mut self,
+        cx: &mut RoomContext,
+        budgets: &mut Budgets,
+    ) {
         let stopped: Vec<BackgroundId> = self
-            .background
+            .tasks
             .values()
             .filter(|task| task.is_stopped)
             .map(|task| task.id.clone())
             .collect();
         for id in stopped {
-            if let Some(task) = self.background.remove(&id) {
-                self.calls.remove(&task.call);
-                self.settle_reserve(task.reserved, task.reserved);
+            if let Some(task) = self.tasks.remove(&id) {
+                cx.calls.remove(&task.call);
+                budgets.settle_reserve(task.reserved, task.reserved);
             }
         }
     }
 
-    /// Stops a background task, and its room, at the end of the run.
-    pub(in crate::room) fn background_stopped(&mut self, id: &BackgroundId, why: &FrameEnd) {
-        let Some(task) = self.background.remove(id) else {
-            return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
-        };
-        // Its use will never be reported. A parent room would spend again what this room leaves
-        // out, so in a child room the whole reserve counts.
-        let unknown = if self.opening.depth > 0 { task.reserved } else { Spent::default() };
-        self.settle_reserve(task.reserved, unknown);
-        if !task.is_stopped {
-            let ended = self.stopped(&task, why);
-            self.conclude(&task, ended, &EndRecipient::Nobody(CLOSED));
-        }
-    }
-
     /// Detaches a background task. Its use will never be reported, so the whole reserve counts.
-    pub(super) fn detach_task(&mut self, id: &BackgroundId, reason: &str) {
-        let Some(task) = self.background.remove(id) else {
-            return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
+    pub(super) fn detach_task(
+        &mut self,
+        cx: &mut RoomContext,
+        budgets: &mut Budgets,
+        id: &BackgroundId,
+        reason: &str,
+    ) {
+        let Some(task) = self.tasks.remove(id) else {
+            return cx.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
         };
-        self.settle_reserve(task.reserved, task.reserved);
-        self.calls.remove(&task.call);
-        self.effects.push_back(Effect::DetachTask { call: task.call });
-        self.tasks.detach(id, reason);
+        budgets.settle_reserve(task.reserved, task.reserved);
+        cx.calls.remove(&task.call);
+        cx.effects.push_back(Effect::DetachTask { call: task.call });
+        self.records.detach(id, reason);
     }
 }

@@ -1,9 +1,9 @@
 //! The opening of a child room (R-021, R-025, R-037 done right): its first message and its
 //! metadata. The message holds facts and an excerpt of the conversation as fenced data.
 
+use crate::room::{BackgroundWork, Budgets, Frames, Histories, RoomContext};
 use serde_json::{Map, Value, json};
 
-use super::super::Room;
 use super::super::confirming::brief_of;
 use super::TaskOrigin;
 use super::checks::CheckedDelegation;
@@ -24,7 +24,7 @@ const ENVELOPE: &str = "_child_metadata";
 /// Context key for the texts of earlier tasks, for a worker that is asked again.
 const PREVIOUS: &str = "previous_tasks";
 
-impl Room {
+impl BackgroundWork<'_> {
     /// Returns the opening of the next child room, and the worker's context.
     pub(super) fn child_opening(
         &self,
@@ -36,57 +36,61 @@ impl Room {
         let caches = checked
             .by
             .as_ref()
-            .and_then(|by| self.setup.tasks.get(by))
+            .and_then(|by| self.cx.setup.tasks.get(by))
             .is_some_and(|by| by.background.cache_ms.is_some());
         if let Some(context) = context.as_object_mut().filter(|_| caches) {
-            let previous = self.tasks.recent();
+            let previous = self.background.records.recent();
             if !previous.is_empty() {
                 context.insert(PREVIOUS.to_owned(), json!(previous));
             }
         }
-        let worker = self.setup.tasks.get(&checked.task);
+        let worker = self.cx.setup.tasks.get(&checked.task);
         let limit = [delegation.deadline_ms, worker.and_then(|worker| worker.deadline_ms)]
             .into_iter()
             .flatten()
             .min();
         // The earliest of the room's deadline and the task's own limits applies.
         let deadline = self
+            .cx
             .deadline_in_background()
             .into_iter()
-            .chain(limit.map(|limit| self.now.plus(limit)))
+            .chain(limit.map(|limit| self.cx.now.plus(limit)))
             .min();
         let opening = RunOpening {
-            room: RoomId::from(format!("{}/{}", self.opening.room, self.counters.background)),
+            room: RoomId::from(format!("{}/{}", self.cx.opening.room, self.cx.counters.background)),
             entry: checked.task.clone(),
-            content: Some(self.first_words(delegation, &context, &checked.notify)),
+            content: Some(self.histories.first_words(delegation, &context, &checked.notify)),
             inputs: context.clone(),
             limits: self.share_of(&checked.task),
             deadline,
-            depth: self.opening.depth.saturating_add(1),
-            channel: self.opening.channel.clone(),
+            depth: self.cx.opening.depth.saturating_add(1),
+            channel: self.cx.opening.channel.clone(),
             // only these, so that a child has no more than its parent shares.
             bindings: Some(checked.shared.clone()),
             structured: delegation
                 .structured
                 .or_else(|| worker.and_then(|worker| worker.structured)),
-            metadata: self.child_metadata(id, delegation, checked, &context),
+            metadata: self.cx.child_metadata(id, delegation, checked, &context),
             chain_depth: checked.chain_depth,
-            used: self.used.clone(),
+            used: self.budgets.used.clone(),
             ..RunOpening::default()
         };
         (opening, context)
     }
+}
 
+impl Frames {
     /// Returns the delegations that lead to the child room, this one last.
     pub(super) fn delegators_of_child(
         &self,
+        cx: &RoomContext,
         origin: &TaskOrigin,
         delegation: &Delegation,
         checked: &CheckedDelegation,
     ) -> Vec<Delegator> {
         let mut delegators = match origin {
-            TaskOrigin::Slot { frame, .. } => self.delegators(*frame),
-            TaskOrigin::Request { .. } => self.opening.delegators.clone(),
+            TaskOrigin::Slot { frame, .. } => self.delegators(cx, *frame),
+            TaskOrigin::Request { .. } => cx.opening.delegators.clone(),
         };
         if let (Some(task), Some(plugin)) = (&checked.by, &checked.agent) {
             let brief = brief_of(delegation.brief.as_ref().unwrap_or(&delegation.task));
@@ -94,7 +98,9 @@ impl Room {
         }
         delegators
     }
+}
 
+impl Histories {
     /// Returns the first message: the brief or else the label, then facts and conversation as data.
     fn first_words(&self, delegation: &Delegation, context: &Value, notify: &TaskName) -> String {
         let brief = delegation.brief.as_ref().filter(|brief| !brief.trim().is_empty());
@@ -122,7 +128,9 @@ impl Room {
         let shown = |message: &std::sync::Arc<Message>| json!({ "from": message.sender.as_str(), "text": cut(message.text(), EXCERPT_CHARS) });
         newest.into_iter().rev().map(shown).collect()
     }
+}
 
+impl RoomContext {
     /// Returns the child's metadata: the parent's envelope, overlaid with the facts of this task
     ///
     fn child_metadata(
@@ -148,7 +156,9 @@ impl Room {
         }
         Value::Object(metadata)
     }
+}
 
+impl Budgets {
     pub(super) fn reserve(&mut self, limits: &RunLimits) -> Spent {
         let reserved = limits.as_spent();
         self.reserved = self.reserved.plus(reserved);

@@ -2,6 +2,7 @@
 //! . Ended and delivered tasks are retained up to a limit. Cached results that answer
 //! repeated delegations are here too.
 
+use crate::room::Background;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -237,20 +238,38 @@ impl Room {
     /// Returns the background tasks of this room, oldest first. Of the settled ones, only the
     /// newest thousand are included.
     pub fn tasks(&self) -> impl Iterator<Item = &Arc<BackgroundRecord>> {
-        self.tasks.records.values()
+        self.background.tasks()
     }
 
     /// Returns the background task with this id; `None` if it is unknown or was dropped.
     #[must_use]
     pub fn task(&self, id: &BackgroundId) -> Option<&Arc<BackgroundRecord>> {
-        self.tasks.get(id)
+        self.background.task(id)
     }
 
     /// Returns the next record that changed since it was last polled, for clients that keep a list.
     pub fn poll_task(&mut self) -> Option<Arc<BackgroundRecord>> {
+        self.background.poll_task()
+    }
+}
+
+impl Background {
+    /// Returns the background tasks of this room, oldest first. Of the settled ones, only the
+    /// newest thousand are included.
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &Arc<BackgroundRecord>> {
+        self.records.records.values()
+    }
+
+    /// Returns the background task with this id; `None` if it is unknown or was dropped.
+    pub(in crate::room) fn task(&self, id: &BackgroundId) -> Option<&Arc<BackgroundRecord>> {
+        self.records.get(id)
+    }
+
+    /// Returns the next record that changed since it was last polled, for clients that keep a list.
+    pub(in crate::room) fn poll_task(&mut self) -> Option<Arc<BackgroundRecord>> {
         loop {
-            let number = self.tasks.changed.0.pop_first()?;
-            if let Some(record) = self.tasks.records.get(&number) {
+            let number = self.records.changed.0.pop_first()?;
+            if let Some(record) = self.records.records.get(&number) {
                 return Some(Arc::clone(record));
             }
         }
@@ -258,6 +277,6 @@ impl Room {
 
     /// Sets the delivery record of a task's result.
     pub(in crate::room) fn set_delivery(&mut self, id: &BackgroundId, delivery: DeliveryRecord) {
-        self.tasks.change(id, |record| record.delivery = delivery);
+        self.records.change(id, |record| record.delivery = delivery);
     }
 }

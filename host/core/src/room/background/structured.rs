@@ -1,12 +1,12 @@
 //! Results in a fixed form. The entry task of such a room submits its result with `submit_result`.
 //! It is asked again if it ends without one, and fails after the last attempt (R-021, D17, D18).
 
+use crate::room::{Background, BackgroundWork, Frames, Histories, RoomContext};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::Room;
 use super::super::frame::{CallOutcome, Frame, Responder};
 use super::super::termination::FrameEnd;
 use crate::types::host_tool::HostTool;
@@ -40,19 +40,28 @@ impl Structured {
     }
 }
 
-impl Room {
+impl Histories {
     /// Offers the submission tool to the entry task at the start of a run.
-    pub(in crate::room) fn offer_submission(&mut self, entry: &TaskName) {
-        if self.opening.structured.is_some() {
-            self.offer(entry, HostTool::SubmitResult);
+    pub(in crate::room) fn offer_submission(&mut self, cx: &RoomContext, entry: &TaskName) {
+        if cx.opening.structured.is_some() {
+            self.offer(cx, entry, HostTool::SubmitResult);
         }
     }
+}
 
+impl Background {
     /// Takes a submitted result.
-    pub(in crate::room) fn submitted(&mut self, id: FrameId, call: &ToolCall) -> CallOutcome {
-        let is_root = self.frames.get(&id).is_some_and(|frame| frame.caller.is_none());
-        if self.opening.structured.is_none() || !is_root {
-            return self.said_error(
+    pub(in crate::room) fn submitted(
+        &mut self,
+        cx: &mut RoomContext,
+        frames: &Frames,
+        id: FrameId,
+        call: &ToolCall,
+    ) -> CallOutcome {
+        let is_root = frames.get(&id).is_some_and(|frame| frame.caller.is_none());
+        if cx.opening.structured.is_none() || !is_root {
+            return frames.said_error(
+                cx,
                 id,
                 "No result in a fixed form is asked of this task: end it as usual.".to_owned(),
             );
@@ -61,13 +70,15 @@ impl Room {
             |name: &str| call.arguments.get(name).and_then(Value::as_str).unwrap_or_default();
         let (status, summary) = (text("status"), text("summary").trim().to_owned());
         if !matches!(status, "completed" | "failed" | "blocked") {
-            return self.said_error(
+            return frames.said_error(
+                cx,
                 id,
                 format!("`status` must be completed, failed or blocked, not {status:?}."),
             );
         }
         if summary.is_empty() {
-            return self.said_error(
+            return frames.said_error(
+                cx,
                 id,
                 "`summary` is empty: say in words what came of the task.".to_owned(),
             );
@@ -77,8 +88,8 @@ impl Room {
             result["data"] = data.clone();
         }
         // Stored apart from the message, so that `asks_again` finds it.
-        self.tasks.structured.result = Some(result.clone());
-        let mut message = Arc::unwrap_or_clone(self.host_message(id, summary));
+        self.records.structured.result = Some(result.clone());
+        let mut message = Arc::unwrap_or_clone(frames.host_message(cx, id, summary));
         message.signal = Some(if status == "completed" {
             Signal::Done { value: Some(result) }
         } else {
@@ -87,6 +98,13 @@ impl Room {
         CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: false }
     }
 
+    /// Returns the submitted result, for the room's outcome.
+    pub(in crate::room) fn structured_result(&self) -> Option<Value> {
+        self.records.structured.result.clone()
+    }
+}
+
+impl BackgroundWork<'_> {
     /// Asks the entry task again if it ends without a submitted result and has attempts left.
     /// Returns the end of the frame; `None` if it continues.
     pub(in crate::room) fn asks_again(
@@ -94,40 +112,42 @@ impl Room {
         id: FrameId,
         ending: FrameEnd,
     ) -> Option<FrameEnd> {
-        let Some(retries) = self.opening.structured else { return Some(ending) };
+        let Some(retries) = self.cx.opening.structured else { return Some(ending) };
         let Some(frame) = self.frames.get(&id).filter(|frame| frame.caller.is_none()) else {
             return Some(ending);
         };
-        if self.tasks.structured.result.is_some()
+        if self.background.records.structured.result.is_some()
             || !ending.status.is_success()
-            || self.closed().is_some()
+            || self.channels.closed().is_some()
         {
             return Some(ending);
         }
-        if self.tasks.structured.asked_again >= retries {
+        if self.background.records.structured.asked_again >= retries {
             let attempts = u64::from(retries) + 1;
             let reason = never_handed_in(attempts);
-            let failed = self.failed_result(frame, &reason);
-            self.tasks.structured.result = Some(failed);
+            let failed = self.cx.failed_result(frame, &reason);
+            self.background.records.structured.result = Some(failed);
             let cause = Some(EndCause::NoStructuredResult { attempts });
             return Some(FrameEnd { cause, ..FrameEnd::new(Status::Error, reason) });
         }
-        self.tasks.structured.asked_again += 1;
-        let message = self.host_message(id, NUDGE.to_owned());
-        self.write_history(id, &message);
-        self.put_pending(id, Responder::Agent, Arc::unwrap_or_clone(message));
+        self.background.records.structured.asked_again += 1;
+        let message = self.frames.host_message(self.cx, id, NUDGE.to_owned());
+        self.dialogue().write_history(id, &message);
+        self.dialogue().put_pending(id, Responder::Agent, Arc::unwrap_or_clone(message));
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.attempt = None;
             frame.stalled = 0;
             // Each attempt has the full number of steps of the task.
-            let given = self.setup.tasks.get(&frame.task).and_then(|task| task.turns);
+            let given = self.cx.setup.tasks.get(&frame.task).and_then(|task| task.turns);
             frame.turn_limit =
                 given.map(|turns| frame.steps.saturating_add(turns)).or(frame.turn_limit);
         }
-        self.runnable.push_back(id);
+        self.frames.runnable.push_back(id);
         None
     }
+}
 
+impl RoomContext {
     fn failed_result(&self, frame: &Frame, reason: &str) -> Value {
         let last = frame.pending.as_ref().map(|message| message.text().to_owned());
         let described = self
@@ -138,10 +158,5 @@ impl Room {
             .filter(|text| !text.is_empty());
         let role = described.unwrap_or(frame.task.as_str());
         json!({ "status": "failed", "by": "orchestration", "reason": reason, "last_output": last, "role": role })
-    }
-
-    /// Returns the submitted result, for the room's outcome.
-    pub(in crate::room) fn structured_result(&self) -> Option<Value> {
-        self.tasks.structured.result.clone()
     }
 }

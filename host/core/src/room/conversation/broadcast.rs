@@ -3,17 +3,23 @@
 
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::{Purpose, Room};
+use crate::room::Purpose;
+use crate::room::{RoomChannels, RoomContext};
 use crate::types::channel::Binding;
 use crate::types::delivery::Speech;
 use crate::types::ids::{CallId, ChannelId};
 use crate::types::outcome::{Outcome, Status};
 use crate::types::request::Inbound;
 
-impl Room {
+impl RoomChannels {
     /// Reports a message on all channels that accept speech and see its source, except that source.
-    pub(super) fn report_other_channels(&mut self, index: u64, inbound: &Inbound) {
-        let Some(source) = self.conversation.bindings.get(&inbound.channel) else { return };
+    pub(super) fn report_other_channels(
+        &self,
+        cx: &mut RoomContext,
+        index: u64,
+        inbound: &Inbound,
+    ) {
+        let Some(source) = self.bindings.get(&inbound.channel) else { return };
         let is_target = |channel: &ChannelId, binding: &Binding| {
             *channel != inbound.channel
                 && binding.can_be_told()
@@ -25,47 +31,52 @@ impl Room {
         for channel in targets {
             // Unique for each message and channel, so a channel recognizes a repeated speech.
             let key = format!("inbound-{index}-{channel}");
-            self.say(channel, text.clone(), key);
+            cx.say(channel, text.clone(), key);
         }
     }
 
     /// Reports the answer of the task, or the reason why there is none.
-    pub(in crate::room) fn report_outcome(&mut self, outcome: &Outcome) {
+    pub(in crate::room) fn report_outcome(&mut self, cx: &mut RoomContext, outcome: &Outcome) {
         if matches!(outcome.status, Status::Kill | Status::UserQuit) {
             // The user stopped it, and knows.
             return;
         }
         match outcome.content.as_ref().filter(|content| !content.trim().is_empty()) {
-            Some(content) => self.report_channels(&content.clone(), None),
+            Some(content) => self.report_channels(cx, &content.clone(), None),
             None if outcome.status.is_success() => {}
-            None => self.report_channels(&format!("There is no answer: {}.", outcome.reason), None),
+            None => {
+                self.report_channels(cx, &format!("There is no answer: {}.", outcome.reason), None)
+            }
         }
     }
 
     /// Reports a text on all channels that accept speech, except `but`.
-    pub(in crate::room) fn report_channels(&mut self, text: &str, but: Option<&ChannelId>) {
+    pub(in crate::room) fn report_channels(
+        &mut self,
+        cx: &mut RoomContext,
+        text: &str,
+        but: Option<&ChannelId>,
+    ) {
         let targets =
             self.channels_where(|channel, binding| but != Some(channel) && binding.can_be_told());
         if targets.is_empty() {
             return;
         }
-        let number = self.conversation.next_answer;
-        self.conversation.next_answer += 1;
+        let number = self.next_answer;
+        self.next_answer += 1;
         for channel in targets {
             let key = format!("answer-{number}-{channel}");
-            self.say(channel, text.to_owned(), key);
+            cx.say(channel, text.to_owned(), key);
         }
     }
 
     fn channels_where(&self, is_target: impl Fn(&ChannelId, &Binding) -> bool) -> Vec<ChannelId> {
-        let targets = self
-            .conversation
-            .bindings
-            .iter()
-            .filter(|(channel, binding)| is_target(channel, binding));
+        let targets = self.bindings.iter().filter(|(channel, binding)| is_target(channel, binding));
         targets.map(|(channel, _)| channel.clone()).collect()
     }
+}
 
+impl RoomContext {
     fn say(&mut self, channel: ChannelId, text: String, key: String) {
         let call = self.next_call(Purpose::Post { channel: channel.clone(), key: key.clone() });
         let speech = Speech { channel, text, interrupt: false, key, tasks: Vec::new() };

@@ -3,11 +3,12 @@
 //! channels, and goes to an agent.
 
 use super::limits::Bucket;
-use crate::setup::GatePoint;
 use crate::protocol::notice::Notice;
 use crate::room::gates::GatedAct;
 use crate::room::pausing::UserWords;
+use crate::room::{Frames, RoomChannels, RoomContext};
 use crate::room::{Room, RoomPhase};
+use crate::setup::GatePoint;
 use crate::types::channel::Binding;
 use crate::types::ids::TaskName;
 use crate::types::request::{Inbound, Refusal, RefusalCode, RequestId, RequestReply};
@@ -24,17 +25,19 @@ const KEY_MAX: usize = 256;
 impl Room {
     pub(in crate::room) fn inbound(&mut self, request: RequestId, inbound: Inbound) {
         // Invalid messages do not count towards the rate, but repeated ones do.
-        if let Err(refusal) = self.may_come_in(&inbound).and_then(|()| self.count_message(&inbound))
+        if let Err(refusal) = self
+            .may_come_in(&inbound)
+            .and_then(|()| self.channels.count_message(&self.cx, &inbound))
         {
-            self.refuse_inbound(request, &inbound, refusal);
+            self.channels.refuse_inbound(&mut self.cx, request, &inbound, refusal);
             return;
         }
         if let Some(key) = &inbound.key {
-            if let Some(index) = self.conversation.seen.get(key) {
-                self.reply(request, Ok(RequestReply::Accepted { index, duplicate: true }));
+            if let Some(index) = self.channels.seen.get(key) {
+                self.cx.reply(request, Ok(RequestReply::Accepted { index, duplicate: true }));
                 return;
             }
-            if let Some(others) = self.conversation.arriving.get_mut(key) {
+            if let Some(others) = self.channels.arriving.get_mut(key) {
                 // The first copy is at the gates; its outcome applies to both.
                 others.push(request);
                 return;
@@ -44,35 +47,41 @@ impl Room {
             let message = format!(
                 "{CHAIN_DEPTH_MAX} automatic answers led to this one, and no more than that may follow one another"
             );
-            self.refuse_inbound(request, &inbound, Refusal::new(RefusalCode::ChainDepth, message));
+            self.channels.refuse_inbound(
+                &mut self.cx,
+                request,
+                &inbound,
+                Refusal::new(RefusalCode::ChainDepth, message),
+            );
             return;
         }
         // Registered before the gates are asked, so that a repeated message finds it.
         if let Some(key) = &inbound.key {
-            self.conversation.arriving.insert(key.clone(), Vec::new());
+            self.channels.arriving.insert(key.clone(), Vec::new());
         }
-        if !self.has_gate(GatePoint::Inbound) {
+        if !self.cx.has_gate(GatePoint::Inbound) {
             self.inbound_passed(request, inbound);
-        } else if let Some(reason) = self.full_lane(&inbound.channel) {
-            self.inbound_blocked(request, inbound, &reason);
+        } else if let Some(reason) = self.gating.full_lane(&inbound.channel) {
+            self.channels.inbound_blocked(&mut self.cx, request, inbound, &reason);
         } else {
-            self.wait_for_gates(GatedAct::Inbound { request, inbound: Box::new(inbound) });
+            self.gate_checks()
+                .wait_for_gates(GatedAct::Inbound { request, inbound: Box::new(inbound) });
         }
     }
 
     /// Checks that the room takes the message, that its channel may send it, and that it has
     /// content and a recipient.
     fn may_come_in(&self, inbound: &Inbound) -> Result<(), Refusal> {
-        self.takes_messages()?;
+        self.channels.takes_messages(&self.cx)?;
         // Messages for a later turn queue in `waiting`, those for a task at work in `words`.
-        let waiting = self.conversation.waiting.len().max(self.pausing.words.len());
+        let waiting = self.channels.waiting.len().max(self.pausing.words.len());
         if waiting >= WAITING_MAX {
             let message = format!(
                 "{waiting} messages wait for their turn already; the room takes no more until agents have read some"
             );
             return Err(Refusal::new(RefusalCode::Busy, message));
         }
-        let binding = self.binding_of(inbound)?;
+        let binding = self.channels.binding_of(inbound)?;
         if !binding.access.may_write() {
             let message = format!(
                 "nothing may come in from the channel {}: it has not the access to write",
@@ -89,44 +98,91 @@ impl Room {
                 format!("a message's key has 1 to {KEY_MAX} bytes"),
             ));
         }
-        inbound.to.as_ref().map_or(Ok(()), |task| self.can_hear(task))
+        inbound
+            .to
+            .as_ref()
+            .map_or(Ok(()), |task| self.channels.can_hear(&self.cx, &self.frames, task))
     }
 
-    fn takes_messages(&self) -> Result<(), Refusal> {
+    /// Accepts a message: numbers it, reports it on the other channels, and passes it to an agent.
+    pub(in crate::room) fn inbound_passed(&mut self, request: RequestId, inbound: Inbound) {
+        // The gates took time, in which the room may have closed or the channel changed.
+        if let Err(refusal) = self.may_come_in(&inbound) {
+            self.channels.turn_away(&mut self.cx, request, &inbound, &refusal);
+            return;
+        }
+        let index = self.channels.next_index;
+        self.channels.next_index += 1;
+        let others = self.channels.no_longer_arriving(&inbound);
+        if let Some(key) = &inbound.key {
+            self.channels.seen.insert(key.clone(), index);
+        }
+        let (channel, sender, text) =
+            (inbound.channel.clone(), inbound.sender.clone(), inbound.text.clone());
+        self.cx.tell(Notice::Inbound { index, channel, sender, text });
+        self.cx.reply(request, Ok(RequestReply::Accepted { index, duplicate: false }));
+        others.into_iter().for_each(|other| {
+            self.cx.reply(other, Ok(RequestReply::Accepted { index, duplicate: true }))
+        });
+        self.channels.report_other_channels(&mut self.cx, index, &inbound);
+        self.lead_to_agent(inbound);
+    }
+
+    /// Passes the message to the task that answers it, now or in a later turn.
+    fn lead_to_agent(&mut self, inbound: Inbound) {
+        let Some(binding) = self.channels.bindings.get(&inbound.channel) else { return };
+        // an agent's message goes to another agent only if it is addressed.
+        if inbound.to.is_none() && !binding.kind.is_transport() {
+            return;
+        }
+        let task = inbound.to.clone().unwrap_or_else(|| {
+            self.handoffs.active_task(&self.cx, &self.frames, &self.channels).clone()
+        });
+        if !binding.visibility.is_for_task(&task) {
+            return;
+        }
+        self.hear_or_begin(UserWords {
+            task,
+            text: inbound.text,
+            attachments: inbound.attachments,
+            chain_depth: inbound.chain_depth,
+        });
+    }
+}
+
+impl RoomChannels {
+    fn takes_messages(&self, cx: &RoomContext) -> Result<(), Refusal> {
         let closed = |why: &str| {
             Err(Refusal::new(
                 RefusalCode::RoomClosed,
                 format!("the room takes nothing any more: {why}"),
             ))
         };
-        match (&self.conversation.closed, &self.phase) {
+        match (&self.closed, &cx.phase) {
             (Some(reason), _) => closed(reason),
             (None, RoomPhase::Running { .. }) => Ok(()),
-            (None, RoomPhase::Draining { .. }) if self.is_held() => Ok(()),
+            (None, RoomPhase::Draining { .. }) if self.is_held(cx) => Ok(()),
             (None, _) => closed("its run has its result already"),
         }
     }
 
     fn binding_of(&self, inbound: &Inbound) -> Result<&Binding, Refusal> {
-        self.conversation
-            .bindings
-            .get(&inbound.channel)
-            .ok_or_else(|| self.unknown_channel(&inbound.channel))
+        self.bindings.get(&inbound.channel).ok_or_else(|| self.unknown_channel(&inbound.channel))
     }
 
     /// Checks that a named task is at work, or can begin.
-    fn can_hear(&self, task: &TaskName) -> Result<(), Refusal> {
-        let is_known = self.setup.tasks.contains_key(task);
-        if self.at_work(task).is_some() || (is_known && self.is_held()) {
+    fn can_hear(&self, cx: &RoomContext, frames: &Frames, task: &TaskName) -> Result<(), Refusal> {
+        let is_known = cx.setup.tasks.contains_key(task);
+        if frames.at_work(task).is_some() || (is_known && self.is_held(cx)) {
             return Ok(());
         }
-        let (message, allowed) = if self.is_held() {
+        let (message, allowed) = if self.is_held(cx) {
             (
                 format!("there is no task {task} in this room"),
-                self.setup.tasks.keys().map(ToString::to_string).collect(),
+                cx.setup.tasks.keys().map(ToString::to_string).collect(),
             )
         } else {
-            let at_work = self.frames.values().map(|frame| frame.task.to_string()).collect();
+            let at_work = frames.values().map(|frame| frame.task.to_string()).collect();
             (
                 format!(
                     "no task {task} is at work in this room, and the run begins none for a message"
@@ -138,18 +194,13 @@ impl Room {
     }
 
     /// Takes one message from the channel's rate bucket.
-    fn count_message(&mut self, inbound: &Inbound) -> Result<(), Refusal> {
-        let now = self.now;
+    fn count_message(&mut self, cx: &RoomContext, inbound: &Inbound) -> Result<(), Refusal> {
+        let now = cx.now;
         let channel = &inbound.channel;
-        let Some(rate) = self.conversation.bindings.get(channel).and_then(|binding| binding.rate)
-        else {
+        let Some(rate) = self.bindings.get(channel).and_then(|binding| binding.rate) else {
             return Ok(());
         };
-        let bucket = self
-            .conversation
-            .buckets
-            .entry(channel.clone())
-            .or_insert_with(|| Bucket::full(rate, now));
+        let bucket = self.buckets.entry(channel.clone()).or_insert_with(|| Bucket::full(rate, now));
         if bucket.take(rate, now) {
             bucket.is_empty = false;
             return Ok(());
@@ -160,93 +211,56 @@ impl Room {
         ))
     }
 
-    fn refuse_inbound(&mut self, request: RequestId, inbound: &Inbound, refusal: Refusal) {
+    fn refuse_inbound(
+        &mut self,
+        cx: &mut RoomContext,
+        request: RequestId,
+        inbound: &Inbound,
+        refusal: Refusal,
+    ) {
         if !self.is_told_already(inbound, refusal.error) {
             let (channel, sender) = (inbound.channel.clone(), inbound.sender.clone());
-            self.tell(Notice::InboundRefused {
+            cx.tell(Notice::InboundRefused {
                 channel,
                 sender,
                 error: refusal.error,
                 reason: refusal.message.clone(),
             });
         }
-        self.reply(request, Err(refusal));
+        cx.reply(request, Err(refusal));
     }
 
     /// Returns whether a refused message belongs to a flood that was already reported.
     fn is_told_already(&mut self, inbound: &Inbound, error: RefusalCode) -> bool {
-        let bucket = self
-            .conversation
-            .buckets
-            .get_mut(&inbound.channel)
-            .filter(|_| error == RefusalCode::RateLimited);
+        let bucket =
+            self.buckets.get_mut(&inbound.channel).filter(|_| error == RefusalCode::RateLimited);
         bucket.is_some_and(|bucket| std::mem::replace(&mut bucket.is_empty, true))
-    }
-
-    /// Accepts a message: numbers it, reports it on the other channels, and passes it to an agent.
-    pub(in crate::room) fn inbound_passed(&mut self, request: RequestId, inbound: Inbound) {
-        // The gates took time, in which the room may have closed or the channel changed.
-        if let Err(refusal) = self.may_come_in(&inbound) {
-            self.turn_away(request, &inbound, &refusal);
-            return;
-        }
-        let index = self.conversation.next_index;
-        self.conversation.next_index += 1;
-        let others = self.no_longer_arriving(&inbound);
-        if let Some(key) = &inbound.key {
-            self.conversation.seen.insert(key.clone(), index);
-        }
-        let (channel, sender, text) =
-            (inbound.channel.clone(), inbound.sender.clone(), inbound.text.clone());
-        self.tell(Notice::Inbound { index, channel, sender, text });
-        self.reply(request, Ok(RequestReply::Accepted { index, duplicate: false }));
-        others.into_iter().for_each(|other| {
-            self.reply(other, Ok(RequestReply::Accepted { index, duplicate: true }))
-        });
-        self.report_other_channels(index, &inbound);
-        self.lead_to_agent(inbound);
     }
 
     pub(in crate::room) fn inbound_blocked(
         &mut self,
+        cx: &mut RoomContext,
         request: RequestId,
         inbound: Inbound,
         reason: &str,
     ) {
-        self.turn_away(request, &inbound, &Refusal::new(RefusalCode::Blocked, reason));
+        self.turn_away(cx, request, &inbound, &Refusal::new(RefusalCode::Blocked, reason));
     }
 
     /// Refuses a message after the gates, along with its repeated copies.
-    fn turn_away(&mut self, request: RequestId, inbound: &Inbound, refusal: &Refusal) {
+    fn turn_away(
+        &mut self,
+        cx: &mut RoomContext,
+        request: RequestId,
+        inbound: &Inbound,
+        refusal: &Refusal,
+    ) {
         let others = self.no_longer_arriving(inbound);
-        self.refuse_inbound(request, inbound, refusal.clone());
-        others.into_iter().for_each(|other| self.reply(other, Err(refusal.clone())));
+        self.refuse_inbound(cx, request, inbound, refusal.clone());
+        others.into_iter().for_each(|other| cx.reply(other, Err(refusal.clone())));
     }
 
     fn no_longer_arriving(&mut self, inbound: &Inbound) -> Vec<RequestId> {
-        inbound
-            .key
-            .as_ref()
-            .and_then(|key| self.conversation.arriving.remove(key))
-            .unwrap_or_default()
-    }
-
-    /// Passes the message to the task that answers it, now or in a later turn.
-    fn lead_to_agent(&mut self, inbound: Inbound) {
-        let Some(binding) = self.conversation.bindings.get(&inbound.channel) else { return };
-        // an agent's message goes to another agent only if it is addressed.
-        if inbound.to.is_none() && !binding.kind.is_transport() {
-            return;
-        }
-        let task = inbound.to.clone().unwrap_or_else(|| self.active_task().clone());
-        if !binding.visibility.is_for_task(&task) {
-            return;
-        }
-        self.hear_or_begin(UserWords {
-            task,
-            text: inbound.text,
-            attachments: inbound.attachments,
-            chain_depth: inbound.chain_depth,
-        });
+        inbound.key.as_ref().and_then(|key| self.arriving.remove(key)).unwrap_or_default()
     }
 }

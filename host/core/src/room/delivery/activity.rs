@@ -3,6 +3,7 @@
 
 use super::Room;
 use crate::room::frame::FrameWait;
+use crate::room::{Deliveries, Frames, ResultDelivery, RoomChannels, RoomContext};
 use crate::room::{Purpose, RoomPhase};
 use crate::types::channel::Activity;
 use crate::types::delivery::Wake;
@@ -12,41 +13,59 @@ impl Room {
     /// Returns the current activity of a channel.
     #[must_use]
     pub fn activity_of(&self, channel: &ChannelId) -> Activity {
-        let reported = self.conversation.activities.get(channel).copied().unwrap_or_default();
+        self.deliveries.activity_of(&self.cx, &self.frames, &self.channels, channel)
+    }
+}
+
+impl Deliveries {
+    /// Returns the current activity of a channel.
+    pub(super) fn activity_of(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        channels: &RoomChannels,
+        channel: &ChannelId,
+    ) -> Activity {
+        let reported = channels.activities.get(channel).copied().unwrap_or_default();
         if reported != Activity::Idle {
             return reported;
         }
         let is_posted = |purpose: &Purpose| matches!(purpose, Purpose::Post { channel: on, .. } if on == channel);
-        if self.deliveries.speaking.contains_key(channel) || self.calls.values().any(is_posted) {
+        if self.speaking.contains_key(channel) || cx.calls.values().any(is_posted) {
             return Activity::Speaking;
         }
-        if *channel == self.opening.channel && self.is_at_work() {
+        if *channel == cx.opening.channel && frames.is_at_work(cx) {
             Activity::Generating
         } else {
             Activity::Idle
         }
     }
+}
 
+impl Frames {
     /// Returns whether the task that holds the conversation is working, rather than waiting for its
     /// user.
-    fn is_at_work(&self) -> bool {
-        let RoomPhase::Running { root } = self.phase else { return false };
-        let mut next = self.frames.get(&root);
+    fn is_at_work(&self, cx: &RoomContext) -> bool {
+        let RoomPhase::Running { root } = cx.phase else { return false };
+        let mut next = self.get(&root);
         while let Some(frame) = next {
             match frame.attempt.as_ref().map(|attempt| &attempt.wait) {
-                Some(FrameWait::Subtask(child)) => next = self.frames.get(child),
+                Some(FrameWait::Subtask(child)) => next = self.get(child),
                 Some(FrameWait::Call(call)) => {
-                    return !matches!(self.calls.get(call), Some(Purpose::User { .. }));
+                    return !matches!(cx.calls.get(call), Some(Purpose::User { .. }));
                 }
                 _ => return true,
             }
         }
         true
     }
+}
 
+impl ResultDelivery<'_> {
     /// Wakes the strategies that wait for this channel, if it has become idle.
     pub(in crate::room) fn channel_changed(&mut self, channel: &ChannelId) {
-        let idle = self.activity_of(channel) == Activity::Idle;
+        let idle = self.deliveries.activity_of(self.cx, self.frames, self.channels, channel)
+            == Activity::Idle;
         let mut woken: Vec<PluginName> = Vec::new();
         for (strategy, courier) in &mut self.deliveries.couriers {
             let Some((_, was_idle)) =

@@ -2,9 +2,10 @@
 //! Each request gets the outcome. A request with a known key gets the outcome of the first
 //! one.
 
+use crate::room::{Deliveries, ResultDelivery, RoomChannels, RoomContext};
 use serde::{Deserialize, Serialize};
 
-use super::{GatedSpeech, ROOM_CLOSED, Room};
+use super::{GatedSpeech, ROOM_CLOSED};
 use crate::types::delegation::CHAIN_MAX;
 use crate::types::delivery::{DeliveryRecord, DeliveryState, Speech, transport};
 use crate::types::ids::ChannelId;
@@ -26,14 +27,14 @@ pub(super) struct KeyedAnnouncement {
     also: Vec<RequestId>,
 }
 
-impl Room {
+impl ResultDelivery<'_> {
     pub(in crate::room) fn announce(&mut self, request: RequestId, announcement: Announcement) {
         if let Some(known) =
             announcement.key.as_ref().and_then(|key| self.deliveries.announced.get_mut(key))
         {
             match known.record.clone() {
                 Some(record) => {
-                    self.reply(request, Ok(RequestReply::Delivery { record, duplicate: true }))
+                    self.cx.reply(request, Ok(RequestReply::Delivery { record, duplicate: true }))
                 }
                 None => {
                     known.also.push(request);
@@ -42,10 +43,10 @@ impl Room {
             }
             return;
         }
-        let channel = match self.may_announce(&announcement) {
+        let channel = match self.channels.may_announce(self.cx, &announcement) {
             Ok(channel) => channel,
             Err(refusal) => {
-                self.reply(request, Err(refusal));
+                self.cx.reply(request, Err(refusal));
                 return;
             }
         };
@@ -57,11 +58,11 @@ impl Room {
             self.deliveries
                 .announced
                 .insert(key.clone(), KeyedAnnouncement { number, record: None, also: Vec::new() });
-            self.forget_keys();
+            self.deliveries.forget_keys();
         }
         self.deliveries.asked.insert(request);
         // If the addressed task cannot take a turn, the text is said on the channel.
-        let relay = addressed_to.filter(|task| self.will_hear(task));
+        let relay = addressed_to.filter(|task| self.channels.will_hear(self.cx, self.frames, task));
         let key = key.unwrap_or_else(|| format!("announcement-{number}"));
         let otherwise = relay.is_some().then(|| content.clone());
         let speech = Speech { channel, text: content, interrupt, key, tasks: Vec::new() };
@@ -75,10 +76,16 @@ impl Room {
         };
         self.speak_through_gates(saying);
     }
+}
 
+impl RoomChannels {
     /// Returns the channel for an announcement, if it is allowed.
-    fn may_announce(&self, announcement: &Announcement) -> Result<ChannelId, Refusal> {
-        if self.conversation.closed.is_some() {
+    fn may_announce(
+        &self,
+        cx: &RoomContext,
+        announcement: &Announcement,
+    ) -> Result<ChannelId, Refusal> {
+        if self.closed.is_some() {
             return Err(Refusal::new(
                 RefusalCode::RoomClosed,
                 "the room was closed; nothing is said in it any more",
@@ -98,9 +105,9 @@ impl Room {
             return Err(Refusal::new(RefusalCode::ChainDepth, message));
         }
         if let Some(task) =
-            announcement.addressed_to.as_ref().filter(|task| !self.setup.tasks.contains_key(*task))
+            announcement.addressed_to.as_ref().filter(|task| !cx.setup.tasks.contains_key(*task))
         {
-            let allowed = self.setup.tasks.keys().map(ToString::to_string).collect();
+            let allowed = cx.setup.tasks.keys().map(ToString::to_string).collect();
             return Err(Refusal {
                 allowed,
                 ..Refusal::new(RefusalCode::UnknownAgent, format!("the config has no task {task}"))
@@ -132,9 +139,11 @@ impl Room {
             }
         }
     }
+}
 
+impl Deliveries {
     fn forget_keys(&mut self) {
-        let announced = &mut self.deliveries.announced;
+        let announced = &mut self.announced;
         if announced.len() <= MAX_KEYS {
             return;
         }
@@ -148,9 +157,10 @@ impl Room {
     }
 
     /// Ends an announcement that a channel took.
-    pub(super) fn announcement_heard(&mut self, saying: &GatedSpeech) {
+    pub(super) fn announcement_heard(&mut self, cx: &mut RoomContext, saying: &GatedSpeech) {
         let channel = Some(saying.speech.channel.clone());
         self.announcement_taken(
+            cx,
             saying,
             DeliveryRecord {
                 state: DeliveryState::Delivered,
@@ -161,11 +171,21 @@ impl Room {
         );
     }
 
-    pub(super) fn announcement_taken(&mut self, saying: &GatedSpeech, record: DeliveryRecord) {
-        self.announcement_is(saying, Ok(record));
+    pub(super) fn announcement_taken(
+        &mut self,
+        cx: &mut RoomContext,
+        saying: &GatedSpeech,
+        record: DeliveryRecord,
+    ) {
+        self.announcement_is(cx, saying, Ok(record));
     }
 
-    pub(super) fn announcement_blocked(&mut self, saying: &GatedSpeech, reason: &str) {
+    pub(super) fn announcement_blocked(
+        &mut self,
+        cx: &mut RoomContext,
+        saying: &GatedSpeech,
+        reason: &str,
+    ) {
         let came_of_it = if reason == ROOM_CLOSED {
             Err(Refusal::new(RefusalCode::RoomClosed, "the room was closed before it was said"))
         } else {
@@ -175,51 +195,61 @@ impl Room {
                 ..DeliveryRecord::default()
             })
         };
-        self.announcement_is(saying, came_of_it);
+        self.announcement_is(cx, saying, came_of_it);
     }
 
     /// Ends a failed announcement. The client may try again.
-    pub(super) fn announcement_failed(&mut self, saying: &GatedSpeech, reason: &str) {
-        self.announcement_is(saying, Err(Refusal::new(RefusalCode::Busy, reason)));
+    pub(super) fn announcement_failed(
+        &mut self,
+        cx: &mut RoomContext,
+        saying: &GatedSpeech,
+        reason: &str,
+    ) {
+        self.announcement_is(cx, saying, Err(Refusal::new(RefusalCode::Busy, reason)));
     }
 
-    pub(super) fn announcement_interrupted(&mut self, saying: &GatedSpeech, reason: &str) {
-        self.announcement_is(saying, Err(Refusal::new(RefusalCode::RoomClosed, reason)));
+    pub(super) fn announcement_interrupted(
+        &mut self,
+        cx: &mut RoomContext,
+        saying: &GatedSpeech,
+        reason: &str,
+    ) {
+        self.announcement_is(cx, saying, Err(Refusal::new(RefusalCode::RoomClosed, reason)));
     }
 
     fn announcement_is(
         &mut self,
+        cx: &mut RoomContext,
         saying: &GatedSpeech,
         came_of_it: Result<DeliveryRecord, Refusal>,
     ) {
-        let Some(request) = saying.request.filter(|request| self.deliveries.asked.remove(request))
-        else {
+        let Some(request) = saying.request.filter(|request| self.asked.remove(request)) else {
             return;
         };
         let mut also = Vec::new();
-        if let Some(known) = self.deliveries.announced.get_mut(&saying.speech.key) {
+        if let Some(known) = self.announced.get_mut(&saying.speech.key) {
             also = std::mem::take(&mut known.also);
             known.record = came_of_it.as_ref().ok().cloned();
             if came_of_it.is_err() {
                 // It was not said, so another one with the key is no duplicate.
-                self.deliveries.announced.remove(&saying.speech.key);
+                self.announced.remove(&saying.speech.key);
             }
         }
         let reply = |duplicate: bool| {
             came_of_it.clone().map(|record| RequestReply::Delivery { record, duplicate })
         };
-        self.reply(request, reply(false));
+        cx.reply(request, reply(false));
         for request in also {
-            self.deliveries.asked.remove(&request);
-            self.reply(request, reply(true));
+            self.asked.remove(&request);
+            cx.reply(request, reply(true));
         }
     }
 
     /// Refuses the open requests at the end of the run, so that no client waits without end.
-    pub(super) fn refuse_announcements(&mut self) {
-        self.deliveries.announced.retain(|_, known| known.record.is_some());
-        for request in std::mem::take(&mut self.deliveries.asked) {
-            self.reply(
+    pub(super) fn refuse_announcements(&mut self, cx: &mut RoomContext) {
+        self.announced.retain(|_, known| known.record.is_some());
+        for request in std::mem::take(&mut self.asked) {
+            cx.reply(
                 request,
                 Err(Refusal::new(
                     RefusalCode::RoomClosed,

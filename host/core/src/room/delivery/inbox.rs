@@ -2,12 +2,13 @@
 //! right before its next step, as one fenced message in its history (R-050…R-055 done right). Its
 //! system text never grows.
 
+use crate::room::{Dialogue, StepLoop};
 use std::sync::Arc;
 
 use serde_json::json;
 
 use super::super::Invariant;
-use super::{Room, texts};
+use super::texts;
 use crate::protocol::notice::Notice;
 use crate::types::action::{Observation, PastAction};
 use crate::types::delivery::{DeliveryState, EndedTask};
@@ -27,7 +28,7 @@ pub(in crate::room) fn is_data(message: &Message) -> bool {
 /// Results that an agent reads at once; the others come with its next step.
 const AT_ONCE: usize = 100;
 
-impl Room {
+impl StepLoop<'_> {
     /// Writes the results in the inbox to the history, right before an agent's step.
     pub(in crate::room) fn hear_results(&mut self, id: FrameId) {
         if self.deliveries.is_new() {
@@ -35,7 +36,7 @@ impl Room {
         }
         self.hear_relays(id);
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
-            return self.violated(Invariant::FrameExists, id);
+            return self.cx.violated(Invariant::FrameExists, id);
         };
         let Some(numbers) = self.deliveries.inbox.get(&task) else { return };
         let results: Vec<Arc<EndedTask>> = numbers
@@ -46,11 +47,15 @@ impl Room {
             .collect();
         let ids: Vec<BackgroundId> = results.iter().map(|ended| ended.id.clone()).collect();
         let text = texts::for_inbox(results.iter().map(Arc::as_ref));
-        self.read_data(id, text, &ids);
-        ids.iter().for_each(|id| self.bring(id, DeliveryState::Told, None, None));
-        self.tell(Notice::ResultsTold { task, ids });
+        self.dialogue().read_data(id, text, &ids);
+        ids.iter().for_each(|id| {
+            self.deliveries.bring(self.cx, self.background, id, DeliveryState::Told, None, None)
+        });
+        self.cx.tell(Notice::ResultsTold { task, ids });
     }
+}
 
+impl Dialogue<'_> {
     /// Writes the host's data to an agent's history. It answers no call, and counts as no
     /// responder's message.
     pub(super) fn read_data(
@@ -60,20 +65,21 @@ impl Room {
         ids: &[BackgroundId],
     ) -> Option<Arc<Message>> {
         let task = self.frames.get(&id)?.task.clone();
-        let user_message = self.setup.tasks.get(&task).and_then(|setup| setup.user_message.clone());
-        self.begin_history(&task, user_message);
-        let mut message = self.stamp(Entity::Agent, HOST);
+        let user_message =
+            self.cx.setup.tasks.get(&task).and_then(|setup| setup.user_message.clone());
+        self.histories.begin_history(self.cx, &task, user_message);
+        let mut message = self.cx.stamp(Entity::Agent, HOST);
         message.content = Some(text.clone());
         message.labels.push(Label::Untrusted);
         let message = Arc::new(message);
-        let place = self.memory(&task).push(&message);
-        self.link(&message).place = Some((task, place));
+        let place = self.histories.memory(self.cx, &task).push(&message);
+        self.histories.link(&message).place = Some((task, place));
         let observation = Observation::Custom {
             name: "background".to_owned(),
             content: text,
             extras: json!({ "tasks": ids }),
         };
-        self.remember_unsolicited(
+        self.frames.remember_unsolicited(
             id,
             PastAction { action: None, observation: Some(observation), seq: message.seq },
         );

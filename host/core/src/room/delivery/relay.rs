@@ -3,6 +3,7 @@
 //! that waits for its user takes the turn at once, and then asks again. A task at work reads it in
 //! its next step.
 
+use crate::room::{Background, Frames, ResultDelivery, RoomChannels, RoomContext, StepLoop};
 use std::sync::Arc;
 
 use super::super::Invariant;
@@ -29,53 +30,58 @@ enum Hearer {
     Nobody,
 }
 
-impl Room {
+impl RoomChannels {
     /// Returns whether the task can take a turn about a relayed speech.
-    pub(super) fn will_hear(&self, task: &TaskName) -> bool {
-        self.setup.tasks.contains_key(task) && (self.is_held() || self.hearing(task).is_some())
+    pub(super) fn will_hear(&self, cx: &RoomContext, frames: &Frames, task: &TaskName) -> bool {
+        cx.setup.tasks.contains_key(task) && (self.is_held(cx) || frames.hearing(task).is_some())
     }
+}
 
+impl Frames {
     fn hearing(&self, task: &TaskName) -> Option<FrameId> {
-        self.frames
-            .values()
+        self.values()
             .find(|frame| frame.task == *task && frame.only.is_none())
             .map(|frame| frame.id)
     }
+}
 
+impl Room {
     pub(super) fn handle_relays(&mut self) {
         let tasks: Vec<TaskName> = self.deliveries.relays.keys().cloned().collect();
         for task in tasks {
             match self.hearer(&task) {
                 Hearer::Asking(frame, call) => {
                     let not_yet_asked =
-                        self.effects.iter().position(|effect| effect.starts() == Some(call));
+                        self.cx.effects.iter().position(|effect| effect.starts() == Some(call));
                     // A question that was not sent yet needs no `AbandonCall`.
                     match not_yet_asked {
-                        Some(place) => drop(self.effects.remove(place)),
-                        None => self.effects.push_back(Effect::AbandonCall { call }),
+                        Some(place) => drop(self.cx.effects.remove(place)),
+                        None => self.cx.effects.push_back(Effect::AbandonCall { call }),
                     }
-                    self.calls.remove(&call);
+                    self.cx.calls.remove(&call);
                     self.take_turn_about(frame, &task);
                 }
-                Hearer::Beginning(frame) => self.hear_relays(frame),
+                Hearer::Beginning(frame) => self.step_loop().hear_relays(frame),
                 Hearer::Held => {
-                    let frame = self.open_turn(&task, None);
+                    let frame = self.dialogue().open_turn(&task, None);
                     self.take_turn_about(frame, &task);
                 }
                 Hearer::Later => {}
                 Hearer::Nobody => {
                     let relays = self.deliveries.relays.remove(&task).unwrap_or_default();
-                    relays.into_iter().for_each(|saying| self.found_nobody(saying));
+                    relays
+                        .into_iter()
+                        .for_each(|saying| self.result_delivery().found_nobody(saying));
                 }
             }
         }
     }
 
     fn hearer(&self, task: &TaskName) -> Hearer {
-        let is_paused = self.paused().is_some();
-        let Some(frame) = self.hearing(task) else {
-            return match self.phase {
-                _ if !self.is_held() => Hearer::Nobody,
+        let is_paused = self.pausing.paused().is_some();
+        let Some(frame) = self.frames.hearing(task) else {
+            return match self.cx.phase {
+                _ if !self.channels.is_held(&self.cx) => Hearer::Nobody,
                 RoomPhase::Draining { .. } if !is_paused => Hearer::Held,
                 _ => Hearer::Later,
             };
@@ -89,34 +95,36 @@ impl Room {
             .and_then(|frame| frame.attempt.as_ref())
             .map(|attempt| &attempt.wait);
         if let Some(FrameWait::Call(call)) = wait
-            && matches!(self.calls.get(call), Some(Purpose::User { .. }))
+            && matches!(self.cx.calls.get(call), Some(Purpose::User { .. }))
         {
             return Hearer::Asking(frame, *call);
         }
         let steps =
             |effect: &Effect| matches!(effect, Effect::StepAgent { frame: of, .. } if *of == frame);
-        if self.effects.iter().any(steps) { Hearer::Beginning(frame) } else { Hearer::Later }
+        if self.cx.effects.iter().any(steps) { Hearer::Beginning(frame) } else { Hearer::Later }
     }
 
     /// Lets the agent take a turn about all speeches that are put to it; the task then continues as
     /// after any other.
     fn take_turn_about(&mut self, id: FrameId, task: &TaskName) {
-        let Some(last) = self.read_relays(id, task) else {
-            return self.violated(Invariant::FrameExists, id);
+        let Some(last) = self.step_loop().read_relays(id, task) else {
+            return self.cx.violated(Invariant::FrameExists, id);
         };
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.attempt = None;
         }
         // The agent must answer before the user is asked again.
-        self.memory(task).human_tried = true;
-        self.put_pending(id, Responder::Agent, Message::clone(&last));
-        self.runnable.push_back(id);
-        self.run();
+        self.histories.memory(&self.cx, task).human_tried = true;
+        self.dialogue().put_pending(id, Responder::Agent, Message::clone(&last));
+        self.frames.runnable.push_back(id);
+        self.step_loop().run();
     }
+}
 
+impl StepLoop<'_> {
     /// Adds relayed speeches to the history right before an agent's step.
     pub(super) fn hear_relays(&mut self, id: FrameId) {
-        if self.deliveries.relays.is_empty() || self.paused().is_some() {
+        if self.deliveries.relays.is_empty() || self.pausing.paused().is_some() {
             return;
         }
         let Some(task) = self
@@ -134,9 +142,8 @@ impl Room {
     fn read_relays(&mut self, id: FrameId, task: &TaskName) -> Option<Arc<Message>> {
         let mut last = None;
         for saying in self.deliveries.relays.remove(task)? {
-            let Some(message) =
-                self.read_data(id, self.as_read_in_turn(&saying), &saying.speech.tasks)
-            else {
+            let text = self.background.as_read_in_turn(&saying);
+            let Some(message) = self.dialogue().read_data(id, text, &saying.speech.tasks) else {
                 continue;
             };
             if let Some(frame) = self.frames.get_mut(&id) {
@@ -144,15 +151,23 @@ impl Room {
                 frame.chain_depth = frame.chain_depth.max(saying.chain_depth);
             }
             for result in &saying.speech.tasks {
-                self.bring(result, DeliveryState::Delivered, None, None);
+                self.deliveries.bring(
+                    self.cx,
+                    self.background,
+                    result,
+                    DeliveryState::Delivered,
+                    None,
+                    None,
+                );
             }
             let ids = saying.speech.tasks.clone();
-            self.tell(Notice::ResultsRelayed {
+            self.cx.tell(Notice::ResultsRelayed {
                 task: task.clone(),
                 ids,
                 message: Arc::clone(&message),
             });
-            self.announcement_taken(
+            self.deliveries.announcement_taken(
+                self.cx,
                 &saying,
                 DeliveryRecord {
                     state: DeliveryState::Delivered,
@@ -164,7 +179,9 @@ impl Room {
         }
         last
     }
+}
 
+impl Background {
     /// Returns the text of the message, with a fence around the data that gates let through.
     fn as_read_in_turn(&self, saying: &GatedSpeech) -> String {
         if saying.strategy.is_none() {
@@ -174,18 +191,22 @@ impl Room {
             |id| self.task(id).is_some_and(|record| record.state == BackgroundState::Completed);
         texts::for_turn(&saying.speech.text, saying.speech.tasks.iter().all(is_completed))
     }
+}
 
+impl ResultDelivery<'_> {
     /// Delivers a speech to people instead, because the task ended before its agent read it. After
     /// a stop, nothing more is said.
     fn found_nobody(&mut self, mut saying: GatedSpeech) {
-        let was_stopped = self.tasks.stopped.is_some()
-            || matches!(&self.phase, RoomPhase::Draining { outcome } if !outcome.status.is_success());
+        let was_stopped = self.background.records.stopped.is_some()
+            || matches!(&self.cx.phase, RoomPhase::Draining { outcome } if !outcome.status.is_success());
         match saying.otherwise.take().filter(|_| !was_stopped) {
             Some(text) => {
                 (saying.speech.text, saying.relay) = (text, None);
                 self.speak_through_gates(saying);
             }
-            None => self.delivery_interrupted(
+            None => self.deliveries.delivery_interrupted(
+                self.cx,
+                self.background,
                 saying,
                 "the task was over before its agent took a turn about it",
             ),

@@ -2,17 +2,18 @@
 //! afterwards. All attempts at one speech have the same key, even after a crash, so a channel never
 //! says it twice.
 
+use crate::room::{Background, Deliveries, Frames, ResultDelivery, RoomChannels, RoomContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{GatedSpeech, ROOM_CLOSED, Room, texts};
-use crate::setup::GatePoint;
+use super::{GatedSpeech, ROOM_CLOSED, texts};
 use crate::config::TERMINAL;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::Purpose;
 use crate::room::gates::GatedAct;
 use crate::room::messages::unknown_plugin;
+use crate::setup::GatePoint;
 use crate::types::capability::Capability;
 use crate::types::channel::ChannelKind;
 use crate::types::delegation::{CHAIN_MAX, HandBack};
@@ -38,7 +39,7 @@ impl From<Box<DenialRecord>> for NoChannel {
     }
 }
 
-impl Room {
+impl ResultDelivery<'_> {
     pub(super) fn speak(
         &mut self,
         strategy: &PluginName,
@@ -47,13 +48,21 @@ impl Room {
         prompt: Option<&str>,
         interrupt: bool,
     ) {
-        let ids = self.named(strategy, tasks);
+        let ids = self.deliveries.named(strategy, tasks);
         if ids.is_empty() {
             return;
         }
-        if self.conversation.closed.is_some() {
-            ids.iter()
-                .for_each(|id| self.bring(id, DeliveryState::Blocked, None, Some(ROOM_CLOSED)));
+        if self.channels.closed.is_some() {
+            ids.iter().for_each(|id| {
+                self.deliveries.bring(
+                    self.cx,
+                    self.background,
+                    id,
+                    DeliveryState::Blocked,
+                    None,
+                    Some(ROOM_CLOSED),
+                )
+            });
             return;
         }
         if let Some(prompt) = prompt.filter(|prompt| prompt.len() > MAX_PROMPT) {
@@ -61,7 +70,16 @@ impl Room {
                 "the words of {strategy} have {} bytes; they may have {MAX_PROMPT}",
                 prompt.len()
             );
-            ids.iter().for_each(|id| self.bring(id, DeliveryState::Attached, None, Some(&reason)));
+            ids.iter().for_each(|id| {
+                self.deliveries.bring(
+                    self.cx,
+                    self.background,
+                    id,
+                    DeliveryState::Attached,
+                    None,
+                    Some(&reason),
+                )
+            });
             return;
         }
         for (relay, ids) in self.by_hearer(&ids) {
@@ -70,9 +88,16 @@ impl Room {
                 Ok(channel) => self.speak_of(strategy, &ids, channel, relay, prompt, interrupt),
                 Err(NoChannel::Denied(record)) => {
                     let reason = record.reason.clone();
-                    self.denied(strategy, *record);
+                    self.cx.denied(strategy, *record);
                     ids.iter().for_each(|id| {
-                        self.bring(id, DeliveryState::Attached, None, Some(&reason))
+                        self.deliveries.bring(
+                            self.cx,
+                            self.background,
+                            id,
+                            DeliveryState::Attached,
+                            None,
+                            Some(&reason),
+                        )
                     });
                 }
                 Err(NoChannel::Unavailable(reason)) => {
@@ -88,41 +113,25 @@ impl Room {
         let mut groups: BTreeMap<Option<TaskName>, Vec<BackgroundId>> = BTreeMap::new();
         for id in ids {
             let Some((_, entry)) = self.deliveries.entry(id) else { continue };
-            let relay = self.is_relayed(entry).then(|| entry.notify.clone());
+            let relay =
+                self.channels.is_relayed(self.cx, self.frames, entry).then(|| entry.notify.clone());
             if relay.is_some() && entry.chain_depth >= CHAIN_MAX {
                 // too many automatic answers in a row. The agent reads the result in a turn
                 // with another cause.
                 let reason = format!("chain_depth: {CHAIN_MAX} automatic answers led to it");
-                self.bring(id, DeliveryState::Attached, None, Some(&reason));
+                self.deliveries.bring(
+                    self.cx,
+                    self.background,
+                    id,
+                    DeliveryState::Attached,
+                    None,
+                    Some(&reason),
+                );
                 continue;
             }
             groups.entry(relay).or_default().push(id.clone());
         }
         groups
-    }
-
-    /// Returns whether the notified task's agent takes a turn about the result: by its setting, and
-    /// if the task can be active.
-    fn is_relayed(&self, entry: &super::QueuedResult) -> bool {
-        let of_task = || self.setup.tasks.get(&entry.ended.agent).and_then(|task| task.hand_back);
-        let is_interactive =
-            || self.setup.tasks.get(&entry.notify).is_some_and(|task| task.interactive);
-        // An agent without a model would only pass the data on.
-        let speaks = || self.has_model(&entry.notify);
-        let usual = || {
-            if (is_interactive() && speaks()) || self.is_held() {
-                HandBack::Relay
-            } else {
-                HandBack::Post
-            }
-        };
-        entry.hand_back.or_else(of_task).unwrap_or_else(usual) == HandBack::Relay
-            && self.will_hear(&entry.notify)
-    }
-
-    fn has_model(&self, task: &TaskName) -> bool {
-        let agent = self.setup.tasks.get(task).and_then(|task| self.setup.plugins.get(&task.agent));
-        agent.is_some_and(|agent| agent.grants.model.is_some())
     }
 
     fn speak_of(
@@ -149,8 +158,17 @@ impl Room {
             None => (for_people, None),
         };
         // Set before the gates are asked, because without gates the speech passes at once.
-        ids.iter().for_each(|id| self.bring(id, DeliveryState::Speaking, Some(&channel), None));
-        self.used_by(strategy).speeches += 1;
+        ids.iter().for_each(|id| {
+            self.deliveries.bring(
+                self.cx,
+                self.background,
+                id,
+                DeliveryState::Speaking,
+                Some(&channel),
+                None,
+            )
+        });
+        self.budgets.used_by(strategy).speeches += 1;
         // The key depends on the results only, so a retry has the same one.
         let key = ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join("+");
         let speech = Speech { channel, text, interrupt, key, tasks: ids.to_vec() };
@@ -170,13 +188,14 @@ impl Room {
         strategy: &PluginName,
         wanted: Option<&str>,
     ) -> Result<ChannelId, NoChannel> {
-        let setup = Arc::clone(&self.setup);
+        let setup = Arc::clone(&self.cx.setup);
         let target = wanted.unwrap_or("a channel");
         let Some(rights) = setup.rights(strategy) else {
             return Err(unknown_plugin(strategy, Capability::Rooms, target).into());
         };
-        let is_channel =
-            |name: &str| setup.channels.contains_key(name) || self.bound().contains_key(name);
+        let is_channel = |name: &str| {
+            setup.channels.contains_key(name) || self.channels.bound().contains_key(name)
+        };
         let found = match wanted {
             Some(name) => rights.may_speak(name, is_channel).cloned()?,
             None => {
@@ -186,8 +205,10 @@ impl Room {
                 };
                 rights.require(Capability::Rooms, target, smallest)?;
                 // Without a requested channel, a transport that is not muted is chosen.
-                let channels = self.channels_of(strategy);
-                let view = crate::types::delivery::DeliveryView { channels, ..self.empty_view() };
+                let channels =
+                    self.deliveries.channels_of(self.cx, self.frames, self.channels, strategy);
+                let view =
+                    crate::types::delivery::DeliveryView { channels, ..self.cx.empty_view() };
                 match view.transport() {
                     Some(channel) => channel.id.clone(),
                     None if view
@@ -210,25 +231,123 @@ impl Room {
             }
         };
         let limit = rights.grants.rooms.as_ref().and_then(|grant| grant.messages);
-        if let Some(limit) = limit.filter(|limit| self.used_by(strategy).speeches >= *limit) {
+        if let Some(limit) = limit.filter(|limit| self.budgets.used_by(strategy).speeches >= *limit)
+        {
             let reason = format!("plugins.{strategy}.grants.rooms.messages is {limit}");
             return Err(rights
                 .refuse(Capability::Rooms, target, Layer::Runtime, &reason, None)
                 .into());
         }
-        self.can_be_told(&found).map_err(NoChannel::Unavailable)?;
+        self.channels.can_be_told(&found).map_err(NoChannel::Unavailable)?;
         Ok(found)
     }
 
-    fn empty_view(&self) -> crate::types::delivery::DeliveryView {
-        let room = self.opening.room.clone();
-        crate::types::delivery::DeliveryView {
-            room,
-            now: self.now,
-            waiting: Vec::new(),
-            channels: Vec::new(),
-            notify: None,
+    /// Delivers a speech, after the gates have checked it.
+    pub(in crate::room) fn speak_through_gates(&mut self, saying: GatedSpeech) {
+        if self.cx.has_gate(GatePoint::Deliver) {
+            self.gate_checks().wait_for_gates(GatedAct::Delivery { saying: Box::new(saying) });
+        } else {
+            self.delivery_passed(saying);
         }
+    }
+
+    pub(in crate::room) fn delivery_passed(&mut self, saying: GatedSpeech) {
+        if self.channels.closed.is_some() {
+            self.deliveries.delivery_blocked(self.cx, self.background, saying, ROOM_CLOSED);
+            return;
+        }
+        match &saying.relay {
+            // The recipient is determined after the current event, because a turn must not begin
+            // inside it.
+            Some(task) => self.deliveries.relays.entry(task.clone()).or_default().push(saying),
+            None => self.put_on_channel(saying),
+        }
+    }
+
+    fn put_on_channel(&mut self, saying: GatedSpeech) {
+        if let Err(reason) = self.channels.can_be_told(&saying.speech.channel) {
+            self.not_said(saying, &format!("unavailable: {reason}"));
+            return;
+        }
+        *self.deliveries.speaking.entry(saying.speech.channel.clone()).or_default() += 1;
+        let speech = Box::new(saying.speech.clone());
+        let call = self.cx.next_call(Purpose::Speech { saying: Box::new(saying) });
+        self.cx.effects.push_back(Effect::Speak { call, speech });
+    }
+
+    pub(in crate::room) fn spoken(&mut self, call: CallId, failure: Option<String>) {
+        let Some(Purpose::Speech { saying }) = self.cx.calls.get(&call) else { return };
+        let saying = GatedSpeech::clone(saying);
+        self.cx.calls.remove(&call);
+        if let Some(speeches) = self.deliveries.speaking.get_mut(&saying.speech.channel) {
+            *speeches = speeches.saturating_sub(1);
+            if *speeches == 0 {
+                self.deliveries.speaking.remove(&saying.speech.channel);
+            }
+        }
+        match failure {
+            None => self.deliveries.said(self.cx, self.background, &saying),
+            Some(reason) => self.not_said(saying, &reason),
+        }
+    }
+
+    fn not_said(&mut self, saying: GatedSpeech, reason: &str) {
+        if let Some(strategy) = &saying.strategy {
+            self.not_accepted(strategy, &saying.speech.tasks, reason);
+        }
+        self.deliveries.announcement_failed(self.cx, &saying, reason);
+    }
+
+    /// Counts a failed speech. The strategy may try again a few times; then the result is a dead
+    /// letter.
+    fn not_accepted(&mut self, strategy: &PluginName, ids: &[BackgroundId], reason: &str) {
+        for id in ids {
+            let Some(entry) = self.deliveries.entry_mut(id) else { continue };
+            let ended = Arc::make_mut(&mut entry.ended);
+            ended.attempts = ended.attempts.saturating_add(1);
+            if ended.attempts >= MAX_ATTEMPTS {
+                let reason = format!("it was tried {MAX_ATTEMPTS} times; the last time: {reason}");
+                self.deliveries.bring(
+                    self.cx,
+                    self.background,
+                    id,
+                    DeliveryState::DeadLetter,
+                    None,
+                    Some(&reason),
+                );
+            } else {
+                self.deliveries.bring(
+                    self.cx,
+                    self.background,
+                    id,
+                    DeliveryState::Waiting,
+                    None,
+                    Some(reason),
+                );
+            }
+        }
+        self.wake(strategy, Wake::SendFailed { reason: reason.to_owned() });
+    }
+}
+
+impl RoomChannels {
+    /// Returns whether the notified task's agent takes a turn about the result: by its setting, and
+    /// if the task can be active.
+    fn is_relayed(&self, cx: &RoomContext, frames: &Frames, entry: &super::QueuedResult) -> bool {
+        let of_task = || cx.setup.tasks.get(&entry.ended.agent).and_then(|task| task.hand_back);
+        let is_interactive =
+            || cx.setup.tasks.get(&entry.notify).is_some_and(|task| task.interactive);
+        // An agent without a model would only pass the data on.
+        let speaks = || cx.has_model(&entry.notify);
+        let usual = || {
+            if (is_interactive() && speaks()) || self.is_held(cx) {
+                HandBack::Relay
+            } else {
+                HandBack::Post
+            }
+        };
+        entry.hand_back.or_else(of_task).unwrap_or_else(usual) == HandBack::Relay
+            && self.will_hear(cx, frames, &entry.notify)
     }
 
     /// Checks that something can be said on the channel now.
@@ -245,87 +364,65 @@ impl Room {
             Some(_) => Ok(()),
         }
     }
+}
 
-    /// Delivers a speech, after the gates have checked it.
-    pub(in crate::room) fn speak_through_gates(&mut self, saying: GatedSpeech) {
-        if self.has_gate(GatePoint::Deliver) {
-            self.wait_for_gates(GatedAct::Delivery { saying: Box::new(saying) });
-        } else {
-            self.delivery_passed(saying);
-        }
+impl RoomContext {
+    fn has_model(&self, task: &TaskName) -> bool {
+        let agent = self.setup.tasks.get(task).and_then(|task| self.setup.plugins.get(&task.agent));
+        agent.is_some_and(|agent| agent.grants.model.is_some())
     }
 
-    pub(in crate::room) fn delivery_passed(&mut self, saying: GatedSpeech) {
-        if self.conversation.closed.is_some() {
-            self.delivery_blocked(saying, ROOM_CLOSED);
-            return;
-        }
-        match &saying.relay {
-            // The recipient is determined after the current event, because a turn must not begin
-            // inside it.
-            Some(task) => self.deliveries.relays.entry(task.clone()).or_default().push(saying),
-            None => self.put_on_channel(saying),
+    fn empty_view(&self) -> crate::types::delivery::DeliveryView {
+        let room = self.opening.room.clone();
+        crate::types::delivery::DeliveryView {
+            room,
+            now: self.now,
+            waiting: Vec::new(),
+            channels: Vec::new(),
+            notify: None,
         }
     }
+}
 
-    fn put_on_channel(&mut self, saying: GatedSpeech) {
-        if let Err(reason) = self.can_be_told(&saying.speech.channel) {
-            self.not_said(saying, &format!("unavailable: {reason}"));
-            return;
-        }
-        *self.deliveries.speaking.entry(saying.speech.channel.clone()).or_default() += 1;
-        let speech = Box::new(saying.speech.clone());
-        let call = self.next_call(Purpose::Speech { saying: Box::new(saying) });
-        self.effects.push_back(Effect::Speak { call, speech });
-    }
-
+impl Deliveries {
     /// Blocks the results of a speech that a gate or a closed room held back. It is not tried
     /// again.
-    pub(in crate::room) fn delivery_blocked(&mut self, saying: GatedSpeech, reason: &str) {
-        saying
-            .speech
-            .tasks
-            .iter()
-            .for_each(|id| self.bring(id, DeliveryState::Blocked, None, Some(reason)));
-        self.announcement_blocked(&saying, reason);
+    pub(in crate::room) fn delivery_blocked(
+        &mut self,
+        cx: &mut RoomContext,
+        background: &mut Background,
+        saying: GatedSpeech,
+        reason: &str,
+    ) {
+        saying.speech.tasks.iter().for_each(|id| {
+            self.bring(cx, background, id, DeliveryState::Blocked, None, Some(reason))
+        });
+        self.announcement_blocked(cx, &saying, reason);
     }
 
     /// Moves the results of a speech to the inbox after a stop of the run.
-    pub(in crate::room) fn delivery_interrupted(&mut self, saying: GatedSpeech, reason: &str) {
-        saying
-            .speech
-            .tasks
-            .iter()
-            .for_each(|id| self.bring(id, DeliveryState::Attached, None, Some(reason)));
-        self.announcement_interrupted(&saying, reason);
+    pub(in crate::room) fn delivery_interrupted(
+        &mut self,
+        cx: &mut RoomContext,
+        background: &mut Background,
+        saying: GatedSpeech,
+        reason: &str,
+    ) {
+        saying.speech.tasks.iter().for_each(|id| {
+            self.bring(cx, background, id, DeliveryState::Attached, None, Some(reason))
+        });
+        self.announcement_interrupted(cx, &saying, reason);
     }
 
-    pub(in crate::room) fn spoken(&mut self, call: CallId, failure: Option<String>) {
-        let Some(Purpose::Speech { saying }) = self.calls.get(&call) else { return };
-        let saying = GatedSpeech::clone(saying);
-        self.calls.remove(&call);
-        if let Some(speeches) = self.deliveries.speaking.get_mut(&saying.speech.channel) {
-            *speeches = speeches.saturating_sub(1);
-            if *speeches == 0 {
-                self.deliveries.speaking.remove(&saying.speech.channel);
-            }
-        }
-        match failure {
-            None => self.said(&saying),
-            Some(reason) => self.not_said(saying, &reason),
-        }
-    }
-
-    fn said(&mut self, saying: &GatedSpeech) {
+    fn said(&mut self, cx: &mut RoomContext, background: &mut Background, saying: &GatedSpeech) {
         let Speech { channel, text, tasks, .. } = &saying.speech;
         for id in tasks {
-            let Some(agent) = self.deliveries.entry(id).map(|(_, entry)| entry.ended.agent.clone())
-            else {
+            let Some(agent) = self.entry(id).map(|(_, entry)| entry.ended.agent.clone()) else {
                 continue;
             };
-            self.bring(id, DeliveryState::Delivered, Some(channel), None);
+            self.bring(cx, background, id, DeliveryState::Delivered, Some(channel), None);
             if let Some(strategy) = saying.strategy.clone() {
-                self.tell(Notice::Delivered {
+                cx.tell(Notice::Delivered {
                     id: id.clone(),
                     agent,
                     strategy,
@@ -334,30 +431,6 @@ impl Room {
                 });
             }
         }
-        self.announcement_heard(saying);
-    }
-
-    fn not_said(&mut self, saying: GatedSpeech, reason: &str) {
-        if let Some(strategy) = &saying.strategy {
-            self.not_accepted(strategy, &saying.speech.tasks, reason);
-        }
-        self.announcement_failed(&saying, reason);
-    }
-
-    /// Counts a failed speech. The strategy may try again a few times; then the result is a dead
-    /// letter.
-    fn not_accepted(&mut self, strategy: &PluginName, ids: &[BackgroundId], reason: &str) {
-        for id in ids {
-            let Some(entry) = self.deliveries.entry_mut(id) else { continue };
-            let ended = Arc::make_mut(&mut entry.ended);
-            ended.attempts = ended.attempts.saturating_add(1);
-            if ended.attempts >= MAX_ATTEMPTS {
-                let reason = format!("it was tried {MAX_ATTEMPTS} times; the last time: {reason}");
-                self.bring(id, DeliveryState::DeadLetter, None, Some(&reason));
-            } else {
-                self.bring(id, DeliveryState::Waiting, None, Some(reason));
-            }
-        }
-        self.wake(strategy, Wake::SendFailed { reason: reason.to_owned() });
+        self.announcement_heard(cx, saying);
     }
 }

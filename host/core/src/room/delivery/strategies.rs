@@ -2,6 +2,7 @@
 //! meanwhile are merged into the next one, so that ten thousand results do not cost ten thousand
 //! calls. If a strategy fails or never decides, its results wait for the agent's next turn.
 
+use crate::room::{Background, Deliveries, Frames, ResultDelivery, RoomChannels, RoomContext};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -69,15 +70,21 @@ fn weight(wake: &Wake) -> u8 {
     }
 }
 
-impl Room {
-    pub(super) fn view_for(&self, strategy: &PluginName) -> DeliveryView {
+impl Deliveries {
+    pub(super) fn view_for(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        channels: &RoomChannels,
+        strategy: &PluginName,
+    ) -> DeliveryView {
         let shown = self.shown_to(strategy);
-        let shown = || shown.iter().filter_map(|number| self.deliveries.results.get(number));
+        let shown = || shown.iter().filter_map(|number| self.results.get(number));
         DeliveryView {
-            room: self.opening.room.clone(),
-            now: self.now,
+            room: cx.opening.room.clone(),
+            now: cx.now,
             waiting: shown().map(|entry| Arc::clone(&entry.ended)).collect(),
-            channels: self.channels_of(strategy),
+            channels: self.channels_of(cx, frames, channels, strategy),
             notify: shown().next().map(|entry| entry.notify.clone()),
         }
     }
@@ -85,9 +92,9 @@ impl Room {
     /// Returns the numbers of the oldest results that wait for it, as many as fit in one call.
     fn shown_to(&self, strategy: &PluginName) -> Vec<u64> {
         let mut bytes = 0_usize;
-        let waiting = self.deliveries.waiting.get(strategy).into_iter().flatten().copied();
+        let waiting = self.waiting.get(strategy).into_iter().flatten().copied();
         let fits = |(place, number): &(usize, u64)| {
-            let ended = self.deliveries.results.get(number).map(|entry| &entry.ended);
+            let ended = self.results.get(number).map(|entry| &entry.ended);
             let texts = ended
                 .map_or(0, |ended| ended.task.len() + ended.output.as_ref().map_or(0, String::len));
             bytes = bytes.saturating_add(texts);
@@ -98,12 +105,18 @@ impl Room {
     }
 
     /// Returns the channels that a strategy may speak on, except those without read access.
-    pub(super) fn channels_of(&self, strategy: &PluginName) -> Vec<Channel> {
+    pub(super) fn channels_of(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        channels: &RoomChannels,
+        strategy: &PluginName,
+    ) -> Vec<Channel> {
         let granted =
-            self.setup.plugins.get(strategy).and_then(|plugin| plugin.grants.rooms.as_ref());
+            cx.setup.plugins.get(strategy).and_then(|plugin| plugin.grants.rooms.as_ref());
         let may_use =
             |channel: &ChannelId| granted.is_some_and(|grant| grant.channels.contains(channel));
-        let bound = self
+        let bound = channels
             .bound()
             .iter()
             .filter(|(id, binding)| may_use(id) && ChannelAccess::may_read(binding.access));
@@ -111,12 +124,59 @@ impl Room {
             .map(|(id, binding)| Channel {
                 id: id.clone(),
                 kind: binding.kind,
-                activity: self.activity_of(id),
+                activity: self.activity_of(cx, frames, channels, id),
                 muted: binding.muted,
             })
             .collect()
     }
 
+    /// Moves a strategy's results to the inbox, and resets its state.
+    fn give_up_on(
+        &mut self,
+        cx: &mut RoomContext,
+        background: &mut Background,
+        strategy: &PluginName,
+        reason: &str,
+    ) {
+        self.keep_all(cx, background, strategy, reason);
+        self.is_at_rest(cx, strategy);
+    }
+
+    fn is_at_rest(&mut self, cx: &mut RoomContext, strategy: &PluginName) {
+        cx.drop_waits(strategy);
+        let deciding =
+            self.couriers.get(strategy).is_some_and(|courier| courier.deciding.is_some());
+        if !deciding {
+            self.couriers.remove(strategy);
+        }
+    }
+
+    /// Returns whether a strategy still has results for which this timer is set.
+    pub(in crate::room) fn is_waited_for(&self, purpose: &TimerPurpose) -> bool {
+        matches!(purpose, TimerPurpose::Delivery { strategy, .. } if self.has_waiting(strategy))
+    }
+
+    /// Returns the named results that wait for this strategy, oldest first. A strategy cannot
+    /// deliver another's results.
+    pub(super) fn named(&self, strategy: &PluginName, tasks: &[String]) -> Vec<BackgroundId> {
+        let waits = |entry: &&super::QueuedResult| {
+            entry.state == DeliveryState::Waiting && entry.strategy.as_ref() == Some(strategy)
+        };
+        let named: BTreeSet<u64> = tasks
+            .iter()
+            .filter_map(|task| self.entry(&BackgroundId::from(task.as_str())))
+            .filter(|(_, entry)| waits(entry))
+            .map(|(number, _)| number)
+            .collect();
+        named
+            .iter()
+            .filter_map(|number| self.results.get(number))
+            .map(|entry| entry.ended.id.clone())
+            .collect()
+    }
+}
+
+impl ResultDelivery<'_> {
     pub(in crate::room) fn wake(&mut self, strategy: &PluginName, wake: Wake) {
         if !self.deliveries.has_waiting(strategy) {
             return;
@@ -131,7 +191,9 @@ impl Room {
         // Results and failures are limited by themselves; waits are not.
         courier.idle += u32::from(matches!(wake, Wake::Timer | Wake::ChannelChanged { .. }));
         if courier.idle >= MAX_WAKES {
-            self.give_up_on(
+            self.deliveries.give_up_on(
+                self.cx,
+                self.background,
                 strategy,
                 &format!("{strategy} was woken {MAX_WAKES} times in a row and nothing came of it"),
             );
@@ -144,12 +206,13 @@ impl Room {
             }
             Wake::Ended { .. } | Wake::SendFailed { .. } => {}
         }
-        self.used_by(strategy).wakes += 1;
-        let call = self.next_call(Purpose::Strategy { strategy: strategy.clone() });
+        self.budgets.used_by(strategy).wakes += 1;
+        let call = self.cx.next_call(Purpose::Strategy { strategy: strategy.clone() });
         // Results that arrive later are unseen, and lead to another wake.
-        let shown = self.shown_to(strategy).last().copied().unwrap_or_default();
+        let shown = self.deliveries.shown_to(strategy).last().copied().unwrap_or_default();
         let busy = self
-            .channels_of(strategy)
+            .deliveries
+            .channels_of(self.cx, self.frames, self.channels, strategy)
             .into_iter()
             .filter(|channel| channel.activity != Activity::Idle)
             .map(|channel| channel.id);
@@ -158,70 +221,14 @@ impl Room {
             (courier.deciding, courier.shown, courier.busy) = (Some(call), shown, busy);
             courier.failed |= matches!(wake, Wake::SendFailed { .. });
         }
-        self.effects.push_back(Effect::WakeStrategy { call, strategy: strategy.clone(), wake });
-    }
-
-    /// Moves a strategy's results to the inbox, and resets its state.
-    fn give_up_on(&mut self, strategy: &PluginName, reason: &str) {
-        self.keep_all(strategy, reason);
-        self.is_at_rest(strategy);
-    }
-
-    fn is_at_rest(&mut self, strategy: &PluginName) {
-        self.drop_waits(strategy);
-        let deciding = self
-            .deliveries
-            .couriers
-            .get(strategy)
-            .is_some_and(|courier| courier.deciding.is_some());
-        if !deciding {
-            self.deliveries.couriers.remove(strategy);
-        }
-    }
-
-    fn drop_waits(&mut self, strategy: &PluginName) {
-        self.timers.retain(|_, purpose| !matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
-    }
-
-    pub(in crate::room) fn strategy_decided(
-        &mut self,
-        call: CallId,
-        answer: Result<Vec<Decision>, Fault>,
-        report: &CallReport,
-    ) {
-        let Some(Purpose::Strategy { strategy }) = self.calls.get(&call).cloned() else { return };
-        self.end_call(call, answer.is_ok(), report);
-        let before = self.deliveries.waiting.get(&strategy).map_or(0, BTreeSet::len);
-        match answer {
-            Ok(decisions) => self.perform_all(&strategy, decisions),
-            Err(fault) => {
-                self.tell(Notice::PluginFaulted {
-                    call,
-                    plugin: strategy.clone(),
-                    fault: fault.clone(),
-                });
-                self.keep_all(&strategy, &format!("{strategy} failed: {}", fault.message));
-            }
-        }
-        let left = self.deliveries.waiting.get(&strategy).map_or(0, BTreeSet::len);
-        if let Some(courier) = self.deliveries.couriers.get_mut(&strategy) {
-            courier.deciding = None;
-            // Progress resets the limits on idle wakes and reminders.
-            if left < before {
-                (courier.idle, courier.failed, courier.reminders) = (0, false, 0);
-            }
-        }
-        match left {
-            0 => self.is_at_rest(&strategy),
-            left => self.resume_waiting(&strategy, left < before),
-        }
+        self.cx.effects.push_back(Effect::WakeStrategy { call, strategy: strategy.clone(), wake });
     }
 
     /// Wakes a strategy that still has waiting results. The cause is a merged wake, new results, or
     /// a reminder of a failed speech.
     fn resume_waiting(&mut self, strategy: &PluginName, has_changed: bool) {
         let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
-            return self.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
+            return self.cx.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
         };
         let (next, shown) = (courier.next.take(), courier.shown);
         if let Some(wake) = next {
@@ -243,7 +250,7 @@ impl Room {
         }
         // A strategy that set its own timer has decided to wait.
         let waits =
-            self.timers.values().any(|purpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
+            self.cx.timers.values().any(|purpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
         let Some(courier) =
             self.deliveries.couriers.get_mut(strategy).filter(|courier| courier.failed && !waits)
         else {
@@ -252,7 +259,9 @@ impl Room {
         let reminders = courier.reminders;
         courier.reminders += 1;
         if reminders >= MAX_REMINDERS {
-            self.give_up_on(
+            self.deliveries.give_up_on(
+                self.cx,
+                self.background,
                 strategy,
                 &format!(
                     "{strategy} did not say what is to become of it after a speech had failed"
@@ -261,7 +270,7 @@ impl Room {
             return;
         }
         let pause = FIRST_REMINDER_MS.saturating_mul(1 << reminders).min(LAST_REMINDER_MS);
-        self.wait_until(strategy, self.now.plus(pause));
+        self.cx.wait_until(strategy, self.cx.now.plus(pause));
     }
 
     fn perform_all(&mut self, strategy: &PluginName, decisions: Vec<Decision>) {
@@ -273,8 +282,10 @@ impl Room {
                     self.speak(strategy, &tasks, channel, prompt.as_deref(), interrupt)
                 }
                 Decision::Attach { tasks } => {
-                    for id in self.named(strategy, &tasks) {
-                        self.bring(
+                    for id in self.deliveries.named(strategy, &tasks) {
+                        self.deliveries.bring(
+                            self.cx,
+                            self.background,
                             &id,
                             DeliveryState::Attached,
                             None,
@@ -290,23 +301,17 @@ impl Room {
                     }
                     waits = Some(waits.map_or(at_most, |earliest| earliest.min(at_most)));
                 }
-                Decision::GiveUp { reason } => {
-                    self.keep_all(strategy, &format!("{strategy} gave up: {reason}"))
-                }
+                Decision::GiveUp { reason } => self.deliveries.keep_all(
+                    self.cx,
+                    self.background,
+                    strategy,
+                    &format!("{strategy} gave up: {reason}"),
+                ),
             }
         }
         if let Some(at_most) = waits.filter(|_| self.deliveries.has_waiting(strategy)) {
-            self.wait_until(strategy, self.now.plus(at_most));
+            self.cx.wait_until(strategy, self.cx.now.plus(at_most));
             self.woken_meanwhile(strategy);
-        }
-    }
-
-    /// Sets a strategy's timer, in place of an earlier one.
-    fn wait_until(&mut self, strategy: &PluginName, at: Millis) {
-        let purpose = TimerPurpose::Delivery { strategy: strategy.clone(), at };
-        if !self.timers.values().any(|other| *other == purpose) {
-            self.drop_waits(strategy);
-            self.set_timer(purpose, at);
         }
     }
 
@@ -314,10 +319,13 @@ impl Room {
     /// not speak on.
     fn wait_for(&mut self, strategy: &PluginName, channel: Option<String>) {
         let known = channel.and_then(|channel| {
-            self.channels_of(strategy).into_iter().find(|known| known.id.as_str() == channel)
+            self.deliveries
+                .channels_of(self.cx, self.frames, self.channels, strategy)
+                .into_iter()
+                .find(|known| known.id.as_str() == channel)
         });
         let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
-            return self.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
+            return self.cx.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
         };
         // If the channel was idle at the call, the strategy waits for the next time that it becomes
         // idle.
@@ -333,33 +341,68 @@ impl Room {
         let waited =
             self.deliveries.couriers.get(strategy).and_then(|courier| courier.waits_for.clone());
         if let Some((channel, false)) = waited
-            && self.activity_of(&channel) == Activity::Idle
+            && self.deliveries.activity_of(self.cx, self.frames, self.channels, &channel)
+                == Activity::Idle
         {
             self.wake(strategy, Wake::ChannelChanged { channel });
         }
     }
+}
 
-    /// Returns whether a strategy still has results for which this timer is set.
-    pub(in crate::room) fn is_waited_for(&self, purpose: &TimerPurpose) -> bool {
-        matches!(purpose, TimerPurpose::Delivery { strategy, .. } if self.deliveries.has_waiting(strategy))
+impl RoomContext {
+    fn drop_waits(&mut self, strategy: &PluginName) {
+        self.timers.retain(|_, purpose| !matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
     }
 
-    /// Returns the named results that wait for this strategy, oldest first. A strategy cannot
-    /// deliver another's results.
-    pub(super) fn named(&self, strategy: &PluginName, tasks: &[String]) -> Vec<BackgroundId> {
-        let waits = |entry: &&super::QueuedResult| {
-            entry.state == DeliveryState::Waiting && entry.strategy.as_ref() == Some(strategy)
+    /// Sets a strategy's timer, in place of an earlier one.
+    fn wait_until(&mut self, strategy: &PluginName, at: Millis) {
+        let purpose = TimerPurpose::Delivery { strategy: strategy.clone(), at };
+        if !self.timers.values().any(|other| *other == purpose) {
+            self.drop_waits(strategy);
+            self.set_timer(purpose, at);
+        }
+    }
+}
+
+impl Room {
+    pub(in crate::room) fn strategy_decided(
+        &mut self,
+        call: CallId,
+        answer: Result<Vec<Decision>, Fault>,
+        report: &CallReport,
+    ) {
+        let Some(Purpose::Strategy { strategy }) = self.cx.calls.get(&call).cloned() else {
+            return;
         };
-        let named: BTreeSet<u64> = tasks
-            .iter()
-            .filter_map(|task| self.deliveries.entry(&BackgroundId::from(task.as_str())))
-            .filter(|(_, entry)| waits(entry))
-            .map(|(number, _)| number)
-            .collect();
-        named
-            .iter()
-            .filter_map(|number| self.deliveries.results.get(number))
-            .map(|entry| entry.ended.id.clone())
-            .collect()
+        self.end_call(call, answer.is_ok(), report);
+        let before = self.deliveries.waiting.get(&strategy).map_or(0, BTreeSet::len);
+        match answer {
+            Ok(decisions) => self.result_delivery().perform_all(&strategy, decisions),
+            Err(fault) => {
+                self.cx.tell(Notice::PluginFaulted {
+                    call,
+                    plugin: strategy.clone(),
+                    fault: fault.clone(),
+                });
+                self.deliveries.keep_all(
+                    &mut self.cx,
+                    &mut self.background,
+                    &strategy,
+                    &format!("{strategy} failed: {}", fault.message),
+                );
+            }
+        }
+        let left = self.deliveries.waiting.get(&strategy).map_or(0, BTreeSet::len);
+        if let Some(courier) = self.deliveries.couriers.get_mut(&strategy) {
+            courier.deciding = None;
+            // Progress resets the limits on idle wakes and reminders.
+            if left < before {
+                (courier.idle, courier.failed, courier.reminders) = (0, false, 0);
+            }
+        }
+        match left {
+            0 => self.deliveries.is_at_rest(&mut self.cx, &strategy),
+            left => self.result_delivery().resume_waiting(&strategy, left < before),
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! Judging an answer (L-054…L-062): whether it is valid, whether it ends the task, and what becomes
 //! pending. `steps` decides which responder is asked.
 
+use crate::room::{Dialogue, Frames, RoomContext, StepLoop};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::super::Invariant;
 use super::super::frame::{Attempt, FrameWait, Responder};
 use super::super::termination::FrameEnd;
-use super::super::{Invariant, Room};
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
 use crate::protocol::notice::Notice;
 use crate::setup::TaskSetup;
@@ -15,7 +16,7 @@ use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{DO_NOT_KNOW, Entity, Label, Message};
 use crate::types::outcome::Status;
 
-impl Room {
+impl Dialogue<'_> {
     /// Attaches the calls in an answer that this task carries out (L-108): the agent's own, and
     /// those that a sub-task passes on.
     pub(in crate::room) fn with_calls(
@@ -31,10 +32,17 @@ impl Room {
         }
         message
     }
+}
 
+impl Frames {
     /// Replaces an answer over the size limits with a refusal. Answers that repeat their question,
     /// or calls that hold calls, could double with every step.
-    fn bounded(&mut self, id: FrameId, message: Arc<Message>) -> Arc<Message> {
+    fn bounded(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        message: Arc<Message>,
+    ) -> Arc<Message> {
         let (weight, calls) = (message.weight(), message.tools.len());
         if weight <= MAX_WEIGHT && calls <= MAX_CALLS {
             return message;
@@ -42,9 +50,30 @@ impl Room {
         let text = format!(
             "The answer was dropped: {weight} bytes and {calls} calls; {MAX_WEIGHT} bytes and {MAX_CALLS} calls are allowed."
         );
-        self.refusal_message(id, &message, text)
+        self.refusal_message(cx, id, &message, text)
     }
 
+    fn count_pending(&mut self, cx: &mut RoomContext, id: FrameId) {
+        let Some((_, task)) = self.task_of(cx, id) else {
+            return cx.violated(Invariant::FrameExists, id);
+        };
+        let rules = task.loops;
+        if let Some(frame) = self.get_mut(&id)
+            && let Some(pending) = &frame.pending
+        {
+            frame.circles.saw(pending, &rules);
+        }
+    }
+
+    pub(in crate::room) fn report_step(&self, cx: &mut RoomContext, id: FrameId) {
+        let Some(frame) = self.get(&id) else { return };
+        let (task, by, message) =
+            (frame.task.clone(), frame.pending_sender.label().to_owned(), frame.pending.clone());
+        cx.tell(Notice::StepEnded { task, by, message });
+    }
+}
+
+impl StepLoop<'_> {
     /// Judges an answer (L-054, L-056).
     pub(in crate::room) fn answered(
         &mut self,
@@ -54,22 +83,23 @@ impl Room {
         rest: VecDeque<Responder>,
         mut do_not_know: Option<(Responder, Arc<Message>)>,
     ) {
-        let Some((_, task)) = self.task_of(id) else {
-            return self.violated(Invariant::FrameExists, id);
+        let Some((_, task)) = self.frames.task_of(self.cx, id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
         };
         // Checks for calls attach the calls that they find.
         let looks = task.done_if_tool || !task.done_sequences.is_empty();
         let is_read = |message: &Message| {
             looks || message.sender == Entity::Llm || matches!(responder, Responder::Subtask(_))
         };
-        let answer = answer
-            .map(|message| if is_read(&message) { self.with_calls(id, message) } else { message });
-        let answer = answer.map(|message| self.bounded(id, message));
-        let routed = answer.map(|message| self.routed(id, &responder, message));
+        let answer = answer.map(|message| {
+            if is_read(&message) { self.dialogue().with_calls(id, message) } else { message }
+        });
+        let answer = answer.map(|message| self.frames.bounded(self.cx, id, message));
+        let routed = answer.map(|message| self.dialogue().routed(id, &responder, message));
         let passes = routed.as_ref().is_some_and(|(_, passes)| *passes);
         let answer = routed.map(|(message, _)| message);
-        let Some((_, task)) = self.task_of(id) else {
-            return self.violated(Invariant::FrameExists, id);
+        let Some((_, task)) = self.frames.task_of(self.cx, id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
         };
         let task = Arc::clone(task);
         if let Some(frame) = self.frames.get_mut(&id) {
@@ -81,17 +111,28 @@ impl Room {
         }
         // If only the user ends the task, the answer ends nothing, and the other roles are still
         // asked.
-        let is_idle = !task.as_langroid && self.is_ended_by_user_alone(id);
-        let ends = !is_idle && self.is_done_response(id, answer.as_deref(), &responder);
+        let is_idle = !task.as_langroid && self.dialogue().is_ended_by_user_alone(id);
+        let ends = !is_idle
+            && self.histories.is_done_response(
+                self.cx,
+                self.frames,
+                id,
+                answer.as_deref(),
+                &responder,
+            );
         match answer {
             Some(message)
-                if self.is_over(id, Some(&message), Some(&responder), ends).is_some()
+                if self
+                    .dialogue()
+                    .is_over(id, Some(&message), Some(&responder), ends)
+                    .is_some()
                     || !(unknown || is_empty(&message, &task)) =>
             {
                 self.post(id, responder, message, ends);
             }
             _ if ends => self.no_valid_answer(id, do_not_know, true),
             _ => self
+                .frames
                 .set_attempt(id, Attempt { responder, rest, wait: FrameWait::Next, do_not_know }),
         }
     }
@@ -104,9 +145,10 @@ impl Room {
         message: Arc<Message>,
         ends: bool,
     ) {
-        let is_tools_word = self.task_of(id).is_some_and(|(_, task)| is_data(&message, task));
+        let is_tools_word =
+            self.frames.task_of(self.cx, id).is_some_and(|(_, task)| is_data(&message, task));
         let Some(frame) = self.frames.get_mut(&id) else {
-            return self.violated(Invariant::FrameExists, id);
+            return self.cx.violated(Invariant::FrameExists, id);
         };
         let (parent, step) = (frame.pending.clone(), frame.steps);
         let mut message = message;
@@ -123,8 +165,8 @@ impl Room {
             // Passing on is no progress, so a task that only passes stalls in the end.
             frame.stalled += 1;
             let (task, stalled) = (frame.task.clone(), frame.stalled);
-            let of = self.setup.tasks.get(&task).map_or(0, |task| task.max_stalled_steps);
-            self.notices.push_back(Notice::StepStalled { task, stalled, of });
+            let of = self.cx.setup.tasks.get(&task).map_or(0, |task| task.max_stalled_steps);
+            self.cx.notices.push_back(Notice::StepStalled { task, stalled, of });
         } else {
             // L-060: a message may carry another role's label; then that role may not answer it.
             frame.pending_sender = match &responder {
@@ -138,47 +180,39 @@ impl Room {
             frame.pending = Some(Arc::clone(&message));
             frame.stalled = 0;
         }
-        self.link(&message).message = Some(Arc::clone(&message));
+        self.histories.link(&message).message = Some(Arc::clone(&message));
         if let Some(parent) = &parent {
-            self.link(parent).child.get_or_insert(message.seq);
+            self.histories.link(parent).child.get_or_insert(message.seq);
         }
         let task =
             self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
-        if let Some(agent) = self.agent_of(id).cloned().filter(|_| !passes) {
-            self.tell(Notice::MessagePosted { task, agent, message: Arc::clone(&message) });
+        if let Some(agent) = self.frames.agent_of(self.cx, id).cloned().filter(|_| !passes) {
+            self.cx.tell(Notice::MessagePosted { task, agent, message: Arc::clone(&message) });
         }
-        if self.is_ended_by_user_alone(id) && self.is_done_response(id, Some(&message), &responder)
+        if self.dialogue().is_ended_by_user_alone(id)
+            && self.histories.is_done_response(self.cx, self.frames, id, Some(&message), &responder)
         {
             // L-061: the signal is removed, so that it ends nothing later either.
-            self.strip_endings(id);
+            self.dialogue().strip_endings(id);
         }
         if !message.tool_results.is_empty()
-            && self.task_of(id).is_some_and(|(_, task)| !task.as_langroid)
+            && self.frames.task_of(self.cx, id).is_some_and(|(_, task)| !task.as_langroid)
         {
             // Needed even if another responder, or none, answers it. Otherwise the agent's history
             // would hold calls without results.
-            self.write_history(id, &message);
+            self.dialogue().write_history(id, &message);
         }
-        self.count_pending(id);
+        self.frames.count_pending(self.cx, id);
         // Counted before the step ends, but acted on after it: a task that has just ended is not
         // stuck.
-        let found =
-            if passes { None } else { self.watch(id, &responder, &message, parent.as_ref()) };
+        let found = if passes {
+            None
+        } else {
+            self.dialogue().watch(id, &responder, &message, parent.as_ref())
+        };
         self.finish_step(id, ends);
         if let Some(found) = found {
-            self.lead_back(id, found);
-        }
-    }
-
-    fn count_pending(&mut self, id: FrameId) {
-        let Some((_, task)) = self.task_of(id) else {
-            return self.violated(Invariant::FrameExists, id);
-        };
-        let rules = task.loops;
-        if let Some(frame) = self.frames.get_mut(&id)
-            && let Some(pending) = &frame.pending
-        {
-            frame.circles.saw(pending, &rules);
+            self.run_control().lead_back(id, found);
         }
     }
 
@@ -194,19 +228,19 @@ impl Room {
             self.post(id, responder, message, ends);
             return;
         }
-        if let Some(message) = self.unknown_tools(id) {
+        if let Some(message) = self.dialogue().unknown_tools(id) {
             if let Some(frame) = self.frames.get_mut(&id) {
                 frame.passes = false;
             }
             self.post(id, Responder::Agent, message, ends);
             return;
         }
-        let Some((_, task)) = self.task_of(id) else {
-            return self.violated(Invariant::FrameExists, id);
+        let Some((_, task)) = self.frames.task_of(self.cx, id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
         };
         let (of, allow_null) = (task.max_stalled_steps, task.allow_null_result);
         let Some(frame) = self.frames.get_mut(&id) else {
-            return self.violated(Invariant::FrameExists, id);
+            return self.cx.violated(Invariant::FrameExists, id);
         };
         if frame.is_unattended && !ends && !allow_null {
             // The next step would ask the same question, and get no answer either.
@@ -217,7 +251,7 @@ impl Room {
             (frame.task.clone(), frame.stalled, frame.pending_sender.clone(), frame.steps);
         let (parent, passes) = (frame.pending.as_ref().map(|pending| pending.seq), frame.passes);
         if !ends {
-            self.tell(Notice::StepStalled { task: task.clone(), stalled, of });
+            self.cx.tell(Notice::StepStalled { task: task.clone(), stalled, of });
         }
         if allow_null && !passes {
             let (sender, responder) = if pending_sender == Responder::User {
@@ -225,7 +259,7 @@ impl Room {
             } else {
                 (Entity::User, Responder::User)
             };
-            let mut message = self.stamp(sender, task.as_str());
+            let mut message = self.cx.stamp(sender, task.as_str());
             message.content = Some(DO_NOT_KNOW.to_owned());
             message.parent = parent;
             if let Some(frame) = self.frames.get_mut(&id) {
@@ -235,7 +269,7 @@ impl Room {
                 frame.pending_sender = responder;
                 frame.pending = Some(Arc::new(message));
             }
-            self.keep_pending(id);
+            self.dialogue().keep_pending(id);
         }
         self.finish_step(id, ends);
     }
@@ -243,14 +277,14 @@ impl Room {
     /// Ends a task that asked its user while none is present.
     fn end_unattended(&mut self, id: FrameId) {
         let Some(frame) = self.frames.get(&id) else {
-            return self.violated(Invariant::FrameExists, id);
+            return self.cx.violated(Invariant::FrameExists, id);
         };
         let task = frame.task.clone();
         let question =
             frame.pending.as_ref().filter(|pending| !super::super::delivery::is_data(pending));
         let question = question.map(|pending| pending.text().to_owned()).unwrap_or_default();
-        self.tell(Notice::QuestionUnanswered { task: task.clone(), question });
-        self.end_frame(id, FrameEnd::unattended(&task));
+        self.cx.tell(Notice::QuestionUnanswered { task: task.clone(), question });
+        self.run_control().end_frame(id, FrameEnd::unattended(&task));
     }
 
     /// Ends a step, and the task if the step has ended it (L-050e, L-080…L-086).
@@ -260,11 +294,11 @@ impl Room {
             frame.attempt = None;
         }
         // Done sequences in `ending_of` include this answer.
-        self.remember_answer(id);
-        self.report_step(id);
-        self.idle_steps += 1;
-        if self.idle_steps >= MAX_IDLE {
-            self.stop(
+        self.dialogue().remember_answer(id);
+        self.frames.report_step(self.cx, id);
+        self.cx.idle_steps += 1;
+        if self.cx.idle_steps >= MAX_IDLE {
+            self.run_control().stop(
                 Status::InfLoop,
                 &format!("{MAX_IDLE} steps in a row in which nobody said anything new"),
             );
@@ -274,16 +308,9 @@ impl Room {
         if self.hands_over(id) {
             return;
         }
-        if let Some(ending) = self.ending_of(id, ends) {
-            self.end_frame(id, ending);
+        if let Some(ending) = self.dialogue().ending_of(id, ends) {
+            self.run_control().end_frame(id, ending);
         }
-    }
-
-    pub(in crate::room) fn report_step(&mut self, id: FrameId) {
-        let Some(frame) = self.frames.get(&id) else { return };
-        let (task, by, message) =
-            (frame.task.clone(), frame.pending_sender.label().to_owned(), frame.pending.clone());
-        self.tell(Notice::StepEnded { task, by, message });
     }
 }
 

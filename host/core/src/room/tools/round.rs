@@ -1,6 +1,7 @@
 //! The end of a round of calls: the outcome of each, and the calls that it leads to (L-121). The
 //! agent role joins the outcomes in one message (L-117).
 
+use crate::room::{Dialogue, Frames, Histories, RoomContext, RoundResults, ToolRounds};
 use std::sync::Arc;
 
 use super::super::approvals::Consent;
@@ -32,32 +33,34 @@ impl Room {
         report: CallReport,
     ) {
         // Background commands have no slot to answer.
-        if let Some(Purpose::Job { .. }) = self.calls.get(&call) {
+        if let Some(Purpose::Job { .. }) = self.cx.calls.get(&call) {
             self.job_answered(call, &answer, &report);
             return;
         }
-        let Some(Purpose::Tool { frame: id, slot: index, plugin }) = self.calls.get(&call).cloned()
+        let Some(Purpose::Tool { frame: id, slot: index, plugin }) =
+            self.cx.calls.get(&call).cloned()
         else {
             return;
         };
         self.end_call(call, answer.is_ok(), &report);
-        self.drop_limit(call);
-        let Some(mut round) = self.take_round(id, index) else { return };
+        self.cx.drop_limit(call);
+        let Some(mut round) = self.frames.take_round(&mut self.cx, id, index) else { return };
         let Some(slot) = round.slots.get(index).cloned() else {
-            return self.violated(Invariant::SlotExists, id);
+            return self.cx.violated(Invariant::SlotExists, id);
         };
         let (said, then) = if slot.action.is_some() {
             // An observation inherits the taint of its call, its message and its server.
             let untrusted = slot.now.untrusted
                 || round.message.labels.contains(&Label::Untrusted)
-                || self.is_from_a_server(id, &slot.now.name);
-            let (said, observation) = self.executed(id, &slot, &plugin, untrusted, &answer);
+                || self.histories.is_from_a_server(&self.cx, &self.frames, id, &slot.now.name);
+            let (said, observation) =
+                self.tool_rounds().executed(id, &slot, &plugin, untrusted, &answer);
             if let Some(slot) = round.slots.get_mut(index) {
                 slot.observation = Some(observation);
             }
             (said, Vec::new())
         } else {
-            self.said_of(id, &slot, &answer)
+            self.dialogue().said_of(id, &slot, &answer)
         };
         let task =
             self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
@@ -67,7 +70,7 @@ impl Room {
         };
         let content =
             said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
-        self.tell(Notice::ToolAnswered {
+        self.cx.tell(Notice::ToolAnswered {
             call: Some(call),
             task,
             name: slot.now.name,
@@ -77,10 +80,12 @@ impl Room {
             fault,
             report,
         });
-        self.resume_after(id, &mut round, index, (said, then), (&plugin, call));
-        self.resume(id, round);
+        self.tool_rounds().resume_after(id, &mut round, index, (said, then), (&plugin, call));
+        self.round_results().resume(id, round);
     }
+}
 
+impl Dialogue<'_> {
     /// Returns a tool's answer, cut to its limit (L-120), and the calls that it asks for.
     fn said_of(
         &mut self,
@@ -91,7 +96,12 @@ impl Room {
         let outcome = match answer {
             Ok(outcome) => outcome,
             // L-050k: a tool's failure is an answer, and the run continues.
-            Err(error) => return (self.said_error(id, error.to_text(&slot.now.name)), Vec::new()),
+            Err(error) => {
+                return (
+                    self.frames.said_error(self.cx, id, error.to_text(&slot.now.name)),
+                    Vec::new(),
+                );
+            }
         };
         // `null` counts as no value, because a journal in JSON holds the same for both.
         let value = outcome.value.clone().filter(|value| !value.is_null());
@@ -99,8 +109,14 @@ impl Room {
         if content.is_none() && outcome.attachments.is_empty() {
             return (CallOutcome::default(), outcome.then.clone());
         }
-        let content = self.cut_result(id, &slot.now.name, content.unwrap_or_default());
-        let mut message = Arc::unwrap_or_clone(self.host_message(id, content));
+        let content = self.histories.cut_result(
+            self.cx,
+            self.frames,
+            id,
+            &slot.now.name,
+            content.unwrap_or_default(),
+        );
+        let mut message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, content));
         message.value = value;
         message.attachments.clone_from(&outcome.attachments);
         (
@@ -109,10 +125,49 @@ impl Room {
         )
     }
 
+    /// Returns the outcome of a requested call that is not carried out here; `None` if it is. It
+    /// may exceed the chain limit, or belong to another task.
+    fn said_instead(
+        &mut self,
+        id: FrameId,
+        next: ToolCall,
+        depth: u32,
+        before: Option<&ToolCall>,
+        plugin: &PluginName,
+    ) -> Option<CallOutcome> {
+        if depth > MAX_CHAIN {
+            return Some(self.frames.said_error(
+                self.cx,
+                id,
+                format!("more than {MAX_CHAIN} tools led to one another"),
+            ));
+        }
+        let toolbox =
+            self.frames.get(&id).map(|frame| self.histories.toolbox(self.cx, &frame.task))?;
+        if !self.histories.is_handed_on(self.cx, self.frames, id, &toolbox, &next, before) {
+            return None;
+        }
+        let steering = host_tool_of(&toolbox, &next).unwrap_or(HostTool::AgentSend);
+        if let Err(record) = self.frames.require_route(self.cx, id, plugin, steering.as_str()) {
+            let text = self.cx.denied(plugin, *record);
+            return Some(self.frames.said_error(self.cx, id, text));
+        }
+        Some(self.frames.handed_on(self.cx, id, next))
+    }
+}
+
+impl Histories {
     /// Returns a result cut to the limit of its tool (L-120).
-    pub(in crate::room) fn cut_result(&self, id: FrameId, tool: &str, content: String) -> String {
-        let limit = self.task_of(id).and_then(|(frame, task)| {
-            let tokens = self.toolbox(&frame.task).get(tool)?.result_tokens?;
+    pub(in crate::room) fn cut_result(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        id: FrameId,
+        tool: &str,
+        content: String,
+    ) -> String {
+        let limit = frames.task_of(cx, id).and_then(|(frame, task)| {
+            let tokens = self.toolbox(cx, &frame.task).get(tool)?.result_tokens?;
             Some((tokens, task.bytes_per_token))
         });
         match limit {
@@ -121,6 +176,20 @@ impl Room {
         }
     }
 
+    /// Returns whether the tool belongs to an MCP server, whose results no sandbox controls.
+    fn is_from_a_server(&self, cx: &RoomContext, frames: &Frames, id: FrameId, tool: &str) -> bool {
+        let toolbox =
+            frames.get(&id).map(|frame| self.toolbox(cx, &frame.task)).unwrap_or_default();
+        match toolbox.get(tool).map(|tool| &tool.target) {
+            Some(ToolTarget::Plugin { plugin, .. }) => {
+                cx.setup.plugins.get(plugin).is_some_and(|plugin| plugin.facts.mcp)
+            }
+            Some(ToolTarget::Host(_)) | None => false,
+        }
+    }
+}
+
+impl ToolRounds<'_> {
     /// Records a tool's outcome, and starts the calls that it asks for.
     fn resume_after(
         &mut self,
@@ -131,13 +200,16 @@ impl Room {
         (plugin, call): (&PluginName, CallId),
     ) {
         let Some(slot) = round.slots.get_mut(index) else {
-            return self.violated(Invariant::SlotExists, id);
+            return self.cx.violated(Invariant::SlotExists, id);
         };
         let depth = slot.depth + 1;
         // A call that follows from an untrusted one is untrusted too.
         let tainted = slot.now.untrusted || round.message.labels.contains(&Label::Untrusted);
-        let toolbox =
-            self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+        let toolbox = self
+            .frames
+            .get(&id)
+            .map(|frame| self.histories.toolbox(self.cx, &frame.task))
+            .unwrap_or_default();
         let as_here = |next: ToolCall| ToolCall {
             untrusted: next.untrusted || tainted,
             name: name_here(&toolbox, next.name),
@@ -149,7 +221,7 @@ impl Room {
             let next = then.remove(0);
             let before = std::mem::replace(&mut slot.now, next.clone());
             (slot.asked_by, slot.depth) = (Some(plugin.clone()), depth);
-            let said = self.said_instead(id, next, depth, Some(&before), plugin);
+            let said = self.dialogue().said_instead(id, next, depth, Some(&before), plugin);
             if let Some(slot) = round.slots.get_mut(index) {
                 slot.said = said;
             }
@@ -166,40 +238,13 @@ impl Room {
             // that of another call.
             next.id = format!("{call}-{offset}");
             let said = if first + offset >= MAX_ROUND {
-                Some(self.said_error(id, TOO_MANY.to_owned()))
+                Some(self.frames.said_error(self.cx, id, TOO_MANY.to_owned()))
             } else {
-                self.said_instead(id, next.clone(), depth, None, plugin)
+                self.dialogue().said_instead(id, next.clone(), depth, None, plugin)
             };
             round.slots.push(Slot { depth, said, ..Slot::new(next, Some(plugin.clone())) });
         }
         self.run_slots(id, round, first);
-    }
-
-    /// Returns the outcome of a requested call that is not carried out here; `None` if it is. It
-    /// may exceed the chain limit, or belong to another task.
-    fn said_instead(
-        &mut self,
-        id: FrameId,
-        next: ToolCall,
-        depth: u32,
-        before: Option<&ToolCall>,
-        plugin: &PluginName,
-    ) -> Option<CallOutcome> {
-        if depth > MAX_CHAIN {
-            return Some(
-                self.said_error(id, format!("more than {MAX_CHAIN} tools led to one another")),
-            );
-        }
-        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task))?;
-        if !self.is_handed_on(id, &toolbox, &next, before) {
-            return None;
-        }
-        let steering = host_tool_of(&toolbox, &next).unwrap_or(HostTool::AgentSend);
-        if let Err(record) = self.require_route(id, plugin, steering.as_str()) {
-            let text = self.denied(plugin, *record);
-            return Some(self.said_error(id, text));
-        }
-        Some(self.handed_on(id, next))
     }
 
     /// Resumes a slot that did not wait for its tool. `start` returns its result, or `None` if it
@@ -210,47 +255,40 @@ impl Room {
         slot: usize,
         start: impl FnOnce(&mut Self, &mut ToolCall) -> Option<ToolResult>,
     ) {
-        let Some(mut round) = self.take_round(id, slot) else { return };
+        let Some(mut round) = self.frames.take_round(self.cx, id, slot) else { return };
         let Some(mut call) = round.slots.get(slot).map(|slot| slot.now.clone()) else {
-            return self.violated(Invariant::SlotExists, id);
+            return self.cx.violated(Invariant::SlotExists, id);
         };
-        let said = start(self, &mut call).map(|result| self.said_result(id, result));
+        let said =
+            start(self, &mut call).map(|result| self.frames.said_result(self.cx, id, result));
         if let Some(said) = &said {
-            self.report_answer(id, &call, said);
+            self.frames.report_answer(self.cx, id, &call, said);
         }
         if let Some(slot) = round.slots.get_mut(slot) {
             slot.now = call;
             slot.said = said;
         }
-        self.resume(id, round);
+        self.round_results().resume(id, round);
     }
+}
 
+impl RoundResults<'_> {
     /// Waits for the rest of the round, or resumes the task.
     pub(in crate::room) fn resume(&mut self, id: FrameId, round: ToolRound) {
         let wait = self.settle(id, round);
-        self.put_wait(id, wait);
-    }
-
-    /// Replaces the wait of a step, and makes the frame runnable.
-    pub(in crate::room) fn put_wait(&mut self, id: FrameId, wait: FrameWait) {
-        let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut())
-        else {
-            return self.violated(Invariant::StepWaits, id);
-        };
-        attempt.wait = wait;
-        self.runnable.push_back(id);
+        self.frames.put_wait(self.cx, id, wait);
     }
 
     /// Returns the wait for the rest of the round, or its answer (L-117).
     pub(in crate::room) fn settle(&mut self, id: FrameId, mut round: ToolRound) -> FrameWait {
         // Answers of delegations may have arrived while the round was taken out.
-        self.fill_answered(id, &mut round);
+        self.background.fill_answered(self.cx, self.frames, id, &mut round);
         if !round.is_complete() {
             round.weigh();
             return FrameWait::Tools(round);
         }
-        let Some((_, task)) = self.task_of(id) else {
-            self.violated(Invariant::FrameExists, id);
+        let Some((_, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
             return FrameWait::Ready(None);
         };
         let task = Arc::clone(task);
@@ -272,7 +310,7 @@ impl Room {
                     } else {
                         format!("{} gave an empty result.", slot.call.name)
                     };
-                    let message = Arc::unwrap_or_clone(self.host_message(id, text));
+                    let message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text));
                     slot.said = Some(CallOutcome {
                         message: Some(Box::new(message)),
                         is_error: false,
@@ -283,18 +321,18 @@ impl Room {
         }
         for slot in &round.slots {
             if let Some(observation) = slot.observation.clone().or_else(|| observation_of(slot)) {
-                self.remember(id, None, Some(observation), round.message.seq);
+                self.frames.remember(id, None, Some(observation), round.message.seq);
             }
         }
         let tainted = round.message.labels.contains(&Label::Untrusted)
-            || round
-                .slots
-                .iter()
-                .any(|slot| slot.now.untrusted || self.is_from_a_server(id, &slot.now.name));
+            || round.slots.iter().any(|slot| {
+                slot.now.untrusted
+                    || self.histories.is_from_a_server(self.cx, self.frames, id, &slot.now.name)
+            });
         let message = match round.slots.as_mut_slice() {
             [] => None,
             [only] => alone(only, native.first().copied().unwrap_or_default()),
-            slots => self.together(id, slots, &native, &task),
+            slots => self.frames.together(self.cx, id, slots, &native, &task),
         };
         let Some(mut message) = message else { return FrameWait::Ready(None) };
         if tainted && message.tools.is_empty() && !message.labels.contains(&Label::Untrusted) {
@@ -303,22 +341,22 @@ impl Room {
         }
         FrameWait::Ready(Some(Arc::new(message)))
     }
+}
 
-    /// Returns whether the tool belongs to an MCP server, whose results no sandbox controls.
-    fn is_from_a_server(&self, id: FrameId, tool: &str) -> bool {
-        let toolbox =
-            self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
-        match toolbox.get(tool).map(|tool| &tool.target) {
-            Some(ToolTarget::Plugin { plugin, .. }) => {
-                self.setup.plugins.get(plugin).is_some_and(|plugin| plugin.facts.mcp)
-            }
-            Some(ToolTarget::Host(_)) | None => false,
-        }
+impl Frames {
+    /// Replaces the wait of a step, and makes the frame runnable.
+    pub(in crate::room) fn put_wait(&mut self, cx: &mut RoomContext, id: FrameId, wait: FrameWait) {
+        let Some(attempt) = self.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) else {
+            return cx.violated(Invariant::StepWaits, id);
+        };
+        attempt.wait = wait;
+        self.runnable.push_back(id);
     }
 
     /// Joins several results in one message.
     fn together(
-        &mut self,
+        &self,
+        cx: &mut RoomContext,
         id: FrameId,
         slots: &mut [Slot],
         native: &[bool],
@@ -382,7 +420,7 @@ impl Room {
         let recipient = steering.iter().find_map(|message| message.recipient.clone());
         let attachments =
             said.iter().flat_map(|(_, _, message)| message.attachments.iter().cloned()).collect();
-        let mut message = Arc::unwrap_or_clone(self.host_message(id, content));
+        let mut message = Arc::unwrap_or_clone(self.host_message(cx, id, content));
         message.labels.push(Label::Tool);
         (message.tool_results, message.recipient, message.attachments) =
             (results, recipient, attachments);

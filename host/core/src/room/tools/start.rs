@@ -1,13 +1,14 @@
 //! The start of a plugin's tool. Grants, remaining amounts, the operator's rules and the run's
 //! budget are checked each time. A refusal names the missing grant or budget.
 
+use super::super::Purpose;
 use super::super::approvals::{Consent, Ruling};
 use super::super::messages::unknown_plugin;
-use super::super::{Purpose, Room};
 use super::failed;
 use crate::policy::budget::Budget;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
+use crate::room::{Budgets, Histories, RoomContext, ToolRounds};
 use crate::setup::PluginKind;
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::types::capability::Capability;
@@ -16,7 +17,7 @@ use crate::types::ids::{FrameId, PluginName, TaskName};
 use crate::types::message::{ToolCall, ToolResult};
 use crate::types::usage::Spent;
 
-impl Room {
+impl ToolRounds<'_> {
     /// Starts a tool that an approver has allowed. Everything else is checked again, because
     /// budgets may have been used up since.
     pub(in crate::room) fn start_approved(
@@ -39,38 +40,41 @@ impl Room {
         asked_by: Option<&PluginName>,
         asked: Consent,
     ) -> Option<ToolResult> {
-        let Some((frame, task)) = self.task_of(id) else {
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             return Some(failed(call, "the task is over".to_owned()));
         };
         let (task_name, agent, toolbox) =
-            (frame.task.clone(), task.agent.clone(), self.toolbox(&frame.task));
+            (frame.task.clone(), task.agent.clone(), self.histories.toolbox(self.cx, &frame.task));
         let target =
             toolbox.get(&call.name).filter(|tool| tool.handled).map(|tool| tool.target.clone());
         let Some(ToolTarget::Plugin { plugin, tool }) = target else {
-            let text = self.unknown_tool(&agent, &task_name, &toolbox, &call.name);
+            let text =
+                self.histories.unknown_tool(self.cx, &agent, &task_name, &toolbox, &call.name);
             return Some(failed(call, text));
         };
         let admitted = format!("{plugin}.{tool}");
         // Grants are checked before rules, so that no approver is asked in vain.
-        if let Some(record) = self.calls_are_used_up(&agent, &admitted) {
-            return Some(failed(call, self.denied(&agent, *record)));
+        if let Some(record) = self.budgets.calls_are_used_up(self.cx, &agent, &admitted) {
+            return Some(failed(call, self.cx.denied(&agent, *record)));
         }
         // If another task carries out an agent's call, it still counts as the agent's.
         let origin = asked_by
             .filter(|by| {
-                self.setup
+                self.cx
+                    .setup
                     .plugins
                     .get(*by)
                     .is_some_and(|by| by.facts.kinds.contains(&PluginKind::Agent))
             })
             .cloned();
         if let Some(origin) = &origin
-            && let Some(record) = self.calls_are_used_up(origin, &admitted)
+            && let Some(record) = self.budgets.calls_are_used_up(self.cx, origin, &admitted)
         {
-            return Some(failed(call, self.denied(origin, *record)));
+            return Some(failed(call, self.cx.denied(origin, *record)));
         }
         if asked != Consent::Approved {
-            match self.rule_on(
+            match self.frames.rule_on(
+                self.cx,
                 id,
                 slot,
                 &ToolCall { name: admitted, ..call.clone() },
@@ -83,36 +87,36 @@ impl Room {
             }
         }
         // Checked after an approval, which may have taken long.
-        match self.must_wait_for(Budget::ToolCalls) {
+        match self.plugin_calls().must_wait_for(Budget::ToolCalls) {
             Ok(false) => {}
             Ok(true) => {
                 // All approvals are complete. Rules that deny still apply when it resumes.
                 let asked = if asked == Consent::Approved { asked } else { Consent::Edited };
-                self.next_call(Purpose::HeldTool { frame: id, slot, asked });
+                self.cx.next_call(Purpose::HeldTool { frame: id, slot, asked });
                 return None;
             }
             Err(budget) => {
-                self.over = Some(budget);
+                self.budgets.over = Some(budget);
                 return Some(failed(call, format!("{} is used up", budget.key())));
             }
         }
-        self.spent = self.spent.plus(Spent { tool_calls: 1, ..Spent::default() });
-        self.used_by(&agent).tool_calls += 1;
+        self.budgets.spent = self.budgets.spent.plus(Spent { tool_calls: 1, ..Spent::default() });
+        self.budgets.used_by(&agent).tool_calls += 1;
         if let Some(origin) = &origin {
-            self.used_by(origin).tool_calls += 1;
+            self.budgets.used_by(origin).tool_calls += 1;
         }
         let frame = id;
-        let id = self.next_call(Purpose::Tool { frame, slot, plugin: plugin.clone() });
-        self.limit_pending(frame, id);
+        let id = self.cx.next_call(Purpose::Tool { frame, slot, plugin: plugin.clone() });
+        self.frames.limit_pending(self.cx, frame, id);
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
-        self.tell(Notice::ToolCalled {
+        self.cx.tell(Notice::ToolCalled {
             call: id,
             task: task_name.clone(),
             caller: agent.clone(),
             name,
             arguments: arguments.clone(),
         });
-        self.effects.push_back(Effect::CallTool {
+        self.cx.effects.push_back(Effect::CallTool {
             call: id,
             task: task_name,
             caller: agent,
@@ -122,19 +126,22 @@ impl Room {
         });
         None
     }
+}
 
+impl Histories {
     /// Returns the error for an unavailable tool. The operator reads which grant is missing, if one
     /// is.
     pub(in crate::room) fn unknown_tool(
-        &mut self,
+        &self,
+        cx: &mut RoomContext,
         agent: &PluginName,
         task: &TaskName,
         toolbox: &Toolbox,
         name: &str,
     ) -> String {
-        if self.setup.tool(name).is_some() {
-            let record = self.why_not(agent, task, name);
-            return self.denied(agent, *record);
+        if cx.setup.tool(name).is_some() {
+            let record = self.why_not(cx, agent, task, name);
+            return cx.denied(agent, *record);
         }
         let known: Vec<&str> = toolbox.offered().iter().map(|tool| tool.name.as_str()).collect();
         if known.is_empty() {
@@ -144,24 +151,33 @@ impl Room {
     }
 
     /// Returns the reason why an admitted tool is not available to the task's agent.
-    fn why_not(&self, agent: &PluginName, task: &TaskName, tool: &str) -> Box<DenialRecord> {
-        let Some(rights) = self.setup.rights(agent) else {
+    fn why_not(
+        &self,
+        cx: &RoomContext,
+        agent: &PluginName,
+        task: &TaskName,
+        tool: &str,
+    ) -> Box<DenialRecord> {
+        let Some(rights) = cx.setup.rights(agent) else {
             return unknown_plugin(agent, Capability::Tools, tool);
         };
         if let Err(record) = rights.may_call(tool) {
             return naming_task_list(record, task);
         }
-        let (reason, wider) = wider_tools(&self.toolbox(task), agent, task, tool);
+        let (reason, wider) = wider_tools(&self.toolbox(cx, task), agent, task, tool);
         rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider)
     }
+}
 
+impl Budgets {
     pub(in crate::room) fn calls_are_used_up(
         &mut self,
+        cx: &mut RoomContext,
         agent: &PluginName,
         tool: &str,
     ) -> Option<Box<DenialRecord>> {
         let used = self.used_by(agent).tool_calls;
-        let rights = self.setup.rights(agent)?;
+        let rights = cx.setup.rights(agent)?;
         let limit = rights.grants.tools.as_ref()?.calls.filter(|limit| used >= *limit)?;
         let reason = format!(
             "{agent} has made the {limit} calls that plugins.{agent}.grants.tools.calls gives it"

@@ -1,0 +1,166 @@
+//! The context that all parts of a room share: its setup, its clock, the pending calls and timers,
+//! and the output of the current event.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::calls::PendingCalls;
+use super::{Counters, InvariantViolation, Purpose, RoomPhase, TimerPurpose};
+use crate::protocol::effect::Effect;
+use crate::protocol::event::RunOpening;
+use crate::protocol::notice::Notice;
+use crate::setup::Setup;
+use crate::types::ids::{CallId, Millis, RoomId, TaskName, TimerId};
+use crate::types::limits::RunLimits;
+use crate::types::outcome::Outcome;
+use crate::types::room_secret::RoomSecret;
+
+/// The shared state of a room's parts, and their output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct RoomContext {
+    pub(super) phase: RoomPhase,
+    pub(super) now: Millis,
+    pub(super) opened: Millis,
+    pub(super) setup: Arc<Setup>,
+    pub(super) opening: RunOpening,
+    /// `None` before the room is opened.
+    #[serde(
+        with = "crate::types::room_secret::in_state",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(super) secret: Option<RoomSecret>,
+    pub(super) calls: PendingCalls,
+    pub(super) timers: BTreeMap<TimerId, TimerPurpose>,
+    pub(super) counters: Counters,
+    /// Consecutive steps without an answer from any responder. The limit on it ends loops that
+    /// never leave the room.
+    #[serde(default)]
+    pub(super) idle_steps: u32,
+    /// The reason for the risk of the item under review; `None` between events.
+    #[serde(skip)]
+    pub(super) risk_reason: Option<String>,
+    /// The invariant violation that ended the room, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) violation: Option<InvariantViolation>,
+    /// The violation found in the current event; `None` between events.
+    #[serde(skip)]
+    pub(super) new_violation: Option<InvariantViolation>,
+    pub(super) effects: VecDeque<Effect>,
+    /// Notices for observers; not part of the folded state.
+    #[serde(skip)]
+    pub(super) notices: VecDeque<Notice>,
+}
+
+impl Default for RoomContext {
+    fn default() -> Self {
+        Self {
+            phase: RoomPhase::Unopened,
+            now: Millis::default(),
+            opened: Millis::default(),
+            // A placeholder until `RoomOpened` brings the setup.
+            setup: Arc::new(Setup {
+                entry: TaskName::from(""),
+                tasks: BTreeMap::new(),
+                plugins: BTreeMap::new(),
+                models: BTreeMap::new(),
+                channels: BTreeMap::new(),
+                gates: Vec::new(),
+                policy: Vec::new(),
+                limits: RunLimits::default(),
+            }),
+            opening: RunOpening::default(),
+            secret: None,
+            calls: PendingCalls::default(),
+            timers: BTreeMap::new(),
+            counters: Counters::default(),
+            idle_steps: 0,
+            risk_reason: None,
+            violation: None,
+            new_violation: None,
+            effects: VecDeque::new(),
+            notices: VecDeque::new(),
+        }
+    }
+}
+
+impl RoomContext {
+    /// Returns the next notice for observers, if any.
+    pub(super) fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// Returns the outcome of the run; `None` while it is still running.
+    pub(super) fn outcome(&self) -> Option<&Arc<Outcome>> {
+        match &self.phase {
+            RoomPhase::Finished { outcome } => Some(outcome),
+            RoomPhase::Unopened | RoomPhase::Running { .. } | RoomPhase::Draining { .. } => None,
+        }
+    }
+
+    /// Returns the setup of the room.
+    pub(super) fn setup(&self) -> &Arc<Setup> {
+        &self.setup
+    }
+
+    /// Returns the room's id; empty before it is opened.
+    pub(super) fn id(&self) -> &RoomId {
+        &self.opening.room
+    }
+
+    /// Returns the secret from which the randomness of calls is derived; `None` before the room is
+    /// opened.
+    pub(super) fn secret(&self) -> Option<&RoomSecret> {
+        self.secret.as_ref()
+    }
+
+    /// Returns the time of the newest event.
+    pub(super) fn now(&self) -> Millis {
+        self.now
+    }
+
+    /// Returns the calls that await an answer, oldest first.
+    pub(super) fn calls_in_flight(&self) -> impl Iterator<Item = CallId> {
+        self.calls.keys().copied()
+    }
+
+    /// Returns the calls that the last event ended, in the order in which they ended.
+    pub(super) fn ended_calls(&self) -> &[CallId] {
+        self.calls.ended()
+    }
+
+    /// Returns whether the timer is set and was not dropped.
+    pub(super) fn waits_for(&self, timer: TimerId) -> bool {
+        self.timers.contains_key(&timer)
+    }
+
+    /// Returns whether the call awaits an answer.
+    pub(super) fn is_in_flight(&self, call: CallId) -> bool {
+        self.calls.contains_key(&call)
+    }
+
+    pub(super) fn next_call(&mut self, purpose: Purpose) -> CallId {
+        let call = CallId(self.counters.call);
+        self.counters.call += 1;
+        // Calls that may be answered with nothing count as progress only when their answer arrives.
+        if !matches!(purpose, Purpose::User { .. } | Purpose::Respond { .. } | Purpose::Post { .. })
+        {
+            self.idle_steps = 0;
+        }
+        self.calls.insert(call, purpose);
+        call
+    }
+
+    pub(super) fn set_timer(&mut self, purpose: TimerPurpose, at: Millis) {
+        let timer = TimerId(self.counters.timer);
+        self.counters.timer += 1;
+        self.timers.insert(timer, purpose);
+        self.effects.push_back(Effect::SetTimer { timer, at });
+    }
+
+    pub(super) fn tell(&mut self, notice: Notice) {
+        self.notices.push_back(notice);
+    }
+}
