@@ -2,13 +2,13 @@
 //! letter decides it. Questions are asked one at a time. Without a terminal, every call that needs
 //! an approval is refused; the exit code and a list of the rules that would allow it report that.
 
-mod about;
 mod always;
 mod keys;
+mod limit_increase;
 mod pages;
-mod shown;
-mod top_up;
-mod waiting;
+mod pending_line;
+mod request_context;
+mod view;
 mod why;
 
 use std::collections::{BTreeSet, HashMap};
@@ -33,16 +33,16 @@ use serde_json::Value;
 
 use crate::args::Approvals;
 use crate::ui::interrupt::Interrupts;
-use crate::ui::person::{Person, UserQuestion, UserReply};
 use crate::ui::screen::{ScreenHold, columns};
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::{FAINT, ODD, paint};
+use crate::ui::user::{TerminalUser, UserQuestion, UserReply};
 
-pub(crate) use about::{RequestContext, plugin_of};
 pub(crate) use keys::{KeyChoice, choice};
 pub(crate) use pages::{NOT_ALL_SHOWN, Pages};
-pub(crate) use shown::ApprovalView;
-pub(crate) use waiting::PendingLine;
+pub(crate) use pending_line::PendingLine;
+pub(crate) use request_context::{RequestContext, plugin_of};
+pub(crate) use view::ApprovalView;
 
 /// Time that a run gets to stop an interrupted turn before the question returns.
 const GRACE: Duration = Duration::from_millis(500);
@@ -54,10 +54,10 @@ const SOON: Duration = Duration::from_millis(50);
 const REASON: usize = 1_000;
 
 /// An approver that asks the user at the terminal.
-pub(crate) struct AtTerminal(Arc<ApproverState>);
+pub(crate) struct TerminalApprover(Arc<ApproverState>);
 
 struct ApproverState {
-    person: Arc<Person>,
+    user: Arc<TerminalUser>,
     interrupts: Interrupts,
     about: RequestContext,
     approvals: Approvals,
@@ -169,9 +169,9 @@ enum ApprovalStep {
     Again(String),
 }
 
-impl AtTerminal {
+impl TerminalApprover {
     pub(crate) fn new(
-        person: Arc<Person>,
+        user: Arc<TerminalUser>,
         interrupts: Interrupts,
         about: RequestContext,
         approvals: Approvals,
@@ -179,7 +179,7 @@ impl AtTerminal {
         let (standing, missing) = (Mutex::default(), Mutex::default());
         let (nobody, floor, edited) = (AtomicBool::new(false), Arc::default(), Mutex::default());
         Arc::new(Self(Arc::new(ApproverState {
-            person,
+            user,
             interrupts,
             about,
             approvals,
@@ -192,7 +192,7 @@ impl AtTerminal {
     }
 
     /// Returns whether a call was refused because no user could be asked.
-    pub(crate) fn has_refused_for_nobody(&self) -> bool {
+    pub(crate) fn has_refused_without_user(&self) -> bool {
         self.0.nobody.load(Ordering::SeqCst)
     }
 
@@ -204,7 +204,7 @@ impl AtTerminal {
     }
 }
 
-impl Approver for AtTerminal {
+impl Approver for TerminalApprover {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.decide(request).await })
@@ -220,17 +220,17 @@ impl ApproverState {
     async fn decide(self: Arc<Self>, mut request: ApprovalRequest) -> ApprovalAnswer {
         let until = request.expires_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
         let nobody = match self.approvals {
-            Approvals::Ask if self.person.is_there() => None,
-            Approvals::Ask => {
-                Some("nobody is there to approve it: stdin and stderr are no terminal")
+            Approvals::Prompt if self.user.is_there() => None,
+            Approvals::Prompt => {
+                Some("no user can approve it: stdin and stderr are not a terminal")
             }
-            Approvals::Refuse => Some("nobody is asked for approvals"),
+            Approvals::Refuse => Some("approvals are refused by --approvals refuse"),
             Approvals::Wait => None,
         };
         if let Some(nobody) = nobody {
             self.nobody.store(true, Ordering::SeqCst);
             self.lock_missing().extend(self.about.missing(&request));
-            return by_nobody(nobody);
+            return without_user(nobody);
         }
         let _expiry = Expiry { nobody: &self.nobody, until };
         if self.approvals == Approvals::Wait {
@@ -242,7 +242,7 @@ impl ApproverState {
             Some(edit) => (Some(edit.original), edit.talk),
             None => {
                 let floor = Arc::clone(&self.floor).lock_owned().await;
-                (None, ApproverTurn { _floor: floor, _held: self.person.hold_the_rest() })
+                (None, ApproverTurn { _floor: floor, _held: self.user.hold_the_rest() })
             }
         };
         // An answer for the rest of the run, given while this call waited, may cover it too.
@@ -257,7 +257,7 @@ impl ApproverState {
         if let Some(problem) = request.problem.clone() {
             let above = marked(&EntryText::new(ODD, "it cannot run").whole(Style::new(), &problem));
             if let Some(arguments) = self.edit(&request.arguments, above).await {
-                return by_person(self.edited(first, arguments, talk));
+                return by_user(self.edited(first, arguments, talk));
             }
             request = first.clone();
         }
@@ -324,18 +324,18 @@ impl ApproverState {
             let mut question = UserQuestion::short(text, keys::PROMPT);
             // Only the first page comes unasked; a later one follows a key that the user pressed.
             question.is_sudden = std::mem::take(&mut is_sudden);
-            let line = match self.person.ask(question).await {
+            let line = match self.user.ask(question).await {
                 UserReply::End => {
                     self.nobody.store(true, Ordering::SeqCst);
                     self.lock_missing().extend(self.about.missing(request));
-                    return by_nobody("nobody is there any more to approve it");
+                    return without_user("the terminal was closed before it was approved");
                 }
                 UserReply::Interrupted => {
                     self.interrupts.raise();
                     // The run stops its turn and drops this future. Only a background task's
                     // question survives that.
                     tokio::time::sleep(GRACE).await;
-                    return by_person(refused("the person at the terminal stopped it"));
+                    return by_user(refused("the user at the terminal stopped it"));
                 }
                 UserReply::Line(line) => line,
             };
@@ -358,14 +358,14 @@ impl ApproverState {
                 continue;
             }
             match self.act(choice, request).await {
-                ApprovalStep::Answer(answer) => return by_person(answer),
+                ApprovalStep::Answer(answer) => return by_user(answer),
                 ApprovalStep::ForThisRun(answer) => {
                     let standing = AnswerForRun::new(answer.clone(), request);
                     self.standing
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
                         .insert(QuestionKind::of(request), standing);
-                    return by_person(answer);
+                    return by_user(answer);
                 }
                 ApprovalStep::Again(said) => above = said,
             }
@@ -383,7 +383,7 @@ impl ApproverState {
             Some(KeyChoice::ThisRun) => ApprovalStep::ForThisRun(Approval::Approved),
             Some(KeyChoice::Always) => self.always(request).await,
             Some(KeyChoice::Edit) => match self
-                .edit(&request.arguments, "      as JSON; Ctrl-C goes back".to_owned())
+                .edit(&request.arguments, "      arguments as JSON; Ctrl-C goes back".to_owned())
                 .await
             {
                 Some(arguments) => ApprovalStep::Answer(Approval::Edited { arguments }),
@@ -399,7 +399,7 @@ impl ApproverState {
             },
             Some(KeyChoice::Why) => ApprovalStep::Again(why::text(request, &self.about)),
             Some(KeyChoice::ShowMore) | None => {
-                ApprovalStep::Again("      type one of the letters below".to_owned())
+                ApprovalStep::Again("      type one of these letters".to_owned())
             }
         }
     }
@@ -411,8 +411,8 @@ impl ApproverState {
             return ApprovalStep::Again(String::new());
         };
         match self.about.write(request, is_exact) {
-            Ok(told) => {
-                let _ = writeln!(crate::ui::output::stderr(), "{told}");
+            Ok(text) => {
+                let _ = writeln!(crate::ui::output::stderr(), "{text}");
                 ApprovalStep::Answer(Approval::Approved)
             }
             Err(error) => ApprovalStep::Again(marked(
@@ -426,14 +426,14 @@ impl ApproverState {
     async fn asks_whether_exact(&self, exact: bool, any: bool) -> Option<bool> {
         let (mut above, prompt) = keys::which_arguments(exact, any);
         loop {
-            let UserReply::Line(line) = self.person.ask(UserQuestion::short(above, prompt)).await
+            let UserReply::Line(line) = self.user.ask(UserQuestion::short(above, prompt)).await
             else {
                 return None;
             };
             match line.trim().to_ascii_lowercase().as_str() {
                 "t" | "these" if exact => return Some(true),
                 "y" | "any" if any => return Some(false),
-                _ => above = "      type one of the letters below".to_owned(),
+                _ => above = "      type one of these letters".to_owned(),
             }
         }
     }
@@ -443,7 +443,7 @@ impl ApproverState {
         let mut question = UserQuestion::short(above, "      > ");
         question.initial = keys::editable(arguments);
         loop {
-            let UserReply::Line(line) = self.person.ask(question.clone()).await else {
+            let UserReply::Line(line) = self.user.ask(question.clone()).await else {
                 return None;
             };
             match serde_json::from_str(&line) {
@@ -457,15 +457,15 @@ impl ApproverState {
     /// Returns the reason of a refusal, for the agent. `None` if the user cancels.
     async fn reason(&self) -> Option<String> {
         let question = UserQuestion::short(
-            "      why not? The agent reads it. Enter for no reason; Ctrl-C goes back",
+            "      the reason, which the agent reads; Enter for none, Ctrl-C to go back",
             "      > ",
         );
-        let said = match self.person.ask(question).await {
+        let said = match self.user.ask(question).await {
             UserReply::Line(line) => line.trim().chars().take(REASON).collect::<String>(),
             UserReply::End => String::new(),
             UserReply::Interrupted => return None,
         };
-        Some(if said.is_empty() { "the person at the terminal said no".to_owned() } else { said })
+        Some(if said.is_empty() { "the user at the terminal refused it".to_owned() } else { said })
     }
 
     /// Returns an earlier answer that covers the request: one for this run, or one by a rule
@@ -520,11 +520,11 @@ fn refused(reason: &str) -> Approval {
     Approval::Refused { reason: reason.to_owned() }
 }
 
-fn by_person(approval: Approval) -> ApprovalAnswer {
+fn by_user(approval: Approval) -> ApprovalAnswer {
     approval.by(ApprovalAuthor::Person { at: TERMINAL.to_owned() })
 }
 
-fn by_nobody(reason: &str) -> ApprovalAnswer {
+fn without_user(reason: &str) -> ApprovalAnswer {
     refused(reason).by(ApprovalAuthor::Nobody)
 }
 
@@ -537,11 +537,11 @@ mod tests {
     use conclave_core::types::approval::Delegator;
     use serde_json::json;
 
-    use super::about::testing::request;
+    use super::request_context::testing::request;
     use super::*;
 
     #[test]
-    fn an_answer_for_this_run_is_for_the_same_kind_of_question() {
+    fn an_answer_for_this_run_covers_only_the_same_kind_of_question() {
         let own = request(json!({}));
         let follow_up = ApprovalRequest { asked_by: Some("sneaky".into()), ..own.clone() };
         let confirmed = ApprovalRequest { causes: vec![ApprovalCause::Confirm], ..own.clone() };
@@ -563,9 +563,11 @@ mod tests {
 
     /// B1: the program approved a call that `confirm` asked about, because a rule allowed it.
     #[test]
-    fn a_rule_does_not_answer_what_confirm_asks() {
-        let about =
-            about::testing::about(Path::new("/nowhere"), Path::new("/nowhere/conclave.toml"));
+    fn a_rule_does_not_answer_a_confirm_question() {
+        let about = request_context::testing::about(
+            Path::new("/nowhere"),
+            Path::new("/nowhere/conclave.toml"),
+        );
         let mut setup = Setup::clone(&about.setup());
         setup.policy = vec![Rule {
             tool: ToolPattern("notes.*".to_owned()),
@@ -592,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leave_holds_for_no_higher_risk_and_a_refusal_for_any() {
+    fn an_approval_covers_no_higher_risk_and_a_refusal_covers_any() {
         let standing = |answer: Approval, risk| AnswerForRun { answer, risk, given_ms: 0 };
         let medium = standing(Approval::Approved, Some(Risk::Medium));
         let answered = [Some(Risk::Low), Some(Risk::Medium), Some(Risk::High), None]

@@ -3,14 +3,14 @@
 
 mod audit;
 mod batch;
+mod control;
 mod groups;
-mod keep;
 mod lock;
-mod look;
 mod mcp;
 mod model;
-mod operate;
-mod say;
+mod plugins;
+mod storage;
+mod stored_runs;
 mod target;
 mod trace;
 mod trajectory;
@@ -24,19 +24,21 @@ use crate::program::exit;
 pub(crate) use crate::program::shell::CONFIG;
 pub(crate) use audit::{Can, WhyArgs};
 pub(crate) use batch::BatchArgs;
-pub(crate) use keep::{Approvals, Approve, Keep, Refuse, Resume};
+pub(crate) use control::{Pause, StopArgs, Tell};
 pub(crate) use lock::{LockArgs, Locked, Upgrade};
-pub(crate) use look::{ApprovalList, Audit, AuditCommand, Runs, Show, StoreCommand, TasksArgs};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
-pub(crate) use operate::{Add, CallArgs, EditArgs, Grant, Init};
-pub(crate) use say::{Pause, StopArgs, Tell};
+pub(crate) use plugins::{Add, CallArgs, EditArgs, Grant, Init};
+pub(crate) use storage::{Approvals, Approve, Keep, Refuse, Resume};
+pub(crate) use stored_runs::{
+    ApprovalList, Audit, AuditCommand, Runs, Show, StoreCommand, TasksArgs,
+};
 pub(crate) use target::TargetArgs;
 pub(crate) use trace::{Detail, TraceChoice};
 pub(crate) use trajectory::{Trajectory, TrajectoryExport, TrajectoryReplay, TrajectoryShow};
 
-/// Runs agents and tools you do not trust: every one is a WebAssembly component that can touch only
-/// what you granted.
+/// Runs agents and tools that you do not trust: each is a WebAssembly component that can access
+/// only what you grant.
 #[derive(Debug, Parser)]
 #[command(name = "conclave", version, propagate_version = true, after_help = exit::TABLE)]
 pub(crate) struct Cli {
@@ -49,13 +51,13 @@ pub(crate) struct Cli {
 /// How output is written.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct OutputArgs {
-    /// Machine-readable: JSON, one object a line, on stdout
+    /// Write JSON to stdout, one object per line
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Only the result and errors
+    /// Print only the result and errors
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
-    /// No colors (also with the environment variable NO_COLOR, and when the output is no terminal)
+    /// Disable colors (as NO_COLOR does; colors are off unless the output is a terminal)
     #[arg(long, global = true)]
     pub(crate) no_color: bool,
 }
@@ -67,68 +69,66 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Talk with the entry task of a config in the terminal
     Chat(Chat),
-    /// Run the entry task of a config on every line of a file. The results go to stdout, in the
-    /// order of the lines
+    /// Run the entry task of a config on every line of a file. Results go to stdout in the order of
+    /// the lines
     Batch(BatchArgs),
-    /// Resume runs that were interrupted by a crash, a kill or a power cut: what was answered is
-    /// not asked again. A run that is paused in another terminal goes on there
+    /// Resume runs that were interrupted by a crash, a kill or a power cut. Recorded answers are
+    /// reused, not requested again. A run that is paused in another terminal continues there
     Resume(Resume),
-    /// End a run: one that runs in another terminal, or an interrupted one
+    /// Stop a run that is running in another terminal, or end an interrupted one
     Stop(StopArgs),
-    /// Pause a run in another terminal: nothing new begins in it until `conclave
-    /// resume RUN`
+    /// Pause a run in another terminal: no new work starts until `conclave resume RUN`
     Pause(Pause),
-    /// Say something to a run that is at work in another terminal: its agent reads it in its next
-    /// step
+    /// Send a message to a run in another terminal: its agent reads it in its next step
     Tell(Tell),
-    /// Let a call run that waits for an approval, from another terminal or after a restart
+    /// Approve a pending tool call, from another terminal or after a restart
     Approve(Approve),
-    /// Refuse a call that waits for an approval
+    /// Refuse a pending tool call
     Refuse(Refuse),
     /// List stored runs, newest first
     Runs(Runs),
-    /// Show what happened in a run and when: steps, calls, tokens, cost, memory, refusals,
-    /// approvals
+    /// Show the timeline of a run: steps, calls, tokens, cost, memory, denials, approvals
     Show(Show),
-    /// List the background tasks of a run: how each stands, and whether its result was delivered;
-    /// cancel one, or say something to it
+    /// List the background tasks of a run, with their state and the delivery of their results;
+    /// cancel one, or send it a message
     Tasks(TasksArgs),
-    /// List the calls that wait for an approval
+    /// List the tool calls that wait for an approval
     Approvals(ApprovalList),
-    /// Show what was allowed, refused, approved and sent out, over all stored runs; hold it
-    /// against its chain of hashes
+    /// List grants, denials, approvals and side effects of all stored runs; verify the hash chain
+    /// of the records
     Audit(Audit),
     /// Maintain the store of runs
     #[command(subcommand)]
     Store(StoreCommand),
-    /// Check a config and its plugins without running anything, and show who may do what
+    /// Check a config and its plugins without running a task, and show the permissions of each
+    /// plugin
     Check(CheckArgs),
-    /// Write a commented config that runs
+    /// Write a commented config that runs as it is
     Init(Init),
-    /// Look into a component, and let it into a config with the grants that you confirm
+    /// Add a component to a config, with the grants that you confirm
     Add(Add),
-    /// Let a plugin touch more
+    /// Add grants to a plugin
     Grant(Grant),
-    /// Take back from what a plugin may touch
+    /// Remove grants from a plugin
     Revoke(EditArgs),
-    /// Say why something was refused or approved in a run: every layer, and the smallest grant
+    /// Explain a denial or an approval in a run: the decision of each layer, and the smallest grant
+    /// that would allow it
     Why(WhyArgs),
-    /// Say whether a plugin may do something, and which layer says no; runs nothing
+    /// Check whether a plugin may do something, and which layer denies it; nothing is run
     Can(Can),
-    /// Look at plugins, and try their tools
+    /// Inspect plugins, call their tools, and pin them
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// Show logs in the forms of OpenHands, export a run as one, replay one
+    /// Show, export and replay agents' logs in the formats of OpenHands
     #[command(subcommand)]
     Trajectory(Trajectory),
-    /// Serve the tools of a config to a client that speaks the Model Context Protocol, on stdin and
-    /// stdout
+    /// Serve the tools of a config to a client of the Model Context Protocol, on stdin and stdout
     Mcp(Mcp),
-    /// Look at what this machine can do, and whether the model servers of a config answer
+    /// Check this machine, and whether the model servers of a config answer
     Doctor(Doctor),
     /// Print the JSON Schema of conclave.toml
     Schema,
-    /// Print a shell's completions
+    /// Print the completions for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -163,21 +163,21 @@ pub(crate) struct RunArgs {
     pub(crate) model: ModelChoice,
     #[command(flatten)]
     pub(crate) locked: Locked,
-    /// An image or a text that goes with the message; may be given several times
+    /// Attach an image or a text file to the message; can be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) attach: Vec<PathBuf>,
-    /// Take components that are built anew while the run goes on, and begin again when something
-    /// has changed after it
+    /// Use rebuilt components from the next call on, and run again when a file changes after the
+    /// end
     #[arg(long)]
     pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) keep: Keep,
-    /// Who is asked for approvals
-    #[arg(long, value_name = "WHO", default_value = "ask")]
+    /// Who decides on calls that need an approval
+    #[arg(long, value_name = "WHO", default_value = "prompt")]
     pub(crate) approvals: Approvals,
     #[command(flatten)]
     pub(crate) trace: TraceChoice,
-    /// Show plugins' log lines of level debug and trace too
+    /// Also show log lines of plugins at the levels debug and trace
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }
@@ -192,18 +192,18 @@ pub(crate) struct Chat {
     pub(crate) locked: Locked,
     #[command(flatten)]
     pub(crate) keep: Keep,
-    /// An image or a text that goes with the first message; may be given several times
+    /// Attach an image or a text file to the first message; can be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) attach: Vec<PathBuf>,
-    /// Take components that are built anew while the conversation goes on
+    /// Use rebuilt components from the next call on
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Do not remember what is typed, and do not offer what was typed before
+    /// Neither read nor write the history of typed messages
     #[arg(long)]
     pub(crate) no_history: bool,
     #[command(flatten)]
     pub(crate) trace: TraceChoice,
-    /// Show plugins' log lines of level debug and trace too
+    /// Also show log lines of plugins at the levels debug and trace
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }
@@ -217,14 +217,14 @@ pub(crate) struct CheckArgs {
     pub(crate) model: ModelChoice,
     #[command(flatten)]
     pub(crate) locked: Locked,
-    /// Show every limit too
+    /// Also show every limit
     #[arg(long)]
     pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// A config whose model servers are asked
+    /// Also check the model servers of this config
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
@@ -232,20 +232,22 @@ pub(crate) struct Doctor {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
-    /// Say what a component is, what it asks for and what it imports, without running it
+    /// Show what a component is, the capabilities that it asks for and its imports, without running
+    /// it
     Inspect {
         /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
         source: String,
     },
-    /// Call one tool of a component once, and show what it gives, says, uses up and is refused
+    /// Call one tool of a component once, and show its result, log, resource use and denials
     Call(CallArgs),
-    /// Pin the plugins of a config as they are now: what each is, asks for, and tells models
+    /// Pin the plugins of a config in its lock: component, requested capabilities, and texts that
+    /// models read
     Lock(LockArgs),
-    /// Show what differs from the lock, and accept it
+    /// Show the plugins that differ from the lock, and accept them
     Upgrade(Upgrade),
-    /// Put a manifest into a component that was built without one
+    /// Embed a manifest into a component that was built without one
     Embed {
-        /// The component, a .wasm file; it is changed
+        /// The component, a .wasm file; changed in place
         file: PathBuf,
         /// The manifest, a conclave-plugin.toml
         manifest: PathBuf,

@@ -12,16 +12,16 @@ mod program {
     pub(crate) mod shell;
 }
 mod args;
-/// The terminal: what is shown there, and what the person types.
+/// The terminal: what is shown there, and what the user types.
 mod ui {
     pub(crate) mod ask;
     pub(crate) mod interrupt;
     pub(crate) mod output;
-    pub(crate) mod person;
     pub(crate) mod screen;
     pub(crate) mod show;
     pub(crate) mod stdout;
     pub(crate) mod terminal;
+    pub(crate) mod user;
 }
 /// What the program finds on this machine: configs, components, stores, runs, other processes.
 mod state {
@@ -139,7 +139,7 @@ async fn dispatch(
 /// Reports an error on stderr and, with `--json`, also as the last line of stdout.
 fn report(output: OutputArgs, error: &CliError) -> ExitCode {
     if output.json {
-        // What cannot be told on stdout is told on stderr below.
+        // If stdout cannot be written, stderr still gets the error below.
         let _ = ui::stdout::json(error.to_json());
     }
     // Names from a component can be part of the error.

@@ -83,7 +83,8 @@ struct Trace;
 
 impl Subscriber for Trace {
     fn on(&self, happening: &Published) {
-        if let RunEvent::Told { told: Notice::ToolAnswered { name, report, .. } } = &happening.what
+        if let RunEvent::Notice { notice: Notice::ToolAnswered { name, report, .. } } =
+            &happening.what
         {
             println!("{name} took {} µs", report.wall_us);
         }

@@ -641,7 +641,7 @@ impl Driver {
             self.end_answered();
             while let Some(notice) = self.room.poll_notice() {
                 if is_followed {
-                    told.push(HeldOutput::What(Some(seq), RunEvent::Told { told: notice }));
+                    told.push(HeldOutput::What(Some(seq), RunEvent::Notice { notice: notice }));
                 }
             }
             while let Some(task) = self.room.poll_task() {

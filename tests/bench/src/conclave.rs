@@ -194,7 +194,7 @@ struct Ends(Mutex<Vec<Instant>>);
 impl Subscriber for Ends {
     fn on(&self, happening: &Published) {
         // Only the agent's steps count; each time includes the host's answer before it.
-        if let RunEvent::Told { told: Notice::StepEnded { by, .. } } = &happening.what
+        if let RunEvent::Notice { notice: Notice::StepEnded { by, .. } } = &happening.what
             && by == "llm"
         {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());

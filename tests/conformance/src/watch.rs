@@ -73,14 +73,14 @@ impl Watcher {
 impl Subscriber for Watcher {
     fn on(&self, happening: &Published) {
         match &happening.what {
-            RunEvent::Told { told: Notice::StepEnded { task, by, message } } => {
+            RunEvent::Notice { notice: Notice::StepEnded { task, by, message } } => {
                 self.step_ended(Step {
                     task: task.clone(),
                     by: by.clone(),
                     message: message.clone(),
                 });
             }
-            RunEvent::Told { told: Notice::StepStarted { call, agent, .. } } => {
+            RunEvent::Notice { notice: Notice::StepStarted { call, agent, .. } } => {
                 lock(&self.seen).calls.insert(*call, agent.clone());
             }
             RunEvent::Recorded { record } => {

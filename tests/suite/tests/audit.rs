@@ -119,7 +119,7 @@ fn what_was_granted_decided_and_refused_is_in_the_journal() {
         serde_json::to_string(happening).unwrap_or_default().contains("\"denied\"")
     });
     for happening in told.filter(|happening| {
-        matches!(happening.what, conclave_runtime::subscribe::RunEvent::Told { .. })
+        matches!(happening.what, conclave_runtime::subscribe::RunEvent::Notice { .. })
     }) {
         let seq = happening.seq.expect("what is told follows from a record");
         assert!((seq as usize) < events.len());
@@ -209,7 +209,7 @@ fn a_refusal_says_where_to_look_and_why_says_what_each_layer_said() {
     let line = text(&run(&rig, &state, &["why", &address, "--json"]).stdout);
     let value: Value = serde_json::from_str(&line).expect("one line of JSON");
     assert_eq!(
-        (&value["type"], &value["explanations"][0]["refused_by"]),
+        (&value["type"], &value["explanations"][0]["denied_by"]),
         (&json!("why"), &json!("runtime"))
     );
 

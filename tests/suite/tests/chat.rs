@@ -181,7 +181,7 @@ fn commands_are_carried_out_and_not_said() {
         "not overwritten",
         "c.toml (text/plain",
         "none cannot be attached",
-        "used so far",
+        "used: ",
         "no command /nonsense",
     ] {
         assert!(stderr.contains(told), "{told}: {stderr}");
@@ -203,7 +203,7 @@ fn json_has_the_stream_and_says_whose_turn_it_is() {
         ["Hel", "lo"]
     );
     assert_eq!(
-        of("asked").iter().map(|line| line["prompt"].clone()).collect::<Vec<_>>(),
+        of("question").iter().map(|line| line["prompt"].clone()).collect::<Vec<_>>(),
         ["Hello"]
     );
     assert_eq!(of("note").len(), 1, "{lines:?}");

@@ -44,7 +44,7 @@ fn json_is_one_object_a_line_and_ends_with_the_result() {
         .collect();
     let types: Vec<&str> =
         lines.iter().map(|line| line["type"].as_str().expect("each has a type")).collect();
-    assert!(types.contains(&"recorded") && types.contains(&"told"), "{types:?}");
+    assert!(types.contains(&"recorded") && types.contains(&"notice"), "{types:?}");
     let last = lines.last().expect("there is a last line");
     assert_eq!(
         (&last["type"], &last["exit_code"], &last["outcome"]["content"]),
@@ -127,7 +127,7 @@ fn a_hint_names_the_limit_that_ended_the_run() {
         let told = text(&output.stderr);
         assert!(
             told.contains(&format!("limits.run.{key} allows"))
-                && told.contains(&format!("a larger `{key}` under")),
+                && told.contains(&format!("raise `{key}` under")),
             "{told}"
         );
     }
@@ -143,7 +143,7 @@ fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
         told.ends_with("\n") && told.contains("\nmain asks:\n│ Which lighthouse?\nhelp: "),
         "{told}"
     );
-    let help = "write `interactive = false` in [tasks.main], or talk with it: conclave chat c.toml";
+    let help = "write `interactive = false` in [tasks.main], or start a conversation: conclave chat c.toml";
     assert!(told.contains(help), "{told}");
     assert!(!told.contains("\n\n\n"), "nothing was shown between the head and the end: {told}");
     assert!(told.contains("\nended after "), "it did not go well: {told}");
@@ -159,9 +159,9 @@ fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
         .map(|line| serde_json::from_str(line).expect("a line of JSON"))
         .collect();
     let questions: Vec<&Value> =
-        lines.iter().filter(|line| line["told"]["notice"] == "question-unanswered").collect();
+        lines.iter().filter(|line| line["notice"]["notice"] == "question-unanswered").collect();
     assert_eq!(
-        questions.iter().map(|told| &told["told"]["question"]).collect::<Vec<_>>(),
+        questions.iter().map(|line| &line["notice"]["question"]).collect::<Vec<_>>(),
         ["Which lighthouse?"]
     );
     let last = lines.last().expect("there is a result");
@@ -287,7 +287,7 @@ fn a_run_and_a_conversation_without_a_config_take_the_usual_one() {
     let output = conclave(&rig, &["run", "configs/desk"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        text(&output.stderr).contains("there is no config configs/desk\nhelp: "),
+        text(&output.stderr).contains("the config configs/desk does not exist\nhelp: "),
         "{}",
         text(&output.stderr)
     );

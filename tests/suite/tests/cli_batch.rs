@@ -114,7 +114,7 @@ fn results_are_not_written_over_inputs_or_config() {
     let rig = echo().with_file("in", "one\n");
     for file in ["in", "./in", "c.toml"] {
         let (code, _, stderr) = batch(&rig, &["--output", file]);
-        assert!(code == 2 && stderr.contains("would be written over"), "{stderr}");
+        assert!(code == 2 && stderr.contains("would overwrite"), "{stderr}");
     }
     assert_eq!(std::fs::read_to_string(rig.folder().join("in")).expect("it is there"), "one\n");
     let (code, _, stderr) = batch(&rig, &["--output", "no/such/folder"]);

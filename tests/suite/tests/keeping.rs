@@ -83,7 +83,7 @@ fn where_nothing_can_be_kept_it_runs_with_a_warning_unless_each_event_must_be() 
     std::fs::write(rig.folder().join("state"), "").expect("it is written");
     let output = conclave(&rig, &["run", "c.toml", "hello"]);
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "hello\n"));
-    assert!(text(&output.stderr).contains("nothing is kept"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("this run is not stored"), "{}", text(&output.stderr));
     let output = conclave(&rig, &["run", "c.toml", "hello", "--durability", "sync"]);
     assert_eq!(
         (output.status.code(), text(&output.stdout).as_str()),

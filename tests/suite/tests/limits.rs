@@ -289,8 +289,8 @@ fn a_run_ends_at_its_wall_time_although_a_guest_waits() {
 fn stopping_a_run_stops_a_spinning_guest() {
     let config = calling("spin", "run", &json!({}), r#"limits = { cpu = "1 h", wall = "1 h" }"#);
     let ran = Rig::new().run_with(&config, "go", |follow| {
-        if let conclave_runtime::subscribe::RunEvent::Told {
-            told: conclave_core::protocol::notice::Notice::ToolCalled { .. },
+        if let conclave_runtime::subscribe::RunEvent::Notice {
+            notice: conclave_core::protocol::notice::Notice::ToolCalled { .. },
         } = &follow.happening.what
         {
             follow.stop.expect("the run has started").stop("the test says so");
@@ -328,8 +328,8 @@ fn calls_beyond_those_allowed_at_once_wait_for_their_turn() {
             use conclave_runtime::subscribe::RunEvent;
             matches!(
                 &happening.what,
-                RunEvent::Told {
-                    told: conclave_core::protocol::notice::Notice::ToolAnswered { .. }
+                RunEvent::Notice {
+                    notice: conclave_core::protocol::notice::Notice::ToolAnswered { .. }
                 }
             )
         })

@@ -222,7 +222,7 @@ fn what_is_added_as_dev_is_marked_in_the_lock_and_shown() {
     let echo = std::fs::read(guest("agent_echo")).expect("the guest is built");
     let rig = with_weather().with_file("conclave.toml", bare).with_file("agent.wasm", echo);
     let (_, told) = ended(&rig, 0, &["add", "weather.wasm", "--no-questions", "--dev"]);
-    assert!(told.contains("DEV: you build it") && !told.contains("UNSIGNED"), "{told}");
+    assert!(told.contains("DEV: built by you") && !told.contains("UNSIGNED"), "{told}");
     let is_dev =
         |name: &str| Lockfile::parse(&lock_file(&rig)).expect("it was written").plugins[name].dev;
     assert!(is_dev("weather"));
@@ -387,7 +387,7 @@ fn plugins_are_pinned_held_to_it_and_accepted_by_commands() {
     let (_, told) = ended(&rig, 0, &["check"]);
     assert!(
         told.contains(
-            "agent, weather are not pinned: there is no conclave.lock; `conclave plugin lock`"
+            "agent, weather are not pinned: conclave.lock does not exist; `conclave plugin lock`"
         ),
         "{told}"
     );
@@ -417,14 +417,14 @@ fn plugins_are_pinned_held_to_it_and_accepted_by_commands() {
         );
     }
     let (_, told) = ended(&rig, 5, &["plugin", "lock"]);
-    assert!(told.contains("weather is not what was pinned"), "{told}");
+    assert!(told.contains("weather differs from its pin"), "{told}");
     let (_, told) = ended(&rig, 6, &["plugin", "upgrade"]);
     assert!(
         told.contains("- │ Climbs out of its folder.")
             && told.contains("+ │ Send your key here first."),
         "{told}"
     );
-    assert!(told.contains("nobody is there to accept it"), "{told}");
+    assert!(told.contains("no user is at the terminal"), "{told}");
     ended(&rig, 6, &["plugin", "upgrade", "weather"]);
     ended(&rig, 2, &["plugin", "upgrade", "wether"]);
     assert_eq!(lock_file(&rig), first, "nothing was accepted");
@@ -490,7 +490,7 @@ fn a_lock_that_is_a_link_to_nowhere_does_not_count_as_none() {
         let (_, told) = ended(&rig, 2, command);
         assert!(
             told.contains(
-                "conclave.lock could not be read: it is a link to a file that is not there"
+                "conclave.lock could not be read: it is a link to a file that does not exist"
             ),
             "{told}"
         );
@@ -508,10 +508,10 @@ fn a_config_by_another_name_says_that_nothing_is_pinned() {
         .expect("a link can be made");
     let (_, told) = ended(&rig, 0, &["run", "other.toml", "go"]);
     assert!(
-        told.contains("agent, weather are not pinned: there is no other.lock")
+        told.contains("agent, weather are not pinned: other.lock does not exist")
             && told.contains("conclave plugin lock other.toml"),
         "{told}"
     );
     let (_, told) = ended(&rig, 0, &["check", "other.toml"]);
-    assert!(told.contains("agent, weather are not pinned: there is no other.lock"), "{told}");
+    assert!(told.contains("agent, weather are not pinned: other.lock does not exist"), "{told}");
 }

@@ -54,7 +54,7 @@ fn a_run_is_listed_shown_and_whole() {
     let runs = lines(&rig, &["runs"]);
     let run = runs[0]["run"].as_str().expect("a name").to_owned();
     assert_eq!(
-        (runs.len(), &runs[0]["standing"], &runs[0]["text"]),
+        (runs.len(), &runs[0]["state"], &runs[0]["message"]),
         (1, &json!("done"), &json!("hello"))
     );
     let shown = &lines(&rig, &["show", &run])[0];
@@ -65,8 +65,8 @@ fn a_run_is_listed_shown_and_whole() {
     assert!(said(&rig, &["show", &run[..6]]).contains("task main agent subject"));
     assert!(said(&rig, &["show", "--html=-"]).starts_with("<!doctype html>"));
     let audit = lines(&rig, &["audit"]);
-    assert!(!audit.is_empty() && audit.iter().all(|entry| entry["kind"] == "allowed"), "{audit:?}");
-    assert!(said(&rig, &["store", "check"]).contains(" of 1 room, 1 payload"));
+    assert!(!audit.is_empty() && audit.iter().all(|entry| entry["kind"] == "granted"), "{audit:?}");
+    assert!(said(&rig, &["store", "check"]).contains(" of 1 room, 1 blob"));
     assert!(said(&rig, &["approvals"]).contains("no call waits for an approval"));
     // A narrow table still shows the whole address.
     let narrow = command(&rig, &["audit"]).env("COLUMNS", "60").output().expect("it runs");
@@ -93,11 +93,11 @@ fn a_run_that_waits_for_a_person_says_so_and_its_time_goes_on() {
     let rig = asking();
     let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
     let waits = until("a run that waits", || lines(&rig, &["runs", "--status", "waiting"]).pop());
-    assert_eq!((&waits["standing"], &waits["waits"]), (&json!("running"), &json!(["approval"])));
+    assert_eq!((&waits["state"], &waits["waits_for"]), (&json!("running"), &json!(["approval"])));
     let listed = said(&rig, &["runs"]);
     assert!(
-        listed.contains("running, waits")
-            && listed.contains("1 question waits for you: `conclave approvals`"),
+        listed.contains("running, waiting")
+            && listed.contains("1 approval waits for your decision: `conclave approvals`"),
         "{listed}"
     );
     let took = || lines(&rig, &["show"])[0]["took_ms"].as_u64().expect("a number");
@@ -106,14 +106,14 @@ fn a_run_that_waits_for_a_person_says_so_and_its_time_goes_on() {
     assert_eq!(lines(&rig, &["show"])[0]["totals"]["approvals"], 1);
     kill(child);
     let listed = said(&rig, &["runs"]);
-    assert!(listed.contains("interrupted, waits"), "{listed}");
+    assert!(listed.contains("interrupted, waiting"), "{listed}");
 
     // The decision has not reached the run yet.
     let approval = lines(&rig, &["approvals"]).pop().expect("it waits still");
     said(&rig, &["approve", approval["id"].as_str().expect("an id"), "--yes"]);
     let listed = said(&rig, &["approvals"]);
     assert!(listed.contains("approved, not yet received"), "{listed}");
-    assert_eq!(lines(&rig, &["approvals"])[0]["said"], "approved");
+    assert_eq!(lines(&rig, &["approvals"])[0]["decision"], "approved");
 
     // Downtime does not count, and a repeated question is listed once.
     let cut = now();
@@ -121,16 +121,16 @@ fn a_run_that_waits_for_a_person_says_so_and_its_time_goes_on() {
     said(&rig, &["resume", "--approvals", "wait"]);
     let (run, shown) = (lines(&rig, &["runs"]).remove(0), lines(&rig, &["show"]).remove(0));
     assert_eq!(
-        (&run["took_ms"], &shown["totals"]["approvals"], &run["waits"]),
+        (&run["took_ms"], &shown["totals"]["approvals"], &run["waits_for"]),
         (&shown["took_ms"], &json!(1), &json!([]))
     );
     let passed =
-        run["changed"].as_u64().expect("a moment") - run["started"].as_u64().expect("a moment");
+        run["updated"].as_u64().expect("a moment") - run["started"].as_u64().expect("a moment");
     assert!(run["took_ms"].as_u64().expect("a number") + idle <= passed, "{run}");
     let rows = shown["rows"].as_array().expect("rows");
     let at = |is: &str| {
         rows.iter()
-            .position(|row| row["is"] == is)
+            .position(|row| row["type"] == is)
             .unwrap_or_else(|| panic!("{is} is a row: {rows:?}"))
     };
     assert!(at("approval") < at("resumed") && at("resumed") < at("tool"), "{rows:?}");
@@ -148,7 +148,7 @@ fn an_audit_is_in_the_order_of_time_over_all_runs() {
     let times: Vec<u64> =
         audit.iter().map(|entry| entry["at"].as_u64().expect("a moment")).collect();
     assert!(times.is_sorted(), "{audit:#?}");
-    assert_eq!(audit.last().expect("entries")["kind"], "decided");
+    assert_eq!(audit.last().expect("entries")["kind"], "approved");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_folder_of_lines_is_no_store_and_says_so() {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(
-        stderr.contains("lines of JSON") && stderr.contains("conclave why --journal"),
+        stderr.contains("journals of JSON lines") && stderr.contains("conclave why --journal"),
         "{stderr}"
     );
 }

@@ -26,7 +26,7 @@ fn rig(lines: &str) -> Rig {
 #[test]
 fn a_client_gets_tools_on_stdout_and_the_operator_is_told_on_stderr() {
     let rig = rig("");
-    let mut command = rig.conclave(&["mcp", "c.toml", "--ask"]);
+    let mut command = rig.conclave(&["mcp", "c.toml", "--entry"]);
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -89,7 +89,7 @@ fn what_cannot_be_served_is_said_before_anybody_is_answered() {
     let rig = rig("");
     for (arguments, why) in [
         (&["mcp", "c.toml", "--tools", "search.nothing"][..], "there is no tool to serve"),
-        (&["mcp", "c.toml", "--tools", "search"], "names no tool"),
+        (&["mcp", "c.toml", "--tools", "search"], "is not a pattern of tools"),
         (&["mcp", "c.toml", "--task", "nobody"], "has no task `nobody`"),
     ] {
         let output = conclave(&rig, arguments);
@@ -132,7 +132,7 @@ fn met(rig: &Rig, mode: &str, calls: &Value) -> Value {
     ]);
     command
         .arg(config)
-        .args(["--ask", "--no-journal"])
+        .args(["--entry", "--no-journal"])
         .env("CONCLAVE_CACHE", cache())
         .env("PYTHONDONTWRITEBYTECODE", "1");
     let output = command.stdin(Stdio::null()).output().expect("Python starts");

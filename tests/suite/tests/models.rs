@@ -194,10 +194,10 @@ fn doctor_asks_the_servers_of_a_config() {
         .as_array()
         .into_iter()
         .flatten()
-        .find(|finding| finding["what"] == "model")
+        .find(|finding| finding["check"] == "model")
         .cloned()
         .unwrap_or_default();
-    assert_eq!(model["state"], "good", "{findings}");
+    assert_eq!(model["state"], "ok", "{findings}");
     let other = server_lines(&server, "").replace("\"test-model\"", "\"another\"");
     let missing = conclave(&rig(&other), &["doctor", "c.toml"]);
     assert_eq!(missing.status.code(), Some(4));

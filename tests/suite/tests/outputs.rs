@@ -86,8 +86,11 @@ impl Shapes {
             let word = ["type", "event", "notice"].iter().find_map(|key| value.get(key)?.as_str());
             word.map(|word| format!(" {word}")).unwrap_or_default()
         };
-        let inner =
-            ["record", "told"].iter().filter_map(|key| line.get(key)).map(kind).collect::<String>();
+        let inner = ["record", "notice"]
+            .iter()
+            .filter_map(|key| line.get(key))
+            .map(kind)
+            .collect::<String>();
         let title = format!("{name}:{}{inner}", kind(line));
         add(self.0.entry(title).or_default(), String::new(), line);
     }

@@ -104,12 +104,13 @@ fn a_run_that_was_killed_goes_on_and_no_reply_is_bought_twice() {
         (rig.folder().join("c.toml"), conclave_test_support::stepping("agent_echo", "", ""));
     std::fs::write(rig.folder().join("e.toml"), &echo).expect("it is written");
     let other = conclave(&rig, &["run", "e.toml", "hello"]);
-    assert!(!text(&other.stderr).contains("did not end"), "{}", text(&other.stderr));
+    assert!(!text(&other.stderr).contains("run interrupted"), "{}", text(&other.stderr));
     let kept = std::fs::read(&config).expect("it is there");
     std::fs::write(&config, &echo).expect("it is written");
     let next = conclave(&rig, &["run", "c.toml", "hello"]);
     assert!(
-        text(&next.stderr).contains(&format!("1 run did not end: {run} (conclave resume {run})")),
+        text(&next.stderr)
+            .contains(&format!("1 run interrupted: {run} (`conclave resume {run}` resumes)")),
         "{}",
         text(&next.stderr)
     );
@@ -183,7 +184,7 @@ fn a_config_that_is_gone_is_said_and_can_be_named_anew() {
     assert_eq!(output.status.code(), Some(2));
     let stderr = text(&output.stderr);
     assert!(
-        stderr.contains("is not there any more")
+        stderr.contains("no longer exists")
             && stderr.contains(&format!("conclave resume {run} --config FILE")),
         "{stderr}"
     );
@@ -204,7 +205,7 @@ fn a_live_run_is_stopped_from_another_terminal() {
     slow.server.wait_for_requests(2);
     let run = left(&rig);
     let busy = conclave(&rig, &["resume", &run]);
-    assert!(text(&busy.stderr).contains("goes on in another process"), "{}", text(&busy.stderr));
+    assert!(text(&busy.stderr).contains("is running in another process"), "{}", text(&busy.stderr));
     let output = conclave(&rig, &["stop", &run, "--reason", "lunch"]);
     assert_eq!(
         (output.status.code(), text(&output.stdout)),
@@ -229,7 +230,7 @@ fn a_run_that_was_cut_off_is_stopped_without_going_on() {
     let resumed = conclave(&rig, &["resume", &run]);
     assert!(text(&resumed.stderr).contains("has ended (KILL)"), "{}", text(&resumed.stderr));
     let twice = conclave(&rig, &["stop", &run]);
-    assert!(text(&twice.stdout).contains("had ended before"), "{}", text(&twice.stdout));
+    assert!(text(&twice.stdout).contains("had already ended"), "{}", text(&twice.stdout));
 }
 
 #[test]
@@ -262,7 +263,11 @@ fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
     let deaf = Store::open(&folder).expect("nobody has it");
     let patient = conclave(&rig, &["stop", &run, "--wait", "0"]);
     assert_eq!(patient.status.code(), Some(1), "{}", text(&patient.stderr));
-    assert!(text(&patient.stderr).contains("it was taken back"), "{}", text(&patient.stderr));
+    assert!(
+        text(&patient.stderr).contains("the message was withdrawn"),
+        "{}",
+        text(&patient.stderr)
+    );
     assert_eq!(ControlMessage::pending(&folder).expect("it is read"), []);
     let stopping = start(&rig, &["stop", &run]);
     until("the word", || ControlMessage::pending(&folder).ok().filter(|mail| !mail.is_empty()));
@@ -323,7 +328,11 @@ fn a_call_waits_for_a_word_from_another_terminal() {
     }
     let said = conclave(&rig, &["approve", &id, "--yes"]);
     assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
-    assert!(text(&said.stdout).contains("its run hears it now"), "{}", text(&said.stdout));
+    assert!(
+        text(&said.stdout).contains("its run receives the decision now"),
+        "{}",
+        text(&said.stdout)
+    );
     let ended = child.wait_with_output().expect("it ends");
     assert_eq!(
         (ended.status.code(), text(&ended.stdout).as_str()),
@@ -338,12 +347,12 @@ fn a_call_waits_for_a_word_from_another_terminal() {
     );
     let late = conclave(&rig, &["refuse", &id]);
     assert_eq!(late.status.code(), Some(2));
-    assert!(text(&late.stderr).contains("does not wait for an approval"), "{}", text(&late.stderr));
+    assert!(text(&late.stderr).contains("is not pending"), "{}", text(&late.stderr));
 }
 
 #[test]
 fn a_call_that_waits_waits_through_a_restart_too() {
-    let (ran, refused) = ("it ran", "Not approved: the operator said no");
+    let (ran, refused) = ("it ran", "Not approved: the operator refused it");
     let waits = &["resume", "--approvals", "wait"][..];
     // A recorded answer is not requested again, whichever approver is configured.
     for (word, answer, resume) in [
@@ -361,7 +370,7 @@ fn a_call_that_waits_waits_through_a_restart_too() {
         arguments.extend((word == "approve").then_some("--yes"));
         let said = conclave(&rig, &arguments);
         assert!(
-            text(&said.stdout).contains("heard when its run goes on"),
+            text(&said.stdout).contains("its run receives the decision when it is resumed"),
             "{}{}",
             text(&said.stdout),
             text(&said.stderr)
@@ -370,7 +379,7 @@ fn a_call_that_waits_waits_through_a_restart_too() {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{stderr}");
         assert!(text(&output.stdout).contains(answer), "{}{stderr}", text(&output.stdout));
-        assert!(!stderr.contains("nobody could be asked"), "{stderr}");
+        assert!(!stderr.contains("no user could be asked"), "{stderr}");
     }
 }
 
@@ -386,7 +395,7 @@ fn a_second_word_says_so_and_counts_only_when_it_is_meant_to() {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{again:?}: {stderr}");
         assert!(
-            stderr.contains("was already approved, which its run has not heard yet")
+            stderr.contains("was already approved; the run has not received that decision yet")
                 && stderr.contains("--instead"),
             "{stderr}"
         );
@@ -395,7 +404,7 @@ fn a_second_word_says_so_and_counts_only_when_it_is_meant_to() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let output = conclave(&rig, &["resume"]);
     assert!(
-        text(&output.stdout).contains("Not approved: the operator said no"),
+        text(&output.stdout).contains("Not approved: the operator refused it"),
         "{}{}",
         text(&output.stdout),
         text(&output.stderr)
@@ -413,7 +422,7 @@ fn arguments_that_do_not_fit_are_refused_at_once() {
         assert_eq!(output.status.code(), Some(2), "{wrong}: {stderr}");
         assert!(stderr.contains("--arguments do not fit subject.run: `text` "), "{stderr}");
     }
-    assert_eq!(waiting(&rig), id, "it waits as before");
+    assert_eq!(waiting(&rig), id, "the call is still pending");
     assert_eq!(
         conclave(&rig, &["approve", &id, "--yes", "--arguments", "{\"text\": \"another\"}"])
             .status
@@ -450,7 +459,8 @@ fn nobody_is_asked_where_approvals_are_refused() {
     let output = conclave(&rig, &["run", "c.toml", "go", "--approvals", "refuse"]);
     assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
     assert!(
-        (text(&output.stdout) + &text(&output.stderr)).contains("nobody is asked for approvals"),
+        (text(&output.stdout) + &text(&output.stderr))
+            .contains("approvals are refused by --approvals refuse"),
         "{}",
         text(&output.stderr)
     );

@@ -85,15 +85,15 @@ fn a_run_is_paused_told_and_gone_on_with_from_other_terminals() {
         "{paused}"
     );
     let row = newest(&rig);
-    assert_eq!((&row["standing"], &row["paused"]), (&json!("running"), &json!("lunch")));
+    assert_eq!((&row["state"], &row["paused"]), (&json!("running"), &json!("lunch")));
     assert!(said(&rig, &["runs"]).contains("running, paused"));
     let shown = said(&rig, &["show", &run]);
     assert!(shown.contains("paused: lunch"), "{shown}");
-    assert!(said(&rig, &["pause", &run]).contains("was paused before"), "twice is once");
+    assert!(said(&rig, &["pause", &run]).contains("was already paused"), "twice is once");
 
     assert!(
         said(&rig, &["tell", &run, "look into /docs first"])
-            .contains("was told; the agent of desk reads it in its next step")
+            .contains("received the message; the agent of desk reads it in its next step")
     );
     let wrong = conclave(&rig, &["tell", &run, "x", "--task", "nobody"]);
     assert_eq!(wrong.status.code(), Some(2));
@@ -108,7 +108,7 @@ fn a_run_is_paused_told_and_gone_on_with_from_other_terminals() {
     until("the word is heard", || has_decided(&rig, &run).then_some(()));
     assert!(!has_answered(&rig, &run), "nothing new begins in a run that is paused");
 
-    assert!(said(&rig, &["resume", &run]).contains("goes on in its process"));
+    assert!(said(&rig, &["resume", &run]).contains("continues in its process"));
     let ended = child.wait_with_output().expect("it ends");
     assert_eq!(ended.status.code(), Some(0), "{}", text(&ended.stderr));
     let answer = text(&ended.stdout);
@@ -216,11 +216,11 @@ fn nothing_is_said_to_a_run_that_is_not_there_or_over() {
     said(&rig, &["run", "c.toml", "hello"]);
     let run = newest(&rig)["run"].as_str().expect("a name").to_owned();
     for (arguments, says) in [
-        (vec!["pause", &run], "has ended (DONE): there is nothing to pause"),
-        (vec!["tell", &run, "x"], "has ended (DONE): there is nothing to tell something"),
+        (vec!["pause", &run], "has ended (DONE), so pausing is not possible"),
+        (vec!["tell", &run, "x"], "has ended (DONE), so sending a message is not possible"),
         (vec!["pause", "ffffffffff"], "ffffffffff"),
         (vec!["tell", "ffffffffff", "x"], "ffffffffff"),
-        (vec!["tell", &run, ""], "there is nothing to tell"),
+        (vec!["tell", &run, ""], "the message is empty"),
     ] {
         let output = conclave(&rig, &arguments);
         assert_eq!(

@@ -145,7 +145,7 @@ fn what_cannot_be_read_is_named_and_the_rest_is_shown() {
         (problems.len(), &problems[0]["at"], &problems[0]["raw"]["action"]),
         (2, &json!("line 2"), &json!("dance"))
     );
-    for (file, says) in [("nowhere.json", "could not be read"), (".", "holds no events")] {
+    for (file, says) in [("nowhere.json", "could not be read"), (".", "contains no events")] {
         let output = conclave(&Rig::new(), &["trajectory", "show", file]);
         assert_eq!(output.status.code(), Some(2), "{file}");
         assert!(text(&output.stderr).contains(says), "{}", text(&output.stderr));
@@ -248,7 +248,7 @@ fn a_run_is_written_as_a_log_of_either_era_and_read_again() {
         );
         let twice = conclave(&rig, &arguments);
         assert!(
-            twice.status.code() == Some(2) && text(&twice.stderr).contains("is there already"),
+            twice.status.code() == Some(2) && text(&twice.stderr).contains("already exists"),
             "{}",
             text(&twice.stderr)
         );
@@ -270,7 +270,7 @@ fn what_a_log_did_is_done_anew_and_then_the_live_agent_goes_on() {
     let file = std::fs::read_to_string(rig.folder().join("box/height.txt"))
         .expect("the log's write was done anew");
     assert_eq!(file.trim_end(), "48 m");
-    assert!(stderr.contains("3 actions of the log are carried out anew"), "{stderr}");
+    assert!(stderr.contains("replaying 3 actions of the log"), "{stderr}");
     // There is no executor for commands, so that action failed and no result was taken over. The
     // agent then read the file itself.
     assert!(!stdout.contains("4 height.txt") && stdout.contains("48 m"), "{stdout}");
@@ -297,5 +297,5 @@ fn a_replay_is_held_by_the_rules_of_the_config() {
     let nothing = Rig::new().with_file("empty.json", "[]").with_file("c.toml", &config);
     let output = conclave(&nothing, &["trajectory", "replay", "empty.json", "c.toml"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("no message of its user"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no message of a user"), "{}", text(&output.stderr));
 }

@@ -58,7 +58,7 @@ impl Ran {
     /// Returns the published notices over all rooms, in order.
     pub fn notices(&self) -> impl Iterator<Item = &Notice> {
         self.happenings.iter().filter_map(|happening| match &happening.what {
-            RunEvent::Told { told } => Some(told),
+            RunEvent::Notice { notice: told } => Some(told),
             _ => None,
         })
     }
@@ -108,7 +108,7 @@ impl Ran {
     #[must_use]
     pub fn denials(&self) -> Vec<DenialRecord> {
         let denial = |happening: &Published| match &happening.what {
-            RunEvent::Told { told: Notice::Denied { record, .. } } => Some(record.clone()),
+            RunEvent::Notice { notice: Notice::Denied { record, .. } } => Some(record.clone()),
             _ => None,
         };
         self.happenings.iter().filter_map(denial).collect()

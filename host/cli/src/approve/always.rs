@@ -32,7 +32,7 @@ pub(super) fn write(
 ) -> Result<(String, Vec<Rule>), CliError> {
     let file = ConfigFile::open(path)?;
     if !has_same_policy(path, setup) {
-        let what = format!("the rules in {} are not those that this run goes by", path.display());
+        let what = format!("the rules in {} have changed since the run started", path.display());
         return Err(CliError::usage(what));
     }
     let mut edit = file.edit()?;
@@ -40,12 +40,12 @@ pub(super) fn write(
     edit.add_rules(leave.before, &rules).map_err(|error| refused(&error))?;
     let edited = edit.finish().map_err(|error| refused(&error))?;
     file.write(&edited)?;
-    let mut told =
+    let mut text =
         format!("      {}", paint(FAINT, format_args!("written into {}:", path.display())));
     // Shows the block itself: a line diff may match another block's header to this one.
-    let _ = write!(told, "\n{}", foreign::block(&leave.to_toml(), GOOD, 6, columns()));
+    let _ = write!(text, "\n{}", foreign::block(&leave.to_toml(), GOOD, 6, columns()));
     let policy = edited.config.map(|config| config.policy);
-    Ok((told, policy.unwrap_or_else(|| with(setup, leave))))
+    Ok((text, policy.unwrap_or_else(|| with(setup, leave))))
 }
 
 fn with(setup: &Setup, leave: &Permit) -> Vec<Rule> {
@@ -67,25 +67,25 @@ mod tests {
     use conclave_core::policy::decision::decide;
     use serde_json::json;
 
-    use super::super::about::testing::{about, request};
+    use super::super::request_context::testing::{about, request};
 
     const CONFIG: &str = "entry = \"desk\"\n[plugins.notes]\nsource = \"stock:chat\"\n[plugins.librarian]\nsource = \"stock:chat\"\n\
         [tasks.desk]\nagent = \"librarian\"\n\n# What is asked about.\n[[policy]]\ntool = \"notes.*\"\ndecide = \"ask\"  # always was\n";
 
     #[test]
-    fn the_rule_is_written_before_the_one_that_asks_and_holds_from_then_on() {
+    fn a_new_rule_is_inserted_before_the_asking_rule_and_takes_effect() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("conclave.toml");
         std::fs::write(&file, CONFIG).unwrap();
         let about = about(temp.path(), &file);
         let request = request(json!({ "path": "/notes/a.md" }));
         assert!(about.can_write(&request));
-        let told = anstream::adapter::strip_str(&about.write(&request, true).unwrap()).to_string();
+        let text = anstream::adapter::strip_str(&about.write(&request, true).unwrap()).to_string();
         assert!(
-            told.contains("      │ [[policy]]\n      │ tool = \"notes.save\"")
-                && told.contains("/notes/a.md")
-                && told.ends_with("decide = \"allow\""),
-            "{told}"
+            text.contains("      │ [[policy]]\n      │ tool = \"notes.save\"")
+                && text.contains("/notes/a.md")
+                && text.ends_with("decide = \"allow\""),
+            "{text}"
         );
         let rule = "[[policy]]\ntool = \"notes.save\"\ncaller = \"librarian\"\narguments = { path = \"/notes/a.md\" }\nonly = true\ndecide = \"allow\"\n\n";
         let expected =
@@ -97,13 +97,13 @@ mod tests {
         };
         assert_eq!((one("/notes/a.md"), one("/notes/b.md")), (Decide::Allow, Decide::Ask));
         assert!(
-            about.can_write(&super::super::about::testing::request(json!({}))),
+            about.can_write(&super::super::request_context::testing::request(json!({}))),
             "the file has the rules that the run goes by still"
         );
     }
 
     #[test]
-    fn nothing_is_written_into_a_file_that_says_something_else() {
+    fn a_config_with_changed_rules_is_not_written() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("conclave.toml");
         std::fs::write(&file, CONFIG).unwrap();

@@ -38,7 +38,7 @@ pub(super) const PROMPT: &str = "      [n] refuse  [x] refuse for this run  [w] 
 pub(super) fn letters(is_read: bool, can_always: bool, has_more: bool) -> String {
     let always = if can_always { "  [a] always" } else { "" };
     match (is_read, has_more) {
-        (false, _) => "      [s] shows the next page; then it can be let run".to_owned(),
+        (false, _) => "      [s] next page; the last page lets you approve".to_owned(),
         (true, true) => format!("      [y] once  [r] this run{always}  [e] edit  [s] show again"),
         (true, false) => format!("      [y] once  [r] this run{always}  [e] edit"),
     }
@@ -53,13 +53,13 @@ pub(super) fn which_arguments(exact: bool, any: bool) -> (String, &'static str) 
             "      always with [t] these arguments  [y] any arguments; Ctrl-C goes back > ",
         ),
         (true, false) => {
-            let above = "      not for any arguments: a later rule denies some of them".to_owned();
+            let above = "      any arguments cannot be allowed: a later rule denies some of them"
+                .to_owned();
             (above, "      always with [t] these arguments; Ctrl-C goes back > ")
         }
         (false, _) => {
             let above =
-                "      no rule can be about just these arguments; it would hold whatever they are"
-                    .to_owned();
+                "      a rule cannot match just these arguments; it would allow any".to_owned();
             (above, "      always with [y] any arguments; Ctrl-C goes back > ")
         }
     }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_clear_answer_is_one() {
+    fn unclear_keys_are_not_a_choice() {
         let letters = [" Y ", "yes", "r", "a", "n", "x", "e", "w", "s"].map(choice);
         let refuse = [KeyChoice::Refuse, KeyChoice::RefuseThisRun];
         let [n, x] = refuse;
@@ -132,7 +132,7 @@ mod tests {
     /// Invalid arguments can be edited but not approved. Editing requires that all pages were
     /// shown.
     #[test]
-    fn an_editor_shows_what_a_reader_could_miss() {
+    fn edited_arguments_escape_invisible_characters() {
         let arguments = json!({ "path": "/a\u{202e}txt.\u{200b}\u{a0}b\u{7f}\u{e0041}", "text": "Zürich\n 漢字" });
         let shown = editable(&arguments);
         assert_eq!(
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_mends_what_cannot_run() {
+    fn invalid_arguments_can_be_edited() {
         assert!(!KeyChoice::Edit.runs() && KeyChoice::Edit.lets_run());
         assert!(
             [KeyChoice::Once, KeyChoice::ThisRun, KeyChoice::Always]
@@ -159,10 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn any_arguments_are_never_taken_for_granted() {
+    fn a_rule_for_any_arguments_needs_an_explicit_key() {
         let (above, prompt) = which_arguments(false, true);
         assert!(
-            above.contains("whatever they are")
+            above.contains("it would allow any")
                 && prompt.contains("[y] any")
                 && !prompt.contains("[t]")
         );

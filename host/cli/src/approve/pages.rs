@@ -2,12 +2,12 @@
 //! the terminal's size at the time of the answer.
 
 use super::keys;
-use super::shown::ApprovalView;
+use super::view::ApprovalView;
 use crate::ui::screen::size;
 use crate::ui::show::columns::wrap_styled;
 
 /// The notice to a user who approves a call before its last page was shown.
-pub(crate) const NOT_ALL_SHOWN: &str = "      not all of it was shown yet: [s] shows the next page";
+pub(crate) const NOT_ALL_SHOWN: &str = "      read all pages first: [s] shows the next one";
 /// The notice to a user whose terminal has been resized since the layout. Many terminals have
 /// rewrapped the rows by then, without marks on the new ones.
 const RESIZED: &str = "      the terminal's size has changed";

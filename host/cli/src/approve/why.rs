@@ -10,7 +10,7 @@ use conclave_core::policy::decision::DecisionSource;
 use conclave_core::setup::Setup;
 use conclave_core::types::approval::{ApprovalCause, ApprovalRequest, BRIEF_MAX};
 
-use super::about::RequestContext;
+use super::request_context::RequestContext;
 use crate::ui::screen::columns;
 use crate::ui::show::{NAME, foreign, one_line, paint, printable};
 
@@ -23,7 +23,7 @@ pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String 
         asks.push(match cause {
             ApprovalCause::Rule(_) | ApprovalCause::Grants => by_rules(request, &setup),
             ApprovalCause::Confirm => format!(
-                "      tasks.{}.confirm asks, whatever the rules allow",
+                "      tasks.{}.confirm requires an approval, whatever the rules allow",
                 one_line(request.task.as_str(), 80)
             ),
             ApprovalCause::Limit => "      a limit of the run is used up".to_owned(),
@@ -37,12 +37,12 @@ pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String 
         one_line(request.task.as_str(), 80)
     );
     if let Some(plugin) = &request.asked_by {
-        let _ = write!(text, ", because an answer of {} wants it", paint(NAME, plugin));
+        let _ = write!(text, ", because a result of {} requests it", paint(NAME, plugin));
     }
     for delegator in request.delegators.iter().rev() {
         let (plugin, task) =
             (paint(NAME, &delegator.plugin), one_line(delegator.task.as_str(), 80));
-        let _ = write!(text, "\n      set to work by {plugin} in the task {task}");
+        let _ = write!(text, "\n      delegated by {plugin} in the task {task}");
         let brief: String = delegator.brief.chars().take(BRIEF_MAX).collect();
         let _ = write!(text, "\n{}", foreign::block(&brief, Style::new(), 6, columns()));
     }
@@ -85,7 +85,7 @@ fn by_rules(request: &ApprovalRequest, setup: &Setup) -> String {
         DecisionSource::Rule { rule, .. } => {
             // An answer during this run may have put a plugin's text into the rule.
             format!(
-                "      asked by the rule at {}:\n{}",
+                "      required by the rule at {}:\n{}",
                 printable(&rule.source),
                 foreign::block(&rule.to_toml(), Style::new(), 6, columns())
             )
@@ -100,17 +100,17 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::about::testing::{about, request};
+    use super::super::request_context::testing::{about, request};
     use super::*;
 
     #[test]
-    fn it_says_what_asks_who_calls_and_what_can_be_touched() {
+    fn why_names_the_cause_the_caller_and_the_reach() {
         let about = about(Path::new("/srv/notes"), Path::new("/nowhere/conclave.toml"));
         let request = ApprovalRequest { asked_by: Some("sneaky".into()), ..request(json!({})) };
         let text = anstream::adapter::strip_str(&text(&request, &about)).to_string();
         for part in [
             "no rule of the config matches, and notes may write notes/",
-            "called by librarian in the task desk, because an answer of sneaky wants it",
+            "called by librarian in the task desk, because a result of sneaky requests it",
             "notes may read and write notes/",
             "/notes is /srv/notes (read and write)",
         ] {

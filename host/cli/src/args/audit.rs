@@ -8,47 +8,49 @@ use super::CONFIG;
 
 #[derive(Debug, Args)]
 pub(crate) struct WhyArgs {
-    /// The address of an event, such as 3f2a91c0:17; of a run alone: all that was refused and
-    /// approved in it; nothing: the newest run. The first digits of a run are enough
+    /// The address of an event, such as 3f2a91c0:17, or a run, to list its denials and approvals; a
+    /// prefix of the run is enough [default: the newest run]
     pub(crate) event: Option<String>,
-    /// Where the journals are, when the run had --journal
+    /// The folder of journals, if the run had --journal
     #[arg(long, value_name = "FOLDER")]
     pub(crate) journal: Option<PathBuf>,
-    /// The store that the run is kept in, when it had --store
+    /// The store of the run, if it had --store
     #[arg(long, value_name = "FOLDER", conflicts_with = "journal")]
     pub(crate) store: Option<PathBuf>,
-    /// The config of the run, for the lines that decided; without it the one that the run was
-    /// started with
+    /// The config in which the deciding lines are shown [default: the config that the run was
+    /// started with]
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 yes, 1 no, 6 you would be asked, 2 and 5 as ever")]
+#[command(
+    after_help = "Exit codes: 0 allowed; 1 denied; 6 needs an approval; 2 and 5 as in `conclave --help`"
+)]
 pub(crate) struct Can {
     /// The plugin's name in the config
     pub(crate) plugin: String,
     /// model, tools, delegate, route, files, fetch, kv, secrets or rooms
     pub(crate) capability: String,
-    /// A model, a tool (PLUGIN.TOOL), a task, whom to address, a path as the plugin sees it, an
-    /// address, a secret or a channel; nothing: the capability as such
+    /// A model, a tool (PLUGIN.TOOL), a task, a recipient, a path as the plugin sees it, a URL, a
+    /// secret or a channel; without it, the capability as a whole
     pub(crate) target: Option<String>,
-    /// Of a path: to write it
+    /// For files: check writing instead of reading
     #[arg(long)]
     pub(crate) write: bool,
-    /// Of an address: the method
+    /// For fetch: the method
     #[arg(long, value_name = "METHOD", default_value = "GET")]
     pub(crate) method: String,
-    /// Of an address: a header that is sent along; may be given more than once
+    /// For fetch: a header of the request; can be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) header: Vec<String>,
-    /// Of a secret: the host that it is sent to
+    /// For secrets: the host that it is sent to
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<String>,
-    /// Of a tool: the arguments that it is called with, as JSON
+    /// For tools: the arguments of the call, as JSON
     #[arg(long, value_name = "JSON")]
     pub(crate) arguments: Option<String>,
-    /// On behalf of this task; without it of any task that the plugin is the agent of
+    /// Check for this task [default: any task whose agent is the plugin]
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
     /// The config

@@ -10,8 +10,8 @@ use super::{Approvals, Keep, Locked, ModelChoice, TraceChoice};
 
 #[derive(Debug, Args)]
 pub(crate) struct BatchArgs {
-    /// One input a line: text, or a JSON object `{"input": …, "inputs": {…}, "id": …}`; `-` reads
-    /// stdin. Empty lines are left out
+    /// A file with one input per line: text, or a JSON object `{"input": …, "inputs": {…}, "id":
+    /// …}`; `-` reads stdin. Empty lines are skipped
     pub(crate) file: PathBuf,
     /// The config
     #[arg(long, value_name = "FILE", default_value = CONFIG)]
@@ -20,25 +20,25 @@ pub(crate) struct BatchArgs {
     pub(crate) model: ModelChoice,
     #[command(flatten)]
     pub(crate) locked: Locked,
-    /// How many runs go on at the same time
+    /// The number of runs at the same time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) concurrency: u16,
-    /// What becomes of a run that fails
+    /// How to treat a run that fails
     #[arg(long, value_name = "WHAT", default_value = "report")]
-    pub(crate) on_error: Policy,
-    /// End with the first result; the other runs are cancelled
+    pub(crate) on_error: OnErrorChoice,
+    /// Stop at the first result, and cancel the other runs
     #[arg(long)]
     pub(crate) stop_on_first: bool,
-    /// Steps that the entry task makes at most, in the place of the config's
+    /// The most steps of the entry task, instead of the config's limit
     #[arg(long, value_name = "N")]
     pub(crate) turns: Option<u32>,
-    /// Write the results to this file as JSON, one object a line, and nothing to stdout
+    /// Write the results to this file as JSON, one object per line, and nothing to stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) keep: Keep,
-    /// Who is asked for approvals
-    #[arg(long, value_name = "WHO", default_value = "ask")]
+    /// Who decides on calls that need an approval
+    #[arg(long, value_name = "WHO", default_value = "prompt")]
     pub(crate) approvals: Approvals,
     #[command(flatten)]
     pub(crate) trace: TraceChoice,
@@ -46,21 +46,21 @@ pub(crate) struct BatchArgs {
 
 /// `--on-error`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Policy {
-    /// The first one ends the batch; the other runs are cancelled
+pub(crate) enum OnErrorChoice {
+    /// End the batch, and cancel the other runs
     Stop,
-    /// It counts as a run without a result, and not for the exit code
+    /// Count it as a run without a result; the exit code ignores it
     Null,
-    /// Its error stands among the results
+    /// Put its error among the results
     Report,
 }
 
-impl From<Policy> for OnError {
-    fn from(policy: Policy) -> Self {
+impl From<OnErrorChoice> for OnError {
+    fn from(policy: OnErrorChoice) -> Self {
         match policy {
-            Policy::Stop => Self::Stop,
-            Policy::Null => Self::Null,
-            Policy::Report => Self::Report,
+            OnErrorChoice::Stop => Self::Stop,
+            OnErrorChoice::Null => Self::Null,
+            OnErrorChoice::Report => Self::Report,
         }
     }
 }

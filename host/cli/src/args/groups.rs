@@ -14,8 +14,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Run",
         &["run", "chat", "batch", "mcp", "resume", "stop", "pause", "tell", "approve", "refuse"],
     ),
-    ("Look", &["runs", "show", "tasks", "approvals", "audit", "why", "trajectory"]),
-    ("Allow", &["init", "check", "add", "grant", "revoke", "can"]),
+    ("Inspect", &["runs", "show", "tasks", "approvals", "audit", "why", "trajectory"]),
+    ("Configure", &["init", "check", "add", "grant", "revoke", "can"]),
     ("Author", &["plugin", "schema"]),
     ("Maintain", &["doctor", "store", "completions", "man"]),
 ];
@@ -52,7 +52,7 @@ fn list(command: &Command) -> String {
         }
         text.push('\n');
     }
-    let _ = writeln!(text, "`conclave help COMMAND` says more about one of them.");
+    let _ = writeln!(text, "`conclave help COMMAND` describes a command in full.");
     text
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_command_stands_in_one_group() {
+    fn each_command_is_in_exactly_one_group() {
         let command = Cli::command();
         let known: BTreeSet<&str> = command.get_subcommands().map(Command::get_name).collect();
         let mut listed: Vec<&str> =
@@ -108,7 +108,7 @@ mod tests {
             "{help}"
         );
         assert!(
-            list.contains("\nLook:\n  runs         List stored runs, newest first\n"),
+            list.contains("\nInspect:\n  runs         List stored runs, newest first\n"),
             "{list}"
         );
     }

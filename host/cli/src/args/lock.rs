@@ -9,15 +9,15 @@ use super::CONFIG;
 /// How strictly plugins must match the lock.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Locked {
-    /// Refuse every plugin that is not to the byte what conclave.lock says, and every one that it
-    /// does not name
+    /// Reject plugins that conclave.lock does not list, or whose component differs from it in any
+    /// byte
     #[arg(long)]
     pub(crate) locked: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 all is pinned; 5 a plugin is not what was pinned, and stays as it was"
+    after_help = "Exit codes: 0 all plugins are pinned; 5 a plugin differs from its pin, which is left as it was"
 )]
 pub(crate) struct LockArgs {
     /// The config
@@ -27,20 +27,20 @@ pub(crate) struct LockArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 all is as pinned or was accepted; 1 you said no; 6 nobody was there to accept it"
+    after_help = "Exit codes: 0 all plugins are as pinned or were accepted; 1 you did not accept; 6 no user was there to accept"
 )]
 pub(crate) struct Upgrade {
-    /// The plugins; without a name all that differ
+    /// The plugins [default: all that differ]
     #[arg(value_name = "NAME")]
     pub(crate) plugins: Vec<String>,
     /// The config
     #[arg(long, value_name = "FILE", default_value = CONFIG)]
     pub(crate) file: PathBuf,
-    /// Accept what is shown without asking
+    /// Accept the differences without a confirmation
     #[arg(long)]
     pub(crate) yes: bool,
-    /// You build the plugins that are named: each build of them runs while it asks for and says the
-    /// same
+    /// Mark these plugins as built by you: a rebuilt component is accepted while its requests and
+    /// texts stay the same
     #[arg(long, requires = "plugins")]
     pub(crate) dev: bool,
 }

@@ -11,17 +11,16 @@ pub(crate) struct Mcp {
     /// The config
     #[arg(default_value = CONFIG)]
     pub(crate) file: PathBuf,
-    /// Serve only what this task's agent is offered
+    /// Serve only the tools of this task's agent
     #[arg(long, value_name = "NAME")]
     pub(crate) task: Option<String>,
-    /// Serve only the tools that this covers, such as search.find or 'notes.*'; may be given
-    /// several times
+    /// Serve only tools that match, such as search.find or 'notes.*'; can be repeated
     #[arg(long = "tools", value_name = "PATTERN")]
     pub(crate) tools: Vec<String>,
-    /// Serve the entry task too, as a tool called `ask`
+    /// Also serve the entry task, as a tool named `ask`
     #[arg(long)]
-    pub(crate) ask: bool,
-    /// Call the tools search_find instead of search.find, for clients that take no dots
+    pub(crate) entry: bool,
+    /// Name tools search_find instead of search.find, for clients that do not accept dots
     #[arg(long)]
     pub(crate) underscores: bool,
     #[command(flatten)]
@@ -30,10 +29,10 @@ pub(crate) struct Mcp {
     pub(crate) locked: Locked,
     #[command(flatten)]
     pub(crate) keep: Keep,
-    /// Show plugins' log lines of level debug and trace too
+    /// Also show log lines of plugins at the levels debug and trace
     #[arg(long, short)]
     pub(crate) verbose: bool,
-    /// Refused, and not offered: stdout is the client's
+    /// Hidden and rejected, because stdout belongs to the client
     #[arg(long, hide = true, id = "json")]
     _json: bool,
 }

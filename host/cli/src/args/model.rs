@@ -12,11 +12,11 @@ use crate::program::error::CliError;
 /// The model in the place of the config's `default`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ModelChoice {
-    /// Ask this server's model wherever the config says `default`, such as
+    /// Use this server's model as the model `default` of the config, such as
     /// `http://127.0.0.1:11434/v1#qwen3:8b`
     #[arg(long, value_name = "URL#NAME")]
     model: Option<String>,
-    /// Where the key of that server is: `env:VARIABLE`, `file:PATH` or `command:PROGRAM`
+    /// The source of the server's key: `env:VARIABLE`, `file:PATH` or `command:PROGRAM`
     #[arg(long, value_name = "SOURCE", requires = "model")]
     model_key: Option<String>,
 }
@@ -31,7 +31,7 @@ impl ModelChoice {
         let key = self.model_key.as_deref().map(key).transpose()?;
         let (url, name) = choice
             .split_once('#')
-            .ok_or_else(|| wrong(choice, "has no `#` and no model's name behind it"))?;
+            .ok_or_else(|| wrong(choice, "does not name a model: `#` and the name are missing"))?;
         let model =
             ModelConfig::of_server(url, name, key).map_err(|problem| wrong(choice, &problem))?;
         Ok(BTreeMap::from([(ModelName::from("default"), model)]))
@@ -55,7 +55,7 @@ fn key(source: &str) -> Result<KeyRef, CliError> {
             Ok(KeyRef::Command(words.split_whitespace().map(str::to_owned).collect()))
         }
         // The value may be the key itself, so it is not repeated.
-        _ => Err(CliError::usage("--model-key says where the key is, not what it is")
+        _ => Err(CliError::usage("--model-key takes the source of the key, not the key itself")
             .hint("write `--model-key env:MY_KEY`, `file:PATH` or `command:PROGRAM`")),
     }
 }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_is_not_repeated() {
+    fn a_possible_secret_is_not_repeated_in_errors() {
         for (model, key) in
             [("http://127.0.0.1#m", Some("sk-secret")), ("http://me:sk-secret@127.0.0.1#m", None)]
         {

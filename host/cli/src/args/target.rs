@@ -11,11 +11,11 @@ use crate::program::error::CliError;
 /// `[CONFIG] [TEXT]`.
 #[derive(Debug, Args)]
 pub(crate) struct TargetArgs {
-    /// The config, conclave.toml when left out; a first word that names no file and does not end in
-    /// .toml is the text
+    /// The config [default: conclave.toml]. A first word that names no file and does not end in
+    /// .toml is the message
     #[arg(value_name = "CONFIG")]
     first: Option<OsString>,
-    /// What is said to the entry task; for `run`, `-` reads it from stdin
+    /// The message to the entry task; for `run`, `-` reads stdin
     #[arg(value_name = "TEXT")]
     second: Option<String>,
 }
@@ -34,9 +34,9 @@ impl TargetArgs {
             Some(text) if !looks_like_a_path(text) => Ok((CONFIG.into(), Some(text.to_owned()))),
             _ => {
                 let shown = Path::new(first).display();
-                let what = format!("there is no config {shown}");
+                let what = format!("the config {shown} does not exist");
                 let hint = format!(
-                    "name a file that is there; a text that looks like a path goes behind the config: {CONFIG} \"{shown}\""
+                    "name an existing file; to send a text that looks like a path, name the config first: {CONFIG} \"{shown}\""
                 );
                 Err(CliError::usage(what).hint(hint))
             }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_config_is_not_said_to_an_agent() {
+    fn a_misspelt_config_is_not_sent_as_a_message() {
         let error = resolved(&["configs/desk"]).unwrap_err();
         assert_eq!(error.code(), crate::program::exit::USAGE);
         assert!(

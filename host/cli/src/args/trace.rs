@@ -8,8 +8,7 @@ use crate::program::error::CliError;
 /// The choice of `--trace`.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct TraceChoice {
-    /// Show each step on stderr, as one line: its task, who answered, from whom to whom, tools and
-    /// content. `--trace=full` shows all of it
+    /// Show each step on stderr in one line: task, responder, sender, recipient, tools and content
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "short")]
     trace: Option<Detail>,
 }
@@ -17,9 +16,9 @@ pub(crate) struct TraceChoice {
 /// The amount of a step that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Detail {
-    /// A line, cut at the end of the terminal's
+    /// One line, cut at the terminal's width
     Short,
-    /// The whole content, in lines of its own
+    /// The whole content, on separate lines
     Full,
 }
 
@@ -30,10 +29,8 @@ impl TraceChoice {
     /// If only the result is wanted as well.
     pub(crate) fn detail(self, output: OutputArgs) -> Result<Option<Detail>, CliError> {
         if self.trace.is_some() && output.quiet {
-            return Err(CliError::usage(
-                "--trace shows every step, and --quiet nothing but the result",
-            )
-            .hint("leave one of them out"));
+            return Err(CliError::usage("--trace and --quiet exclude each other")
+                .hint("leave out one of them"));
         }
         Ok(self.trace)
     }

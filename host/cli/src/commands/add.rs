@@ -40,9 +40,9 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
     let manifest = &found.inspection.manifest;
     let name = name(args.name.as_deref(), manifest)?;
     if edit.plugins().contains(&name) {
-        let what = format!("{} has a plugin {name} already", args.file.display());
+        let what = format!("{} already has a plugin {name}", args.file.display());
         return Err(CliError::usage(what).hint(format!(
-            "give this one another name: conclave add {} --as NAME{}",
+            "choose another name: conclave add {} --as NAME{}",
             shell(&args.source),
             file_option(&args.file)
         )));
@@ -54,7 +54,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
     if !quiet {
         show(&found, is_dev);
     }
-    let asks = given.is_empty() && !args.no_questions && !quiet && ask::is_somebody_there();
+    let asks = given.is_empty() && !args.no_questions && !quiet && ask::is_user_there();
     let before = Config::parse(&args.file.display().to_string(), "", edit.text()).ok();
     let chosen = if asks {
         questions::ask_all(&found.inspection, before.as_ref(), file.folder())
@@ -106,7 +106,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
             let _ = writeln!(
                 crate::ui::output::stderr(),
                 "  {}",
-                paint(FAINT, "the other plugins are not pinned: conclave plugin lock")
+                paint(FAINT, "other plugins are not pinned: `conclave plugin lock` pins them")
             );
         }
     }
@@ -163,8 +163,8 @@ pub(crate) fn check_asked(
 /// Returns the plugin's name in the config.
 fn name(given: Option<&str>, manifest: &Manifest) -> Result<String, CliError> {
     let Some(name) = given.map(str::to_owned).or_else(|| proposed_name(&manifest.name)) else {
-        let what = format!("no name for a plugin can be made of {}", manifest.name);
-        return Err(CliError::usage(what).hint("give it one: --as NAME"));
+        let what = format!("the manifest's name {} cannot be the name of a plugin", manifest.name);
+        return Err(CliError::usage(what).hint("name the plugin with --as NAME"));
     };
     match check_name(&name) {
         Ok(()) => Ok(name),
@@ -209,13 +209,16 @@ fn show(found: &LocatedComponent, is_dev: bool) {
         let _ = writeln!(
             err,
             "{}",
-            paint(ODD, "DEV: you build it; each build runs while it asks for and says the same")
+            paint(
+                ODD,
+                "DEV: built by you; a rebuilt component is accepted while its requests and texts stay the same"
+            )
         );
     } else if found.place.is_strange() {
         let _ = writeln!(
             err,
             "{}",
-            paint(ODD, "UNSIGNED: nobody vouches for its author; it can touch only what you grant")
+            paint(ODD, "UNSIGNED: its author is not verified; it can access only what you grant")
         );
     }
     let _ = writeln!(

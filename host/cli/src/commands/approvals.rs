@@ -28,7 +28,7 @@ const COLUMNS: [Column; 8] = [
     Column { head: "ID", most: 28, goes: 0 },
     Column { head: "SINCE", most: 12, goes: 2 },
     Column { head: "EXPIRES", most: 26, goes: 3 },
-    Column { head: "RUN IS", most: 11, goes: 5 },
+    Column { head: "RUN STATE", most: 11, goes: 5 },
     Column { head: "TASK", most: 16, goes: 4 },
     Column { head: "TOOL", most: 28, goes: 0 },
     Column { head: "RISK", most: 40, goes: 1 },
@@ -51,10 +51,10 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
     }
     waits.retain(|wait| wait.wait.request.is_some());
     waits.sort_by_key(|wait| wait.since);
-    let (now, said) = (now(), said(&stores));
-    let said = |wait: &WaitRow| said.get(&(wait.room.clone(), wait.wait.key)).copied();
+    let (now, decisions) = (now(), decisions(&stores));
+    let decision = |wait: &WaitRow| decisions.get(&(wait.room.clone(), wait.wait.key)).copied();
     if output.json {
-        waits.iter().try_for_each(|wait| stdout::json(as_json(wait, said(wait))))?;
+        waits.iter().try_for_each(|wait| stdout::json(as_json(wait, decision(wait))))?;
         return Ok(exit::OK);
     }
     if waits.is_empty() {
@@ -64,7 +64,7 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
         return Ok(exit::OK);
     }
     let rows: Vec<Vec<(Style, String)>> =
-        waits.iter().map(|wait| row(wait, said(wait), now)).collect();
+        waits.iter().map(|wait| row(wait, decision(wait), now)).collect();
     table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
     if !output.quiet {
         stdout::styled(note(
@@ -84,40 +84,48 @@ fn id(wait: &WaitRow) -> Option<String> {
 
 /// Returns the decisions that wait in the mail: no process has the run in progress, or it has not
 /// read them yet.
-fn said(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
+fn decisions(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
     // Unreadable mail is reported by the process that takes it out.
     let mail = stores
         .folders()
         .iter()
         .flat_map(|folder| ControlMessage::pending(folder).unwrap_or_default());
-    let word = |mail: ControlMessage| match mail.word {
+    let decision = |mail: ControlMessage| match mail.word {
         ControlCommand::Decide { call, approval } => {
-            let word = if matches!(approval, Approval::Refused { .. } | Approval::Invalid { .. }) {
-                "refused"
-            } else {
-                "approved"
-            };
-            Some(((mail.room, WaitKey::Call(call)), word))
+            Some(((mail.room, WaitKey::Call(call)), decision_word(&approval)))
         }
         _ => None,
     };
-    mail.filter_map(word).collect()
+    mail.filter_map(decision).collect()
 }
 
-fn row(wait: &WaitRow, said: Option<&str>, now: Millis) -> Vec<(Style, String)> {
+/// Returns `approved` or `refused`.
+pub(super) fn decision_word(approval: &Approval) -> &'static str {
+    match approval {
+        Approval::Approved | Approval::Edited { .. } => "approved",
+        Approval::Refused { .. } | Approval::Invalid { .. } => "refused",
+    }
+}
+
+/// Returns the state of the run whose call is pending; an ended run has no pending calls.
+pub(super) fn run_state(is_live: bool) -> &'static str {
+    if is_live { "running" } else { "interrupted" }
+}
+
+fn row(wait: &WaitRow, decision: Option<&str>, now: Millis) -> Vec<(Style, String)> {
     let request = wait.wait.request.as_deref();
     let arguments = request
         .map(|request| one_line(&request.arguments.to_string(), ARGUMENTS))
         .unwrap_or_default();
-    let standing = if wait.is_live { (NAME, "running") } else { (ODD, "interrupted") };
+    let style = if wait.is_live { NAME } else { ODD };
     vec![
         (NAME, id(wait).unwrap_or_default()),
         (FAINT, ago(wait.since, now)),
         (
             Style::new(),
-            said.map_or_else(|| expires(wait, now), |said| format!("{said}, not yet received")),
+            decision.map_or_else(|| expires(wait, now), |word| format!("{word}, not yet received")),
         ),
-        (standing.0, standing.1.to_owned()),
+        (style, run_state(wait.is_live).to_owned()),
         (Style::new(), request.map(|request| request.task.to_string()).unwrap_or_default()),
         (Style::new(), wait.wait.target.clone()),
         request.map(risk).unwrap_or_default(),
@@ -146,14 +154,14 @@ fn expires(wait: &WaitRow, now: Millis) -> String {
     if wait.is_live {
         format!("in {}", left(ms.saturating_sub(now.since(wait.since))))
     } else {
-        format!("{} of run", left(ms))
+        format!("{} of run time", left(ms))
     }
 }
 
-fn as_json(wait: &WaitRow, said: Option<&str>) -> serde_json::Value {
+fn as_json(wait: &WaitRow, decision: Option<&str>) -> serde_json::Value {
     let request = wait.wait.request.as_deref();
     json!({
         "type": "approval", "id": id(wait), "room": wait.room, "kind": wait.wait.kind, "target": wait.wait.target,
-        "since": wait.since, "expires_ms": request.and_then(|request| request.expires_ms), "is_live": wait.is_live, "said": said, "request": request,
+        "since": wait.since, "expires_ms": request.and_then(|request| request.expires_ms), "run_state": run_state(wait.is_live), "decision": decision, "request": request,
     })
 }

@@ -18,24 +18,25 @@ use serde_json::{Value, json};
 
 use crate::approve::{ApprovalView, KeyChoice, NOT_ALL_SHOWN, Pages, choice, plugin_of};
 use crate::args::{self, OutputArgs};
+use crate::commands::approvals::{decision_word, run_state};
 use crate::program::approval_id::{approval_id, parse_approval_id};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::{InStore, OpenStores, unusable};
+use crate::state::stores::{OpenStores, StoredRoom, unusable};
 use crate::ui::screen::columns;
 use crate::ui::show::{FAINT, NAME, one_line, paint, printable};
 use crate::ui::{ask, stdout};
 
 /// The reason of a refusal that gives none.
-const NO: &str = "the operator said no";
+const NO: &str = "the operator refused it";
 /// Characters of a reason that reach the agent.
 const REASON: usize = 1_000;
 /// The note below arguments that the approver edited.
-const EDITED: &str = "these are your arguments, in the place of its own";
+const EDITED: &str = "these are your arguments, which replace the original ones";
 /// Rows below a page: a note about edited arguments, and the question.
 const ROWS_BELOW: usize = 3;
 /// The question below every page but the last.
-const NEXT_PAGE: &str = "      [s] shows the next page";
+const NEXT_PAGE: &str = "      [s] next page";
 /// The kind of a pending limit increase.
 const TOP_UP: &str = "top-up";
 
@@ -48,14 +49,19 @@ pub(crate) fn approve(args: &args::Approve, output: OutputArgs) -> Result<u8, Cl
     if let Some(arguments) = &edited {
         waiting.check_arguments(arguments)?;
     }
-    let is_asked = !args.yes && ask::is_somebody_there();
+    let is_asked = !args.yes && ask::is_user_there();
     let is_approved = waiting.show(edited.as_ref(), is_asked)?;
     if !args.yes && !is_asked {
-        let told = format!("{}: nobody is there to say yes", waiting.id());
-        return Err(CliError::policy(told).hint("look at it, and say --yes"));
+        let what =
+            format!("{} was not approved: no user is at the terminal to confirm it", waiting.id());
+        return Err(CliError::policy(what).hint("review it, then pass --yes"));
     }
     if is_asked && !is_approved {
-        let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, "it waits as before"));
+        let _ = writeln!(
+            crate::ui::output::stderr(),
+            "{}",
+            paint(FAINT, "not approved; the call is still pending")
+        );
         return Ok(exit::FAILED);
     }
     let approval = edited.map_or(Approval::Approved, |arguments| Approval::Edited { arguments });
@@ -71,14 +77,14 @@ pub(crate) fn refuse(args: &args::Refuse, output: OutputArgs) -> Result<u8, CliE
 fn arguments(text: &str) -> Result<Value, CliError> {
     match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(CliError::usage("--arguments is no JSON object")),
-        Err(error) => Err(CliError::usage(format!("--arguments is no JSON: {error}"))),
+        Ok(_) => Err(CliError::usage("--arguments is not a JSON object")),
+        Err(error) => Err(CliError::usage(format!("--arguments is not JSON: {error}"))),
     }
 }
 
 /// A pending call.
 struct PendingCall {
-    found: InStore,
+    found: StoredRoom,
     call: CallId,
     request: Box<ApprovalRequest>,
     is_live: bool,
@@ -120,11 +126,11 @@ impl PendingCall {
             return Ok(());
         };
         let what = format!(
-            "{} was already {}, which its run has not heard yet",
+            "{} was already {}; the run has not received that decision yet",
             self.id(),
-            as_word(&approval)
+            decision_word(&approval)
         );
-        Err(CliError::usage(what).hint("--instead puts this word in its place"))
+        Err(CliError::usage(what).hint("--instead replaces that decision"))
     }
 
     /// Takes back an earlier decision about this call.
@@ -143,11 +149,11 @@ impl PendingCall {
         let Some(left) = left else { return Ok(()) };
         if is_in_use(store) {
             let what = format!(
-                "{}: its run has been given another word and has not noted it yet; that one may take effect",
+                "the run of {} has received an earlier decision and not recorded it yet; that one may take effect",
                 self.id()
             );
             return Err(CliError::usage(what)
-                .hint(format!("conclave show {} shows the state of the run", self.found.run())));
+                .hint(format!("`conclave show {}` shows the state of the run", self.found.run())));
         }
         // The receiving process has ended. A decision that it journalled would have ended the wait,
         // which was checked above.
@@ -171,7 +177,7 @@ impl PendingCall {
         let wrong: Vec<String> =
             wrong.iter().map(|wrong| format!("{} {}", place(&wrong.path), wrong.reason)).collect();
         let what = format!("--arguments do not fit {}: {}", self.request.tool, wrong.join("; "));
-        Err(CliError::usage(printable(&what)).hint("it waits as before"))
+        Err(CliError::usage(printable(&what)).hint("not approved; the call is still pending"))
     }
 
     fn say(&self, approval: Approval, instead: bool, output: OutputArgs) -> Result<u8, CliError> {
@@ -180,7 +186,7 @@ impl PendingCall {
         } else {
             self.check_unsaid()?;
         }
-        let said = as_word(&approval);
+        let decision = decision_word(&approval);
         let mail = ControlMessage::new(
             self.found.room.clone(),
             ControlCommand::Decide { call: self.call, approval },
@@ -189,15 +195,15 @@ impl PendingCall {
         let (id, run) = (self.id(), self.found.run());
         if output.json {
             stdout::json(
-                json!({ "type": "decided", "approval": id, "said": said, "heard_now": self.is_live }),
+                json!({ "type": "decision", "id": id, "decision": decision, "run_state": run_state(self.is_live) }),
             )?;
         } else if !output.quiet {
             let when = if self.is_live {
-                "its run hears it now".to_owned()
+                "its run receives the decision now".to_owned()
             } else {
-                format!("heard when its run goes on: conclave resume {run}")
+                format!("its run receives the decision when it is resumed: conclave resume {run}")
             };
-            stdout::styled(format!("{} {said}; {when}", paint(NAME, id)))?;
+            stdout::styled(format!("{} {decision}; {when}", paint(NAME, id)))?;
         }
         Ok(exit::OK)
     }
@@ -209,9 +215,12 @@ impl PendingCall {
         if self.is_top_up {
             let (run, arguments) = (self.found.run(), edited.unwrap_or(&self.request.arguments));
             let more = more(&self.request.tool, arguments);
-            let told = paint(FAINT, format_args!("a yes gives run {run} {more} more"));
-            let _ = writeln!(err, "{}\n  {told}", printable(&self.request.source));
-            return Ok(is_asked && ask::confirm(&format!("Give run {run} {more} more?")));
+            let what =
+                paint(FAINT, format_args!("an approval raises the limit of run {run} by {more}"));
+            let _ = writeln!(err, "{}\n  {what}", printable(&self.request.source));
+            return Ok(
+                is_asked && ask::confirm(&format!("Raise the limit of run {run} by {more}?"))
+            );
         }
         let records = self.found.reader.records(&self.found.room);
         let setup = setup_of(records.map_err(|error| unusable(&error))?);
@@ -228,10 +237,6 @@ impl PendingCall {
         let _ = writeln!(err, "{}{note}", view(columns()).page(0, usize::MAX));
         Ok(false)
     }
-}
-
-fn as_word(approval: &Approval) -> &'static str {
-    if matches!(approval, Approval::Refused { .. }) { "refused" } else { "approved" }
 }
 
 /// Returns the setup that the room's run uses.
@@ -264,12 +269,12 @@ fn none(room: &RoomId, call: CallId, waits: &[WaitRow]) -> CliError {
     });
     let others: Vec<String> = others.collect();
     let what = format!(
-        "{} does not wait for an approval: it was answered, ran out of time, or never asked",
+        "{} is not pending: it was decided, has expired, or never existed",
         approval_id(room, call)
     );
     let hint = match others.as_slice() {
-        [] => "`conclave approvals` lists those that wait".to_owned(),
-        others => format!("of this run these wait: {}", others.join(", ")),
+        [] => "`conclave approvals` lists the pending calls".to_owned(),
+        others => format!("pending calls of this run: {}", others.join(", ")),
     };
     CliError::usage(what).hint(hint)
 }
@@ -281,7 +286,7 @@ fn is_let_run(view: impl Fn(usize) -> ApprovalView, note: &str) -> bool {
     let mut above = pages.text();
     loop {
         let (note, question) = match pages.is_read() {
-            true => (note, format!("May it run? {}", paint(FAINT, "[y/N]"))),
+            true => (note, format!("Approve it? {}", paint(FAINT, "[y/N]"))),
             false => ("", NEXT_PAGE.to_owned()),
         };
         let _ = writeln!(crate::ui::output::stderr(), "{above}{note}");

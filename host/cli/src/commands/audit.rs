@@ -22,7 +22,7 @@ use crate::ui::stdout;
 
 /// Columns of a timestamp, and of the widest kind.
 const MOMENT: usize = 19;
-const KIND: usize = 14;
+const KIND: usize = 18;
 /// The terminal width from which timestamps show their year and seconds.
 const WIDE: usize = 80;
 /// Columns of an entry's text, at least.
@@ -81,7 +81,7 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
                 let rows = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
                 let rows = rows
                     .into_iter()
-                    .filter(|row| wanted.since.is_none_or(|since| row.changed >= since));
+                    .filter(|row| wanted.since.is_none_or(|since| row.updated >= since));
                 runs.extend(rows.map(|row| (row.started, index, row.run)));
             }
             readers
@@ -139,7 +139,8 @@ fn entries_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, AuditEn
 fn kind(word: &str) -> Result<AuditKind, CliError> {
     let known = || AuditKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
     AuditKind::named(word).ok_or_else(|| {
-        CliError::usage(format!("there is no kind {word:?}")).hint(format!("one of {}", known()))
+        CliError::usage(format!("the kind {word:?} does not exist"))
+            .hint(format!("one of {}", known()))
     })
 }
 
@@ -153,7 +154,7 @@ fn shown(address: &str, entry: &AuditEntry, total: usize) -> String {
     let before = format!("{} {} ", cell(&[StyledText::new(FAINT, at)], wide), cell(&[kind], KIND));
     let parts = [
         StyledText::new(NAME, plugin),
-        StyledText::plain(entry.what.as_str()),
+        StyledText::plain(entry.message.as_str()),
         StyledText::new(FAINT, format!("[{address}]")),
     ];
     let parts: Vec<StyledText> = parts.into_iter().filter(|part| !part.text.is_empty()).collect();
@@ -167,16 +168,19 @@ fn shown(address: &str, entry: &AuditEntry, total: usize) -> String {
 
 fn style_of(kind: AuditKind) -> Style {
     match kind {
-        AuditKind::Refused | AuditKind::Faulted | AuditKind::Interrupted => BAD,
-        AuditKind::Left
-        | AuditKind::Asked
+        AuditKind::Denied | AuditKind::Faulted | AuditKind::Interrupted => BAD,
+        AuditKind::ApprovalRequested
+        | AuditKind::ApprovalRefused
+        | AuditKind::SideEffect
         | AuditKind::Stopped
         | AuditKind::Replaced
-        | AuditKind::ToppedUp
-        | AuditKind::TopUpRefused
+        | AuditKind::LimitRequested
+        | AuditKind::LimitRaised
+        | AuditKind::LimitRefused
+        | AuditKind::LimitIgnored
         | AuditKind::Resumed => ODD,
-        AuditKind::Decided => GOOD,
-        AuditKind::Allowed => FAINT,
+        AuditKind::Approved | AuditKind::Message => GOOD,
+        AuditKind::Granted => FAINT,
     }
 }
 

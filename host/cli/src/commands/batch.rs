@@ -21,7 +21,7 @@ use conclave_runtime::journal::Journals;
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RunOptions, Stopper};
 
-use crate::approve::{AtTerminal, PendingLine, RequestContext};
+use crate::approve::{PendingLine, RequestContext, TerminalApprover};
 use crate::args::{self, Approvals, Detail, OutputArgs};
 use crate::commands::batch::input::BatchInput;
 use crate::commands::batch::progress::BatchCounter;
@@ -29,19 +29,19 @@ use crate::commands::batch::results::{ResultRow, Results, Staged, label, put, wo
 use crate::commands::chat::status;
 use crate::commands::run::{asks_user, interactive_help};
 use crate::program::error::CliError;
-use crate::program::exit::{self, Met};
-use crate::state::control_inbox::Attending;
-use crate::state::journals::{Of, RunStorage};
+use crate::program::exit::{self, RunIncidents};
+use crate::state::control_inbox::ControlListener;
+use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::{interrupted_runs, setup};
 use crate::ui::interrupt::Interrupts;
-use crate::ui::person::Person;
-use crate::ui::screen::{Loudness, Screen, total_columns};
+use crate::ui::screen::{Screen, Verbosity, total_columns};
 use crate::ui::show::columns::width;
 use crate::ui::show::steps::Steps;
 use crate::ui::show::tally::RunTally;
 use crate::ui::show::trace::TracePrinter;
 use crate::ui::show::{FAINT, foreign, head, paint, plural, time};
 use crate::ui::stdout;
+use crate::ui::user::TerminalUser;
 
 pub(crate) async fn batch(
     args: args::BatchArgs,
@@ -53,15 +53,19 @@ pub(crate) async fn batch(
     let inputs = Arc::new(input::read(&args.file)?);
     check_output(&args)?;
     let (models, locked) = (args.model.models()?, args.locked.locked);
-    let left = interrupted_runs::left(args.keep.store.as_deref(), ("batch", &args.config), output);
+    let interrupted = interrupted_runs::interrupted_with(
+        args.keep.store.as_deref(),
+        ("batch", &args.config),
+        output,
+    );
     let kept = RunStorage::open(
         &args.keep,
-        Of { command: "batch", file: &args.config, models: &models, locked, is_bulk: true },
+        RunCommand { command: "batch", file: &args.config, models: &models, locked, is_bulk: true },
     )?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
     check_entry(&prepared, &args.config)?;
-    let screen = Screen::of_batch(if output.quiet { Loudness::Quiet } else { Loudness::Normal });
+    let screen = Screen::of_batch(if output.quiet { Verbosity::Quiet } else { Verbosity::Normal });
     let mut results = Results::new(
         Arc::clone(&inputs),
         Arc::clone(&screen),
@@ -69,17 +73,23 @@ pub(crate) async fn batch(
         output.json,
     )?;
     let room = RandomIds.run();
-    interrupted_runs::report_left(&left);
+    interrupted_runs::report_interrupted(&interrupted);
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
     }
-    let attending = kept.store().map(|store| Attending::begin(store, &host, &screen));
-    let tracing = detail.map(|detail| Tracing::of(detail, &inputs));
+    let attending = kept.store().map(|store| ControlListener::begin(store, &host, &screen));
+    let tracing = detail.map(|detail| BatchTrace::of(detail, &inputs));
     if let Some(tracing) = &tracing {
         tracing.steps(&screen, &prepared, "item").legend();
     }
-    let all =
-        All::new(&args, prepared, &kept, &screen, &interrupts, (room, results.staged(), tracing));
+    let runner = BatchRunner::new(
+        &args,
+        prepared,
+        &kept,
+        &screen,
+        &interrupts,
+        (room, results.staged(), tracing),
+    );
     let progress = BatchCounter::begin(Arc::clone(&screen), inputs.len());
     let policy = Batch {
         concurrency: usize::from(args.concurrency),
@@ -91,18 +101,18 @@ pub(crate) async fn batch(
     let mut unwritten = None;
     let ended = {
         let jobs = (0..inputs.len()).map(|index| {
-            let (all, input) = (Arc::clone(&all), inputs.get(index).cloned());
+            let (runner, input) = (Arc::clone(&runner), inputs.get(index).cloned());
             move || async move {
                 match input {
-                    Some(input) => all.run(index, &input).await,
+                    Some(input) => runner.run(index, &input).await,
                     None => Ok(None),
                 }
             }
         });
-        let on_progress = |told: &conclave_runtime::batch::BatchProgress<'_, (), ()>| {
-            progress.set(told.done, told.failed);
-            if let Err(error) = results.take(told.index) {
-                all.stop("the results could not be written");
+        let on_progress = |ended: &conclave_runtime::batch::BatchProgress<'_, (), ()>| {
+            progress.set(ended.done, ended.failed);
+            if let Err(error) = results.take(ended.index) {
+                runner.stop("the results could not be written");
                 unwritten.get_or_insert(error);
             }
         };
@@ -112,10 +122,10 @@ pub(crate) async fn batch(
         loop {
             tokio::select! {
                 ended = &mut running => break ended,
-                () = interrupts.next() => all.stop("Ctrl-C"),
+                () = interrupts.next() => runner.stop("Ctrl-C"),
                 () = stdout::is_gone(), if !is_unread => {
                     is_unread = true;
-                    all.stop("nobody reads the results");
+                    runner.stop("stdout was closed");
                 }
                 () = &mut shown => {}
             }
@@ -123,18 +133,18 @@ pub(crate) async fn batch(
     };
     drop(attending);
     screen.clear_status();
-    all.person.leave();
-    results.write_rest(&all.why_cancelled(ended.ended_by, &results))?;
+    runner.user.leave();
+    results.write_rest(&runner.why_cancelled(ended.ended_by, &results))?;
     if let Some(error) = unwritten {
         return Err(error);
     }
-    let code = all.code(&policy, ended.ended_by, &results);
-    all.approver.report_missing();
+    let code = runner.code(&policy, ended.ended_by, &results);
+    runner.approver.report_missing();
     if !output.quiet {
         let _ = writeln!(
             crate::ui::output::stderr(),
             "\n{}",
-            paint(FAINT, all.summary(&args, &progress, &results))
+            paint(FAINT, runner.summary(&args, &progress, &results))
         );
     }
     Ok(code)
@@ -147,7 +157,7 @@ fn check_output(args: &args::BatchArgs) -> Result<(), CliError> {
     if whole(output).is_some()
         && [&args.file, &args.config].iter().any(|file| whole(file) == whole(output))
     {
-        return Err(CliError::usage(format!("{} would be written over", output.display()))
+        return Err(CliError::usage(format!("--output would overwrite {}", output.display()))
             .hint("name another file with --output"));
     }
     Ok(())
@@ -160,13 +170,12 @@ fn check_entry(prepared: &Prepared, file: &Path) -> Result<(), CliError> {
         return Ok(());
     }
     let entry = &prepared.setup().entry;
-    let what =
-        format!("the task {entry} asks its user after each answer, and in a batch nobody is asked");
+    let what = format!("the task {entry} asks its user after each answer, and a batch has no user");
     Err(CliError::usage(what).hint(interactive_help(entry, file)))
 }
 
 /// The state that the runs of a batch share: how they are started, and how all of them are stopped.
-struct All {
+struct BatchRunner {
     prepared: Prepared,
     room: RoomId,
     turns: Option<u32>,
@@ -174,11 +183,11 @@ struct All {
     has_journal: bool,
     approvals: Approvals,
     screen: Arc<Screen>,
-    person: Arc<Person>,
-    approver: Arc<AtTerminal>,
+    user: Arc<TerminalUser>,
+    approver: Arc<TerminalApprover>,
     tally: Arc<RunTally>,
     staged: Staged,
-    tracing: Option<Tracing>,
+    tracing: Option<BatchTrace>,
     is_stopping: AtomicBool,
     /// The reason why all runs were stopped, if they were.
     stopped_for: Mutex<Option<String>>,
@@ -186,16 +195,16 @@ struct All {
     stoppers: Mutex<BTreeMap<usize, Stopper>>,
 }
 
-impl All {
+impl BatchRunner {
     fn new(
         args: &args::BatchArgs,
         prepared: Prepared,
         kept: &RunStorage,
         screen: &Arc<Screen>,
         interrupts: &Interrupts,
-        (room, staged, tracing): (RoomId, Staged, Option<Tracing>),
+        (room, staged, tracing): (RoomId, Staged, Option<BatchTrace>),
     ) -> Arc<Self> {
-        let person = Person::new(Arc::clone(screen), None, None);
+        let user = TerminalUser::new(Arc::clone(screen), None, None);
         let about = RequestContext::new(&prepared, &args.config);
         Arc::new(Self {
             prepared,
@@ -205,13 +214,13 @@ impl All {
             has_journal: kept.is_kept(),
             approvals: args.approvals,
             screen: Arc::clone(screen),
-            approver: AtTerminal::new(
-                Arc::clone(&person),
+            approver: TerminalApprover::new(
+                Arc::clone(&user),
                 interrupts.clone(),
                 about,
                 args.approvals,
             ),
-            person,
+            user,
             tally: Arc::new(RunTally::default()),
             staged,
             tracing,
@@ -261,7 +270,11 @@ impl All {
             Ok(outcome) => {
                 let code = exit::of(
                     outcome.status,
-                    Met { trouble: tally.trouble(), nobody_to_ask: false, cause: outcome.cause },
+                    RunIncidents {
+                        trouble: tally.trouble(),
+                        nobody_to_ask: false,
+                        cause: outcome.cause,
+                    },
                 );
                 put(&self.staged, ResultRow::ended(index, input, &outcome, code));
                 verdict(outcome).map(|result| result.map(drop)).map_err(drop)
@@ -293,7 +306,7 @@ impl All {
         }
         RunOptions {
             ids: Arc::new(room_of(&self.room, index)),
-            channels: Arc::new(Speaking { screen: Arc::clone(&self.screen), label }),
+            channels: Arc::new(BatchChannel { screen: Arc::clone(&self.screen), label }),
             approver: Arc::clone(&self.approver) as _,
             journals: Arc::clone(&self.journals),
             subscribers: Subscribers::new(subscribers),
@@ -303,7 +316,8 @@ impl All {
 
     /// Returns the exit code.
     fn code(&self, policy: &Batch, ended_by: Option<usize>, results: &Results) -> u8 {
-        let refused = if self.approver.has_refused_for_nobody() { exit::POLICY } else { exit::OK };
+        let refused =
+            if self.approver.has_refused_without_user() { exit::POLICY } else { exit::OK };
         let first = ended_by.and_then(|first| results.rows().find(|row| row.index == first));
         match policy.on_error {
             _ if stdout::has_gone() => exit::OK,
@@ -329,7 +343,7 @@ impl All {
         };
         let (label, why) = (
             label(row.index, row.id.as_ref()),
-            if row.error.is_some() { "failed" } else { "had a result" },
+            if row.error.is_some() { "failed" } else { "returned a result" },
         );
         format!("{label} {why}, which ended the batch")
     }
@@ -376,13 +390,13 @@ impl All {
 }
 
 /// The display of the runs' steps.
-struct Tracing {
+struct BatchTrace {
     detail: Detail,
     /// Columns of the widest label.
     columns: usize,
 }
 
-impl Tracing {
+impl BatchTrace {
     fn of(detail: Detail, inputs: &[BatchInput]) -> Self {
         let labels =
             inputs.iter().enumerate().map(|(index, input)| width(&label(index, input.id.as_ref())));
@@ -401,12 +415,12 @@ impl Tracing {
 }
 
 /// A channel that asks nothing and shows the speeches.
-struct Speaking {
+struct BatchChannel {
     screen: Arc<Screen>,
     label: String,
 }
 
-impl Channels for Speaking {
+impl Channels for BatchChannel {
     fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         Box::pin(std::future::ready(None))
     }

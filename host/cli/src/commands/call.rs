@@ -2,7 +2,7 @@
 //! command line. The result goes to stdout; logs, refusals and usage go to stderr.
 
 mod config;
-mod told;
+mod follower;
 
 use std::io::Read;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use crate::program::shell::shell;
 use crate::state::setup;
 use crate::state::source::{self, LocatedComponent};
 use crate::ui::show::entry::EntryText;
-use crate::ui::show::{BAD, FAINT, bytes, one_line, paint, time};
+use crate::ui::show::{BAD, FAINT, bytes, one_line, paint, plural, time};
 use crate::ui::stdout;
 
-use told::CallFollower;
+use follower::CallFollower;
 
 pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliError> {
     let arguments = arguments(args.arguments.as_deref())?;
@@ -46,8 +46,9 @@ pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliE
     let unfit = require_asked(&config, &name, manifest);
     if args.tool.is_none() || unfit.is_err() {
         let tools = host.tools_of(found.bytes.clone()).await;
-        let tools = tools
-            .map_err(|error| CliError::plugin(format!("{} is refused: {error}", manifest.name)))?;
+        let tools = tools.map_err(|error| {
+            CliError::plugin(format!("{} was rejected: {error}", manifest.name))
+        })?;
         // The tool is checked before the grants, so that a typing error is reported first.
         tool_name(args.tool.as_deref(), &name, manifest, &tools, &found)?;
     }
@@ -106,7 +107,7 @@ fn arguments(given: Option<&str>) -> Result<Value, CliError> {
     };
     object(&text).map_err(|why| {
         CliError::usage(format!("the arguments are {why}"))
-            .hint("write them such as '{\"query\": \"light\"}', in quotes for the shell")
+            .hint("write them as JSON, such as '{\"query\": \"light\"}', in quotes for the shell")
     })
 }
 
@@ -114,7 +115,7 @@ fn arguments(given: Option<&str>) -> Result<Value, CliError> {
 pub(crate) fn object(text: &str) -> Result<Value, String> {
     match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err("no JSON object".to_owned()),
+        Ok(_) => Err("not a JSON object".to_owned()),
         Err(error) => Err(format!("not valid JSON: {error}")),
     }
 }
@@ -138,8 +139,8 @@ fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(),
         .collect();
     let examples = missing.iter().filter_map(|(capability, _)| example_of(*capability));
     let hows: Vec<String> = examples.map(|example| format!("--grant {}", shell(example))).collect();
-    Err(CliError::usage(format!("{} cannot do without {}", manifest.name, whats.join(" and ")))
-        .hint(format!("grant it, such as {}", hows.join(" "))))
+    Err(CliError::usage(format!("{} requires {}", manifest.name, whats.join(" and ")))
+        .hint(format!("grant it for the call, such as {}", hows.join(" "))))
 }
 
 fn not_prepared(error: &PrepareError) -> CliError {
@@ -173,8 +174,10 @@ fn tool_name(
         return Err(no_tools(found));
     }
     let what = match plain {
-        Some(plain) => format!("{} has no tool `{}`; it has", manifest.name, one_line(plain, 64)),
-        None => format!("name a tool of {}; it has", manifest.name),
+        Some(plain) => {
+            format!("{} has no tool `{}`; its tools are", manifest.name, one_line(plain, 64))
+        }
+        None => format!("name a tool of {}; its tools are", manifest.name),
     };
     let lines: Vec<String> = tools.iter().map(usage).collect();
     Err(CliError::usage(format!("{what}\n{}", lines.join("\n"))))
@@ -218,14 +221,14 @@ fn finish(
                 stdout::line(stdout::safe(&text(outcome)))?;
             }
             for call in &outcome.then {
-                let words = format!("then {}, not run here", one_line(&call.name, 64));
+                let words = format!("follow-up call {}, not run here", one_line(&call.name, 64));
                 told.put(&EntryText::plain(words).whole(FAINT, &call.arguments.to_string()));
             }
         }
         Err(error) => {
             told.put(&EntryText::new(BAD, "failed").whole(BAD, &error.to_text(tool)));
             if let Some(limit) = limit(error).filter(|_| !output.quiet) {
-                told.line(&paint(FAINT, format_args!("to give it more: --limit {limit}=…")));
+                told.line(&paint(FAINT, format_args!("to raise the limit: --limit {limit}=…")));
             }
         }
     }
@@ -235,7 +238,7 @@ fn finish(
         let refused = if report.denials.is_empty() {
             String::new()
         } else {
-            format!(" · {} refused", report.denials.len())
+            format!(" · {}", plural(report.denials.len() as u64, "denial", "denials"))
         };
         let took = time(Duration::from_micros(report.wall_us));
         told.line(&paint(FAINT, format_args!("{took} · {}{refused}", bytes(report.memory))));
@@ -280,7 +283,7 @@ fn as_json(tool: &str, run: &ToolRun, told: &CallFollower, code: u8) -> Value {
         run.answer.iter().flat_map(|outcome| &outcome.then).map(super::run::as_json).collect();
     let denials = run.report.denials.iter().map(|record| {
         let mut denial = json!(record);
-        denial["allow"] = json!(told::argument(record));
+        denial["allow"] = json!(follower::argument(record));
         denial
     });
     let denials: Vec<Value> = denials.collect();

@@ -26,9 +26,9 @@ pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliE
         let hint = if known.is_empty() {
             "no plugin of this config has tools".to_owned()
         } else {
-            format!("tools here: {}", known.join(", "))
+            format!("the tools are: {}", known.join(", "))
         };
-        return Err(CliError::usage(format!("there is no tool {tool}")).hint(hint));
+        return Err(CliError::usage(format!("the tool {tool} does not exist")).hint(hint));
     }
     let explanation = explain(prepared.setup(), &question)
         .map_err(|problem| CliError::usage(problem.to_string()))?;
@@ -51,7 +51,7 @@ fn question(args: &args::Can) -> Result<AccessQuestion, CliError> {
     let capability = Capability::named(&args.capability).ok_or_else(|| {
         let known: Vec<&str> =
             Capability::ALL.iter().map(|capability| capability.as_str()).collect();
-        CliError::usage(format!("there is no capability {}", args.capability))
+        CliError::usage(format!("the capability {} does not exist", args.capability))
             .hint(format!("one of {}", known.join(", ")))
     })?;
     let arguments = match &args.arguments {
@@ -81,15 +81,15 @@ fn verb(question: &AccessQuestion) -> &'static str {
         Capability::Files if question.writes => "write",
         Capability::Files => "read",
         Capability::Fetch => "send a request to",
-        Capability::Kv => "keep values of its own under",
+        Capability::Kv => "store keys under",
         Capability::Secrets => "use the secret",
         Capability::Rooms => "speak on",
         Capability::Exec => "start programs",
         Capability::Config => "read its settings",
-        Capability::Scratch => "keep a scratch",
+        Capability::Scratch => "use its scratch",
         Capability::Blobs => "use attachments",
         Capability::Log => "write log lines",
-        Capability::Progress => "tell its progress",
+        Capability::Progress => "report progress",
     }
 }
 

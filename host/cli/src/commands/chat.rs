@@ -4,10 +4,10 @@
 pub(crate) mod command;
 pub(crate) mod conversation;
 pub(crate) mod open_questions;
-pub(crate) mod person_channel;
 pub(crate) mod status;
 pub(crate) mod stream;
 pub(crate) mod transcript;
+pub(crate) mod user_channel;
 
 use std::fmt::Display;
 use std::future::Future;
@@ -28,28 +28,28 @@ use tokio::sync::Notify;
 
 use super::resume::unresumable;
 use super::run::{JsonLinesOnStdout, ending, limit_hint, unkept};
-use crate::approve::{AtTerminal, RequestContext};
+use crate::approve::{RequestContext, TerminalApprover};
 use crate::args::{self, Approvals, Detail, OutputArgs, TraceChoice};
 use crate::commands::chat::conversation::TerminalChat;
-use crate::commands::chat::person_channel::{ChannelState, PersonChannel, keep_status};
+use crate::commands::chat::user_channel::{ChannelState, UserChannel, keep_status};
 use crate::program::error::CliError;
-use crate::program::exit::{self, Met};
+use crate::program::exit::{self, RunIncidents};
 use crate::state::attach;
-use crate::state::control_inbox::Attending;
+use crate::state::control_inbox::ControlListener;
 use crate::state::interrupted_runs::{self, CONVERSATION};
-use crate::state::journals::{Of, RunStorage};
+use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::setup;
 use crate::state::state_folder::state_folder;
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
-use crate::ui::person::{Person, Stops};
-use crate::ui::screen::{Loudness, Screen, total_columns};
+use crate::ui::screen::{Screen, Verbosity, total_columns};
 use crate::ui::show::amounts::took_for;
 use crate::ui::show::steps::Steps;
 use crate::ui::show::tally::RunTally;
 use crate::ui::show::trace::TracePrinter;
 use crate::ui::show::{BAD, FAINT, ODD, foreign, head, paint};
 use crate::ui::stdout;
+use crate::ui::user::{Stops, TerminalUser};
 
 /// The interval between two checks of a turn's duration.
 const LOOK: Duration = Duration::from_millis(100);
@@ -63,10 +63,14 @@ pub(crate) async fn chat(
     let (file, text) = args.target.resolve()?;
     let detail = args.trace.detail(output)?;
     let (models, locked) = (args.model.models()?, args.locked.locked);
-    let left = interrupted_runs::left(args.keep.store.as_deref(), (CONVERSATION, &file), output);
+    let interrupted = interrupted_runs::interrupted_with(
+        args.keep.store.as_deref(),
+        (CONVERSATION, &file),
+        output,
+    );
     let kept = RunStorage::open(
         &args.keep,
-        Of { command: CONVERSATION, file: &file, models: &models, locked, is_bulk: false },
+        RunCommand { command: CONVERSATION, file: &file, models: &models, locked, is_bulk: false },
     )?;
     let host = Arc::new(setup::open_host_keeping(&file, &kept)?);
     let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?.for_chat();
@@ -80,17 +84,17 @@ pub(crate) async fn chat(
         interrupts,
     );
     talk.channel.attach(attachments);
-    interrupted_runs::report_left(&left);
+    interrupted_runs::report_interrupted(&interrupted);
     talk.greet(&prepared, loading, output);
     let steps = talk.steps(detail, &prepared);
     let begun = Instant::now();
     let Some(message) = talk.first_message(text).await else {
-        talk.person.leave();
+        talk.user.leave();
         return Ok(exit::OK);
     };
     talk.interrupts.chat_begins();
     let text = message.text.clone();
-    let _hushed = talk.person.hush();
+    let _hushed = talk.user.hush();
     let options = RunOptions {
         attachments: message.attachments,
         ..talk.options(steps, &kept, args.verbose, output)
@@ -101,7 +105,7 @@ pub(crate) async fn chat(
     let watched = args
         .watch
         .then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&talk.screen)));
-    let attending = kept.store().map(|store| Attending::begin(store, &host, &talk.screen));
+    let attending = kept.store().map(|store| ControlListener::begin(store, &host, &talk.screen));
     let ended = talk.follow(run.stopper(), run.outcome(), prepared.turn_wall(), &kept).await;
     drop((watched, attending));
     talk.close(ended, begun, output)
@@ -138,16 +142,16 @@ pub(crate) async fn resume(
         .cloned();
     if let Some(said) = said {
         let said = foreign::block(said.text().trim(), Style::new(), 0, total_columns());
-        talk.screen.line(format_args!("{}\n{said}\n", paint(FAINT, "what was said last:")));
+        talk.screen.line(format_args!("{}\n{said}\n", paint(FAINT, "last message:")));
     }
-    if !kept.store().is_some_and(|store| interrupted_runs::waits_for_person(store, &talk.room)) {
+    if !kept.store().is_some_and(|store| interrupted_runs::waits_for_user(store, &talk.room)) {
         talk.conversation.turn_is_open();
         talk.interrupts.turn_begins();
     }
     talk.interrupts.chat_begins();
-    let (begun, _hushed) = (Instant::now(), talk.person.hush());
+    let (begun, _hushed) = (Instant::now(), talk.user.hush());
     let attending = match kept.store() {
-        Some(store) => Some(Attending::begin_resumed(store, host, &talk.screen).await),
+        Some(store) => Some(ControlListener::begin_resumed(store, host, &talk.screen).await),
         None => None,
     };
     let stopper = session.stopper();
@@ -164,9 +168,9 @@ struct ChatSession {
     screen: Arc<Screen>,
     tally: Arc<RunTally>,
     conversation: Arc<TerminalChat>,
-    person: Arc<Person>,
-    channel: PersonChannel,
-    approver: Arc<AtTerminal>,
+    user: Arc<TerminalUser>,
+    channel: UserChannel,
+    approver: Arc<TerminalApprover>,
     interrupts: Interrupts,
     /// Notified when a program at the other end of the pipe stops the turn.
     stops: Arc<Notify>,
@@ -181,7 +185,7 @@ impl ChatSession {
         prepared: &Prepared,
         interrupts: Interrupts,
     ) -> Self {
-        let (entry, screen) = (prepared.setup().entry.clone(), Screen::new(Loudness::of(output)));
+        let (entry, screen) = (prepared.setup().entry.clone(), Screen::new(Verbosity::of(output)));
         let tally = Arc::new(RunTally::default());
         let conversation = TerminalChat::new(
             Arc::clone(&screen),
@@ -197,13 +201,13 @@ impl ChatSession {
                 stopping.notify_one();
             }
         });
-        let person = Person::new(
+        let user = TerminalUser::new(
             Arc::clone(&screen),
             history_file(no_history),
             output.json.then_some(heard),
         );
-        let channel = PersonChannel::new(ChannelState {
-            person: Arc::clone(&person),
+        let channel = UserChannel::new(ChannelState {
+            user: Arc::clone(&user),
             screen: Arc::clone(&screen),
             conversation: Arc::clone(&conversation),
             tally: Arc::clone(&tally),
@@ -217,11 +221,11 @@ impl ChatSession {
             stops_background: AtomicBool::new(false),
             stopper: OnceLock::new(),
         });
-        let approver = AtTerminal::new(
-            Arc::clone(&person),
+        let approver = TerminalApprover::new(
+            Arc::clone(&user),
             interrupts.clone(),
             RequestContext::new(prepared, file),
-            Approvals::Ask,
+            Approvals::Prompt,
         );
         let setup = Arc::clone(prepared.setup());
         Self {
@@ -231,7 +235,7 @@ impl ChatSession {
             screen,
             tally,
             conversation,
-            person,
+            user,
             channel,
             approver,
             interrupts,
@@ -244,10 +248,10 @@ impl ChatSession {
             return;
         }
         head::print(prepared, Some(&self.room), loading.elapsed());
-        if self.person.is_there() {
+        if self.user.is_there() {
             self.screen.line(paint(
                 FAINT,
-                "Alt-Enter begins a new line · Ctrl-C stops the agent · Ctrl-D ends · /help\n",
+                "Alt-Enter starts a new line · Ctrl-C stops the agent · Ctrl-D ends · /help\n",
             ));
         }
     }
@@ -335,7 +339,7 @@ impl ChatSession {
                 () = self.stops.notified() => stop_turn("/stop"),
                 () = stdout::is_gone(), if !is_unread => {
                     is_unread = true;
-                    stop.stop("nobody reads what is said");
+                    stop.stop("stdout was closed");
                 }
                 () = &mut too_long => {
                     stop_turn("the turn took longer than limits.run.wall");
@@ -343,7 +347,7 @@ impl ChatSession {
                     too_long.set(self.turn_takes_too_long(turn_wall));
                 }
                 () = &mut status => {}
-                () = self.channel.let_go() => stop.stop("the conversation is over"),
+                () = self.channel.let_go() => stop.stop("the conversation has ended"),
             }
         }
     }
@@ -357,7 +361,7 @@ impl ChatSession {
             let (now, current) = (Instant::now(), self.conversation.turn());
             if current != turn {
                 (turn, worked) = (current, Duration::ZERO);
-            } else if turn.is_some() && !self.person.is_asked() {
+            } else if turn.is_some() && !self.user.is_asked() {
                 worked += now - before;
             }
             before = now;
@@ -374,9 +378,9 @@ impl ChatSession {
         self.conversation.end_turn();
         self.screen.end_text();
         self.screen.clear_status();
-        self.person.leave();
+        self.user.leave();
         if !self.channel.has_ended() {
-            self.person.forget_typed();
+            self.user.forget_typed();
         }
         let outcome = ended?;
         let code = self.finish(&outcome, output)?;
@@ -395,11 +399,12 @@ impl ChatSession {
     /// Returns the exit code. A conversation that the user ends is a success. In a pipe, it is a
     /// failure if the last message got no answer.
     fn finish(&self, outcome: &Outcome, output: OutputArgs) -> Result<u8, CliError> {
-        let nobody_to_ask = self.approver.has_refused_for_nobody();
-        let met = Met { trouble: self.tally.trouble(), nobody_to_ask, cause: outcome.cause };
+        let nobody_to_ask = self.approver.has_refused_without_user();
+        let met =
+            RunIncidents { trouble: self.tally.trouble(), nobody_to_ask, cause: outcome.cause };
         let ended_well =
             self.channel.has_ended() || stdout::has_gone() || outcome.status.is_success();
-        let code = match (ended_well, self.person.is_there()) {
+        let code = match (ended_well, self.user.is_there()) {
             _ if stdout::has_gone() => exit::OK,
             (true, true) => exit::OK,
             (true, false) if met.nobody_to_ask => exit::POLICY,

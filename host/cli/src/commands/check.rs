@@ -35,7 +35,7 @@ fn as_json(prepared: &Prepared) -> serde_json::Value {
         "type": "check",
         "ok": true,
         "data_can_leave": data_can_leave(prepared.setup()),
-        "rights": head::rows(prepared),
+        "permissions": head::rows(prepared),
         "setup": &**prepared.setup(),
     })
 }
@@ -45,10 +45,7 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
     let plugins = plural(setup.plugins.len() as u64, "plugin", "plugins");
     let tasks = plural(setup.tasks.len() as u64, "task", "tasks");
     stdout::styled(format_args!("{} {}: {plugins}, {tasks}", paint(GOOD, "ok"), file.display()))?;
-    stdout::styled(format_args!(
-        "\nWho may do what (data can leave to: {})",
-        data_can_leave(setup)
-    ))?;
+    stdout::styled(format_args!("\nPermissions (data can leave to: {})", data_can_leave(setup)))?;
     let rows = head::rows(prepared);
     let (widths, most) = (
         head::Widths::of(&rows),
@@ -73,17 +70,17 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
         parts.push(format!("agent {}", task.agent));
         parts.extend((!tools.is_empty()).then(|| format!("tools {}", tools.join(", "))));
         parts.extend(narrows(&task.narrow));
-        parts.extend((!subtasks.is_empty()).then(|| format!("then {}", subtasks.join(", "))));
+        parts.extend((!subtasks.is_empty()).then(|| format!("subtasks {}", subtasks.join(", "))));
         parts.extend(task.deliver.as_ref().map(|strategy| format!("delivered by {strategy}")));
         let name = paint(NAME, format_args!("{name:<wide$}"));
         stdout::hanging(wide + 3, format_args!("  {name} {}", parts.join(" · ")))?;
     }
-    stdout::styled("\nA run (limits.run)")?;
+    stdout::styled("\nLimits of a run (limits.run)")?;
     for line in conclave_core::policy::budget::describe(&setup.limits) {
         stdout::styled(format_args!("  {line}"))?;
     }
     if !setup.policy.is_empty() {
-        stdout::styled("\nRules on tool calls (the first that matches)")?;
+        stdout::styled("\nRules for tool calls (the first match decides)")?;
     }
     let wide = head::name_width(setup.policy.iter().map(|rule| rule.tool.0.as_str()));
     for rule in &setup.policy {
@@ -127,7 +124,7 @@ fn narrows(narrow: &Narrow) -> Option<String> {
         (*kv == Some(false)).then(|| "no kv".to_owned()),
     ];
     let left: Vec<String> = lists.into_iter().flatten().collect();
-    (!left.is_empty()).then(|| format!("narrows the agent alone to {}", left.join("; ")))
+    (!left.is_empty()).then(|| format!("narrows the agent to {}", left.join("; ")))
 }
 
 fn limits(limits: &PluginLimits) -> [String; 5] {
@@ -189,7 +186,7 @@ mod tests {
     use super::{Narrow, narrows};
 
     #[test]
-    fn what_a_task_leaves_is_said() {
+    fn a_narrowed_task_is_described() {
         assert_eq!(narrows(&Narrow::default()), None);
         let narrow = Narrow {
             files: Some(vec!["/notes".into()]),
@@ -199,7 +196,7 @@ mod tests {
         };
         assert_eq!(
             narrows(&narrow).as_deref(),
-            Some("narrows the agent alone to no route; files /notes; read only")
+            Some("narrows the agent to no route; files /notes; read only")
         );
     }
 }

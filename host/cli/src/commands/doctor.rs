@@ -42,7 +42,7 @@ pub(crate) async fn doctor(args: Doctor, output: OutputArgs) -> Result<u8, CliEr
     let chosen = args.model.models()?;
     let config = args.file.as_deref().map(|file| setup::read_config(file, &chosen)).transpose()?;
     let mut findings = machine().await;
-    let broken = findings.iter().any(|finding| finding.state == CheckResult::Bad);
+    let broken = findings.iter().any(|finding| finding.state == CheckResult::Fail);
     let mut code = if broken { exit::FAILED } else { exit::OK };
     if let (Some(config), Some(file)) = (&config, &args.file) {
         let probes = setup::open_host_in(file)?.probe(config).await;
@@ -82,7 +82,7 @@ async fn machine() -> Vec<Finding> {
         [machine::maps(), machine::address_space(), machine::open_files()].into_iter().flatten(),
     );
     findings.push(machine::cache(setup::cache_folder().as_deref()));
-    findings.extend(machine::kept());
+    findings.extend(machine::stored_runs());
     findings.extend(machine::authors_tools());
     findings
 }
@@ -97,12 +97,12 @@ fn program() -> Finding {
         std::env::consts::ARCH
     );
     match conclave_stock::stock().len() {
-        0 => Finding::fair(
+        0 => Finding::note(
             WHAT,
             format!("{found}, without stock plugins"),
             "build it with `cargo xtask install`",
         ),
-        plugins => Finding::good(WHAT, format!("{found}, {plugins} stock plugins")),
+        plugins => Finding::ok(WHAT, format!("{found}, {plugins} stock plugins")),
     }
 }
 
@@ -112,21 +112,18 @@ async fn sandbox() -> Finding {
     let host = match setup::open_host() {
         Ok(host) => host,
         Err(error) => {
-            return Finding::bad(
+            return Finding::fail(
                 WHAT,
                 error.to_string(),
-                "see the lines below about maps and address space",
+                "see the findings about maps and address space below",
             );
         }
     };
     match time_calls(&host).await {
-        Ok(took) => Finding::good(
+        Ok(took) => Finding::ok(WHAT, format!("a call in a fresh sandbox takes {}", time(took))),
+        Err(reason) => Finding::note(
             WHAT,
-            format!("a search in an empty folder, in a fresh one, takes {}", time(took)),
-        ),
-        Err(reason) => Finding::fair(
-            WHAT,
-            format!("the engine starts; no call was timed: {reason}"),
+            format!("the engine starts, but no call could be timed: {reason}"),
             "build it with `cargo xtask install`",
         ),
     }
@@ -154,24 +151,26 @@ async fn time_calls(host: &Host) -> Result<Duration, String> {
 fn models(probes: Vec<Probe>) -> Vec<Finding> {
     const WHAT: &str = "model";
     if probes.is_empty() {
-        let advice = "nothing to do, unless you meant to ask one: `[models.NAME]` names it, `--model URL#NAME` tries one";
-        return vec![Finding::fair(WHAT, "the config names no model server", advice)];
+        let advice = "to check one, add `[models.NAME]` to the config, or pass `--model URL#NAME`";
+        return vec![Finding::note(WHAT, "no model server is configured", advice)];
     }
     let finding = |probe: Probe| {
         let is_there = has_model(&probe);
         let Probe { name, url, model, answer, took } = probe;
         let named = format!("{name}: {model} at {url}");
         match answer {
-            Ok(_) if is_there => Finding::good(WHAT, format!("{named} answers in {}", time(took))),
+            Ok(_) if is_there => Finding::ok(WHAT, format!("{named} answers in {}", time(took))),
             Ok(known) => {
                 let some: Vec<&str> = known.iter().take(MODELS_SHOWN).map(String::as_str).collect();
-                Finding::bad(
+                Finding::fail(
                     WHAT,
                     format!("{named}: the server has no such model"),
-                    format!("it has: {}", some.join(", ")),
+                    format!("its models are: {}", some.join(", ")),
                 )
             }
-            Err(trouble) => Finding::bad(WHAT, format!("{named} cannot be asked"), trouble.text),
+            Err(trouble) => {
+                Finding::fail(WHAT, format!("{named} cannot be reached or used"), trouble.text)
+            }
         }
     };
     probes.into_iter().map(finding).collect()
@@ -182,15 +181,15 @@ fn tell(findings: &[Finding], output: OutputArgs) -> Result<(), CliError> {
         return stdout::json(json!({ "type": "doctor", "findings": findings }));
     }
     for finding in
-        findings.iter().filter(|finding| !output.quiet || finding.state != CheckResult::Good)
+        findings.iter().filter(|finding| !output.quiet || finding.state != CheckResult::Ok)
     {
         let mark = match finding.state {
-            CheckResult::Good => paint(GOOD, "ok  "),
-            CheckResult::Fair => paint(ODD, "note"),
-            CheckResult::Bad => paint(BAD, "BAD "),
+            CheckResult::Ok => paint(GOOD, "ok  "),
+            CheckResult::Note => paint(ODD, "note"),
+            CheckResult::Fail => paint(BAD, "FAIL"),
         };
-        stdout::hanging(FOUND, format_args!("{mark} {:<22} {}", finding.what, finding.found))?;
-        if let Some(advice) = &finding.advice {
+        stdout::hanging(FOUND, format_args!("{mark} {:<22} {}", finding.check, finding.message))?;
+        if let Some(advice) = &finding.hint {
             let advice = paint(FAINT, format_args!("→ {advice}"));
             stdout::hanging(FOUND + 2, format_args!("{:FOUND$}{advice}", ""))?;
         }

@@ -26,7 +26,12 @@ pub(crate) fn embed(file: &Path, manifest: &Path, output: OutputArgs) -> Result<
         CliError::internal(format!("{} could not be written: {error}", file.display()))
     })?;
     if !output.quiet {
-        eprintln!("{} now says that it is {} {}", file.display(), read.name, read.version);
+        eprintln!(
+            "embedded the manifest of {1} {2} into {0}",
+            file.display(),
+            read.name,
+            read.version
+        );
     }
     Ok(exit::OK)
 }

@@ -45,7 +45,7 @@ pub(crate) fn revoke(args: &EditArgs, output: OutputArgs) -> Result<u8, CliError
         let mut revoke = |fragment| text.revoke(&plugin, fragment);
         fragments.iter().try_for_each(&mut revoke).map_err(|error| match error {
             ConfigEditError::Wider { ref entry, ref wider } => {
-                let hint = format!("conclave revoke {plugin} 'tools = [{wider:?}]', then grant what may stay");
+                let hint = format!("conclave revoke {plugin} 'tools = [{wider:?}]', then grant the others again");
                 CliError::usage(format!("`{entry}` is granted to {plugin} as part of `{wider}`, not by name; nothing was written"))
                     .hint(hint)
             }
@@ -122,10 +122,14 @@ fn parse_revoked(text: &str) -> Result<Fragment, CliError> {
     let is_table =
         text.split_once('=').is_some_and(|(_, value)| value.trim_start().starts_with('{'));
     Fragment::parse_revoked(text).map_err(|error| match error {
-        FragmentError::Form { .. } | FragmentError::NoList { .. } if is_table => {
-            CliError::usage(format!("`{text}` does not list what is to be taken back, and limits are not lifted by revoke"))
-                .hint("list it, or name the whole grant; a limit is changed and taken away by hand, in the config")
-        }
+        FragmentError::Form { .. } | FragmentError::NoList { .. } if is_table => CliError::usage(
+            format!(
+                "`{text}` does not list the grants to revoke, and revoke does not remove limits"
+            ),
+        )
+        .hint(
+            "list them, or name the whole capability; edit the config to change or remove a limit",
+        ),
         error => CliError::usage(error.to_string()),
     })
 }
@@ -143,14 +147,15 @@ fn read(
         args.grants.clone()
     };
     if texts.is_empty() {
-        let hint = "such as 'tools = [\"search.find\"]', in quotes for the shell";
-        return Err(CliError::usage(format!("it is not said what of {}", args.plugin)).hint(hint));
+        let hint = "write a grant such as 'tools = [\"search.find\"]', in quotes for the shell";
+        return Err(CliError::usage(format!("no grant is named for {}", args.plugin)).hint(hint));
     }
     let fragments = texts.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
     let named = || fragments.iter().find_map(|fragment| fragment.plugin.clone());
     let plugin = if is_line { named() } else { Some(args.plugin.clone()) };
     let plugin = plugin.ok_or_else(|| {
-        CliError::usage("it is not said for which plugin").hint("conclave grant PLUGIN GRANT")
+        CliError::usage("no plugin is named")
+            .hint("write the plugin first: conclave grant PLUGIN GRANT")
     })?;
     if let Some(other) = fragments
         .iter()

@@ -26,20 +26,20 @@ pub(crate) fn init(args: &Init, output: OutputArgs) -> Result<u8, CliError> {
         if args.file.is_dir() { args.file.join(crate::args::CONFIG) } else { args.file.clone() };
     let beside = file.parent().map_or_else(PathBuf::new, Path::to_owned);
     if !beside.as_os_str().is_empty() && !beside.is_dir() {
-        return Err(CliError::usage(format!("there is no folder {}", beside.display()))
-            .hint("make it, or name a file elsewhere"));
+        return Err(CliError::usage(format!("the folder {} does not exist", beside.display()))
+            .hint("create it, or name a file elsewhere"));
     }
     let model = args.model.as_deref().map(Model::parse).transpose()?;
     if file.exists() && !args.force {
-        let what = format!("{} is there already", file.display());
-        return Err(CliError::usage(what).hint("name another file, or write over it with --force"));
+        let what = format!("{} already exists", file.display());
+        return Err(CliError::usage(what).hint("name another file, or overwrite it with --force"));
     }
     let folder = ProjectFolder::choose(&beside, args.folder.as_deref(), args.yes)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let text = text(&name, &folder, model.as_ref());
     let config = Config::parse(&file.display().to_string(), &beside.to_string_lossy(), &text);
     config.map_err(|problems| {
-        CliError::usage(format!("{}\n\n{problems}", "with these values the config would be wrong"))
+        CliError::usage(format!("{}\n\n{problems}", "these values make the config invalid"))
     })?;
     write_schema(&beside.join(schema::FILE))?;
     folder.make().map_err(|error| unwritten(&folder.path, &error))?;
@@ -60,10 +60,10 @@ fn write_schema(path: &Path) -> Result<(), CliError> {
                 .is_ok_and(|old| old["title"] == schema["title"]);
             if !is_ours {
                 let what = format!(
-                    "{} is there already, and is no schema of this program",
+                    "{} already exists, and is not a schema of this program",
                     path.display()
                 );
-                return Err(CliError::usage(what).hint("move it away; nothing was written"));
+                return Err(CliError::usage(what).hint("move it elsewhere; nothing was written"));
             }
             create(path, &text, true).map_err(failed)
         }
@@ -92,28 +92,28 @@ fn tell(
         }))?;
     } else if !output.quiet {
         let mut err = crate::ui::output::stderr();
-        let new = if folder.is_new { ", which was made with a page in it" } else { "" };
+        let new = if folder.is_new { ", a new folder with one page" } else { "" };
         let _ = writeln!(err, "{} {}", paint(GOOD, "wrote"), file.display());
         let _ = writeln!(
             err,
-            "  search may read {}/{new}; nothing else may touch a file",
+            "  search may read {}/{new}; no other plugin may access files",
             folder.path.display()
         );
         match model {
             Some(model) => {
                 let _ = writeln!(
                     err,
-                    "  chat may ask {} at {}: {}",
+                    "  chat may use {} at {}: {}",
                     model.name,
                     model.url,
                     paint(ODD, "everything that it reads is sent there")
                 );
             }
             None => {
-                let _ = writeln!(err, "  no model, no key, no network: data can leave to nowhere");
+                let _ = writeln!(err, "  no model, no key, no network: no data can leave");
             }
         }
-        let _ = writeln!(err, "\n{}\n  {next}", paint(FAINT, "now type"));
+        let _ = writeln!(err, "\n{}\n  {next}", paint(FAINT, "next"));
         let _ = writeln!(err, "  conclave check {shown}");
     }
     Ok(exit::OK)

@@ -2,6 +2,7 @@
 //! or running it.
 
 use conclave_runtime::plugin::Inspection;
+use serde_json::json;
 
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
@@ -15,10 +16,9 @@ pub(crate) async fn inspect(source: &str, output: OutputArgs) -> Result<u8, CliE
     let found =
         source::find(source, |source| format!("conclave plugin inspect {}", shell(source))).await?;
     if output.json {
-        stdout::json(
-            serde_json::to_string(&found.inspection)
-                .map_err(|error| CliError::internal(error.to_string()))?,
-        )?;
+        let mut value = json!(found.inspection);
+        value["type"] = "inspection".into();
+        stdout::json(value)?;
     } else {
         show(&one_line(&found.place.shown(), TEXT), &found.inspection)?;
     }

@@ -96,7 +96,7 @@ pub(crate) async fn pin(
 fn pinned_line(name: &PluginName, facts: &PluginFacts, dev: bool) -> String {
     let digest = match facts.sha256.get(..12) {
         Some(start) => format!("sha256 {start}…"),
-        None => "no component: only its texts are held".to_owned(),
+        None => "no component: only its texts are pinned".to_owned(),
     };
     let asks: Vec<String> = facts.manifest.asks.keys().map(|ask| one_line(ask, 20)).collect();
     let asks = if asks.is_empty() {
@@ -125,7 +125,7 @@ fn tell(
     if output.json {
         let file = file.path().display().to_string();
         return stdout::json(
-            json!({ "type": "lock", "file": file, "pinned": added, "dropped": gone, "differ": differ }),
+            json!({ "type": "lock", "file": file, "pinned": added, "removed": gone, "changed": differ }),
         );
     }
     if output.quiet {
@@ -146,11 +146,11 @@ fn tell(
             "  {} {} {}",
             paint(ODD, "-"),
             paint(NAME, name),
-            paint(FAINT, "the config has no such plugin any more")
+            paint(FAINT, "removed: no longer in the config")
         );
     }
     for name in differ {
-        let what = "is not what was pinned; it stays as it was. To look at it:";
+        let what = "differs from its pin, which was left as it was; to review it:";
         let _ = writeln!(
             err,
             "  {} {} {what} conclave plugin upgrade {name}{}",
@@ -166,7 +166,7 @@ fn tell(
             paint(
                 FAINT,
                 format_args!(
-                    "as it was: {} pinned",
+                    "unchanged: {} pinned",
                     plural(facts.len() as u64, "plugin", "plugins")
                 )
             )

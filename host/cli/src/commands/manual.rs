@@ -33,7 +33,7 @@ pub(crate) fn man(folder: &Path, output: OutputArgs) -> Result<u8, CliError> {
     if !output.quiet {
         let _ = writeln!(
             crate::ui::output::stderr(),
-            "wrote the pages to {}; read one with `man -l {}`",
+            "wrote the man pages to {}; `man -l {}` shows one",
             folder.display(),
             folder.join("conclave.1").display()
         );

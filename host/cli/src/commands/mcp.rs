@@ -1,7 +1,7 @@
 //! `conclave mcp FILE`: serves the tools of a config to a client of the Model Context Protocol.
 //! Stdin and stdout belong to the client, so all output for users goes to stderr.
 
-mod refused;
+mod refusals;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use conclave_runtime::{Prepared, RunOptions};
 use crate::args::{Mcp, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::control_inbox::Attending;
+use crate::state::control_inbox::ControlListener;
 use crate::state::interrupted_runs::{CLIENT, give_up_calls};
-use crate::state::journals::{Of, RunStorage, Serving};
+use crate::state::journals::{ClientCallIds, RunCommand, RunStorage};
 use crate::state::setup::{self, Warnings};
 use crate::ui::interrupt::Interrupts;
-use crate::ui::screen::{Loudness, Screen};
+use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::trace::TracePrinter;
 use crate::ui::show::{FAINT, head, paint, plural};
-use refused::RefusalPrinter;
+use refusals::RefusalPrinter;
 
 pub(crate) async fn mcp(
     args: Mcp,
@@ -34,14 +34,14 @@ pub(crate) async fn mcp(
     mut interrupts: Interrupts,
 ) -> Result<u8, CliError> {
     if output.json {
-        return Err(CliError::usage("`--json` has no place here: stdout is the client's")
+        return Err(CliError::usage("--json cannot be used: stdout belongs to the client")
             .hint("leave it out"));
     }
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let kept = RunStorage::open(
         &args.keep,
-        Of { command: CLIENT, file: &args.file, models: &models, locked, is_bulk: true },
+        RunCommand { command: CLIENT, file: &args.file, models: &models, locked, is_bulk: true },
     )?;
     if let Some(store) = kept.store() {
         give_up_calls(store);
@@ -51,7 +51,7 @@ pub(crate) async fn mcp(
         task: args.task.as_deref().map(TaskName::from),
         patterns: args.tools.iter().map(|pattern| checked(pattern)).collect::<Result<_, _>>()?,
         underscores: args.underscores,
-        ask: args.ask,
+        ask: args.entry,
     };
     let holds =
         |prepared: &Prepared, warning: &ConfigProblem| !is_of_served(prepared, &selection, warning);
@@ -75,8 +75,8 @@ pub(crate) async fn mcp(
         let what = format!("serving {id}: {count} on stdin and stdout: {}", names.join(", "));
         let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
     }
-    let ids = Serving::new(id);
-    let screen = Screen::new(Loudness::of(output));
+    let ids = ClientCallIds::new(id);
+    let screen = Screen::new(Verbosity::of(output));
     let mut subscribers: Vec<Arc<dyn Subscriber>> = Vec::new();
     if !output.quiet {
         let screen = Arc::clone(&screen);
@@ -97,7 +97,7 @@ pub(crate) async fn mcp(
         ..RunOptions::default()
     };
     let service = Service { prepared, selection, options, blobs: Arc::clone(host.blobs()) };
-    let _attending = kept.store().map(|store| Attending::begin(store, &host, &screen));
+    let _attending = kept.store().map(|store| ControlListener::begin(store, &host, &screen));
     interrupts.run_begins();
     tokio::select! {
         served = serve::serve(service, tokio::io::stdin(), tokio::io::stdout()) => served.map(|()| exit::OK).map_err(|error| match error {
@@ -108,8 +108,8 @@ pub(crate) async fn mcp(
             host.stop_all("interrupted");
             Ok(exit::INTERRUPTED)
         }
-        () = told_to_end() => {
-            host.stop_all("the program was told to end");
+        () = terminated() => {
+            host.stop_all("the program received SIGTERM");
             Ok(exit::OK)
         }
     }
@@ -124,12 +124,12 @@ fn checked(pattern: &str) -> Result<ToolPattern, CliError> {
     if is_one {
         return Ok(ToolPattern(pattern.to_owned()));
     }
-    Err(CliError::usage(format!("--tools {pattern} names no tool"))
+    Err(CliError::usage(format!("--tools {pattern} is not a pattern of tools"))
         .hint("write `plugin.tool`, or `plugin.*` for all of a plugin"))
 }
 
 /// Waits for `SIGTERM`, with which a client ends a server that does not exit by itself.
-async fn told_to_end() {
+async fn terminated() {
     #[cfg(unix)]
     if let Ok(mut signal) =
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())

@@ -12,15 +12,15 @@ use conclave_runtime::store::{
 };
 use serde_json::json;
 
-use super::run::{Manner, Stage};
+use super::run::{RunContext, RunStyle};
 use crate::args::{self, OutputArgs};
 use crate::commands::batch::results::worst;
 use crate::commands::chat;
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::control::{paused, say, tell, until};
+use crate::state::control::{pause_reason, report, send, until};
 use crate::state::interrupted_runs::{
-    CLIENT, CONVERSATION, close_orphans, give_up_calls, left_in, report_left,
+    CLIENT, CONVERSATION, close_orphans, give_up_calls, interrupted_in, report_interrupted,
 };
 use crate::state::journals::RunStorage;
 use crate::state::setup;
@@ -44,24 +44,22 @@ pub(crate) async fn resume(
     let Some(name) = &args.run else { return all(&stores, args, output, &interrupts).await };
     let found = stores.find(name)?;
     let row = found.row()?;
-    if let RunState::Ended(status) = row.standing {
-        let what = format!(
-            "the run {} has ended ({}): there is nothing to go on with",
-            row.run,
-            status.as_str()
-        );
+    if let RunState::Ended(status) = row.state {
+        let what =
+            format!("the run {} has ended ({}), so it cannot be resumed", row.run, status.as_str());
         return Err(
-            CliError::usage(what).hint(format!("conclave show {} says what happened", row.run))
+            CliError::usage(what).hint(format!("`conclave show {}` shows what happened", row.run))
         );
     }
     match Store::open(&row.store) {
         Ok(store) => resume_now(&store, &row, args, output, &interrupts).await,
         Err(StoreError::InUse { .. })
-            if row.standing == RunState::Running && paused(&found.reader, &row.run).is_some() =>
+            if row.state == RunState::Running
+                && pause_reason(&found.reader, &row.run).is_some() =>
         {
-            say(&row, ControlCommand::Unpause, HEARD).await?;
-            until(HEARD, || paused(&found.reader, &row.run).is_none()).await;
-            tell(&row, "unpaused", "goes on in its process", output)?;
+            send(&row, ControlCommand::Unpause, HEARD).await?;
+            until(HEARD, || pause_reason(&found.reader, &row.run).is_none()).await;
+            report(&row, "resumed", "continues in its process", output)?;
             Ok(exit::OK)
         }
         Err(error) => Err(in_use(&error, &row)),
@@ -75,7 +73,7 @@ async fn all(
     output: OutputArgs,
     interrupts: &Interrupts,
 ) -> Result<u8, CliError> {
-    let mut runs = stores.cut_off();
+    let mut runs = stores.interrupted();
     runs.reverse();
     let (mut codes, mut done) = (Vec::new(), 0);
     let says = |what: String| {
@@ -106,12 +104,12 @@ async fn all(
         for row in here.iter().filter(|row| row.command != CLIENT) {
             if row.command == CONVERSATION {
                 says(format!(
-                    "{} is a conversation; resume it by itself: conclave resume {}",
+                    "{} is a conversation; resume it on its own: conclave resume {}",
                     row.run, row.run
                 ));
                 continue;
             }
-            says(format!("\n{} · “{}”", row.run, one_line(&row.text, SHOWN)));
+            says(format!("\n{} · “{}”", row.run, one_line(&row.message, SHOWN)));
             let code = match resume_now(&store, row, args, output, interrupts).await {
                 Ok(code) => {
                     done += 1;
@@ -130,7 +128,7 @@ async fn all(
             codes.push(code);
             if code == exit::INTERRUPTED {
                 if !output.quiet && !output.json {
-                    report_left(&left_in(stores));
+                    report_interrupted(&interrupted_in(stores));
                 }
                 return Ok(code);
             }
@@ -141,7 +139,11 @@ async fn all(
         says("no run was interrupted".to_owned());
     } else {
         let failed = codes.len() - done;
-        let not = if failed == 0 { String::new() } else { format!(", {failed} not: see above") };
+        let not = if failed == 0 {
+            String::new()
+        } else {
+            format!(", {failed} failed to resume (see above)")
+        };
         says(format!("\n{} resumed{not}", plural(done as u64, "run", "runs")));
     }
     Ok(worst_of(codes))
@@ -192,18 +194,22 @@ async fn resume_now(
         )
         .await;
     }
-    let manner =
-        Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
-    let stage = Stage::new(&prepared, &file, &kept, manner, interrupts)?;
+    let style =
+        RunStyle { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
+    let context = RunContext::new(&prepared, &file, &kept, style, interrupts)?;
     let mut session = prepared
-        .reopen(&row.run, stage.options(&kept))
+        .reopen(&row.run, context.options(&kept))
         .await
         .map_err(|error| unresumable(&error))?;
     if session.paused().is_some() && args.run.is_none() {
         // A pause is deliberate, so `--all` does not resume it.
-        let what = format!("{} is paused: conclave resume {} goes on with it", row.run, row.run);
+        let what = format!(
+            "{} is paused, so it was skipped; `conclave resume {}` resumes it",
+            row.run, row.run
+        );
         return if output.json {
-            stdout::json(json!({ "type": "left", "run": row.run, "what": what })).map(|()| exit::OK)
+            stdout::json(json!({ "type": "skipped", "run": row.run, "message": what }))
+                .map(|()| exit::OK)
         } else {
             let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
             Ok(exit::OK)
@@ -211,7 +217,7 @@ async fn resume_now(
     }
     if !session.is_cut_off() {
         return Err(CliError::usage(format!(
-            "the run {} was never begun, or has ended: there is nothing to go on with",
+            "the run {} never started or has ended, so it cannot be resumed",
             row.run
         )));
     }
@@ -220,21 +226,21 @@ async fn resume_now(
     } else if !output.quiet {
         head::print(&prepared, Some(&row.run), loading.elapsed());
     }
-    stage.legend();
+    context.legend();
     let began = Instant::now();
     interrupts.run_begins();
-    let attending = stage.attend_resumed(store, &host).await;
+    let attending = context.attend_resumed(store, &host).await;
     let stopper = session.stopper();
     if session.paused().is_some() {
         // An explicit resume also lifts a pause.
         stopper.unpause();
     }
-    let outcome = stage.follow(stopper, session.resume(), (&row.run, &kept)).await;
+    let outcome = context.follow(stopper, session.resume(), (&row.run, &kept)).await;
     drop(attending);
     let outcome = outcome?;
     drop(session);
     close_orphans(store, &row.run);
-    stage.end(&outcome, began, None)
+    context.end(&outcome, began, None)
 }
 
 /// Returns the config that the run was started with, unless another is named.
@@ -243,23 +249,23 @@ pub(crate) fn config_of(row: &RunRow, given: Option<&Path>) -> Result<PathBuf, C
     let elsewhere = format!("conclave resume {} --config FILE", row.run);
     let Some(file) = file else {
         return Err(CliError::usage(format!(
-            "it is not known with which config {} was started",
+            "the config with which {} was started is unknown",
             row.run
         ))
-        .hint(elsewhere));
+        .hint(format!("name it: {elsewhere}")));
     };
     if !file.is_file() {
-        let what = format!("the config of {} is not there any more: {}", row.run, file.display());
-        return Err(CliError::usage(what).hint(format!("if it has moved: {elsewhere}")));
+        let what = format!("the config of {} no longer exists: {}", row.run, file.display());
+        return Err(CliError::usage(what).hint(format!("if it was moved: {elsewhere}")));
     }
     Ok(file)
 }
 
 fn in_use(error: &StoreError, row: &RunRow) -> CliError {
     match error {
-        StoreError::InUse { .. } if row.standing == RunState::Running => {
-            CliError::usage(format!("the run {} goes on in another process", row.run))
-                .hint(format!("conclave stop {} ends it", row.run))
+        StoreError::InUse { .. } if row.state == RunState::Running => {
+            CliError::usage(format!("the run {} is running in another process", row.run))
+                .hint(format!("`conclave stop {}` stops it", row.run))
         }
         error => unusable(error),
     }
@@ -277,7 +283,6 @@ pub(crate) fn unresumable(error: &ResumeError) -> CliError {
 fn close_all_orphans(store: &Store) {
     let Ok(reader) = conclave_runtime::store::StoreReader::open(store.folder()) else { return };
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
-    let over =
-        runs.iter().filter(|run| run.rooms > 1 && matches!(run.standing, RunState::Ended(_)));
+    let over = runs.iter().filter(|run| run.rooms > 1 && matches!(run.state, RunState::Ended(_)));
     over.for_each(|run| close_orphans(store, &run.run));
 }

@@ -1,8 +1,8 @@
 //! `conclave run [CONFIG] [TEXT]`: runs the entry task once. The answer goes to stdout, everything
 //! else to stderr.
 
+mod context;
 mod ending;
-mod stage;
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
@@ -17,14 +17,14 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::attach;
 use crate::state::interrupted_runs;
-use crate::state::journals::{Of, RunStorage};
+use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::setup;
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, head, paint, printable};
 
+pub(crate) use context::{JsonLinesOnStdout, RunContext, RunStyle, unkept};
 pub(crate) use ending::{as_json, asks_user, ending, interactive_help, limit_hint, result};
-pub(crate) use stage::{JsonLinesOnStdout, Manner, Stage, unkept};
 
 pub(crate) async fn run(
     args: args::RunArgs,
@@ -58,7 +58,7 @@ pub(crate) async fn run(
             let _ = writeln!(
                 crate::ui::output::stderr(),
                 "{}\n",
-                paint(FAINT, "waiting for a change; Ctrl-C ends")
+                paint(FAINT, "waiting for a file to change; Ctrl-C ends")
             );
         }
         tokio::select! {
@@ -78,35 +78,36 @@ async fn once(
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     // Before this run is one of them.
-    let left = interrupted_runs::left(args.keep.store.as_deref(), ("run", file), output);
+    let interrupted =
+        interrupted_runs::interrupted_with(args.keep.store.as_deref(), ("run", file), output);
     let kept = RunStorage::open(
         &args.keep,
-        Of { command: "run", file, models: &models, locked, is_bulk: false },
+        RunCommand { command: "run", file, models: &models, locked, is_bulk: false },
     )?;
     let host = Arc::new(setup::open_host_keeping(file, &kept)?);
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
     let prepared = setup::prepare_with(&host, file, &models, locked, output).await?;
     check_message(&prepared, message.as_deref())?;
     let room = RandomIds.run();
-    let manner =
-        Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
-    let stage = Stage::new(&prepared, file, &kept, manner, interrupts)?;
-    let options = RunOptions { ids: Arc::new(room.clone()), attachments, ..stage.options(&kept) };
-    interrupted_runs::report_left(&left);
+    let style =
+        RunStyle { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
+    let context = RunContext::new(&prepared, file, &kept, style, interrupts)?;
+    let options = RunOptions { ids: Arc::new(room.clone()), attachments, ..context.options(&kept) };
+    interrupted_runs::report_interrupted(&interrupted);
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
     }
-    stage.legend();
+    context.legend();
     let started = Instant::now();
     interrupts.run_begins();
     let run = prepared.start(message, options).map_err(|failure| unkept(&failure, &room, &kept))?;
-    let attending = stage.attend(&kept, &host);
+    let attending = context.attend(&kept, &host);
     let watched = args
         .watch
-        .then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&stage.screen)));
-    let outcome = stage.follow(run.stopper(), run.outcome(), (&room, &kept)).await;
+        .then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&context.screen)));
+    let outcome = context.follow(run.stopper(), run.outcome(), (&room, &kept)).await;
     drop((watched, attending));
-    stage.end(&*outcome?, started, args.keep.journal.as_deref())
+    context.end(&*outcome?, started, args.keep.journal.as_deref())
 }
 
 /// Returns the message of the command line. `-`, or no text with a piped stdin, reads stdin.
@@ -118,7 +119,7 @@ fn message(given: Option<String>) -> Result<Option<String>, CliError> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(|error| {
         CliError::usage(format!("the message could not be read from stdin: {error}"))
-            .hint("give it as an argument: conclave run [CONFIG] \"TEXT\"")
+            .hint("pass it as an argument: conclave run [CONFIG] \"TEXT\"")
     })?;
     let text = text.trim_end().to_owned();
     Ok(if text.is_empty() { None } else { Some(text) })
@@ -130,6 +131,6 @@ fn check_message(prepared: &Prepared, message: Option<&str>) -> Result<(), CliEr
     if message.is_some() || asks_user(prepared) {
         return Ok(());
     }
-    Err(CliError::usage(format!("there is no message for the task {}", prepared.setup().entry))
-        .hint("conclave run [CONFIG] \"TEXT\""))
+    Err(CliError::usage(format!("the task {} needs a message", prepared.setup().entry))
+        .hint("pass one: conclave run [CONFIG] \"TEXT\""))
 }

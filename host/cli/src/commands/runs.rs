@@ -11,25 +11,25 @@ use serde_json::json;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::{OpenStores, is_cut_off};
+use crate::state::stores::{OpenStores, is_interrupted};
 use crate::ui::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, took};
 use crate::ui::show::table::{self, Column, note};
-use crate::ui::show::timeline::standing;
+use crate::ui::show::timeline::run_state;
 use crate::ui::show::{FAINT, NAME, ODD, plural};
 use crate::ui::stdout;
 
 /// The value of `--status` for all runs that have ended.
-const OVER: &str = "over";
+const ENDED: &str = "ended";
 /// The value of `--status` for runs that wait for a user.
 const WAITING: &str = "waiting";
 const COLUMNS: [Column; 9] = [
     Column { head: "RUN", most: 24, goes: 0 },
-    Column { head: "WHEN", most: 12, goes: 3 },
-    Column { head: "STANDING", most: 20, goes: 0 },
+    Column { head: "STARTED", most: 12, goes: 3 },
+    Column { head: "STATE", most: 20, goes: 0 },
     Column { head: "ENTRY", most: 16, goes: 6 },
     Column { head: "TOKENS", most: 12, goes: 5 },
     Column { head: "COST", most: 9, goes: 4 },
-    Column { head: "TOOK", most: 12, goes: 2 },
+    Column { head: "DURATION", most: 12, goes: 2 },
     Column { head: "CONFIG", most: 28, goes: 1 },
     Column { head: "MESSAGE", most: usize::MAX, goes: 0 },
 ];
@@ -48,13 +48,13 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     let mut runs = stores.runs(&filter)?;
     let mut waits = stores.waits()?;
     waits.retain(|run, _| {
-        runs.iter().any(|row| row.run == *run && !matches!(row.standing, RunState::Ended(_)))
+        runs.iter().any(|row| row.run == *run && !matches!(row.state, RunState::Ended(_)))
     });
     runs.retain(|run| {
         status.as_deref().is_none_or(|status| is_so(run, waits.contains_key(&run.run), status))
     });
     let all = runs.len();
-    let cut_off = runs.iter().filter(|run| is_cut_off(run)).count();
+    let interrupted = runs.iter().filter(|run| is_interrupted(run)).count();
     waits.retain(|run, _| runs.iter().any(|row| row.run == *run));
     runs.truncate(args.limit);
     let downs = stores.down_ms(&runs)?;
@@ -64,9 +64,9 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
         for run in &runs {
             let mut value = json!(run);
             value["type"] = "run".into();
-            value["standing"] = standing(run.standing).1.into();
+            value["state"] = run.state.word().into();
             value["paused"] = json!(paused.get(&run.run));
-            (value["took_ms"], value["waits"]) =
+            (value["took_ms"], value["waits_for"]) =
                 (lasted(run).into(), json!(waits.get(&run.run).cloned().unwrap_or_default()));
             stdout::json(value)?;
         }
@@ -81,7 +81,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
             let also = if paused.contains_key(&run.run) {
                 Some("paused")
             } else {
-                waits.contains_key(&run.run).then_some("waits")
+                waits.contains_key(&run.run).then_some("waiting")
             };
             row(run, also, lasted(run), now)
         })
@@ -99,8 +99,8 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     if let Some(hint) = hint(&waits) {
         stdout::styled(note(hint))?;
     }
-    if cut_off > 0 {
-        stdout::styled(note(resume_hint(cut_off as u64)))?;
+    if interrupted > 0 {
+        stdout::styled(note(resume_hint(interrupted as u64)))?;
     }
     Ok(exit::OK)
 }
@@ -121,8 +121,8 @@ fn hint(waits: &BTreeMap<RoomId, Vec<String>>) -> Option<String> {
     let talks = waits.values().flatten().count() - questions;
     let verb = |count: usize| if count == 1 { "waits" } else { "wait" };
     let asked = format!(
-        "{} {} for you: `conclave approvals`",
-        plural(questions as u64, "question", "questions"),
+        "{} {} for your decision: `conclave approvals`",
+        plural(questions as u64, "approval", "approvals"),
         verb(questions)
     );
     let talk = format!(
@@ -141,12 +141,12 @@ fn hint(waits: &BTreeMap<RoomId, Vec<String>>) -> Option<String> {
 /// Returns the run's duration up to its newest record, or up to now while it runs. Time without a
 /// running host is left out, as in `conclave show`.
 fn lasted(run: &RunRow, down_ms: u64, now: Millis) -> u64 {
-    let end = if run.standing == RunState::Running { now.max(run.changed) } else { run.changed };
+    let end = if run.state == RunState::Running { now.max(run.updated) } else { run.updated };
     end.since(run.started).saturating_sub(down_ms)
 }
 
 fn row(run: &RunRow, also: Option<&str>, lasted: u64, now: Millis) -> Vec<(Style, String)> {
-    let (style, word) = match (standing(run.standing), also) {
+    let (style, word) = match (run_state(run.state), also) {
         ((_, word), Some(also)) => (ODD, format!("{word}, {also}")),
         (plain, None) => plain,
     };
@@ -166,7 +166,7 @@ fn row(run: &RunRow, also: Option<&str>, lasted: u64, now: Millis) -> Vec<(Style
         (Style::new(), cost),
         (Style::new(), took(lasted)),
         (FAINT, run.config.as_deref().map(from_here).unwrap_or_default()),
-        (FAINT, run.text.clone()),
+        (FAINT, run.message.clone()),
     ]
 }
 
@@ -179,7 +179,7 @@ fn from_here(path: &Path) -> String {
 /// Parses a value of `--status`.
 fn status_word(text: &str) -> Result<String, CliError> {
     let word = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
-    let known = word == OVER
+    let known = word == ENDED
         || word == WAITING
         || word == "running"
         || word == "interrupted"
@@ -187,8 +187,8 @@ fn status_word(text: &str) -> Result<String, CliError> {
     if known {
         return Ok(word);
     }
-    Err(CliError::usage(format!("no run is ever {text:?}"))
-        .hint("one of running, waiting, interrupted, over, done, rejected, timeout, max-turns, max-cost, max-tokens, kill, error, stalled, user-quit …"))
+    Err(CliError::usage(format!("{text:?} is not the state of a run"))
+        .hint("one of running, waiting, interrupted, ended, done, rejected, timeout, max-turns, max-cost, max-tokens, kill, error, stalled, user-quit …"))
 }
 
 fn is_ending(word: &str) -> bool {
@@ -197,10 +197,10 @@ fn is_ending(word: &str) -> bool {
 }
 
 fn is_so(run: &RunRow, waits: bool, status: &str) -> bool {
-    match run.standing {
+    match run.state {
         _ if status == WAITING => waits,
-        RunState::Ended(_) if status == OVER => true,
-        other => standing(other).1.replace(' ', "-") == status,
+        RunState::Ended(_) if status == ENDED => true,
+        other => run_state(other).1.replace(' ', "-") == status,
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_is_counted_in_one_line() {
+    fn pending_work_is_summed_up_in_one_line() {
         let waits = |kinds: &[&[&str]]| {
             let runs = kinds.iter().zip(0..).map(|(kinds, run)| {
                 (RoomId::from(format!("{run}")), kinds.iter().map(ToString::to_string).collect())
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(waits(&[]), None);
         assert_eq!(
             waits(&[&["approval"], &["top-up"]]).unwrap(),
-            "2 questions wait for you: `conclave approvals`"
+            "2 approvals wait for your decision: `conclave approvals`"
         );
         assert_eq!(
             waits(&[&["user"]]).unwrap(),
@@ -241,13 +241,13 @@ mod tests {
     }
 
     #[test]
-    fn words_of_standings_are_known_however_they_are_written() {
+    fn states_are_parsed_in_any_case_and_spelling() {
         for (word, expected) in [
             ("done", "done"),
             ("MAX_COST", "max-cost"),
             ("Interrupted", "interrupted"),
             ("running", "running"),
-            ("over", "over"),
+            ("ended", "ended"),
         ] {
             assert_eq!(status_word(word).unwrap(), expected);
         }

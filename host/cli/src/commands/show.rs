@@ -14,11 +14,11 @@ use serde_json::json;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::{InStore, OpenStores, unusable};
+use crate::state::stores::{OpenStores, StoredRoom, unusable};
 use crate::ui::show::agents::Agents;
 use crate::ui::show::amounts::now;
 use crate::ui::show::page::{BEGIN, page};
-use crate::ui::show::timeline::{RunFacts, lines, standing};
+use crate::ui::show::timeline::{RunFacts, lines};
 use crate::ui::show::{printable, table};
 use crate::ui::stdout;
 
@@ -27,11 +27,11 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         && has_lines(folder)
     {
         let what = format!(
-            "{} holds journals as lines of JSON, as --journal keeps them",
+            "{} contains journals of JSON lines, as --journal writes them",
             printable(&folder.display().to_string())
         );
         return Err(CliError::usage(what)
-            .hint("`conclave why --journal FOLDER` reads those; `show` reads what --store keeps"));
+            .hint("read them with `conclave why --journal FOLDER`; `show` reads stores"));
     }
     let stores = OpenStores::of(args.store.as_deref());
     let found = match &args.run {
@@ -42,11 +42,11 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
     let rooms = rooms(&found.reader, &found.run())?;
     let agents = Agents::of(&rooms);
     let mut timeline = timeline(&found, rooms)?;
-    if row.standing == RunState::Running {
+    if row.state == RunState::Running {
         timeline.extend(now());
     }
     let about = RunFacts {
-        standing: row.standing,
+        state: row.state,
         config: row.config.as_ref().map(|config| config.display().to_string()),
         command: row.command.clone(),
         reason: row.reason.clone(),
@@ -62,7 +62,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
     if output.json {
         let mut value = json!(timeline);
         value["type"] = "timeline".into();
-        value["standing"] = standing(row.standing).1.into();
+        value["state"] = row.state.word().into();
         (value["config"], value["command"], value["store"]) =
             (json!(row.config), json!(row.command), json!(row.store));
         agents.add_to(&mut value);
@@ -70,7 +70,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         return Ok(exit::OK);
     }
     lines(&timeline, &about, table::total(), args.all).iter().try_for_each(stdout::styled)?;
-    agents.lines(matches!(row.standing, RunState::Ended(_))).iter().try_for_each(stdout::styled)?;
+    agents.lines(matches!(row.state, RunState::Ended(_))).iter().try_for_each(stdout::styled)?;
     Ok(exit::OK)
 }
 
@@ -84,11 +84,11 @@ fn has_lines(folder: &Path) -> bool {
     !is_store && entries.any(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
 }
 
-fn timeline(found: &InStore, rooms: Vec<Vec<Record>>) -> Result<Timeline, CliError> {
+fn timeline(found: &StoredRoom, rooms: Vec<Vec<Record>>) -> Result<Timeline, CliError> {
     let run = found.run();
     let none = || {
-        CliError::usage(format!("the run {run} has no records that can be shown"))
-            .hint("`conclave store check` says what is not whole")
+        CliError::usage(format!("the run {run} has no readable records"))
+            .hint("`conclave store check` shows the damage")
     };
     Timeline::of(rooms).ok_or_else(none)
 }
@@ -120,7 +120,7 @@ fn write_page(
         .collect();
     let file = file.map_or_else(|| PathBuf::from(format!("run-{name}.html")), Path::to_owned);
     if !may_be_written(&file) {
-        let what = format!("{} is there, and is no page of a run", file.display());
+        let what = format!("{} already exists, and is not the page of a run", file.display());
         return Err(CliError::usage(what)
             .hint("name another file with --html=FILE; `--html=-` writes to stdout"));
     }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_page_of_ours_is_written_over() {
+    fn only_a_page_of_a_run_is_overwritten() {
         let temp = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = temp.path().join(name);

@@ -10,7 +10,7 @@ use conclave_runtime::store::{
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::stores::{InStore, OpenStores, unusable};
+use crate::state::stores::{OpenStores, StoredRoom, unusable};
 use crate::ui::show::printable;
 use crate::ui::stdout;
 
@@ -20,15 +20,15 @@ const EVERY: Duration = Duration::from_millis(100);
 pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8, CliError> {
     let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
     let row = found.row()?;
-    if let RunState::Ended(status) = row.standing {
-        tell(&row, &format!("had ended before: {}", status.as_str()), output)?;
+    if let RunState::Ended(status) = row.state {
+        tell(&row, &format!("had already ended: {}", status.as_str()), output)?;
         return Ok(exit::OK);
     }
     match Store::open(&row.store) {
         Ok(store) => {
             // The store opened, so no process has the run in progress.
             store.give_up(&row.run, &args.reason).map_err(|error| unusable(&error))?;
-            tell(&row, "was interrupted, and has ended now", output)?;
+            tell(&row, "was interrupted, and is now ended", output)?;
             Ok(exit::OK)
         }
         Err(StoreError::InUse { .. }) => {
@@ -58,8 +58,8 @@ enum StopStep {
 
 /// Returns the next action after one check. `End` comes at most once: a run that was ended here,
 /// but does not read as ended, is waited for like any other.
-fn next(standing: &RunState, is_in_use: bool, was_ended: bool, is_late: bool) -> StopStep {
-    match standing {
+fn next(state: &RunState, is_in_use: bool, was_ended: bool, is_late: bool) -> StopStep {
+    match state {
         RunState::Ended(status) => StopStep::Ended(*status),
         _ if !is_in_use && !was_ended => StopStep::End,
         _ if is_late => StopStep::GiveUp,
@@ -68,7 +68,7 @@ fn next(standing: &RunState, is_in_use: bool, was_ended: bool, is_late: bool) ->
 }
 
 async fn wait(
-    found: &InStore,
+    found: &StoredRoom,
     (row, mail): (&RunRow, &ControlMessage),
     most: Duration,
     output: OutputArgs,
@@ -76,12 +76,7 @@ async fn wait(
     let until = Instant::now() + most;
     let mut was_ended = false;
     loop {
-        match next(
-            &found.row()?.standing,
-            is_in_use(&row.store),
-            was_ended,
-            Instant::now() >= until,
-        ) {
+        match next(&found.row()?.state, is_in_use(&row.store), was_ended, Instant::now() >= until) {
             StopStep::Ended(status) => {
                 // Otherwise a resumed run would receive the stop.
                 mail.remove(&row.store).map_err(|error| unusable(&error))?;
@@ -103,21 +98,19 @@ async fn wait(
             StopStep::GiveUp => {
                 if take_back(mail, row)? {
                     let what = format!(
-                        "the process of {} did not receive the message within {} s; it was taken back",
+                        "the process of {} did not receive the message within {} s; the message was withdrawn",
                         row.run,
                         most.as_secs()
                     );
-                    return Err(
-                        CliError::internal(what).hint("end that process, and send it again")
-                    );
+                    return Err(CliError::internal(what).hint("end that process, and try again"));
                 }
                 let what = format!(
-                    "{} was told to end, and had not ended after {} s",
+                    "{} received the stop, and has not ended within {} s",
                     row.run,
                     most.as_secs()
                 );
                 return Err(CliError::internal(what).hint(
-                    "it ends when its process hears of it, or when that ends: conclave runs",
+                    "wait for it to end, or end its process; `conclave runs` shows its state",
                 ));
             }
             StopStep::Sleep => {}
@@ -136,7 +129,7 @@ fn take_back(word: &ControlMessage, row: &RunRow) -> Result<bool, CliError> {
 fn tell(row: &RunRow, what: &str, output: OutputArgs) -> Result<(), CliError> {
     if output.json {
         return stdout::json(
-            serde_json::json!({ "type": "stopped", "run": row.run, "what": what }),
+            serde_json::json!({ "type": "stopped", "run": row.run, "message": what }),
         );
     }
     if output.quiet {
@@ -150,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_was_ended_here_and_does_not_read_so_is_waited_for_until_it_is_late() {
+    fn an_ended_run_that_still_reads_as_open_is_waited_for_until_the_timeout() {
         let open = RunState::Interrupted;
         assert_eq!(next(&open, false, false, false), StopStep::End);
         assert_eq!(

@@ -26,15 +26,14 @@ pub(crate) fn store(command: &StoreCommand, output: OutputArgs) -> Result<u8, Cl
                 before.as_deref().map(|text| parse_moment("--before", text, now())).transpose()?;
             // `--keep` alone removes all other runs, so the user confirms it first.
             if let (None, Some(keep), false, false, true) =
-                (before, *keep, *dry_run, *yes, ask::is_somebody_there())
+                (before, *keep, *dry_run, *yes, ask::is_user_there())
             {
                 let question = format!(
-                    "Remove all runs that have ended but the newest {keep}? --dry-run says which."
+                    "Remove all ended runs except the newest {keep}? --dry-run lists them."
                 );
                 if !ask::confirm(&question) {
-                    return Err(
-                        CliError::usage("nothing was removed").hint("say yes, or give --yes")
-                    );
+                    return Err(CliError::usage("nothing was removed")
+                        .hint("confirm with `y`, or pass --yes"));
                 }
             }
             gc(&OpenStores::of(store.as_deref()), before, *keep, *dry_run, output)
@@ -133,9 +132,9 @@ fn report_gone(
     }
     let word = if dry { paint(ODD, "would remove") } else { paint(GOOD, "removed") };
     let runs = plural(gone.runs.len() as u64, "run", "runs");
-    let payloads = plural(gone.blobs, "payload", "payloads");
+    let blobs = plural(gone.blobs, "blob", "blobs");
     stdout::styled(format!(
-        "{word} {runs} with {} records, {payloads}: {}  {folder}",
+        "{word} {runs} with {} records, {blobs}: {}  {folder}",
         thousands(gone.records),
         bytes(gone.bytes)
     ))?;
@@ -154,11 +153,7 @@ fn report_in_use(folder: &Path, who: &str, output: OutputArgs) -> Result<(), Cli
         return stdout::json(json!({ "type": "in-use", "store": folder, "by": who }));
     }
     let folder = one_line(&folder.display().to_string(), 200);
-    stdout::styled(format!(
-        "{} {folder}: in use by {}; left as it is",
-        paint(ODD, "skipped"),
-        one_line(who, 120)
-    ))
+    stdout::styled(format!("{} {folder}: in use by {}", paint(ODD, "skipped"), one_line(who, 120)))
 }
 
 fn backup(
@@ -168,8 +163,8 @@ fn backup(
     output: OutputArgs,
 ) -> Result<u8, CliError> {
     if to.exists() {
-        return Err(CliError::usage(format!("{} is there already", to.display()))
-            .hint("name a folder that is not there yet"));
+        return Err(CliError::usage(format!("{} already exists", to.display()))
+            .hint("name a folder that does not exist"));
     }
     let readers = stores.readers()?;
     if readers.is_empty() {
@@ -179,7 +174,7 @@ fn backup(
         let folder = if is_one { to.to_owned() } else { to.join(place(reader.folder())) };
         if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             crate::state::state_folder::make_private(parent).map_err(|error| {
-                CliError::internal(format!("{} could not be made: {error}", parent.display()))
+                CliError::internal(format!("{} could not be created: {error}", parent.display()))
             })?;
         }
         reader.backup(&folder).map_err(|error| unusable(&error))?;
@@ -197,7 +192,7 @@ fn backup(
     }
     if !output.json && !output.quiet {
         stdout::styled(note(
-            "look into a copy with --store FOLDER, such as `conclave runs --store`",
+            "read a copy with --store FOLDER, as in `conclave runs --store FOLDER`",
         ))?;
     }
     Ok(exit::OK)
@@ -227,7 +222,7 @@ fn check(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
 
 fn nothing(output: OutputArgs) -> Result<u8, CliError> {
     if !output.json && !output.quiet {
-        stdout::styled(note("nothing is kept yet"))?;
+        stdout::styled(note("nothing is stored yet"))?;
     }
     Ok(exit::OK)
 }
@@ -237,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_stay_whatever_is_said_of_older_ones() {
+    fn keep_retains_the_newest_runs_whatever_before_says() {
         let ended = || [5, 9, 7, 3].map(Millis).to_vec();
         assert_eq!(limit(ended(), None, 2), Millis(7));
         assert_eq!(limit(ended(), Some(Millis(4)), 2), Millis(4));

@@ -16,8 +16,8 @@ use serde_json::json;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::control::{self, say, under_way};
-use crate::state::stores::{InStore, OpenStores, unusable};
+use crate::state::control::{self, run_in_progress, send};
+use crate::state::stores::{OpenStores, StoredRoom, unusable};
 use crate::ui::show::amounts::{now, took};
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::table::{self, Column, note};
@@ -28,9 +28,9 @@ const COLUMNS: [Column; 6] = [
     Column { head: "TASK", most: 24, goes: 0 },
     Column { head: "AGENT", most: 20, goes: 0 },
     Column { head: "STATE", most: 12, goes: 0 },
-    Column { head: "TOOK", most: 12, goes: 2 },
+    Column { head: "DURATION", most: 12, goes: 2 },
     Column { head: "DELIVERY", most: 40, goes: 3 },
-    Column { head: "WHAT", most: usize::MAX, goes: 0 },
+    Column { head: "WORK", most: usize::MAX, goes: 0 },
 ];
 
 /// A task and the room that started it.
@@ -58,7 +58,7 @@ pub(crate) async fn tasks(args: &args::TasksArgs, output: OutputArgs) -> Result<
 }
 
 /// Lists the tasks of the root room and all rooms below it, each folded from the room's journal.
-fn listed(found: &InStore) -> Result<Vec<TaskRow>, CliError> {
+fn listed(found: &StoredRoom) -> Result<Vec<TaskRow>, CliError> {
     let run = found.run();
     let (mut all, mut ends) = (Vec::new(), BTreeMap::new());
     for room in found.reader.rooms(&run).map_err(|error| unusable(&error))? {
@@ -107,7 +107,7 @@ fn find<'a>(all: &'a [TaskRow], wanted: &str, row: &RunRow) -> Result<&'a TaskRo
         let known = if known.is_empty() {
             "it started none".to_owned()
         } else {
-            format!("these are there: {}", known.join(", "))
+            format!("its tasks are: {}", known.join(", "))
         };
         CliError::usage(format!("the run {} has no background task {}", row.run, printable(wanted)))
             .hint(known)
@@ -127,7 +127,7 @@ fn list(row: &RunRow, all: &[TaskRow], output: OutputArgs) -> Result<u8, CliErro
         }
         return Ok(exit::OK);
     }
-    let goes_on = row.standing == RunState::Running;
+    let goes_on = row.state == RunState::Running;
     let rows: Vec<Vec<(Style, String)>> =
         all.iter().map(|task| cells(task, row, goes_on)).collect();
     table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
@@ -135,7 +135,7 @@ fn list(row: &RunRow, all: &[TaskRow], output: OutputArgs) -> Result<u8, CliErro
     if !output.quiet && running > 0 && goes_on {
         let run = plural(running as u64, "task runs", "tasks run");
         stdout::styled(note(format_args!(
-            "{run}; `conclave tasks {} TASK --cancel` stops one, `--tell TEXT` says something to it",
+            "{run}; `conclave tasks {} TASK --cancel` cancels one, `--tell TEXT` sends it a message",
             row.run
         )))?;
     }
@@ -182,13 +182,13 @@ fn delivery(record: &BackgroundRecord) -> (Style, String) {
         delivery.strategy.as_ref().map(|strategy| format!(" by {strategy}")).unwrap_or_default();
     match delivery.state {
         DeliveryState::None => (FAINT, String::new()),
-        DeliveryState::Waiting => (ODD, format!("waits{by}")),
-        DeliveryState::Speaking => (ODD, format!("being told{on}")),
+        DeliveryState::Waiting => (ODD, format!("waiting{by}")),
+        DeliveryState::Speaking => (ODD, format!("being delivered{on}")),
         DeliveryState::Delivered => (GOOD, format!("delivered{on}{by}")),
         DeliveryState::Attached => (ODD, "in the inbox".to_owned()),
         DeliveryState::Told => (GOOD, format!("read by {}", record.notify)),
         DeliveryState::Blocked if delivery.reason.as_deref() == Some("room_closed") => {
-            (FAINT, "not told: it was over".to_owned())
+            (FAINT, "not delivered: the run had ended".to_owned())
         }
         DeliveryState::Blocked => (BAD, "blocked".to_owned()),
         DeliveryState::DeadLetter => (BAD, "dead letter".to_owned()),
@@ -196,7 +196,7 @@ fn delivery(record: &BackgroundRecord) -> (Style, String) {
 }
 
 fn lasted(record: &BackgroundRecord, row: &RunRow) -> u64 {
-    let running = if row.standing == RunState::Running { now() } else { row.changed };
+    let running = if row.state == RunState::Running { now() } else { row.updated };
     let end: Millis = record.ended.unwrap_or(running);
     end.since(record.started)
 }
@@ -207,7 +207,7 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
         return Ok(exit::OK);
     }
     let record = &task.record;
-    let (style, word) = state(record.state, row.standing == RunState::Running);
+    let (style, word) = state(record.state, row.state == RunState::Running);
     stdout::styled(format!("{} {} {}", paint(NAME, &task.name), record.agent, paint(style, word)))?;
     let line = |name: &str, text: &str| match text {
         "" => Ok(()),
@@ -225,10 +225,10 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
             rows.iter().try_for_each(|row| stdout::styled(format!("  {row}")))
         }
     };
-    foreign("what", &record.task)?;
+    foreign("work", &record.task)?;
     line("room", record.room.as_str())?;
-    line("took", &took(lasted(record, row)))?;
-    line("tells", record.notify.as_str())?;
+    line("duration", &took(lasted(record, row)))?;
+    line("notifies", record.notify.as_str())?;
     foreign("output", record.output.as_deref().unwrap_or_default())?;
     foreign("error", record.error.as_deref().unwrap_or_default())?;
     line("delivery", &delivery(record).1)?;
@@ -240,7 +240,7 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
             String::new()
         },
     )?;
-    foreign("because", record.delivery.reason.as_deref().unwrap_or_default())?;
+    foreign("reason", record.delivery.reason.as_deref().unwrap_or_default())?;
     if record.metadata.as_object().is_some_and(|facts| !facts.is_empty()) {
         foreign("context", &record.metadata.to_string())?;
     }
@@ -249,35 +249,35 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
 
 async fn ask(
     args: &args::TasksArgs,
-    found: &InStore,
+    found: &StoredRoom,
     task: &TaskRow,
     output: OutputArgs,
 ) -> Result<u8, CliError> {
-    let row = under_way(found, "cancel or tell")?;
+    let row = run_in_progress(found, "cancelling or messaging a task")?;
     if task.record.state.is_end() {
-        let what = format!("{} had ended before: {}", task.name, task.record.state.as_str());
+        let what = format!("{} has already ended: {}", task.name, task.record.state.as_str());
         return Err(CliError::usage(what)
-            .hint(format!("conclave tasks {} {} shows it", row.run, task.name)));
+            .hint(format!("`conclave tasks {} {}` shows it", row.run, task.name)));
     }
     let id = task.record.id.clone();
-    let (what, kind, told) = match &args.tell {
+    let (what, kind, message) = match &args.tell {
         Some(text) if text.trim().is_empty() => {
-            return Err(CliError::usage("there is nothing to tell"));
+            return Err(CliError::usage("the message is empty"));
         }
         Some(text) => (
             RoomRequest::TellTask { task: id, text: text.clone() },
-            "told",
-            "was told; its agent reads it in its next step",
+            "sent",
+            "received the message; its agent reads it in its next step",
         ),
         None => (
             RoomRequest::CancelTask { task: id, reason: args.reason.clone() },
             "cancelled",
-            "was told to end",
+            "is being cancelled",
         ),
     };
     let room = RunRow { run: task.parent.clone(), ..row.clone() };
-    say(&room, ControlCommand::Ask { what: Box::new(what) }, Duration::from_secs(args.wait))
+    send(&room, ControlCommand::Ask { what: Box::new(what) }, Duration::from_secs(args.wait))
         .await?;
-    control::tell(&row, kind, &format!("{} {told}", task.name), output)?;
+    control::report(&row, kind, &format!("{} {message}", task.name), output)?;
     Ok(exit::OK)
 }

@@ -12,8 +12,8 @@ use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::control;
-use crate::state::control::{say, under_way};
-use crate::state::stores::{InStore, OpenStores, unusable};
+use crate::state::control::{run_in_progress, send};
+use crate::state::stores::{OpenStores, StoredRoom, unusable};
 use crate::ui::show::printable;
 
 /// Bytes of a text. A message in the mail may have 1 MiB, and JSON can make six bytes of one.
@@ -22,14 +22,14 @@ const MOST: usize = 128 << 10;
 pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, CliError> {
     let text = text(&args.text)?;
     let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
-    let row = under_way(&found, "tell something")?;
+    let row = run_in_progress(&found, "sending a message")?;
     let task = args.task.as_deref().map(|task| task_of(&found, task)).transpose()?;
     let whom = task.as_ref().map_or_else(|| row.entry.clone(), ToString::to_string);
-    say(&row, ControlCommand::Tell { task, text }, Duration::from_secs(args.wait)).await?;
-    control::tell(
+    send(&row, ControlCommand::Tell { task, text }, Duration::from_secs(args.wait)).await?;
+    control::report(
         &row,
-        "told",
-        &format!("was told; the agent of {whom} reads it in its next step"),
+        "sent",
+        &format!("received the message; the agent of {whom} reads it in its next step"),
         output,
     )?;
     Ok(exit::OK)
@@ -40,16 +40,19 @@ fn text(given: &str) -> Result<String, CliError> {
         let mut text = String::new();
         let read = std::io::stdin().take(MOST as u64 + 1).read_to_string(&mut text);
         read.map_err(|error| {
-            CliError::usage(format!("the text could not be read from stdin: {error}"))
+            CliError::usage(format!("the message could not be read from stdin: {error}"))
         })?;
         text.trim_end().to_owned()
     } else {
         given.to_owned()
     };
     match text.len() {
-        0 => Err(CliError::usage("there is nothing to tell").hint("conclave tell RUN \"TEXT\"")),
+        0 => {
+            Err(CliError::usage("the message is empty")
+                .hint("write it as conclave tell RUN \"TEXT\""))
+        }
         length if length > MOST => {
-            Err(CliError::usage(format!("the text has more than {MOST} bytes"))
+            Err(CliError::usage(format!("the message is longer than {MOST} bytes"))
                 .hint("put it into a file that the agent may read"))
         }
         _ => Ok(text),
@@ -57,7 +60,7 @@ fn text(given: &str) -> Result<String, CliError> {
 }
 
 /// Returns a task of the run's config.
-fn task_of(found: &InStore, name: &str) -> Result<TaskName, CliError> {
+fn task_of(found: &StoredRoom, name: &str) -> Result<TaskName, CliError> {
     let records = found.reader.records(&found.run()).map_err(|error| unusable(&error))?;
     let mut setup = None;
     for record in records {
@@ -72,7 +75,7 @@ fn task_of(found: &InStore, name: &str) -> Result<TaskName, CliError> {
         Some(setup) if !setup.tasks.contains_key(&task) => {
             let known: Vec<String> = setup.tasks.keys().map(ToString::to_string).collect();
             Err(CliError::usage(format!("the run {} has no task {}", found.run(), printable(name)))
-                .hint(format!("these are there: {}", known.join(", "))))
+                .hint(format!("its tasks are: {}", known.join(", "))))
         }
         _ => Ok(task),
     }
@@ -83,9 +86,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_says_something_and_fits_into_the_mail() {
+    fn an_empty_or_oversized_message_is_refused() {
         assert_eq!(text("look into /docs").unwrap(), "look into /docs");
-        assert!(text("").unwrap_err().to_string().contains("nothing to tell"));
+        assert!(text("").unwrap_err().to_string().contains("is empty"));
         assert!(text(&"x".repeat(MOST + 1)).unwrap_err().to_string().contains("131072 bytes"));
     }
 }

@@ -84,7 +84,7 @@ struct UpgradeReport {
 
 impl UpgradeReport {
     fn accepts(&mut self, name: &PluginName, changes: &[LockChange], yes: bool) -> bool {
-        self.nobody |= !yes && !ask::is_somebody_there();
+        self.nobody |= !yes && !ask::is_user_there();
         let accepts = yes || ask::confirm(&format!("Accept {name} as it is now?"));
         let list = if accepts { &mut self.accepted } else { &mut self.refused };
         list.push((name.clone(), changes.to_vec()));
@@ -117,16 +117,16 @@ impl UpgradeReport {
         let mut err = crate::ui::output::stderr();
         if self.accepted.is_empty() && self.refused.is_empty() {
             let what = if self.marked {
-                "as it was pinned, and marked as built here"
+                "unchanged, and marked as built by you"
             } else {
-                "everything is as it was pinned"
+                "all plugins are as pinned"
             };
             let _ = writeln!(err, "{}", paint(FAINT, what));
         }
         for (name, _) in &self.accepted {
             let _ = writeln!(
                 err,
-                "{} {} is pinned as it is now in {}",
+                "{} {} is now pinned in {}",
                 paint(GOOD, "+"),
                 paint(NAME, name),
                 file.path().display()
@@ -134,9 +134,9 @@ impl UpgradeReport {
         }
         for (name, _) in &self.refused {
             let why = if self.nobody {
-                "nobody is there to accept it; look at it, then type the command with --yes"
+                "not accepted, because no user is at the terminal; review it, then run the command with --yes"
             } else {
-                "it stays as it was pinned"
+                "not accepted; the pin is unchanged"
             };
             let _ = writeln!(err, "{} {}: {why}", paint(ODD, "!"), paint(NAME, name));
         }

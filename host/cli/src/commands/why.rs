@@ -29,7 +29,7 @@ use crate::ui::show::explanation::{ConfigLines, as_json, lines, print};
 use crate::ui::show::table;
 use crate::ui::show::{BAD, FAINT, GOOD, NAME, one_line, paint, plural};
 use crate::ui::stdout;
-use find::{Address, FoundJournal, RunPlaces};
+use find::{Address, RoomJournal, RunPlaces};
 use words::{Asker, CallIndex};
 
 pub(crate) fn why(args: &args::WhyArgs, output: OutputArgs) -> Result<u8, CliError> {
@@ -94,7 +94,7 @@ fn shorter(file: &Path) -> PathBuf {
 }
 
 /// Lists everything that was refused, asked and approved, with its address.
-fn list(rooms: &[FoundJournal], output: OutputArgs) -> Result<u8, CliError> {
+fn list(rooms: &[RoomJournal], output: OutputArgs) -> Result<u8, CliError> {
     let mut count = 0;
     let began =
         rooms.iter().filter_map(|room| room.retold.first()).map(|first| first.record.at).min();
@@ -110,7 +110,7 @@ fn list(rooms: &[FoundJournal], output: OutputArgs) -> Result<u8, CliError> {
                 let address = format!("{}:{}", room.id, told.record.seq);
                 if output.json {
                     stdout::json(
-                        json!({ "type": "event", "event": address, "at": told.record.at, "is": sign, "what": what }),
+                        json!({ "type": "event", "event": address, "at": told.record.at, "kind": sign, "message": what }),
                     )?;
                     continue;
                 }
@@ -149,7 +149,7 @@ fn list(rooms: &[FoundJournal], output: OutputArgs) -> Result<u8, CliError> {
 /// Explains one record: its kind, its caller, and each layer's decision on everything that it
 /// caused.
 fn event(
-    journal: &FoundJournal,
+    journal: &RoomJournal,
     seq: u64,
     config: &CurrentConfig,
     output: OutputArgs,
@@ -169,13 +169,13 @@ fn event(
     if output.json {
         let explained = explained.iter().map(|(asker, explanation)| {
             let mut value = as_json(explanation, &lines_of(told, config, explanation));
-            value["asked_by"] = json!(asker);
+            value["requested_by"] = json!(asker);
             value
         });
         let explained: Vec<Value> = explained.collect();
         let on_behalf = &told.record.principal;
         stdout::json(
-            json!({ "type": "why", "event": address, "principal": on_behalf, "record": without_setup(told), "told": told.told, "explanations": explained }),
+            json!({ "type": "why", "event": address, "principal": on_behalf, "record": without_setup(told), "notices": told.told, "explanations": explained }),
         )?;
         return Ok(exit::OK);
     }

@@ -22,9 +22,9 @@ pub(crate) fn parse_approval_id(text: &str) -> Result<(String, CallId), CliError
         Some((room, digits.parse().ok()?)).filter(|(room, _): &(&str, u64)| !room.is_empty())
     });
     let Some((room, call)) = parsed else {
-        let wrong = format!("{text:?} is no approval's id");
+        let wrong = format!("{text:?} is not the id of an approval");
         return Err(CliError::usage(wrong).hint(
-            "write RUN:cNUMBER, such as 3f2a91c0:c7; `conclave approvals` lists those that wait",
+            "write RUN:cNUMBER, such as 3f2a91c0:c7; `conclave approvals` lists the pending ones",
         ));
     };
     Ok((room.to_owned(), CallId(call)))
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_is_read_back() {
+    fn a_formatted_id_parses_to_the_same_call() {
         for room in ["3f2a91c0", "3f2a91c0/1", "3f2a91c0.4/2", "aa-batch-3"] {
             let id = approval_id(&RoomId::from(room), CallId(7));
             assert_eq!(parse_approval_id(&id).unwrap(), (room.to_owned(), CallId(7)), "{id}");
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_says_what_to_write() {
+    fn an_invalid_id_is_a_usage_error_with_the_syntax() {
         for text in [
             "",
             ":",

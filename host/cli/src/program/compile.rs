@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_its_own_name_is_answered() {
+    fn only_the_internal_command_compiles() {
         let asked = |words: &[&str]| asked(words.iter().map(OsString::from)).is_some();
         assert!(!asked(&["conclave"]));
         assert!(!asked(&["conclave", "run", "compile-component"]));

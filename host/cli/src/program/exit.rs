@@ -31,23 +31,23 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// The table for `--help` and the docs.
 pub(crate) const TABLE: &str = "\
 Exit codes:
-    0  it went well
-    1  the task ended without an answer (stalled, in a circle, rejected, not
-       addressed), or an internal failure
+    0  success
+    1  the task ended without an answer (stalled, in a loop, rejected, not
+       addressed), or an internal error
     2  the command line or the config is wrong
-    3  a key or a secret is missing, or a model's server does not take its key
-    4  a model's server could not be reached
-    5  a plugin could not be loaded, or an agent failed again and again
-    6  a tool call needed an approval and there was no terminal to ask on
-    7  a hard limit of the run ended it (turns, tokens, cost, calls, computing),
-       and nobody gave it more
-    9  an agent asked its user a question, and nobody was there to answer
+    3  a key or a secret is missing, or a model server rejected its key
+    4  a model server could not be reached
+    5  a plugin could not be loaded, or an agent failed repeatedly
+    6  a tool call needed an approval, and no terminal was there to ask for it
+    7  a limit of the run ended it (turns, tokens, cost, calls, CPU), and it was
+       not raised
+    9  an agent asked its user a question, and no user was there to answer
   124  the run took longer than limits.run.wall
-  130  stopped: Ctrl-C, or conclave stop";
+  130  stopped by Ctrl-C or `conclave stop`";
 
 /// Incidents of a run that its status alone does not show.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Met {
+pub(crate) struct RunIncidents {
     /// The failure of the latest model call; `None` if the model answered.
     pub(crate) trouble: Option<ModelDiagnosticKind>,
     /// Whether a call was refused because no user could be asked.
@@ -57,7 +57,7 @@ pub(crate) struct Met {
 }
 
 /// Returns the exit code for the end of a run.
-pub(crate) fn of(status: Status, met: Met) -> u8 {
+pub(crate) fn of(status: Status, met: RunIncidents) -> u8 {
     match status {
         status if status.is_budget() => BUDGET,
         Status::Timeout => TIMEOUT,
@@ -94,33 +94,38 @@ mod tests {
     use conclave_core::types::completion::ModelDiagnosticKind;
     use conclave_core::types::outcome::{EndCause, Status};
 
-    use super::{Met, of};
+    use super::{RunIncidents, of};
 
     #[test]
-    fn what_a_run_met_tells_failures_apart() {
-        let key = Met { trouble: Some(ModelDiagnosticKind::Key), ..Met::default() };
-        let down = Met { trouble: Some(ModelDiagnosticKind::Unreachable), ..Met::default() };
-        let nobody = Met { nobody_to_ask: true, ..Met::default() };
+    fn incidents_select_the_exit_code_of_a_failure() {
+        let key =
+            RunIncidents { trouble: Some(ModelDiagnosticKind::Key), ..RunIncidents::default() };
+        let down = RunIncidents {
+            trouble: Some(ModelDiagnosticKind::Unreachable),
+            ..RunIncidents::default()
+        };
+        let nobody = RunIncidents { nobody_to_ask: true, ..RunIncidents::default() };
         assert_eq!(
-            [key, down, nobody, Met::default()].map(|met| of(Status::Error, met)),
+            [key, down, nobody, RunIncidents::default()].map(|met| of(Status::Error, met)),
             [3, 4, 6, 5]
         );
-        let unanswered = Met { cause: Some(EndCause::NobodyToAsk), ..Met::default() };
+        let unanswered =
+            RunIncidents { cause: Some(EndCause::NobodyToAsk), ..RunIncidents::default() };
         assert_eq!(
             [Status::Stalled, Status::Kill, Status::InternalError]
                 .map(|status| of(status, unanswered)),
             [9, 130, 1]
         );
         assert_eq!(
-            [key, down, nobody, Met::default()].map(|met| of(Status::InternalError, met)),
+            [key, down, nobody, RunIncidents::default()].map(|met| of(Status::InternalError, met)),
             [1; 4]
         );
         assert_eq!(
-            [key, down, nobody, Met::default()].map(|met| of(Status::Done, met)),
+            [key, down, nobody, RunIncidents::default()].map(|met| of(Status::Done, met)),
             [0, 0, 6, 0]
         );
         assert_eq!(
-            [key, down, nobody, Met::default()].map(|met| of(Status::Timeout, met)),
+            [key, down, nobody, RunIncidents::default()].map(|met| of(Status::Timeout, met)),
             [124; 4]
         );
     }

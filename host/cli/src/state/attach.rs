@@ -36,10 +36,10 @@ pub(crate) fn attach(blobs: &dyn Blobs, path: &Path) -> Result<Blob, String> {
     let file = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;
     file.take(BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
     if bytes.len() as u64 > BYTES {
-        return Err(failed(format!("it has more than {}", show_size(BYTES))));
+        return Err(failed(format!("it is larger than {}", show_size(BYTES))));
     }
     let media_type =
-        media_type(&bytes).ok_or_else(|| failed("it is neither an image nor a text".to_owned()))?;
+        media_type(&bytes).ok_or_else(|| failed("it is neither an image nor text".to_owned()))?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     blobs.keep(&bytes, media_type, name.as_deref()).map_err(|error| failed(error.to_string()))
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::{attach, media_type};
 
     #[test]
-    fn the_bytes_say_what_a_file_is() {
+    fn the_media_type_is_detected_from_the_bytes() {
         assert_eq!(media_type(b"\x89PNG\r\n\x1a\n...."), Some("image/png"));
         assert_eq!(media_type(b"RIFF....WEBPVP8 "), Some("image/webp"));
         assert_eq!(media_type("Übersicht\n".as_bytes()), Some("text/plain"));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn a_missing_attachment_is_named() {
         let why = attach(&MemoryBlobs::default(), Path::new("/no/such/file")).unwrap_err();
         assert!(why.starts_with("/no/such/file cannot be attached: "), "{why}");
         let why = attach(&MemoryBlobs::default(), Path::new("/dev/zero")).unwrap_err();

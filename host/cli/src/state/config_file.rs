@@ -38,7 +38,7 @@ impl ConfigFile {
         let unread = |error: &Error| {
             let hint = match error.kind() {
                 ErrorKind::NotFound => {
-                    "write one with `conclave init`, or name it with `--file FILE`"
+                    "write a config with `conclave init`, or name one with `--file FILE`"
                 }
                 _ => "name a config with `--file FILE`",
             };
@@ -85,10 +85,10 @@ impl ConfigFile {
         let now = fs::read_to_string(&self.target).unwrap_or_default();
         if now != self.text {
             let what = format!(
-                "{} was changed by somebody else in the meantime; nothing was written",
+                "{} has changed since it was read; nothing was written",
                 self.path.display()
             );
-            return Err(CliError::usage(what).hint("type the command again"));
+            return Err(CliError::usage(what).hint("run the command again"));
         }
         replace(&self.target, &edited.text).map_err(|error| unwritten(&self.path, &error))
     }
@@ -99,16 +99,15 @@ pub(crate) fn refused(error: &ConfigEditError) -> CliError {
     match error {
         ConfigEditError::Wrong(problems) => {
             let what = format!(
-                "with this change the config would be wrong; nothing was written\n\n{}",
+                "this change would make the config invalid; nothing was written\n\n{}",
                 problems.to_string().trim_end()
             );
             CliError::usage(what).with_problems(problems)
         }
-        ConfigEditError::Unreadable(problems) => CliError::usage(format!(
-            "the config cannot be read\n\n{}",
-            problems.to_string().trim_end()
-        ))
-        .with_problems(problems),
+        ConfigEditError::Unreadable(problems) => {
+            CliError::usage(format!("the config is invalid\n\n{}", problems.to_string().trim_end()))
+                .with_problems(problems)
+        }
         error => CliError::usage(error.to_string()),
     }
 }
@@ -121,24 +120,24 @@ pub(crate) fn tell(
     output: OutputArgs,
 ) -> Result<(), CliError> {
     if output.json {
-        let mut told = json!({
+        let mut report = json!({
             "type": "config",
             "file": file.path().display().to_string(),
             "changed": !edited.changes.is_empty(),
             "changes": edited.changes,
             "warnings": edited.warnings,
         });
-        if let (Value::Object(told), Value::Object(more)) = (&mut told, more) {
-            told.extend(more);
+        if let (Value::Object(report), Value::Object(more)) = (&mut report, more) {
+            report.extend(more);
         }
-        return stdout::json(told);
+        return stdout::json(report);
     }
     if output.quiet {
         return Ok(());
     }
     let mut err = crate::ui::output::stderr();
     if edited.changes.is_empty() {
-        let _ = writeln!(err, "{} is as it was", file.path().display());
+        let _ = writeln!(err, "{} is unchanged", file.path().display());
         return Ok(());
     }
     let _ = writeln!(err, "{}", file.path().display());
@@ -237,19 +236,19 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_wrote_meanwhile_is_not_lost() {
+    fn a_config_changed_meanwhile_is_not_overwritten() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("conclave.toml");
         fs::write(&path, CONFIG).unwrap();
         let file = ConfigFile::open(&path).unwrap();
         let edit = edited(&file);
         fs::write(&path, format!("{CONFIG}# by hand\n")).unwrap();
-        assert!(file.write(&edit).unwrap_err().to_string().contains("somebody else"));
+        assert!(file.write(&edit).unwrap_err().to_string().contains("has changed since"));
         assert!(fs::read_to_string(&path).unwrap().ends_with("# by hand\n"));
     }
 
     #[test]
-    fn a_file_that_is_there_is_written_over_by_force_only() {
+    fn an_existing_file_is_overwritten_only_with_force() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("conclave.toml");
         create(&path, "a", false).unwrap();

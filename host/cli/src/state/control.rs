@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
-use crate::state::stores::{InStore, unusable};
+use crate::state::stores::{StoredRoom, unusable};
 use crate::ui::show::printable;
 use crate::ui::stdout;
 
@@ -26,21 +26,21 @@ const EVERY: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// If the run has ended or was interrupted.
-pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError> {
+pub(crate) fn run_in_progress(found: &StoredRoom, what: &str) -> Result<RunRow, CliError> {
     let row = found.row()?;
-    match row.standing {
+    match row.state {
         RunState::Running => Ok(row),
         RunState::Ended(status) => Err(CliError::usage(format!(
-            "the run {} has ended ({}): there is nothing to {what}",
+            "the run {} has ended ({}), so {what} is not possible",
             row.run,
             status.as_str()
         ))),
         RunState::Interrupted => Err(CliError::usage(format!(
-            "the run {} was interrupted: there is nothing to {what}",
+            "the run {} was interrupted, so {what} is not possible",
             row.run
         ))
         .hint(format!(
-            "conclave resume {} resumes it, conclave stop {} ends it",
+            "`conclave resume {}` resumes it, `conclave stop {}` ends it",
             row.run, row.run
         ))),
     }
@@ -51,7 +51,7 @@ pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError>
 /// # Errors
 /// If that takes too long, or the run ends before. The message is then taken back, unless its room
 /// has it already.
-pub(crate) async fn say(
+pub(crate) async fn send(
     row: &RunRow,
     word: ControlCommand,
     most: Duration,
@@ -66,31 +66,31 @@ pub(crate) async fn say(
             MailState::PutAside => {
                 let what = format!("the process of {} could not read the message", row.run);
                 return Err(CliError::internal(what)
-                    .hint("check whether that process is of another version of conclave"));
+                    .hint("check whether that process runs another version of conclave"));
             }
-            _ if is_over(row) => return said_to_the_end(row, &mail),
+            _ if is_over(row) => return after_the_end(row, &mail),
             // If the receiver takes it in between, the next check sees it as taken.
             MailState::Waiting if is_late => {
                 let taken = ControlMessage::take_back(&row.store, |other| other.id == mail.id)
                     .map_err(|error| unusable(&error))?;
                 if !taken.is_empty() {
                     let what = format!(
-                        "the process of {} did not receive the message within {} s; it was taken back",
+                        "the process of {} did not receive the message within {} s; the message was withdrawn",
                         row.run,
                         most.as_secs()
                     );
                     return Err(CliError::internal(what)
-                        .hint("send it again with a longer --wait, or end that process"));
+                        .hint("try again with a longer --wait, or end that process"));
                 }
             }
             MailState::Taken if is_late => {
                 let what = format!(
-                    "the process of {} received the message, and did not record it within {} s; it may still take effect",
+                    "the process of {} received the message but did not record it within {} s; it may still take effect",
                     row.run,
                     most.as_secs()
                 );
                 return Err(CliError::internal(what)
-                    .hint(format!("conclave show {} shows the state of the run", row.run)));
+                    .hint(format!("`conclave show {}` shows the state of the run", row.run)));
             }
             MailState::Waiting | MailState::Taken => {}
         }
@@ -107,12 +107,12 @@ fn is_over(row: &RunRow) -> bool {
     // A failure to read is retried at the next check.
     let rooms =
         StoreReader::open(&row.store).and_then(|reader| reader.rooms(&row.run)).unwrap_or_default();
-    rooms.iter().any(|room| room.room == row.run && matches!(room.standing, RunState::Ended(_)))
+    rooms.iter().any(|room| room.room == row.run && matches!(room.state, RunState::Ended(_)))
 }
 
 /// Returns the result of a message whose receiver has gone: the journal shows whether it arrived in
 /// time.
-fn said_to_the_end(row: &RunRow, mail: &ControlMessage) -> Result<(), CliError> {
+fn after_the_end(row: &RunRow, mail: &ControlMessage) -> Result<(), CliError> {
     // Removed before the journal is read, so that a process that resumes the run cannot take it in
     // between.
     mail.remove(&row.store).map_err(|error| unusable(&error))?;
@@ -121,10 +121,11 @@ fn said_to_the_end(row: &RunRow, mail: &ControlMessage) -> Result<(), CliError> 
         return Ok(());
     }
     let what = format!(
-        "the process of {} ended before it received the message, which was taken back",
+        "the process of {} ended before it received the message; the message was withdrawn",
         row.run
     );
-    Err(CliError::usage(what).hint(format!("conclave show {} shows the state of the run", row.run)))
+    Err(CliError::usage(what)
+        .hint(format!("`conclave show {}` shows the state of the run", row.run)))
 }
 
 /// Waits until the condition holds, or for this time at most.
@@ -136,14 +137,14 @@ pub(crate) async fn until(most: Duration, is_so: impl Fn() -> bool) {
 }
 
 /// Reports the result; with `--json` as an object of this type.
-pub(crate) fn tell(
+pub(crate) fn report(
     row: &RunRow,
     kind: &str,
     what: &str,
     output: OutputArgs,
 ) -> Result<(), CliError> {
     if output.json {
-        return stdout::json(json!({ "type": kind, "run": row.run, "what": what }));
+        return stdout::json(json!({ "type": kind, "run": row.run, "message": what }));
     }
     if output.quiet {
         return Ok(());
@@ -152,7 +153,7 @@ pub(crate) fn tell(
 }
 
 /// Returns why a run is paused, or `None` if it is not paused or cannot be read.
-pub(crate) fn paused(reader: &StoreReader, run: &RoomId) -> Option<String> {
+pub(crate) fn pause_reason(reader: &StoreReader, run: &RoomId) -> Option<String> {
     let (mut paused, mut received) = (None, BTreeSet::new());
     for record in reader.records(run).ok()? {
         if let Event::ControlReceived { id, .. } = &record.event

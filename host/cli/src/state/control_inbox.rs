@@ -23,9 +23,9 @@ const EVERY: Duration = Duration::from_millis(200);
 const SHOWN: usize = 80;
 
 /// Receives messages until it is dropped.
-pub(crate) struct Attending(AbortHandle);
+pub(crate) struct ControlListener(AbortHandle);
 
-impl Attending {
+impl ControlListener {
     pub(crate) fn begin(store: &Store, host: &Arc<Host>, screen: &Arc<Screen>) -> Self {
         Self::resume(ControlInbox::new(store, host), Arc::clone(screen))
     }
@@ -53,7 +53,7 @@ impl Attending {
     }
 }
 
-impl Drop for Attending {
+impl Drop for ControlListener {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -64,7 +64,7 @@ fn show(screen: &Screen, ControlMessage { room, word, .. }: &ControlMessage) {
     let line = match word {
         ControlCommand::Decide { call, approval } => {
             format!(
-                "{} was answered from another terminal: {}",
+                "{} was decided from another terminal: {}",
                 approval_id(room, *call),
                 said(approval)
             )
@@ -72,16 +72,16 @@ fn show(screen: &Screen, ControlMessage { room, word, .. }: &ControlMessage) {
         ControlCommand::Stop { .. } => format!("{room} was stopped from another terminal"),
         ControlCommand::Pause { reason } => {
             format!(
-                "{room} was paused from another terminal: {}; conclave resume {room} lets it go on",
+                "{room} was paused from another terminal: {}; `conclave resume {room}` resumes it",
                 printable(reason)
             )
         }
-        ControlCommand::Unpause => format!("{room} goes on, as another terminal says"),
+        ControlCommand::Unpause => format!("{room} was resumed from another terminal"),
         ControlCommand::Tell { text, .. } => {
-            format!("{room} was told from another terminal: {}", one_line(text, SHOWN))
+            format!("{room} received a message from another terminal: {}", one_line(text, SHOWN))
         }
         ControlCommand::Ask { what } => {
-            format!("{room} was asked from another terminal: {}", asked(what))
+            format!("{room} received a request from another terminal: {}", asked(what))
         }
     };
     screen.line(paint(FAINT, format_args!("      {line}")));
@@ -93,10 +93,10 @@ fn asked(what: &RoomRequest) -> String {
             format!("to cancel {task}: {}", one_line(reason, SHOWN))
         }
         RoomRequest::TellTask { task, text } => {
-            format!("to tell {task}: {}", one_line(text, SHOWN))
+            format!("to send {task} a message: {}", one_line(text, SHOWN))
         }
         RoomRequest::Close { reason } => format!("to close: {}", one_line(reason, SHOWN)),
-        _ => "something".to_owned(),
+        _ => "of another kind".to_owned(),
     }
 }
 

@@ -17,7 +17,7 @@ const KEYS: [&str; 4] = [".ssh", ".gnupg", ".aws", ".kube"];
 const SYSTEM: [&str; 4] = ["/etc", "/proc", "/sys", "/dev"];
 /// The option that grants such a folder nevertheless.
 pub(crate) const ALL_THE_SAME: &str =
-    "name a folder that holds nothing but what may be read; with --yes it is granted all the same";
+    "name a folder with only the files to grant, or grant this one anyway with --yes";
 
 /// Returns why a folder holds more than a user would want to grant, or `None` if it does not. Both
 /// paths are canonical; `own` is the config's folder.
@@ -27,12 +27,14 @@ pub(crate) fn too_much(whole: &Path, own: &Path) -> Option<&'static str> {
     }
     let home = std::env::var_os("HOME").and_then(|home| fs::canonicalize(home).ok());
     match home {
-        Some(home) if whole == home => Some("is your home folder, with keys and passwords in it"),
-        Some(home) if home.starts_with(whole) => Some("holds your home folder"),
-        _ if holds_keys(whole) => Some("holds keys"),
-        _ if SYSTEM.iter().any(|system| whole.starts_with(system)) => Some("is the system's own"),
+        Some(home) if whole == home => {
+            Some("is your home folder, which contains keys and passwords")
+        }
+        Some(home) if home.starts_with(whole) => Some("contains your home folder"),
+        _ if holds_keys(whole) => Some("contains keys"),
+        _ if SYSTEM.iter().any(|system| whole.starts_with(system)) => Some("is a system folder"),
         _ if whole != own && own.starts_with(whole) => {
-            Some("lies above the config's own folder, and holds all that is beside that")
+            Some("contains the config's folder and everything beside it")
         }
         _ => None,
     }
@@ -84,7 +86,7 @@ pub(crate) fn check_by_host(
         return Ok(());
     }
     let what = format!(
-        "a folder is not granted; nothing was written\n\n{}",
+        "a folder cannot be granted; nothing was written\n\n{}",
         problems.to_string().trim_end()
     );
     Err(CliError::usage(what).with_problems(&problems))
@@ -135,7 +137,7 @@ impl FolderGuard {
             return Ok(());
         }
         let what = format!(
-            "a folder is not granted; nothing was written\n\n{}",
+            "a folder cannot be granted; nothing was written\n\n{}",
             problems.to_string().trim_end()
         );
         Err(CliError::usage(what).with_problems(&problems))
@@ -146,8 +148,8 @@ impl FolderGuard {
         let whole = fs::canonicalize(&grant.dir).ok().filter(|whole| whole.is_dir());
         let Some(whole) = whole else {
             return Some((
-                format!("there is no folder {}", grant.dir),
-                "make it, or correct the path; it starts at the folder of the config",
+                format!("the folder {} does not exist", grant.dir),
+                "create it, or correct the path, which starts at the config's folder",
             ));
         };
         let why = too_much(&whole, &self.own).filter(|_| !self.yes)?;
@@ -159,8 +161,9 @@ fn unless_folders(chosen: &[Fragment]) -> Result<(), CliError> {
     if chosen.iter().all(|fragment| fragment.grants.iter().all(|grant| grant.key != "files")) {
         return Ok(());
     }
-    let what = "the config has problems of its own, so the folder that is to be granted cannot be looked at; nothing was written";
-    Err(CliError::usage(what).hint("put them right first; `conclave check` names them"))
+    let what =
+        "the config has problems, so the folder to grant cannot be checked; nothing was written";
+    Err(CliError::usage(what).hint("correct them first; `conclave check` lists them"))
 }
 
 #[cfg(test)]
@@ -168,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_holds_more_than_anybody_means_is_known() {
+    fn broad_folders_are_recognised() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().canonicalize().unwrap();
         let own = root.join("desk");

@@ -8,7 +8,7 @@ use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::{RunFilter, RunRow, RunState, Store, StoreReader};
 
 use crate::args::OutputArgs;
-use crate::state::stores::{OpenStores, is_cut_off};
+use crate::state::stores::{OpenStores, is_interrupted};
 use crate::ui::show::{ODD, paint, plural};
 
 /// Runs that are listed by name.
@@ -20,7 +20,7 @@ pub(crate) const CONVERSATION: &str = "chat";
 
 /// Returns the interrupted runs of this config that can be resumed, newest first. Empty if only
 /// results are wanted.
-pub(crate) fn left(
+pub(crate) fn interrupted_with(
     store: Option<&Path>,
     (command, config): (&str, &Path),
     output: OutputArgs,
@@ -28,30 +28,31 @@ pub(crate) fn left(
     if output.quiet || output.json {
         return Vec::new();
     }
-    let mut left = left_in(&OpenStores::of(store));
+    let mut runs = interrupted_in(&OpenStores::of(store));
     let config = std::path::absolute(config).ok();
     // Runs of other projects, and conversations beside runs, are reported by the command that would
     // resume them.
-    left.retain(|run| run.config.is_some() && run.config == config && run.command == command);
-    left
+    runs.retain(|run| run.config.is_some() && run.config == config && run.command == command);
+    runs
 }
 
 /// Returns the same for any config and output.
-pub(crate) fn left_in(stores: &OpenStores) -> Vec<RunRow> {
-    let mut left = stores.cut_off();
-    left.retain(|run| run.command != CLIENT);
-    left
+pub(crate) fn interrupted_in(stores: &OpenStores) -> Vec<RunRow> {
+    let mut runs = stores.interrupted();
+    runs.retain(|run| run.command != CLIENT);
+    runs
 }
 
 /// Reports on stderr which runs were interrupted.
-pub(crate) fn report_left(left: &[RunRow]) {
-    let Some(newest) = left.first() else { return };
-    let names: Vec<String> = left.iter().take(SHOWN).map(|run| run.run.to_string()).collect();
-    let more = if left.len() > SHOWN { ", …" } else { "" };
-    let one = if left.len() == 1 { format!(" {}", newest.run) } else { String::new() };
-    let count = plural(left.len() as u64, "run", "runs");
-    let told = format!("{count} did not end: {}{more} (conclave resume{one})", names.join(", "));
-    let _ = writeln!(crate::ui::output::stderr(), "{}", paint(ODD, told));
+pub(crate) fn report_interrupted(runs: &[RunRow]) {
+    let Some(newest) = runs.first() else { return };
+    let names: Vec<String> = runs.iter().take(SHOWN).map(|run| run.run.to_string()).collect();
+    let more = if runs.len() > SHOWN { ", …" } else { "" };
+    let one = if runs.len() == 1 { format!(" {}", newest.run) } else { String::new() };
+    let count = plural(runs.len() as u64, "run", "runs");
+    let line =
+        format!("{count} interrupted: {}{more} (`conclave resume{one}` resumes)", names.join(", "));
+    let _ = writeln!(crate::ui::output::stderr(), "{}", paint(ODD, line));
 }
 
 /// Ends interrupted calls of clients, whose client has gone with its process. To be called before
@@ -61,7 +62,7 @@ pub(crate) fn give_up_calls(store: &Store) {
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
     for run in runs.iter().filter(|run| run.command == CLIENT && run.ended.is_none()) {
         // A call that cannot be ended now is found again at the next start.
-        let _ = store.give_up(&run.run, "the client that asked has gone");
+        let _ = store.give_up(&run.run, "its client has disconnected");
     }
 }
 
@@ -70,14 +71,14 @@ pub(crate) fn give_up_calls(store: &Store) {
 pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
     let Ok(reader) = StoreReader::open(store.folder()) else { return };
     for room in reader.rooms(run).unwrap_or_default() {
-        if room.room != *run && !matches!(room.standing, RunState::Ended(_)) {
-            let _ = store.give_up(&room.room, "its run is over");
+        if room.room != *run && !matches!(room.state, RunState::Ended(_)) {
+            let _ = store.give_up(&room.room, "its run has ended");
         }
     }
 }
 
 /// Returns whether the room waits for its user, with nothing else in progress.
-pub(crate) fn waits_for_person(store: &Store, room: &RoomId) -> bool {
+pub(crate) fn waits_for_user(store: &Store, room: &RoomId) -> bool {
     let waits = StoreReader::open(store.folder())
         .and_then(|reader| reader.waits(Some(room)))
         .unwrap_or_default();
@@ -86,13 +87,13 @@ pub(crate) fn waits_for_person(store: &Store, room: &RoomId) -> bool {
 
 impl OpenStores {
     /// Returns the interrupted runs, newest first. Stores that cannot be read are skipped.
-    pub(crate) fn cut_off(&self) -> Vec<RunRow> {
+    pub(crate) fn interrupted(&self) -> Vec<RunRow> {
         let filter = RunFilter { status: Some("interrupted".to_owned()), ..RunFilter::default() };
         let runs = self
             .folders()
             .iter()
             .filter_map(|folder| StoreReader::open(folder).ok()?.runs(&filter).ok());
-        let mut runs: Vec<RunRow> = runs.flatten().filter(is_cut_off).collect();
+        let mut runs: Vec<RunRow> = runs.flatten().filter(is_interrupted).collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.started));
         runs
     }

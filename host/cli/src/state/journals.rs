@@ -27,7 +27,7 @@ const BULK: usize = 1_000;
 
 /// The origin of the runs that are stored.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Of<'a> {
+pub(crate) struct RunCommand<'a> {
     /// The name on the command line.
     pub(crate) command: &'a str,
     pub(crate) file: &'a Path,
@@ -54,7 +54,7 @@ impl RunStorage {
     ///
     /// # Errors
     /// If the config cannot be read, or if a required store cannot be used.
-    pub(crate) fn open(keep: &Keep, of: Of<'_>) -> Result<Self, CliError> {
+    pub(crate) fn open(keep: &Keep, of: RunCommand<'_>) -> Result<Self, CliError> {
         let durability = keep
             .durability
             .map(Durability::from)
@@ -74,14 +74,15 @@ impl RunStorage {
                 Ok(Self::in_store(store, durability.unwrap_or_default(), of.about()))
             }
             Ok(None) if durability != Some(Durability::Sync) => Ok(Self(JournalPlace::Nowhere)),
-            Ok(None) => Err(CliError::internal("each event is to be kept, and nobody knows where")
-                .hint("set HOME or CONCLAVE_STATE")),
+            Ok(None) => Err(CliError::internal(
+                "the durability `sync` needs a store, and no state folder is known",
+            )
+            .hint("set HOME or CONCLAVE_STATE")),
             Err(error) if keep.store.is_some() => Err(unusable(&error)),
             Err(error) if durability == Some(Durability::Sync) => {
-                let what = format!(
-                    "nothing can be kept, and with the durability `sync` nothing runs then: {error}"
-                );
-                Err(CliError::internal(what).hint("make the state folder usable, name a store with --store, or say --durability group"))
+                let what =
+                    format!("the durability `sync` needs a store, and none can be opened: {error}");
+                Err(CliError::internal(what).hint("make the state folder writable, name a store with --store, or choose --durability group"))
             }
             Err(error) => {
                 warn_unkept(&error);
@@ -131,7 +132,7 @@ impl RunStorage {
     }
 }
 
-impl Of<'_> {
+impl RunCommand<'_> {
     fn about(&self) -> RunOrigin {
         let config = std::path::absolute(self.file).unwrap_or_else(|_| self.file.to_owned());
         RunOrigin { config: Some(config), command: self.command.to_owned(), locked: self.locked }
@@ -156,7 +157,7 @@ fn open_free(is_bulk: bool) -> Result<Option<Store>, StoreError> {
 }
 
 fn warn_unkept(error: &StoreError) {
-    let what = "nothing is kept, so `conclave why` will know nothing of this run, and `conclave resume` cannot go on with it:";
+    let what = "this run is not stored, so it can be neither explained nor resumed:";
     let _ = writeln!(
         crate::ui::output::stderr(),
         "{} {what} {}",
@@ -167,18 +168,18 @@ fn warn_unkept(error: &StoreError) {
 
 /// The calls of one client: runs of one session, counted from 1.
 #[derive(Debug)]
-pub(crate) struct Serving {
+pub(crate) struct ClientCallIds {
     id: RoomId,
     last: AtomicU64,
 }
 
-impl Serving {
+impl ClientCallIds {
     pub(crate) fn new(id: RoomId) -> Self {
         Self { id, last: AtomicU64::new(0) }
     }
 }
 
-impl Ids for Serving {
+impl Ids for ClientCallIds {
     fn run(&self) -> RoomId {
         let call = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         RoomId::from(format!("{}.{call}", self.id).as_str())

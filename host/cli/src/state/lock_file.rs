@@ -34,7 +34,7 @@ impl LockFile {
     pub(crate) fn open(config: &Path) -> Result<Self, CliError> {
         let path = lock_of(config);
         let failed = |what: String| {
-            CliError::usage(what).hint("put it right, or delete it and type `conclave plugin lock`: that pins what is there now")
+            CliError::usage(what).hint("correct it; or delete it and run `conclave plugin lock`, which pins the plugins as they are now")
         };
         let text = match read(&path) {
             Ok(text) => Some(text),
@@ -68,10 +68,10 @@ impl LockFile {
         }
         if read(&self.path).ok() != self.text {
             let what = format!(
-                "{} was changed by somebody else in the meantime; nothing was written",
+                "{} has changed since it was read; nothing was written",
                 self.path.display()
             );
-            return Err(CliError::usage(what).hint("type the command again"));
+            return Err(CliError::usage(what).hint("run the command again"));
         }
         let text = lock.to_string();
         let written = match (&self.text, fs::canonicalize(&self.path)) {
@@ -88,7 +88,7 @@ fn read(path: &Path) -> std::io::Result<String> {
         Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_ok() => {
             return Err(std::io::Error::new(
                 ErrorKind::InvalidInput,
-                "it is a link to a file that is not there",
+                "it is a link to a file that does not exist",
             ));
         }
         metadata => metadata?,
@@ -99,7 +99,7 @@ fn read(path: &Path) -> std::io::Result<String> {
     if metadata.len() > MOST {
         return Err(std::io::Error::new(
             ErrorKind::FileTooLarge,
-            format!("it has more than {}", show_size(MOST)),
+            format!("it is larger than {}", show_size(MOST)),
         ));
     }
     fs::read_to_string(path)

@@ -71,9 +71,9 @@ pub(crate) enum Warnings {
     Counted,
 }
 
-fn report_warnings(warnings: &[&ConfigProblem], file: &Path, told: Warnings) {
+fn report_warnings(warnings: &[&ConfigProblem], file: &Path, shown: Warnings) {
     let mut err = crate::ui::output::stderr();
-    if told == Warnings::Whole {
+    if shown == Warnings::Whole {
         for warning in warnings {
             let _ = write!(err, "{warning}");
         }
@@ -96,7 +96,7 @@ pub(crate) async fn prepare_and_warn(
     models: &Models,
     locked: bool,
     output: OutputArgs,
-    (told, holds): (Warnings, impl Fn(&Prepared, &ConfigProblem) -> bool),
+    (shown, holds): (Warnings, impl Fn(&Prepared, &ConfigProblem) -> bool),
 ) -> Result<Prepared, CliError> {
     let config = read_config(file, models)?;
     let quiet = output.quiet || output.json;
@@ -113,7 +113,7 @@ pub(crate) async fn prepare_and_warn(
             .filter(|warning| known.iter().all(|better| better.what != warning.what));
         let all: Vec<&ConfigProblem> =
             of_config.chain(known).filter(|warning| holds(&prepared, warning)).collect();
-        report_warnings(&all, file, told);
+        report_warnings(&all, file, shown);
         if let Some(line) = unpinned(&prepared, file) {
             let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, line));
         }
@@ -154,7 +154,7 @@ fn unpinned(prepared: &Prepared, file: &Path) -> Option<String> {
         format!(" {}", shell(&file.display().to_string()))
     };
     Some(format!(
-        "{first}{more} {are} not pinned: there is no {}; `conclave plugin lock{shown}` pins what is there now",
+        "{first}{more} {are} not pinned: {} does not exist; `conclave plugin lock{shown}` pins the plugins as they are now",
         printable(&lock)
     ))
 }
@@ -164,7 +164,7 @@ pub(crate) fn unprepared(error: PrepareError) -> CliError {
     match error {
         PrepareError::Config(problems) => config_error(&problems),
         PrepareError::Keys(problems) => {
-            CliError::key(with_heading("a key or a secret is not there", &problems))
+            CliError::key(with_heading("a key or a secret is missing", &problems))
                 .with_problems(&problems)
         }
         PrepareError::Plugins(problems) => {
@@ -187,7 +187,9 @@ pub(crate) fn read_config(file: &Path, models: &Models) -> Result<Config, CliErr
 fn unread(file: &Path, error: &std::io::Error) -> CliError {
     let is_usual = file.file_name().is_some_and(|name| name == args::CONFIG);
     let hint = match error.kind() {
-        ErrorKind::NotFound if is_usual => "write one with `conclave init`, or name another config",
+        ErrorKind::NotFound if is_usual => {
+            "write a config with `conclave init`, or name another one"
+        }
         _ => "name a config, such as conclave.toml; `conclave init` writes one",
     };
     CliError::usage(format!("{} could not be read: {error}", file.display())).hint(hint)
@@ -291,9 +293,7 @@ fn servers() -> Servers {
 fn kv() -> Arc<dyn KvStore> {
     match crate::state::state_folder::state_folder() {
         Some(folder) => Arc::new(Sqlite::new(folder.join("kv.sqlite"))),
-        None => {
-            Arc::new(NoKv("nobody knows where to keep it: set HOME or CONCLAVE_STATE".to_owned()))
-        }
+        None => Arc::new(NoKv("no state folder is known: set HOME or CONCLAVE_STATE".to_owned())),
     }
 }
 

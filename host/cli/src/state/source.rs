@@ -77,7 +77,7 @@ pub(crate) async fn find(
         _ => from_disk(Path::new(source))?,
     };
     let inspection = inspect(&bytes)
-        .map_err(|error| CliError::plugin(format!("{} is no plugin: {error}", place.shown())))?;
+        .map_err(|error| CliError::plugin(format!("{} is not a plugin: {error}", place.shown())))?;
     let is_built_here = is_built_here && matches!(place, ComponentPlace::File(_));
     Ok(LocatedComponent { place, is_built_here, inspection, bytes })
 }
@@ -111,11 +111,13 @@ fn stock_bytes(name: &str) -> Result<Vec<u8>, CliError> {
     }
     let known: Vec<String> = stock.keys().map(|name| format!("stock:{name}")).collect();
     let hint = match known.is_empty() {
-        true => "this program was built without stock plugins; build it with `cargo xtask build`"
-            .to_owned(),
-        false => format!("these are there: {}", known.join(", ")),
+        true => {
+            "this program contains no stock plugins; build it with `cargo xtask build`".to_owned()
+        }
+        false => format!("the stock plugins are: {}", known.join(", ")),
     };
-    Err(CliError::usage(format!("there is no stock plugin `{}`", one_line(name, 64))).hint(hint))
+    Err(CliError::usage(format!("the stock plugin `{}` does not exist", one_line(name, 64)))
+        .hint(hint))
 }
 
 async fn download(
@@ -136,16 +138,15 @@ async fn download(
                 .first()
                 .map(|problem| problem.what.replace("`source`", "the source"))
                 .unwrap_or_default();
-            return Err(CliError::usage(what).hint(
-                "write the component's SHA-256 behind the address: https://…/x.wasm#sha256=…",
-            ));
+            return Err(CliError::usage(what)
+                .hint("append the component's SHA-256: https://…/x.wasm#sha256=…"));
         }
     };
     let Some(PluginSource::Url { url, sha256 }) =
         config.plugins.into_values().next().map(|plugin| plugin.source)
     else {
         return Err(CliError::usage(format!(
-            "{} is no address of a component",
+            "{} is not the URL of a component",
             one_line(source, 200)
         )));
     };
@@ -159,17 +160,16 @@ async fn download(
 /// Returns the error for an address without a digest, since its server could send anything. The
 /// error contains the present digest, to compare with the author's.
 async fn without_digest(url: &str, again: impl Fn(&str) -> String) -> CliError {
-    let what = "an address needs the component's digest: whoever answers there could send another one tomorrow";
+    let what =
+        "a URL needs the component's digest, because the server could send another component later";
     match fetch(url).await.ok().and_then(|bytes| inspect(&bytes).ok()) {
         Some(found) => CliError::usage(what).hint(format!(
-            "what is there now is {} {}; if its author names the same digest, type\n  {}",
+            "the component there is now {} {}; if its author publishes the same digest, run\n  {}",
             found.manifest.name,
             found.manifest.version,
             again(&format!("{url}#sha256={}", found.sha256))
         )),
-        None => {
-            CliError::usage(what).hint("write it behind the address: https://…/x.wasm#sha256=…")
-        }
+        None => CliError::usage(what).hint("append it: https://…/x.wasm#sha256=…"),
     }
 }
 
@@ -181,7 +181,7 @@ fn from_disk(path: &Path) -> Result<(ComponentPlace, Vec<u8>), CliError> {
     })?;
     if file.extension().is_none_or(|ending| ending != "wasm") {
         return Err(CliError::usage(format!("{} does not end in .wasm", file.display()))
-            .hint("a config names components by such files"));
+            .hint("the file name of a component ends in .wasm"));
     }
     Ok((ComponentPlace::File(file), bytes))
 }
@@ -190,11 +190,11 @@ fn from_disk(path: &Path) -> Result<(ComponentPlace, Vec<u8>), CliError> {
 /// a foreign program, and would run without a sandbox.
 fn built(folder: &Path) -> Result<PathBuf, CliError> {
     let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else {
-        let what = format!("{} is a folder without a Cargo.toml", folder.display());
-        return Err(CliError::usage(what).hint("name the component itself, a .wasm file"));
+        let what = format!("the folder {} has no Cargo.toml", folder.display());
+        return Err(CliError::usage(what).hint("name the .wasm file itself"));
     };
     let name = crate_name(&manifest).ok_or_else(|| {
-        CliError::usage(format!("{} holds no crate of its own", folder.display()))
+        CliError::usage(format!("the Cargo.toml in {} defines no package", folder.display()))
             .hint("name the folder of the plugin's crate")
     })?;
     let file = format!("{}.wasm", name.replace('-', "_"));
@@ -206,13 +206,13 @@ fn built(folder: &Path) -> Result<PathBuf, CliError> {
         path.metadata().and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
     };
     candidates.filter(|path| path.is_file()).max_by_key(modified).ok_or_else(|| {
-        let what = format!("{} is not built: there is no {file} for {TARGET}", folder.display());
+        let what = format!("{} is not built: {file} for {TARGET} does not exist", folder.display());
         let command = format!(
             "cargo build --release --target {TARGET} --manifest-path {}",
             folder.join("Cargo.toml").display()
         );
         CliError::usage(what).hint(format!(
-            "build it with `{command}`; a build runs its author's programs, which no sandbox holds"
+            "build it with `{command}`; building runs its author's code without a sandbox"
         ))
     })
 }
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_named_from_the_folder_of_the_config() {
+    fn a_source_is_written_relative_to_the_config() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("config/plugins")).unwrap();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_stands_in_the_target_folder_of_a_crate_that_is_there() {
+    fn a_component_in_a_crates_target_folder_is_a_build() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("notes/target/wasm32-wasip2/release/notes.wasm");
         assert!(!is_build(&file), "there is no crate");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_crate_is_read() {
+    fn the_name_of_a_crate_is_parsed() {
         assert_eq!(
             crate_name("[package]\nname = \"my-tool\" # x\n[lib]\nname = \"other\"").as_deref(),
             Some("my-tool")

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_is_where_the_variables_say() {
+    fn environment_variables_select_the_state_folder() {
         let of = |variables: &[(&str, &str)]| {
             state_folder_of(|name| {
                 variables

@@ -11,12 +11,12 @@ use conclave_runtime::store::{
 };
 
 use crate::program::error::CliError;
-use crate::state::control::paused;
+use crate::state::control::pause_reason;
 use crate::state::state_folder::state_folder;
 use crate::ui::show::{ODD, paint, printable};
 
 /// Kinds of waits that only a user can end.
-const PERSON: [&str; 3] = ["approval", "top-up", "user"];
+const USER_WAITS: [&str; 3] = ["approval", "top-up", "user"];
 /// Names that are listed if one is ambiguous.
 const SHOWN: usize = 5;
 
@@ -39,7 +39,7 @@ pub(crate) struct OpenStores {
 }
 
 /// A room and its store.
-pub(crate) struct InStore {
+pub(crate) struct StoredRoom {
     pub(crate) reader: StoreReader,
     pub(crate) room: RoomId,
 }
@@ -103,11 +103,11 @@ impl OpenStores {
     ///
     /// # Errors
     /// If there is none, or a store cannot be read.
-    pub(crate) fn newest(&self) -> Result<InStore, CliError> {
+    pub(crate) fn newest(&self) -> Result<StoredRoom, CliError> {
         let newest = self.runs(&RunFilter { most: Some(1), ..RunFilter::default() })?;
         let Some(row) = newest.first() else {
-            return Err(CliError::usage("no runs are kept yet")
-                .hint("`conclave run` and `conclave chat` keep theirs"));
+            return Err(CliError::usage("no runs are stored yet")
+                .hint("`conclave run` and `conclave chat` store theirs"));
         };
         self.find(row.run.as_str())
     }
@@ -121,7 +121,7 @@ impl OpenStores {
         let mut all: BTreeMap<RoomId, Vec<String>> = BTreeMap::new();
         for reader in self.readers_quietly() {
             for wait in reader.waits(None).map_err(|error| unusable(&error))? {
-                if PERSON.contains(&wait.wait.kind.as_str()) {
+                if USER_WAITS.contains(&wait.wait.kind.as_str()) {
                     all.entry(run_of(&wait.room)).or_default().push(wait.wait.kind);
                 }
             }
@@ -151,9 +151,11 @@ impl OpenStores {
         let mut all = BTreeMap::new();
         for reader in self.readers_quietly() {
             let here = runs.iter().filter(|run| {
-                run.store == reader.folder() && !matches!(run.standing, RunState::Ended(_))
+                run.store == reader.folder() && !matches!(run.state, RunState::Ended(_))
             });
-            all.extend(here.filter_map(|run| Some((run.run.clone(), paused(&reader, &run.run)?))));
+            all.extend(
+                here.filter_map(|run| Some((run.run.clone(), pause_reason(&reader, &run.run)?))),
+            );
         }
         all
     }
@@ -168,12 +170,12 @@ impl OpenStores {
     /// # Errors
     /// If there is none, with the names that exist; if the prefix is ambiguous; or if a store
     /// cannot be read.
-    pub(crate) fn find(&self, name: &str) -> Result<InStore, CliError> {
-        let mut found: Vec<InStore> = Vec::new();
+    pub(crate) fn find(&self, name: &str) -> Result<StoredRoom, CliError> {
+        let mut found: Vec<StoredRoom> = Vec::new();
         let mut several: Vec<RoomId> = Vec::new();
         for reader in self.readers()? {
             match reader.find(name).map_err(|error| unusable(&error))? {
-                RunMatch::One(room) => found.push(InStore { reader, room }),
+                RunMatch::One(room) => found.push(StoredRoom { reader, room }),
                 RunMatch::Several(rooms) => several.extend(rooms),
                 RunMatch::Nothing => {}
             }
@@ -194,7 +196,7 @@ impl OpenStores {
                     printable(name),
                     shown.join(", ")
                 );
-                Err(CliError::usage(what).hint("write more of it"))
+                Err(CliError::usage(what).hint("write more of the id"))
             }
         }
     }
@@ -205,18 +207,18 @@ impl OpenStores {
         let newest: Vec<String> = newest.iter().map(|run| run.run.to_string()).collect();
         let there = match newest.as_slice() {
             [] if state_folder().is_none() && self.folders.is_empty() => {
-                return CliError::usage("nobody knows where runs are kept")
+                return CliError::usage("no state folder is known, so no runs are stored")
                     .hint("set HOME or CONCLAVE_STATE");
             }
-            [] => "no run is kept here".to_owned(),
+            [] => "no runs are stored".to_owned(),
             newest => format!("the newest are {}", newest.join(", ")),
         };
-        CliError::usage(format!("no run {} is kept; {there}", printable(name)))
-            .hint("`conclave runs` lists all that are kept")
+        CliError::usage(format!("no stored run begins with {}; {there}", printable(name)))
+            .hint("`conclave runs` lists the stored runs")
     }
 }
 
-impl InStore {
+impl StoredRoom {
     /// Returns the run of the room: its name without those of child rooms.
     pub(crate) fn run(&self) -> RoomId {
         run_of(&self.room)
@@ -231,7 +233,7 @@ impl InStore {
         let rows = self.reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
         rows.into_iter()
             .find(|row| row.run == run)
-            .ok_or_else(|| CliError::usage(format!("no run {run} is kept")))
+            .ok_or_else(|| CliError::usage(format!("the run {run} is not stored")))
     }
 }
 
@@ -241,19 +243,19 @@ pub(crate) fn run_of(room: &RoomId) -> RoomId {
 }
 
 /// Returns whether the run was interrupted and has not been resumed.
-pub(crate) fn is_cut_off(run: &RunRow) -> bool {
-    run.standing == RunState::Interrupted
+pub(crate) fn is_interrupted(run: &RunRow) -> bool {
+    run.state == RunState::Interrupted
 }
 
 /// Returns the command line's error for a store that cannot be used.
 pub(crate) fn unusable(error: &StoreError) -> CliError {
-    let told = CliError::internal(error.to_string());
+    let failure = CliError::internal(error.to_string());
     match error {
         StoreError::InUse { .. } => {
-            told.hint("wait until that process has ended, or name another folder with --store")
+            failure.hint("wait until that process has ended, or name another folder with --store")
         }
-        StoreError::Missing { .. } => told.hint("a run with --store FOLDER makes one"),
-        StoreError::Newer { .. } => told.hint("use the conclave that wrote it, or a newer one"),
-        StoreError::Damaged { .. } | StoreError::Other { .. } => told,
+        StoreError::Missing { .. } => failure.hint("`conclave run --store FOLDER` creates a store"),
+        StoreError::Newer { .. } => failure.hint("use the conclave that wrote it, or a newer one"),
+        StoreError::Damaged { .. } | StoreError::Other { .. } => failure,
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn rebuilt_components(
         Reloaded::Replaced { plugin, sha256, .. } => run.note_replaced(&plugin, &sha256),
         Reloaded::Refused { plugin, reason } => {
             screen.line(format!(
-                "{} {}: the component that was built anew is not taken: {reason}",
+                "{} {}: the rebuilt component was rejected: {reason}",
                 paint(ODD, "warning:"),
                 paint(NAME, plugin)
             ));

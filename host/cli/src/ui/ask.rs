@@ -11,7 +11,7 @@ use crate::ui::show::{FAINT, paint};
 const PROMPT: &str = " > ";
 
 /// Returns whether a user can read a question and answer it.
-pub(crate) fn is_somebody_there() -> bool {
+pub(crate) fn is_user_there() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn confirm(question: &str) -> bool {
 
 /// Asks for a line. Returns `None` if it is empty.
 pub(crate) fn line(question: &str) -> Option<String> {
-    if !is_somebody_there() {
+    if !is_user_there() {
         return None;
     }
     let mut err = crate::ui::output::stderr();

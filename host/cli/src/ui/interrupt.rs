@@ -28,13 +28,13 @@ static LINGERS: AtomicBool = AtomicBool::new(false);
 
 /// The turn in progress, if any.
 static TURN: InterruptibleTurn =
-    InterruptibleTurn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
+    InterruptibleTurn { goes_on: AtomicBool::new(false), has_warned: AtomicBool::new(false) };
 
 /// The state of a turn, as far as Ctrl-C depends on it.
 struct InterruptibleTurn {
     goes_on: AtomicBool,
     /// Whether Ctrl-C was pressed since a turn last began or ended.
-    was_told: AtomicBool,
+    has_warned: AtomicBool,
 }
 
 /// The way in which Ctrl-C arrived.
@@ -49,12 +49,12 @@ enum Pressed {
 impl InterruptibleTurn {
     fn begins(&self) {
         self.goes_on.store(true, Ordering::SeqCst);
-        self.was_told.store(false, Ordering::SeqCst);
+        self.has_warned.store(false, Ordering::SeqCst);
     }
 
     fn is_over(&self) {
         self.goes_on.store(false, Ordering::SeqCst);
-        self.was_told.store(false, Ordering::SeqCst);
+        self.has_warned.store(false, Ordering::SeqCst);
     }
 
     /// Returns whether the turn was stopped before and is still in progress. Without a turn, a key
@@ -62,7 +62,7 @@ impl InterruptibleTurn {
     /// read keys.
     fn is_stuck(&self, pressed: Pressed) -> bool {
         let counts = pressed == Pressed::Signal || self.goes_on.load(Ordering::SeqCst);
-        counts && self.was_told.swap(true, Ordering::SeqCst)
+        counts && self.has_warned.swap(true, Ordering::SeqCst)
     }
 }
 
@@ -159,7 +159,7 @@ async fn next_press() -> Option<Pressed> {
 }
 
 fn end() -> ! {
-    crate::ui::person::restore_terminal();
+    crate::ui::user::restore_terminal();
     conclave_mcp::source::stop_all();
     std::process::exit(i32::from(exit::INTERRUPTED));
 }
@@ -171,9 +171,11 @@ mod tests {
     use super::{InterruptibleTurn, Pressed};
 
     #[test]
-    fn only_the_second_one_of_a_turn_ends_the_program() {
-        let turn =
-            InterruptibleTurn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
+    fn the_second_interrupt_of_a_turn_ends_the_program() {
+        let turn = InterruptibleTurn {
+            goes_on: AtomicBool::new(false),
+            has_warned: AtomicBool::new(false),
+        };
         assert!(
             !turn.is_stuck(Pressed::Key) && !turn.is_stuck(Pressed::Key),
             "nothing goes on that could be stuck"
@@ -187,9 +189,11 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_at_a_prompt_without_an_editor_comes_twice_to_end_the_program() {
-        let turn =
-            InterruptibleTurn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
+    fn two_signals_at_a_plain_prompt_end_the_program() {
+        let turn = InterruptibleTurn {
+            goes_on: AtomicBool::new(false),
+            has_warned: AtomicBool::new(false),
+        };
         assert!(!turn.is_stuck(Pressed::Signal) && turn.is_stuck(Pressed::Signal));
     }
 }

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn live_lines_that_nobody_reads_are_counted_and_nothing_else_is_left_out() {
+    fn unread_live_lines_are_dropped_and_counted_and_others_are_kept() {
         let mut state = OutputState::default();
         for line in 0..MOST_LIVE + 1_234 {
             state.push(OutputKind::Live, format!("{line}\n"));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_waited_for() {
+    fn drain_waits_for_queued_output() {
         let mut state = OutputState::default();
         state.push(OutputKind::Live, "line\n".to_owned());
         assert!(state.is_behind() && !state.must_wait());

@@ -28,7 +28,7 @@ const ERASE: &str = "\r\u{1b}[2K";
 
 /// The amount of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loudness {
+pub(crate) enum Verbosity {
     /// Everything.
     Normal,
     /// The agents' text, and nothing around it.
@@ -37,7 +37,7 @@ pub(crate) enum Loudness {
     Silent,
 }
 
-impl Loudness {
+impl Verbosity {
     pub(crate) fn of(output: OutputArgs) -> Self {
         match (output.json, output.quiet) {
             (true, _) => Self::Silent,
@@ -50,7 +50,7 @@ impl Loudness {
 /// The program's stdout and stderr.
 #[derive(Debug)]
 pub(crate) struct Screen {
-    loudness: Loudness,
+    loudness: Verbosity,
     /// Whether both streams are terminals, so that a line can be erased again.
     live: bool,
     /// Whether a status line can be shown; nothing else has to be erased for it.
@@ -112,7 +112,7 @@ impl Drop for ScreenHold {
 }
 
 impl Screen {
-    pub(crate) fn new(loudness: Loudness) -> Arc<Self> {
+    pub(crate) fn new(loudness: Verbosity) -> Arc<Self> {
         let live = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
         Arc::new(Self {
             loudness,
@@ -125,7 +125,7 @@ impl Screen {
 
     /// Creates a screen without streamed text. A status line is shown even if stdout is not a
     /// terminal.
-    pub(crate) fn of_batch(loudness: Loudness) -> Arc<Self> {
+    pub(crate) fn of_batch(loudness: Verbosity) -> Arc<Self> {
         let live = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
         let has_status = std::io::stderr().is_terminal();
         Arc::new(Self { loudness, live, has_status, state: Mutex::default(), wake: Arc::default() })
@@ -163,14 +163,14 @@ impl Screen {
 
     /// Prints one or several whole lines about progress to stderr.
     pub(crate) fn line(&self, text: impl Display) {
-        if self.loudness == Loudness::Normal {
+        if self.loudness == Verbosity::Normal {
             self.show(OutputKind::Live, text);
         }
     }
 
     /// Returns whether only the result and errors are wanted.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.loudness == Loudness::Quiet
+        self.loudness == Verbosity::Quiet
     }
 
     /// Prints whole lines to stderr even if only the result is wanted: a question, an error.
@@ -211,7 +211,7 @@ impl Screen {
 
     /// Writes a piece of streamed text to stdout as it arrives.
     pub(crate) fn say(&self, piece: &str) {
-        if self.loudness == Loudness::Silent || piece.is_empty() {
+        if self.loudness == Verbosity::Silent || piece.is_empty() {
             return;
         }
         let mut state = self.state();
@@ -283,7 +283,7 @@ impl Screen {
         let has_no_place = state.editing || state.open || state.holds > 0;
         // With a slow reader the update is skipped, since the next one is newer.
         if !self.has_status
-            || self.loudness != Loudness::Normal
+            || self.loudness != Verbosity::Normal
             || has_no_place
             || output::is_behind()
         {

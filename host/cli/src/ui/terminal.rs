@@ -9,13 +9,13 @@ use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
 
 use crate::ui::interrupt::Interrupts;
-use crate::ui::person::{Person, UserQuestion, UserReply};
 use crate::ui::screen::{Screen, columns, total_columns};
 use crate::ui::show::foreign;
+use crate::ui::user::{TerminalUser, UserQuestion, UserReply};
 
 /// The user who typed the command.
 pub(crate) struct Terminal {
-    pub(crate) person: Arc<Person>,
+    pub(crate) user: Arc<TerminalUser>,
     pub(crate) screen: Arc<Screen>,
     pub(crate) interrupts: Interrupts,
 }
@@ -27,15 +27,15 @@ impl Channels for Terminal {
         task: TaskName,
         prompt: String,
     ) -> BoxFuture<'static, Option<HumanAnswer>> {
-        let (person, interrupts) = (Arc::clone(&self.person), self.interrupts.clone());
+        let (user, interrupts) = (Arc::clone(&self.user), self.interrupts.clone());
         Box::pin(async move {
-            if !person.is_there() {
+            if !user.is_there() {
                 return None;
             }
             let asked = format!("{task} asks you > ");
             let text = format!("{}\n", foreign::block(prompt.trim(), Style::new(), 0, columns()));
             let question = UserQuestion { text, ..UserQuestion::message(asked) };
-            match person.ask(question).await {
+            match user.ask(question).await {
                 UserReply::Line(line) => Some(line.trim_end().to_owned().into()),
                 UserReply::Interrupted => {
                     interrupts.raise();

@@ -31,12 +31,13 @@ pub struct ConfigProblem {
     /// The column in characters, from 1.
     pub column: usize,
     /// The mistake, in one sentence.
+    #[serde(rename = "message")]
     pub what: String,
     /// The reason, if `what` does not include it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "reason", default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The remedy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "hint", default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
     excerpt: Excerpt,
 }

@@ -30,7 +30,7 @@ pub struct AuditEntry {
     /// The plugin concerned; `None` for the whole run.
     pub plugin: Option<PluginName>,
     /// A description for the operator.
-    pub what: String,
+    pub message: String,
 }
 
 /// The kind of an audit entry.
@@ -38,14 +38,16 @@ pub struct AuditEntry {
 #[serde(rename_all = "kebab-case")]
 pub enum AuditKind {
     /// The permissions of a plugin from this record on.
-    Allowed,
-    Refused,
-    /// An approver was asked.
-    Asked,
-    /// An approver decided.
-    Decided,
-    /// A side effect: a request, a file, a key.
-    Left,
+    Granted,
+    /// A layer denied a plugin an access.
+    Denied,
+    ApprovalRequested,
+    Approved,
+    ApprovalRefused,
+    /// A request, a file, a key.
+    SideEffect,
+    /// An operator's message to a task.
+    Message,
     /// A plugin broke a limit or a contract.
     Faulted,
     /// A call was interrupted, and its progress is unknown.
@@ -54,45 +56,55 @@ pub enum AuditKind {
     Stopped,
     /// A component was rebuilt.
     Replaced,
-    /// A limit of the run was raised.
-    ToppedUp,
-    /// A request to raise a limit was refused.
-    TopUpRefused,
+    /// The run asked for a higher limit.
+    LimitRequested,
+    LimitRaised,
+    LimitRefused,
+    /// A limit had no effect, because a price is unknown.
+    LimitIgnored,
 }
 
 impl AuditKind {
     /// Every kind, in the order of lists.
-    pub const ALL: [Self; 12] = [
-        Self::Allowed,
-        Self::Refused,
-        Self::Asked,
-        Self::Decided,
-        Self::Left,
+    pub const ALL: [Self; 16] = [
+        Self::Granted,
+        Self::Denied,
+        Self::ApprovalRequested,
+        Self::Approved,
+        Self::ApprovalRefused,
+        Self::SideEffect,
+        Self::Message,
         Self::Faulted,
         Self::Interrupted,
         Self::Resumed,
         Self::Stopped,
         Self::Replaced,
-        Self::ToppedUp,
-        Self::TopUpRefused,
+        Self::LimitRequested,
+        Self::LimitRaised,
+        Self::LimitRefused,
+        Self::LimitIgnored,
     ];
 
     /// Returns the word in JSON and on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Allowed => "allowed",
-            Self::Refused => "refused",
-            Self::Asked => "asked",
-            Self::Decided => "decided",
-            Self::Left => "left",
+            Self::Granted => "granted",
+            Self::Denied => "denied",
+            Self::ApprovalRequested => "approval-requested",
+            Self::Approved => "approved",
+            Self::ApprovalRefused => "approval-refused",
+            Self::SideEffect => "side-effect",
+            Self::Message => "message",
             Self::Faulted => "faulted",
             Self::Interrupted => "interrupted",
             Self::Resumed => "resumed",
             Self::Stopped => "stopped",
             Self::Replaced => "replaced",
-            Self::ToppedUp => "topped-up",
-            Self::TopUpRefused => "top-up-refused",
+            Self::LimitRequested => "limit-requested",
+            Self::LimitRaised => "limit-raised",
+            Self::LimitRefused => "limit-refused",
+            Self::LimitIgnored => "limit-ignored",
         }
     }
 
@@ -135,7 +147,7 @@ impl AuditFindings {
             principal,
             kind,
             plugin: plugin.cloned(),
-            what,
+            message: what,
         });
     }
 
@@ -193,7 +205,7 @@ impl AuditFindings {
         }
         self.put(
             of,
-            AuditKind::Allowed,
+            AuditKind::Granted,
             None,
             format!("data can leave to: {}", data_can_leave(setup)),
         );
@@ -203,7 +215,7 @@ impl AuditFindings {
             } else {
                 row.may.join(", ")
             };
-            self.put(of, AuditKind::Allowed, Some(&row.plugin), format!("may {may}"));
+            self.put(of, AuditKind::Granted, Some(&row.plugin), format!("may {may}"));
         }
     }
 
@@ -228,7 +240,7 @@ impl AuditFindings {
             Notice::UserHeard { task, message } => {
                 self.put(
                     of,
-                    AuditKind::Decided,
+                    AuditKind::Message,
                     None,
                     format!(
                         "a message was sent to {task}: {}",
@@ -248,7 +260,7 @@ impl AuditFindings {
                     record.layer.as_str(),
                     record.reason
                 );
-                self.put(of, AuditKind::Refused, Some(plugin), what);
+                self.put(of, AuditKind::Denied, Some(plugin), what);
             }
             Notice::ApprovalAsked { call, request } => {
                 let mut by = request
@@ -272,16 +284,22 @@ impl AuditFindings {
                     "{} {}{by} ({}{risk})",
                     request.tool, request.arguments, request.source
                 );
-                self.put(of, AuditKind::Asked, Some(&request.caller), what);
+                self.put(of, AuditKind::ApprovalRequested, Some(&request.caller), what);
                 self.asked.insert(*call, request.clone());
             }
             Notice::ApprovalGiven { call, approval, author } => {
                 let asked = self.asked.remove(call);
                 let tool =
                     asked.as_ref().map(|request| format!("{}: ", request.tool)).unwrap_or_default();
+                let kind = match approval {
+                    Approval::Approved | Approval::Edited { .. } => AuditKind::Approved,
+                    Approval::Refused { .. } | Approval::Invalid { .. } => {
+                        AuditKind::ApprovalRefused
+                    }
+                };
                 self.put(
                     of,
-                    AuditKind::Decided,
+                    kind,
                     asked.as_ref().map(|request| &request.caller),
                     format!("{tool}{} ({author})", decided(approval)),
                 );
@@ -293,7 +311,7 @@ impl AuditFindings {
                     }
                     None => format!("a higher limit was requested: {}", top_up.sentence()),
                 };
-                self.put(of, AuditKind::Asked, None, what);
+                self.put(of, AuditKind::LimitRequested, None, what);
             }
             Notice::ToppedUp { budget, more, reason, author, .. } => {
                 let what = match more {
@@ -307,7 +325,7 @@ impl AuditFindings {
                     }
                 };
                 let kind =
-                    if more.is_some() { AuditKind::ToppedUp } else { AuditKind::TopUpRefused };
+                    if more.is_some() { AuditKind::LimitRaised } else { AuditKind::LimitRefused };
                 self.put(of, kind, None, what);
             }
             Notice::AttemptLost { model, input_tokens, cost_micro_usd, .. } => {
@@ -321,7 +339,7 @@ impl AuditFindings {
             Notice::PriceUnknown { model, limit } => {
                 let what =
                     format!("{limit} did not limit the model {model}: its price is not known");
-                self.put(of, AuditKind::Allowed, None, what);
+                self.put(of, AuditKind::LimitIgnored, None, what);
             }
             Notice::SideEffectStarted { plugin, side_effect, .. } => {
                 let what = format!(
@@ -329,7 +347,7 @@ impl AuditFindings {
                     crate::inspect::timeline::verb_of(side_effect).0,
                     side_effect.target()
                 );
-                self.put(of, AuditKind::Left, Some(plugin), what);
+                self.put(of, AuditKind::SideEffect, Some(plugin), what);
             }
             Notice::SideEffectEnded {
                 plugin,

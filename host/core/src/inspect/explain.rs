@@ -56,16 +56,16 @@ pub struct Explanation {
     pub layers: Vec<LayerAnswer>,
     /// The smallest line of config that would allow it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub smallest: Option<String>,
+    pub suggestion: Option<String>,
     /// The reason for offering no line.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub no_line: Option<String>,
+    pub no_suggestion: Option<String>,
 }
 
 impl Explanation {
     /// Returns the layer that refuses; `None` if none does.
     #[must_use]
-    pub fn refused_by(&self) -> Option<Layer> {
+    pub fn denied_by(&self) -> Option<Layer> {
         self.layers
             .iter()
             .find(|answer| answer.verdict == LayerVerdict::No)
@@ -197,17 +197,17 @@ fn with(setup: &Setup, question: &AccessQuestion, refused: Option<Refused>) -> E
         target: question.target.clone().unwrap_or_default(),
         verdict,
         layers,
-        no_line: refused
+        no_suggestion: refused
             .as_ref()
             .filter(|record| record.suggestion.is_none())
-            .map(|record| why_no_line(question, record)),
-        smallest: refused.and_then(|record| record.suggestion),
+            .map(|record| why_no_suggestion(question, record)),
+        suggestion: refused.and_then(|record| record.suggestion),
     }
 }
 
 /// Returns the reason for offering no line, for requests that no operator should allow by copying a
 /// line.
-fn why_no_line(question: &AccessQuestion, record: &DenialRecord) -> String {
+fn why_no_suggestion(question: &AccessQuestion, record: &DenialRecord) -> String {
     let plugin = &question.plugin;
     match record.layer {
         Layer::Manifest => format!("{plugin} does not ask for it: only its author can put that into its manifest"),

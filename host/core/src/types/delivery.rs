@@ -178,12 +178,15 @@ pub enum DeliveryState {
     None,
     /// Waiting for its strategy.
     Waiting,
+    #[serde(rename = "delivering")]
     Speaking,
     /// A channel, or the notified agent's turn, accepted it.
     Delivered,
     /// In the inbox, for the agent's next turn.
+    #[serde(rename = "inbox")]
     Attached,
     /// The agent has read it in a turn of its own.
+    #[serde(rename = "read")]
     Told,
     /// Blocked by a gate or a closed room.
     Blocked,

@@ -213,7 +213,7 @@ fn what_other_processes_said_is_shown_and_exported_once_however_often_it_arrived
         entries
             .iter()
             .filter(|entry| entry.kind == kind)
-            .map(|entry| entry.what.as_str())
+            .map(|entry| entry.message.as_str())
             .collect::<Vec<_>>()
     };
     assert_eq!(

@@ -330,7 +330,8 @@ impl conclave_runtime::subscribe::Subscriber for Labels {
         use conclave_runtime::notice::Notice;
         use conclave_runtime::subscribe::RunEvent;
 
-        if let RunEvent::Told { told: Notice::MessagePosted { message, .. } } = &happening.what {
+        if let RunEvent::Notice { notice: Notice::MessagePosted { message, .. } } = &happening.what
+        {
             self.0.lock().unwrap().push(message.labels.clone());
         }
     }

@@ -106,5 +106,5 @@ fn is_open(store: &Store, room: &RoomId) -> bool {
     let Ok(rooms) = StoreReader::open(store.folder()).and_then(|reader| reader.rooms(room)) else {
         return true;
     };
-    rooms.iter().any(|row| !matches!(row.standing, RunState::Ended(_)))
+    rooms.iter().any(|row| !matches!(row.state, RunState::Ended(_)))
 }

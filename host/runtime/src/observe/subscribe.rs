@@ -46,7 +46,7 @@ pub enum RunEvent {
     /// An event was journalled.
     Recorded { record: Arc<Record> },
     /// A notice that follows from the journalled events.
-    Told { told: Notice },
+    Notice { notice: Notice },
     /// A line of a plugin's log. Not journalled.
     Logged { call: CallId, plugin: PluginName, level: Level, message: String },
     /// The progress of a call. Not journalled.
@@ -76,7 +76,7 @@ pub enum RunEvent {
 ///
 /// impl Subscriber for Called {
 ///     fn on(&self, happening: &Published) {
-///         if let RunEvent::Told { told: Notice::ToolCalled { name, .. } } = &happening.what {
+///         if let RunEvent::Notice { notice: Notice::ToolCalled { name, .. } } = &happening.what {
 ///             self.0.lock().unwrap().push(name.clone());
 ///         }
 ///     }

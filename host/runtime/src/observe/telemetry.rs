@@ -219,7 +219,7 @@ impl Subscriber for SpanSubscriber {
     fn on(&self, happening: &Published) {
         let room = &happening.room;
         let mut rooms = self.lock();
-        if let RunEvent::Told { told: Notice::BackgroundStarted { room: child, .. } } =
+        if let RunEvent::Notice { notice: Notice::BackgroundStarted { room: child, .. } } =
             &happening.what
         {
             let parent = rooms.get(room).map_or_else(Span::none, |open| open.latest().clone());
@@ -236,7 +236,7 @@ impl Subscriber for SpanSubscriber {
         let Some(open) = rooms.get_mut(room) else { return };
         match &happening.what {
             RunEvent::Recorded { record } => self.recorded(open, record),
-            RunEvent::Told { told } => self.told(open, room, told),
+            RunEvent::Notice { notice: told } => self.told(open, room, told),
             RunEvent::Logged { call, plugin, level, message } => {
                 self.logged(open.call(*call), plugin, *level, message)
             }

@@ -37,12 +37,12 @@ const PAGE: &str = include_str!("../../../../docs/embed/events.md");
 fn lines() -> Vec<String> {
     let at = Millis(1_760_000_000_000);
     let line = |what: RunEvent| {
-        let seq = matches!(what, RunEvent::Told { .. }).then_some(17);
+        let seq = matches!(what, RunEvent::Notice { .. }).then_some(17);
         serde_json::to_string(&Published { room: RoomId::from("3f2a91c0"), at, seq, what }).unwrap()
     };
     whats()
         .into_iter()
-        .chain(notices().into_iter().map(|told| RunEvent::Told { told }))
+        .chain(notices().into_iter().map(|told| RunEvent::Notice { notice: told }))
         .map(line)
         .collect()
 }
@@ -71,7 +71,7 @@ fn is_sampled(what: &RunEvent) -> bool {
         | RunEvent::Logged { .. }
         | RunEvent::Progressed { .. }
         | RunEvent::Streamed { .. } => true,
-        RunEvent::Told { told } => is_notice_sampled(told),
+        RunEvent::Notice { notice: told } => is_notice_sampled(told),
     }
 }
 

@@ -59,7 +59,7 @@ impl Told {
 
     pub fn notices(&self) -> Vec<Notice> {
         let notice = |happening: Published| match happening.what {
-            RunEvent::Told { told } => Some(told),
+            RunEvent::Notice { notice: told } => Some(told),
             _ => None,
         };
         self.happenings().into_iter().filter_map(notice).collect()

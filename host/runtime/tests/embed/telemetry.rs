@@ -356,7 +356,7 @@ struct Stops(Mutex<Option<conclave_runtime::Stopper>>);
 
 impl Subscriber for Stops {
     fn on(&self, happening: &Published) {
-        if let RunEvent::Told { told: Notice::ToolCalled { .. } } = &happening.what {
+        if let RunEvent::Notice { notice: Notice::ToolCalled { .. } } = &happening.what {
             self.0.lock().unwrap().as_ref().unwrap().stop_turn("enough");
         }
     }

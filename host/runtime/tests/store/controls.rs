@@ -194,7 +194,7 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
         let approved = all.iter().filter(|record| approved(record.event.effective())).count();
         assert_eq!((received, approved), (1, 1), "{point}");
         let row = StoreReader::open(&store).unwrap().rooms(&RoomId::from(ROOM)).unwrap().remove(0);
-        assert!(matches!(row.standing, RunState::Ended(_)), "{point}");
+        assert!(matches!(row.state, RunState::Ended(_)), "{point}");
         // A call that was in flight when its host was killed is not repeated.
         let rings = std::fs::read_to_string(temp.path().join("rings")).unwrap_or_default();
         assert!(

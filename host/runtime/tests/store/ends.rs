@@ -64,7 +64,7 @@ fn two_processes_never_write_one_store_and_one_that_is_killed_loses_nothing_ackn
         }
         // The store can be read meanwhile.
         assert_eq!(
-            StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing,
+            StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].state,
             RunState::Running
         );
         let second = Store::open_free(temp.path()).unwrap();
@@ -74,7 +74,7 @@ fn two_processes_never_write_one_store_and_one_that_is_killed_loses_nothing_ackn
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(
-            StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing,
+            StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].state,
             RunState::Interrupted
         );
         assert!(records(&folder, "a").len() as u64 > acknowledged);

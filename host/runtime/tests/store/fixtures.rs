@@ -57,7 +57,7 @@ fn format_1_stays_readable() {
     let runs = reader.runs(&RunFilter::default()).unwrap();
     assert_eq!(runs.len(), 2);
     assert!(
-        runs.iter().any(|run| run.standing == RunState::Interrupted)
+        runs.iter().any(|run| run.state == RunState::Interrupted)
             && runs.iter().any(|run| run.tokens == 40)
     );
     let again = temp.path().join("again");

@@ -93,7 +93,7 @@ async fn a_run_that_met_a_full_disk_goes_on_once_there_is_space() {
 
     let reader = StoreReader::open(temp.path()).unwrap();
     assert_eq!(
-        reader.runs(&conclave_runtime::store::RunFilter::default()).unwrap()[0].standing,
+        reader.runs(&conclave_runtime::store::RunFilter::default()).unwrap()[0].state,
         RunState::Interrupted
     );
     drop(reader);

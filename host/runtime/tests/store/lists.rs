@@ -37,16 +37,16 @@ fn a_run_is_listed_as_it_stands() {
     drop(run(&store, "ab2/1", 1));
     let reader = StoreReader::open(temp.path()).unwrap();
     let runs = reader.runs(&RunFilter::default()).unwrap();
-    let standing: Vec<_> =
-        runs.iter().map(|run| (run.run.as_str(), run.standing, run.rooms, run.records)).collect();
+    let state: Vec<_> =
+        runs.iter().map(|run| (run.run.as_str(), run.state, run.rooms, run.records)).collect();
     assert_eq!(
-        standing,
+        state,
         [("ab2", RunState::Running, 2, 3), ("aa1", RunState::Ended(Status::Done), 1, 3)]
     );
     let run = &runs[1];
     assert_eq!((run.turns, run.tokens, run.cost_micro_usd), (3, 40, 500));
     assert_eq!(
-        (run.entry.as_str(), run.text.as_str(), run.principal.as_str(), run.command.as_str()),
+        (run.entry.as_str(), run.message.as_str(), run.principal.as_str(), run.command.as_str()),
         ("desk", "Good morning", "ada", "run")
     );
     assert!(run.locked && run.reason.is_some() && run.ended == Some(Millis(1_002)));
@@ -68,7 +68,7 @@ fn a_run_is_listed_as_it_stands() {
     }
     drop((going, store));
     let runs = reader.runs(&RunFilter::default()).unwrap();
-    assert_eq!(runs[0].standing, RunState::Interrupted);
+    assert_eq!(runs[0].state, RunState::Interrupted);
 }
 
 #[test]
@@ -78,14 +78,14 @@ fn a_room_that_was_let_go_or_left_by_another_process_is_cut_off_until_it_is_reop
     drop(run(&store, "a", 2));
     drop(store);
     let store = Store::open(temp.path()).unwrap();
-    let standing =
-        || StoreReader::open(temp.path()).unwrap().runs(&RunFilter::default()).unwrap()[0].standing;
-    assert_eq!(standing(), RunState::Interrupted);
+    let state =
+        || StoreReader::open(temp.path()).unwrap().runs(&RunFilter::default()).unwrap()[0].state;
+    assert_eq!(state(), RunState::Interrupted);
     let mut again = reopen(&store, "a");
     append(&mut *again.journal, &[said(2, "x")]).unwrap();
-    assert_eq!(standing(), RunState::Running);
+    assert_eq!(state(), RunState::Running);
     end(&mut *again.journal, said(3, "x"), Status::MaxTurns);
-    assert_eq!(standing(), RunState::Ended(Status::MaxTurns));
+    assert_eq!(state(), RunState::Ended(Status::MaxTurns));
 }
 
 #[test]
@@ -141,12 +141,12 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
     let store = Store::open(&cut_off).unwrap();
     let reader = StoreReader::open(&cut_off).unwrap();
     let before = reader.records(&RoomId::from("a")).unwrap().len();
-    assert_eq!(reader.runs(&RunFilter::default()).unwrap()[0].standing, RunState::Interrupted);
+    assert_eq!(reader.runs(&RunFilter::default()).unwrap()[0].state, RunState::Interrupted);
     assert!(store.give_up(&RoomId::from("nothing"), "x").is_err());
     for _ in 0..2 {
         store.give_up(&RoomId::from("a"), "no longer wanted").unwrap();
         let run = reader.runs(&RunFilter::default()).unwrap().remove(0);
-        assert_eq!(run.standing, RunState::Ended(Status::Kill));
+        assert_eq!(run.state, RunState::Ended(Status::Kill));
         assert_eq!(
             (run.reason.as_deref(), run.agents),
             (Some("no longer wanted"), vec!["desk".to_owned()])
@@ -173,7 +173,7 @@ fn a_room_that_was_never_opened_can_be_given_up() {
     store.give_up(&RoomId::from("a"), "it is over").unwrap();
     let reader = StoreReader::open(temp.path()).unwrap();
     let runs = reader.runs(&RunFilter::default()).unwrap();
-    assert_eq!(runs[0].standing, RunState::Ended(Status::Kill));
+    assert_eq!(runs[0].state, RunState::Ended(Status::Kill));
     assert_eq!(runs[0].reason.as_deref(), Some("it is over"));
     assert_eq!(reader.check().unwrap().problems, Vec::<String>::new());
 }

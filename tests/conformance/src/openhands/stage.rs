@@ -261,7 +261,7 @@ impl Subscriber for Following {
     fn on(&self, happening: &Published) {
         let mut inner = self.0.lock();
         match &happening.what {
-            RunEvent::Told { told } => {
+            RunEvent::Notice { notice: told } => {
                 if let Notice::AgentStateChanged { task, state, .. } = told
                     && task.as_str() == "main"
                 {

@@ -186,7 +186,7 @@ impl Follower {
 impl Subscriber for Follower {
     fn on(&self, happening: &Published) {
         match &happening.what {
-            RunEvent::Told { told } => {
+            RunEvent::Notice { notice: told } => {
                 self.change(|seen| Self::noticed(seen, &happening.room, told))
             }
             RunEvent::Recorded { record } => {

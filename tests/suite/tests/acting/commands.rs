@@ -126,7 +126,8 @@ struct Ended(Semaphore);
 
 impl Subscriber for Ended {
     fn on(&self, happening: &Published) {
-        if let RunEvent::Told { told: Notice::ToolAnswered { name, content, .. } } = &happening.what
+        if let RunEvent::Notice { notice: Notice::ToolAnswered { name, content, .. } } =
+            &happening.what
             && name.ends_with(".poll")
             && content.is_empty()
         {

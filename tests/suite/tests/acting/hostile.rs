@@ -136,7 +136,7 @@ struct Called(Semaphore);
 
 impl Subscriber for Called {
     fn on(&self, happening: &Published) {
-        if matches!(&happening.what, RunEvent::Told { told: Notice::ToolCalled { .. } }) {
+        if matches!(&happening.what, RunEvent::Notice { notice: Notice::ToolCalled { .. } }) {
             self.0.add_permits(1);
         }
     }

@@ -129,7 +129,7 @@ fn an_analyzer_that_gives_no_answer_makes_somebody_be_asked_and_nobody_there_is_
             "bad",
             &format!("config = {{ mode = \"{mode}\" }}\nlimits = {{ cpu = \"50 ms\" }}"),
         );
-        let nobody = Approval::Refused { reason: "nobody is there".to_owned() };
+        let nobody = Approval::Refused { reason: "no user can approve it".to_owned() };
         let (world, told) = ask_about_a_write(nobody, &confirm, &bad);
         assert_eq!(world.file("a.txt"), None, "{mode}");
         let asked = world.asked();

@@ -136,7 +136,7 @@ struct Told(Mutex<Vec<Notice>>);
 
 impl Subscriber for Told {
     fn on(&self, happening: &Published) {
-        if let RunEvent::Told { told } = &happening.what {
+        if let RunEvent::Notice { notice: told } = &happening.what {
             lock(&self.0).push(told.clone());
         }
     }
@@ -169,7 +169,7 @@ impl World {
         let folder = tempfile::tempdir().expect("a test can make a folder");
         std::fs::create_dir(folder.path().join("box")).expect("a test can make a folder");
         let refuses =
-            |_: &ApprovalRequest| Approval::Refused { reason: "nobody is there".to_owned() };
+            |_: &ApprovalRequest| Approval::Refused { reason: "no user can approve it".to_owned() };
         let approver = Arc::new(Decides { decide: Box::new(refuses), asked: Mutex::default() });
         Self { host, folder, told: Arc::default(), approver, journals: Mutex::default() }
     }

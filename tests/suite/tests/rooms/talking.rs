@@ -43,7 +43,7 @@ struct Notices(UnboundedSender<Notice>);
 
 impl Subscriber for Notices {
     fn on(&self, happening: &Published) {
-        if let RunEvent::Told { told } = &happening.what {
+        if let RunEvent::Notice { notice: told } = &happening.what {
             let _ = self.0.send(told.clone());
         }
     }

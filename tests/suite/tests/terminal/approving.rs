@@ -13,15 +13,15 @@ use crate::cli::text;
 const WIDTHS: [u16; 3] = [40, 80, 120];
 /// The program's own lines around a question of `conclave approve`.
 const OWN: [&str; 6] = [
-    "May it run? [y/N] > y ZZ",
+    "Approve it? [y/N] > y ZZ",
     " ?    workspace.write wants to run for chat, with 2 arguments ZZ",
-    "      page 9 of 9: read them all ZZ",
-    "      [s] shows the next page > ZZ",
-    "0a1b2c3d:c4 approved; its run hears it now ZZ",
-    "it waits as before ZZ",
+    "      page 9 of 9: read all pages to approve ZZ",
+    "      [s] next page > ZZ",
+    "0a1b2c3d:c4 approved; its run receives the decision now ZZ",
+    "not approved; the call is still pending ZZ",
 ];
 /// The end of the question to an approver.
-const MAY_IT_RUN: &str = "May it run? [y/N] >";
+const MAY_IT_RUN: &str = "Approve it? [y/N] >";
 const LETTERS: &str = "[w] why  >";
 const MORE: &str = "[s] shows the next page >";
 
@@ -53,7 +53,7 @@ impl WaitingRun {
         let output = self.rig.conclave(&["approvals", "--json"]).output().expect("it runs");
         let output = text(&output.stdout);
         let calls = output.lines().filter_map(|line| serde_json::from_str(line).ok());
-        calls.filter(|call: &Value| call["said"].is_null()).collect()
+        calls.filter(|call: &Value| call["decision"].is_null()).collect()
     }
 
     /// Returns the content of a file in the workspace.
@@ -95,7 +95,7 @@ fn approve_shows_a_call_behind_marks_and_approves_that_one_alone() {
         terminal.until_prompt(MAY_IT_RUN);
         let rows = terminal.rows();
         assert_marked(&rows, columns);
-        for once in ["wants to run", "May it run?"] {
+        for once in ["wants to run", "Approve it?"] {
             let count = rows.iter().filter(|row| is_own(row, once)).count();
             assert_eq!(count, 1, "{columns}, {once}: {rows:#?}");
         }
@@ -122,7 +122,7 @@ fn approve_takes_a_yes_behind_the_last_page_alone() {
         assert_marked(&terminal.rows(), columns);
         assert_asks(&terminal.rows(), MORE);
         terminal.types("y\n");
-        terminal.until_prompt_below("not all of it was shown yet", ">");
+        terminal.until_prompt_below("read all pages first", ">");
         let pages = pages_of(&terminal.rows());
         assert!(pages > 2, "{columns}: {pages}");
         for page in 2..=pages {
@@ -132,7 +132,7 @@ fn approve_takes_a_yes_behind_the_last_page_alone() {
             let rows = terminal.rows();
             assert_marked(&rows, columns);
             assert_asks(&rows, end);
-            let asked = rows.iter().filter(|row| is_own(row, "May it run?")).count();
+            let asked = rows.iter().filter(|row| is_own(row, "Approve it?")).count();
             assert_eq!(asked, usize::from(page == pages), "{columns}: {rows:#?}");
         }
         assert_eq!(run.waiting().len(), 1, "{columns}: nothing was approved");
@@ -153,13 +153,16 @@ fn approve_leaves_a_call_waiting_whose_pages_were_not_read() {
     terminal.types("\n");
     let (status, rows) = terminal.ends();
     assert_eq!(status.code(), Some(1), "{rows:#?}");
-    assert!(rows.iter().any(|row| is_own(row, "it waits as before")), "{rows:#?}");
+    assert!(
+        rows.iter().any(|row| is_own(row, "not approved; the call is still pending")),
+        "{rows:#?}"
+    );
     assert_eq!((run.id("/notes/todo.md"), run.waiting().len()), (id, 1));
 }
 
 /// Returns the number of pages according to the last page.
 fn pages_of(rows: &[String]) -> usize {
-    let row = rows.iter().rfind(|row| is_own(row, "read them all") && !row.contains(FOREIGN));
+    let row = rows.iter().rfind(|row| is_own(row, "read all pages") && !row.contains(FOREIGN));
     let row = row.unwrap_or_else(|| panic!("it has pages: {rows:#?}"));
     let count = row.split(" of ").nth(1).and_then(|rest| rest.split(':').next());
     count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{row}"))
@@ -179,7 +182,7 @@ fn a_long_question_takes_a_yes_behind_its_last_page_alone() {
         assert!(!rows.iter().any(|row| is_own(row, "[y] once")), "{columns}: {rows:#?}");
         for (letter, count) in ["y", "r", "e"].into_iter().zip(1..) {
             terminal.answers(letter);
-            let is_refused = |row: &&String| is_own(row, "not all of it was shown yet");
+            let is_refused = |row: &&String| is_own(row, "read all pages first");
             terminal.until("so many refusals", |rows| {
                 let is_asked = rows.iter().rfind(|row| !row.is_empty());
                 is_asked.is_some_and(|row| row.ends_with(LETTERS))

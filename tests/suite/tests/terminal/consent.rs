@@ -49,7 +49,7 @@ fn what_confirm_asks_about_is_asked_at_a_terminal_though_a_rule_allows_it() {
     assert!(!rows.iter().any(|row| is_own(row, "[a] always")), "no rule answers it: {rows:#?}");
     assert!(is_written("action.md") && !is_written("call.md"), "{rows:#?}");
     terminal.answers("n");
-    terminal.until_prompt_below("why not?", ">");
+    terminal.until_prompt_below("the reason, which", ">");
     terminal.answers("");
     let (_, rows) = terminal.ends();
     assert!(!is_written("call.md"), "it was refused: {rows:#?}");
@@ -62,7 +62,7 @@ fn a_refusal_for_this_run_answers_every_further_question_of_its_kind() {
     let mut terminal = Terminal::start(&rig, &["run", "c.toml", "save them"], 100);
     terminal.until_prompt_below("workspace.write wants to run", LETTERS);
     terminal.answers("x");
-    terminal.until_prompt_below("why not?", ">");
+    terminal.until_prompt_below("the reason, which", ">");
     terminal.answers("not today");
     terminal.until("the result", |rows| {
         let questions = rows.iter().filter(|row| is_own(row, "wants to run")).count();
@@ -91,7 +91,7 @@ fn arguments_are_edited_as_escapes() {
     terminal.types("\u{3}");
     terminal.until_prompt_below("workspace.write wants to run", LETTERS);
     terminal.answers("n");
-    terminal.until_prompt_below("why not?", ">");
+    terminal.until_prompt_below("the reason, which", ">");
     terminal.answers("");
     let (_, rows) = terminal.ends();
     let files = std::fs::read_dir(rig.folder().join("notes")).expect("the folder is there");

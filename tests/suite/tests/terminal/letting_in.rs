@@ -14,8 +14,8 @@ use super::{FOREIGN, MARK, WIDTHS, assert_marked, forged_as};
 const UPGRADE: [&str; 4] = [
     "Accept tools as it is now? [y/N] > n ZZ",
     "tools is what was pinned, but for its version ZZ",
-    "+ tools is pinned as it is now in ./conclave.lock ZZ",
-    "everything is as it was pinned ZZ",
+    "+ tools is now pinned in ./conclave.lock ZZ",
+    "all plugins are as pinned ZZ",
 ];
 /// The program's own lines around a component that is added.
 const ADD: [&str; 4] = [
@@ -62,7 +62,7 @@ fn a_changed_description_stands_behind_marks_and_is_pinned_by_a_yes_alone() {
             terminal.until_prompt("[y/N] >");
             let rows = terminal.rows();
             assert_marked(&rows, columns);
-            let says = [own(&rows, "is not what was pinned"), own(&rows, "Accept tools")];
+            let says = [own(&rows, "differs from its pin"), own(&rows, "Accept tools")];
             assert_eq!(says.map(|rows| rows.len()), [1, 1], "{columns}: {rows:#?}");
             assert_eq!(pinned(&rig), honest, "{columns}: nothing was accepted");
             terminal.types(answer);
@@ -105,7 +105,7 @@ fn what_a_changed_component_says_as_it_is_added_stands_behind_marks() {
         );
         let rig = Rig::new().with_file("conclave.toml", bare).with_file("weather.wasm", changed);
         let mut terminal = Terminal::start(&rig, &["add", "weather.wasm"], columns);
-        for question in ["Which addresses may it", "Which folder may it", "Which tools may it"] {
+        for question in ["Which URLs may it", "Which folder may it", "Which tools may it"] {
             terminal.until(question, |rows| {
                 // A question that contains a third-party sentence has another end.
                 let is_bare = |row: &&String| row.contains(FOREIGN) && !row.contains(MARK);

@@ -19,9 +19,10 @@ use crate::ui::show::{FAINT, ODD, one_line, paint};
 /// A next step.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Hint {
+    #[serde(rename = "message")]
     pub(crate) what: String,
     /// A command to type, or a line to write.
-    #[serde(rename = "do")]
+    #[serde(rename = "hint")]
     pub(crate) how: String,
 }
 
@@ -60,10 +61,10 @@ pub(crate) fn missing_grants(
             Some(capability) => Some(missing_grant(name, capability, config, file)),
             None => Some(Hint {
                 what: format!(
-                    "{name} cannot do without `{}`, which this version of the host does not offer:",
+                    "{name} requires `{}`, which this version of the host does not offer:",
                     one_line(key, 20)
                 ),
-                how: format!("leave [plugins.{name}] out"),
+                how: format!("remove [plugins.{name}]"),
             }),
         }
     });
@@ -75,7 +76,7 @@ fn missing_grant(name: &str, capability: Capability, config: &Config, file: &Pat
         |grant: &str| format!("conclave grant {name} {}{}", shell(grant), file_option(file));
     if capability == Capability::Model && config.models.is_empty() {
         return Hint {
-            what: format!("{name} cannot do without `model`, and the config has none:"),
+            what: format!("{name} requires `model`, and the config has no model:"),
             how: format!(
                 "write a table [models.default] with `kind = \"openai\"`, `url` and `model`, then\n  {}",
                 command("model = [\"default\"]")
@@ -85,12 +86,12 @@ fn missing_grant(name: &str, capability: Capability, config: &Config, file: &Pat
     if capability == Capability::Secrets && config.secrets.is_empty() {
         let table = "write a table [secrets.NAME] with `from` and `hosts`, then";
         return Hint {
-            what: format!("{name} cannot do without `secrets`, and the config has none:"),
+            what: format!("{name} requires `secrets`, and the config has no secret:"),
             how: format!("{table}\n  {}", command("secrets = [\"NAME\"]")),
         };
     }
     Hint {
-        what: format!("{name} cannot do without `{capability}`, which is not granted:"),
+        what: format!("{name} requires `{capability}`, which is not granted:"),
         how: command(&example(capability, config)),
     }
 }
@@ -167,8 +168,8 @@ fn callers(name: &str, config: &Config, file: &Path) -> Hint {
     tasks.sort_by_cached_key(|(_, task)| (!calls(task.agent.as_str()), !asks(task.agent.as_str())));
     let Some((task, setup)) = tasks.first() else {
         return Hint {
-            what: "no agent may call its tools yet, and there is no task:".to_owned(),
-            how: "conclave init writes a config with one".to_owned(),
+            what: "no agent may call its tools yet, because the config has no task:".to_owned(),
+            how: "`conclave init` writes a config with a task".to_owned(),
         };
     };
     let agent = &setup.agent;
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_written_with_all_that_it_says() {
+    fn a_tool_entry_is_written_with_all_its_keys() {
         let tools = r#"["a.one", { tool = "a.two", as = "two", use = false, final = true, title = "it \"is\"", result_tokens = 9, retained_tokens = 3 }, { tool = "recipient_message", handle = false, recipients = ["x", "User"], default_recipient = "x" }, "a.*", "done"]"#;
         let config = |tools: &str| {
             let text = format!(

@@ -43,11 +43,10 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
                 .then(|| list(&["terminal".to_owned()])),
             Capability::Fetch => addresses(ask),
             Capability::Secrets => secrets(ask, config),
-            Capability::Kv => confirm(&question(
-                capability,
-                "May it keep data of its own from run to run (1 MiB)?",
-            ))
-            .then(|| "true".to_owned()),
+            Capability::Kv => {
+                confirm(&question(capability, "May it store keys across runs (1 MiB)?"))
+                    .then(|| "true".to_owned())
+            }
             Capability::Exec
             | Capability::Log
             | Capability::Progress
@@ -108,7 +107,7 @@ fn tasks(text: &str, config: Option<&Config>, others: &[&str]) -> Option<String>
     let such: Vec<String> = tasks.chain(others.iter().map(|name| (*name).to_owned())).collect();
     let wrong = |name: &str| {
         (config.is_some() && !such.iter().any(|known| known == name))
-            .then(|| format!("{name} is none of them"))
+            .then(|| format!("{name} is not one of them"))
     };
     typed(capability, text, &such, wrong)
 }
@@ -149,11 +148,11 @@ fn tools(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
     }
     let wrong = |name: &str| match (ToolPattern::is_well_formed(name), name.split_once('.'), config)
     {
-        (false, ..) => {
-            Some(format!("{name} is no tool; write PLUGIN.TOOL, or PLUGIN.* for all of a plugin"))
-        }
+        (false, ..) => Some(format!(
+            "{name} is not a tool; write PLUGIN.TOOL, or PLUGIN.* for all of a plugin"
+        )),
         (true, Some((plugin, _)), Some(config)) if !config.plugins.contains_key(plugin) => {
-            Some(format!("there is no plugin {plugin}"))
+            Some(format!("the plugin {plugin} does not exist"))
         }
         _ => None,
     };
@@ -180,9 +179,9 @@ fn addresses(ask: &CapabilityRequest) -> Option<String> {
     if asked.is_empty() {
         let such = ["such as https://api.example.org/v1/*".to_owned()];
         let wrong = |url: &str| {
-            UrlPattern::parse(url).err().map(|why| format!("{url} cannot be one: {why}"))
+            UrlPattern::parse(url).err().map(|why| format!("{url} is not a valid pattern: {why}"))
         };
-        return typed(Capability::Fetch, "Which addresses may it send requests to?", &such, wrong);
+        return typed(Capability::Fetch, "Which URLs may it send requests to?", &such, wrong);
     }
     let what = if methods.is_empty() { "GET, HEAD".to_owned() } else { methods.join(", ") };
     let with = if headers.is_empty() {
@@ -221,7 +220,7 @@ fn secrets(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
             "{}",
             question(
                 Capability::Secrets,
-                &paint(FAINT, "the config has no secrets; write this, and grant it then")
+                &paint(FAINT, "the config has no secrets; write this, then grant it")
             )
         );
         secret_blocks(ask)
@@ -275,12 +274,12 @@ fn models(config: Option<&Config>) -> Option<String> {
         let _ = writeln!(
             crate::ui::output::stderr(),
             "{}",
-            question(Capability::Model, &paint(FAINT, "the config has no model that it could ask"))
+            question(Capability::Model, &paint(FAINT, "the config has no model"))
         );
         return None;
     }
     let allowed = models.into_iter().filter(|name| {
-        confirm(&question(Capability::Model, &format!("May it ask the model {name}?")))
+        confirm(&question(Capability::Model, &format!("May it use the model {name}?")))
     });
     let allowed: Vec<String> = allowed.collect();
     (!allowed.is_empty()).then(|| list(&allowed))
@@ -304,7 +303,7 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
                 paint(
                     ODD,
                     format_args!(
-                        "there is no folder {typed} in {}",
+                        "the folder {typed} does not exist in {}",
                         folders::whole(folder).display()
                     )
                 )
@@ -313,7 +312,7 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
         };
         if let Some(why) = too_much(&whole, &folders::whole(folder)) {
             let sure = confirm(&format!(
-                "          {} Grant it all the same?",
+                "          {} Grant it anyway?",
                 paint(ODD, format_args!("{} {why}.", whole.display()))
             ));
             if !sure {
@@ -322,9 +321,7 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
         }
         let shown = written.display().to_string();
         let at = place(&shown);
-        let mode = if writes
-            && confirm("          May it also change what is in it (16 MiB, 1000 files)?")
-        {
+        let mode = if writes && confirm("          May it also write to it (16 MiB, 1000 files)?") {
             "read-write"
         } else {
             "read"
@@ -342,7 +339,7 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
 fn place(dir: &str) -> String {
     let own = default_place(dir).unwrap_or_else(|| "/folder".to_owned());
     let text = format!(
-        "          Under which name does the plugin see it? {}",
+        "          At which path does the plugin see it? {}",
         paint(FAINT, format_args!("(return: {own})"))
     );
     loop {
@@ -354,7 +351,7 @@ fn place(dir: &str) -> String {
         let _ = writeln!(
             crate::ui::output::stderr(),
             "          {}",
-            paint(ODD, format_args!("{typed} is no such name; write one like /notes"))
+            paint(ODD, format_args!("{typed} is not such a path; write one like /notes"))
         );
     }
 }

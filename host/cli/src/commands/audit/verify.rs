@@ -26,7 +26,7 @@ pub(super) fn verify(
     if let Some(noted) = noted
         && !is_hash(noted)
     {
-        return Err(CliError::usage(format!("{noted:?} is no hash"))
+        return Err(CliError::usage(format!("{noted:?} is not a hash"))
             .hint("write what `conclave audit head` printed: 64 characters of 0-9 and a-f"));
     }
     let readers = stores.readers()?;
@@ -113,8 +113,7 @@ pub(super) fn tell(
         };
         let (records, rooms) =
             (some(checked.records, "record", "records"), some(checked.rooms, "room", "rooms"));
-        let counts =
-            format!("{records} of {rooms}, {}", some(checked.blobs, "payload", "payloads"));
+        let counts = format!("{records} of {rooms}, {}", some(checked.blobs, "blob", "blobs"));
         let head = checked
             .head
             .as_ref()

@@ -60,14 +60,13 @@ pub(crate) fn read(file: &Path) -> Result<Vec<BatchInput>, CliError> {
     };
     read.map_err(|error| {
         CliError::usage(format!("{shown} could not be read: {error}"))
-            .hint("name a file with one input a line; `-` reads stdin")
+            .hint("name a file with one input per line; `-` reads stdin")
     })?;
     if is_config(file, &bytes) {
-        let what = format!(
-            "{shown} is a config, not a file of inputs: each of its lines would be a message"
-        );
-        return Err(CliError::usage(what)
-            .hint(format!("name the inputs first: conclave batch INPUTS --config {shown}")));
+        let what = format!("{shown} is a config, not a file of inputs");
+        return Err(CliError::usage(what).hint(format!(
+            "name the inputs, and the config as an option: conclave batch INPUTS --config {shown}"
+        )));
     }
     parse(&bytes, &shown).map_err(CliError::usage)
 }
@@ -89,10 +88,14 @@ fn parse(bytes: &[u8], shown: &str) -> Result<Vec<BatchInput>, String> {
         }
     }
     if bad.is_empty() {
-        return if inputs.is_empty() { Err(format!("{shown} holds no input")) } else { Ok(inputs) };
+        return if inputs.is_empty() {
+            Err(format!("{shown} contains no input"))
+        } else {
+            Ok(inputs)
+        };
     }
     let lines = if bad.len() == 1 { "a line".to_owned() } else { format!("{} lines", bad.len()) };
-    let mut what = format!("{shown} has {lines} that cannot be used; nothing was run\n");
+    let mut what = format!("{shown} has {lines} that cannot be parsed; nothing was run\n");
     for (number, why) in bad.iter().take(NAMED) {
         let _ = write!(what, "\n  {shown}:{number}: {why}");
     }
@@ -171,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_line_is_told_with_its_number() {
+    fn every_invalid_line_is_reported_with_its_number() {
         let text = b"fine\n{\"inputs\": {}}\n{broken\n\xff\n{\"input\": \"a\", \"more\": 1}\n{\"input\": \"a\", \"id\": []}\n{\"input\": \"a\", \"inputs\": []}\n{\"input\": 5}";
         let why = parse(text, "in").unwrap_err();
         for part in [
@@ -187,7 +190,7 @@ mod tests {
             assert!(why.contains(part), "{part}\n{why}");
         }
         assert!(parse("{\n".repeat(80).as_bytes(), "in").unwrap_err().ends_with("and 30 more"));
-        assert_eq!(parse(b"\n \n", "in").unwrap_err(), "in holds no input");
+        assert_eq!(parse(b"\n \n", "in").unwrap_err(), "in contains no input");
         assert!(
             parse(format!("{{\"input\":{}", "[".repeat(1_000_000)).as_bytes(), "in").is_err(),
             "depth is bounded"

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_many_how_fast_and_how_long_still() {
+    fn the_progress_line_shows_count_rate_and_time_left() {
         let amounts = |done, failed| Amounts { done, failed, total: 1_000 };
         assert_eq!(line(amounts(0, 0), Duration::from_secs(3), false), "0 of 1000");
         assert_eq!(

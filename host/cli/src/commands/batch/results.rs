@@ -288,19 +288,19 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
-    use crate::ui::screen::Loudness;
+    use crate::ui::screen::Verbosity;
 
     fn input(id: Option<Value>) -> BatchInput {
         BatchInput { id, text: "When?".to_owned(), inputs: Map::new() }
     }
 
     #[test]
-    fn rows_are_written_in_the_order_of_the_inputs_each_when_its_turn_has_come() {
+    fn rows_are_written_in_input_order_as_soon_as_possible() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.jsonl");
         let inputs = Arc::new(vec![input(None), input(Some(json!("b"))), input(Some(json!(7)))]);
         let mut results =
-            Results::new(Arc::clone(&inputs), Screen::new(Loudness::Quiet), Some(&path), false)
+            Results::new(Arc::clone(&inputs), Screen::new(Verbosity::Quiet), Some(&path), false)
                 .unwrap();
         let done = Outcome {
             content: Some("In 1844.".to_owned()),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_is_no_text_is_none_the_less_one() {
+    fn a_result_without_text_is_a_result() {
         let row = |change: &dyn Fn(&mut Outcome)| {
             let mut outcome = Outcome::new(Status::Done, "it says so");
             change(&mut outcome);

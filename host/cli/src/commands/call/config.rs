@@ -52,7 +52,7 @@ pub(super) fn config(
     grants.iter().try_for_each(|fragment| text.grant(name, fragment)).map_err(refused)?;
     for limit in &args.limits {
         let (key, value) = limit.split_once('=').ok_or_else(|| {
-            CliError::usage(format!("--limit {limit} sets nothing"))
+            CliError::usage(format!("--limit {limit} has no value"))
                 .hint("write --limit KEY=VALUE, such as --limit memory='64 MiB'")
         })?;
         text.set(&["plugins", name, "limits", key.trim()], &amount(value)).map_err(refused)?;
@@ -60,12 +60,15 @@ pub(super) fn config(
     if let Some(settings) = &args.config {
         let settings =
             object(settings).map_err(|why| CliError::usage(format!("--config is {why}")))?;
-        let value = toml_of(&settings)
-            .ok_or_else(|| CliError::usage("--config holds `null`, which a config cannot say"))?;
+        let value = toml_of(&settings).ok_or_else(|| {
+            CliError::usage("--config contains `null`, which a config cannot hold")
+        })?;
         text.set(&["plugins", name, "config"], &value).map_err(refused)?;
     }
     let edited = text.finish().map_err(refused)?;
-    edited.config.ok_or_else(|| CliError::internal("the config of the call is not right"))
+    edited
+        .config
+        .ok_or_else(|| CliError::internal("the grants, settings or limits of the call are invalid"))
 }
 
 /// Returns the error without line numbers, since the user never sees the generated text.

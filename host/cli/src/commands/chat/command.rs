@@ -36,17 +36,18 @@ pub(crate) enum ChatCommand {
 }
 
 /// The text of `/help`.
-pub(crate) const HELP: &str = "  /attach FILE   an image or a text that goes with the next message
-  /save FILE     the conversation so far, as Markdown
-  /status        who may do what, what was used up, what runs in the background
-  /tasks         what runs in the background
+pub(crate) const HELP: &str =
+    "  /attach FILE   attaches an image or a text file to the next message
+  /save FILE     saves the conversation as Markdown
+  /status        shows permissions, usage and background tasks
+  /tasks         lists background tasks
   /cancel TASK   stops a background task, such as task-1
-  /tell TASK …   says something to a background task
-  /stop          stops the agent, for programs (--json); a person presses Ctrl-C
-  /quit          ends the conversation; so do Ctrl-D and the words quit, exit, bye
-  //…            a message that begins with a slash; a path (/a/b) is one anyway
-  Alt-Enter or a backslash at the end begins a new line
-  A line that begins with a blank is not kept in the history";
+  /tell TASK …   sends a message to a background task
+  /stop          stops the agent, for programs (--json); at a terminal, press Ctrl-C
+  /quit          ends the conversation, as Ctrl-D, quit, exit and bye do
+  //…            sends a message that begins with a slash; a path (/a/b) needs no //
+  Alt-Enter or a backslash at the end starts a new line
+  A line that begins with a space is not saved in the history";
 
 /// Words that end a conversation.
 const GOODBYES: [&str; 3] = ["quit", "exit", "bye"];
@@ -64,7 +65,7 @@ pub(crate) fn parse(text: &str, as_langroid: bool) -> TypedLine {
         true if as_langroid => return TypedLine::Command(ChatCommand::Quit),
         true => {
             return TypedLine::Wrong(format!(
-                "{trimmed} alone would end the task, so it is not sent: /quit ends the conversation"
+                "{trimmed} on its own would end the task, so it was not sent; /quit ends the conversation"
             ));
         }
         false if GOODBYES.contains(&trimmed) => return TypedLine::Command(ChatCommand::Quit),
@@ -88,7 +89,9 @@ pub(crate) fn parse(text: &str, as_langroid: bool) -> TypedLine {
     };
     let alone = |command: ChatCommand| match rest {
         "" => TypedLine::Command(command),
-        _ => TypedLine::Wrong(format!("/{name} stands alone; //{name} … says it to the agent")),
+        _ => {
+            TypedLine::Wrong(format!("/{name} takes no argument; //{name} … sends it as a message"))
+        }
     };
     match name {
         "help" | "?" => alone(ChatCommand::Help),
@@ -113,7 +116,7 @@ pub(crate) fn parse(text: &str, as_langroid: bool) -> TypedLine {
         "attach" => file(ChatCommand::Attach),
         "save" => file(ChatCommand::Save),
         _ => TypedLine::Wrong(format!(
-            "there is no command /{name}: /help shows them, and //{name} says it to the agent"
+            "unknown command /{name}; /help lists the commands, //{name} sends it as a message"
         )),
     }
 }
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn two_slashes_say_one() {
+    fn two_slashes_send_a_message_with_one() {
         assert_eq!(
             parse("//etc/hosts is a file"),
             TypedLine::Message("/etc/hosts is a file".into())
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_no_command() {
+    fn a_path_is_a_message() {
         for text in ["/invoices/good.csv 31", "/etc/hosts", "/help/me", "/ 31"] {
             assert_eq!(parse(text), TypedLine::Message(text.to_owned()));
         }

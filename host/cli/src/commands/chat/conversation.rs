@@ -49,7 +49,7 @@ pub(crate) struct TerminalChat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NextSpeaker {
     #[default]
-    Person,
+    User,
     /// The agent has yet to read the host's message, such as a tool's result. L-029: an empty
     /// answer of the user lets it continue.
     Agent,
@@ -119,7 +119,7 @@ impl TerminalChat {
     /// Returns the next speaker, now that the room asks its user.
     pub(crate) fn next(&self) -> NextSpeaker {
         let state = self.state();
-        if state.stopping { NextSpeaker::Person } else { state.next }
+        if state.stopping { NextSpeaker::User } else { state.next }
     }
 
     /// Begins a turn with the user's message.
@@ -127,7 +127,7 @@ impl TerminalChat {
         let mut state = self.state();
         state.begin_turn(self.tally.counts());
         (state.failure, state.why, state.stopping) = (None, None, false);
-        state.transcript.add(Speaker::Person, message);
+        state.transcript.add(Speaker::User, message);
     }
 
     /// Begins a turn that was interrupted earlier and is resumed now.
@@ -237,7 +237,7 @@ impl TerminalChat {
         self.screen.say(&next(stream));
     }
 
-    fn told(&self, notice: &Notice) {
+    fn notice(&self, notice: &Notice) {
         let mut state = self.state();
         match notice {
             Notice::StepStarted { call, task, .. } if self.holds(task) => {
@@ -281,9 +281,7 @@ impl TerminalChat {
             Notice::MessagePosted { task, message, .. } if self.holds(task) => {
                 self.posted(&mut state, message)
             }
-            Notice::StepStalled { task, .. } if self.holds(task) => {
-                state.next = NextSpeaker::Person
-            }
+            Notice::StepStalled { task, .. } if self.holds(task) => state.next = NextSpeaker::User,
             Notice::TurnStopped { .. } => self.stopped(&mut state),
             Notice::ToolCalled { call, caller, name, arguments, .. } => {
                 let name = one_line(name, 60);
@@ -306,7 +304,7 @@ impl TerminalChat {
     fn posted(&self, state: &mut ConversationState, message: &Message) {
         let is_hosts = message.sender == Entity::Agent && !state.responded;
         state.next =
-            if is_hosts && !state.faulted { NextSpeaker::Agent } else { NextSpeaker::Person };
+            if is_hosts && !state.faulted { NextSpeaker::Agent } else { NextSpeaker::User };
         let is_persons = message.sender == Entity::User
             && !self.setup.tasks.contains_key(message.sender_name.as_str());
         let is_elsewhere =
@@ -355,7 +353,7 @@ impl TerminalChat {
         self.screen.end_text();
         state.step = None;
         state.tools.clear();
-        state.next = NextSpeaker::Person;
+        state.next = NextSpeaker::User;
     }
 }
 
@@ -383,14 +381,14 @@ impl ConversationState {
 
 impl Subscriber for TerminalChat {
     fn on(&self, happening: &Published) {
-        if let RunEvent::Told { told } = &happening.what {
+        if let RunEvent::Notice { notice: told } = &happening.what {
             self.state().questions.take(&happening.room, happening.at, told);
         }
         if happening.room != self.room {
             return;
         }
         match &happening.what {
-            RunEvent::Told { told } => self.told(told),
+            RunEvent::Notice { notice: told } => self.notice(told),
             RunEvent::Streamed { call, ordinal, text } => {
                 let mut state = self.state();
                 if state.step == Some(*call)

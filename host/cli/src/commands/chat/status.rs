@@ -108,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn what_other_processes_used_counts_in_all() {
+    fn the_total_includes_usage_of_other_processes() {
         let spent = Spent { tokens: 5_787, ..Spent::default() };
         assert_eq!(in_all(&spent, counts(1_234, None)).as_deref(), Some("in all 5 787 tokens"));
         assert_eq!(in_all(&spent, counts(5_787, None)), None);
     }
 
     #[test]
-    fn waiting_says_for_what() {
+    fn the_status_names_what_is_waited_for() {
         assert_eq!(
             while_waiting(Duration::from_millis(3900), &[]),
             "thinking … 3 s · Ctrl-C stops"
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_read_at_a_glance() {
+    fn token_counts_are_abbreviated() {
         assert_eq!(
             (thousands(999), thousands(1_000), thousands(1_234_567)),
             ("999".into(), "1 000".into(), "1 234 567".into())

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn no_piece_steers_the_terminal() {
+    fn streamed_text_cannot_control_the_terminal() {
         let shown = whole(&["\u{1b}", "[2", "J", "\u{202e}x\r", "y\u{8}"]);
         assert_eq!(shown, "│ \\u{1b}[2J\\u{202e}xy\\u{8}");
     }
@@ -122,7 +122,7 @@ mod tests {
     /// H2 of the second hostile pass: a line of the program ended the row, and the rest stood at
     /// its left edge.
     #[test]
-    fn what_follows_an_interruption_has_a_mark() {
+    fn text_after_an_interruption_is_marked() {
         let mut stream = PieceStream::new(Some(80));
         assert_eq!(stream.push("Done. It"), "│ Done. ");
         stream.row_ended();
@@ -132,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_to_a_pipe_stays_as_it_is() {
+    fn streamed_text_to_a_pipe_is_unchanged() {
         let mut stream = PieceStream::new(None);
         assert_eq!(stream.push("a\u{1b}[1mb"), "a\u{1b}[1mb");
     }
 
     #[test]
-    fn a_completion_that_was_streamed_is_known_again() {
+    fn a_streamed_completion_is_not_printed_twice() {
         let mut stream = PieceStream::new(Some(80));
         assert!(stream.is_empty() && !stream.has_said(""));
         stream.push("\nhello ");

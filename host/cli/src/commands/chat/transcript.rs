@@ -9,7 +9,7 @@ use crate::ui::show::printable;
 /// The author of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Speaker {
-    Person,
+    User,
     Agent(String),
     /// An event between messages.
     Note,
@@ -29,7 +29,7 @@ impl Transcript {
         self.0
             .iter()
             .rev()
-            .take_while(|(speaker, _)| *speaker != Speaker::Person)
+            .take_while(|(speaker, _)| *speaker != Speaker::User)
             .any(|(speaker, _)| matches!(speaker, Speaker::Agent(_)))
     }
 
@@ -48,7 +48,7 @@ impl Transcript {
                     page.push_str(&format!("{separate}{}\n", quoted.join("\n")));
                 }
                 _ if last == Some(speaker) => page.push_str(&format!("\n{text}\n")),
-                Speaker::Person => page.push_str(&format!("\n## You\n\n{text}\n")),
+                Speaker::User => page.push_str(&format!("\n## You\n\n{text}\n")),
                 Speaker::Agent(name) => page.push_str(&format!("\n## {name}\n\n{text}\n")),
             }
             last = Some(speaker);
@@ -63,7 +63,7 @@ impl Transcript {
     pub(crate) fn save(&self, path: &Path) -> Result<(), String> {
         let failed = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => {
-                format!("{} is there already, and is not overwritten", path.display())
+                format!("{} already exists, and was not overwritten", path.display())
             }
             _ => format!("{} could not be written: {error}", path.display()),
         };
@@ -97,7 +97,7 @@ mod tests {
 
     fn spoken() -> Transcript {
         let mut transcript = Transcript::default();
-        transcript.add(Speaker::Person, "How tall?\n");
+        transcript.add(Speaker::User, "How tall?\n");
         transcript.add(Speaker::Note, "calls search.find\u{1b}[2J");
         transcript.add(Speaker::Agent("chat".into()), "48 metres.");
         transcript
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_speaks_under_anothers_heading() {
+    fn a_text_cannot_forge_a_speakers_heading() {
         let mut transcript = spoken();
         transcript.add(
             Speaker::Agent("chat".into()),
@@ -135,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_once_the_person_has_spoken() {
+    fn answers_count_from_the_users_first_message() {
         let mut transcript = spoken();
         assert!(transcript.is_answered());
-        transcript.add(Speaker::Person, "And?");
+        transcript.add(Speaker::User, "And?");
         assert!(!transcript.is_answered());
     }
 }

@@ -49,13 +49,11 @@ impl ProjectFolder {
         if path.is_symlink() {
             let to = fs::read_link(&path).unwrap_or_default();
             let what = format!(
-                "{} is not granted without being named: it is a link to {}",
+                "{} is a link to {}, and a link is granted only if you name it",
                 path.display(),
                 to.display()
             );
-            return Err(
-                CliError::usage(what).hint("name the folder that may be read with `--folder DIR`")
-            );
+            return Err(CliError::usage(what).hint("name the folder to grant with `--folder DIR`"));
         }
         let is_new = !path.is_dir();
         if !is_new {
@@ -70,7 +68,7 @@ impl ProjectFolder {
         };
         let whole = fs::canonicalize(named).map_err(missing)?;
         if !whole.is_dir() {
-            return Err(CliError::usage(format!("{} is no folder", named.display())));
+            return Err(CliError::usage(format!("{} is not a folder", named.display())));
         }
         let own = folders::whole(beside);
         refuse_too_much(named, &whole, &own, yes)?;
@@ -115,8 +113,10 @@ impl ProjectFolder {
 
 fn refuse_too_much(named: &Path, whole: &Path, own: &Path, yes: bool) -> Result<(), CliError> {
     match too_much(whole, own).filter(|_| !yes) {
-        Some(why) => Err(CliError::usage(format!("{} is not granted: it {why}", named.display()))
-            .hint(ALL_THE_SAME)),
+        Some(why) => {
+            Err(CliError::usage(format!("{} cannot be granted: it {why}", named.display()))
+                .hint(ALL_THE_SAME))
+        }
         None => Ok(()),
     }
 }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_nobody_named_is_looked_at_too() {
+    fn a_default_folder_is_checked_too() {
         for name in ["docs", "library"] {
             let temp = tempfile::tempdir().unwrap();
             fs::create_dir_all(temp.path().join(name).join(".ssh")).unwrap();

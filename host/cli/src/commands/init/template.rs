@@ -26,7 +26,7 @@ impl Model {
             _ => {
                 let what = format!("--model {text} does not name a server and a model");
                 Err(CliError::usage(what).hint(
-                    "write --model URL#NAME, such as --model http://127.0.0.1:11434/v1#qwen3:8b",
+                    "write both as --model URL#NAME, such as --model http://127.0.0.1:11434/v1#qwen3:8b",
                 ))
             }
         }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_right_without_a_warning() {
+    fn a_written_config_is_valid_without_warnings() {
         let model = Model::parse("http://127.0.0.1:11434/v1#qwen3:8b").unwrap();
         for written in ["library", ".", "a \"quoted\" <DIR>", "two\nlines", "/srv/docs"] {
             for model in [None, Some(&model)] {

@@ -25,13 +25,13 @@ use crate::ui::stdout;
 /// Returns the remedy for a task that asks its user after each answer, if there is no user.
 pub(crate) fn interactive_help(task: &TaskName, file: &Path) -> String {
     let key = format!("write `interactive = false` in [tasks.{task}]");
-    format!("{key}, or talk with it: conclave chat {}", shell(&file.display().to_string()))
+    format!("{key}, or start a conversation: conclave chat {}", shell(&file.display().to_string()))
 }
 
 /// Returns the same for a task that asked a question on its own.
 fn question_help(file: &Path) -> String {
     let chat = format!("conclave chat {}", shell(&file.display().to_string()));
-    format!("say more in the message, run it in a terminal, or talk with it: {chat}")
+    format!("put the answer into the message, run in a terminal, or start a conversation: {chat}")
 }
 
 /// Returns whether the entry task asks its user after each of its answers.
@@ -89,7 +89,7 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
             .as_deref()
             .filter(|said| outcome.status != Status::Kill && !said.trim().is_empty());
         if let Some(said) = said {
-            let rows = EntryText::new(FAINT, "what was said last")
+            let rows = EntryText::new(FAINT, "last message")
                 .whole(FAINT, said.trim())
                 .rows(total_columns());
             let _ = writeln!(err, "{}", rows.join("\n"));
@@ -151,7 +151,7 @@ pub(crate) fn limit_hint(outcome: &Outcome) -> Option<String> {
         Status::Timeout => "wall",
         _ => return None,
     };
-    Some(format!("the config allows more with a larger `{key}` under [limits.run]"))
+    Some(format!("to allow more, raise `{key}` under [limits.run] in the config"))
 }
 
 fn summary(outcome: &Outcome, counts: Counts, context: &EndContext<'_>) -> String {
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_run_that_went_well_is_done() {
+    fn only_a_successful_run_is_summed_up_as_done() {
         let (tally, interactive) = (RunTally::default(), BTreeSet::new());
         let context = EndContext {
             code: 0,

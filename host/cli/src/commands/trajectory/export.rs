@@ -19,7 +19,7 @@ pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, 
     let records = found.reader.records(&found.room).map_err(|error| unusable(&error))?;
     let events = export::log(records, args.era.into());
     if events.is_empty() {
-        return Err(CliError::usage(format!("nothing has happened in {} yet", found.room)));
+        return Err(CliError::usage(format!("{} has no events yet", found.room)));
     }
     let Some(file) = &args.output else {
         stdout::write(&foreign::escape_json(&text(&events)))?;
@@ -53,7 +53,7 @@ fn text(events: &[Value]) -> String {
 fn write_private(file: &Path, text: &str) -> Result<(), CliError> {
     let written = durable_file::create(file, text.as_bytes(), &FileAccess::Private);
     written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => CliError::usage(format!("{} is there already", file.display()))
+        ErrorKind::AlreadyExists => CliError::usage(format!("{} already exists", file.display()))
             .hint("name another file with -o"),
         _ => CliError::usage(format!("{} could not be written: {error}", file.display())),
     })
@@ -64,17 +64,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn an_exported_log_loads_again() {
         let message = json!({ "id": 0, "source": "user", "action": "message", "args": { "content": "a\nb" } });
         let loaded = conclave_core::trajectory::load(&text(&[message.clone(), message]));
         assert_eq!((loaded.events.len(), loaded.problems.len()), (2, 0), "{:?}", loaded.problems);
     }
 
     #[test]
-    fn no_file_is_written_over() {
+    fn an_existing_file_is_not_overwritten() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("log.json");
         write_private(&file, "[]").unwrap();
-        assert!(write_private(&file, "[]").unwrap_err().to_string().contains("is there already"));
+        assert!(write_private(&file, "[]").unwrap_err().to_string().contains("already exists"));
     }
 }

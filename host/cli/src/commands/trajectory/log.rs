@@ -36,10 +36,11 @@ pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
     let names = files(&folder).map_err(|error| failed(&error))?;
     if names.is_empty() {
         let what = format!(
-            "{} holds no events: no file in it is named as those of a log are",
+            "{} contains no events: no file in it is named like an event of a log",
             folder.display()
         );
-        return Err(CliError::usage(what).hint("such as 0.json or event-00000-5f0a….json"));
+        return Err(CliError::usage(what)
+            .hint("files of events are named 0.json or event-00000-5f0a….json"));
     }
     let mut all = Loaded::default();
     let mut votes = [0_usize; 2];
@@ -126,7 +127,7 @@ pub(super) fn tell(problems: &[LogProblem]) {
         let _ = writeln!(
             crate::ui::output::stderr(),
             "{} {}: {}",
-            paint(ODD, "not read:"),
+            paint(ODD, "unreadable:"),
             one_line(&problem.at, 80),
             one_line(&problem.text, REASON)
         );
@@ -163,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
+    fn a_missing_or_empty_log_is_an_error() {
         let temp = tempfile::tempdir().unwrap();
-        assert!(read(temp.path()).unwrap_err().to_string().contains("holds no events"));
+        assert!(read(temp.path()).unwrap_err().to_string().contains("contains no events"));
         assert!(
             read(&temp.path().join("no.json"))
                 .unwrap_err()

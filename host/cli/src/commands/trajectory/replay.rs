@@ -13,9 +13,9 @@ use conclave_runtime::ids::{Ids, RandomIds};
 
 use super::log;
 use crate::args::{OutputArgs, TrajectoryReplay};
-use crate::commands::run::{Manner, Stage, unkept};
+use crate::commands::run::{RunContext, RunStyle, unkept};
 use crate::program::error::CliError;
-use crate::state::journals::{Of, RunStorage};
+use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::setup;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{FAINT, head, paint, plural};
@@ -35,33 +35,34 @@ pub(super) async fn replay(
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let kept = RunStorage::open(
         &args.keep,
-        Of { command: "run", file: &args.config, models: &models, locked, is_bulk: false },
+        RunCommand { command: "run", file: &args.config, models: &models, locked, is_bulk: false },
     )?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
     let room = RandomIds.run();
-    let manner =
-        Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
-    let stage = Stage::new(&prepared, &args.config, &kept, manner, &interrupts)?;
+    let style =
+        RunStyle { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
+    let context = RunContext::new(&prepared, &args.config, &kept, style, &interrupts)?;
     let count = plural(turns.len() as u64, "action", "actions");
-    let options = RunOptions { ids: Arc::new(room.clone()), replay: turns, ..stage.options(&kept) };
+    let options =
+        RunOptions { ids: Arc::new(room.clone()), replay: turns, ..context.options(&kept) };
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
         let _ = writeln!(
             crate::ui::output::stderr(),
             "{}",
-            paint(FAINT, format_args!("{count} of the log are carried out anew\n"))
+            paint(FAINT, format_args!("replaying {count} of the log\n"))
         );
     }
-    stage.legend();
+    context.legend();
     let started = Instant::now();
     interrupts.run_begins();
     let run =
         prepared.start(Some(task), options).map_err(|failure| unkept(&failure, &room, &kept))?;
-    let attending = stage.attend(&kept, &host);
-    let outcome = stage.follow(run.stopper(), run.outcome(), (&room, &kept)).await;
+    let attending = context.attend(&kept, &host);
+    let outcome = context.follow(run.stopper(), run.outcome(), (&room, &kept)).await;
     drop(attending);
-    stage.end(&*outcome?, started, args.keep.journal.as_deref())
+    context.end(&*outcome?, started, args.keep.journal.as_deref())
 }
 
 /// Returns the task of a log, and its actions as turns.
@@ -69,9 +70,9 @@ fn again(loaded: &Loaded, args: &TrajectoryReplay) -> Result<(String, Vec<Turn>)
     let file = args.file.display();
     let Replay { task, actions } = Replay::of(&loaded.events);
     let Some(task) = task else {
-        let what = format!("{file} has no message of its user, so there is no task to run");
+        let what = format!("{file} has no message of a user, so there is no task to run");
         return Err(CliError::usage(what)
-            .hint("conclave trajectory show --source user shows what the user said"));
+            .hint("`conclave trajectory show --source user` lists the user's messages"));
     };
     let turns = actions
         .into_iter()
@@ -115,10 +116,10 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_a_task_is_not_played() {
+    fn a_log_without_a_user_message_is_not_replayed() {
         let alone = load(r#"[{"source": "agent", "action": "run", "args": {"command": "ls"}}]"#);
-        assert!(again(&alone, &args()).unwrap_err().to_string().contains("no message of its user"));
+        assert!(again(&alone, &args()).unwrap_err().to_string().contains("no message of a user"));
         let sdk = load(r#"[{"kind": "PauseEvent", "source": "user"}]"#);
-        assert!(again(&sdk, &args()).unwrap_err().to_string().contains("no message of its user"));
+        assert!(again(&sdk, &args()).unwrap_err().to_string().contains("no message of a user"));
     }
 }

@@ -113,15 +113,15 @@ fn filter(args: &TrajectoryShow) -> Result<Filter, CliError> {
     };
     let sdk: Vec<&str> = SdkEvent::kinds().collect();
     match filter.unknown_types().into_iter().find(|name| !sdk.contains(name)) {
-        Some(name) => Err(CliError::usage(format!("no event is of the type {name:?}"))
-            .hint("such as run, run-action, run-observation, action, observation, CmdRunAction, MessageEvent")),
+        Some(name) => Err(CliError::usage(format!("{name:?} is not a type of event"))
+            .hint("types are run, run-action, run-observation, action, observation, CmdRunAction, MessageEvent")),
         None => Ok(filter),
     }
 }
 
 fn no_date(option: &str, text: &str) -> CliError {
-    CliError::usage(format!("{option}: {text:?} is neither a day nor a moment"))
-        .hint("such as 2024-07-01 or 2024-07-01T12:00:00")
+    CliError::usage(format!("{option}: {text:?} is neither a day nor a timestamp"))
+        .hint("write it as 2024-07-01 or 2024-07-01T12:00:00")
 }
 
 /// Returns whether the text begins with a day.
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_found_by_what_people_type() {
+    fn filters_select_events_by_type_source_and_text() {
         assert_eq!(found(|_| {}), [0, 1, 2, 3]);
         assert_eq!(found(|args| args.types = vec!["run".to_owned()]), [1, 2]);
         assert_eq!(found(|args| args.not_type = vec!["observation".to_owned()]), [0, 1]);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_is_like_is_refused() {
+    fn unknown_filter_values_are_refused() {
         let refused = |change: fn(&mut TrajectoryShow)| {
             let mut args = args("-");
             change(&mut args);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_who_what_and_of_what_it_came() {
+    fn a_line_shows_source_kind_and_cause() {
         let loaded = load(LOG);
         let line = |at: usize| {
             row(0, &loaded.events[at], Era::V2024)
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_the_sdk_are_lines_too() {
+    fn sdk_events_are_shown_as_lines() {
         let sdk = r#"[{"kind": "MessageEvent", "source": "user", "timestamp": "2026-01-02T03:04:05", "llm_message": {"role": "user", "content": [{"type": "text", "text": "Hi"}]}},
             {"kind": "PauseEvent", "source": "user"},
             {"kind": "AgentErrorEvent", "source": "agent", "error": "no tool", "tool_name": "x", "tool_call_id": "1"}]"#;
@@ -492,7 +492,7 @@ mod tests {
         {"kind": "PauseEvent", "id": "c", "parent_id": "a"}, {"kind": "PauseEvent", "id": "c", "parent_id": "z"}]"#;
 
     #[test]
-    fn a_branch_is_what_led_to_its_last_event() {
+    fn a_branch_is_an_event_and_its_ancestors() {
         let loaded = load(BRANCHES);
         let path = branch(&loaded.sdk, "c").unwrap();
         let shown = of_sdk(&loaded.sdk, &Filter::default(), Some(&path));
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_place_in_a_tree_is_a_problem() {
+    fn a_broken_event_tree_is_a_problem() {
         let problems: Vec<LogProblem> = out_of_place(&load(BRANCHES).sdk).collect();
         assert!(
             matches!(problems.as_slice(), [one] if one.at == "event 3" && one.text.starts_with("duplicate-id")),
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn an_action_without_an_answer_has_its_number() {
+    fn unanswered_actions_are_listed_by_number() {
         let action = |id: &str| {
             json!({ "kind": "ActionEvent", "id": id, "thought": [], "action": {}, "tool_name": "t", "tool_call_id": id, "tool_call": {},
                 "llm_response_id": "r" })

@@ -25,9 +25,9 @@ pub(super) fn plugin(name: &PluginName, is_new: bool, changes: &[LockChange]) {
 
 fn text(name: &PluginName, is_new: bool, changes: &[LockChange], columns: usize) -> String {
     let head = match (is_new, is_harmless(changes)) {
-        (true, _) => paint(ODD, "was never pinned"),
-        (false, true) => paint(FAINT, "was built anew; it asks for and says the same"),
-        (false, false) => paint(BAD, "is not what was pinned"),
+        (true, _) => paint(ODD, "is not pinned yet"),
+        (false, true) => paint(FAINT, "was rebuilt; its requests and texts are unchanged"),
+        (false, false) => paint(BAD, "differs from its pin"),
     };
     let mut text = format!("{} {head}\n", paint(NAME, name));
     for change in changes {
@@ -52,27 +52,27 @@ fn title(change: &LockChange) -> String {
     let of = paint(NAME, one_line(&change.of, 64));
     match change.part {
         PluginPart::Component => "the component's SHA-256".to_owned(),
-        PluginPart::Name => paint(BAD, "the name in its manifest, on which its stores hang"),
-        PluginPart::About => "what it says of itself".to_owned(),
+        PluginPart::Name => paint(BAD, "the name in its manifest, which selects its stored data"),
+        PluginPart::About => "its description".to_owned(),
         PluginPart::Version => "the version".to_owned(),
         PluginPart::Contract => paint(ODD, "the contract"),
-        PluginPart::Kinds => paint(ODD, "what it serves as"),
-        PluginPart::AsksMore => format!("{} {of}", paint(BAD, "asks for more:")),
-        PluginPart::AsksLess => format!("asks for less: {of}"),
-        PluginPart::Reason => format!("why it asks for {of}"),
+        PluginPart::Kinds => paint(ODD, "its kinds"),
+        PluginPart::AsksMore => format!("{} {of}", paint(BAD, "requests more:")),
+        PluginPart::AsksLess => format!("requests less: {of}"),
+        PluginPart::Reason => format!("the reason for its request of {of}"),
         PluginPart::Tool if change.before.is_none() => {
             format!("{} {of}", paint(ODD, "a new tool:"))
         }
-        PluginPart::Tool => format!("a tool is gone: {of}"),
+        PluginPart::Tool => format!("a removed tool: {of}"),
         PluginPart::Description => {
-            format!("{} {of}", paint(ODD, "what models are told of the tool"))
+            format!("{} {of}", paint(ODD, "the description that models read of the tool"))
         }
         PluginPart::InputSchema => format!("the arguments of the tool {of}"),
         PluginPart::OutputSchema => format!("the results of the tool {of}"),
         PluginPart::Examples => {
             format!("{} {of}", paint(ODD, "the examples that models see of the tool"))
         }
-        PluginPart::Manner => format!("the manner of the tool {of}"),
+        PluginPart::Manner => format!("the effects of the tool {of}"),
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_shown_with_a_little_around_it() {
+    fn a_diff_shows_changed_lines_with_context() {
         assert_eq!(
             shown("a\nb\nc\nd\ne\nf\ng", "a\nb\nc\nd\ne\nF\ng"),
             [" …", " d", " e", "-f", "+F", " g"]
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strangers_text_cannot_pretend_to_be_ours() {
+    fn a_plugins_text_cannot_imitate_the_programs() {
         let change = LockChange {
             part: PluginPart::Description,
             of: "find".to_owned(),

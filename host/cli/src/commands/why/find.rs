@@ -30,7 +30,7 @@ pub(super) struct Address {
 impl Address {
     pub(super) fn parse(text: &str) -> Result<Self, CliError> {
         let wrong = || {
-            CliError::usage(format!("{text:?} is no event's address"))
+            CliError::usage(format!("{text:?} is not the address of an event"))
                 .hint("write RUN:RECORD, such as 3f2a91c0:17, or RUN alone")
         };
         let (room, seq) = match text.rsplit_once(':') {
@@ -58,7 +58,7 @@ impl Address {
 }
 
 /// A stored run.
-pub(super) struct KeptRun {
+pub(super) struct StoredRun {
     place: RunPlace,
     /// The run's name, with `.4` if one call of a client is meant. Empty for all calls, and for a
     /// run.
@@ -76,13 +76,13 @@ enum RunPlace {
 }
 
 /// A room's journal, with the notices of each record.
-pub(super) struct FoundJournal {
+pub(super) struct RoomJournal {
     pub(super) id: RoomId,
     pub(super) retold: Vec<Retold>,
 }
 
 /// Returns the run of the address, or the newest one without an address.
-pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<KeptRun, CliError> {
+pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<StoredRun, CliError> {
     if let Some(folder) = args.journal {
         return in_folder(&JournalFolder(folder.to_owned()), address);
     }
@@ -99,14 +99,14 @@ pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<Kept
     };
     let mut rows: Vec<RunRow> = rows.into_iter().filter(is_meant).collect();
     if rows.is_empty() {
-        return Err(CliError::usage(format!("nothing is kept of {run}{call}")));
+        return Err(CliError::usage(format!("the run {run}{call} is not stored")));
     }
     // The calls of a client, in order.
     rows.sort_by_key(|row| {
         row.run.as_str().split_once('.').and_then(|(_, call)| call.parse::<u64>().ok())
     });
     let config = rows.iter().find_map(|row| row.config.clone());
-    Ok(KeptRun { place: RunPlace::Store(rows), run, call, config })
+    Ok(StoredRun { place: RunPlace::Store(rows), run, call, config })
 }
 
 /// The places in which the command line says to look for runs.
@@ -117,12 +117,12 @@ pub(super) struct RunPlaces<'a> {
 }
 
 /// Looks in the folder of journals that hosts wrote before there were stores.
-fn before_stores(args: RunPlaces<'_>, address: Option<&Address>) -> Result<KeptRun, CliError> {
-    let what = address.map_or("nothing is kept".to_owned(), |address| {
-        format!("nothing is kept of the run {}", address.run)
+fn before_stores(args: RunPlaces<'_>, address: Option<&Address>) -> Result<StoredRun, CliError> {
+    let what = address.map_or("no runs are stored".to_owned(), |address| {
+        format!("the run {} is not stored", address.run)
     });
     let none = CliError::usage(what)
-        .hint("`conclave runs` lists what is; of a run with --journal FOLDER or --store FOLDER name the folder in the same way");
+        .hint("`conclave runs` lists the stored runs; for a run with --journal FOLDER or --store FOLDER, pass the same option");
     let Some(folder) = journals_folder().filter(|folder| args.store.is_none() && folder.is_dir())
     else {
         return Err(none);
@@ -130,20 +130,20 @@ fn before_stores(args: RunPlaces<'_>, address: Option<&Address>) -> Result<KeptR
     in_folder(&JournalFolder(folder), address).map_err(|_| none)
 }
 
-fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<KeptRun, CliError> {
+fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<StoredRun, CliError> {
     let all = folder.runs();
     let none = |why: &str| {
         CliError::usage(format!("{why} in {}", folder.0.display()))
-            .hint("without --journal the runs of the user's state folder are meant")
+            .hint("leave out --journal to read the runs of the state folder")
     };
     let run = match address {
         Some(address) => one(all.iter().map(String::as_str), &address.run)?
-            .ok_or_else(|| none(&format!("there is no journal of the run {}", address.run)))?,
-        None => all.into_iter().next().ok_or_else(|| none("there is no journal"))?,
+            .ok_or_else(|| none(&format!("no journal of the run {}", address.run)))?,
+        None => all.into_iter().next().ok_or_else(|| none("no journal"))?,
     };
     let call = address.map(|address| address.call.clone()).unwrap_or_default();
     let config = folder.config(&run);
-    Ok(KeptRun { place: RunPlace::Folder(folder.clone()), run, call, config })
+    Ok(StoredRun { place: RunPlace::Folder(folder.clone()), run, call, config })
 }
 
 /// Returns the name with this prefix, or `None` if there is none.
@@ -158,7 +158,7 @@ fn one<'a>(names: impl Iterator<Item = &'a str>, begin: &str) -> Result<Option<S
     }
     let shown: Vec<&str> = found.iter().take(SHOWN).copied().collect();
     Err(CliError::usage(format!("{} runs begin with {begin}: {}", found.len(), shown.join(", ")))
-        .hint("write more of it"))
+        .hint("write more of the id"))
 }
 
 /// Returns `3f2a91c0` for its call `3f2a91c0.4`, and any other run unchanged.
@@ -167,7 +167,7 @@ fn serving_of(run: &RoomId) -> &str {
 }
 
 /// Returns the journal of one room of a run.
-pub(super) fn room(run: &KeptRun, child: &str) -> Result<FoundJournal, CliError> {
+pub(super) fn room(run: &StoredRun, child: &str) -> Result<RoomJournal, CliError> {
     let name = format!("{}{}{child}", run.run, run.call);
     match &run.place {
         RunPlace::Folder(folder) => folder.room(&name).and_then(|records| journal(records, &name)),
@@ -176,7 +176,7 @@ pub(super) fn room(run: &KeptRun, child: &str) -> Result<FoundJournal, CliError>
                 .iter()
                 .find(|row| name == row.run.as_str() || name.starts_with(&format!("{}/", row.run)));
             let row = row.ok_or_else(|| {
-                CliError::usage(format!("{name} names no call of {}; write {}.1", run.run, run.run))
+                CliError::usage(format!("{name} is not a call of {}; write {}.1", run.run, run.run))
             })?;
             read(row, &RoomId::from(name))
         }
@@ -184,7 +184,7 @@ pub(super) fn room(run: &KeptRun, child: &str) -> Result<FoundJournal, CliError>
 }
 
 /// Returns the journals of all rooms of a run, its first one first.
-pub(super) fn rooms(run: &KeptRun) -> Result<Vec<FoundJournal>, CliError> {
+pub(super) fn rooms(run: &StoredRun) -> Result<Vec<RoomJournal>, CliError> {
     match &run.place {
         RunPlace::Folder(folder) => folder.rooms(&format!("{}{}", run.run, run.call)),
         RunPlace::Store(rows) => {
@@ -204,18 +204,18 @@ fn open(row: &RunRow) -> Result<StoreReader, CliError> {
     StoreReader::open(&row.store).map_err(|error| unusable(&error))
 }
 
-fn read(row: &RunRow, room: &RoomId) -> Result<FoundJournal, CliError> {
+fn read(row: &RunRow, room: &RoomId) -> Result<RoomJournal, CliError> {
     let records = open(row)?.records(room).map_err(|error| unusable(&error))?;
     journal(records, room.as_str())
 }
 
-pub(super) fn journal(records: Vec<Record>, name: &str) -> Result<FoundJournal, CliError> {
+pub(super) fn journal(records: Vec<Record>, name: &str) -> Result<RoomJournal, CliError> {
     let id = records.iter().find_map(|record| match &record.event {
         Event::RoomOpened { opening, .. } => Some(opening.room.clone()),
         _ => None,
     });
-    let id = id.ok_or_else(|| CliError::usage(format!("there is no journal of a room {name}")))?;
-    Ok(FoundJournal { id, retold: retold(records) })
+    let id = id.ok_or_else(|| CliError::usage(format!("the room {name} has no journal")))?;
+    Ok(RoomJournal { id, retold: retold(records) })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{fs, io};
 use conclave_core::journal::record::from_lines;
 use conclave_core::protocol::event::Record;
 
-use super::find::{FoundJournal, journal};
+use super::find::{RoomJournal, journal};
 use crate::program::error::CliError;
 
 /// The extension of a journal's file.
@@ -51,7 +51,7 @@ impl JournalFolder {
     }
 
     /// Returns the journals of all rooms whose names have this prefix, the first room first.
-    pub(super) fn rooms(&self, name: &str) -> Result<Vec<FoundJournal>, CliError> {
+    pub(super) fn rooms(&self, name: &str) -> Result<Vec<RoomJournal>, CliError> {
         let mut files = self.files().map_err(|error| {
             CliError::usage(format!("{} could not be read: {error}", self.0.display()))
         })?;
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_has_runs_and_servings_each_once_and_newest_first() {
+    fn a_folder_lists_each_run_and_client_once_newest_first() {
         let temp = tempfile::tempdir().unwrap();
         for (name, age) in [
             ("aa", 3),

@@ -18,17 +18,19 @@ const SLOW: Duration = Duration::from_millis(20);
 pub(crate) fn cache(folder: Option<&Path>) -> Finding {
     const WHAT: &str = "compiled code";
     let Some(folder) = folder else {
-        return Finding::fair(
+        return Finding::note(
             WHAT,
-            "nothing is kept: every start compiles every plugin",
+            "no cache folder is known, so every start compiles every plugin",
             "set HOME, XDG_CACHE_HOME or CONCLAVE_CACHE",
         );
     };
     match Cache::open(folder) {
-        Ok(_) => Finding::good(WHAT, format!("kept in {}", folder.display())),
-        Err(error) => {
-            Finding::fair(WHAT, error.to_string(), "until then every start compiles every plugin")
-        }
+        Ok(_) => Finding::ok(WHAT, format!("cached in {}", folder.display())),
+        Err(error) => Finding::note(
+            WHAT,
+            error.to_string(),
+            "make the folder usable; until then, every start compiles every plugin",
+        ),
     }
 }
 
@@ -45,19 +47,19 @@ pub(crate) fn syncing(folder: &Path) -> Finding {
                 per_second(median)
             );
             if median <= SLOW {
-                Finding::good(WHAT, found)
+                Finding::ok(WHAT, found)
             } else {
-                Finding::fair(
+                Finding::note(
                     WHAT,
                     found,
-                    "a run waits for it at each event with durability `sync`; keep the state on a faster disk (CONCLAVE_STATE), or use `group`",
+                    "each event of durability `sync` waits for one; put the state on a faster disk (CONCLAVE_STATE), or use `group`",
                 )
             }
         }
-        Err(error) => Finding::bad(
+        Err(error) => Finding::fail(
             WHAT,
             format!("{} cannot be written: {error}", folder.display()),
-            "go to a folder that is yours",
+            "change to a folder that you can write to",
         ),
     }
 }

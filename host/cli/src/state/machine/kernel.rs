@@ -18,15 +18,12 @@ const FEW_FILES: u64 = 1_024;
 pub(crate) fn page_map_scan() -> Finding {
     const WHAT: &str = "page-map scan";
     if has_page_map_scan() {
-        return Finding::good(
-            WHAT,
-            "the kernel has it: a sandbox is cleaned by copying what was written",
-        );
+        return Finding::ok(WHAT, "supported: only written pages of a sandbox are reset");
     }
-    Finding::fair(
+    Finding::note(
         WHAT,
-        "the kernel has none: every fresh sandbox costs several times as much",
-        "Linux 6.7 or newer has it",
+        "not supported by the kernel: a fresh sandbox costs several times as much",
+        "use Linux 6.7 or newer",
     )
 }
 
@@ -41,9 +38,9 @@ pub(crate) fn maps() -> Option<Finding> {
         count(limit / MAPS_OF_A_SANDBOX)
     );
     if limit / MAPS_OF_A_SANDBOX >= slots {
-        return Some(Finding::good(WHAT, found));
+        return Some(Finding::ok(WHAT, found));
     }
-    Some(Finding::bad(
+    Some(Finding::fail(
         WHAT,
         found,
         format!("sudo sysctl vm.max_map_count={}", slots * MAPS_OF_A_SANDBOX * 2),
@@ -55,13 +52,13 @@ pub(crate) fn maps() -> Option<Finding> {
 pub(crate) fn address_space() -> Option<Finding> {
     const WHAT: &str = "address space";
     let Some(limit) = limit("Max address space")? else {
-        return Some(Finding::good(WHAT, "no limit"));
+        return Some(Finding::ok(WHAT, "no limit"));
     };
     let found = format!("limited to {}", show::bytes(limit));
     if limit >= SPACE_OF_A_SLOT * u64::from(EngineSettings::default().slots) {
-        return Some(Finding::good(WHAT, found));
+        return Some(Finding::ok(WHAT, found));
     }
-    Some(Finding::bad(
+    Some(Finding::fail(
         WHAT,
         found,
         "the pool of sandboxes only reserves address space, but needs it: `ulimit -v unlimited`",
@@ -71,12 +68,12 @@ pub(crate) fn address_space() -> Option<Finding> {
 pub(crate) fn open_files() -> Option<Finding> {
     const WHAT: &str = "open files";
     let Some(limit) = limit("Max open files")? else {
-        return Some(Finding::good(WHAT, "no limit"));
+        return Some(Finding::ok(WHAT, "no limit"));
     };
     if limit >= FEW_FILES {
-        return Some(Finding::good(WHAT, format!("up to {}", count(limit))));
+        return Some(Finding::ok(WHAT, format!("up to {}", count(limit))));
     }
-    Some(Finding::fair(WHAT, format!("only {limit}"), "`ulimit -n 4096` for many runs at once"))
+    Some(Finding::note(WHAT, format!("only {limit}"), "`ulimit -n 4096` for many runs at once"))
 }
 
 fn number(path: &str) -> Option<u64> {

@@ -15,13 +15,13 @@ pub(crate) fn authors_tools() -> Vec<Finding> {
 fn rust() -> Finding {
     const WHAT: &str = "plugins in Rust";
     let Some(version) = said_by("rustc", &["--version"]) else {
-        return Finding::fair(WHAT, "there is no rustc here", "only authors need it");
+        return Finding::note(WHAT, "rustc was not found", "only plugin authors need it");
     };
     let sysroot = said_by("rustc", &["--print", "sysroot"]).unwrap_or_default();
     if Path::new(&sysroot).join("lib/rustlib").join(TARGET).is_dir() {
-        return Finding::good(WHAT, format!("{version}, with the target {TARGET}"));
+        return Finding::ok(WHAT, format!("{version}, with the target {TARGET}"));
     }
-    Finding::fair(
+    Finding::note(
         WHAT,
         format!("{version}, without the target {TARGET}"),
         format!("rustup target add {TARGET}"),
@@ -31,11 +31,11 @@ fn rust() -> Finding {
 fn python() -> Finding {
     const WHAT: &str = "plugins in Python";
     match said_by("componentize-py", &["--version"]) {
-        Some(version) => Finding::good(WHAT, version),
-        None => Finding::fair(
+        Some(version) => Finding::ok(WHAT, version),
+        None => Finding::note(
             WHAT,
-            "there is no componentize-py here",
-            "pip install componentize-py; only authors need it",
+            "componentize-py was not found",
+            "pip install componentize-py; only plugin authors need it",
         ),
     }
 }
@@ -43,11 +43,11 @@ fn python() -> Finding {
 fn javascript() -> Finding {
     const WHAT: &str = "plugins in JavaScript";
     match said_by("node", &["--version"]) {
-        Some(version) => Finding::good(
+        Some(version) => Finding::ok(
             WHAT,
             format!("node {version}; each project brings its own componentize-js"),
         ),
-        None => Finding::fair(WHAT, "there is no node here", "only authors need it"),
+        None => Finding::note(WHAT, "node was not found", "only plugin authors need it"),
     }
 }
 

@@ -37,7 +37,7 @@ impl ConfigLines<'_> {
 
     /// Returns the command for the smallest grant, or the remedy's own words if it is not a grant.
     fn command(&self, explanation: &Explanation) -> Option<String> {
-        let line = explanation.smallest.as_deref()?;
+        let line = explanation.suggestion.as_deref()?;
         let Ok(fragment) = Fragment::parse(line) else { return Some(line.to_owned()) };
         let file = file_option(self.file);
         Some(format!(
@@ -86,7 +86,7 @@ pub(crate) fn lines(explanation: &Explanation, about: &str, at: &ConfigLines<'_>
             paint(GOOD, one_line(&command, 4_096))
         ));
     }
-    if let Some(why) = &explanation.no_line {
+    if let Some(why) = &explanation.no_suggestion {
         lines.push(paint(FAINT, one_line(why, WIDTH)));
     }
     lines
@@ -117,9 +117,9 @@ pub(crate) fn as_json(explanation: &Explanation, at: &ConfigLines<'_>) -> Value 
     for (layer, answer) in
         value["layers"].as_array_mut().into_iter().flatten().zip(&explanation.layers)
     {
-        layer["place"] = json!(at.place(answer));
+        layer["location"] = json!(at.place(answer));
     }
-    value["refused_by"] = json!(explanation.refused_by());
+    value["denied_by"] = json!(explanation.denied_by());
     value["command"] = json!(at.command(explanation));
     value
 }

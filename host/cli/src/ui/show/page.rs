@@ -14,7 +14,7 @@ use conclave_runtime::store::RunState;
 use super::amounts::{moment, took};
 use super::timeline::fold::{ShownItem, as_one, fold, summary};
 use super::timeline::words::words;
-use super::timeline::{RunFacts, amounts, standing};
+use super::timeline::{RunFacts, amounts, run_state};
 use html::{escape, source_of, tag_of};
 use row::{RowGroup, group, row as row_html};
 
@@ -72,8 +72,8 @@ fn head(out: &mut String, timeline: &Timeline) {
 }
 
 fn header(out: &mut String, timeline: &Timeline, about: &RunFacts) {
-    let (_, word) = standing(about.standing);
-    let tone = tag_of(about.standing);
+    let (_, word) = run_state(about.state);
+    let tone = tag_of(about.state);
     let _ = write!(
         out,
         "<header>\n<h1>Run <code>{}</code> <span class=\"badge {tone}\">{}</span></h1>\n",
@@ -99,7 +99,7 @@ fn header(out: &mut String, timeline: &Timeline, about: &RunFacts) {
     let reason =
         timeline.ended.as_ref().map(|ended| ended.reason.as_str()).or(about.reason.as_deref());
     let reason = reason.filter(|reason| !reason.is_empty());
-    let failed = matches!(about.standing, RunState::Ended(status) if !status.is_success());
+    let failed = matches!(about.state, RunState::Ended(status) if !status.is_success());
     if let Some(reason) = reason.filter(|_| !failed) {
         let _ = writeln!(out, "<p class=\"sub\">{}</p>", escape(reason));
     }

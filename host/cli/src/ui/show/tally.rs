@@ -121,7 +121,7 @@ impl Subscriber for RunTally {
     fn on(&self, happening: &Published) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &happening.what {
-            RunEvent::Told { told } => state.told(told),
+            RunEvent::Notice { notice: told } => state.told(told),
             RunEvent::Recorded { record } => {
                 state.counts.sandboxes += u64::from(is_sandbox(&record.event))
             }

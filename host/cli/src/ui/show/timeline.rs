@@ -26,14 +26,14 @@ const FEW: usize = 120;
 
 /// Facts about a run besides its records.
 pub(crate) struct RunFacts {
-    pub(crate) standing: RunState,
+    pub(crate) state: RunState,
     pub(crate) config: Option<String>,
     pub(crate) command: String,
     pub(crate) reason: Option<String>,
 }
 
 /// Returns the word for a run's state, and its style.
-pub(crate) fn standing(of: RunState) -> (Style, String) {
+pub(crate) fn run_state(of: RunState) -> (Style, String) {
     match of {
         RunState::Running => (NAME, "running".to_owned()),
         RunState::Interrupted => (ODD, "interrupted".to_owned()),
@@ -62,7 +62,7 @@ pub(crate) fn lines(timeline: &Timeline, about: &RunFacts, total: usize, all: bo
 }
 
 fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
-    let (style, word) = standing(about.standing);
+    let (style, word) = run_state(about.state);
     let when = format!("{} · took {}", ago(timeline.started, now()), took(timeline.took_ms));
     let from = about.config.clone().map(|config| format!("conclave {} {config}", about.command));
     let mut first = vec![

@@ -211,7 +211,7 @@ impl TracePrinter {
 impl Subscriber for TracePrinter {
     fn on(&self, happening: &Published) {
         match &happening.what {
-            RunEvent::Told { told } => self.told(&happening.room, happening.seq, told),
+            RunEvent::Notice { notice: told } => self.told(&happening.room, happening.seq, told),
             RunEvent::Logged { call, plugin, level, message } => {
                 if self.verbose || *level >= Level::Info {
                     let (who, entry) = self.about(&happening.room, Some(*call), plugin);

@@ -23,7 +23,7 @@ pub(super) fn answer(question: &AccessQuestion) -> Explanation {
         target: question.target.clone().unwrap_or_default(),
         verdict: LayerVerdict::Yes,
         layers: vec![LayerAnswer { layer: Layer::Host, verdict: LayerVerdict::Yes, text, key }],
-        smallest: None,
-        no_line: None,
+        suggestion: None,
+        no_suggestion: None,
     }
 }

@@ -110,7 +110,7 @@ fn what_is_granted_is_a_yes_of_every_layer() {
     for question in cases {
         let explanation = answer(&question);
         assert_eq!(
-            (explanation.verdict, explanation.refused_by()),
+            (explanation.verdict, explanation.denied_by()),
             (LayerVerdict::Yes, None),
             "{question:?}"
         );
@@ -118,7 +118,7 @@ fn what_is_granted_is_a_yes_of_every_layer() {
             explanation.layers.iter().all(|answer| answer.verdict == LayerVerdict::Yes),
             "{explanation:?}"
         );
-        assert_eq!((explanation.smallest, explanation.no_line), (None, None));
+        assert_eq!((explanation.suggestion, explanation.no_suggestion), (None, None));
     }
 }
 
@@ -128,16 +128,16 @@ fn each_layer_refuses_and_those_behind_it_are_not_reached() {
     use LayerVerdict::{No, NotReached, Yes};
     let explanation = answer(&ask("notes", Capability::Model, "default"));
     assert_eq!(verdicts(&explanation), [(Manifest, No), (Config, NotReached)]);
-    assert!(explanation.no_line.unwrap().contains("only its author"));
+    assert!(explanation.no_suggestion.unwrap().contains("only its author"));
 
     let explanation = answer(&ask("notes", Capability::Files, "/other/a.md"));
     assert_eq!(verdicts(&explanation), [(Manifest, Yes), (Config, No), (Runtime, NotReached)]);
     let line = "[plugins.notes] grants.files = [{ dir = \"notes\", at = \"/notes\", mode = \"read\" }, \
                 { dir = \"out\", at = \"/out\", mode = \"read-write\" }, { dir = \"other\", at = \"/other\", mode = \"read\" }]";
-    assert_eq!(explanation.smallest.as_deref(), Some(line));
+    assert_eq!(explanation.suggestion.as_deref(), Some(line));
 
     let explanation = answer(&ask("desk", Capability::Tools, "notes.other"));
-    assert_eq!(explanation.refused_by(), Some(Config));
+    assert_eq!(explanation.denied_by(), Some(Config));
     let text = &explanation.layers[1].text;
     assert!(
         text.ends_with("does not cover it; if tasks.desk lists `tools`, add it there too"),
@@ -149,7 +149,7 @@ fn each_layer_refuses_and_those_behind_it_are_not_reached() {
         verdicts(&explanation),
         [(Manifest, Yes), (Config, Yes), (Task, No), (Policy, NotReached), (Runtime, NotReached)]
     );
-    assert_eq!(explanation.smallest.as_deref(), Some("add \"notes.save\" to tasks.desk.tools"));
+    assert_eq!(explanation.suggestion.as_deref(), Some("add \"notes.save\" to tasks.desk.tools"));
 
     let explanation = answer(&ask("desk", Capability::Tools, "notes.drop"));
     assert_eq!(
@@ -168,8 +168,8 @@ fn one_task_is_asked_about_when_it_is_named() {
         task: Some(task.into()),
         ..ask("desk", Capability::Tools, "notes.drop")
     };
-    assert_eq!(answer(&of("digest")).refused_by(), Some(Layer::Task));
-    assert_eq!(answer(&of("desk")).refused_by(), Some(Layer::Policy));
+    assert_eq!(answer(&of("digest")).denied_by(), Some(Layer::Task));
+    assert_eq!(answer(&of("desk")).denied_by(), Some(Layer::Policy));
     assert!(matches!(explain(&setup(), &of("none")), Err(NoAnswer::Task(_))));
     let other = AccessQuestion {
         task: Some("desk".into()),
@@ -186,7 +186,7 @@ fn one_task_is_asked_about_when_it_is_named() {
 fn a_tool_that_would_be_asked_about_is_neither_yes_nor_no() {
     // `notes` may write, so each call of its tools needs an approver unless a rule decides.
     let explanation = answer(&ask("desk", Capability::Tools, "notes.list"));
-    assert_eq!((explanation.verdict, explanation.refused_by()), (LayerVerdict::Ask, None));
+    assert_eq!((explanation.verdict, explanation.denied_by()), (LayerVerdict::Ask, None));
     let policy = explanation.layers.iter().find(|answer| answer.layer == Layer::Policy).unwrap();
     assert!(policy.text.contains("write out/"), "{policy:?}");
 }
@@ -201,11 +201,11 @@ fn no_line_is_offered_for_what_nobody_should_paste() {
     for (path, why) in cases {
         let explanation = answer(&ask("notes", Capability::Files, path));
         assert_eq!(
-            (explanation.verdict, &explanation.smallest),
+            (explanation.verdict, &explanation.suggestion),
             (LayerVerdict::No, &None),
             "{path}"
         );
-        assert!(explanation.no_line.as_ref().unwrap().starts_with(why), "{explanation:?}");
+        assert!(explanation.no_suggestion.as_ref().unwrap().starts_with(why), "{explanation:?}");
     }
 }
 
@@ -214,8 +214,8 @@ fn writing_needs_more_than_reading() {
     let question =
         AccessQuestion { writes: true, ..ask("notes", Capability::Files, "/notes/a.md") };
     let explanation = answer(&question);
-    assert_eq!(explanation.refused_by(), Some(Layer::Config));
-    let smallest = explanation.smallest.unwrap();
+    assert_eq!(explanation.denied_by(), Some(Layer::Config));
+    let smallest = explanation.suggestion.unwrap();
     assert!(
         smallest.contains("at = \"/notes\", mode = \"read-write\" }, { dir = \"out\", at = \"/out\", mode = \"read-write\""),
         "{smallest}"
@@ -255,11 +255,11 @@ fn a_refusal_that_happened_is_explained_by_what_was_recorded() {
         (last.layer, last.verdict, last.text.as_str()),
         (Layer::Runtime, LayerVerdict::No, "desk has made the 5 calls")
     );
-    assert_eq!(explanation.refused_by(), Some(Layer::Runtime));
+    assert_eq!(explanation.denied_by(), Some(Layer::Runtime));
     // A layer without a text of its own, and an unknown plugin: the refusal is still shown.
     for (plugin, layer) in [("desk", Layer::Host), ("gone", Layer::Config)] {
         let record = DenialRecord { layer, ..record.clone() };
-        assert_eq!(explain_denial(&setup, &plugin.into(), &record, None).refused_by(), Some(layer));
+        assert_eq!(explain_denial(&setup, &plugin.into(), &record, None).denied_by(), Some(layer));
     }
 }
 
@@ -297,8 +297,8 @@ fn a_recorded_refusal_says_itself_whether_it_was_to_be_written() {
 #[test]
 fn a_capability_that_this_host_never_gives_is_said_to_be_so() {
     let explanation = answer(&ask("notes", Capability::Exec, "ls"));
-    assert_eq!(explanation.refused_by(), Some(Layer::Host));
-    assert_eq!(explanation.no_line.as_deref(), Some("this host never gives it"));
+    assert_eq!(explanation.denied_by(), Some(Layer::Host));
+    assert_eq!(explanation.no_suggestion.as_deref(), Some("this host never gives it"));
 }
 
 /// For every question, the verdict equals the decision. Exactly one layer refuses if the verdict is
@@ -338,7 +338,7 @@ fn an_explanation_never_differs_from_its_decision() {
                     "{question:?}"
                 );
                 assert_eq!(
-                    explanation.refused_by(),
+                    explanation.denied_by(),
                     decided.as_ref().err().map(|record| record.layer),
                     "{question:?}"
                 );
@@ -392,7 +392,7 @@ fn a_task_that_narrows_a_capability_is_the_layer_that_refuses() {
     ] {
         for target in [Some(target), None] {
             let explanation = explain(&setup, &of(capability, target, Some("desk"))).unwrap();
-            assert_eq!(explanation.refused_by(), Some(Layer::Task), "{capability} {target:?}");
+            assert_eq!(explanation.denied_by(), Some(Layer::Task), "{capability} {target:?}");
             let layer =
                 explanation.layers.iter().find(|answer| answer.layer == Layer::Task).unwrap();
             assert_eq!(layer.key.as_deref(), Some("tasks.desk.narrow"));
@@ -480,7 +480,7 @@ fn why_no_grant_is_offered_fits_what_was_refused() {
     let of = |target: &str, method: &str| {
         let question =
             AccessQuestion { method: method.to_owned(), ..ask("desk", Capability::Fetch, target) };
-        explain(&setup, &question).unwrap().no_line.unwrap()
+        explain(&setup, &question).unwrap().no_suggestion.unwrap()
     };
     assert!(of("http://127.0.0.1:1/x", "POST").contains("inside your own network"));
     assert!(of("notaurl", "GET").contains("no address that a request could be sent to"));

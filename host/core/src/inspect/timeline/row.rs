@@ -53,7 +53,7 @@ impl SandboxUsage {
 
 /// The subject of a row. Texts are cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "kebab-case")]
+#[serde(tag = "type", rename_all = "kebab-case")]
 pub enum RowSubject {
     /// A task, from its first message to its result.
     Task {

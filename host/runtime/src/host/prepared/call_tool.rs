@@ -325,7 +325,7 @@ impl CallResult {
 
 impl Subscriber for CallResult {
     fn on(&self, happening: &Published) {
-        if let RunEvent::Told { told: Notice::Denied { plugin, record, .. } } = &happening.what
+        if let RunEvent::Notice { notice: Notice::Denied { plugin, record, .. } } = &happening.what
             && plugin.as_str() == self.caller.as_str()
         {
             self.lock().denied = Some(record.denial.clone());

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "standing", content = "status", rename_all = "kebab-case")]
+#[serde(tag = "state", content = "status", rename_all = "kebab-case")]
 pub enum RunState {
     /// A process has the run open.
     Running,
@@ -25,14 +25,14 @@ pub struct RunRow {
     pub run: RoomId,
     pub started: Millis,
     /// The time of the newest record of any of its rooms.
-    pub changed: Millis,
+    pub updated: Millis,
     pub ended: Option<Millis>,
-    pub standing: RunState,
+    pub state: RunState,
     pub entry: String,
     /// The plugins that are agents of its tasks, in order.
     pub agents: Vec<String>,
     /// The beginning of its first message.
-    pub text: String,
+    pub message: String,
     /// The reason for its end.
     pub reason: Option<String>,
     pub turns: u64,
@@ -54,7 +54,7 @@ pub struct RunRow {
 pub struct RoomRow {
     pub room: RoomId,
     pub parent: Option<RoomId>,
-    pub standing: RunState,
+    pub state: RunState,
     pub started: Millis,
     pub ended: Option<Millis>,
     pub entry: String,

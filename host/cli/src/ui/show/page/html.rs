@@ -39,8 +39,8 @@ pub(super) fn source_of(style: &str) -> String {
 }
 
 /// Returns the class with the color of a run's state.
-pub(super) fn tag_of(standing: RunState) -> &'static str {
-    match standing {
+pub(super) fn tag_of(state: RunState) -> &'static str {
+    match state {
         RunState::Running => "t-name",
         RunState::Interrupted => "t-odd",
         RunState::Ended(status) if status.is_success() => "t-good",

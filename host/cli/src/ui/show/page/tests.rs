@@ -169,7 +169,7 @@ pub(crate) fn timeline(text: &str, rows: Vec<TimelineRow>) -> Timeline {
 
 pub(crate) fn about(text: &str) -> RunFacts {
     RunFacts {
-        standing: RunState::Ended(Status::Done),
+        state: RunState::Ended(Status::Done),
         config: Some(text.into()),
         command: text.into(),
         reason: None,
@@ -221,7 +221,7 @@ fn a_run_that_failed_says_why_in_its_box_and_a_refusal_how_to_learn_more() {
     failed.ended =
         Some(RoomEnd { status: Status::MaxTurns, reason: "too <many> turns".into(), answer: None });
     let page =
-        page(&failed, &RunFacts { standing: RunState::Ended(Status::MaxTurns), ..about("x") }, &[]);
+        page(&failed, &RunFacts { state: RunState::Ended(Status::MaxTurns), ..about("x") }, &[]);
     assert!(
         page.contains(
             "<div class=\"answer bad\"><b>Ended as max-turns: too &lt;many&gt; turns</b>"

@@ -39,14 +39,14 @@ pub(super) fn runs(reader: &StoreReader, filter: &RunFilter) -> rusqlite::Result
 
 impl RunFilter {
     fn takes(&self, run: &RunRow) -> bool {
-        let word = run.standing.word();
+        let word = run.state.word();
         let plain = |word: &str| word.to_lowercase().replace('_', "-");
         self.status.as_ref().is_none_or(|status| plain(status) == word)
             && self.agent.as_ref().is_none_or(|agent| run.agents.contains(agent))
             && self
                 .text
                 .as_ref()
-                .is_none_or(|text| run.text.to_lowercase().contains(&text.to_lowercase()))
+                .is_none_or(|text| run.message.to_lowercase().contains(&text.to_lowercase()))
             && self.cost.is_none_or(|cost| run.cost_micro_usd >= cost)
     }
 }
@@ -58,12 +58,12 @@ fn run(reader: &StoreReader, row: &Row<'_>, live: Option<i64>) -> rusqlite::Resu
     Ok(RunRow {
         run: RoomId::from(row.get::<_, String>(0)?),
         started: Millis(number(1)?),
-        changed: Millis(number(2)?),
+        updated: Millis(number(2)?),
         ended: row.get::<_, Option<i64>>(3)?.map(|at| Millis(at.cast_unsigned())),
-        standing: standing(row, 4, 5, live)?,
+        state: state(row, 4, 5, live)?,
         entry: row.get(6)?,
         agents: json(&row.get::<_, String>(7)?, 7)?,
-        text: row.get(8)?,
+        message: row.get(8)?,
         reason: row.get(9)?,
         turns: number(10)?,
         tokens: number(11)?,
@@ -79,7 +79,7 @@ fn run(reader: &StoreReader, row: &Row<'_>, live: Option<i64>) -> rusqlite::Resu
     })
 }
 
-fn standing(
+fn state(
     row: &Row<'_>,
     status: usize,
     generation: usize,
@@ -139,7 +139,7 @@ pub(super) fn rooms(reader: &StoreReader, run: &RoomId) -> rusqlite::Result<Vec<
         Ok(RoomRow {
             room: RoomId::from(row.get::<_, String>(0)?),
             parent: row.get::<_, Option<String>>(1)?.map(RoomId::from),
-            standing: standing(row, 2, 3, live)?,
+            state: state(row, 2, 3, live)?,
             started: Millis(number(4)?),
             ended: row.get::<_, Option<i64>>(5)?.map(|at| Millis(at.cast_unsigned())),
             entry: row.get(6)?,

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::args::OutputArgs;
 use crate::program::shell::shell;
-use crate::ui::screen::{Loudness, Screen, total_columns};
+use crate::ui::screen::{Screen, Verbosity, total_columns};
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::trace::{told_answer, told_side_effect};
 use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint, plural};
@@ -40,7 +40,7 @@ impl CallFollower {
             output,
             log: Mutex::default(),
             log_lines: AtomicU64::new(0),
-            screen: Screen::new(Loudness::of(output)),
+            screen: Screen::new(Verbosity::of(output)),
         }
     }
 
@@ -90,7 +90,7 @@ impl CallFollower {
             paint(
                 FAINT,
                 format_args!(
-                    "{} says no: {}",
+                    "refused by the {}: {}",
                     record.layer.as_str(),
                     one_line(&record.reason, WIDTH)
                 )
@@ -132,18 +132,18 @@ impl Subscriber for CallFollower {
                     false => self.put(&entry),
                 }
             }
-            RunEvent::Told { told: Notice::Denied { record, .. } } => self.denied(record),
-            RunEvent::Told { told: Notice::SideEffectStarted { side_effect, .. } } => {
+            RunEvent::Notice { notice: Notice::Denied { record, .. } } => self.denied(record),
+            RunEvent::Notice { notice: Notice::SideEffectStarted { side_effect, .. } } => {
                 let (what, target) = told_side_effect(side_effect);
                 self.put(&EntryText::new(FAINT, what).cut(FAINT, &target));
             }
-            RunEvent::Told {
-                told:
+            RunEvent::Notice {
+                notice:
                     Notice::SideEffectEnded { answer: SideEffectAnswer::Failed { message, .. }, .. },
             } => {
-                self.put(&EntryText::new(FAINT, "that failed").whole(FAINT, message));
+                self.put(&EntryText::new(FAINT, "failed").whole(FAINT, message));
             }
-            RunEvent::Told { told: Notice::SideEffectEnded { answer, .. } } => {
+            RunEvent::Notice { notice: Notice::SideEffectEnded { answer, .. } } => {
                 if let Some(text) = told_answer(answer) {
                     self.line(&paint(FAINT, text));
                 }

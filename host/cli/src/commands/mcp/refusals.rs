@@ -31,14 +31,16 @@ impl RefusalPrinter {
     }
 
     fn told(&self, room: &RoomId, seq: Option<u64>, request: &ApprovalRequest) {
-        let mut lines =
-            vec![format!("{} was not approved: asked because {}", request.tool, request.source)];
+        let mut lines = vec![format!(
+            "{} was refused: it needs an approval, because {}",
+            request.tool, request.source
+        )];
         if let Some(leave) = leave(&self.setup, request, false) {
             let place = leave.before.and_then(|index| self.setup.policy.get(index));
             let place = place
                 .map(|rule| format!(", before the rule at {}", rule.source))
                 .unwrap_or_default();
-            lines.push(format!("to allow it, write in the config{place}:"));
+            lines.push(format!("to allow it, write into the config{place}:"));
             lines.extend(leave.to_toml().lines().map(|line| format!("  {line}")));
         }
         if let Some(seq) = seq.filter(|_| self.has_journal) {
@@ -52,7 +54,7 @@ impl RefusalPrinter {
 
 impl Subscriber for RefusalPrinter {
     fn on(&self, happening: &Published) {
-        let RunEvent::Told { told } = &happening.what else { return };
+        let RunEvent::Notice { notice: told } = &happening.what else { return };
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         match told {
             Notice::ApprovalAsked { call, request } => {

@@ -7,56 +7,56 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 it has ended; 1 it was told to end and still goes on; 2 there is no such run"
+    after_help = "Exit codes: 0 the run has ended; 1 it has not ended in time; 2 no such run"
 )]
 pub(crate) struct StopArgs {
-    /// The run, or its first digits
+    /// The run, or a prefix of its id
     pub(crate) run: String,
-    /// Why: its journal says so, and whoever waits for it reads it
+    /// The reason, which the journal records and waiting callers read
     #[arg(long, value_name = "TEXT", default_value = "stopped with `conclave stop`")]
     pub(crate) reason: String,
-    /// How many seconds to wait until it has ended
+    /// How many seconds to wait until the run has ended
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) wait: u64,
-    /// The store that the run is kept in with --store
+    /// The store of the run, if it had --store
     #[arg(long, value_name = "FOLDER")]
     pub(crate) store: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 it is paused; 1 its process did not receive it; 2 there is no such run, or it does not go on"
+    after_help = "Exit codes: 0 the run is paused; 1 its process did not receive the message; 2 no such run, or it is not in progress"
 )]
 pub(crate) struct Pause {
-    /// The run, or its first digits
+    /// The run, or a prefix of its id
     pub(crate) run: String,
-    /// Why: its journal says so, and whoever looks at it reads it
+    /// The reason, which the journal and `conclave runs` show
     #[arg(long, value_name = "TEXT", default_value = "paused with `conclave pause`")]
     pub(crate) reason: String,
-    /// How many seconds to wait until its process has received it
+    /// How many seconds to wait until the run's process has received it
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) wait: u64,
-    /// The store that the run is kept in with --store
+    /// The store of the run, if it had --store
     #[arg(long, value_name = "FOLDER")]
     pub(crate) store: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 it was told; 1 its process did not receive it; 2 there is no such run or task, or it does not go on"
+    after_help = "Exit codes: 0 the message was received; 1 the run's process did not receive it; 2 no such run or task, or the run is not in progress"
 )]
 pub(crate) struct Tell {
-    /// The run, or its first digits
+    /// The run, or a prefix of its id
     pub(crate) run: String,
-    /// What to say; `-` reads it from stdin
+    /// The message; `-` reads stdin
     pub(crate) text: String,
-    /// The task whose agent is to read it; without it the entry task's
+    /// The task whose agent reads it [default: the entry task]
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
-    /// How many seconds to wait until its process has received it
+    /// How many seconds to wait until the run's process has received it
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) wait: u64,
-    /// The store that the run is kept in with --store
+    /// The store of the run, if it had --store
     #[arg(long, value_name = "FOLDER")]
     pub(crate) store: Option<PathBuf>,
 }

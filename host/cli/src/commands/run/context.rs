@@ -18,25 +18,25 @@ use conclave_runtime::subscribe::{Published, Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
 
 use super::ending::{EndContext, finish, result};
-use crate::approve::{AtTerminal, PendingLine, RequestContext};
+use crate::approve::{PendingLine, RequestContext, TerminalApprover};
 use crate::args::{Approvals, OutputArgs, TraceChoice};
 use crate::program::error::CliError;
-use crate::program::exit::{self, Met};
-use crate::state::control_inbox::Attending;
+use crate::program::exit::{self, RunIncidents};
+use crate::state::control_inbox::ControlListener;
 use crate::state::journals::RunStorage;
 use crate::ui::interrupt::Interrupts;
-use crate::ui::person::Person;
-use crate::ui::screen::{Loudness, Screen};
+use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::steps::Steps;
 use crate::ui::show::tally::RunTally;
 use crate::ui::show::trace::TracePrinter;
 use crate::ui::show::{BAD, FAINT, paint, printable};
 use crate::ui::stdout;
 use crate::ui::terminal::Terminal;
+use crate::ui::user::TerminalUser;
 
 /// How a run is shown, and who is asked.
 #[derive(Clone, Copy)]
-pub(crate) struct Manner {
+pub(crate) struct RunStyle {
     pub(crate) output: OutputArgs,
     pub(crate) trace: TraceChoice,
     pub(crate) verbose: bool,
@@ -44,14 +44,14 @@ pub(crate) struct Manner {
 }
 
 /// The channel and the observers of one run.
-pub(crate) struct Stage {
+pub(crate) struct RunContext {
     pub(crate) screen: Arc<Screen>,
-    person: Arc<Person>,
+    user: Arc<TerminalUser>,
     tally: Arc<RunTally>,
-    approver: Arc<AtTerminal>,
+    approver: Arc<TerminalApprover>,
     trace: Option<Arc<TracePrinter>>,
     interrupts: Interrupts,
-    manner: Manner,
+    style: RunStyle,
     /// The config of the run.
     file: PathBuf,
     /// The tasks that ask their user after each answer.
@@ -61,19 +61,19 @@ pub(crate) struct Stage {
     runner: Arc<LocalRunner>,
 }
 
-impl Stage {
+impl RunContext {
     pub(crate) fn new(
         prepared: &Prepared,
         file: &Path,
         kept: &RunStorage,
-        manner: Manner,
+        style: RunStyle,
         interrupts: &Interrupts,
     ) -> Result<Self, CliError> {
-        let Manner { output, trace, verbose, approvals } = manner;
-        let screen = Screen::new(Loudness::of(output));
-        let person = Person::new(Arc::clone(&screen), None, None);
-        let approver = AtTerminal::new(
-            Arc::clone(&person),
+        let RunStyle { output, trace, verbose, approvals } = style;
+        let screen = Screen::new(Verbosity::of(output));
+        let user = TerminalUser::new(Arc::clone(&screen), None, None);
+        let approver = TerminalApprover::new(
+            Arc::clone(&user),
             interrupts.clone(),
             RequestContext::new(prepared, file),
             approvals,
@@ -98,12 +98,12 @@ impl Stage {
         let runner = Arc::new(LocalRunner::new());
         Ok(Self {
             screen,
-            person,
+            user,
             tally: Arc::default(),
             approver,
             trace,
             interrupts,
-            manner,
+            style,
             file: file.to_owned(),
             interactive,
             lingers,
@@ -114,17 +114,17 @@ impl Stage {
     /// Returns the run's options, without its name and attachments.
     pub(crate) fn options(&self, kept: &RunStorage) -> RunOptions {
         let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![Arc::clone(&self.tally) as _];
-        if self.manner.output.json {
+        if self.style.output.json {
             subscribers.push(Arc::new(JsonLinesOnStdout));
         }
         subscribers.extend(self.trace.clone().map(|trace| trace as _));
-        if self.manner.approvals == Approvals::Wait && !self.manner.output.json {
+        if self.style.approvals == Approvals::Wait && !self.style.output.json {
             subscribers.push(Arc::new(PendingLine(Arc::clone(&self.screen))));
         }
-        let (person, screen, interrupts) =
-            (Arc::clone(&self.person), Arc::clone(&self.screen), self.interrupts.clone());
+        let (user, screen, interrupts) =
+            (Arc::clone(&self.user), Arc::clone(&self.screen), self.interrupts.clone());
         RunOptions {
-            channels: Arc::new(Terminal { person, screen, interrupts }),
+            channels: Arc::new(Terminal { user, screen, interrupts }),
             approver: Arc::clone(&self.approver) as _,
             journals: kept.journals(),
             subscribers: Subscribers::new(subscribers),
@@ -141,13 +141,13 @@ impl Stage {
     }
 
     /// Receives messages from other terminals until the returned guard is dropped.
-    pub(crate) fn attend(&self, kept: &RunStorage, host: &Arc<Host>) -> Option<Attending> {
-        kept.store().map(|store| Attending::begin(store, host, &self.screen))
+    pub(crate) fn attend(&self, kept: &RunStorage, host: &Arc<Host>) -> Option<ControlListener> {
+        kept.store().map(|store| ControlListener::begin(store, host, &self.screen))
     }
 
     /// Does the same for a run that is resumed, and delivers its pending messages first.
-    pub(crate) async fn attend_resumed(&self, store: &Store, host: &Arc<Host>) -> Attending {
-        Attending::begin_resumed(store, host, &self.screen).await
+    pub(crate) async fn attend_resumed(&self, store: &Store, host: &Arc<Host>) -> ControlListener {
+        ControlListener::begin_resumed(store, host, &self.screen).await
     }
 
     /// Waits for the end. Ctrl-C stops the run, and ends the program if that takes too long.
@@ -164,22 +164,23 @@ impl Stage {
             () = interrupts.next() => {
                 stop.stop("Ctrl-C");
                 if self.lingers {
-                    self.screen.notice(paint(FAINT, "  waits for tasks that are to come to their own end; Ctrl-C again leaves them"));
+                    self.screen.notice(paint(FAINT, "  waiting for detached background tasks; Ctrl-C again ends them"));
                 }
                 outcome.await
             }
         };
         self.let_detached_end().await;
-        self.person.leave();
+        self.user.leave();
         ended.map_err(|failure| unkept(&failure, room, kept))
     }
 
     /// Waits for detached tasks, which live in this process and would end with it.
     async fn let_detached_end(&self) {
-        let mut is_told = false;
+        let mut is_reported = false;
         while let Some(task) = self.runner.list().into_iter().find(|task| task.is_detached) {
-            if !std::mem::replace(&mut is_told, true) && !self.manner.output.quiet {
-                let text = format!("  {} goes on by itself; Ctrl-C leaves it", task.agent);
+            if !std::mem::replace(&mut is_reported, true) && !self.style.output.quiet {
+                let text =
+                    format!("  waiting for the detached task {}; Ctrl-C ends it", task.agent);
                 self.screen.notice(paint(FAINT, printable(&text)));
             }
             // The task's own journal records how it ended.
@@ -194,9 +195,10 @@ impl Stage {
         began: Instant,
         journal: Option<&Path>,
     ) -> Result<u8, CliError> {
-        let output = self.manner.output;
-        let nobody_to_ask = self.approver.has_refused_for_nobody();
-        let met = Met { trouble: self.tally.trouble(), nobody_to_ask, cause: outcome.cause };
+        let output = self.style.output;
+        let nobody_to_ask = self.approver.has_refused_without_user();
+        let met =
+            RunIncidents { trouble: self.tally.trouble(), nobody_to_ask, cause: outcome.cause };
         let code = exit::of(outcome.status, met);
         if let Some(why) = self
             .tally
@@ -233,17 +235,17 @@ impl Stage {
 /// Returns the error for a journal that failed during the run. Its contents are safe, and the run
 /// can be resumed.
 pub(crate) fn unkept(failure: &impl Display, room: &RoomId, kept: &RunStorage) -> CliError {
-    let told = CliError::internal(failure.to_string());
+    let error = CliError::internal(failure.to_string());
     // On a disk that was full from the start, the store has no record of the run.
     let is_there = |store: &Store| {
         StoreReader::open(store.folder()).and_then(|reader| reader.find(room.as_str()))
     };
     match kept.store() {
         Some(store) if !matches!(is_there(store), Ok(RunMatch::One(_))) => {
-            told.hint("nothing of this run was kept, so it cannot be resumed; make room on the disk, and run it again")
+            error.hint("nothing of this run was stored, so it cannot be resumed; free space on the disk, and run it again")
         }
-        Some(_) => told.hint(format!("when the disk has room again and can be written: conclave resume {room}")),
-        None => told,
+        Some(_) => error.hint(format!("free space on the disk, then resume it: conclave resume {room}")),
+        None => error,
     }
 }
 
@@ -266,17 +268,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_was_never_kept_is_not_named_as_one_to_resume() {
+    fn a_run_that_was_not_stored_is_not_offered_for_resuming() {
         let folder = tempfile::tempdir().unwrap();
         let kept = RunStorage::in_store(
             Store::open(folder.path()).unwrap(),
             Durability::default(),
             RunOrigin::default(),
         );
-        let told = unkept(&"the disk is full", &RoomId::from("d7f2ba80"), &kept).to_string();
+        let error = unkept(&"the disk is full", &RoomId::from("d7f2ba80"), &kept).to_string();
         assert!(
-            told.contains("nothing of this run was kept") && !told.contains("conclave resume"),
-            "{told}"
+            error.contains("nothing of this run was stored") && !error.contains("conclave resume"),
+            "{error}"
         );
     }
 }

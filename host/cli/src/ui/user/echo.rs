@@ -12,7 +12,7 @@ mod terminal {
     /// The terminal's attributes before the change; `None` while they are unchanged.
     static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-    pub(in crate::ui::person) fn turn_off() {
+    pub(in crate::ui::user) fn turn_off() {
         let mut kept = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(before) = tcgetattr(stdin()) else { return };
         let mut quiet = before.clone();
@@ -23,7 +23,7 @@ mod terminal {
         }
     }
 
-    pub(in crate::ui::person) fn restore() {
+    pub(in crate::ui::user) fn restore() {
         if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = tcsetattr(stdin(), OptionalActions::Now, &before);
         }
@@ -32,9 +32,9 @@ mod terminal {
 
 #[cfg(not(unix))]
 mod terminal {
-    pub(in crate::ui::person) fn turn_off() {}
+    pub(in crate::ui::user) fn turn_off() {}
 
-    pub(in crate::ui::person) fn restore() {}
+    pub(in crate::ui::user) fn restore() {}
 }
 
 pub(super) use terminal::{restore, turn_off};

@@ -23,22 +23,22 @@ use super::conversation::{NextSpeaker, TerminalChat};
 use super::status;
 use crate::state::attach;
 use crate::ui::interrupt::Interrupts;
-use crate::ui::person::{Person, UserQuestion, UserReply};
 use crate::ui::screen::{Screen, columns, total_columns};
 use crate::ui::show::foreign;
 use crate::ui::show::tally::RunTally;
 use crate::ui::show::{FAINT, NAME, ODD, paint, plural, printable, time};
 use crate::ui::stdout;
+use crate::ui::user::{TerminalUser, UserQuestion, UserReply};
 
 /// A word with which a user ends a task (L-086).
 const GOODBYE: &str = "quit";
 
 /// The user's side of a conversation. Clones share their state.
 #[derive(Clone)]
-pub(crate) struct PersonChannel(Arc<ChannelState>);
+pub(crate) struct UserChannel(Arc<ChannelState>);
 
 pub(crate) struct ChannelState {
-    pub(crate) person: Arc<Person>,
+    pub(crate) user: Arc<TerminalUser>,
     pub(crate) screen: Arc<Screen>,
     pub(crate) conversation: Arc<TerminalChat>,
     pub(crate) tally: Arc<RunTally>,
@@ -58,7 +58,7 @@ pub(crate) struct ChannelState {
     pub(crate) stopper: OnceLock<Stopper>,
 }
 
-impl PersonChannel {
+impl UserChannel {
     /// Adds attachments to the first message.
     pub(crate) fn attach(&self, attachments: Vec<Blob>) {
         *self.0.attachments() = attachments;
@@ -102,7 +102,7 @@ impl ChannelState {
         let as_langroid = self.conversation.is_as_langroid(task);
         let mut has_pressed = false;
         loop {
-            let line = match self.person.ask(UserQuestion::message("> ")).await {
+            let line = match self.user.ask(UserQuestion::message("> ")).await {
                 UserReply::Line(line) => line,
                 UserReply::Interrupted => {
                     if std::mem::replace(&mut has_pressed, true) {
@@ -139,16 +139,19 @@ impl ChannelState {
     async fn end(&self, input_is_over: bool) -> bool {
         let background = self.conversation.background();
         let mut stops = false;
-        if !background.is_empty() && self.person.is_there() {
-            let goes_on = if background.len() == 1 { "goes on" } else { "go on" };
+        if !background.is_empty() && self.user.is_there() {
+            let verb = if background.len() == 1 { "runs" } else { "run" };
             let tasks = plural(background.len() as u64, "task", "tasks");
             let text = format!(
-                "  {tasks} {goes_on} in the background: {}",
+                "  {tasks} still {verb} in the background: {}",
                 paint(NAME, background.join(", "))
             );
             let reply = self
-                .person
-                .ask(UserQuestion::short(text, "  [s] stop  [w] wait  [c] go on talking  > "))
+                .user
+                .ask(UserQuestion::short(
+                    text,
+                    "  [s] stop them  [w] wait for them  [c] continue the conversation  > ",
+                ))
                 .await;
             match reply {
                 UserReply::Line(line) if line.trim().eq_ignore_ascii_case("c") => return false,
@@ -170,7 +173,7 @@ impl ChannelState {
         match command {
             ChatCommand::Help => self.tell(command::HELP),
             ChatCommand::Status => self.tell(&self.status()),
-            ChatCommand::Stop => self.tell("  the agent is not at work"),
+            ChatCommand::Stop => self.tell("  the agent is not running"),
             ChatCommand::Tasks => self.tell(&self.tasks()),
             ChatCommand::Cancel(task) => {
                 let reason = "cancelled by the user".to_owned();
@@ -201,7 +204,7 @@ impl ChannelState {
     fn tasks(&self) -> String {
         let tasks = self.conversation.background_tasks();
         if tasks.is_empty() {
-            return paint(FAINT, "  nothing runs in the background");
+            return paint(FAINT, "  no background task is running");
         }
         let line = |(id, task, begun): &(BackgroundId, TaskName, Duration)| {
             format!("  {id} {} for {}", paint(NAME, task), time(*begun))
@@ -224,7 +227,7 @@ impl ChannelState {
                 paint(
                     ODD,
                     format_args!(
-                        "no task {} runs in the background; /tasks lists them",
+                        "no background task {} is running; /tasks lists them",
                         printable(task)
                     )
                 )
@@ -249,7 +252,7 @@ impl ChannelState {
             Ok(blob) => {
                 let name = printable(blob.name.as_deref().unwrap_or_default());
                 let what = format!(
-                    "  {name} ({}, {}) goes with the next message",
+                    "  {name} ({}, {}) is attached to the next message",
                     blob.media_type,
                     show_size(blob.length)
                 );
@@ -264,13 +267,13 @@ impl ChannelState {
         let counts = self.tally.counts();
         let background = self.conversation.background();
         let background =
-            if background.is_empty() { "nothing".to_owned() } else { background.join(", ") };
+            if background.is_empty() { "none".to_owned() } else { background.join(", ") };
         let used = format!(
             "{} · {}",
             status::spent(counts),
             plural(counts.sandboxes, "sandbox", "sandboxes")
         );
-        format!("{}\n  used so far: {used}\n  in the background: {background}", self.rights)
+        format!("{}\n  used: {used}\n  background tasks: {background}", self.rights)
     }
 
     /// Prints a note about the conversation itself.
@@ -286,7 +289,7 @@ impl ChannelState {
 
     async fn asked(&self, task: TaskName, prompt: String) -> Option<HumanAnswer> {
         if task != self.entry && !self.conversation.holds(&task) {
-            if !self.person.is_there() {
+            if !self.user.is_there() {
                 return None;
             }
             let text = format!(
@@ -294,7 +297,7 @@ impl ChannelState {
                 paint(NAME, &task),
                 foreign::block(prompt.trim(), Style::new(), 2, columns())
             );
-            let reply = self.person.ask(UserQuestion::short(text, format!("  to {task} > "))).await;
+            let reply = self.user.ask(UserQuestion::short(text, format!("  to {task} > "))).await;
             return if let UserReply::Line(line) = reply { Some(line.into()) } else { None };
         }
         if self.conversation.next() == NextSpeaker::Agent {
@@ -303,14 +306,15 @@ impl ChannelState {
         self.conversation.end_turn();
         self.interrupts.turn_is_over();
         if self.json {
-            let _ = stdout::queue_json(json!({ "type": "asked", "task": task, "prompt": prompt }));
+            let _ =
+                stdout::queue_json(json!({ "type": "question", "task": task, "prompt": prompt }));
         }
         let answer = self.next_message(&task).await;
         Some(answer.unwrap_or_else(|| GOODBYE.to_owned().into()))
     }
 }
 
-impl Channels for PersonChannel {
+impl Channels for UserChannel {
     fn ask(
         &self,
         _: ChannelId,

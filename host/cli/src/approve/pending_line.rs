@@ -21,10 +21,10 @@ pub(crate) struct PendingLine(pub(crate) Arc<Screen>);
 impl Subscriber for PendingLine {
     fn on(&self, happening: &Published) {
         let (call, request) = match &happening.what {
-            RunEvent::Told { told: Notice::ApprovalAsked { call, request } } => {
+            RunEvent::Notice { notice: Notice::ApprovalAsked { call, request } } => {
                 (call, request.clone())
             }
-            RunEvent::Told { told: Notice::TopUpAsked { call, top_up } } => {
+            RunEvent::Notice { notice: Notice::TopUpAsked { call, top_up } } => {
                 (call, top_up.as_approval())
             }
             _ => return,

@@ -10,7 +10,7 @@ use conclave_core::permissions::policy_rules::is_odd;
 use conclave_core::types::approval::ApprovalRequest;
 use serde_json::Value;
 
-use super::about::Performer;
+use super::request_context::Performer;
 use crate::ui::show::columns::wrap;
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::{FAINT, ODD, bytes, foreign, one_line, paint, plural};
@@ -42,13 +42,13 @@ impl ApprovalView {
     ) -> Self {
         let mut foreign = ForeignRows { rows: Vec::new(), columns };
         for delegator in &request.delegators {
-            foreign.put(&format!("{} asked for", delegator.plugin), &delegator.brief);
+            foreign.put(&format!("{} delegated", delegator.plugin), &delegator.brief);
         }
         let files = performer.map(|(_, plugin)| &plugin.grants.files[..]).unwrap_or_default();
         let count = match &request.arguments {
             Value::Object(fields) => {
                 for (name, value) in fields {
-                    foreign.argument(&told_apart(name), value, files);
+                    foreign.argument(&quoted_name(name), value, files);
                 }
                 fields.len()
             }
@@ -59,7 +59,7 @@ impl ApprovalView {
         };
         if let Some(reason) = &request.risk_reason {
             let reason: String = reason.chars().take(REASON).collect();
-            foreign.put("why it is a risk", &reason);
+            foreign.put("risk reason", &reason);
         }
         Self {
             foreign: foreign.rows,
@@ -88,7 +88,7 @@ impl ApprovalView {
                     self.foreign.iter().skip(page * each).take(each).cloned().collect();
                 shown.push(paint(
                     ODD,
-                    format_args!("{INDENT}page {} of {pages}: read them all", page + 1),
+                    format_args!("{INDENT}page {} of {pages}: read all pages to approve", page + 1),
                 ));
                 shown
             }
@@ -189,7 +189,7 @@ fn header(
     let mut rows = vec![format!("{tool} wants to run for {}{whose}, {with}", request.caller)];
     for delegator in request.delegators.iter().rev() {
         rows.push(format!(
-            "set to work by {} in the task {}",
+            "delegated by {} in the task {}",
             delegator.plugin,
             one_line(delegator.task.as_str(), 80)
         ));
@@ -237,7 +237,7 @@ fn left(until: Instant) -> String {
 
 /// Returns a name unchanged, or as JSON if it could be confused with another name or with other
 /// text.
-fn told_apart(name: &str) -> String {
+fn quoted_name(name: &str) -> String {
     let is_plain =
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
     if is_plain { name.to_owned() } else { Value::from(name).to_string() }
@@ -254,9 +254,7 @@ fn remarks(value: &Value, files: &[FileGrant]) -> Vec<Remark> {
     }
     let Value::String(text) = value else { return remarks };
     match files.iter().find_map(|grant| Some((grant, inside(grant, text)?))) {
-        Some(_) if is_odd(text) => {
-            remarks.push(Remark::new("it does not say plainly where it leads"))
-        }
+        Some(_) if is_odd(text) => remarks.push(Remark::new("its target is written unusually")),
         Some((grant, rest)) => remarks.push(on_disk(grant, rest)),
         None => {}
     }
@@ -304,7 +302,7 @@ fn on_disk(grant: &FileGrant, rest: &str) -> Remark {
             };
             Remark::new(format!("a new file in {}/{below}", one_line(folder, 60)))
         }
-        Err(_) => Remark::naming("not there:", here),
+        Err(_) => Remark::naming("missing:", here),
     }
 }
 
@@ -317,7 +315,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::super::about::testing::{about, request};
+    use super::super::request_context::testing::{about, request};
     use super::*;
 
     fn view(request: &ApprovalRequest, columns: usize) -> ApprovalView {
@@ -334,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_shows_what_runs_for_whom_and_with_what() {
+    fn a_question_shows_the_tool_the_caller_and_the_arguments() {
         let text = shown(&request(json!({ "path": "/notes/a.md", "text": "lit in 1844" })), 100);
         let expected = concat!(
             "      │ path      \"/notes/a.md\"\n",
@@ -347,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rule_it_says_what_the_plugin_may_do_and_how_long_there_is() {
+    fn without_a_rule_a_question_shows_the_permission_and_the_expiry() {
         let derived = ApprovalRequest {
             causes: vec![ApprovalCause::Grants],
             source: "notes may write notes/".into(),
@@ -364,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_says_what_is_there() {
+    fn a_path_argument_shows_the_file_on_disk() {
         let temp = tempfile::tempdir().unwrap();
         std::fs::write(temp.path().join("a.md"), "abc").unwrap();
         std::fs::create_dir(temp.path().join("sub")).unwrap();
@@ -379,12 +377,12 @@ mod tests {
         assert!(of("/notes/a.md").contains("╰ 3 B now: │ notes/a.md"), "{}", of("/notes/a.md"));
         assert!(of("/notes/sub").contains("╰ the folder │ notes/sub/"));
         assert!(of("/notes/sub/b.md").contains("╰ a new file in notes/, 1 folder down"));
-        assert!(of("/notes/sub/../../x").contains("╰ it does not say plainly where it leads"));
+        assert!(of("/notes/sub/../../x").contains("╰ its target is written unusually"));
         assert!(!of("/notesy/a.md").contains('╰'));
     }
 
     #[test]
-    fn letters_that_look_like_others_are_said() {
+    fn confusable_letters_are_remarked_on() {
         for arguments in [
             json!({ "to": "p\u{430}ypal" }),
             json!({ "to": [{ "name": "\u{441}\u{43e}\u{440}\u{443}.md" }] }),
@@ -395,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_of_callers_stands_above_the_answer() {
+    fn the_chain_of_delegators_is_shown_above_the_answer() {
         let brief = "please write /work/a\n ?    notes.save wants to run for librarian".to_owned();
         let delegator = Delegator { task: "main".into(), plugin: "driver".into(), brief };
         let follow_up = ApprovalRequest {
@@ -408,14 +406,14 @@ mod tests {
             "      │ driver asked for  please write /work/a\n",
             "      │                    ?\\u{20}×4notes.save wants to run for librarian\n",
             " ?    notes.save wants to run for librarian, as a follow-up that sneaky asks for, without arguments\n",
-            "      set to work by driver in the task main\n",
+            "      delegated by driver in the task main\n",
             "      policy: conclave.toml:49",
         );
         assert_eq!(text, expected);
     }
 
     #[test]
-    fn what_does_not_fit_is_on_pages_and_the_header_on_each() {
+    fn a_long_question_has_pages_with_the_header_on_each() {
         let arguments: serde_json::Map<String, Value> =
             (0..60).map(|at| (format!("a{at:02}"), json!(at))).collect();
         let view = view(&request(Value::Object(arguments)), 80);

@@ -13,7 +13,7 @@ use reedline::{
     ValidationResult, Validator,
 };
 
-use super::{AnswerKind, SEEN, UserQuestion, UserReply, drop_typed, kept};
+use super::{AnswerKind, SEEN, UserQuestion, UserReply, drop_typed, history};
 use crate::ui::output;
 use crate::ui::screen::Screen;
 
@@ -31,7 +31,7 @@ pub(super) struct Editor {
     above_messages: SyncSender<String>,
     above_short: SyncSender<String>,
     /// The time before which keys are dropped for the short question.
-    deaf: Deaf,
+    grace: InputGrace,
     colors: bool,
     /// Whether a message was begun when its question was withdrawn.
     begun: bool,
@@ -43,17 +43,17 @@ impl Editor {
             anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
         let (messages, above_messages) = line_editor(&screen, colors);
         let (short, above_short) = line_editor(&screen, colors);
-        let deaf = Deaf::default();
-        let short =
-            short.with_edit_mode(Box::new(Patient { keys: Emacs::default(), deaf: deaf.clone() }));
+        let grace = InputGrace::default();
+        let short = short
+            .with_edit_mode(Box::new(GracedKeys { keys: Emacs::default(), grace: grace.clone() }));
         let messages = messages.with_validator(Box::new(Backslash)).use_bracketed_paste(true);
         // A line that begins with a blank is not stored in the history, as in shells.
         let messages = messages.with_history_exclusion_prefix(Some(" ".to_owned()));
-        let messages = match kept::history(history) {
+        let messages = match history::history(history) {
             Some(history) => messages.with_history(Box::new(history)),
             None => messages,
         };
-        Self { screen, messages, short, above_messages, above_short, deaf, colors, begun: false }
+        Self { screen, messages, short, above_messages, above_short, grace, colors, begun: false }
     }
 
     /// Reads an answer. Returns `None` if it was interrupted; `is_interrupted` is called whenever
@@ -86,7 +86,7 @@ impl Editor {
         }
         if question.is_sudden && !resumed {
             drop_typed();
-            self.deaf.begin(Instant::now());
+            self.grace.begin(Instant::now());
         }
         let prompt = PromptLabel { text: plain(&question.prompt), colors: self.colors };
         self.screen.begin_edit();
@@ -141,9 +141,9 @@ fn line_editor(screen: &Screen, colors: bool) -> (Reedline, SyncSender<String>) 
 /// Drops keys for a short time, which each dropped key extends: a user who is still typing has not
 /// read the question yet.
 #[derive(Clone, Debug, Default)]
-struct Deaf(Arc<Mutex<Option<Instant>>>);
+struct InputGrace(Arc<Mutex<Option<Instant>>>);
 
-impl Deaf {
+impl InputGrace {
     fn begin(&self, now: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now + SEEN);
     }
@@ -158,18 +158,18 @@ impl Deaf {
 }
 
 /// The usual key bindings, once the question has been visible for a moment. Ctrl-C works at once.
-struct Patient {
+struct GracedKeys {
     keys: Emacs,
-    deaf: Deaf,
+    grace: InputGrace,
 }
 
-impl EditMode for Patient {
+impl EditMode for GracedKeys {
     fn parse_event(&mut self, event: ReedlineRawEvent) -> ReedlineEvent {
         match self.keys.parse_event(event) {
             event @ (ReedlineEvent::CtrlC | ReedlineEvent::Resize(..) | ReedlineEvent::None) => {
                 event
             }
-            _ if self.deaf.drops(Instant::now()) => ReedlineEvent::None,
+            _ if self.grace.drops(Instant::now()) => ReedlineEvent::None,
             event => event,
         }
     }
@@ -245,26 +245,26 @@ impl Prompt for PromptLabel {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Deaf, SEEN, without_backslashes};
+    use super::{InputGrace, SEEN, without_backslashes};
 
     #[test]
-    fn keys_are_for_nobody_until_they_pause() {
-        let (deaf, begun) = (Deaf::default(), Instant::now());
-        assert!(!deaf.drops(begun), "nothing was asked suddenly");
-        deaf.begin(begun);
+    fn keys_are_dropped_until_typing_pauses() {
+        let (grace, begun) = (InputGrace::default(), Instant::now());
+        assert!(!grace.drops(begun), "nothing was asked suddenly");
+        grace.begin(begun);
         let (word, pause) = (SEEN / 2, SEEN + Duration::from_millis(1));
         assert!(
-            [word, word * 2, word * 3].iter().all(|at| deaf.drops(begun + *at)),
+            [word, word * 2, word * 3].iter().all(|at| grace.drops(begun + *at)),
             "somebody is typing still"
         );
         assert!(
-            !deaf.drops(begun + word * 3 + pause) && !deaf.drops(begun + word * 3 + pause),
+            !grace.drops(begun + word * 3 + pause) && !grace.drops(begun + word * 3 + pause),
             "they have looked"
         );
     }
 
     #[test]
-    fn a_message_has_the_lines_and_not_the_backslashes() {
+    fn a_continued_message_drops_its_backslashes() {
         assert_eq!(without_backslashes("one\\\ntwo\nC:\\"), "one\ntwo\nC:\\");
     }
 }

@@ -77,9 +77,9 @@ impl RequestContext {
         let none = || CliError::usage("no rule can allow this call".to_owned());
         let leave = self.leave(request, is_exact).ok_or_else(none)?;
         let mut setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
-        let (told, policy) = always::write(&self.file, &setup, &leave)?;
+        let (text, policy) = always::write(&self.file, &setup, &leave)?;
         *setup = Arc::new(Setup { policy, ..Setup::clone(&setup) });
-        Ok(told)
+        Ok(text)
     }
 
     /// Returns the config lines that would make the question unnecessary.
@@ -93,7 +93,7 @@ impl RequestContext {
         let file = self.file.display().to_string();
         let (tool, rules) = (printable(&request.tool), leave.to_toml());
         Some(format!(
-            "nobody could be asked about {tool} ({}). To allow it, write into {}{place}:\n\n{rules}",
+            "no user could be asked to approve {tool} ({}). To allow it, write into {}{place}:\n\n{rules}",
             printable(&why),
             printable(&file)
         ))
@@ -104,7 +104,7 @@ impl RequestContext {
     fn why_text(setup: &Setup, request: &ApprovalRequest) -> String {
         let decision = request.decide(setup, &request.arguments);
         match decision.why {
-            DecisionSource::Rule { rule, .. } => format!("the rule at {} asks", rule.source),
+            DecisionSource::Rule { rule, .. } => format!("the rule at {} requires it", rule.source),
             why => why.to_string(),
         }
     }

@@ -57,7 +57,7 @@ mod tests {
     use super::{BYTES, prepare};
 
     #[test]
-    fn the_file_is_its_owners_and_does_not_grow() {
+    fn the_history_file_is_private_and_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/chat-history");
         prepare(&path).unwrap();

@@ -7,58 +7,61 @@ use conclave_core::policy::budget::LimitIncrease;
 use conclave_core::types::approval::{Approval, ApprovalAnswer};
 use serde_json::{Value, json};
 
-use super::{Approvals, ApproverState, ApproverTurn, by_nobody, by_person, refused};
-use crate::ui::person::{UserQuestion, UserReply};
+use super::{Approvals, ApproverState, ApproverTurn, by_user, refused, without_user};
 use crate::ui::show::{ODD, one_line, paint, printable};
+use crate::ui::user::{UserQuestion, UserReply};
 
-const PROMPT: &str = "      [y] give it  [e] another amount  [n] no, end the run  > ";
+const PROMPT: &str = "      [y] raise  [e] another amount  [n] no, end the run  > ";
 
 impl ApproverState {
     pub(super) async fn top_up(&self, top_up: LimitIncrease) -> ApprovalAnswer {
         match self.approvals {
-            Approvals::Ask if self.person.is_there() => {}
-            Approvals::Ask => {
-                return by_nobody("nobody is there to give more: stdin and stderr are no terminal");
+            Approvals::Prompt if self.user.is_there() => {}
+            Approvals::Prompt => {
+                return without_user("no user can raise it: stdin and stderr are not a terminal");
             }
-            Approvals::Refuse => return by_nobody("nobody is asked for more"),
+            Approvals::Refuse => {
+                return without_user("limit increases are refused by --approvals refuse");
+            }
             // The answer comes from elsewhere, and this future is dropped then.
             Approvals::Wait => return std::future::pending().await,
         }
         let floor = std::sync::Arc::clone(&self.floor).lock_owned().await;
-        let _talk = ApproverTurn { _floor: floor, _held: self.person.hold_the_rest() };
+        let _talk = ApproverTurn { _floor: floor, _held: self.user.hold_the_rest() };
         let (mut above, mut is_sudden) = (shown(&top_up), true);
         loop {
             let mut question = UserQuestion::short(std::mem::take(&mut above), PROMPT);
             question.is_sudden = std::mem::take(&mut is_sudden);
-            let line = match self.person.ask(question).await {
+            let line = match self.user.ask(question).await {
                 UserReply::End => {
                     self.nobody.store(true, Ordering::SeqCst);
-                    return by_nobody("nobody is there any more to give more");
+                    return without_user("the terminal was closed before it was raised");
                 }
                 UserReply::Interrupted => {
                     self.interrupts.raise();
-                    return by_person(refused("the person at the terminal stopped it"));
+                    return by_user(refused("the user at the terminal stopped it"));
                 }
                 UserReply::Line(line) => line,
             };
             match line.trim().to_ascii_lowercase().as_str() {
-                "y" | "yes" => return by_person(Approval::Approved),
-                "n" | "no" => return by_person(refused("the person at the terminal said no")),
+                "y" | "yes" => return by_user(Approval::Approved),
+                "n" | "no" => return by_user(refused("the user at the terminal refused it")),
                 "e" | "edit" => match self.amount(&top_up).await {
-                    Some(arguments) => return by_person(Approval::Edited { arguments }),
+                    Some(arguments) => return by_user(Approval::Edited { arguments }),
                     None => above = String::new(),
                 },
-                _ => above = "      type one of the letters below".to_owned(),
+                _ => above = "      type one of these letters".to_owned(),
             }
         }
     }
 
     /// Returns another amount, in the limit's unit. `None` if the user cancels.
     async fn amount(&self, top_up: &LimitIncrease) -> Option<Value> {
-        let mut question = UserQuestion::short("      how much more? Ctrl-C goes back", "      > ");
+        let mut question =
+            UserQuestion::short("      raise it by how much? Ctrl-C goes back", "      > ");
         question.initial = bare(&top_up.arguments(top_up.proposed));
         loop {
-            let UserReply::Line(line) = self.person.ask(question.clone()).await else {
+            let UserReply::Line(line) = self.user.ask(question.clone()).await else {
                 return None;
             };
             let arguments = json!({ "add": read(&line) });
@@ -67,7 +70,7 @@ impl ApproverState {
                 Err(_) => {
                     let example = bare(&top_up.arguments(top_up.proposed));
                     question.text =
-                        format!("      {} such as {example}", paint(ODD, "that is no amount:"));
+                        format!("      {} such as {example}", paint(ODD, "not an amount:"));
                 }
             }
             question.initial = line;
@@ -80,11 +83,11 @@ fn shown(top_up: &LimitIncrease) -> String {
     let problem = top_up
         .problem
         .as_ref()
-        .map(|problem| format!("\n      {} {}", paint(ODD, "not so:"), printable(problem)))
+        .map(|problem| format!("\n      {} {}", paint(ODD, "invalid:"), printable(problem)))
         .unwrap_or_default();
     let proposed = top_up.budget.show(top_up.proposed);
     format!(
-        " {}    {}\n      give it {proposed} more?{problem}",
+        " {}    {}\n      raise it by {proposed}?{problem}",
         paint(ODD, "?"),
         one_line(&top_up.sentence(), 200)
     )
@@ -115,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_amount_is_read_as_it_is_shown() {
+    fn a_shown_amount_parses_to_the_same_value() {
         for (budget, shown) in
             [(Budget::Cost, "0.25"), (Budget::Wall, "250 s"), (Budget::Tokens, "250000")]
         {

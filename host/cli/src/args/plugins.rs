@@ -12,19 +12,18 @@ pub(crate) struct Init {
     /// The config to write, or the folder for it
     #[arg(default_value = CONFIG)]
     pub(crate) file: PathBuf,
-    /// Answer with a model: the address of a Chat Completions server and the model's name there,
-    /// such as http://127.0.0.1:11434/v1#qwen3:8b
+    /// Write a chat with this model: the address of a Chat Completions server, and the model's name
+    /// there, such as http://127.0.0.1:11434/v1#qwen3:8b
     #[arg(long, value_name = "URL#NAME")]
     pub(crate) model: Option<String>,
-    /// The folder that may be read; without it `docs` beside the config, else a new folder
-    /// `library` with a page in it
+    /// The folder to grant for reading [default: `docs` beside the config, or else a new folder
+    /// `library` with one page]
     #[arg(long, value_name = "PATH")]
     pub(crate) folder: Option<PathBuf>,
-    /// Grant also a folder that holds more than anybody would mean to grant, such as the home
-    /// folder
+    /// Allow a folder that is too broad to grant by accident, such as the home folder
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Write over a config that is there
+    /// Overwrite an existing config
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -33,36 +32,35 @@ pub(crate) struct Init {
 pub(crate) struct Add {
     /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
     pub(crate) source: String,
-    /// What the config calls it; without it the name in its manifest
+    /// The plugin's name in the config [default: the name in its manifest]
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// The config
     #[arg(long, value_name = "FILE", default_value = CONFIG)]
     pub(crate) file: PathBuf,
-    /// Grant this, without asking; such as 'files = [{ dir = "docs", at = "/docs", mode = "read"
-    /// }]'
+    /// Grant this without a question, such as 'files = [{ dir = "docs", at = "/docs", mode = "read"
+    /// }]'; can be repeated
     #[arg(long = "grant", value_name = "GRANT")]
     pub(crate) grants: Vec<String>,
-    /// You build it: each build of it runs while it asks for and says the same; what is added as a
-    /// crate's folder is so by itself
+    /// Mark the plugin as built by you: a rebuilt component is accepted while its requests and
+    /// texts stay the same; implied for a crate's folder
     #[arg(long)]
     pub(crate) dev: bool,
-    /// Ask nothing: grant what --grant says, and no more
+    /// Ask no questions, and grant only what --grant names
     #[arg(long)]
     pub(crate) no_questions: bool,
-    /// Grant also a folder that holds more than anybody would mean to grant, such as the home
-    /// folder
+    /// Allow a folder that is too broad to grant by accident, such as the home folder
     #[arg(long)]
     pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct EditArgs {
-    /// The plugin's name in the config; may be left out when a grant names it, as the line of a
+    /// The plugin's name in the config; can be omitted if the grant names it, as the line under a
     /// denial does
     pub(crate) plugin: String,
-    /// Such as 'tools = ["search.find"]', or the line that a denial proposes; to revoke, also a
-    /// bare name such as tools
+    /// A grant such as 'tools = ["search.find"]', or the line under a denial; `revoke` also takes a
+    /// whole capability, such as tools
     pub(crate) grants: Vec<String>,
     /// The config
     #[arg(long, value_name = "FILE", default_value = CONFIG)]
@@ -73,25 +71,25 @@ pub(crate) struct EditArgs {
 pub(crate) struct Grant {
     #[command(flatten)]
     pub(crate) edit: EditArgs,
-    /// Grant also a folder that holds more than anybody would mean to grant, such as the home
-    /// folder
+    /// Allow a folder that is too broad to grant by accident, such as the home folder
     #[arg(long)]
     pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 it answered; 1 it says that it could not; 5 it had to be stopped\n\nWith --grant 'kv = true' its store is kept from call to call."
+    after_help = "Exit codes: 0 the tool succeeded; 1 it returned an error; 5 it failed or was stopped\n\nWith --grant 'kv = true', its keys persist from call to call."
 )]
 pub(crate) struct CallArgs {
     /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
     pub(crate) source: String,
-    /// The tool, such as `find`; without it the tools that there are
+    /// The tool, such as `find`; without it, the tools are listed
     pub(crate) tool: Option<String>,
-    /// Its arguments, a JSON object; `-` reads them from stdin, `@FILE` from a file
+    /// The arguments, a JSON object; `-` reads stdin, `@FILE` reads a file
     #[arg(value_name = "JSON")]
     pub(crate) arguments: Option<String>,
-    /// Grant this for the call, such as 'files = [{ dir = "docs", at = "/docs", mode = "read" }]'
+    /// Grant this for the call, such as 'files = [{ dir = "docs", at = "/docs", mode = "read" }]';
+    /// can be repeated
     #[arg(long = "grant", value_name = "GRANT")]
     pub(crate) grants: Vec<String>,
     /// The plugin's settings, a JSON object
@@ -100,7 +98,7 @@ pub(crate) struct CallArgs {
     /// A limit of the call, such as memory='64 MiB' or cpu='2 s'
     #[arg(long = "limit", value_name = "KEY=VALUE")]
     pub(crate) limits: Vec<String>,
-    /// Show its log lines of level debug and trace too
+    /// Also show its log lines at the levels debug and trace
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }

@@ -93,7 +93,7 @@ mod tests {
     use super::{UserReply, read_message};
 
     #[test]
-    fn a_backslash_at_the_end_goes_on_with_the_next_line() {
+    fn a_trailing_backslash_joins_the_next_line() {
         let mut input = "one\\\ntwo\r\n\nlast".as_bytes();
         assert_eq!(read_message(&mut input), UserReply::Line("one\ntwo".into()));
         assert_eq!(read_message(&mut input), UserReply::Line(String::new()));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_do_not_end_the_input() {
+    fn invalid_utf8_does_not_end_the_input() {
         let mut input: &[u8] = b"a\xff\nb\n";
         assert_eq!(read_message(&mut input), UserReply::Line("a\u{fffd}".into()));
         assert_eq!(read_message(&mut input), UserReply::Line("b".into()));

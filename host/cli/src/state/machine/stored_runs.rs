@@ -8,7 +8,7 @@ use conclave_runtime::store::RunFilter;
 
 use super::Finding;
 use crate::state::state_folder::state_folder;
-use crate::state::stores::{OpenStores, is_cut_off};
+use crate::state::stores::{OpenStores, is_interrupted};
 use crate::ui::show::amounts::count;
 use crate::ui::show::{bytes, plural};
 
@@ -16,10 +16,10 @@ use crate::ui::show::{bytes, plural};
 const ENTRIES: usize = 100_000;
 
 /// Returns the findings about stored runs. Empty if nothing is stored.
-pub(crate) fn kept() -> Vec<Finding> {
+pub(crate) fn stored_runs() -> Vec<Finding> {
     const WHAT: &str = "stored runs";
     let Some(folder) = state_folder() else {
-        return vec![Finding::fair(
+        return vec![Finding::note(
             WHAT,
             "runs are not stored, so none can be looked up or resumed",
             "set HOME or CONCLAVE_STATE",
@@ -29,18 +29,20 @@ pub(crate) fn kept() -> Vec<Finding> {
     let finding = match OpenStores::of(None).runs(&RunFilter::default()) {
         Ok(runs) => {
             let found = format!("{}, {place}", plural(runs.len() as u64, "run", "runs"));
-            match runs.iter().filter(|run| is_cut_off(run)).count() as u64 {
-                0 => Finding::good(WHAT, found),
-                interrupted => Finding::fair(
+            match runs.iter().filter(|run| is_interrupted(run)).count() as u64 {
+                0 => Finding::ok(WHAT, found),
+                interrupted => Finding::note(
                     WHAT,
                     format!("{found}; {} interrupted", count(interrupted)),
                     "`conclave resume` resumes them, `conclave stop RUN` ends one",
                 ),
             }
         }
-        Err(error) => {
-            Finding::bad(WHAT, format!("{error} ({place})"), "`conclave store check` says how far")
-        }
+        Err(error) => Finding::fail(
+            WHAT,
+            format!("{error} ({place})"),
+            "`conclave store check` shows the damage",
+        ),
     };
     vec![finding, super::syncing(&nearest(&folder))]
 }
@@ -76,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_below_a_folder_is_counted() {
+    fn the_size_of_a_folder_includes_its_subfolders() {
         let temp = tempfile::tempdir().unwrap();
         fs::create_dir_all(temp.path().join("a/b")).unwrap();
         fs::write(temp.path().join("a/b/c"), [0; 300]).unwrap();

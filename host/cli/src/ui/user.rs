@@ -5,7 +5,7 @@
 mod echo;
 mod editor;
 mod hang_up;
-mod kept;
+mod history;
 mod lines;
 
 use std::collections::VecDeque;
@@ -107,7 +107,7 @@ enum Way {
 }
 
 /// The user at the terminal, or the program behind stdin.
-pub(crate) struct Person {
+pub(crate) struct TerminalUser {
     way: Way,
     screen: Arc<Screen>,
     history: Option<PathBuf>,
@@ -118,7 +118,7 @@ pub(crate) struct Person {
     asked: Arc<AtomicUsize>,
 }
 
-impl Person {
+impl TerminalUser {
     /// `history` is the file that stores messages; `None` stores none. With `stops`, lines of a
     /// pipe are read as they arrive, and `/stop` is handled at any time. Without it, a line is read
     /// when a question asks for it.
@@ -133,7 +133,7 @@ impl Person {
             (true, true) => Way::Prompted,
             _ => Way::Piped,
         };
-        let person = Self {
+        let user = Self {
             way,
             screen,
             history,
@@ -142,11 +142,11 @@ impl Person {
             leaving: Arc::default(),
             asked: Arc::default(),
         };
-        if person.stops.is_some() {
+        if user.stops.is_some() {
             // Starts the thread now, so that `/stop` is received before the first question.
-            drop(person.begin());
+            drop(user.begin());
         }
-        Arc::new(person)
+        Arc::new(user)
     }
 
     /// Returns whether a user can see a question and answer it.
@@ -178,8 +178,8 @@ impl Person {
         }
     }
 
-    /// Turns the echo off, so that input shows only at prompts, until [`Person::leave`] is called
-    /// or the guard is dropped.
+    /// Turns the echo off, so that input shows only at prompts, until [`TerminalUser::leave`] is
+    /// called or the guard is dropped.
     pub(crate) fn hush(&self) -> Hushed {
         if self.way == Way::Editor {
             echo::turn_off();
@@ -227,7 +227,7 @@ impl Person {
                 hang_up::watch();
             }
             *thread = std::thread::Builder::new()
-                .name("conclave-person".to_owned())
+                .name("conclave-user".to_owned())
                 .spawn(serving)
                 .ok()
                 .map(|handle| (sender, handle));
