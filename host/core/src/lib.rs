@@ -91,6 +91,7 @@ pub mod protocol {
 pub mod room;
 /// A room's records: their lines, the fold to a room, the recovery after an interruption.
 pub mod journal {
+    pub mod admission;
     pub mod pending_work;
     pub mod record;
     pub mod recovery;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use conclave_core::config::Problems;
 use conclave_core::protocol::event::{Event, Principal};
-use conclave_core::setup::{NoTool, Setup};
+use conclave_core::setup::Setup;
 use conclave_core::types::action::Turn;
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
 use conclave_core::types::ids::{CallId, PluginName, RoomId, TaskName};
@@ -260,14 +260,8 @@ impl Prepared {
     /// caller limits each turn to [`turn_wall`](Self::turn_wall) instead.
     #[must_use]
     pub fn for_chat(mut self) -> Self {
-        let setup = Arc::make_mut(&mut self.setup);
-        for holder in setup.holders() {
-            let Some(task) = setup.tasks.get_mut(&holder) else { continue };
-            let task = Arc::make_mut(task);
-            (task.interactive, task.no_tool, task.allow_null_result) =
-                (true, NoTool::Nothing, true);
-        }
-        self.turn_wall = setup.limits.wall_ms.take().map(Duration::from_millis);
+        let wall_ms = Arc::make_mut(&mut self.setup).make_interactive();
+        self.turn_wall = wall_ms.map(Duration::from_millis);
         self
     }
 
