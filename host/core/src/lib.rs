@@ -84,6 +84,7 @@ pub mod config;
 /// The inputs and outputs of a room.
 pub mod protocol {
     pub mod call_log;
+    pub mod control;
     pub mod effect;
     pub mod event;
     pub mod notice;

@@ -139,7 +139,7 @@ enum UnderWay {
     /// A task; aborting it drops its sandbox.
     Work(AbortHandle),
     /// A child room; it is cancelled by an event, so that its journal gets an end.
-    Child { room: RoomId, events: UnboundedSender<Event> },
+    Child(RoomHandle),
 }
 
 /// The journal of a room. It opens in the background, and the room's first event waits for it.
@@ -166,6 +166,10 @@ impl Inlet {
             Arc::new(RoomClients::new(Arc::clone(&shared.runner), Arc::clone(&shared.clock)));
         shared.everything.add(&id, &sender, &outside);
         Self { id, sender, events, outside }
+    }
+
+    fn handle(&self) -> RoomHandle {
+        RoomHandle::new(self.id.clone(), &self.sender, Arc::clone(&self.outside))
     }
 }
 
@@ -397,11 +401,6 @@ impl Driver {
         self.first.is_some() || self.resumption.is_some()
     }
 
-    /// Returns the sender for events from outside, such as `Cancelled`.
-    pub(crate) fn sender(&self) -> UnboundedSender<Event> {
-        self.sender.clone()
-    }
-
     /// Returns a handle to the room; it works while a run is open.
     pub(crate) fn handle(&self) -> RoomHandle {
         RoomHandle::new(self.id.clone(), &self.sender, Arc::clone(&self.outside))
@@ -574,8 +573,8 @@ impl Driver {
         for (_, under_way) in self.under_way.drain() {
             match under_way {
                 UnderWay::Work(work) => work.abort(),
-                UnderWay::Child { room, .. } => {
-                    self.shared.runner.cancel(&room, "the run is over");
+                UnderWay::Child(child) => {
+                    self.shared.runner.cancel(child.room(), "the run is over");
                 }
             }
         }

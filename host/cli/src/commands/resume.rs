@@ -224,12 +224,12 @@ async fn resume_now(
     let began = Instant::now();
     interrupts.run_begins();
     let attending = stage.attend_resumed(store, &host).await;
-    let stopper = session.stopper();
+    let handle = session.handle();
     if session.paused().is_some() {
         // An explicit resume also lifts a pause.
-        stopper.unpause();
+        handle.unpause();
     }
-    let outcome = stage.follow(stopper, session.resume(), (&row.run, &kept)).await;
+    let outcome = stage.follow(handle, session.resume(), (&row.run, &kept)).await;
     drop(attending);
     let outcome = outcome?;
     drop(session);

@@ -103,8 +103,8 @@ async fn once(
     let attending = stage.attend(&kept, &host);
     let watched = args
         .watch
-        .then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&stage.screen)));
-    let outcome = stage.follow(run.stopper(), run.outcome(), (&room, &kept)).await;
+        .then(|| watch::rebuilt_components(&prepared, run.handle(), Arc::clone(&stage.screen)));
+    let outcome = stage.follow(run.handle(), run.outcome(), (&room, &kept)).await;
     drop((watched, attending));
     stage.end(&*outcome?, started, args.keep.journal.as_deref())
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use conclave_core::journal::admission::Admission;
 use conclave_core::journal::pending_work::WaitChange;
 use conclave_core::journal::recovery::Start;
+use conclave_core::protocol::control::ControlCommand;
 use conclave_core::protocol::event::{Event, RULES, Record};
 use conclave_core::types::ids::{CallId, ControlId, Millis};
 
@@ -26,8 +27,8 @@ struct EventBatch {
     output: Vec<HeldOutput>,
     /// Control messages that took effect before.
     repeated: Vec<HeldOutput>,
-    /// Pause events for the child rooms.
-    pauses: Vec<Event>,
+    /// Pauses for the child rooms.
+    pauses: Vec<ControlCommand>,
     /// Whether the bindings of channels may be others now.
     changes_channels: bool,
 }

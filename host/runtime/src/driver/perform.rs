@@ -224,8 +224,8 @@ impl Driver {
         self.asking.iter().filter(|(of, _)| *of == call).for_each(|(_, asking)| asking.abort());
         match self.under_way.remove(&call) {
             Some(UnderWay::Work(work)) => work.abort(),
-            Some(UnderWay::Child { room, .. }) => {
-                self.shared.runner.cancel(&room, "its parent stopped it");
+            Some(UnderWay::Child(child)) => {
+                self.shared.runner.cancel(child.room(), "its parent stopped it");
             }
             None => {}
         }

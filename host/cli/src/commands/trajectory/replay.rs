@@ -59,7 +59,7 @@ pub(super) async fn replay(
     let run =
         prepared.start(Some(task), options).map_err(|failure| unkept(&failure, &room, &kept))?;
     let attending = stage.attend(&kept, &host);
-    let outcome = stage.follow(run.stopper(), run.outcome(), (&room, &kept)).await;
+    let outcome = stage.follow(run.handle(), run.outcome(), (&room, &kept)).await;
     drop(attending);
     stage.end(&*outcome?, started, args.keep.journal.as_deref())
 }

@@ -24,8 +24,9 @@ use conclave_core::types::outcome::Outcome;
 use conclave_core::types::tool::{ToolError, ToolOutcome};
 use serde_json::{Value, json};
 
-use super::{Prepared, Run, RunOptions, Stopper};
+use super::{Prepared, Run, RunOptions};
 use crate::calls::{CallStart, PluginAnswer, PluginCall, PluginOutput, Plugins};
+use crate::driver::room_handle::RoomHandle;
 use crate::host::session::SessionParts;
 use crate::observe::subscribe::{Published, RunEvent, Subscriber};
 use crate::storage::journal::JournalFailure;
@@ -190,10 +191,10 @@ pub struct ToolCalling {
 }
 
 impl ToolCalling {
-    /// Returns a handle that stops the call and records that.
+    /// Returns a handle to the call's room, which stops the call and records that.
     #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        self.run.stopper()
+    pub fn handle(&self) -> RoomHandle {
+        self.run.handle()
     }
 
     /// Returns the result of the tool.
