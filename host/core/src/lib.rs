@@ -84,6 +84,7 @@ pub mod config;
 /// The inputs and outputs of a room.
 pub mod protocol {
     pub mod call_log;
+    pub mod control;
     pub mod effect;
     pub mod event;
     pub mod notice;
@@ -91,6 +92,7 @@ pub mod protocol {
 pub mod room;
 /// A room's records: their lines, the fold to a room, the recovery after an interruption.
 pub mod journal {
+    pub mod admission;
     pub mod pending_work;
     pub mod record;
     pub mod recovery;

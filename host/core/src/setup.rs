@@ -573,6 +573,21 @@ impl Setup {
         holders
     }
 
+    /// Makes every task that can hold the conversation interactive: it asks its user after each
+    /// answer, and only the user ends it. An empty answer counts as an answer too.
+    ///
+    /// The wall-time limit of a run is removed, because it would count the user's thinking time.
+    /// Returns that limit, in milliseconds.
+    pub fn make_interactive(&mut self) -> Option<u64> {
+        for holder in self.holders() {
+            let Some(task) = self.tasks.get_mut(&holder) else { continue };
+            let task = Arc::make_mut(task);
+            (task.interactive, task.no_tool, task.allow_null_result) =
+                (true, NoTool::Nothing, true);
+        }
+        self.limits.wall_ms.take()
+    }
+
     /// Returns the possible targets of a handoff, as the agent may name them. A target must be in
     /// the task's table, and the agent may address it.
     #[must_use]

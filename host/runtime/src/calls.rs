@@ -1,5 +1,5 @@
-//! The interface through which the driver calls plugins. Components implement it; tests and
-//! embedders can bring their own.
+//! The port through which the driver calls plugins: one call, one answer. Sandboxes and native
+//! plugins are behind it.
 
 use std::sync::Arc;
 
@@ -16,12 +16,13 @@ use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::types::tool::{ToolError, ToolOutcome};
 use conclave_core::types::view::AgentView;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::observe::subscribe::Level;
 use crate::support::clock::BoxFuture;
 
-/// The input of every call.
+/// The conditions of a call: its plugin, its room and the ports that it may use.
 pub struct CallStart {
     pub room: RoomId,
     /// The secret from which the call's randomness is derived.
@@ -40,14 +41,105 @@ pub struct CallStart {
     pub observer: Arc<dyn Observer>,
 }
 
-/// The further input of a tool call.
-pub struct ToolStart {
+/// A function of a plugin, with its input.
+#[derive(Clone, Debug)]
+pub enum PluginCall {
+    /// A step of an agent.
+    Step {
+        view: AgentView,
+    },
+    /// The question to a responder whether it answers.
+    Respond {
+        view: AgentView,
+    },
+    Tool(ToolInput),
+    /// A query to a memory, an analyzer, a condenser or a gate. Analyzers and condensers read the
+    /// view.
+    Query {
+        query: PluginQuery,
+        view: Option<AgentView>,
+    },
+    /// A wake-up of a delivery strategy.
+    Decide {
+        wake: Wake,
+        view: DeliveryView,
+    },
+}
+
+/// The input of a tool.
+#[derive(Clone, Debug)]
+pub struct ToolInput {
     pub task: TaskName,
     /// The plugin of the calling agent.
     pub caller: PluginName,
     /// The name without the plugin's.
     pub tool: String,
     pub arguments: Value,
+}
+
+/// The function that a [`PluginCall`] calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    Step,
+    Respond,
+    Tool,
+    Query,
+    Decide,
+}
+
+/// The answer to a call, and its usage and denials.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PluginAnswer {
+    /// The output of the function that was called.
+    pub output: PluginOutput,
+    /// Empty if nothing was started.
+    pub report: CallReport,
+}
+
+/// The output of a function, or why it has none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum PluginOutput {
+    Step(Result<Turn, Fault>),
+    /// `None` if the responder does not answer.
+    Respond(Result<Option<Turn>, Fault>),
+    Tool(Result<ToolOutcome, ToolError>),
+    Query(Result<PluginReply, Fault>),
+    Decide(Result<Vec<Decision>, Fault>),
+}
+
+impl PluginCall {
+    /// Returns the function that is called.
+    #[must_use]
+    pub fn kind(&self) -> CallKind {
+        match self {
+            Self::Step { .. } => CallKind::Step,
+            Self::Respond { .. } => CallKind::Respond,
+            Self::Tool(_) => CallKind::Tool,
+            Self::Query { .. } => CallKind::Query,
+            Self::Decide { .. } => CallKind::Decide,
+        }
+    }
+}
+
+impl CallKind {
+    /// Returns the output of a call of this kind that ended with a fault.
+    #[must_use]
+    pub fn failed(self, fault: Fault) -> PluginOutput {
+        match self {
+            Self::Step => PluginOutput::Step(Err(fault)),
+            Self::Respond => PluginOutput::Respond(Err(fault)),
+            Self::Tool => PluginOutput::Tool(Err(ToolError::Fault { fault })),
+            Self::Query => PluginOutput::Query(Err(fault)),
+            Self::Decide => PluginOutput::Decide(Err(fault)),
+        }
+    }
+}
+
+/// The answer to a call that started nothing.
+impl From<PluginOutput> for PluginAnswer {
+    fn from(output: PluginOutput) -> Self {
+        Self { output, report: CallReport::default() }
+    }
 }
 
 /// Answers the model requests of plugins.
@@ -119,38 +211,12 @@ pub trait Observer: Send + Sync + 'static {
     fn denied(&self, call: CallId, record: &DenialRecord);
 }
 
-/// The plugins of a run. Every call ends with an answer, within the plugin's limits. Dropping the
-/// future stops the guest.
+/// The plugins of a run.
 pub trait Plugins: Send + Sync + 'static {
-    fn step(
-        &self,
-        start: CallStart,
-        view: AgentView,
-    ) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)>;
-    fn respond(
-        &self,
-        start: CallStart,
-        view: AgentView,
-    ) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)>;
-    fn call_tool(
-        &self,
-        start: CallStart,
-        tool: ToolStart,
-    ) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)>;
-    /// Asks a plugin for memories, a risk, a condensation or a gate verdict. `view` is what the
-    /// agent sees.
-    fn consult(
-        &self,
-        start: CallStart,
-        question: PluginQuery,
-        view: Option<AgentView>,
-    ) -> BoxFuture<'static, (Result<PluginReply, Fault>, CallReport)>;
-    fn decide(
-        &self,
-        start: CallStart,
-        wake: Wake,
-        view: DeliveryView,
-    ) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)>;
+    /// Calls a plugin. Every call ends with an answer of its own kind, within the plugin's limits.
+    /// Dropping the future stops the plugin.
+    fn call(&self, start: CallStart, call: PluginCall) -> BoxFuture<'static, PluginAnswer>;
+
     /// Checks the arguments of a tool call without starting anything. The error explains the
     /// problem to the model. A tool without a schema accepts everything.
     fn check(

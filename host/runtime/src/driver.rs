@@ -7,6 +7,7 @@
 
 pub mod approve;
 mod approving;
+mod batch;
 pub mod channel;
 mod children;
 mod held;
@@ -23,11 +24,11 @@ mod timers;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use conclave_core::journal::pending_work::WaitChange;
-use conclave_core::journal::recovery::{Resumption, Start};
+use conclave_core::journal::admission;
+use conclave_core::journal::recovery::Resumption;
 use conclave_core::protocol::call_log::CallLog;
 use conclave_core::protocol::effect::Effect;
-use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
+use conclave_core::protocol::event::{Event, Principal, RunOpening};
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
 use conclave_core::types::completion::ModelError;
@@ -45,10 +46,8 @@ use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::{RoomClients, RoomHandle};
 use crate::driver::runner::{Lease, Progressing, TaskRunner};
 use crate::models::ModelClient;
-use crate::observe::subscribe::{FollowGate, Publisher, RunEvent, Subscribers};
-use crate::storage::journal::{
-    Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening as JournalOpening,
-};
+use crate::observe::subscribe::{FollowGate, Publisher, Subscribers};
+use crate::storage::journal::{Journal, JournalFailure, Journals, Opening as JournalOpening};
 use crate::support::clock::Clock;
 use crate::support::fail_points::kill_point;
 use held::{HeldOutput, OutputBuffer};
@@ -140,7 +139,7 @@ enum UnderWay {
     /// A task; aborting it drops its sandbox.
     Work(AbortHandle),
     /// A child room; it is cancelled by an event, so that its journal gets an end.
-    Child { room: RoomId, events: UnboundedSender<Event> },
+    Child(RoomHandle),
 }
 
 /// The journal of a room. It opens in the background, and the room's first event waits for it.
@@ -167,6 +166,10 @@ impl Inlet {
             Arc::new(RoomClients::new(Arc::clone(&shared.runner), Arc::clone(&shared.clock)));
         shared.everything.add(&id, &sender, &outside);
         Self { id, sender, events, outside }
+    }
+
+    fn handle(&self) -> RoomHandle {
+        RoomHandle::new(self.id.clone(), &self.sender, Arc::clone(&self.outside))
     }
 }
 
@@ -398,11 +401,6 @@ impl Driver {
         self.first.is_some() || self.resumption.is_some()
     }
 
-    /// Returns the sender for events from outside, such as `Cancelled`.
-    pub(crate) fn sender(&self) -> UnboundedSender<Event> {
-        self.sender.clone()
-    }
-
     /// Returns a handle to the room; it works while a run is open.
     pub(crate) fn handle(&self) -> RoomHandle {
         RoomHandle::new(self.id.clone(), &self.sender, Arc::clone(&self.outside))
@@ -541,8 +539,9 @@ impl Driver {
     /// Returns whether an effect is still to be performed. Its call may have been abandoned while
     /// its records became durable.
     fn is_wanted(&self, effect: &Effect) -> bool {
+        let is_wanted = admission::is_wanted(effect, &self.room);
         if let Effect::CallModel { call, ordinal, .. } = effect
-            && !self.room.is_in_flight(*call)
+            && !is_wanted
         {
             // The room reserved budget for the request, so it needs an answer.
             let given_up = ModelError::Other {
@@ -554,154 +553,8 @@ impl Driver {
                 answer: Err(given_up),
                 trouble: None,
             });
-            return false;
         }
-        if let Effect::StartBackground { id, .. } = effect
-            && self.room.task(id).is_some_and(|task| task.detached)
-        {
-            // The task was detached before it began; it runs on its own.
-            return true;
-        }
-        effect.starts().is_none_or(|call| self.room.is_in_flight(call))
-    }
-
-    /// Appends the records of a batch to the journal and queues the output. Returns true if every
-    /// output must wait until all records are durable.
-    fn take(&mut self, batch: &mut Vec<Event>) -> Result<bool, JournalFailure> {
-        let now = self.now();
-        let (is_kept, is_followed) = (self.journal()?.keeps(), !self.shared.subscribers.is_empty());
-        let was_over = self.room.outcome().is_some();
-        let mut may_bind = false;
-        let mut repeated = Vec::new();
-        let (mut records, mut waits, mut told, mut pauses) =
-            (Vec::with_capacity(batch.len()), Vec::new(), Vec::new(), Vec::new());
-        for event in batch.drain(..) {
-            if let Event::TimerFired { timer } = &event
-                && !self.room.waits_for(*timer)
-            {
-                // The room no longer waits for this timer.
-                continue;
-            }
-            let control = if let Event::ControlReceived { id, .. } = &event {
-                Some(id.clone())
-            } else {
-                None
-            };
-            if let Some(id) = control.as_ref().filter(|id| self.room.has_received(id)) {
-                // The message took effect before. Its sender is confirmed once that record is
-                // durable.
-                repeated.push(HeldOutput::Control(id.clone()));
-                continue;
-            }
-            let seq = self.seq;
-            self.seq += 1;
-            let decided = if let Event::Decided { call, .. } = event.effective() {
-                Some(*call).filter(|call| self.room.is_in_flight(*call))
-            } else {
-                None
-            };
-            let over = WaitChange::of_event(&event).filter(|_| is_kept);
-            pauses.extend(self.note_pause(&event));
-            if let Event::BackgroundEnded { call, .. } = &event {
-                // The child's own loop has ended already, so its lease is not awaited again.
-                self.children.remove(call);
-            }
-            may_bind |= matches!(
-                event.effective(),
-                Event::RoomOpened { .. } | Event::RunStarted { .. } | Event::Requested { .. }
-            );
-            if is_kept || is_followed {
-                let record = Arc::new(Record {
-                    seq,
-                    at: now,
-                    principal: self.shared.principal.clone(),
-                    rules: RULES,
-                    event,
-                });
-                if is_followed {
-                    told.push(HeldOutput::What(
-                        Some(seq),
-                        RunEvent::Recorded { record: Arc::clone(&record).without_secret() },
-                    ));
-                }
-                self.room.handle(record.event.clone(), now);
-                records.push(record);
-            } else {
-                self.room.handle(event, now);
-            }
-            // An invalid decision leaves its question open, so it closes no wait.
-            if !decided.is_some_and(|call| self.room.is_in_flight(call)) {
-                waits.extend(over);
-            }
-            if let Some(call) = decided.filter(|call| !self.room.is_in_flight(*call)) {
-                // One approval decides the call, so the other approver is no longer needed.
-                self.let_go(call);
-            }
-            told.extend(control.map(HeldOutput::Control));
-            self.end_answered();
-            while let Some(notice) = self.room.poll_notice() {
-                if is_followed {
-                    told.push(HeldOutput::What(Some(seq), RunEvent::Notice { notice: notice }));
-                }
-            }
-            while let Some(task) = self.room.poll_task() {
-                told.push(HeldOutput::Task(task));
-            }
-            while let Some(effect) = self.room.poll_effect() {
-                if is_kept {
-                    waits.extend(WaitChange::of_effect(&effect));
-                }
-                // Computed from the room's present state, which a replayed call starts from too.
-                let start = Start::of(&effect, &self.room).map(Box::new);
-                told.push(HeldOutput::Effect(effect, start));
-            }
-        }
-        if may_bind {
-            self.outside.known.bind(self.room.bindings());
-        }
-        if records.is_empty() && told.is_empty() && is_kept {
-            // The batch held only stale timers and repeated messages, so there is nothing to
-            // append.
-            self.held.add_after_all(repeated);
-            return Ok(false);
-        }
-        let outcome = self.room.outcome().filter(|_| !was_over).map(Arc::clone);
-        let entry = JournalBatch {
-            records: &records,
-            waits: &waits,
-            outcome: outcome.as_ref(),
-            spent: self.room.spent(),
-        };
-        kill_point!("before-append");
-        let keeping = self.journal()?.append(&entry)?;
-        kill_point!("after-append");
-        // After the append: a child must not record a pause before its parent does.
-        self.report_children(pauses);
-        let (kept, first) = match keeping {
-            Keeping::Kept => (None, false),
-            Keeping::Soon(kept) => (Some(kept), false),
-            Keeping::First(kept) => (Some(kept), true),
-        };
-        self.held.add(told, kept, |effect| !first && !effect.leaves(self.room.setup()));
-        self.held.add_after_all(repeated);
-        Ok(first)
-    }
-
-    /// Removes the entries of calls that have been answered.
-    fn end_answered(&mut self) {
-        if self.under_way.len() > self.clean_at {
-            let room = &self.room;
-            self.under_way.retain(|call, _| room.is_in_flight(*call));
-            // Searched only when the map has doubled, because thousands of calls may be in flight.
-            self.clean_at = CLEAN_AT.max(2 * self.under_way.len());
-        }
-    }
-
-    /// Aborts the approver of a call that was decided elsewhere.
-    fn let_go(&mut self, call: CallId) {
-        if let Some(UnderWay::Work(work)) = self.under_way.remove(&call) {
-            work.abort();
-        }
+        is_wanted
     }
 
     /// Waits until all child rooms have ended and their journals are complete.
@@ -720,8 +573,8 @@ impl Driver {
         for (_, under_way) in self.under_way.drain() {
             match under_way {
                 UnderWay::Work(work) => work.abort(),
-                UnderWay::Child { room, .. } => {
-                    self.shared.runner.cancel(&room, "the run is over");
+                UnderWay::Child(child) => {
+                    self.shared.runner.cancel(child.room(), "the run is over");
                 }
             }
         }

@@ -40,7 +40,8 @@ use conclave_core::types::message::Blob;
 
 use crate::calls::Plugins;
 use crate::driver::registry::RoomRegistry;
-use crate::host::prepared::{PluginInfo, Prepared, Stopper};
+use crate::driver::room_handle::RoomHandle;
+use crate::host::prepared::{PluginInfo, Prepared};
 use crate::host::reload::{PluginFile, Rebuilt};
 use crate::host::servers::ToolServers;
 use crate::imports::call::PluginStores;
@@ -271,8 +272,8 @@ impl Host {
         self.loader.engine()
     }
 
-    /// Stops every run of this host, as [`Stopper::stop`](crate::Stopper::stop) stops one. Returns
-    /// the number of stopped rooms.
+    /// Stops every run of this host, as [`RoomHandle::stop`] stops one. Returns the number of
+    /// stopped rooms.
     pub fn stop_all(&self, reason: &str) -> usize {
         self.everything.stop(reason)
     }
@@ -280,28 +281,8 @@ impl Host {
     /// Returns a handle to an active room, of a run or of a background task; `None` if the room is
     /// not active in this host.
     #[must_use]
-    pub fn stopper(&self, room: &RoomId) -> Option<Stopper> {
-        self.everything.get(room).map(Stopper)
-    }
-
-    /// Delivers a control message to an active room. The receiver gets a confirmation once the
-    /// room's record of the message is durable, and fails if the room ends first. `None` if the
-    /// room has no active run here.
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn deliver(
-        &self,
-        room: &RoomId,
-        id: &conclave_core::types::ids::ControlId,
-        event: conclave_core::protocol::event::Event,
-    ) -> Option<tokio::sync::oneshot::Receiver<()>> {
-        let (events, outside) = self.everything.get_with_outside(room)?;
-        let confirmed = outside.controls.enter(id)?;
-        crate::support::fail_points::kill_point!("before-control-delivered");
-        let received = conclave_core::protocol::event::Event::ControlReceived {
-            id: id.clone(),
-            message: Box::new(event),
-        };
-        events.send(received).is_ok().then_some(confirmed)
+    pub fn handle(&self, room: &RoomId) -> Option<RoomHandle> {
+        self.everything.handle(room)
     }
 
     /// Stores bytes that belong to a message. The returned blob goes into

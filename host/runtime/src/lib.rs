@@ -97,7 +97,7 @@ pub use support::{blobs, clock, durable_file, fail_points, ids};
 pub use conclave_core::config::{self, lockfile};
 pub use conclave_core::permissions::{manifest, policy_rules};
 pub use conclave_core::policy::{budget, decision};
-pub use conclave_core::protocol::{event, notice};
+pub use conclave_core::protocol::{control, event, notice};
 pub use conclave_core::setup::{self, plugin_query};
 pub use conclave_core::types::capability::Capability;
 pub use conclave_core::types::{
@@ -141,7 +141,7 @@ pub use host::ControlInbox;
 #[cfg(feature = "openai")]
 pub use host::Probe;
 pub use host::prepared::{
-    CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolCalling, ToolRun,
+    CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, ToolCalling, ToolRun,
 };
 pub use host::session::{Hosted, ResumeError, RunInput, Session, SessionError};
 pub use host::{Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};

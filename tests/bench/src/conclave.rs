@@ -22,7 +22,9 @@ use conclave_core::types::outcome::Status;
 use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::view::{AgentView, Remaining};
 use conclave_runtime::batch::{Batch, ItemEnd};
-use conclave_runtime::calls::{CallStart, ModelPort, NoEffects, Observer, ToolStart};
+use conclave_runtime::calls::{
+    CallStart, ModelPort, NoEffects, Observer, PluginCall, PluginOutput, ToolInput,
+};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::plugin::Loader;
 use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber, Subscribers};
@@ -91,15 +93,16 @@ impl Hosted {
     /// Makes a tool call in its own sandbox and returns the content of the outcome.
     pub(crate) async fn call_fresh(&self) -> Result<String, BenchError> {
         let start = self.start(&self.start.plugin);
-        let tool = ToolStart {
+        let tool = ToolInput {
             task: self.start.task.clone(),
             caller: self.start.caller.clone(),
             tool: "run".to_owned(),
             arguments: self.arguments.clone(),
         };
-        match self.prepared.calls().call_tool(start, tool).await.0 {
-            Ok(outcome) => Ok(outcome.content.unwrap_or_default()),
-            Err(error) => Err(BenchError::Answer(error.to_text("echo.run"))),
+        match self.prepared.calls().call(start, PluginCall::Tool(tool)).await.output {
+            PluginOutput::Tool(Ok(outcome)) => Ok(outcome.content.unwrap_or_default()),
+            PluginOutput::Tool(Err(error)) => Err(BenchError::Answer(error.to_text("echo.run"))),
+            other => Err(BenchError::Answer(format!("{other:?}"))),
         }
     }
 
@@ -110,13 +113,15 @@ impl Hosted {
         agent: &'static str,
         view: AgentView,
     ) -> Result<String, BenchError> {
-        match self.prepared.calls().step(self.start(&PluginName::from(agent)), view).await.0 {
-            Ok(turn) => match turn.action {
+        let start = self.start(&PluginName::from(agent));
+        match self.prepared.calls().call(start, PluginCall::Step { view }).await.output {
+            PluginOutput::Step(Ok(turn)) => match turn.action {
                 Action::Finish { outputs } => Ok(outputs.to_string()),
                 Action::Reply(reply) => Ok(reply.content.unwrap_or_default()),
                 other => Err(BenchError::Answer(format!("{other:?}"))),
             },
-            Err(fault) => Err(BenchError::Answer(fault.message)),
+            PluginOutput::Step(Err(fault)) => Err(BenchError::Answer(fault.message)),
+            other => Err(BenchError::Answer(format!("{other:?}"))),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conclave_runtime::Stopper;
+use conclave_runtime::RoomHandle;
 use conclave_runtime::event::Event;
 use conclave_runtime::ids::{CallId, PluginName, TaskName};
 use conclave_runtime::message::Message;
@@ -34,7 +34,7 @@ pub struct Seen {
 pub struct Kill {
     pub task: TaskName,
     pub after: u64,
-    pub stopper: Stopper,
+    pub handle: RoomHandle,
 }
 
 /// A follower of one session.
@@ -57,12 +57,12 @@ impl Watcher {
 
     fn step_ended(&self, step: Step) {
         let mut kill = lock(&self.kill);
-        if let Some(Kill { task, after, stopper }) = kill.as_mut()
+        if let Some(Kill { task, after, handle }) = kill.as_mut()
             && *task == step.task
         {
             *after = after.saturating_sub(1);
             if *after == 0 {
-                stopper.stop("the scenario kills the session here");
+                handle.stop("the scenario kills the session here");
                 *kill = None;
             }
         }

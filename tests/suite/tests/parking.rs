@@ -347,10 +347,10 @@ fn a_parked_call_that_is_stopped_leaves_nothing() {
         let world = World::new(true, parks(), "asks = 1", PATIENT);
         let prepared = world.prepare().await;
         let run = world.start(&prepared, "room");
-        let stopper = run.stopper();
+        let handle = run.handle();
         let run = tokio::spawn(run.outcome());
         until("it is parked", || world.host.engine().waiting() == 1).await;
-        stopper.stop("enough");
+        handle.stop("enough");
         run.await.expect("it does not panic").expect("a journal in memory does not fail");
         until("nothing is left", || {
             world.host.engine().waiting() == 0 && world.host.engine().live() == 0

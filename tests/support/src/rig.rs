@@ -171,7 +171,7 @@ impl Rig {
         };
         let run =
             prepared.start(Some(message.to_owned()), options).expect("a journal in memory opens");
-        *lock(&recorder.stop) = Some(run.stopper());
+        *lock(&recorder.stop) = Some(run.handle());
         let outcome: Arc<Outcome> = run.outcome().await.expect("a journal in memory does not fail");
         let happenings = std::mem::take(&mut *lock(&recorder.happenings));
         let heard = std::mem::take(&mut *lock(&people.heard));
@@ -191,12 +191,12 @@ pub fn refused(rig: &Rig, config: &str) -> String {
 /// The input of a follower.
 pub struct Seen<'a> {
     pub happening: &'a Published,
-    pub stop: Option<&'a conclave_runtime::Stopper>,
+    pub stop: Option<&'a conclave_runtime::RoomHandle>,
 }
 
 struct Recorder {
     happenings: Mutex<Vec<Published>>,
-    stop: Mutex<Option<conclave_runtime::Stopper>>,
+    stop: Mutex<Option<conclave_runtime::RoomHandle>>,
     follow: Box<dyn Fn(&Seen<'_>) + Send + Sync>,
 }
 

@@ -19,7 +19,7 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::Journals;
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
-use conclave_runtime::{Prepared, RunOptions, Stopper};
+use conclave_runtime::{Prepared, RoomHandle, RunOptions};
 
 use crate::approve::{PendingLine, RequestContext, TerminalApprover};
 use crate::args::{self, Approvals, Detail, OutputArgs};
@@ -192,7 +192,7 @@ struct BatchRunner {
     /// The reason why all runs were stopped, if they were.
     stopped_for: Mutex<Option<String>>,
     /// The handles of the runs in progress.
-    stoppers: Mutex<BTreeMap<usize, Stopper>>,
+    handles: Mutex<BTreeMap<usize, RoomHandle>>,
 }
 
 impl BatchRunner {
@@ -226,12 +226,12 @@ impl BatchRunner {
             tracing,
             is_stopping: AtomicBool::new(false),
             stopped_for: Mutex::default(),
-            stoppers: Mutex::default(),
+            handles: Mutex::default(),
         })
     }
 
-    fn stoppers(&self) -> MutexGuard<'_, BTreeMap<usize, Stopper>> {
-        self.stoppers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn handles(&self) -> MutexGuard<'_, BTreeMap<usize, RoomHandle>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stops the runs in progress and starts no others.
@@ -241,7 +241,7 @@ impl BatchRunner {
             .unwrap_or_else(PoisonError::into_inner)
             .get_or_insert_with(|| reason.to_owned());
         self.is_stopping.store(true, Ordering::SeqCst);
-        self.stoppers().values().for_each(|stopper| stopper.stop(reason));
+        self.handles().values().for_each(|handle| handle.stop(reason));
     }
 
     /// Runs the config on one input, and stores the result.
@@ -258,14 +258,14 @@ impl BatchRunner {
             Ok(session) => session,
             Err(failure) => return self.failed(index, input, failure.to_string()),
         };
-        let stopper = session.stopper();
+        let handle = session.handle();
         let running = session.run(input.ask(self.turns));
-        self.stoppers().insert(index, stopper.clone());
+        self.handles().insert(index, handle.clone());
         if self.is_stopping.load(Ordering::SeqCst) {
-            stopper.stop("the batch was stopped");
+            handle.stop("the batch was stopped");
         }
         let ended = running.await;
-        self.stoppers().remove(&index);
+        self.handles().remove(&index);
         match ended {
             Ok(outcome) => {
                 let code = exit::of(

@@ -23,7 +23,7 @@ use conclave_core::types::outcome::{Outcome, Status};
 use conclave_runtime::channel::HumanAnswer;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
-use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
+use conclave_runtime::{Host, Prepared, RoomHandle, RunOptions};
 use tokio::sync::Notify;
 
 use super::resume::unresumable;
@@ -104,9 +104,9 @@ pub(crate) async fn chat(
         .map_err(|failure| unkept(&failure, &talk.room, &kept))?;
     let watched = args
         .watch
-        .then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&talk.screen)));
+        .then(|| watch::rebuilt_components(&prepared, run.handle(), Arc::clone(&talk.screen)));
     let attending = kept.store().map(|store| ControlListener::begin(store, &host, &talk.screen));
-    let ended = talk.follow(run.stopper(), run.outcome(), prepared.turn_wall(), &kept).await;
+    let ended = talk.follow(run.handle(), run.outcome(), prepared.turn_wall(), &kept).await;
     drop((watched, attending));
     talk.close(ended, begun, output)
 }
@@ -154,8 +154,8 @@ pub(crate) async fn resume(
         Some(store) => Some(ControlListener::begin_resumed(store, host, &talk.screen).await),
         None => None,
     };
-    let stopper = session.stopper();
-    let ended = talk.follow(stopper, session.resume(), prepared.turn_wall(), kept).await;
+    let handle = session.handle();
+    let ended = talk.follow(handle, session.resume(), prepared.turn_wall(), kept).await;
     drop(attending);
     talk.close(ended, begun, output)
 }
@@ -219,7 +219,7 @@ impl ChatSession {
             json: output.json,
             has_ended: AtomicBool::new(false),
             stops_background: AtomicBool::new(false),
-            stopper: OnceLock::new(),
+            handle: OnceLock::new(),
         });
         let approver = TerminalApprover::new(
             Arc::clone(&user),
@@ -317,16 +317,16 @@ impl ChatSession {
     /// everything.
     async fn follow<E: Display>(
         &self,
-        stop: Stopper,
+        run: RoomHandle,
         outcome: impl Future<Output = Result<Arc<Outcome>, E>>,
         turn_wall: Option<Duration>,
         kept: &RunStorage,
     ) -> Result<Arc<Outcome>, CliError> {
-        self.channel.open(stop.clone());
+        self.channel.open(run.clone());
         let mut interrupts = self.interrupts.clone();
         let stop_turn = |reason: &str| {
             self.conversation.stop_begins();
-            if self.channel.has_ended() { stop.stop(reason) } else { stop.stop_turn(reason) }
+            if self.channel.has_ended() { run.stop(reason) } else { run.stop_turn(reason) }
         };
         let mut is_unread = false;
         let mut outcome = std::pin::pin!(outcome);
@@ -339,7 +339,7 @@ impl ChatSession {
                 () = self.stops.notified() => stop_turn("/stop"),
                 () = stdout::is_gone(), if !is_unread => {
                     is_unread = true;
-                    stop.stop("stdout was closed");
+                    run.stop("stdout was closed");
                 }
                 () = &mut too_long => {
                     stop_turn("the turn took longer than limits.run.wall");
@@ -347,7 +347,7 @@ impl ChatSession {
                     too_long.set(self.turn_takes_too_long(turn_wall));
                 }
                 () = &mut status => {}
-                () = self.channel.let_go() => stop.stop("the conversation has ended"),
+                () = self.channel.let_go() => run.stop("the conversation has ended"),
             }
         }
     }

@@ -230,12 +230,12 @@ async fn resume_now(
     let began = Instant::now();
     interrupts.run_begins();
     let attending = context.attend_resumed(store, &host).await;
-    let stopper = session.stopper();
+    let handle = session.handle();
     if session.paused().is_some() {
         // An explicit resume also lifts a pause.
-        stopper.unpause();
+        handle.unpause();
     }
-    let outcome = context.follow(stopper, session.resume(), (&row.run, &kept)).await;
+    let outcome = context.follow(handle, session.resume(), (&row.run, &kept)).await;
     drop(attending);
     let outcome = outcome?;
     drop(session);

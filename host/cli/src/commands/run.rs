@@ -104,8 +104,8 @@ async fn once(
     let attending = context.attend(&kept, &host);
     let watched = args
         .watch
-        .then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&context.screen)));
-    let outcome = context.follow(run.stopper(), run.outcome(), (&room, &kept)).await;
+        .then(|| watch::rebuilt_components(&prepared, run.handle(), Arc::clone(&context.screen)));
+    let outcome = context.follow(run.handle(), run.outcome(), (&room, &kept)).await;
     drop((watched, attending));
     context.end(&*outcome?, started, args.keep.journal.as_deref())
 }

@@ -70,6 +70,12 @@ fn show(screen: &Screen, ControlMessage { room, word, .. }: &ControlMessage) {
             )
         }
         ControlCommand::Stop { .. } => format!("{room} was stopped from another terminal"),
+        ControlCommand::StopTurn { .. } => {
+            format!("the turn of {room} was stopped from another terminal")
+        }
+        ControlCommand::KillTask { task, .. } => {
+            format!("{task} of {room} was stopped from another terminal")
+        }
         ControlCommand::Pause { reason } => {
             format!(
                 "{room} was paused from another terminal: {}; `conclave resume {room}` resumes it",

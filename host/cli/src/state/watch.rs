@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use conclave_core::config::PluginSource;
 use conclave_runtime::reload::{FileVersion, FileWatch, Reloaded};
-use conclave_runtime::{Prepared, Stopper};
+use conclave_runtime::{Prepared, RoomHandle};
 
 use crate::state::setup;
 use crate::ui::screen::Screen;
@@ -19,7 +19,7 @@ const EVERY: Duration = Duration::from_millis(200);
 /// Watches for rebuilt components until the run ends, or the guard is dropped.
 pub(crate) fn rebuilt_components(
     prepared: &Prepared,
-    run: Stopper,
+    run: RoomHandle,
     screen: Arc<Screen>,
 ) -> FileWatch {
     prepared.reloader().watch(EVERY, move |reloaded| match reloaded {

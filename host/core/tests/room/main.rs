@@ -2,6 +2,7 @@
 //! events, and its cost.
 
 mod acting;
+mod admission;
 mod arbitrary;
 mod budgets;
 mod case;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
-use conclave_runtime::Stopper;
+use conclave_runtime::RoomHandle;
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use rmcp::model::CallToolResult;
@@ -57,7 +57,7 @@ impl Approver for ClientQuestions {
 /// A running call. Dropping it stops the tool.
 pub(super) struct ToolCallGuard {
     pub(super) run: JoinHandle<CallToolResult>,
-    pub(super) stopper: Stopper,
+    pub(super) handle: RoomHandle,
     pub(super) questions: mpsc::Receiver<ClientQuestion>,
     /// Its permit among the concurrent calls; `None` while it waits for the user.
     pub(super) place: Option<OwnedSemaphorePermit>,

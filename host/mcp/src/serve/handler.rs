@@ -9,7 +9,7 @@ use conclave_core::protocol::event::Principal;
 use conclave_core::types::approval::Approval;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::Subscriber;
-use conclave_runtime::{Caller, RunOptions, Stopper};
+use conclave_runtime::{Caller, RoomHandle, RunOptions};
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientResult, ElicitRequest, ElicitRequestParams,
@@ -46,7 +46,7 @@ pub(super) struct Desk {
     at_once: Arc<Semaphore>,
     queue: Arc<Semaphore>,
     kept: SuspendedCalls,
-    stoppers: Mutex<BTreeMap<u64, Stopper>>,
+    handles: Mutex<BTreeMap<u64, RoomHandle>>,
 }
 
 pub(super) struct Handler(pub(super) Arc<Desk>);
@@ -63,15 +63,15 @@ impl Desk {
             at_once,
             queue,
             kept: SuspendedCalls::default(),
-            stoppers: Mutex::default(),
+            handles: Mutex::default(),
         })
     }
 
     /// Stops the running calls, and waits up to `grace` for them to end.
     pub(super) async fn close(&self, grace: Duration) {
         self.kept.clear();
-        for stopper in self.stoppers.lock().unwrap_or_else(PoisonError::into_inner).values() {
-            stopper.stop("the client has gone");
+        for handle in self.handles.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            handle.stop("the client has gone");
         }
         // All permits of the queue are free only when every call has ended.
         let all = u32::try_from(AT_ONCE + QUEUE).unwrap_or(u32::MAX);
@@ -100,14 +100,14 @@ impl Desk {
         let internal =
             |error: &dyn std::fmt::Display| ErrorData::internal_error(error.to_string(), None);
         let desk = Arc::clone(self);
-        let (run, stopper) = match what {
+        let (run, handle) = match what {
             ServedTool::Tool(name) => {
                 let calling = self
                     .service
                     .prepared
                     .start_tool(Caller::Mcp, name, arguments, options)
                     .map_err(|error| internal(&error))?;
-                let (stopper, name) = (calling.stopper(), name.clone());
+                let (handle, name) = (calling.handle(), name.clone());
                 let run = tokio::spawn(async move {
                     let _queued = queued;
                     match calling.outcome().await {
@@ -115,7 +115,7 @@ impl Desk {
                         Err(error) => outcome::failed(error.to_string()),
                     }
                 });
-                (run, stopper)
+                (run, handle)
             }
             ServedTool::Entry => {
                 let message = match arguments.get("message") {
@@ -127,7 +127,7 @@ impl Desk {
                     .prepared
                     .start(Some(message), options)
                     .map_err(|error| internal(&error))?;
-                let stopper = run.stopper();
+                let handle = run.handle();
                 let run = tokio::spawn(async move {
                     let _queued = queued;
                     match run.outcome().await {
@@ -135,11 +135,11 @@ impl Desk {
                         Err(error) => outcome::failed(error.to_string()),
                     }
                 });
-                (run, stopper)
+                (run, handle)
             }
         };
         let end = RunStopper(run.abort_handle());
-        Ok(ToolCallGuard { run, stopper, questions, place: Some(place), _end: end })
+        Ok(ToolCallGuard { run, handle, questions, place: Some(place), _end: end })
     }
 
     fn options(&self, asking: ClientQuestions, context: &RequestContext<RoleServer>) -> RunOptions {
@@ -171,7 +171,7 @@ impl Desk {
             tokio::select! {
                 biased;
                 () = context.ct.cancelled() => {
-                    going.stopper.stop("the client cancelled the call");
+                    going.handle.stop("the client cancelled the call");
                     let _ = tokio::time::timeout(STOPPING, &mut going.run).await;
                     return Err(ErrorData::new(ErrorCode::INTERNAL_ERROR, "cancelled", None));
                 }
@@ -300,7 +300,7 @@ impl ServerHandler for Handler {
                 going
             }
         };
-        let id = desk.enter(&going.stopper);
+        let id = desk.enter(&going.handle);
         let followed = desk.follow(going, &request.name, &context).await;
         desk.leave(id);
         followed
@@ -332,14 +332,14 @@ impl Desk {
         });
     }
 
-    fn enter(&self, stopper: &Stopper) -> u64 {
-        let mut stoppers = self.stoppers.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = stoppers.keys().next_back().map_or(0, |last| last + 1);
-        stoppers.insert(id, stopper.clone());
+    fn enter(&self, handle: &RoomHandle) -> u64 {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = handles.keys().next_back().map_or(0, |last| last + 1);
+        handles.insert(id, handle.clone());
         id
     }
 
     fn leave(&self, id: u64) {
-        self.stoppers.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 }

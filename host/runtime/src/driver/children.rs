@@ -39,12 +39,12 @@ impl Driver {
             });
         let progressing = Progressing::default();
         let inlet = Inlet::new(&self.shared, opening.room.clone());
-        let (room, events) = (inlet.id.clone(), inlet.sender.clone());
+        let handle = inlet.handle();
         // A resumed child gets its pause state from `pause_as`, once its journal is read.
         if let (Some(reason), false) = (&self.paused, again) {
-            let _ = events.send(Event::Paused { reason: reason.clone() });
+            handle.pause(reason);
         }
-        self.under_way.insert(call, UnderWay::Child { room, events: events.clone() });
+        self.under_way.insert(call, UnderWay::Child(handle.clone()));
         self.children.insert(call, lease);
         let beginning = Beginning {
             shared: Arc::clone(&self.shared),
@@ -88,24 +88,24 @@ impl Driver {
         });
         let parent = self.id.clone();
         self.shared.runner.submit(Submission::new(
-            Child { parent, id, opening, events, progressing },
+            Child { parent, id, opening, handle, progressing },
             run,
             place,
         ));
     }
 
     pub(super) fn report_child(&self, call: CallId, id: &ControlId, text: &str) {
-        if let Some(UnderWay::Child { room, .. }) = self.under_way.get(&call) {
+        if let Some(UnderWay::Child(child)) = self.under_way.get(&call) {
             // The task may have ended; its end is then on the way to the parent.
-            self.shared.runner.message(room, id, text);
+            self.shared.runner.message(child.room(), id, text);
         }
     }
 
     /// Detaches a child room: it runs on under the runner, and only its own journal gets its end.
     pub(super) fn detach_child(&mut self, call: CallId) {
-        if let Some(UnderWay::Child { room, .. }) = self.under_way.remove(&call) {
-            self.shared.runner.detach(&room);
-            self.shared.everything.detach(&room);
+        if let Some(UnderWay::Child(child)) = self.under_way.remove(&call) {
+            self.shared.runner.detach(child.room());
+            self.shared.everything.detach(child.room());
         }
         if let Some(lease) = self.children.remove(&call) {
             lease.detach();

@@ -1,6 +1,7 @@
-//! The propagation of pauses: each child room gets the pause events of its parent. The meaning of a
+//! The propagation of pauses: each child room gets the pauses of its parent. The meaning of a
 //! pause belongs to the core.
 
+use conclave_core::protocol::control::ControlCommand;
 use conclave_core::protocol::event::Event;
 
 use super::{Driver, UnderWay};
@@ -26,21 +27,23 @@ impl Driver {
         self.paused.as_deref()
     }
 
-    /// Updates the pause state from an event. Returns the event if child rooms are to get it.
-    pub(super) fn note_pause(&mut self, event: &Event) -> Option<Event> {
+    /// Updates the pause state from an event. Returns the command that child rooms are to get.
+    pub(super) fn note_pause(&mut self, event: &Event) -> Option<ControlCommand> {
         self.paused = paused_by(event)?;
-        let event = event.effective();
-        matches!(event, Event::Paused { .. } | Event::Unpaused).then(|| event.clone())
+        match event.effective() {
+            Event::Paused { reason } => Some(ControlCommand::Pause { reason: reason.clone() }),
+            Event::Unpaused => Some(ControlCommand::Unpause),
+            _ => None,
+        }
     }
 
-    /// Sends pause events to the child rooms. Called after the append, so that a child's record
+    /// Sends pause commands to the child rooms. Called after the append, so that a child's record
     /// never precedes its parent's.
-    pub(super) fn report_children(&self, pauses: Vec<Event>) {
+    pub(super) fn report_children(&self, pauses: Vec<ControlCommand>) {
         for pause in pauses {
             for under_way in self.under_way.values() {
-                if let UnderWay::Child { events, .. } = under_way {
-                    // The child may be over.
-                    let _ = events.send(pause.clone());
+                if let UnderWay::Child(child) = under_way {
+                    child.control(pause.clone());
                 }
             }
         }

@@ -8,18 +8,17 @@ use conclave_core::journal::recovery::Start;
 use conclave_core::policy::budget::LimitIncrease;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
-use conclave_core::setup::plugin_query::PluginQuery;
 use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor};
 use conclave_core::types::completion::{ModelError, Prompt};
-use conclave_core::types::fault::{CallReport, Fault, FaultKind};
-use conclave_core::types::ids::{CallId, ModelName};
-use conclave_core::types::tool::ToolError;
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::fault::{Fault, FaultKind};
+use conclave_core::types::ids::{CallId, ModelName, PluginName};
 
 use super::approving::ApproverQueue;
 use super::port::RoomPort;
 use super::side_effects::{EffectStep, SideEffectPort};
 use super::{Driver, UnderWay};
-use crate::calls::{CallStart, Observer, ToolStart};
+use crate::calls::{CallStart, Observer, PluginAnswer, PluginCall, PluginOutput, ToolInput};
 use crate::driver::approve::Approver;
 use crate::driver::channel::HumanAnswer;
 use crate::driver::runner::{Progressing, TaskProgress};
@@ -31,13 +30,29 @@ use tokio::sync::mpsc::UnboundedSender;
 impl Driver {
     pub(super) fn perform(&mut self, effect: Effect, start: Option<Start>) {
         match effect {
-            Effect::StepAgent { call, agent, .. } => self.step_agent(call, agent, start),
-            Effect::AskResponder { call, agent, .. } => self.ask_responder(call, agent, start),
-            Effect::CallTool { call, task, caller, plugin, tool, arguments } => {
-                self.call_tool(call, plugin, start, ToolStart { task, caller, tool, arguments });
+            Effect::StepAgent { call, agent, .. } => {
+                self.call_plugin(call, agent, start, |start| {
+                    Some(PluginCall::Step { view: start.agent.take()? })
+                })
             }
-            Effect::Consult { call, plugin, question, .. } => {
-                self.consult(call, plugin, question, start)
+            Effect::AskResponder { call, agent, .. } => {
+                self.call_plugin(call, agent, start, |start| {
+                    Some(PluginCall::Respond { view: start.agent.take()? })
+                })
+            }
+            Effect::CallTool { call, task, caller, plugin, tool, arguments } => {
+                let input = ToolInput { task, caller, tool, arguments };
+                self.call_plugin(call, plugin, start, |_| Some(PluginCall::Tool(input)));
+            }
+            Effect::Consult { call, plugin, question: query, .. } => {
+                self.call_plugin(call, plugin, start, |start| {
+                    Some(PluginCall::Query { query, view: start.agent.take() })
+                })
+            }
+            Effect::WakeStrategy { call, strategy, wake } => {
+                self.call_plugin(call, strategy, start, |start| {
+                    Some(PluginCall::Decide { wake, view: start.delivery.take()? })
+                })
             }
             Effect::AskApproval { call, request } => {
                 let asking = ApproverQueue::new(&self.shared, &self.setup);
@@ -84,21 +99,6 @@ impl Driver {
             Effect::StartBackground { call, id, opening } => {
                 self.start_background(call, id, opening, false)
             }
-            Effect::WakeStrategy { call, strategy, wake } => {
-                let Some(start) = start else { return };
-                let Some(view) = start.delivery.clone() else { return };
-                let (start, plugins) =
-                    (self.call_start(call, strategy, start), Arc::clone(&self.shared.plugins));
-                let fallback = Event::StrategyDecided {
-                    call,
-                    answer: Err(broke_off()),
-                    report: CallReport::default(),
-                };
-                self.start(call, fallback, async move {
-                    let (answer, report) = plugins.decide(start, wake, view).await;
-                    Event::StrategyDecided { call, answer, report }
-                });
-            }
             Effect::Speak { call, speech } => {
                 let channels = Arc::clone(&self.shared.channels);
                 let fallback =
@@ -136,12 +136,7 @@ impl Driver {
         self.under_way.insert(call, UnderWay::Work(task.abort_handle()));
     }
 
-    fn call_start(
-        &mut self,
-        call: CallId,
-        plugin: conclave_core::types::ids::PluginName,
-        start: Start,
-    ) -> CallStart {
+    fn call_start(&mut self, call: CallId, plugin: PluginName, start: Start) -> CallStart {
         CallStart {
             room: self.id.clone(),
             secret: self.room.secret().unwrap_or(&self.secret).clone(),
@@ -175,79 +170,21 @@ impl Driver {
         }
     }
 
-    fn step_agent(
+    /// Makes a plugin call beside the loop. However it ends, one event answers it. `input` returns
+    /// `None` if the room has no view for the call.
+    fn call_plugin(
         &mut self,
-        call: CallId,
-        agent: conclave_core::types::ids::PluginName,
+        id: CallId,
+        plugin: PluginName,
         start: Option<Start>,
+        input: impl FnOnce(&mut Start) -> Option<PluginCall>,
     ) {
-        let Some(start) = start else { return };
-        let Some(view) = start.agent.clone() else { return };
-        let (start, plugins) =
-            (self.call_start(call, agent, start), Arc::clone(&self.shared.plugins));
-        let fallback =
-            Event::AgentStepped { call, answer: Err(broke_off()), report: CallReport::default() };
-        self.start(call, fallback, async move {
-            let (answer, report) = plugins.step(start, view).await;
-            Event::AgentStepped { call, answer, report }
-        });
-    }
-
-    fn ask_responder(
-        &mut self,
-        call: CallId,
-        agent: conclave_core::types::ids::PluginName,
-        start: Option<Start>,
-    ) {
-        let Some(start) = start else { return };
-        let Some(view) = start.agent.clone() else { return };
-        let (start, plugins) =
-            (self.call_start(call, agent, start), Arc::clone(&self.shared.plugins));
-        let fallback =
-            Event::AgentResponded { call, answer: Err(broke_off()), report: CallReport::default() };
-        self.start(call, fallback, async move {
-            let (answer, report) = plugins.respond(start, view).await;
-            Event::AgentResponded { call, answer, report }
-        });
-    }
-
-    fn consult(
-        &mut self,
-        call: CallId,
-        plugin: conclave_core::types::ids::PluginName,
-        question: PluginQuery,
-        start: Option<Start>,
-    ) {
-        let Some(start) = start else { return };
-        let view = start.agent.clone();
-        let (start, plugins) =
-            (self.call_start(call, plugin, start), Arc::clone(&self.shared.plugins));
-        let fallback =
-            Event::Consulted { call, answer: Err(broke_off()), report: CallReport::default() };
-        self.start(call, fallback, async move {
-            let (answer, report) = plugins.consult(start, question, view).await;
-            Event::Consulted { call, answer, report }
-        });
-    }
-
-    fn call_tool(
-        &mut self,
-        call: CallId,
-        plugin: conclave_core::types::ids::PluginName,
-        start: Option<Start>,
-        tool: ToolStart,
-    ) {
-        let Some(start) = start else { return };
-        let (start, plugins) =
-            (self.call_start(call, plugin, start), Arc::clone(&self.shared.plugins));
-        let fallback = Event::ToolAnswered {
-            call,
-            answer: Err(ToolError::Fault { fault: broke_off() }),
-            report: CallReport::default(),
-        };
-        self.start(call, fallback, async move {
-            let (answer, report) = plugins.call_tool(start, tool).await;
-            Event::ToolAnswered { call, answer, report }
+        let Some(mut start) = start else { return };
+        let Some(call) = input(&mut start) else { return };
+        let (kind, plugins) = (call.kind(), Arc::clone(&self.shared.plugins));
+        let start = self.call_start(id, plugin, start);
+        self.start(id, answered(id, kind.failed(broke_off()).into()), async move {
+            answered(id, plugins.call(start, call).await)
         });
     }
 
@@ -287,11 +224,22 @@ impl Driver {
         self.asking.iter().filter(|(of, _)| *of == call).for_each(|(_, asking)| asking.abort());
         match self.under_way.remove(&call) {
             Some(UnderWay::Work(work)) => work.abort(),
-            Some(UnderWay::Child { room, .. }) => {
-                self.shared.runner.cancel(&room, "its parent stopped it");
+            Some(UnderWay::Child(child)) => {
+                self.shared.runner.cancel(child.room(), "its parent stopped it");
             }
             None => {}
         }
+    }
+}
+
+/// Returns the event that answers a plugin call.
+fn answered(call: CallId, PluginAnswer { output, report }: PluginAnswer) -> Event {
+    match output {
+        PluginOutput::Step(answer) => Event::AgentStepped { call, answer, report },
+        PluginOutput::Respond(answer) => Event::AgentResponded { call, answer, report },
+        PluginOutput::Tool(answer) => Event::ToolAnswered { call, answer, report },
+        PluginOutput::Query(answer) => Event::Consulted { call, answer, report },
+        PluginOutput::Decide(answer) => Event::StrategyDecided { call, answer, report },
     }
 }
 
@@ -363,7 +311,7 @@ struct Follower {
     batch: u64,
     events: UnboundedSender<Event>,
     progressing: Option<Progressing>,
-    plugin: conclave_core::types::ids::PluginName,
+    plugin: PluginName,
 }
 
 impl Observer for Follower {
@@ -389,7 +337,7 @@ impl Observer for Follower {
         });
     }
 
-    fn denied(&self, call: CallId, record: &conclave_core::types::denial::DenialRecord) {
+    fn denied(&self, call: CallId, record: &DenialRecord) {
         // If the room is over, the report of the call has the record.
         let _ = self.events.send(Event::Refused {
             call,

@@ -3,11 +3,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use conclave_core::protocol::control::ControlCommand;
 use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::RoomId;
 use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 
-use crate::driver::room_handle::RoomClients;
+use crate::driver::room_handle::{RoomClients, RoomHandle};
 
 /// The number of rooms below which the list is never searched for ended ones.
 const CLEAN_AT: usize = 32;
@@ -48,9 +49,10 @@ impl std::fmt::Debug for OpenRoom {
 }
 
 impl OpenRoom {
-    /// Returns the sender for the room's events; `None` if the room is over.
-    fn sender(&self) -> Option<UnboundedSender<Event>> {
-        self.events.upgrade().filter(|events| !events.is_closed())
+    /// Returns a handle to the room; `None` if the room is over.
+    fn handle(&self) -> Option<RoomHandle> {
+        let events = self.events.upgrade().filter(|events| !events.is_closed())?;
+        Some(RoomHandle::new(self.room.clone(), &events, self.outside.upgrade()?))
     }
 }
 
@@ -67,7 +69,7 @@ impl RoomRegistry {
     ) {
         let mut rooms = self.lock();
         if rooms.open.len() >= rooms.clean_at {
-            rooms.open.retain(|open| open.sender().is_some());
+            rooms.open.retain(|open| open.handle().is_some());
             rooms.clean_at = CLEAN_AT.max(2 * rooms.open.len());
         }
         let is_alone = !room.as_str().contains('/');
@@ -86,35 +88,20 @@ impl RoomRegistry {
         }
     }
 
-    /// Returns the sender for a room's events; `None` if it does not run here.
-    pub(crate) fn get(&self, room: &RoomId) -> Option<UnboundedSender<Event>> {
+    /// Returns a handle to a room; `None` if it does not run here.
+    pub(crate) fn handle(&self, room: &RoomId) -> Option<RoomHandle> {
         let rooms = self.lock();
         // The newest entry wins: a reopened room is registered again under its name.
-        rooms.open.iter().rev().filter(|open| open.room == *room).find_map(OpenRoom::sender)
-    }
-
-    /// Returns the same sender with the state that the room shares with its handles.
-    #[cfg_attr(
-        not(feature = "sqlite"),
-        expect(dead_code, reason = "control messages come through a store")
-    )]
-    pub(crate) fn get_with_outside(
-        &self,
-        room: &RoomId,
-    ) -> Option<(UnboundedSender<Event>, Arc<RoomClients>)> {
-        let rooms = self.lock();
-        let mut of_name = rooms.open.iter().rev().filter(|open| open.room == *room);
-        of_name.find_map(|open| Some((open.sender()?, open.outside.upgrade()?)))
+        rooms.open.iter().rev().filter(|open| open.room == *room).find_map(OpenRoom::handle)
     }
 
     /// Cancels all rooms without a parent and returns their number. A cancelled room stops its own
     /// child rooms.
     pub(crate) fn stop(&self, reason: &str) -> usize {
         let rooms = self.lock();
-        let alone = rooms.open.iter().filter(|open| open.is_alone);
-        let told = alone.filter_map(|open| open.events.upgrade());
-        told.filter(|events| events.send(Event::Cancelled { reason: reason.to_owned() }).is_ok())
-            .count()
+        let alone = rooms.open.iter().filter(|open| open.is_alone).filter_map(OpenRoom::handle);
+        let stop = || ControlCommand::Stop { reason: reason.to_owned() };
+        alone.filter(|room| room.control(stop())).count()
     }
 }
 
@@ -144,8 +131,8 @@ mod tests {
             );
         }
         assert!(
-            everything.get(&RoomId::from("lasting")).is_some()
-                && everything.get(&RoomId::from("1")).is_none()
+            everything.handle(&RoomId::from("lasting")).is_some()
+                && everything.handle(&RoomId::from("1")).is_none()
         );
     }
 }

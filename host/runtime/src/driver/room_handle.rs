@@ -2,6 +2,7 @@
 //! tasks and its close. Each request is journalled before its reply is given. The handling of a
 //! request belongs to the core.
 
+mod commands;
 mod controls;
 mod requests;
 mod tasks;
@@ -17,7 +18,7 @@ use conclave_core::types::delegation::{BackgroundRecord, Delegation};
 use conclave_core::types::delivery::DeliveryRecord;
 use conclave_core::types::ids::{BackgroundId, ChannelId, RoomId, TaskName};
 use conclave_core::types::request::{
-    Announcement, Inbound, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest,
+    Announcement, Inbound, Refusal, RefusalCode, RequestReply, RoomRequest,
 };
 use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 
@@ -64,11 +65,12 @@ impl RoomClients {
     }
 }
 
-/// A handle to an open room. Clones refer to the same room, and none of them keeps it open.
-/// [`Prepared::open_room`] and [`Session::handle`] return one.
+/// A handle to a room: it stops, pauses and messages the active run, and sends requests to a room
+/// that stays open. Clones refer to the same room, and none of them keeps it open.
 ///
-/// Every method that sends a request is refused with `room_closed` if no run is active, or if the
-/// run ends before the reply.
+/// A command such as [`stop`](Self::stop) has no reply, and no effect if no run is active. Every
+/// method that sends a request is refused with `room_closed` then, or if the run ends before the
+/// reply.
 ///
 /// ```
 /// use conclave_runtime::native::{self, Plugin, Step};
@@ -88,8 +90,25 @@ impl RoomClients {
 /// # }
 /// ```
 ///
-/// [`Prepared::open_room`]: crate::Prepared::open_room
-/// [`Session::handle`]: crate::Session::handle
+/// A run is stopped from elsewhere:
+/// ```
+/// use conclave_runtime::native::{Failure, Plugin};
+/// use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, outcome::Status};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let slow = Plugin::agent("slow", |_| std::future::pending::<Result<String, Failure>>());
+/// let host = Host::new(HostOptions { native: vec![slow], ..HostOptions::default() })?;
+/// let config = Config::parse("slow.toml", "", "entry = 'a'\n[plugins.a]\nsource = 'native:slow'\n[tasks.a]\nagent = 'a'\n")?;
+/// let run = host.load(&config).await?.start(Some("Think.".to_owned()), RunOptions::default())?;
+/// let handle = run.handle();
+/// let running = tokio::spawn(run.outcome());
+/// handle.stop("that is enough");
+/// let outcome = running.await??;
+/// assert_eq!((outcome.status, outcome.reason.as_str()), (Status::Kill, "that is enough"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct RoomHandle {
     room: RoomId,
@@ -175,21 +194,10 @@ impl RoomHandle {
     /// Returns why the request was refused; `room_closed` also if the room ends before it answers.
     pub async fn ask(&self, what: RoomRequest) -> Result<RequestReply, Refusal> {
         let (request, reply) = self.outside.requests.enter().ok_or_else(requests::over)?;
-        let sent = self
-            .events
-            .upgrade()
-            .is_some_and(|events| events.send(Event::Requested { request, what }).is_ok());
-        if !sent {
+        if !self.send(Event::Requested { request, what }) {
             return Err(requests::over());
         }
         reply.await.unwrap_or_else(|_| Err(requests::over()))
-    }
-
-    /// Sends a request without waiting for a reply.
-    pub(crate) fn notify(&self, what: RoomRequest) {
-        if let Some(events) = self.events.upgrade() {
-            let _ = events.send(Event::Requested { request: RequestId::NO_REPLY, what });
-        }
     }
 
     /// Accepts a message on one of the room's channels.

@@ -19,7 +19,7 @@ use crate::support::clock::BoxFuture;
 
 pub use local::LocalRunner;
 pub use progress::{ProgressStream, TaskProgress};
-pub use submission::{Reins, Submission, TaskEnd};
+pub use submission::{Submission, TaskControl, TaskEnd};
 
 pub(crate) use progress::Progressing;
 pub(crate) use submission::{Child, EndReporter, Lease};

@@ -54,7 +54,7 @@ impl ControlInbox {
         let look = move || {
             let is_here = |mail: &ControlMessage| {
                 matches!(mail.word, ControlCommand::Stop { .. })
-                    || host.stopper(&mail.room).is_some()
+                    || host.handle(&mail.room).is_some()
             };
             let is_in_hand = |mail: &ControlMessage| lock(&in_hand).contains(&mail.id);
             store.mail_for(|mail| !is_in_hand(mail) && is_here(mail), |mail| !is_in_hand(mail))
@@ -71,7 +71,8 @@ impl ControlInbox {
         lock(&self.in_hand).insert(received.mail.id.clone());
         let held = MessageGuard(Arc::clone(&self.in_hand), received.mail.id.clone());
         let ControlMessage { id, room, word } = &received.mail;
-        if let Some(confirmed) = self.host.deliver(room, id, word.to_event()) {
+        let delivered = self.host.handle(room).and_then(|handle| handle.deliver(id, word.clone()));
+        if let Some(confirmed) = delivered {
             notify(&received.mail);
             tokio::spawn(async move {
                 // Without a confirmation the room ended first. The message stays for the process

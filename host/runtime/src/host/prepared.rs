@@ -7,16 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::config::Problems;
-use conclave_core::protocol::event::{Event, Principal};
-use conclave_core::setup::{NoTool, Setup};
+use conclave_core::protocol::event::Principal;
+use conclave_core::setup::Setup;
 use conclave_core::types::action::Turn;
-use conclave_core::types::approval::{Approval, ApprovalAuthor};
-use conclave_core::types::ids::{CallId, PluginName, RoomId, TaskName};
+use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_core::types::message::Blob;
 use conclave_core::types::outcome::Outcome;
-use conclave_core::types::request::{RequestId, RoomRequest};
 use serde_json::json;
-use tokio::sync::mpsc::UnboundedSender;
 
 use crate::calls::Plugins;
 use crate::driver::Models;
@@ -118,89 +115,6 @@ impl Default for RunOptions {
 /// An active run: a session of one run. Dropping it stops its sandboxes.
 pub struct Run(Session);
 
-/// Controls a run from elsewhere: stops it, pauses it and sends it messages.
-///
-/// ```
-/// use conclave_runtime::native::{Failure, Plugin};
-/// use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, outcome::Status};
-///
-/// # #[tokio::main]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let slow = Plugin::agent("slow", |_| std::future::pending::<Result<String, Failure>>());
-/// let host = Host::new(HostOptions { native: vec![slow], ..HostOptions::default() })?;
-/// let config = Config::parse("slow.toml", "", "entry = 'a'\n[plugins.a]\nsource = 'native:slow'\n[tasks.a]\nagent = 'a'\n")?;
-/// let run = host.load(&config).await?.start(Some("Think.".to_owned()), RunOptions::default())?;
-/// let stopper = run.stopper();
-/// let running = tokio::spawn(run.outcome());
-/// stopper.stop("that is enough");
-/// let outcome = running.await??;
-/// assert_eq!((outcome.status, outcome.reason.as_str()), (Status::Kill, "that is enough"));
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug)]
-pub struct Stopper(pub(crate) UnboundedSender<Event>);
-
-impl Stopper {
-    /// Stops the run, even inside a step; has no effect once it is over.
-    pub fn stop(&self, reason: &str) {
-        let _ = self.0.send(Event::Cancelled { reason: reason.to_owned() });
-    }
-
-    /// Stops the current work of the entry task. An interactive task then asks its user; any other
-    /// ends.
-    pub fn stop_turn(&self, reason: &str) {
-        let _ = self.0.send(Event::TurnStopped { reason: reason.to_owned() });
-    }
-
-    /// Stops one task, wherever it works in the run, and its own sub-tasks. The caller of a
-    /// sub-task continues with the partial result; a background task ends as cancelled. Stopping
-    /// the entry task ends the run.
-    pub fn kill_task(&self, task: &TaskName, reason: &str) {
-        let _ = self.0.send(Event::TaskKilled { task: task.clone(), reason: reason.to_owned() });
-    }
-
-    /// Decides about a call that waits for an approval, instead of the approver. It has no effect
-    /// if the call no longer waits.
-    pub fn decide(&self, call: CallId, approval: Approval) {
-        let _ = self.0.send(Event::Decided { call, approval, author: ApprovalAuthor::Program });
-    }
-
-    /// Pauses the run with its background tasks: active work runs to its end, and nothing new
-    /// begins (O-122).
-    pub fn pause(&self, reason: &str) {
-        let _ = self.0.send(Event::Paused { reason: reason.to_owned() });
-    }
-
-    /// Resumes a paused run; has no effect if it is not paused.
-    pub fn unpause(&self) {
-        let _ = self.0.send(Event::Unpaused);
-    }
-
-    /// Sends a message to a task of the active run, which its agent reads in its next step (O-053).
-    /// `None` means the entry task.
-    pub fn tell(&self, task: Option<&TaskName>, text: &str) {
-        let _ = self.0.send(Event::UserSaid {
-            task: task.cloned(),
-            text: text.to_owned(),
-            attachments: Vec::new(),
-        });
-    }
-
-    /// Sends a request to the room without waiting for the reply; [`RoomHandle`](crate::RoomHandle)
-    /// waits.
-    pub fn request(&self, what: RoomRequest) {
-        let _ = self.0.send(Event::Requested { request: RequestId::NO_REPLY, what });
-    }
-
-    /// Records that later calls of a plugin go to a rebuilt component.
-    pub fn note_replaced(&self, plugin: &PluginName, sha256: &str) {
-        let _ = self
-            .0
-            .send(Event::PluginReplaced { plugin: plugin.clone(), sha256: sha256.to_owned() });
-    }
-}
-
 impl Prepared {
     /// Returns the setup of the rooms.
     #[must_use]
@@ -260,14 +174,8 @@ impl Prepared {
     /// caller limits each turn to [`turn_wall`](Self::turn_wall) instead.
     #[must_use]
     pub fn for_chat(mut self) -> Self {
-        let setup = Arc::make_mut(&mut self.setup);
-        for holder in setup.holders() {
-            let Some(task) = setup.tasks.get_mut(&holder) else { continue };
-            let task = Arc::make_mut(task);
-            (task.interactive, task.no_tool, task.allow_null_result) =
-                (true, NoTool::Nothing, true);
-        }
-        self.turn_wall = setup.limits.wall_ms.take().map(Duration::from_millis);
+        let wall_ms = Arc::make_mut(&mut self.setup).make_interactive();
+        self.turn_wall = wall_ms.map(Duration::from_millis);
         self
     }
 
@@ -369,10 +277,10 @@ impl Run {
         self.0.room()
     }
 
-    /// Returns a handle that stops the run.
+    /// Returns a handle to the room.
     #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        self.0.stopper()
+    pub fn handle(&self) -> RoomHandle {
+        self.0.handle()
     }
 
     /// Runs to the end, background tasks included.

@@ -19,7 +19,7 @@ use crate::calls::Plugins;
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::{Driver, Models, RunContext};
-use crate::host::prepared::{Prepared, RunOptions, Stopper};
+use crate::host::prepared::{Prepared, RunOptions};
 use crate::host::simulated_channel::SimulatedVoice;
 use crate::observe::subscribe::Subscribers;
 use crate::storage::history_file::{self, HistoryFileError};
@@ -177,7 +177,6 @@ pub struct Session {
 pub struct Hosted {
     running: JoinHandle<Result<Arc<Outcome>, SessionError>>,
     handle: RoomHandle,
-    stopper: Stopper,
 }
 
 impl Hosted {
@@ -200,12 +199,6 @@ impl Hosted {
     #[must_use]
     pub fn handle(&self) -> &RoomHandle {
         &self.handle
-    }
-
-    /// Returns a handle that stops and pauses the room, and decides pending approvals.
-    #[must_use]
-    pub fn stopper(&self) -> &Stopper {
-        &self.stopper
     }
 
     /// Returns whether the room is over.
@@ -273,7 +266,7 @@ impl Session {
     }
 
     /// Returns the reason why the run is paused; `None` if it is not. A run that was interrupted
-    /// while paused stays paused on resumption, until a [`Stopper`] unpauses it.
+    /// while paused stays paused on resumption, until its handle unpauses it.
     #[must_use]
     pub fn paused(&self) -> Option<&str> {
         self.driver.paused()
@@ -309,16 +302,10 @@ impl Session {
         &self.room
     }
 
-    /// Returns a handle to the room.
+    /// Returns a handle to the room; it has no effect between two runs.
     #[must_use]
     pub fn handle(&self) -> RoomHandle {
         self.driver.handle()
-    }
-
-    /// Returns a handle that stops the active run; it has no effect between two runs.
-    #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        Stopper(self.driver.sender())
     }
 
     /// Runs the room once more to the end of the run, background tasks included. Dropping the
@@ -358,7 +345,7 @@ impl Session {
     }
 
     fn run_beside(mut self, begun: Result<(), SessionError>) -> (RoomHandle, Hosted) {
-        let (handle, stopper) = (self.handle(), self.stopper());
+        let handle = self.handle();
         let running = tokio::spawn(async move {
             begun?;
             if let Some(outcome) = self.driver.outcome().filter(|_| !self.driver.is_begun()) {
@@ -366,7 +353,7 @@ impl Session {
             }
             Ok(RunGuard(Some(&mut self)).into_end().await?)
         });
-        (handle.clone(), Hosted { running, handle, stopper })
+        (handle.clone(), Hosted { running, handle })
     }
 
     /// Changes the history of a task's agent.

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use conclave_core::protocol::control::ControlCommand;
 use conclave_core::setup::Setup;
 use conclave_core::types::channel::{Activity, ChannelKind};
 use conclave_core::types::ids::{ChannelId, TaskName};
@@ -174,7 +175,8 @@ impl Voices {
         let line = self.line(channel);
         // Sent under the lock, so that reports arrive in the order of their changes.
         let talk = line.lock();
-        room.notify(RoomRequest::Activity { channel: channel.clone(), activity: talk.activity() });
+        let what = RoomRequest::Activity { channel: channel.clone(), activity: talk.activity() };
+        room.control(ControlCommand::Ask { what: Box::new(what) });
     }
 
     async fn wait(&self, how_long: Duration) {

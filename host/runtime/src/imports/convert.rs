@@ -11,9 +11,8 @@ mod tool;
 
 pub(crate) use action::{action_out, turn_in};
 pub(crate) use consult::{
-    analyzer_error_in, checked, condensation_in, condenser_error_in, gate_error_in, gate_verdict_in,
+    checked, condensation_in, gate_verdict_in, passing_out, reason_out, verdict_in,
 };
-pub(crate) use consult::{passing_out, reason_out, verdict_in};
 pub(crate) use delivery::{channel_out, decision_in, ended_out, wake_out};
 pub(crate) use message::{blob_out, message_out};
 pub(crate) use model::{completion_out, model_error_out, request_in};
@@ -26,6 +25,9 @@ use serde_json::Value;
 
 use crate::imports::bindings::conclave::plugin::types;
 use crate::imports::bindings::exports::conclave::plugin::agent::AgentError;
+use crate::imports::bindings::exports::conclave::plugin::{
+    condenser, delivery_strategy, gate, memory, security_analyzer,
+};
 use crate::imports::call::log::{excerpt, harmless};
 
 /// Maximum characters of a plugin's error text.
@@ -108,17 +110,40 @@ pub(crate) fn text_in(text: &str) -> String {
     text[..cut].split('\n').map(harmless).collect::<Vec<_>>().join("\n")
 }
 
-/// Converts an agent's error.
-pub(crate) fn agent_error_in(error: AgentError) -> Fault {
-    match error {
-        AgentError::Malformed(text) => Fault::new(FaultKind::BadAnswer, text_in(&text)),
-        AgentError::Denied(denial) => denied_fault(&denial),
-        AgentError::Other(text) => Fault::new(FaultKind::Error, text_in(&text)),
+impl From<AgentError> for Fault {
+    fn from(error: AgentError) -> Self {
+        match error {
+            AgentError::Malformed(text) => Self::new(FaultKind::BadAnswer, text_in(&text)),
+            AgentError::Denied(denial) => denied_fault(&denial),
+            AgentError::Other(text) => Self::new(FaultKind::Error, text_in(&text)),
+        }
     }
 }
 
+/// Converts errors that have the same two cases in the contract.
+macro_rules! faults {
+    ($($interface:ident::$error:ident),*) => {$(
+        impl From<$interface::$error> for Fault {
+            fn from(error: $interface::$error) -> Self {
+                match error {
+                    $interface::$error::Denied(denial) => denied_fault(&denial),
+                    $interface::$error::Other(text) => Self::new(FaultKind::Error, text_in(&text)),
+                }
+            }
+        }
+    )*};
+}
+
+faults!(
+    memory::MemoryError,
+    security_analyzer::AnalyzerError,
+    condenser::CondenserError,
+    gate::GateError,
+    delivery_strategy::StrategyError
+);
+
 /// Returns the fault of a guest that gave up after a refusal.
-pub(crate) fn denied_fault(denial: &types::Denial) -> Fault {
+fn denied_fault(denial: &types::Denial) -> Fault {
     let denial = denial_in(denial);
     Fault::new(FaultKind::Error, format!("it was refused {}: {}", denial.capability, denial.target))
 }

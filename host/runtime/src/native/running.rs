@@ -6,12 +6,11 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conclave_core::setup::PluginSetup;
-use conclave_core::setup::plugin_query::{PluginQuery, PluginReply};
-use conclave_core::types::action::Turn;
+use conclave_core::setup::plugin_query::PluginQuery;
+use conclave_core::setup::{PluginKind, PluginSetup};
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::PluginName;
-use conclave_core::types::tool::{ToolError, ToolOutcome};
+use conclave_core::types::tool::ToolError;
 use conclave_core::types::view::AgentView;
 use serde::Serialize;
 use serde_json::Value;
@@ -24,7 +23,7 @@ use super::agent::Step;
 use super::failure::Failure;
 use super::plugin::Plugin;
 use super::tool::Call;
-use crate::calls::{CallStart, ToolStart};
+use crate::calls::{CallStart, PluginAnswer, PluginCall, PluginOutput, ToolInput};
 use crate::imports::call::log::excerpt;
 use crate::imports::call::{PluginContext, no_view};
 use crate::imports::convert::checked;
@@ -60,81 +59,90 @@ impl Native {
         &self.grantee.name
     }
 
-    pub(super) async fn step(
-        &self,
-        start: CallStart,
-        view: AgentView,
-    ) -> (Result<Turn, Fault>, CallReport) {
+    /// Calls the closure that the call goes to, within the plugin's limits.
+    pub(super) async fn call(&self, start: CallStart, call: PluginCall) -> PluginAnswer {
+        let kind = call.kind();
+        let host = CallAccess::new(start, Arc::clone(&self.grantee.setup));
+        match call {
+            PluginCall::Step { view } => self.step(host, view).await,
+            PluginCall::Tool(input) => self.call_tool(host, input).await,
+            PluginCall::Query { query, view } => self.query(host, query, view).await,
+            // A native agent responds in its steps only, and strategies are components.
+            PluginCall::Respond { .. } => kind.failed(self.is_no(PluginKind::Responder)).into(),
+            PluginCall::Decide { .. } => {
+                kind.failed(self.is_no(PluginKind::DeliveryStrategy)).into()
+            }
+        }
+    }
+
+    async fn step(&self, host: CallAccess, view: AgentView) -> PluginAnswer {
+        let name = &self.grantee.name;
         let Some(agent) = self.plugin.agent.clone() else {
-            let message = format!("{} is no agent", self.grantee.name);
-            return (Err(Fault::new(FaultKind::NotStarted, message)), CallReport::default());
+            return PluginOutput::Step(Err(self.is_no(PluginKind::Agent))).into();
         };
-        let host = CallAccess::new(start, Arc::clone(&self.grantee.setup));
         let step = Step { view, host: host.clone() };
-        let (answer, report) = self.run(&host, async move { agent(step).await }).await;
-        let said = answer.and_then(|said| {
-            said.map_err(|failure| failure.into_fault(self.grantee.name.as_str()))
-        });
-        (said, report)
+        let (turn, report) = self.run(&host, async move { agent(step).await }).await;
+        let turn = turn.and_then(|turn| turn.map_err(|failure| failure.into_fault(name.as_str())));
+        PluginAnswer { output: PluginOutput::Step(turn), report }
     }
 
-    pub(super) async fn consult(
+    async fn query(
         &self,
-        start: CallStart,
-        question: PluginQuery,
+        host: CallAccess,
+        query: PluginQuery,
         view: Option<AgentView>,
-    ) -> (Result<PluginReply, Fault>, CallReport) {
-        let (name, kind) = (&self.grantee.name, question.kind());
+    ) -> PluginAnswer {
+        let (name, kind) = (&self.grantee.name, query.kind());
         let Some(advisor) = self.plugin.advisors.get(&kind).cloned() else {
-            let message = format!("{name} is no `{}`", kind.as_str());
-            return (Err(Fault::new(FaultKind::NotStarted, message)), CallReport::default());
+            return PluginOutput::Query(Err(self.is_no(kind))).into();
         };
-        let most = if let PluginQuery::Memories { limit, .. } = &question { *limit } else { 0 };
-        let host = CallAccess::new(start, Arc::clone(&self.grantee.setup));
-        let Some(consultation) = Consultation::new(question, view, host.clone()) else {
-            return (Err(no_view(name)), CallReport::default());
+        let most = if let PluginQuery::Memories { limit, .. } = &query { *limit } else { 0 };
+        let Some(consultation) = Consultation::new(query, view, host.clone()) else {
+            return PluginOutput::Query(Err(no_view(name))).into();
         };
-        let (answer, report) = self.run(&host, async move { advisor(consultation).await }).await;
-        let advice =
-            answer.and_then(|advice| advice.map_err(|failure| failure.into_fault(name.as_str())));
-        (advice.and_then(|advice| checked(advice, most)), report)
+        let (reply, report) = self.run(&host, async move { advisor(consultation).await }).await;
+        let reply =
+            reply.and_then(|reply| reply.map_err(|failure| failure.into_fault(name.as_str())));
+        let reply = reply.and_then(|reply| checked(reply, most));
+        PluginAnswer { output: PluginOutput::Query(reply), report }
     }
 
-    pub(super) async fn call_tool(
-        &self,
-        start: CallStart,
-        tool: ToolStart,
-    ) -> (Result<ToolOutcome, ToolError>, CallReport) {
-        let ToolStart { task, caller, tool: name, arguments } = tool;
-        let Some(index) = self.plugin.tools.iter().position(|tool| tool.spec.name == name) else {
-            let message = format!("{} has no tool {name:?}", self.grantee.name);
-            return (Err(ToolError::Other { message }), CallReport::default());
+    async fn call_tool(&self, host: CallAccess, input: ToolInput) -> PluginAnswer {
+        let ToolInput { task, caller, tool: name, arguments } = input;
+        let failed = |error| PluginAnswer::from(PluginOutput::Tool(Err(error)));
+        let Some(index) = self.tool_index(&name) else {
+            return failed(ToolError::Other { message: self.has_no_tool(&name) });
         };
-        let arguments =
-            match self.arguments.check(index, arguments, self.grantee.limits().arguments).await {
-                Ok((arguments, _)) => arguments,
-                Err(message) => {
-                    return (Err(ToolError::InvalidArguments { message }), CallReport::default());
-                }
-            };
+        let most = self.grantee.limits().arguments;
+        let arguments = match self.arguments.check(index, arguments, most).await {
+            Ok((arguments, _)) => arguments,
+            Err(message) => return failed(ToolError::InvalidArguments { message }),
+        };
         let body = Arc::clone(&self.plugin.tools[index].body);
-        let host = CallAccess::new(start, Arc::clone(&self.grantee.setup));
         let call = Call { arguments, task, caller, host: host.clone() };
-        let (answer, report) = self.run(&host, async move { body(call).await }).await;
-        let answer = answer.map_err(|fault| ToolError::Fault { fault });
-        (answer.and_then(|said| said.map_err(Failure::into_tool_error)), report)
+        let (outcome, report) = self.run(&host, async move { body(call).await }).await;
+        let outcome = outcome.map_err(|fault| ToolError::Fault { fault });
+        let outcome = outcome.and_then(|outcome| outcome.map_err(Failure::into_tool_error));
+        PluginAnswer { output: PluginOutput::Tool(outcome), report }
+    }
+
+    fn is_no(&self, kind: PluginKind) -> Fault {
+        let message = format!("{} is no `{}`", self.grantee.name, kind.as_str());
+        Fault::new(FaultKind::NotStarted, message)
+    }
+
+    fn tool_index(&self, name: &str) -> Option<usize> {
+        self.plugin.tools.iter().position(|tool| tool.spec.name == name)
+    }
+
+    fn has_no_tool(&self, tool: &str) -> String {
+        format!("{} has no tool {tool:?}", self.grantee.name)
     }
 
     /// Checks the arguments of a tool; the error is a message for the model.
     pub(super) async fn check(&self, tool: &str, arguments: Value) -> Result<(), String> {
-        match self.plugin.tools.iter().position(|own| own.spec.name == tool) {
-            Some(index) => self
-                .arguments
-                .check(index, arguments, self.grantee.limits().arguments)
-                .await
-                .map(drop),
-            None => Err(format!("{} has no tool {tool:?}", self.grantee.name)),
-        }
+        let index = self.tool_index(tool).ok_or_else(|| self.has_no_tool(tool))?;
+        self.arguments.check(index, arguments, self.grantee.limits().arguments).await.map(drop)
     }
 
     /// Runs a closure's future within the limits. It runs in its own task, so that one that blocks

@@ -4,28 +4,24 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use conclave_core::setup::PluginSetup;
-use conclave_core::setup::plugin_query::{PluginQuery, PluginReply};
-use conclave_core::types::action::Turn;
-use conclave_core::types::delivery::{Decision, DeliveryView, Wake};
-use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::setup::plugin_query::PluginQuery;
+use conclave_core::setup::{PluginKind, PluginSetup};
+use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::ids::PluginName;
-use conclave_core::types::tool::{ToolError, ToolOutcome};
+use conclave_core::types::tool::ToolError;
 use conclave_core::types::view::AgentView;
 use serde_json::Value;
 
-use crate::calls::{CallStart, Plugins, ToolStart};
+use crate::calls::{CallStart, PluginAnswer, PluginCall, PluginOutput, Plugins};
 use crate::imports::call::{CallInput, CallState, PluginContext, PluginStores, no_view};
 use crate::imports::interfaces::folder::FolderError;
 use crate::imports::secrets::scrub;
 use crate::imports::secrets::vault::Vault;
 use crate::plugin::LoadedPlugin;
-use crate::sandbox::guest_calls;
-use crate::sandbox::run::{self, GuestCall};
+use crate::sandbox::guest_calls::GuestFunction;
+use crate::sandbox::run;
 use crate::support::admission::CallPermits;
 use crate::support::clock::BoxFuture;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 /// A configured plugin, ready for calls.
 #[derive(Debug)]
@@ -77,154 +73,91 @@ impl Sandbox {
         &self.grantee.stores
     }
 
-    /// Runs a step of the agent.
+    /// Runs a call in a fresh sandbox, within the plugin's limits. The arguments of a tool are
+    /// checked against its schema before the sandbox starts.
     ///
-    /// # Errors
-    /// The fault: `Error` if the agent reports one, `BadAnswer` if its answer violates the
-    /// contract.
-    /// the contract says.
-    pub async fn step(
-        &self,
-        start: CallStart,
-        view: AgentView,
-    ) -> (Result<Turn, Fault>, CallReport) {
-        match self.plugin.exports().agent() {
-            Some(agent) => self
-                .run(start, CallInput::Agent(view), guest_calls::StepCall(agent))
-                .await
-                .flatten(),
-            None => self.lacks("agent"),
-        }
-    }
-
-    /// Returns the agent's own answer, if it has one.
-    ///
-    /// # Errors
-    /// As for `step`.
-    pub async fn respond(
-        &self,
-        start: CallStart,
-        view: AgentView,
-    ) -> (Result<Option<Turn>, Fault>, CallReport) {
-        match self.plugin.exports().responder() {
-            Some(responder) => self
-                .run(start, CallInput::Agent(view), guest_calls::Respond(responder))
-                .await
-                .flatten(),
-            None => self.lacks("responder"),
-        }
-    }
-
-    /// Asks the plugin for memories, a risk, a condensation or a gate verdict. Analyzers and
-    /// condensers read the view.
-    ///
-    /// # Errors
-    /// As for `step`.
-    pub async fn consult(
-        &self,
-        start: CallStart,
-        question: &PluginQuery,
-        view: Option<AgentView>,
-    ) -> (Result<PluginReply, Fault>, CallReport) {
-        let exports = self.plugin.exports();
-        match (question, view) {
-            (PluginQuery::Memories { query, limit }, _) => match exports.memory() {
-                Some(memory) => self
-                    .run(
-                        start,
-                        CallInput::Nothing,
-                        guest_calls::RecallCall { memory, query, limit: *limit },
-                    )
-                    .await
-                    .flatten(),
-                None => self.lacks(question.kind().as_str()),
-            },
-            (PluginQuery::Risk { action, thought }, Some(view)) => match exports.analyzer() {
-                Some(analyzer) => self
-                    .run(
-                        start,
-                        CallInput::Agent(view),
-                        guest_calls::AssessCall { analyzer, action, thought },
-                    )
-                    .await
-                    .flatten(),
-                None => self.lacks(question.kind().as_str()),
-            },
-            (PluginQuery::Condense { reason }, Some(view)) => match exports.condenser() {
-                Some(condenser) => self
-                    .run(
-                        start,
-                        CallInput::Agent(view),
-                        guest_calls::CondenseCall { condenser, reason: *reason },
-                    )
-                    .await
-                    .flatten(),
-                None => self.lacks(question.kind().as_str()),
-            },
-            (PluginQuery::Gate { passing }, _) => match exports.gate() {
-                Some(gate) => self
-                    .run(start, CallInput::Nothing, guest_calls::CheckCall { gate, passing })
-                    .await
-                    .flatten(),
-                None => self.lacks(question.kind().as_str()),
-            },
-            (PluginQuery::Risk { .. } | PluginQuery::Condense { .. }, None) => {
-                (Err(no_view(&self.grantee.name)), CallReport::default())
-            }
-        }
-    }
-
-    /// Returns the decisions of a delivery strategy.
-    ///
-    /// # Errors
-    /// As for `step`.
-    pub async fn decide(
-        &self,
-        start: CallStart,
-        wake: &Wake,
-        view: DeliveryView,
-    ) -> (Result<Vec<Decision>, Fault>, CallReport) {
-        match self.plugin.exports().strategy() {
-            Some(strategy) => self
-                .run(start, CallInput::Delivery(view), guest_calls::DecideCall { strategy, wake })
-                .await
-                .flatten(),
-            None => self.lacks("delivery-strategy"),
-        }
-    }
-
-    /// Runs a tool. Its arguments are checked against the schema before a sandbox starts.
-    ///
-    /// # Errors
-    /// `InvalidArguments` with the place and the reason, the tool's own error, or `Fault`.
-    pub async fn call_tool(
-        &self,
-        start: CallStart,
-        mut tool: ToolStart,
-    ) -> (Result<ToolOutcome, ToolError>, CallReport) {
-        let (Some(tools), Some(index)) =
-            (self.plugin.exports().tools(), self.plugin.tool_index(&tool.tool))
-        else {
-            let message = format!("{} has no tool {:?}", self.grantee.name, tool.tool);
-            return (Err(ToolError::Other { message }), CallReport::default());
+    /// The plugin's own queue comes before the pool, so that many waiting calls of one plugin cannot
+    /// fill it.
+    pub(crate) async fn call(&self, start: CallStart, call: PluginCall) -> PluginAnswer {
+        let kind = call.kind();
+        let (function, input) = match self.function(call).await {
+            Ok(found) => found,
+            Err(ToolError::Fault { fault }) => return kind.failed(fault).into(),
+            Err(error) => return PluginOutput::Tool(Err(error)).into(),
         };
-        let most = self.grantee.limits().arguments;
-        let arguments = match self
-            .plugin
-            .check_arguments(index, std::mem::take(&mut tool.arguments), most)
-            .await
-        {
-            Ok((checked, text)) => {
-                tool.arguments = checked;
-                text
-            }
-            Err(message) => {
-                return (Err(ToolError::InvalidArguments { message }), CallReport::default());
-            }
+        let state = CallState::new(Arc::clone(&self.grantee), start, input);
+        let (engine, code) = (self.plugin.engine(), self.plugin.code());
+        let (output, report) = run::run(engine, code, Some(&self.at_once), state, &function).await;
+        let (output, report) = scrub::ended(&self.grantee, output, report);
+        PluginAnswer { output: output.unwrap_or_else(|fault| kind.failed(fault)), report }
+    }
+
+    /// Returns the export that a call goes to, and the input that the guest reads through a
+    /// resource.
+    ///
+    /// # Errors
+    /// `Fault` if the plugin lacks the export, or if there is no view; for tools also `Other` if
+    /// there is no such tool, and `InvalidArguments`.
+    async fn function(
+        &self,
+        call: PluginCall,
+    ) -> Result<(GuestFunction<'_>, CallInput), ToolError> {
+        let (exports, name) = (self.plugin.exports(), &self.grantee.name);
+        let lacks = |export: PluginKind| {
+            let message = format!("{name} does not export `{}`", export.as_str());
+            ToolError::Fault { fault: Fault::new(FaultKind::NotStarted, message) }
         };
-        let guest_call = guest_calls::CallTool { tools, name: tool.tool.clone(), arguments };
-        let (answer, report) = self.run(start, CallInput::Tool(tool), guest_call).await;
-        (answer.unwrap_or_else(|fault| Err(ToolError::Fault { fault })), report)
+        let shown =
+            |view: Option<AgentView>| view.ok_or_else(|| ToolError::Fault { fault: no_view(name) });
+        Ok(match call {
+            PluginCall::Step { view } => {
+                let agent = exports.agent().ok_or_else(|| lacks(PluginKind::Agent))?;
+                (GuestFunction::Step(agent), CallInput::Agent(view))
+            }
+            PluginCall::Respond { view } => {
+                let responder = exports.responder().ok_or_else(|| lacks(PluginKind::Responder))?;
+                (GuestFunction::Respond(responder), CallInput::Agent(view))
+            }
+            PluginCall::Tool(mut input) => {
+                let index = self.plugin.tool_index(&input.tool);
+                let (Some(tools), Some(index)) = (exports.tools(), index) else {
+                    let message = format!("{name} has no tool {:?}", input.tool);
+                    return Err(ToolError::Other { message });
+                };
+                let (checked, arguments) = self
+                    .plugin
+                    .check_arguments(index, input.arguments.take(), self.grantee.limits().arguments)
+                    .await
+                    .map_err(|message| ToolError::InvalidArguments { message })?;
+                input.arguments = checked;
+                let name = input.tool.clone();
+                (GuestFunction::Tool { tools, name, arguments }, CallInput::Tool(input))
+            }
+            PluginCall::Query { query: PluginQuery::Memories { query, limit }, .. } => {
+                let memory = exports.memory().ok_or_else(|| lacks(PluginKind::Memory))?;
+                (GuestFunction::Recall { memory, query, limit }, CallInput::Nothing)
+            }
+            PluginCall::Query { query: PluginQuery::Risk { action, thought }, view } => {
+                let input = CallInput::Agent(shown(view)?);
+                let analyzer =
+                    exports.analyzer().ok_or_else(|| lacks(PluginKind::SecurityAnalyzer))?;
+                (GuestFunction::Assess { analyzer, action: *action, thought }, input)
+            }
+            PluginCall::Query { query: PluginQuery::Condense { reason }, view } => {
+                let input = CallInput::Agent(shown(view)?);
+                let condenser = exports.condenser().ok_or_else(|| lacks(PluginKind::Condenser))?;
+                (GuestFunction::Condense { condenser, reason }, input)
+            }
+            PluginCall::Query { query: PluginQuery::Gate { passing }, .. } => {
+                let gate = exports.gate().ok_or_else(|| lacks(PluginKind::Gate))?;
+                (GuestFunction::Check { gate, passing }, CallInput::Nothing)
+            }
+            PluginCall::Decide { wake, view } => {
+                let strategy =
+                    exports.strategy().ok_or_else(|| lacks(PluginKind::DeliveryStrategy))?;
+                (GuestFunction::Decide { strategy, wake }, CallInput::Delivery(view))
+            }
+        })
     }
 
     /// Checks the arguments of a tool call; the error explains the problem to the model.
@@ -237,22 +170,6 @@ impl Sandbox {
                 .map(drop),
             None => Err(format!("{} has no tool {tool:?}", self.grantee.name)),
         }
-    }
-
-    fn lacks<T>(&self, export: &str) -> (Result<T, Fault>, CallReport) {
-        let message = format!("{} does not export `{export}`", self.grantee.name);
-        (Err(Fault::new(FaultKind::NotStarted, message)), CallReport::default())
-    }
-}
-
-/// Merges the result of the run with that of the conversion.
-trait Flatten<T> {
-    fn flatten(self) -> (Result<T, Fault>, CallReport);
-}
-
-impl<T> Flatten<T> for (Result<Result<T, Fault>, Fault>, CallReport) {
-    fn flatten(self) -> (Result<T, Fault>, CallReport) {
-        (self.0.and_then(|answer| answer), self.1)
     }
 }
 
@@ -293,61 +210,14 @@ fn unknown(name: &PluginName) -> Fault {
 }
 
 impl Plugins for Sandboxes {
-    fn step(
-        &self,
-        start: CallStart,
-        view: AgentView,
-    ) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
-        let Some(sandbox) = self.get(&start.plugin) else {
-            return at_once(Err(unknown(&start.plugin)));
-        };
-        Box::pin(async move { sandbox.step(start, view).await })
-    }
-
-    fn respond(
-        &self,
-        start: CallStart,
-        view: AgentView,
-    ) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
-        let Some(sandbox) = self.get(&start.plugin) else {
-            return at_once(Err(unknown(&start.plugin)));
-        };
-        Box::pin(async move { sandbox.respond(start, view).await })
-    }
-
-    fn call_tool(
-        &self,
-        start: CallStart,
-        tool: ToolStart,
-    ) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
-        let Some(sandbox) = self.get(&start.plugin) else {
-            return at_once(Err(ToolError::Fault { fault: unknown(&start.plugin) }));
-        };
-        Box::pin(async move { sandbox.call_tool(start, tool).await })
-    }
-
-    fn consult(
-        &self,
-        start: CallStart,
-        question: PluginQuery,
-        view: Option<AgentView>,
-    ) -> BoxFuture<'static, (Result<PluginReply, Fault>, CallReport)> {
-        let Some(sandbox) = self.get(&start.plugin) else {
-            return at_once(Err(unknown(&start.plugin)));
-        };
-        Box::pin(async move { sandbox.consult(start, &question, view).await })
-    }
-
-    fn decide(
-        &self,
-        start: CallStart,
-        wake: Wake,
-        view: DeliveryView,
-    ) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
-        let Some(sandbox) = self.get(&start.plugin) else {
-            return at_once(Err(unknown(&start.plugin)));
-        };
-        Box::pin(async move { sandbox.decide(start, &wake, view).await })
+    fn call(&self, start: CallStart, call: PluginCall) -> BoxFuture<'static, PluginAnswer> {
+        match self.get(&start.plugin) {
+            Some(sandbox) => Box::pin(async move { sandbox.call(start, call).await }),
+            None => {
+                let unknown = call.kind().failed(unknown(&start.plugin));
+                Box::pin(std::future::ready(unknown.into()))
+            }
+        }
     }
 
     fn check(
@@ -363,39 +233,5 @@ impl Plugins for Sandboxes {
                 None => Ok(()),
             }
         })
-    }
-}
-
-fn at_once<T: Send + 'static, E: Send + 'static>(
-    answer: Result<T, E>,
-) -> BoxFuture<'static, (Result<T, E>, CallReport)> {
-    Box::pin(std::future::ready((answer, CallReport::default())))
-}
-
-impl Sandbox {
-    /// Runs a guest call in a fresh sandbox, within the plugin's limits.
-    ///
-    /// The plugin's own queue comes first, so that many waiting calls of one plugin cannot fill the
-    /// pool.
-    async fn run<E>(
-        &self,
-        start: CallStart,
-        lent: CallInput,
-        guest_call: E,
-    ) -> (Result<E::Answer, Fault>, CallReport)
-    where
-        E: GuestCall,
-        E::Answer: Serialize + DeserializeOwned,
-    {
-        let state = CallState::new(self.grantee.clone(), start, lent);
-        let (answer, report) = run::run(
-            self.plugin.engine(),
-            self.plugin.code(),
-            Some(&self.at_once),
-            state,
-            &guest_call,
-        )
-        .await;
-        scrub::ended(&self.grantee, answer, report)
     }
 }

@@ -26,7 +26,8 @@ use conclave_core::types::ids::RoomId;
 use crate::storage::journal::Journals;
 use crate::support::blobs::Blobs;
 
-pub use mail::{ControlCommand, ControlMessage, MailState};
+pub use conclave_core::protocol::control::ControlCommand;
+pub use mail::{ControlMessage, MailState};
 pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader};
 pub use rows::{RoomRow, RunRow, RunState, WaitRow};
 pub use writer::{Collected, Retention, StoreCheck};

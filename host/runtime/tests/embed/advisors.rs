@@ -18,7 +18,9 @@ use conclave_core::types::risk::Risk;
 use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::view::{AgentView, Remaining};
 use conclave_runtime::Prepared;
-use conclave_runtime::calls::{CallStart, ModelPort, NoEffects, Observer};
+use conclave_runtime::calls::{
+    CallStart, ModelPort, NoEffects, Observer, PluginAnswer, PluginCall, PluginOutput,
+};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{RoomId, TaskName};
 use conclave_runtime::native::{Assess, Condense, Failure, Plugin, Recall, Step};
@@ -89,10 +91,13 @@ async fn with(app: Plugin, limits: &str) -> Prepared {
 
 async fn consult(
     prepared: &Prepared,
-    question: PluginQuery,
+    query: PluginQuery,
     view: Option<AgentView>,
 ) -> (Result<PluginReply, Fault>, CallReport) {
-    prepared.calls().consult(start(), question, view).await
+    match prepared.calls().call(start(), PluginCall::Query { query, view }).await {
+        PluginAnswer { output: PluginOutput::Query(reply), report } => (reply, report),
+        other => panic!("the answer to something else: {other:?}"),
+    }
 }
 
 async fn advice(app: Plugin, question: PluginQuery) -> Result<PluginReply, Fault> {

@@ -163,10 +163,10 @@ async fn stopping_a_run_drops_the_future() {
     let (app, dropped, began) = hanging();
     let prepared = prepared([desk(), app], &granted("")).await;
     let run = prepared.start(Some("{}".to_owned()), RunOptions::default()).unwrap();
-    let stopper = run.stopper();
+    let handle = run.handle();
     let running = tokio::spawn(run.outcome());
     began.notified().await;
-    stopper.stop("enough");
+    handle.stop("enough");
     assert_eq!(running.await.unwrap().unwrap().status, Status::Kill);
     dropped.await.unwrap();
 }

@@ -327,7 +327,7 @@ async fn the_progress_of_a_task_can_be_followed() {
 struct Held {
     inner: LocalRunner,
     word: Arc<Notify>,
-    waiting: Arc<Mutex<BTreeMap<RoomId, conclave_runtime::runner::Reins>>>,
+    waiting: Arc<Mutex<BTreeMap<RoomId, conclave_runtime::runner::TaskControl>>>,
 }
 
 impl Held {
@@ -340,7 +340,7 @@ impl TaskRunner for Held {
     fn submit(&self, submission: conclave_runtime::runner::Submission) {
         let (inner, word, waiting) =
             (self.inner.clone(), Arc::clone(&self.word), Arc::clone(&self.waiting));
-        waiting.lock().unwrap().insert(submission.room().clone(), submission.reins());
+        waiting.lock().unwrap().insert(submission.room().clone(), submission.control());
         tokio::spawn(async move {
             word.notified().await;
             inner.submit(submission);
@@ -348,11 +348,11 @@ impl TaskRunner for Held {
     }
 
     fn cancel(&self, room: &RoomId, reason: &str) -> bool {
-        self.waiting.lock().unwrap().get(room).map(|reins| reins.cancel(reason)).is_some()
+        self.waiting.lock().unwrap().get(room).map(|control| control.cancel(reason)).is_some()
     }
 
     fn message(&self, room: &RoomId, id: &ControlId, text: &str) -> bool {
-        self.waiting.lock().unwrap().get(room).map(|reins| reins.tell(id, text)).is_some()
+        self.waiting.lock().unwrap().get(room).map(|control| control.tell(id, text)).is_some()
     }
 
     fn wait(
@@ -372,7 +372,7 @@ impl TaskRunner for Held {
     }
 
     fn progress(&self, room: &RoomId) -> Option<conclave_runtime::runner::ProgressStream> {
-        self.waiting.lock().unwrap().get(room).map(conclave_runtime::runner::Reins::progress)
+        self.waiting.lock().unwrap().get(room).map(conclave_runtime::runner::TaskControl::progress)
     }
 
     fn detach(&self, room: &RoomId) -> bool {

@@ -119,15 +119,15 @@ async fn a_run_that_nobody_waits_for_is_stopped_and_the_next_one_begins() {
 }
 
 #[tokio::test]
-async fn a_stopper_means_the_run_that_goes_on_and_no_later_one() {
+async fn a_handle_stops_the_active_run_and_no_later_one() {
     let mut session = prepare("heard").await.session(RunOptions::default()).unwrap();
-    let stopper = session.stopper();
-    stopper.stop("before the first run");
+    let handle = session.handle();
+    handle.stop("before the first run");
     assert_eq!(said(&mut session, "one").await, "heard one 1");
-    stopper.stop("between two runs");
+    handle.stop("between two runs");
     assert!(said(&mut session, "two").await.starts_with("heard two"));
     let waiting = session.run("wait");
-    stopper.stop("that is enough");
+    handle.stop("that is enough");
     let outcome = waiting.await.unwrap();
     assert_eq!((outcome.status, outcome.reason.as_str()), (Status::Kill, "that is enough"));
 }
@@ -354,10 +354,10 @@ async fn one_word_stops_all_runs_of_a_host_and_a_name_stops_one_task() {
         .map(|_| prepared.start(Some("wait".to_owned()), RunOptions::default()).unwrap())
         .collect();
     let by_name = prepared.start(Some("wait".to_owned()), RunOptions::default()).unwrap();
-    let stopper = by_name.stopper();
+    let handle = by_name.handle();
     let by_name = tokio::spawn(by_name.outcome());
-    stopper.kill_task(&TaskName::from("other"), "not this one");
-    stopper.kill_task(&desk_name(), "this one");
+    handle.kill_task("other", "not this one");
+    handle.kill_task(desk_name(), "this one");
     let outcome = by_name.await.unwrap().unwrap();
     assert_eq!((outcome.status, outcome.reason.as_str()), (Status::Kill, "this one"));
     let running: Vec<_> = runs.into_iter().map(|run| tokio::spawn(run.outcome())).collect();

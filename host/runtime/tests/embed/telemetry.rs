@@ -352,7 +352,7 @@ impl Channels for Again {
 
 /// Stops every turn that calls a tool.
 #[derive(Default)]
-struct Stops(Mutex<Option<conclave_runtime::Stopper>>);
+struct Stops(Mutex<Option<conclave_runtime::RoomHandle>>);
 
 impl Subscriber for Stops {
     fn on(&self, happening: &Published) {
@@ -386,7 +386,7 @@ async fn spans_of_stopped_tools_end_with_their_turn() {
     });
     let options = RunOptions { channels, subscribers, ..RunOptions::default() };
     let run = prepared.for_chat().start(Some("go".to_owned()), options).unwrap();
-    *stops.0.lock().unwrap() = Some(run.stopper());
+    *stops.0.lock().unwrap() = Some(run.handle());
     run.outcome().await.unwrap();
     let tools =
         collector.paths().iter().filter(|path| path.ends_with("execute_tool app.look")).count();

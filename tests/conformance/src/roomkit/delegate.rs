@@ -155,7 +155,7 @@ async fn one(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let before = open.follower.seen();
     let asked = if is_elsewhere(&open, case) {
         let room = case.text("room_id").unwrap_or_default();
-        match open.host.stopper(&RoomId::from(room)) {
+        match open.host.handle(&RoomId::from(room)) {
             Some(_) => {
                 return Err(format!(
                     "the case says that there is no room {room}, and it is open in this host"

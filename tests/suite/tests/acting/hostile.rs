@@ -164,7 +164,7 @@ fn another_conversation_of_the_host_goes_on_while_an_executor_never_ends() {
             ..RunOptions::default()
         };
         let run = stuck.start(Some("go".to_owned()), options).expect("it opens");
-        let stopper = run.stopper();
+        let handle = run.handle();
         let run = tokio::spawn(run.outcome());
         drop(called.0.acquire().await);
         for _ in 0..5 {
@@ -173,7 +173,7 @@ fn another_conversation_of_the_host_goes_on_while_an_executor_never_ends() {
             assert_eq!(outcome.status, Status::Done, "{}", outcome.reason);
         }
         assert!(!run.is_finished(), "it is spinning all the while");
-        stopper.stop("enough");
+        handle.stop("enough");
         let outcome =
             run.await.expect("it does not panic").expect("a journal in memory does not fail");
         assert_eq!(outcome.status, Status::Kill, "{}", outcome.reason);

@@ -12,10 +12,11 @@ use conclave_core::types::ids::{BackgroundId, ChannelId, TaskName};
 use conclave_core::types::message::Blob;
 use conclave_core::types::request::RoomRequest;
 use conclave_core::types::text::show_size;
-use conclave_runtime::Stopper;
+use conclave_runtime::RoomHandle;
 use conclave_runtime::blobs::Blobs;
 use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::control::ControlCommand;
 use serde_json::json;
 
 use super::command::{self, ChatCommand, TypedLine};
@@ -55,7 +56,7 @@ pub(crate) struct ChannelState {
     /// Whether background tasks are stopped at the end of the conversation.
     pub(crate) stops_background: AtomicBool,
     /// The handle of the room, set once the room is open.
-    pub(crate) stopper: OnceLock<Stopper>,
+    pub(crate) handle: OnceLock<RoomHandle>,
 }
 
 impl UserChannel {
@@ -74,8 +75,8 @@ impl UserChannel {
     }
 
     /// Stores the handle of the open room.
-    pub(crate) fn open(&self, stopper: Stopper) {
-        let _ = self.0.stopper.set(stopper);
+    pub(crate) fn open(&self, handle: RoomHandle) {
+        let _ = self.0.handle.set(handle);
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -221,7 +222,7 @@ impl ChannelState {
             .into_iter()
             .map(|(id, ..)| id)
             .find(|id| id.as_str() == task);
-        let (Some(id), Some(stopper)) = (found, self.stopper.get()) else {
+        let (Some(id), Some(handle)) = (found, self.handle.get()) else {
             self.tell(&format!(
                 "  {}",
                 paint(
@@ -234,7 +235,7 @@ impl ChannelState {
             ));
             return false;
         };
-        stopper.request(what(id));
+        handle.control(ControlCommand::Ask { what: Box::new(what(id)) });
         true
     }
 

@@ -15,7 +15,7 @@ use conclave_core::types::outcome::Outcome;
 use conclave_runtime::runner::{LocalRunner, TaskRunner};
 use conclave_runtime::store::{RunMatch, Store, StoreReader};
 use conclave_runtime::subscribe::{Published, Subscriber, Subscribers};
-use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
+use conclave_runtime::{Host, Prepared, RoomHandle, RunOptions};
 
 use super::ending::{EndContext, finish, result};
 use crate::approve::{PendingLine, RequestContext, TerminalApprover};
@@ -153,7 +153,7 @@ impl RunContext {
     /// Waits for the end. Ctrl-C stops the run, and ends the program if that takes too long.
     pub(crate) async fn follow<E: Display>(
         &self,
-        stop: Stopper,
+        run: RoomHandle,
         outcome: impl Future<Output = Result<Arc<Outcome>, E>>,
         (room, kept): (&RoomId, &RunStorage),
     ) -> Result<Arc<Outcome>, CliError> {
@@ -162,7 +162,7 @@ impl RunContext {
         let ended = tokio::select! {
             outcome = &mut outcome => outcome,
             () = interrupts.next() => {
-                stop.stop("Ctrl-C");
+                run.stop("Ctrl-C");
                 if self.lingers {
                     self.screen.notice(paint(FAINT, "  waiting for detached background tasks; Ctrl-C again ends them"));
                 }

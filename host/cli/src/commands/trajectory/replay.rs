@@ -60,7 +60,7 @@ pub(super) async fn replay(
     let run =
         prepared.start(Some(task), options).map_err(|failure| unkept(&failure, &room, &kept))?;
     let attending = context.attend(&kept, &host);
-    let outcome = context.follow(run.stopper(), run.outcome(), (&room, &kept)).await;
+    let outcome = context.follow(run.handle(), run.outcome(), (&room, &kept)).await;
     drop(attending);
     context.end(&*outcome?, started, args.keep.journal.as_deref())
 }

@@ -14,7 +14,7 @@ use conclave_core::types::delivery::EndedTask;
 use conclave_core::types::ids::{ControlId, RoomId};
 use tokio::sync::watch;
 
-use super::{ProgressStream, Reins, Submission, Submitted, TaskRunner};
+use super::{ProgressStream, Submission, Submitted, TaskControl, TaskRunner};
 use crate::driver::room_handle::WaitError;
 use crate::support::clock::BoxFuture;
 
@@ -55,7 +55,7 @@ struct RunnerState {
 #[derive(Debug)]
 struct Here {
     about: Submitted,
-    reins: Reins,
+    control: TaskControl,
     /// The submission, until the task begins.
     waiting: Option<Submission>,
     ended: watch::Sender<Option<Arc<EndedTask>>>,
@@ -116,8 +116,8 @@ impl Registry {
             self.over(room, Some(ended));
             return true;
         }
-        let reins = self.lock().here.get(room).map(|here| here.reins.clone());
-        reins.map(|reins| reins.cancel(reason)).is_some()
+        let control = self.lock().here.get(room).map(|here| here.control.clone());
+        control.map(|control| control.cancel(reason)).is_some()
     }
 }
 
@@ -180,7 +180,7 @@ impl TaskRunner for LocalRunner {
         }
         let here = Here {
             about: submission.submitted(),
-            reins: submission.reins(),
+            control: submission.control(),
             waiting: Some(submission),
             ended: watch::Sender::new(None),
         };
@@ -199,7 +199,7 @@ impl TaskRunner for LocalRunner {
     }
 
     fn message(&self, room: &RoomId, id: &ControlId, text: &str) -> bool {
-        self.0.lock().here.get(room).map(|here| here.reins.tell(id, text)).is_some()
+        self.0.lock().here.get(room).map(|here| here.control.tell(id, text)).is_some()
     }
 
     fn wait(
@@ -230,7 +230,7 @@ impl TaskRunner for LocalRunner {
     }
 
     fn progress(&self, room: &RoomId) -> Option<ProgressStream> {
-        self.0.lock().here.get(room).map(|here| here.reins.progress())
+        self.0.lock().here.get(room).map(|here| here.control.progress())
     }
 
     fn detach(&self, room: &RoomId) -> bool {

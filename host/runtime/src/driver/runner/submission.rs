@@ -5,16 +5,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conclave_core::protocol::event::{Event, RunOpening};
+use conclave_core::protocol::control::ControlCommand;
+use conclave_core::protocol::event::RunOpening;
+use conclave_core::types::approval::ApprovalAuthor;
 use conclave_core::types::delegation::BackgroundState;
 use conclave_core::types::delivery::{BackgroundStatus, EndedTask};
 use conclave_core::types::ids::{BackgroundId, ControlId, RoomId};
 use conclave_core::types::usage::{Spent, UsedByPlugin};
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::{ProgressStream, Progressing, Submitted};
+use crate::driver::room_handle::RoomHandle;
 use crate::support::clock::BoxFuture;
 
 /// The end of a background task, and its usage.
@@ -119,27 +121,23 @@ impl Leased {
 }
 
 /// Controls a running task. Calls have no effect once it has ended.
-#[derive(Clone)]
-pub struct Reins {
-    events: UnboundedSender<Event>,
+#[derive(Clone, Debug)]
+pub struct TaskControl {
+    room: RoomHandle,
     progressing: Progressing,
 }
 
-impl Reins {
+impl TaskControl {
     /// Stops the task, even in the middle of a step.
     pub fn cancel(&self, reason: &str) {
-        let _ = self.events.send(Event::Cancelled { reason: reason.to_owned() });
+        self.room.stop(reason);
     }
 
     /// Sends a message to the task, which its agent reads in its next step. A message repeated
     /// under the same id is read once.
     pub fn tell(&self, id: &ControlId, text: &str) {
-        let message = Box::new(Event::UserSaid {
-            task: None,
-            text: text.to_owned(),
-            attachments: Vec::new(),
-        });
-        let _ = self.events.send(Event::ControlReceived { id: id.clone(), message });
+        let tell = ControlCommand::Tell { task: None, text: text.to_owned() };
+        self.room.control_once(id, tell, ApprovalAuthor::Program);
     }
 
     /// Returns the progress of the task's plugins from now on.
@@ -149,18 +147,12 @@ impl Reins {
     }
 }
 
-impl fmt::Debug for Reins {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reins").finish_non_exhaustive()
-    }
-}
-
 /// The child room of a submission.
 pub(crate) struct Child {
     pub(crate) parent: RoomId,
     pub(crate) id: BackgroundId,
     pub(crate) opening: Box<RunOpening>,
-    pub(crate) events: UnboundedSender<Event>,
+    pub(crate) handle: RoomHandle,
     pub(crate) progressing: Progressing,
 }
 
@@ -169,7 +161,7 @@ pub struct Submission {
     parent: RoomId,
     id: BackgroundId,
     opening: Box<RunOpening>,
-    reins: Reins,
+    control: TaskControl,
     run: BoxFuture<'static, TaskEnd>,
     place: EndReporter,
 }
@@ -186,8 +178,9 @@ impl fmt::Debug for Submission {
 
 impl Submission {
     pub(crate) fn new(child: Child, run: BoxFuture<'static, TaskEnd>, place: EndReporter) -> Self {
-        let Child { parent, id, opening, events, progressing } = child;
-        Self { parent, id, opening, reins: Reins { events, progressing }, run, place }
+        let Child { parent, id, opening, handle, progressing } = child;
+        let control = TaskControl { room: handle, progressing };
+        Self { parent, id, opening, control, run, place }
     }
 
     /// Returns the child room.
@@ -217,8 +210,8 @@ impl Submission {
 
     /// Returns the controls of the task; they work before it runs too.
     #[must_use]
-    pub fn reins(&self) -> Reins {
-        self.reins.clone()
+    pub fn control(&self) -> TaskControl {
+        self.control.clone()
     }
 
     /// Runs the child room to its end in this process. The parent gets the end when the future

@@ -9,14 +9,12 @@ use conclave_core::permissions::grant::{Grants, ToolPattern, ToolsGrant};
 use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use conclave_core::permissions::policy_rules::{Decide, Rule};
 use conclave_core::protocol::notice::Notice;
-use conclave_core::setup::plugin_query::{PluginQuery, PluginReply};
 use conclave_core::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
 use conclave_core::tool_calls::arguments::{Wrong, check};
 use conclave_core::tool_calls::toolbox::TaskTool;
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::completion::ToolFormat;
-use conclave_core::types::delivery::{Decision, DeliveryView, Wake};
 use conclave_core::types::denial::Denial;
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{PluginName, TaskName};
@@ -24,11 +22,11 @@ use conclave_core::types::limits::PluginLimits;
 use conclave_core::types::message::{Entity, ToolCall};
 use conclave_core::types::outcome::Outcome;
 use conclave_core::types::tool::{ToolError, ToolOutcome};
-use conclave_core::types::view::AgentView;
 use serde_json::{Value, json};
 
-use super::{Prepared, Run, RunOptions, Stopper};
-use crate::calls::{CallStart, Plugins, ToolStart};
+use super::{Prepared, Run, RunOptions};
+use crate::calls::{CallStart, PluginAnswer, PluginCall, PluginOutput, Plugins};
+use crate::driver::room_handle::RoomHandle;
 use crate::host::session::SessionParts;
 use crate::observe::subscribe::{Published, RunEvent, Subscriber};
 use crate::storage::journal::JournalFailure;
@@ -193,10 +191,10 @@ pub struct ToolCalling {
 }
 
 impl ToolCalling {
-    /// Returns a handle that stops the call and records that.
+    /// Returns a handle to the call's room, which stops the call and records that.
     #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        self.run.stopper()
+    pub fn handle(&self) -> RoomHandle {
+        self.run.handle()
     }
 
     /// Returns the result of the tool.
@@ -340,57 +338,39 @@ struct OneCall {
     seen: Arc<CallResult>,
 }
 
-impl Plugins for OneCall {
-    fn step(
-        &self,
-        _: CallStart,
-        _: AgentView,
-    ) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
+impl OneCall {
+    fn turn(&self) -> Turn {
         let action =
             Action::Reply(Reply { tool_calls: vec![self.call.clone()], ..Reply::default() });
-        let turn =
-            Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
-        Box::pin(std::future::ready((Ok(turn), CallReport::default())))
+        Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() }
     }
+}
 
-    fn respond(
-        &self,
-        _: CallStart,
-        _: AgentView,
-    ) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
-        Box::pin(std::future::ready((Ok(None), CallReport::default())))
-    }
-
-    fn call_tool(
-        &self,
-        start: CallStart,
-        tool: ToolStart,
-    ) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
-        let (called, seen) = (self.inner.call_tool(start, tool), Arc::clone(&self.seen));
-        Box::pin(async move {
-            let (answer, report) = called.await;
-            seen.lock().answered = Some((answer.clone(), report.clone()));
-            // The caller gets no further calls; left in place, the room would make them.
-            (answer.map(|outcome| ToolOutcome { then: Vec::new(), ..outcome }), report)
-        })
-    }
-
-    fn consult(
-        &self,
-        start: CallStart,
-        question: PluginQuery,
-        view: Option<AgentView>,
-    ) -> BoxFuture<'static, (Result<PluginReply, Fault>, CallReport)> {
-        self.inner.consult(start, question, view)
-    }
-
-    fn decide(
-        &self,
-        start: CallStart,
-        wake: Wake,
-        view: DeliveryView,
-    ) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
-        self.inner.decide(start, wake, view)
+impl Plugins for OneCall {
+    fn call(&self, start: CallStart, call: PluginCall) -> BoxFuture<'static, PluginAnswer> {
+        let output = match call {
+            PluginCall::Step { .. } => PluginOutput::Step(Ok(self.turn())),
+            PluginCall::Respond { .. } => PluginOutput::Respond(Ok(None)),
+            PluginCall::Query { .. } | PluginCall::Decide { .. } => {
+                return self.inner.call(start, call);
+            }
+            PluginCall::Tool(_) => {
+                let (called, seen) = (self.inner.call(start, call), Arc::clone(&self.seen));
+                return Box::pin(async move {
+                    let mut answer = called.await;
+                    if let PluginOutput::Tool(outcome) = &mut answer.output {
+                        seen.lock().answered = Some((outcome.clone(), answer.report.clone()));
+                        if let Ok(outcome) = outcome {
+                            // The caller gets no further calls; left in place, the room would make
+                            // them.
+                            outcome.then.clear();
+                        }
+                    }
+                    answer
+                });
+            }
+        };
+        Box::pin(std::future::ready(output.into()))
     }
 
     fn check(

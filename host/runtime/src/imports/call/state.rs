@@ -21,7 +21,7 @@ use super::meter::Meter;
 use super::plugin_context::PluginContext;
 use super::replay::CallReplay;
 use super::wasi::Wasi;
-use crate::calls::{CallStart, ToolStart};
+use crate::calls::{CallStart, ToolInput};
 use crate::imports::bindings::conclave::plugin::types;
 use crate::imports::convert;
 use crate::imports::interfaces::blobs::Reach;
@@ -44,7 +44,7 @@ const SUGGESTION: usize = 4 << 10;
 pub(crate) enum CallInput {
     Nothing,
     Agent(AgentView),
-    Tool(ToolStart),
+    Tool(ToolInput),
     Delivery(DeliveryView),
 }
 

@@ -9,7 +9,7 @@ use conclave_core::setup::plugin_query::{
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::risk::Risk;
 
-use super::{denied_fault, text_in};
+use super::text_in;
 use crate::imports::bindings::exports::conclave::plugin::{
     condenser, gate, security_analyzer as analyzer,
 };
@@ -28,13 +28,6 @@ pub(crate) fn verdict_in(verdict: analyzer::Verdict) -> Verdict {
         analyzer::Risk::High => Risk::High,
     };
     Verdict { risk, reason: verdict.reason }
-}
-
-pub(crate) fn analyzer_error_in(error: analyzer::AnalyzerError) -> Fault {
-    match error {
-        analyzer::AnalyzerError::Denied(denial) => denied_fault(&denial),
-        analyzer::AnalyzerError::Other(text) => Fault::new(FaultKind::Error, text_in(&text)),
-    }
 }
 
 pub(crate) fn reason_out(reason: CondenseReason) -> condenser::Reason {
@@ -61,13 +54,6 @@ pub(crate) fn condensation_in(condensation: condenser::Condensation) -> Condensa
     }
 }
 
-pub(crate) fn condenser_error_in(error: condenser::CondenserError) -> Fault {
-    match error {
-        condenser::CondenserError::Denied(denial) => denied_fault(&denial),
-        condenser::CondenserError::Other(text) => Fault::new(FaultKind::Error, text_in(&text)),
-    }
-}
-
 pub(crate) fn passing_out(passing: &Passing) -> gate::Passing {
     gate::Passing {
         on: match passing.on {
@@ -89,13 +75,6 @@ pub(crate) fn gate_verdict_in(verdict: gate::Verdict) -> GateVerdict {
         gate::Verdict::Allow => GateVerdict::Allow,
         gate::Verdict::Modify(text) => GateVerdict::Modify { text },
         gate::Verdict::Block(reason) => GateVerdict::Block { reason },
-    }
-}
-
-pub(crate) fn gate_error_in(error: gate::GateError) -> Fault {
-    match error {
-        gate::GateError::Denied(denial) => denied_fault(&denial),
-        gate::GateError::Other(text) => Fault::new(FaultKind::Error, text_in(&text)),
     }
 }
 

@@ -6,7 +6,7 @@ use conclave_core::types::ids::{CallId, RoomId};
 use sha2::{Digest, Sha256};
 use wasmtime::component::Resource;
 
-use crate::calls::ToolStart;
+use crate::calls::ToolInput;
 use crate::imports::bindings::conclave::plugin::call;
 use crate::imports::call::{CallInput, CallState};
 
@@ -14,10 +14,10 @@ use crate::imports::call::{CallInput, CallState};
 pub struct ToolContext;
 
 impl CallState {
-    fn tool_start(&mut self) -> wasmtime::Result<&ToolStart> {
+    fn tool_input(&mut self) -> wasmtime::Result<&ToolInput> {
         self.enter()?;
         match &self.lent {
-            CallInput::Tool(start) => Ok(start),
+            CallInput::Tool(input) => Ok(input),
             CallInput::Nothing | CallInput::Agent(_) | CallInput::Delivery(_) => {
                 Err(wasmtime::Error::msg("this call was lent no context"))
             }
@@ -41,7 +41,7 @@ impl call::HostContext for CallState {
     }
 
     fn task_name(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
-        Ok(self.tool_start()?.task.to_string())
+        Ok(self.tool_input()?.task.to_string())
     }
 
     fn room_id(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
@@ -50,7 +50,7 @@ impl call::HostContext for CallState {
     }
 
     fn caller(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
-        Ok(self.tool_start()?.caller.to_string())
+        Ok(self.tool_input()?.caller.to_string())
     }
 
     fn deadline_ms(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<u64> {

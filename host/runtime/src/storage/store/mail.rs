@@ -12,10 +12,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conclave_core::protocol::event::Event;
-use conclave_core::types::approval::{Approval, ApprovalAuthor};
-use conclave_core::types::ids::{CallId, ControlId, RoomId, TaskName};
-use conclave_core::types::request::{RequestId, RoomRequest};
+use conclave_core::protocol::control::ControlCommand;
+use conclave_core::types::ids::{ControlId, RoomId};
 use serde::{Deserialize, Serialize};
 
 use super::{StoreError, schema};
@@ -44,46 +42,6 @@ pub struct ControlMessage {
     /// The recipient.
     pub room: RoomId,
     pub word: ControlCommand,
-}
-
-/// The command of a message.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "word", rename_all = "kebab-case")]
-pub enum ControlCommand {
-    /// Decides a call that waits for an approval.
-    Decide { call: CallId, approval: Approval },
-    /// Ends the run.
-    Stop { reason: String },
-    /// Pauses the run: nothing new begins.
-    Pause { reason: String },
-    /// Resumes a paused run.
-    Unpause,
-    /// Sends a text that the agent reads in its next step.
-    Tell {
-        /// The recipient; `None` means the entry task.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        task: Option<TaskName>,
-        text: String,
-    },
-    /// Any other request to a room, without a reply.
-    Ask { what: Box<RoomRequest> },
-}
-
-impl ControlCommand {
-    /// Returns the event of this command.
-    pub(crate) fn to_event(&self) -> Event {
-        match self.clone() {
-            Self::Decide { call, approval } => {
-                let author = ApprovalAuthor::Person { at: "another terminal".to_owned() };
-                Event::Decided { call, approval, author }
-            }
-            Self::Stop { reason } => Event::Cancelled { reason },
-            Self::Pause { reason } => Event::Paused { reason },
-            Self::Unpause => Event::Unpaused,
-            Self::Tell { task, text } => Event::UserSaid { task, text, attachments: Vec::new() },
-            Self::Ask { what } => Event::Requested { request: RequestId::NO_REPLY, what: *what },
-        }
-    }
 }
 
 /// The state of a message, as its sender sees it.

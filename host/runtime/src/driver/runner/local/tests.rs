@@ -8,6 +8,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::super::{Child, EndReporter, Progressing, TaskEnd};
 use super::*;
+use crate::driver::room_handle::{RoomClients, RoomHandle};
+use crate::support::clock::SystemClock;
 
 /// A task whose work is a future of a test, and the ends that its parent received.
 struct Task {
@@ -36,8 +38,16 @@ fn task<F: Future<Output = TaskEnd> + Send + 'static>(
     let place = EndReporter::new(Spent { turns: 7, ..Spent::default() }, move |ended| {
         drop(tell.send(ended))
     });
-    let child = Child { parent, id, opening, events, progressing };
-    Task { submission: Submission::new(child, Box::pin(work(received)), place), told }
+    let outside = Arc::new(RoomClients::new(Arc::new(LocalRunner::new()), Arc::new(SystemClock)));
+    let handle = RoomHandle::new(opening.room.clone(), &events, outside);
+    let child = Child { parent, id, opening, handle, progressing };
+    let work = work(received);
+    let run = async move {
+        // A handle keeps no room open; its loop does.
+        let _events = events;
+        work.await
+    };
+    Task { submission: Submission::new(child, Box::pin(run), place), told }
 }
 
 /// Returns a task that works until it is cancelled.

@@ -1,0 +1,57 @@
+//! Commands to a room from outside. A handle of the embedding program, a message of another process
+//! and a key of a terminal give the same value, and it reaches the room as the same event.
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::event::Event;
+use crate::types::approval::{Approval, ApprovalAuthor};
+use crate::types::ids::{CallId, TaskName};
+use crate::types::request::{RequestId, RoomRequest};
+
+/// A command to a room. It has no reply, and no effect once the run is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "word", rename_all = "kebab-case")]
+pub enum ControlCommand {
+    /// Decides a call that waits for an approval.
+    Decide { call: CallId, approval: Approval },
+    /// Ends the run.
+    Stop { reason: String },
+    /// Stops the current work of the entry task. An interactive task then asks its user; any other
+    /// ends.
+    StopTurn { reason: String },
+    /// Stops one task, wherever it works in the run, and its own sub-tasks. The caller of a
+    /// sub-task continues with the partial result; a background task ends as cancelled. Stopping
+    /// the entry task ends the run.
+    KillTask { task: TaskName, reason: String },
+    /// Pauses the run with its background tasks: active work runs to its end, and nothing new
+    /// begins (O-122).
+    Pause { reason: String },
+    /// Resumes a paused run.
+    Unpause,
+    /// Sends a text that the agent reads in its next step (O-053).
+    Tell {
+        /// The recipient; `None` means the entry task.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TaskName>,
+        text: String,
+    },
+    /// Any other request to a room, without a reply.
+    Ask { what: Box<RoomRequest> },
+}
+
+impl ControlCommand {
+    /// Returns the event of this command. `author` is recorded with a decision.
+    #[must_use]
+    pub fn into_event(self, author: ApprovalAuthor) -> Event {
+        match self {
+            Self::Decide { call, approval } => Event::Decided { call, approval, author },
+            Self::Stop { reason } => Event::Cancelled { reason },
+            Self::StopTurn { reason } => Event::TurnStopped { reason },
+            Self::KillTask { task, reason } => Event::TaskKilled { task, reason },
+            Self::Pause { reason } => Event::Paused { reason },
+            Self::Unpause => Event::Unpaused,
+            Self::Tell { task, text } => Event::UserSaid { task, text, attachments: Vec::new() },
+            Self::Ask { what } => Event::Requested { request: RequestId::NO_REPLY, what: *what },
+        }
+    }
+}

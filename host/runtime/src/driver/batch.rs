@@ -1,0 +1,196 @@
+//! A batch of events on its way through the loop: the room handles each, the journal gets their
+//! records in one append, and the output is held until the records are durable.
+
+use std::sync::Arc;
+
+use conclave_core::journal::admission::Admission;
+use conclave_core::journal::pending_work::WaitChange;
+use conclave_core::journal::recovery::Start;
+use conclave_core::protocol::control::ControlCommand;
+use conclave_core::protocol::event::{Event, RULES, Record};
+use conclave_core::types::ids::{CallId, ControlId, Millis};
+
+use super::held::HeldOutput;
+use super::{CLEAN_AT, Driver, UnderWay};
+use crate::observe::subscribe::RunEvent;
+use crate::storage::journal::{JournalBatch, JournalFailure, Keeping};
+use crate::support::fail_points::kill_point;
+
+/// The records and the output of a batch.
+struct EventBatch {
+    /// Whether the journal keeps records.
+    is_kept: bool,
+    /// Whether anybody subscribes to the room's events.
+    is_followed: bool,
+    records: Vec<Arc<Record>>,
+    waits: Vec<WaitChange>,
+    output: Vec<HeldOutput>,
+    /// Control messages that took effect before.
+    repeated: Vec<HeldOutput>,
+    /// Pauses for the child rooms.
+    pauses: Vec<ControlCommand>,
+    /// Whether the bindings of channels may be others now.
+    changes_channels: bool,
+}
+
+impl Driver {
+    /// Takes a batch of events. Returns true if every output must wait until all records are
+    /// durable.
+    pub(super) fn take(&mut self, events: &mut Vec<Event>) -> Result<bool, JournalFailure> {
+        let (now, next) = (self.now(), self.seq);
+        let was_over = self.room.outcome().is_some();
+        let mut batch = EventBatch {
+            is_kept: self.journal()?.keeps(),
+            is_followed: !self.shared.subscribers.is_empty(),
+            records: Vec::with_capacity(events.len()),
+            waits: Vec::new(),
+            output: Vec::new(),
+            repeated: Vec::new(),
+            pauses: Vec::new(),
+            changes_channels: false,
+        };
+        for event in events.drain(..) {
+            match Admission::of(&event, &self.room) {
+                Admission::Admitted => self.apply(event, now, &mut batch),
+                Admission::Repeated(id) => batch.repeated.push(HeldOutput::Control(id)),
+                Admission::Late => {}
+            }
+        }
+        if self.seq == next {
+            // No event was admitted, so there is nothing to append.
+            self.held.add_after_all(batch.repeated);
+            return Ok(false);
+        }
+        if batch.changes_channels {
+            self.outside.known.bind(self.room.bindings());
+        }
+        let keeping = self.append(&batch, was_over)?;
+        // After the append: a child must not record a pause before its parent does.
+        self.report_children(std::mem::take(&mut batch.pauses));
+        Ok(self.hold(batch, keeping))
+    }
+
+    /// Lets the room handle an event, and adds its record and its output to the batch.
+    fn apply(&mut self, event: Event, now: Millis, batch: &mut EventBatch) {
+        let seq = self.seq;
+        self.seq += 1;
+        let control = control_of(&event);
+        let decides = call_decided(&event).filter(|call| self.room.is_in_flight(*call));
+        let over = WaitChange::of_event(&event).filter(|_| batch.is_kept);
+        batch.changes_channels |= may_change_channels(&event);
+        batch.pauses.extend(self.note_pause(&event));
+        if let Event::BackgroundEnded { call, .. } = &event {
+            // The child's own loop has ended already, so its lease is not awaited again.
+            self.children.remove(call);
+        }
+        if batch.is_kept || batch.is_followed {
+            let principal = self.shared.principal.clone();
+            let record = Arc::new(Record { seq, at: now, principal, rules: RULES, event });
+            if batch.is_followed {
+                let record = Arc::clone(&record).without_secret();
+                batch.output.push(HeldOutput::What(Some(seq), RunEvent::Recorded { record }));
+            }
+            self.room.handle(record.event.clone(), now);
+            batch.records.push(record);
+        } else {
+            self.room.handle(event, now);
+        }
+        match decides {
+            // An invalid decision leaves its question open, so it closes no wait.
+            Some(call) if self.room.is_in_flight(call) => {}
+            decided => {
+                batch.waits.extend(over);
+                // One approval decides the call, so the other approver is no longer needed.
+                decided.into_iter().for_each(|call| self.let_go(call));
+            }
+        }
+        batch.output.extend(control.map(HeldOutput::Control));
+        self.end_answered();
+        self.drain(seq, batch);
+    }
+
+    /// Adds the room's output after an event to the batch.
+    fn drain(&mut self, seq: u64, batch: &mut EventBatch) {
+        while let Some(notice) = self.room.poll_notice() {
+            if batch.is_followed {
+                let what = RunEvent::Told { told: notice };
+                batch.output.push(HeldOutput::What(Some(seq), what));
+            }
+        }
+        while let Some(task) = self.room.poll_task() {
+            batch.output.push(HeldOutput::Task(task));
+        }
+        while let Some(effect) = self.room.poll_effect() {
+            if batch.is_kept {
+                batch.waits.extend(WaitChange::of_effect(&effect));
+            }
+            // Computed from the room's present state, which a replayed call starts from too.
+            let start = Start::of(&effect, &self.room).map(Box::new);
+            batch.output.push(HeldOutput::Effect(effect, start));
+        }
+    }
+
+    /// Appends the records of a batch to the journal, with the outcome if the run has just ended.
+    fn append(&mut self, batch: &EventBatch, was_over: bool) -> Result<Keeping, JournalFailure> {
+        let outcome = self.room.outcome().filter(|_| !was_over).map(Arc::clone);
+        let entry = JournalBatch {
+            records: &batch.records,
+            waits: &batch.waits,
+            outcome: outcome.as_ref(),
+            spent: self.room.spent(),
+        };
+        kill_point!("before-append");
+        let keeping = self.journal()?.append(&entry)?;
+        kill_point!("after-append");
+        Ok(keeping)
+    }
+
+    /// Queues the output of a batch behind its records. Returns true if the records come first in
+    /// any case.
+    fn hold(&mut self, batch: EventBatch, keeping: Keeping) -> bool {
+        let (kept, first) = match keeping {
+            Keeping::Kept => (None, false),
+            Keeping::Soon(kept) => (Some(kept), false),
+            Keeping::First(kept) => (Some(kept), true),
+        };
+        let setup = self.room.setup();
+        self.held.add(batch.output, kept, |effect| !first && !effect.leaves(setup));
+        self.held.add_after_all(batch.repeated);
+        first
+    }
+
+    /// Removes the entries of calls that have been answered.
+    fn end_answered(&mut self) {
+        if self.under_way.len() > self.clean_at {
+            let room = &self.room;
+            self.under_way.retain(|call, _| room.is_in_flight(*call));
+            // Searched only when the map has doubled, because thousands of calls may be in flight.
+            self.clean_at = CLEAN_AT.max(2 * self.under_way.len());
+        }
+    }
+
+    /// Aborts the approver of a call that was decided elsewhere.
+    fn let_go(&mut self, call: CallId) {
+        if let Some(UnderWay::Work(work)) = self.under_way.remove(&call) {
+            work.abort();
+        }
+    }
+}
+
+/// Returns the id of a control message.
+fn control_of(event: &Event) -> Option<ControlId> {
+    if let Event::ControlReceived { id, .. } = event { Some(id.clone()) } else { None }
+}
+
+/// Returns the call that an approver decided about.
+fn call_decided(event: &Event) -> Option<CallId> {
+    if let Event::Decided { call, .. } = event.effective() { Some(*call) } else { None }
+}
+
+/// Returns whether the bindings of channels may be others after the event.
+fn may_change_channels(event: &Event) -> bool {
+    matches!(
+        event.effective(),
+        Event::RoomOpened { .. } | Event::RunStarted { .. } | Event::Requested { .. }
+    )
+}
