@@ -28,6 +28,7 @@ mod plugin;
 mod policy;
 mod prices;
 mod problem;
+mod problem_code;
 mod reader;
 mod references;
 pub mod reload;
@@ -75,6 +76,7 @@ pub use names::{
 };
 pub use prices::{Price, Prices};
 pub use problem::{ConfigProblem, Problems, Severity};
+pub use problem_code::ProblemCode;
 
 use crate::types::wording::{code, one_of, string};
 use problem::{SourceText, Span};
@@ -437,12 +439,13 @@ impl Config {
         // Before the parser: dropping a tree that is too deep would exhaust the stack.
         if let Some(span) = depth::too_deep(text) {
             let what = format!("keys and brackets can be nested {} deep at most", depth::DEPTH_MAX);
-            return Err(Problems(vec![source.problem(&span, what)]));
+            return Err(Problems(vec![source.problem(ProblemCode::Syntax, &span, what)]));
         }
         let (root, errors) = DeTable::parse_recoverable(text);
         let mut syntax = Vec::new();
         for error in errors.iter().take(SYNTAX_ERRORS) {
             let problem = source.problem(
+                ProblemCode::Syntax,
                 &error.span().unwrap_or(0..0),
                 format!("not valid TOML: {}", error.message()),
             );
@@ -465,8 +468,8 @@ impl Config {
     /// Returns a problem at the position of a key, found after parsing, such as a plugin's file
     /// that is missing.
     #[must_use]
-    pub fn problem(&self, path: &str, what: impl Into<String>) -> ConfigProblem {
-        self.source.problem(&self.span(path), what)
+    pub fn problem(&self, code: ProblemCode, path: &str, what: impl Into<String>) -> ConfigProblem {
+        self.source.problem(code, &self.span(path), what)
     }
 
     /// Returns the label of each plugin's source, for

@@ -487,9 +487,9 @@ fn check_shows_who_may_do_what_and_reports_every_problem() {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        stderr.contains("c.toml:2:1")
-            && stderr.contains("c.toml:5:1")
-            && stderr.contains("c.toml:7:"),
+        stderr.contains("c.toml:2:1: error[config/unknown-key]")
+            && stderr.contains("c.toml:5:1: error[config/unknown-key]")
+            && stderr.contains("c.toml:7:9: error[config/unknown-plugin]"),
         "{stderr}"
     );
 }

@@ -63,7 +63,7 @@ fn immediate_brings_a_background_result_to_the_terminal_once() {
 fn a_strategy_that_cannot_do_without_its_grant_is_refused_at_load() {
     let problems = conclave_test_support::refused(&Rig::new(), &config("stock:immediate", ""));
     assert!(
-        problems.contains("plugins.strategy") && problems.contains("grants.rooms"),
+        problems.contains("config/missing-grant") && problems.contains("grants.rooms"),
         "{problems}"
     );
 }

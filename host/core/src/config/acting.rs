@@ -6,6 +6,7 @@ use toml::de::DeValue;
 use super::grants::names_in_order;
 use super::keys::{CONDENSE, CONFIRM, STUCK};
 use super::plugin::path;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::task::flag;
@@ -67,8 +68,9 @@ pub(super) fn confirm(
             let is_other =
                 policy.is_some_and(|policy| !matches!(policy, ConfirmPolicy::Risky { .. }));
             for item in [threshold, unknown].into_iter().flatten().filter(|_| is_other) {
-                item.wrong(
+                item.reject(
                     reader,
+                    ProblemCode::Conflict,
                     "goes with `policy = \"risky\"` only",
                     "leave it out, or write `policy = \"risky\"`".to_owned(),
                 );
@@ -154,8 +156,9 @@ pub(super) fn micro(
     let item = table.get("micro")?;
     if let Some(system) = table.get("system") {
         let what = "and `micro` both say what the agent's prompt is";
-        system.wrong(
+        system.reject(
             reader,
+            ProblemCode::Conflict,
             what,
             "leave one of them out: the prompt of a micro-agent stands in its file".to_owned(),
         );
@@ -175,8 +178,9 @@ pub(super) fn knowledge(
     for (item, _) in names {
         let Some(file) = path(reader, &item, folder) else { continue };
         if files.iter().any(|other| other.path == file.path) {
-            item.wrong(
+            item.reject(
                 reader,
+                ProblemCode::Duplicate,
                 "names a file that stands in the list already",
                 "leave one of them out".to_owned(),
             );

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use toml::de::DeValue;
 
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue};
 use crate::types::text::{show_duration, show_size};
 use crate::types::units::{self, UnitError};
@@ -58,8 +59,9 @@ impl SpannedValue<'_> {
     pub(crate) fn spending(&self, reader: &mut ConfigReader) -> Option<u64> {
         let amount = self.dollars(reader)?;
         if amount == 0 {
-            self.wrong(
+            self.reject(
                 reader,
+                ProblemCode::OutOfRange,
                 "must be at least 0.000001",
                 "to allow no spending, grant no model".to_owned(),
             );
@@ -80,7 +82,12 @@ impl SpannedValue<'_> {
         };
         let amount = number.and_then(units::micro_usd);
         if amount.is_none() {
-            self.wrong(reader, "must be an amount of US dollars from 0 to a billion", None);
+            self.reject(
+                reader,
+                ProblemCode::OutOfRange,
+                "must be an amount of US dollars from 0 to a billion",
+                None,
+            );
         }
         amount
     }
@@ -97,8 +104,9 @@ impl SpannedValue<'_> {
         };
         let factor = number.filter(|number| FACTORS.contains(number));
         if factor.is_none() {
-            self.wrong(
+            self.reject(
                 reader,
+                ProblemCode::OutOfRange,
                 &format!("must be from {} to {}", FACTORS.start(), FACTORS.end()),
                 None,
             );
@@ -146,7 +154,12 @@ impl SpannedValue<'_> {
             } else {
                 ("at most", show(most))
             };
-            self.wrong(reader, &format!("must be {} {}", bound.0, bound.1), None);
+            self.reject(
+                reader,
+                ProblemCode::OutOfRange,
+                &format!("must be {} {}", bound.0, bound.1),
+                None,
+            );
         }
         fitting
     }

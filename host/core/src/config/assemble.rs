@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use crate::config::confusables::pairs;
 use crate::config::{
-    Compat, Config, ConfigProblem, ModelKind, OpenAiConfig, PluginConfig, Problems, TaskConfig,
+    Compat, Config, ConfigProblem, ModelKind, OpenAiConfig, PluginConfig, ProblemCode, Problems,
+    TaskConfig,
 };
 use crate::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
 use crate::tool_calls::toolbox::Toolbox;
@@ -55,6 +56,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     for (name, plugin) in &config.plugins {
         let Some(facts) = plugins.get(name) else {
             problems.push(config.problem(
+                ProblemCode::MissingPlugin,
                 &format!("plugins.{name}.source"),
                 format!("the plugin `{name}` is not loaded"),
             ));
@@ -120,14 +122,14 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
 fn check_lookalikes(config: &Config, problems: &mut Problems) {
     for (earlier, name) in pairs(config.plugins.keys().map(PluginName::as_str)) {
         let path = |name: &str| format!("plugins.{name}");
-        let line = config.problem(&path(earlier), "").line;
+        let line = config.problem(ProblemCode::SimilarNames, &path(earlier), "").line;
         let what = format!(
             "the names of the plugins {} and {} look alike at a glance",
             code(earlier),
             code(name)
         );
         let help = format!("rename one of them; {} stands in line {line}", code(earlier));
-        problems.push(config.problem(&path(name), what).help(help));
+        problems.push(config.problem(ProblemCode::SimilarNames, &path(name), what).help(help));
     }
 }
 
@@ -175,7 +177,7 @@ fn check_gates(config: &Config, plugins: &Plugins, problems: &mut Problems) {
         });
         problems.push(
             config
-                .problem(&format!("gates[{index}].plugin"), what)
+                .problem(ProblemCode::WrongPluginKind, &format!("gates[{index}].plugin"), what)
                 .because(exports(facts))
                 .help(help),
         );
@@ -200,7 +202,7 @@ fn check_exports(
         });
         problems.push(
             config
-                .problem(&format!("tasks.{name}.{key}"), what)
+                .problem(ProblemCode::WrongPluginKind, &format!("tasks.{name}.{key}"), what)
                 .because(exports(facts))
                 .maybe_help(help),
         );
@@ -304,5 +306,5 @@ fn task_setup(task: &TaskConfig, toolbox: Toolbox) -> TaskSetup {
 /// Returns a problem of the plugin itself, at the line that names it: its author must correct it.
 fn authors_problem(config: &Config, plugin: &PluginName, what: String) -> ConfigProblem {
     let help = format!("tell the author of `{plugin}`, or leave [plugins.{plugin}] out");
-    config.problem(&format!("plugins.{plugin}.source"), what).help(help)
+    config.problem(ProblemCode::InvalidPlugin, &format!("plugins.{plugin}.source"), what).help(help)
 }

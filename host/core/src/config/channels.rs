@@ -8,6 +8,7 @@ use toml::de::DeValue;
 use super::TERMINAL;
 use super::grants::names_of;
 use super::keys::CHANNELS;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::task::flag;
@@ -35,7 +36,12 @@ pub(crate) fn read_all(
         if WORDS.contains(&name) {
             let what =
                 format!("no channel can be called {}: it is a word of `visibility`", code(name));
-            reader.error(&span, what, format!("call it {}", code(&format!("{name}-1"))));
+            reader.error(
+                ProblemCode::InvalidName,
+                &span,
+                what,
+                format!("call it {}", code(&format!("{name}-1"))),
+            );
         }
         let table = table.checked(reader);
         channels.insert(ChannelId::from(name), read(reader, references, &table, name == TERMINAL));
@@ -77,8 +83,9 @@ fn read(
     // An unreadable kind was reported, and allows no conclusion about the other keys.
     let is_other = kind.is_none_or(|kind| kind.is_some_and(|kind| kind != "voice"));
     if let Some(item) = table.get("simulate").filter(|_| is_other) {
-        item.wrong(
+        item.reject(
             reader,
+            ProblemCode::Conflict,
             "is for a voice",
             "write `kind = \"voice\"`, or leave it out".to_owned(),
         );

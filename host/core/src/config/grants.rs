@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::limits::count32;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{ORCHESTRATION_TOOLS, SecretConfig, names, plugin};
@@ -122,7 +123,12 @@ fn delegate(
     if let Some(item) =
         limits.as_ref().and_then(|table| table.get("at_once")).filter(|_| at_once > total)
     {
-        item.wrong(reader, &format!("is more than `total`, which is {total}"), None);
+        item.reject(
+            reader,
+            ProblemCode::Conflict,
+            &format!("is more than `total`, which is {total}"),
+            None,
+        );
     }
     let channels = super::background::channels(reader, references, limits.as_ref(), "channels");
     Some(DelegateGrant {
@@ -234,8 +240,9 @@ fn fetch_rules(
                 .unwrap_or_else(usual),
         };
         if rules.contains(&rule) {
-            entry.wrong(
+            entry.reject(
                 reader,
+                ProblemCode::Duplicate,
                 &format!("names {} a second time", code(rule.url.as_str())),
                 "leave it out".to_owned(),
             );
@@ -358,8 +365,9 @@ fn secrets(
                 let names: Vec<&str> = known.keys().map(SecretName::as_str).collect();
                 let help = suggest(name, &names, "secrets")
                     .or_else(|| Some(format!("write `[secrets.{name}]` with `from` and `hosts`")));
-                item.wrong(
+                item.reject(
                     reader,
+                    ProblemCode::UnknownSecret,
                     &format!("names the secret {}, which there is not", code(name)),
                     help,
                 );
@@ -384,7 +392,12 @@ fn files(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Ve
         let Some(grant) = grant else { continue };
         if grants.iter().any(|other| other.at == grant.at) {
             let help = "give each directory a place of its own: `at = \"/other\"`".to_owned();
-            entry.wrong(reader, &format!("puts a second directory at {}", code(&grant.at)), help);
+            entry.reject(
+                reader,
+                ProblemCode::Duplicate,
+                &format!("puts a second directory at {}", code(&grant.at)),
+                help,
+            );
         }
         grants.push(grant);
     }
@@ -430,8 +443,9 @@ fn long_file(
     let writes = table.get("mode").and_then(|item| item.choice(reader)) == Some("read-write");
     let quotas = ["bytes", "files"].into_iter().filter_map(|name| table.get(name));
     for item in quotas.filter(|_| !writes) {
-        item.wrong(
+        item.reject(
             reader,
+            ProblemCode::Conflict,
             "is for a folder that may be written",
             "write `mode = \"read-write\"`, or leave it out".to_owned(),
         );
@@ -500,8 +514,9 @@ pub(crate) fn names_of<'a>(
     for entry in entries {
         let Some(name) = entry.string(reader) else { continue };
         if !seen.insert(name) {
-            entry.wrong(
+            entry.reject(
                 reader,
+                ProblemCode::Duplicate,
                 &format!("names {} a second time", code(name)),
                 "leave it out".to_owned(),
             );

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::address::AddressError;
 use super::keys::{KEY, MODELS};
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::{ConfigPath, KeyRef, ModelConfig, ModelKind, OpenAiConfig, address, json, names};
 use crate::setup::ModelSetup;
@@ -61,6 +62,7 @@ fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelConf
         for item in keys.iter().filter_map(|name| table.get(name)) {
             let help = format!("leave it out, or write `kind = {}`", string(other));
             reader.error(
+                ProblemCode::Conflict,
                 &item.key_span,
                 format!("{} is not of this kind of model", code(&item.name)),
                 help,
@@ -95,10 +97,16 @@ fn lengths(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut ModelSetup)
     {
         let what =
             format!("leaves no room for a prompt: {} tokens are kept free", thousands(least));
-        item.wrong(reader, &what, "write as many tokens as the model takes".to_owned());
+        item.reject(
+            reader,
+            ProblemCode::Conflict,
+            &what,
+            "write as many tokens as the model takes".to_owned(),
+        );
     }
     if let Some(item) = table.get("min_output").filter(|_| table.get("context").is_none()) {
         reader.error(
+            ProblemCode::MissingKey,
             &item.key_span,
             "`min_output` means nothing without `context`".to_owned(),
             "write `context` too".to_owned(),
@@ -223,7 +231,8 @@ pub(crate) fn key(
     let written =
         ["env", "file", "command"].iter().filter(|name| table.get(name).is_some()).count();
     if written != 1 {
-        item.wrong(reader, "needs one of `env`, `file` and `command`", None);
+        let cause = if written == 0 { ProblemCode::MissingKey } else { ProblemCode::Conflict };
+        item.reject(reader, cause, "needs one of `env`, `file` and `command`", None);
         return None;
     }
     env.or(file).or(command)
@@ -260,12 +269,18 @@ fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeMap<Strin
                 "leave it out"
             };
             reader.error(
+                ProblemCode::InvalidValue,
                 &span,
                 format!("the header {} is written by the host", code(&name)),
                 help.to_owned(),
             );
         } else if !is_token {
-            reader.error(&span, format!("{} cannot be the name of a header", code(&name)), None);
+            reader.error(
+                ProblemCode::InvalidValue,
+                &span,
+                format!("{} cannot be the name of a header", code(&name)),
+                None,
+            );
         } else if let Some(text) = value
             .get_ref()
             .as_str()
@@ -274,6 +289,7 @@ fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeMap<Strin
             headers.insert(name, text.to_owned());
         } else {
             reader.error(
+                ProblemCode::InvalidValue,
                 &value.span(),
                 format!("the header {} must be a text of plain characters", code(&name)),
                 None,

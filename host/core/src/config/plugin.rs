@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::problem::Span;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{
@@ -144,6 +145,7 @@ pub(crate) fn check_name(reader: &mut ConfigReader, section: &str, name: &str, s
     let noun = &section[..section.len() - 1];
     let help = names::proposed_name(name).map(|name| format!("write `[{section}.{name}]`"));
     reader.error(
+        ProblemCode::InvalidName,
         span,
         format!("{} cannot be the name of a {noun}: it {error}", string(name)),
         help,

@@ -7,6 +7,7 @@ use super::keys::{self, ConfigKey, KEYS};
 use super::langroid;
 use super::names::NAME_MAX;
 use super::problem::{ConfigProblem, SourceText, Span};
+use super::problem_code::ProblemCode;
 use crate::types::capability::Capability;
 use crate::types::wording::{code, nearest, suggest};
 
@@ -25,11 +26,12 @@ impl ConfigReader {
 
     pub(crate) fn error(
         &mut self,
+        code: ProblemCode,
         span: &Span,
         what: impl Into<String>,
         help: impl Into<Option<String>>,
     ) {
-        self.problems.push(self.source.problem(span, what).maybe_help(help.into()));
+        self.problems.push(self.source.problem(code, span, what).maybe_help(help.into()));
     }
 
     /// Adds an error about a value that may be a secret: the line is not shown.
@@ -39,8 +41,8 @@ impl ConfigReader {
         what: impl Into<String>,
         help: impl Into<Option<String>>,
     ) {
-        self.problems
-            .push(self.source.problem(span, what).maybe_help(help.into()).without_excerpt());
+        let problem = self.source.problem(ProblemCode::PlaintextKey, span, what);
+        self.problems.push(problem.maybe_help(help.into()).without_excerpt());
     }
 
     /// Adds a problem about a missing key, which only counts if the whole file could be parsed.
@@ -50,12 +52,14 @@ impl ConfigReader {
         what: impl Into<String>,
         help: impl Into<Option<String>>,
     ) {
-        self.absences.push(self.source.problem(span, what).maybe_help(help.into()));
+        let problem = self.source.problem(ProblemCode::MissingKey, span, what);
+        self.absences.push(problem.maybe_help(help.into()));
     }
 
     /// Adds an error about a feature of a later version.
     pub(crate) fn unavailable(&mut self, span: &Span, what: &str, help: impl Into<Option<String>>) {
-        self.error(span, format!("{} is not available in this version", code(what)), help);
+        let what = format!("{} is not available in this version", code(what));
+        self.error(ProblemCode::Unavailable, span, what, help);
     }
 }
 
@@ -115,7 +119,7 @@ impl<'a> Table<'a> {
                 }
                 None => {
                     let what = format!("unknown key {} {}", code(name), self.place.within());
-                    reader.error(&key.span(), what, self.meant(name));
+                    reader.error(ProblemCode::UnknownKey, &key.span(), what, self.meant(name));
                 }
             }
         }
@@ -198,6 +202,7 @@ impl<'a> Table<'a> {
             let Some(entries) = value.get_ref().as_table() else {
                 let what = format!("{} must be a table", code(&header));
                 reader.error(
+                    ProblemCode::WrongType,
                     &key.span(),
                     what,
                     format!("write the header `[{header}]`, and its keys below"),
@@ -244,6 +249,7 @@ impl<'a> SpannedValue<'a> {
             DeValue::Table(_) => "a table",
         };
         reader.error(
+            ProblemCode::WrongType,
             &self.span,
             format!("{} must be {what}, not {found}", code(&self.name)),
             self.example(),
@@ -257,7 +263,19 @@ impl<'a> SpannedValue<'a> {
         problem: &str,
         help: impl Into<Option<String>>,
     ) {
+        self.reject(reader, ProblemCode::InvalidValue, problem, help);
+    }
+
+    /// Reports a problem of the value with another cause.
+    pub(crate) fn reject(
+        &self,
+        reader: &mut ConfigReader,
+        cause: ProblemCode,
+        problem: &str,
+        help: impl Into<Option<String>>,
+    ) {
         reader.error(
+            cause,
             &self.span,
             format!("{} {problem}", code(&self.name)),
             help.into().or_else(|| self.example()),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::LATER_TOOLS;
 use super::problem::Span;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::spans::SourceSpans;
 use super::{ModelConfig, ORCHESTRATION_TOOLS, TERMINAL, TaskConfig};
@@ -112,11 +113,17 @@ impl References {
         let lowered: BTreeSet<String> =
             tasks.iter().map(|task| task.to_ascii_lowercase()).collect();
         for reference in &self.0 {
-            let (noun, known, is_known, section) = match reference.target {
-                ReferenceTarget::Plugin => ("plugin", &plugins, &in_plugins, "plugins"),
-                ReferenceTarget::Task => ("task", &tasks, &in_tasks, "tasks"),
-                ReferenceTarget::Model => ("model", &models, &in_models, "models"),
-                ReferenceTarget::Channel => ("channel", &channels, &in_channels, "channels"),
+            let (cause, known, is_known, section) = match reference.target {
+                ReferenceTarget::Plugin => {
+                    (ProblemCode::UnknownPlugin, &plugins, &in_plugins, "plugins")
+                }
+                ReferenceTarget::Task => (ProblemCode::UnknownTask, &tasks, &in_tasks, "tasks"),
+                ReferenceTarget::Model => {
+                    (ProblemCode::UnknownModel, &models, &in_models, "models")
+                }
+                ReferenceTarget::Channel => {
+                    (ProblemCode::UnknownChannel, &channels, &in_channels, "channels")
+                }
                 ReferenceTarget::Address => {
                     if !in_tasks.contains(reference.name.as_str()) {
                         check_address(reader, reference, &tasks);
@@ -138,6 +145,7 @@ impl References {
             if is_known.contains(reference.name.as_str()) {
                 continue;
             }
+            let noun = section.trim_end_matches('s');
             let what = format!(
                 "{} names the {noun} {}, which is not in this config",
                 code(&reference.user),
@@ -145,6 +153,7 @@ impl References {
             );
             let help = suggest(&reference.name, known, &format!("{section} here"));
             reader.error(
+                cause,
                 &reference.span,
                 what,
                 help.or_else(|| {
@@ -181,6 +190,7 @@ fn check_address(reader: &mut ConfigReader, reference: &Reference, tasks: &[Stri
     let near = nearest(name, addresses.iter().copied().chain(ORCHESTRATION_TOOLS))
         .map(|near| format!("did you mean {}?", code(near)));
     reader.error(
+        ProblemCode::UnknownRecipient,
         &reference.span,
         what,
         near.or_else(|| suggest(name, &addresses, "addresses here")),
@@ -202,7 +212,12 @@ fn check_audience(
             code(&reference.user),
             code(name)
         );
-        reader.error(&reference.span, what, suggest(name, &known, "names here"));
+        reader.error(
+            ProblemCode::UnknownRecipient,
+            &reference.span,
+            what,
+            suggest(name, &known, "names here"),
+        );
     }
 }
 
@@ -215,7 +230,12 @@ fn report_recipient(reader: &mut ConfigReader, reference: &Reference, tasks: &[S
         code(&reference.user),
         code(name)
     );
-    reader.error(&reference.span, what, suggest(name, &addresses, "addresses here"));
+    reader.error(
+        ProblemCode::UnknownRecipient,
+        &reference.span,
+        what,
+        suggest(name, &addresses, "addresses here"),
+    );
 }
 
 /// Reports every cycle of sub-tasks: a task that reaches itself would wait for its own answer.
@@ -270,6 +290,7 @@ fn report_cycle(
     let span = spans.find(&format!("tasks.{last}.subtasks[{index}]")).cloned().unwrap_or(0..0);
     let what = format!("a task cannot reach itself through its sub-tasks: {shown}");
     reader.error(
+        ProblemCode::TaskCycle,
         &span,
         what,
         format!(

@@ -8,6 +8,7 @@ use super::keys::TASK;
 use super::limits::count32;
 use super::names::{check_task_name, proposed_task_name};
 use super::problem::Span;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{
@@ -49,7 +50,12 @@ pub(crate) fn read_all(
                 code(name)
             );
             let second = if earlier.start > span.start { &earlier } else { &span };
-            reader.error(second, what, "give one of them another name".to_owned());
+            reader.error(
+                ProblemCode::Duplicate,
+                second,
+                what,
+                "give one of them another name".to_owned(),
+            );
         }
         let table = table.checked(reader);
         tasks.insert(
@@ -66,10 +72,11 @@ fn check_name(reader: &mut ConfigReader, name: &str, span: &Span) {
             "{} cannot be the name of a task: an agent that addresses it would mean a seat or a tool of the host",
             code(name)
         );
-        reader.error(span, what, format!("write `[tasks.{name}-task]`"));
+        reader.error(ProblemCode::InvalidName, span, what, format!("write `[tasks.{name}-task]`"));
     } else if let Err(error) = check_task_name(name) {
         let help = proposed_task_name(name).map(|name| format!("write `[tasks.{name}]`"));
         reader.error(
+            ProblemCode::InvalidName,
             span,
             format!("{} cannot be the name of a task: it {error}", string(name)),
             help,
@@ -228,8 +235,9 @@ fn turns(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
     let single = table.get("single_round").filter(|item| item.boolean(reader) == Some(true));
     let delegate = table.get("llm_delegate").filter(|item| item.boolean(reader) == Some(true));
     if let (Some(item), Some(_)) = (&single, &written) {
-        item.wrong(
+        item.reject(
             reader,
+            ProblemCode::Conflict,
             "and `turns` both say how many steps there are",
             "leave one of them out".to_owned(),
         );
@@ -237,7 +245,8 @@ fn turns(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
     if let (Some(item), None) = (&delegate, &single) {
         let help = "write `single_round = true` beside it, or leave it out";
         let what = "`llm_delegate` does nothing without `single_round`";
-        reader.problems.push(reader.source.problem(&item.key_span, what).help(help).as_warning());
+        let problem = reader.source.problem(ProblemCode::NoEffect, &item.key_span, what);
+        reader.problems.push(problem.help(help).as_warning());
     }
     let turns = written.and_then(|item| count32(reader, &item));
     turns.or(single.map(|_| if delegate.is_some() { 2 } else { 1 }))

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use toml::de::DeValue;
 
 use super::keys::{LOOPS, NO_TOOL, RETURNS, WORDS};
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::task::flag;
 use super::{Compat, json};
@@ -127,7 +128,12 @@ fn nudge(reader: &mut ConfigReader, table: &Table<'_>) -> Option<NoTool> {
 fn call(reader: &mut ConfigReader, table: &Table<'_>) -> Option<NoTool> {
     if let Some(nudge) = table.get("nudge") {
         let what = format!("{} does not go with a call", code(&nudge.name));
-        reader.error(&nudge.key_span, what, "leave one of them out".to_owned());
+        reader.error(
+            ProblemCode::Conflict,
+            &nudge.key_span,
+            what,
+            "leave one of them out".to_owned(),
+        );
     }
     let arguments = table
         .get("arguments")

@@ -8,6 +8,7 @@ use toml::de::DeValue;
 use super::grants::names_of;
 use super::keys::TASK_TOOL;
 use super::names::check_alias;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::task::flag;
@@ -78,8 +79,9 @@ pub(super) fn read(
         let Some((entry, place)) = entry(reader, references, &item, around) else { continue };
         // one tool for each worker.
         if !seen.insert((entry.tool.clone(), entry.agent.clone())) {
-            place.wrong(
+            place.reject(
                 reader,
+                ProblemCode::Duplicate,
                 &format!("names {} a second time", code(entry.tool.as_str())),
                 "leave it out".to_owned(),
             );
@@ -188,8 +190,9 @@ fn long<'a>(
     if let Some(item) =
         table.get("final").filter(|_| entry.is_final && matches!(entry.tool, ToolsEntry::Host(_)))
     {
-        item.wrong(
+        item.reject(
             reader,
+            ProblemCode::Conflict,
             "is for tools of plugins",
             "leave it out: `final_result` and the others do what their names say".to_owned(),
         );
@@ -226,7 +229,7 @@ fn worker(
         agent.iter().chain(&wait).filter(|_| entry.tool != ToolsEntry::Host(HostTool::DelegateTask))
     {
         let what = format!("{} is for `delegate_task`", code(&item.name));
-        reader.error(&item.key_span, what, "leave it out".to_owned());
+        reader.error(ProblemCode::Conflict, &item.key_span, what, "leave it out".to_owned());
     }
     entry.wait = flag(reader, table, "wait", false);
     let Some(item) = agent else { return };
@@ -238,7 +241,12 @@ fn worker(
             "write `as = {}` beside it",
             string(&format!("ask_{}", name.replace('-', "_")))
         );
-        item.wrong(reader, "makes a tool for one worker, which needs a name of its own", help);
+        item.reject(
+            reader,
+            ProblemCode::MissingKey,
+            "makes a tool for one worker, which needs a name of its own",
+            help,
+        );
     }
 }
 
@@ -256,7 +264,7 @@ fn recipients(
         .filter(|_| entry.tool != ToolsEntry::Host(HostTool::RecipientMessage))
     {
         let what = format!("{} is for `recipient_message`", code(&item.name));
-        reader.error(&item.key_span, what, "leave it out".to_owned());
+        reader.error(ProblemCode::Conflict, &item.key_span, what, "leave it out".to_owned());
     }
     let names = list.as_ref().and_then(|item| names_of(reader, item, false)).unwrap_or_default();
     names.iter().for_each(|(item, name)| references.add_recipient(item, name));
@@ -270,7 +278,12 @@ fn recipients(
     };
     if !entry.recipients.is_empty() && !entry.recipients.iter().any(|other| other == name) {
         let help = suggest(name, &entry.recipients, "recipients here");
-        item.wrong(reader, &format!("is {}, which is not among `recipients`", code(name)), help);
+        item.reject(
+            reader,
+            ProblemCode::UnknownRecipient,
+            &format!("is {}, which is not among `recipients`", code(name)),
+            help,
+        );
     } else if entry.recipients.is_empty() {
         references.add_recipient(&item, name);
     }
@@ -293,5 +306,6 @@ fn check_offer(reader: &mut ConfigReader, place: &SpannedValue<'_>, entry: &Tool
     };
     let what = format!("{} offers {} to the agent", code(&place.name), code(tool.as_str()));
     let why = "a model may not ask for it, only a tool in its result";
-    reader.problems.push(reader.source.problem(&place.span, what).because(why).help(help));
+    let problem = reader.source.problem(ProblemCode::InvalidValue, &place.span, what);
+    reader.problems.push(problem.because(why).help(help));
 }

@@ -6,7 +6,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use url::{Host, Url};
 
-use super::{Config, McpReach, ModelKind, PluginSource, Problems, ToolsEntry, address};
+use super::{
+    Config, McpReach, ModelKind, PluginSource, ProblemCode, Problems, ToolsEntry, address,
+};
 use crate::permissions::fetch::AddressKind;
 use crate::permissions::grant::ToolPattern;
 use crate::setup::NoTool;
@@ -25,18 +27,33 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
         let help = format!(
             "add it to the `subtasks` of a task, or to the `grants.delegate` of an agent, or leave out [tasks.{name}]"
         );
-        problems.push(config.problem(&format!("tasks.{name}"), what).help(help).as_warning());
+        problems.push(
+            config
+                .problem(ProblemCode::Unused, &format!("tasks.{name}"), what)
+                .help(help)
+                .as_warning(),
+        );
     }
     for name in config.plugins.keys().filter(|name| !plugins.contains(name)) {
         let what = unused(name);
         // Its kinds are known once it is loaded: `assemble` then adds them to the same warning.
         let help = format!("name it in a task, or leave out [plugins.{name}]");
-        problems.push(config.problem(&format!("plugins.{name}"), what).help(help).as_warning());
+        problems.push(
+            config
+                .problem(ProblemCode::Unused, &format!("plugins.{name}"), what)
+                .help(help)
+                .as_warning(),
+        );
     }
     for name in config.models.keys().filter(|name| !is_granted(config, name)) {
         let what = format!("nobody may ask the model `{name}`");
         let help = format!("write `grants.model = [\"{name}\"]` at the agent that may");
-        problems.push(config.problem(&format!("models.{name}"), what).help(help).as_warning());
+        problems.push(
+            config
+                .problem(ProblemCode::Unused, &format!("models.{name}"), what)
+                .help(help)
+                .as_warning(),
+        );
     }
     // With a file of prices, `priced` adds these warnings once the file is read.
     if config.prices.is_none() {
@@ -99,7 +116,11 @@ fn check_executors(config: &Config, problems: &mut Problems) {
                 );
                 problems.push(
                     config
-                        .problem(&format!("tasks.{name}.executors[{index}]"), what)
+                        .problem(
+                            ProblemCode::NoEffect,
+                            &format!("tasks.{name}.executors[{index}]"),
+                            what,
+                        )
                         .help(help)
                         .as_warning(),
                 );
@@ -120,7 +141,12 @@ fn check_policy(config: &Config, problems: &mut Problems) {
             rule.source, earlier.source
         );
         let help = "the first rule that matches wins: put the narrower one first, or leave it out";
-        problems.push(config.problem(&format!("policy[{index}]"), what).help(help).as_warning());
+        problems.push(
+            config
+                .problem(ProblemCode::NoEffect, &format!("policy[{index}]"), what)
+                .help(help)
+                .as_warning(),
+        );
     }
 }
 
@@ -135,8 +161,12 @@ fn check_networks(config: &Config, problems: &mut Problems) {
                 "`private` has {network}: {name} may reach every private address, this machine's own among them"
             );
             let help = "name the one address or network that is meant, such as `10.1.2.0/24`";
-            problems
-                .push(config.problem(&format!("{place}.private"), what).help(help).as_warning());
+            problems.push(
+                config
+                    .problem(ProblemCode::Insecure, &format!("{place}.private"), what)
+                    .help(help)
+                    .as_warning(),
+            );
         }
         for rule in &grant.rules {
             let Some((address, kind)) = inside(rule.url.as_str()) else { continue };
@@ -150,7 +180,9 @@ fn check_networks(config: &Config, problems: &mut Problems) {
                 let help = format!(
                     "add `private = [\"{address}\"]` beside `urls`, if that is meant; or leave it out"
                 );
-                problems.push(config.problem(&place, what).help(help).as_warning());
+                problems.push(
+                    config.problem(ProblemCode::NoEffect, &place, what).help(help).as_warning(),
+                );
             }
         }
     }
@@ -201,7 +233,7 @@ fn check_offers(config: &Config, tasks: &BTreeSet<&TaskName>, problems: &mut Pro
                 format!("add \"{}\" to the `tools` of the task, or take the grant back", pattern.0);
             problems.push(
                 config
-                    .problem(&format!("plugins.{name}.grants.tools"), what)
+                    .problem(ProblemCode::NoEffect, &format!("plugins.{name}.grants.tools"), what)
                     .help(help)
                     .as_warning(),
             );
@@ -243,7 +275,7 @@ fn check_seats(config: &Config, problems: &mut Problems) {
         );
         problems.push(
             config
-                .problem(&format!("tasks.{name}.seats"), what)
+                .problem(ProblemCode::NoEffect, &format!("tasks.{name}.seats"), what)
                 .because(why)
                 .help(help)
                 .as_warning(),
@@ -262,8 +294,12 @@ fn check_keys(config: &Config, problems: &mut Problems) {
                 "the key of the model `{name}` goes over the network for everybody to read"
             );
             let help = "write `https://` in its `url`, if the server can do that";
-            problems
-                .push(config.problem(&format!("models.{name}.url"), what).help(help).as_warning());
+            problems.push(
+                config
+                    .problem(ProblemCode::Insecure, &format!("models.{name}.url"), what)
+                    .help(help)
+                    .as_warning(),
+            );
         }
     }
     for (name, plugin) in &config.plugins {
@@ -276,7 +312,7 @@ fn check_keys(config: &Config, problems: &mut Problems) {
             let help = "write `https://` in its `url`, if the server can do that";
             problems.push(
                 config
-                    .problem(&format!("plugins.{name}.source.mcp.url"), what)
+                    .problem(ProblemCode::Insecure, &format!("plugins.{name}.source.mcp.url"), what)
                     .help(help)
                     .as_warning(),
             );
@@ -304,7 +340,7 @@ pub(super) fn check_costs(config: &Config, problems: &mut Problems) {
         let help = format!(
             "write `input_price` and `output_price` in [models.{model}], name it in the file of `prices`, or limit `tokens`"
         );
-        problems.push(config.problem(&path, what).help(help).as_warning());
+        problems.push(config.problem(ProblemCode::NoEffect, &path, what).help(help).as_warning());
     }
 }
 
@@ -386,18 +422,20 @@ fn is_granted(config: &Config, model: &ModelName) -> bool {
 mod tests {
     use super::*;
 
-    fn warnings(plugin: &str, task: &str) -> String {
+    /// Returns the codes of the warnings at the first plugin's lines.
+    fn warnings(plugin: &str, task: &str) -> Vec<ProblemCode> {
         let text = format!(
             "entry = \"t\"\n[plugins.a]\nsource = \"a.wasm\"\n{plugin}\n[plugins.b]\nsource = \"b.wasm\"\n[tasks.t]\nagent = \"a\"\n{task}\n"
         );
         let config =
             Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"));
-        config.warnings.0.iter().map(|warning| format!("{}\n", warning.what)).collect()
+        let at_plugin = config.warnings.0.iter().filter(|warning| warning.line == 4);
+        at_plugin.map(|warning| warning.code).collect()
     }
 
     #[test]
-    fn what_is_never_reached_and_what_lets_all_in_is_said() {
-        let told = |urls: &str, private: &str| {
+    fn unreachable_addresses_and_open_networks_are_warnings() {
+        let found = |urls: &str, private: &str| {
             warnings(&format!("grants.fetch = {{ urls = [{urls:?}]{private} }}"), "")
         };
         for (urls, private) in [
@@ -406,45 +444,26 @@ mod tests {
             ("http://[::1]/x", ""),
             ("http://localhost/*", ""),
         ] {
-            assert!(told(urls, private).contains("is never reached"), "{urls}");
+            assert_eq!(found(urls, private), [ProblemCode::NoEffect], "{urls}");
         }
         for (urls, private) in [
             ("http://127.0.0.1:8080/*", ", private = [\"127.0.0.0/8\"]"),
             ("http://localhost/*", ", private = [\"::1\"]"),
             ("https://a.example/*", ""),
+            ("https://a.example/*", ", private = [\"10.0.0.0/8\"]"),
         ] {
-            assert!(!told(urls, private).contains("is never reached"), "{urls}");
+            assert_eq!(found(urls, private), [], "{urls}");
         }
-        assert!(
-            told("https://a.example/*", ", private = [\"0.0.0.0/0\"]")
-                .contains("may reach every private address")
-        );
-        assert!(
-            !told("https://a.example/*", ", private = [\"10.0.0.0/8\"]")
-                .contains("may reach every")
-        );
+        let open = found("https://a.example/*", ", private = [\"0.0.0.0/0\"]");
+        assert_eq!(open, [ProblemCode::Insecure]);
     }
 
     #[test]
-    fn tools_that_are_granted_and_not_offered_are_told_of() {
-        let told = |tools: &str| {
-            warnings("grants.tools = [\"b.*\"]", tools).contains("no task of it offers it")
-        };
-        assert!(told("tools = [\"done\"]"));
+    fn granted_tools_that_no_task_offers_are_warnings() {
+        let found = |tools: &str| warnings("grants.tools = [\"b.*\"]", tools);
+        assert_eq!(found("tools = [\"done\"]"), [ProblemCode::NoEffect]);
         for offered in ["", "tools = [\"b.x\"]", "tools = [\"b.*\", \"done\"]", "tools = [\"*\"]"] {
-            assert!(!told(offered), "{offered}");
+            assert_eq!(found(offered), [], "{offered}");
         }
-    }
-
-    #[test]
-    fn a_secret_for_nobody_is_told_to_name_a_host() {
-        let text = "entry = \"t\"\n[secrets.s]\nfrom = { env = \"S\" }\nhosts = []\n[plugins.a]\nsource = \"a.wasm\"\n[tasks.t]\nagent = \"a\"\n";
-        let problems =
-            Config::parse("c.toml", "", text).expect_err("nobody may receive it").to_string();
-        assert!(
-            problems.contains("names no host")
-                && problems.contains("name a host: `hosts = [\"api.example.org\"]`"),
-            "{problems}"
-        );
     }
 }

@@ -1,6 +1,6 @@
 //! The meaning of a valid config.
 
-use conclave_core::config::{KEYS, ModelKind, PluginSource, Position};
+use conclave_core::config::{KEYS, ModelKind, PluginSource, Position, ProblemCode};
 use conclave_core::permissions::grant::{FileMode, ToolPattern};
 use conclave_core::setup::{AgentSeat, NoTool};
 use conclave_core::types::ids::{ModelName, PluginName, TaskName};
@@ -159,13 +159,9 @@ fn every_limit_has_a_maximum() {
         "compile_time = \"61 min\"",
         "compile_memory = \"65 GiB\"",
     ] {
-        let key = past.split(' ').next().unwrap();
         let text = Parts { plugin: &format!("limits = {{ {past} }}"), ..Parts::default() }.text();
-        let told = parse(&text).expect_err(past).to_string();
-        assert!(
-            told.contains(key) && (told.contains("must be") || told.contains("too")),
-            "{past}: {told}"
-        );
+        let problems = parse(&text).expect_err(past);
+        assert_eq!(problems.codes(), [ProblemCode::OutOfRange], "{past}: {problems}");
     }
 }
 
@@ -191,35 +187,26 @@ fn what_is_not_written_has_its_default() {
 
 #[test]
 fn a_rule_of_the_agent_seat_wants_somebody_on_it() {
-    let stalls = "and the task stalls";
+    let mut shown = String::new();
     let cases = [
-        ("seats = [\"llm\"]", Some(stalls)),
-        ("seats = [\"llm\", \"user\"]", Some(stalls)),
-        ("seats = [\"llm\"]\nhandle_llm_no_tool = \"done\"", Some(stalls)),
-        (
-            "seats = [\"llm\"]\nhandle_llm_no_tool = { nudge = \"Go on.\" }\nturns = 3",
-            Some("does nothing here"),
-        ),
-        (
-            "seats = [\"llm\", \"user\"]\ninteractive = true\nhandle_llm_no_tool = \"user\"",
-            Some("does nothing here"),
-        ),
-        ("seats = [\"llm\"]\nsingle_round = true", None),
-        ("seats = [\"llm\"]\ndone_if_response = [\"llm\"]", None),
-        ("seats = [\"llm\"]\nhandle_llm_no_tool = \"nothing\"", None),
-        ("seats = [\"llm\", \"agent\"]", None),
-        ("seats = [\"user\"]", None),
+        ("seats = [\"llm\"]", true),
+        ("seats = [\"llm\", \"user\"]", true),
+        ("seats = [\"llm\"]\nhandle_llm_no_tool = \"done\"", true),
+        ("seats = [\"llm\"]\nhandle_llm_no_tool = { nudge = \"Go on.\" }\nturns = 3", true),
+        ("seats = [\"llm\", \"user\"]\ninteractive = true\nhandle_llm_no_tool = \"user\"", true),
+        ("seats = [\"llm\"]\nsingle_round = true", false),
+        ("seats = [\"llm\"]\ndone_if_response = [\"llm\"]", false),
+        ("seats = [\"llm\"]\nhandle_llm_no_tool = \"nothing\"", false),
+        ("seats = [\"llm\", \"agent\"]", false),
+        ("seats = [\"user\"]", false),
     ];
     for (task, expected) in cases {
-        let warnings = good(&Parts { task, ..Parts::default() }.text()).warnings.to_string();
-        assert_eq!(warnings.is_empty(), expected.is_none(), "{task}: {warnings}");
-        assert!(
-            expected.is_none_or(
-                |why| warnings.contains(why) && warnings.contains("add \"agent\" to `seats`")
-            ),
-            "{task}: {warnings}"
-        );
+        let warnings = good(&Parts { task, ..Parts::default() }.text()).warnings;
+        let codes = if expected { vec![ProblemCode::NoEffect] } else { Vec::new() };
+        assert_eq!(warnings.codes(), codes, "{task}: {warnings}");
+        shown += &warnings.to_string();
     }
+    insta::assert_snapshot!(shown);
 }
 
 #[test]
@@ -305,8 +292,9 @@ fn a_key_that_crosses_a_network_in_the_clear_is_a_warning() {
         ("http://models.example/v1", "proxy = \"http://127.0.0.1:3128\"", false),
     ];
     for (url, proxy, warns) in cases {
-        let told = served(url, &format!("{proxy}\n{key}")).warnings.to_string();
-        assert_eq!(told.contains("for everybody to read"), warns, "{url} {proxy}: {told}");
+        let warnings = served(url, &format!("{proxy}\n{key}")).warnings;
+        let codes = if warns { vec![ProblemCode::Insecure] } else { Vec::new() };
+        assert_eq!(warnings.codes(), codes, "{url} {proxy}: {warnings}");
         assert_eq!(
             served(url, proxy).warnings.to_string(),
             "",
@@ -354,8 +342,9 @@ fn a_key_is_found_at_its_line_and_what_is_not_there_at_what_is_above_it() {
     for (path, (line, column)) in cases {
         assert_eq!(config.locate(path), Position { line, column }, "{path}");
     }
-    let problem =
-        config.problem("plugins.notes.source", "there is no such file").help("build it first");
+    let problem = config
+        .problem(ProblemCode::UnreadableFile, "plugins.notes.source", "there is no such file")
+        .help("build it first");
     insta::assert_snapshot!(problem.to_string());
 }
 

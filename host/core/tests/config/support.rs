@@ -145,8 +145,18 @@ pub fn good(text: &str) -> Config {
 }
 
 /// Returns the problems of an invalid config.
+pub fn refused(text: &str) -> Problems {
+    parse(text).expect_err("the config should be refused")
+}
+
+/// Returns the problems of an invalid config, for snapshots of their texts.
 pub fn bad(text: &str) -> String {
-    parse(text).expect_err("the config should be refused").to_string()
+    refused(text).to_string()
+}
+
+/// Returns the problems of a config that does not fit its plugins.
+pub fn unfit(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> Problems {
+    assemble(&good(text), plugins).expect_err("they should not fit")
 }
 
 /// Returns a plugin of these kinds that requests these capabilities; a `?` after one makes it
@@ -213,9 +223,9 @@ pub fn assembled(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> Ass
     assemble(&good(text), plugins).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// Returns the problems of a config that does not fit its plugins.
+/// Returns the problems of a config that does not fit its plugins, for snapshots of their texts.
 pub fn misfit(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> String {
-    assemble(&good(text), plugins).expect_err("they should not fit").to_string()
+    unfit(text, plugins).to_string()
 }
 
 pub fn settings(value: Value) -> BTreeMap<String, Value> {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use conclave_core::config::micro::LARGEST_FILE;
-use conclave_core::config::{Config, ConfigPath, Problems};
+use conclave_core::config::{Config, ConfigPath, ProblemCode, Problems};
 
 /// Returns the config with the content of those files; `None` if it names none.
 pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
@@ -46,7 +46,7 @@ fn take(
             let what = format!("`{}` could not be read: {error}", file.shown);
             let name = if key.ends_with(']') { "the entry" } else { "`micro`" };
             let help = format!("write the path from the config's folder, or leave {name} out");
-            problems.push(config.problem(key, what).help(help));
+            problems.push(config.problem(ProblemCode::UnreadableFile, key, what).help(help));
         }
     }
 }

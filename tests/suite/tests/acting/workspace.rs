@@ -180,8 +180,7 @@ fn a_workspace_without_a_folder_is_no_workspace() {
     );
     let problems = refused(&rig(), &config);
     assert!(
-        problems.contains("`workspace` needs `files`")
-            && problems.contains("grants.files = [{ dir"),
+        problems.contains("config/missing-grant") && problems.contains("grants.files = [{ dir"),
         "{problems}"
     );
 }

@@ -2,7 +2,7 @@
 //! a grant beyond it has no effect.
 
 use super::Plugins;
-use crate::config::{Config, Problems, TERMINAL};
+use crate::config::{Config, ProblemCode, Problems, TERMINAL};
 use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::{PluginFacts, PluginKind};
 use crate::types::capability::Capability;
@@ -46,7 +46,11 @@ pub(super) fn check(
         let help = help.unwrap_or_else(|| {
             format!("leave [plugins.{plugin}] out, or take a version that works without")
         });
-        problems.push(config.problem(&place, what).because(reason(ask)).help(help));
+        let cause = match Capability::named(name) {
+            Some(capability) if capability.is_offered() => ProblemCode::MissingGrant,
+            _ => ProblemCode::UnsupportedCapability,
+        };
+        problems.push(config.problem(cause, &place, what).because(reason(ask)).help(help));
     }
     for capability in Capability::ALL {
         if !capability.is_own()
@@ -58,7 +62,7 @@ pub(super) fn check(
             );
             problems.push(
                 config
-                    .problem(&format!("{place}.{capability}"), what)
+                    .problem(ProblemCode::NoEffect, &format!("{place}.{capability}"), what)
                     .help("leave it out")
                     .as_warning(),
             );

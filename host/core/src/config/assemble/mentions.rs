@@ -2,7 +2,7 @@
 //! Does not interpret the rules.
 
 use super::toolbox::own_name;
-use crate::config::{Compat, Config, Problems, TaskConfig};
+use crate::config::{Compat, Config, ProblemCode, Problems, TaskConfig};
 use crate::setup::{NoTool, ReturnType};
 use crate::tool_calls::sequence::Expected;
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
@@ -17,15 +17,19 @@ pub(super) fn check(
     toolbox: &Toolbox,
     problems: &mut Problems,
 ) {
-    let mut need =
-        |key: &str, tool: &str, may_have_it: &dyn Fn(&TaskTool) -> bool, lacking: &str| {
-            if toolbox.iter().any(may_have_it) {
-                return;
-            }
-            let path = format!("tasks.{name}.{key}");
-            let what = format!("{} names the tool {}, which {lacking}", code(key), code(tool));
-            problems.push(config.problem(&path, what).maybe_help(meant(toolbox, tool)));
-        };
+    let mut need = |key: &str,
+                    tool: &str,
+                    may_have_it: &dyn Fn(&TaskTool) -> bool,
+                    lacking: &str| {
+        if toolbox.iter().any(may_have_it) {
+            return;
+        }
+        let path = format!("tasks.{name}.{key}");
+        let what = format!("{} names the tool {}, which {lacking}", code(key), code(tool));
+        problems.push(
+            config.problem(ProblemCode::UnknownTool, &path, what).maybe_help(meant(toolbox, tool)),
+        );
+    };
     let absent = "the task does not have";
     if let Some(force) = &task.force {
         let is_known = toolbox.get(force).is_some();

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Plugins;
-use crate::config::{Config, Problems};
+use crate::config::{Config, ProblemCode, Problems};
 use crate::permissions::policy_rules::{ArgumentPlace, Rule};
 use crate::permissions::task_scope::Narrow;
 use crate::types::wording::{code, suggest};
@@ -47,7 +47,10 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
                 format!("nothing of `{key}` is granted in [plugins.{}]", task.agent)
             });
             problems.push(
-                config.problem(&format!("tasks.{name}.narrow.{key}"), what).help(help).as_warning(),
+                config
+                    .problem(ProblemCode::NoEffect, &format!("tasks.{name}.narrow.{key}"), what)
+                    .help(help)
+                    .as_warning(),
             );
         }
     }
@@ -66,7 +69,7 @@ fn no_tool(
         .unwrap_or_else(|| "no plugin here has tools".to_owned());
     problems.push(
         config
-            .problem(&format!("policy[{index}].tool"), what)
+            .problem(ProblemCode::NoEffect, &format!("policy[{index}].tool"), what)
             .because("the rule never holds")
             .help(help)
             .as_warning(),
@@ -98,7 +101,7 @@ fn no_argument(
     let path = format!("policy[{index}].arguments.{}", at.0);
     problems.push(
         config
-            .problem(&path, what)
+            .problem(ProblemCode::NoEffect, &path, what)
             .because("an argument that is not there matches nothing")
             .help(help)
             .as_warning(),
@@ -184,7 +187,7 @@ mod tests {
     use crate::types::tool::ToolSpec;
 
     #[test]
-    fn a_rule_that_never_holds_and_an_empty_narrowing_are_told() {
+    fn a_rule_that_never_holds_and_an_empty_narrowing_are_warnings() {
         let text = "entry = \"t\"\n[plugins.p]\nsource = \"p.wasm\"\ngrants.files = [{ dir = \"notes\", at = \"/notes\" }]\n\
             [tasks.t]\nagent = \"p\"\nnarrow = { files = [\"/note\"] }\n\
             [[policy]]\ntool = \"p.sav\"\ndecide = \"deny\"\n\
@@ -202,16 +205,17 @@ mod tests {
         };
         let mut problems = Problems::default();
         check(&config, &[("p".into(), facts)].into(), &mut problems);
-        let told = problems.to_string();
-        assert!(!problems.has_errors() && problems.0.len() == 3, "{told}");
-        for part in [
-            "`p.sav`, and there is no such tool",
-            "did you mean `p.save`?",
-            "an argument `pth`",
-            "did you mean `path`?",
-            "did you mean `/notes`?",
-        ] {
-            assert!(told.contains(part), "{part}\n{told}");
-        }
+        assert!(!problems.has_errors(), "{problems}");
+        let found: Vec<(usize, ProblemCode, Option<&str>)> = problems
+            .0
+            .iter()
+            .map(|problem| (problem.line, problem.code, problem.remedy.as_deref()))
+            .collect();
+        let expected = [
+            (9, ProblemCode::NoEffect, Some("did you mean `p.save`?")),
+            (13, ProblemCode::NoEffect, Some("did you mean `path`?")),
+            (7, ProblemCode::NoEffect, Some("did you mean `/notes`?")),
+        ];
+        assert_eq!(found, expected, "{problems}");
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::tools::entry_path;
 use super::{Plugins, asks};
 use crate::config::confusables::pairs;
-use crate::config::{Compat, Config, Problems, TaskConfig, ToolEntry, ToolsEntry};
+use crate::config::{Compat, Config, ProblemCode, Problems, TaskConfig, ToolEntry, ToolsEntry};
 use crate::permissions::grant::ToolPattern;
 use crate::setup::is_user;
 use crate::tool_calls::toolbox::{DelegateTarget, TaskTool, ToolTarget, Toolbox};
@@ -229,13 +229,19 @@ fn check_names(
                 );
                 let place = place(index.or(*other_index));
                 problems.push(
-                    config.problem(&place, what).help("give one of them another name with `as`"),
+                    config
+                        .problem(ProblemCode::Duplicate, &place, what)
+                        .help("give one of them another name with `as`"),
                 );
             }
             None if name != own && admitted.contains(name) => {
                 let what =
                     format!("{} would go by the name of another tool, {}", code(&own), code(name));
-                problems.push(config.problem(&place(*index), what).help("choose another name"));
+                problems.push(
+                    config
+                        .problem(ProblemCode::Duplicate, &place(*index), what)
+                        .help("choose another name"),
+                );
             }
             None => drop(seen.insert(name, (*index, own))),
         }
@@ -260,7 +266,10 @@ fn check_names(
             "{rename}give the tool a name of its own: `tools = [{{ tool = \"{own}\", as = \"NAME\" }}]`"
         );
         problems.push(
-            config.problem(&at, what).because("their names look alike at a glance").help(help),
+            config
+                .problem(ProblemCode::SimilarNames, &at, what)
+                .because("their names look alike at a glance")
+                .help(help),
         );
     }
 }
@@ -300,7 +309,7 @@ fn check_delegation(
     let line = asks::smallest(config, agent, Capability::Delegate, plugins);
     problems.push(
         config
-            .problem(&entry_path(name, *index, "tool"), what)
+            .problem(ProblemCode::NotGranted, &entry_path(name, *index, "tool"), what)
             .help(format!("in [plugins.{agent}] write `{line}`")),
     );
 }
@@ -341,7 +350,11 @@ fn check_workers(
             .collect();
         let help =
             format!("in [plugins.{}] write `grants.delegate = [{}]`", task.agent, names.join(", "));
-        problems.push(config.problem(&entry_path(name, index, "agent"), what).help(help));
+        problems.push(
+            config
+                .problem(ProblemCode::NotGranted, &entry_path(name, index, "agent"), what)
+                .help(help),
+        );
     }
 }
 
@@ -386,5 +399,7 @@ fn check_handoff(
         }
         None => "name a task, or `user`, in `handoff`, or leave it out".to_owned(),
     };
-    problems.push(config.problem(&entry_path(name, *index, "tool"), what).help(help));
+    problems.push(
+        config.problem(ProblemCode::NotGranted, &entry_path(name, *index, "tool"), what).help(help),
+    );
 }
