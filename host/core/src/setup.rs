@@ -152,10 +152,14 @@ pub struct LoopRules {
     pub alternation: bool,
 }
 
+impl LoopRules {
+    /// The rules of a task that sets none (L-041).
+    pub const DEFAULT: Self = Self { cycle_len: 10, dominance: 1.5, wait: 5, alternation: true };
+}
+
 impl Default for LoopRules {
-    /// L-041
     fn default() -> Self {
-        Self { cycle_len: 10, dominance: 1.5, wait: 5, alternation: true }
+        Self::DEFAULT
     }
 }
 
@@ -387,6 +391,11 @@ pub struct GateRule {
     /// Whether a failure or timeout lets the text pass.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fails_open: bool,
+}
+
+impl GateRule {
+    /// The default time limit in milliseconds.
+    pub const DEADLINE_MS: u64 = 1_000;
 }
 
 /// The rules for condensing a history.

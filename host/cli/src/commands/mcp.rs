@@ -64,7 +64,8 @@ pub(crate) async fn mcp(
             output,
             (Warnings::Counted, holds),
         )
-        .await?,
+        .await?
+        .0,
     );
     let names =
         serve::names(&prepared, &selection).map_err(|error| CliError::usage(error.to_string()))?;

@@ -16,11 +16,6 @@ use crate::types::wording::{code, thousands};
 pub(super) const FACTORS: RangeInclusive<f64> = 1.0..=1_000.0;
 
 impl SpannedValue<'_> {
-    /// Reads a whole number from 1 to `most`.
-    pub(crate) fn count(&self, reader: &mut ConfigReader, most: u64) -> Option<u64> {
-        self.whole(reader, 1, most)
-    }
-
     /// Reads a whole number from `least` to `most`.
     pub(crate) fn whole(&self, reader: &mut ConfigReader, least: u64, most: u64) -> Option<u64> {
         let DeValue::Integer(integer) = self.value else {

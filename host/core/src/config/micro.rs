@@ -191,12 +191,12 @@ impl Config {
                 problems.push(source.problem(ProblemCode::Conflict, span, what).help(help));
             }
         }
-        check_agent(&source, &micro, name, &task.agent, &mut problems);
+        check_agent(&source, &micro, name, &task.setup.agent, &mut problems);
         if problems.has_errors() {
             return Err(problems);
         }
         task.wanted_tools.extend(wanted_tools(&source, &micro, name));
-        task.knowledge.push(Arc::new(Knowledge {
+        task.setup.knowledge.push(Arc::new(Knowledge {
             file: path.shown,
             name: micro.name,
             triggers: micro.triggers,
@@ -233,16 +233,17 @@ impl Config {
                 source.problem(ProblemCode::Conflict, &micro.places.triggers, what).help(help),
             );
         }
-        check_agent(&source, &micro, name, &task.agent, &mut problems);
+        check_agent(&source, &micro, name, &task.setup.agent, &mut problems);
         if problems.has_errors() {
             return Err(problems);
         }
         task.wanted_tools.extend(wanted_tools(&source, &micro, name));
-        if task.description.is_empty() {
-            task.description = micro.description;
+        if task.setup.description.is_empty() {
+            task.setup.description = micro.description;
         }
-        task.system = micro.prompt.into();
-        task.micro = Some(Arc::new(MicroAgent { inputs: micro.inputs, outputs: micro.outputs }));
+        task.setup.system = micro.prompt.into();
+        task.setup.micro =
+            Some(Arc::new(MicroAgent { inputs: micro.inputs, outputs: micro.outputs }));
         Ok(micro.warnings)
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn read(
         fetch,
         secrets: secrets
             .map(|names| names.into_iter().map(|(_, name)| SecretName::from(name)).collect()),
-        read_only: table.get("read_only").and_then(|item| item.boolean(reader)).unwrap_or_default(),
-        kv: table.get("kv").and_then(|item| item.boolean(reader)),
+        read_only: table.read(reader, "read_only").unwrap_or_default(),
+        kv: table.read(reader, "kv"),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::keys::PLUGIN;
 use super::problem::Span;
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
@@ -25,7 +26,7 @@ pub(crate) fn read_all(
     secrets: &BTreeMap<SecretName, SecretConfig>,
 ) -> BTreeMap<PluginName, PluginConfig> {
     let mut plugins = BTreeMap::new();
-    for (name, span, table) in root.named(reader, "plugins", "plugins.NAME") {
+    for (name, span, table) in root.named(reader, "plugins", PLUGIN) {
         check_name(reader, "plugins", name, &span);
         let table = table.checked(reader);
         plugins.insert(PluginName::from(name), read(reader, references, folder, &table, secrets));

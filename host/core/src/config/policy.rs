@@ -13,7 +13,6 @@ use crate::permissions::policy_rules::{
     ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST, Rule,
 };
 use crate::types::ids::PluginName;
-use crate::types::units::DURATION_MAX;
 use crate::types::wording::code;
 
 pub(crate) fn read_all(
@@ -43,10 +42,12 @@ fn rule(
         Some(PluginName::from(name))
     });
     let arguments = table.get("arguments").map(|item| arguments(reader, &item));
-    let only = table.get("only").map(|item| item.boolean(reader));
-    let decide = table.require(reader, "decide").and_then(|item| item.choice(reader));
+    let only = table.get("only").map(|item| item.read::<bool>(reader));
+    let decide = table.require(reader, "decide").and_then(|item| item.read::<Decide>(reader));
     let expires = table.get("expires");
-    if let Some(item) = expires.as_ref().filter(|_| decide.is_some_and(|decide| decide != "ask")) {
+    if let Some(item) =
+        expires.as_ref().filter(|_| decide.is_some_and(|decide| decide != Decide::Ask))
+    {
         item.reject(
             reader,
             ProblemCode::Conflict,
@@ -54,17 +55,12 @@ fn rule(
             "leave it out".to_owned(),
         );
     }
-    let expires_ms = expires.and_then(|item| item.duration(reader, 1, DURATION_MAX));
-    let decide = match decide? {
-        "allow" => Decide::Allow,
-        "ask" => Decide::Ask,
-        _ => Decide::Deny,
-    };
+    let expires_ms = expires.and_then(|item| item.read(reader));
     let (line, _) = reader.source.position(table.span.start);
     let source = format!("{}:{line}", reader.source.name());
     // A rule without its unreadable parts would match more calls than the operator intended.
     let (arguments, only) = (arguments.unwrap_or(Some(Vec::new()))?, only.unwrap_or(Some(false))?);
-    Some(Rule { tool: tool?, caller, arguments, only, decide, expires_ms, source })
+    Some(Rule { tool: tool?, caller, arguments, only, decide: decide?, expires_ms, source })
 }
 
 /// Reads the conditions on arguments; `None` after a problem.

@@ -257,7 +257,7 @@ pub(crate) fn check_cycles(
         while let Some((task, followed)) = path.last_mut() {
             let (task, index) = (*task, *followed);
             *followed += 1;
-            let Some(next) = tasks.get(task).and_then(|setup| setup.subtasks.get(index)) else {
+            let Some(next) = tasks.get(task).and_then(|task| task.setup.subtasks.get(index)) else {
                 path.pop();
                 on_path.remove(task);
                 continue;

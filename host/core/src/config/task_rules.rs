@@ -4,19 +4,15 @@
 use serde_json::{Map, Value};
 use toml::de::DeValue;
 
+use super::json;
 use super::keys::{LOOPS, NO_TOOL, RETURNS, WORDS};
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
-use super::task::flag;
-use super::{Compat, json};
 use crate::setup::{LoopRules, NoTool, ReturnType, TextRules};
 use crate::tool_calls::sequence::{PatternProblem, Sequence, SequenceError};
 use crate::types::message::ToolCall;
 use crate::types::wording::{code, string};
 
-/// The maximum of a cycle's length, and of its repetitions: the host remembers the product of both
-/// in messages.
-const LOOP_MAX: u64 = 1_000;
 /// The limit of a nudge that a help text repeats, in bytes.
 const NUDGE_SHOWN: usize = 100;
 
@@ -148,21 +144,15 @@ pub(super) fn loops(reader: &mut ConfigReader, table: &Table<'_>) -> LoopRules {
     let Some(table) = table.get("loops").and_then(|item| item.table(reader, LOOPS)) else {
         return loops;
     };
-    let mut count = |name: &str, least: u64, usual: u32| {
-        let count = table.get(name).and_then(|item| item.whole(reader, least, LOOP_MAX));
-        count.and_then(|count| u32::try_from(count).ok()).unwrap_or(usual)
-    };
-    loops.cycle_len = count("cycle_len", 0, loops.cycle_len);
-    loops.wait = count("wait", 1, loops.wait);
-    loops.dominance =
-        table.get("dominance").and_then(|item| item.factor(reader)).unwrap_or(loops.dominance);
-    loops.alternation = flag(reader, &table, "alternation", loops.alternation);
+    table.set(reader, "cycle_len", &mut loops.cycle_len);
+    table.set(reader, "wait", &mut loops.wait);
+    table.set(reader, "dominance", &mut loops.dominance);
+    table.set(reader, "alternation", &mut loops.alternation);
     loops
 }
 
-/// `text`: the meaning of words.
-pub(super) fn words(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat) -> TextRules {
-    let all = compat == Compat::Langroid;
+/// `text`: the meaning of words. With Langroid's defaults, `all` of them have one.
+pub(super) fn words(reader: &mut ConfigReader, table: &Table<'_>, all: bool) -> TextRules {
     let mut rules = TextRules {
         signals: all,
         recipients: all,
@@ -173,10 +163,10 @@ pub(super) fn words(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat
     let Some(table) = table.get("text").and_then(|item| item.table(reader, WORDS)) else {
         return rules;
     };
-    rules.signals = flag(reader, &table, "signals", rules.signals);
-    rules.recipients = flag(reader, &table, "recipients", rules.recipients);
-    rules.calls = flag(reader, &table, "calls", rules.calls);
-    rules.system_word = flag(reader, &table, "system_word", rules.system_word);
+    table.set(reader, "signals", &mut rules.signals);
+    table.set(reader, "recipients", &mut rules.recipients);
+    table.set(reader, "calls", &mut rules.calls);
+    table.set(reader, "system_word", &mut rules.system_word);
     if let Some(item) = table.get("prefix") {
         rules.prefix = prefix(reader, &item).unwrap_or_default();
     }

@@ -11,21 +11,18 @@ use super::names::check_alias;
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
-use super::task::flag;
-use super::{Compat, ORCHESTRATION_TOOLS, PluginConfig, ToolEntry, ToolsEntry};
+use super::{ORCHESTRATION_TOOLS, PluginConfig, ToolEntry, ToolsEntry};
 use crate::permissions::grant::ToolPattern;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::wording::{code, did_you_mean, string, suggest};
 
-/// The largest integer of TOML.
-const COUNT_MAX: u64 = i64::MAX as u64;
 /// The limit of suggested tools for one word.
 const PROPOSED: usize = 3;
 
 /// The other parts of the config that a task's list needs.
 pub(super) struct Around<'a> {
-    pub(super) compat: Compat,
+    pub(super) as_langroid: bool,
     pub(super) plugins: &'a BTreeMap<PluginName, PluginConfig>,
     pub(super) agent: Option<&'a PluginName>,
 }
@@ -125,8 +122,7 @@ fn listed(
     {
         let mut entry = ToolEntry::new(ToolsEntry::Host(tool));
         // With Langroid's defaults it has that name in any case.
-        entry.alias =
-            (around.compat == Compat::Conclave && tool.as_str() != text).then(|| text.to_owned());
+        entry.alias = (!around.as_langroid && tool.as_str() != text).then(|| text.to_owned());
         return Some(entry);
     }
     if ToolPattern::is_well_formed(text) {
@@ -168,13 +164,12 @@ fn long<'a>(
     if let Some(alias) = table.get("as").and_then(|item| alias(reader, &item)) {
         entry.alias = Some(alias);
     }
-    entry.offered = flag(reader, &table, "use", true);
-    entry.handled = flag(reader, &table, "handle", true);
-    entry.is_final = flag(reader, &table, "final", false);
+    table.set(reader, "use", &mut entry.offered);
+    table.set(reader, "handle", &mut entry.handled);
+    table.set(reader, "final", &mut entry.is_final);
     entry.title = table.get("title").and_then(|item| title(reader, &item));
-    entry.result_tokens = table.get("result_tokens").and_then(|item| item.count(reader, COUNT_MAX));
-    entry.retained_tokens =
-        table.get("retained_tokens").and_then(|item| item.count(reader, COUNT_MAX));
+    table.set(reader, "result_tokens", &mut entry.result_tokens);
+    table.set(reader, "retained_tokens", &mut entry.retained_tokens);
     recipients(reader, references, &table, &mut entry);
     worker(reader, references, &table, &mut entry);
     let (_, place) = named?;
@@ -231,7 +226,7 @@ fn worker(
         let what = format!("{} is for `delegate_task`", code(&item.name));
         reader.error(ProblemCode::Conflict, &item.key_span, what, "leave it out".to_owned());
     }
-    entry.wait = flag(reader, table, "wait", false);
+    table.set(reader, "wait", &mut entry.wait);
     let Some(item) = agent else { return };
     let Some(name) = item.string(reader) else { return };
     references.add_task(&item, name);

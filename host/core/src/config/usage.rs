@@ -82,11 +82,11 @@ pub(crate) fn unused_plugins(config: &Config) -> Vec<&PluginName> {
 
 /// Returns the agents of reachable tasks, that of the entry task first.
 pub(crate) fn agents_at_work(config: &Config) -> Vec<&PluginName> {
-    let entry = config.tasks.get(&config.entry).map(|task| &task.agent);
+    let entry = config.tasks.get(&config.entry).map(|task| &task.setup.agent);
     let others = reached_tasks(config)
         .into_iter()
         .filter_map(|task| config.tasks.get(task))
-        .map(|task| &task.agent);
+        .map(|task| &task.setup.agent);
     let mut agents: Vec<&PluginName> = Vec::new();
     for agent in entry.into_iter().chain(others) {
         if !agents.contains(&agent) {
@@ -99,15 +99,16 @@ pub(crate) fn agents_at_work(config: &Config) -> Vec<&PluginName> {
 /// Warns about executors whose tools the agent may not call.
 fn check_executors(config: &Config, problems: &mut Problems) {
     for (name, task) in &config.tasks {
-        let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref());
+        let granted =
+            config.plugins.get(&task.setup.agent).and_then(|agent| agent.grants.tools.as_ref());
         let granted: Vec<&ToolPattern> =
             granted.into_iter().flat_map(|grant| &grant.names).collect();
-        for (index, executor) in task.executors.iter().enumerate() {
+        for (index, executor) in task.setup.executors.iter().enumerate() {
             let is_of = |pattern: &&ToolPattern| {
                 pattern.0.split_once('.').is_none_or(|(plugin, _)| plugin == executor.as_str())
             };
             if config.plugins.contains_key(executor) && !granted.iter().any(is_of) {
-                let agent = &task.agent;
+                let agent = &task.setup.agent;
                 let what = format!(
                     "the executor `{executor}` carries out nothing: `{agent}` may call none of its tools"
                 );
@@ -205,7 +206,7 @@ fn check_offers(config: &Config, tasks: &BTreeSet<&TaskName>, problems: &mut Pro
         let own: Vec<_> = tasks
             .iter()
             .filter_map(|task| config.tasks.get(*task))
-            .filter(|task| task.agent == *name)
+            .filter(|task| task.setup.agent == *name)
             .collect();
         // A list without a plugin's tools hides them from the model on purpose; without a list all
         // are offered.
@@ -246,16 +247,16 @@ fn check_offers(config: &Config, tasks: &BTreeSet<&TaskName>, problems: &mut Pro
 fn check_seats(config: &Config, problems: &mut Problems) {
     for (name, task) in &config.tasks {
         let is_carried_out =
-            task.seats.contains(&Entity::Agent) || !task.seats.contains(&Entity::Llm);
-        if is_carried_out || task.no_tool == NoTool::Nothing {
+            task.setup.seats.contains(&Entity::Agent) || !task.setup.seats.contains(&Entity::Llm);
+        if is_carried_out || task.setup.no_tool == NoTool::Nothing {
             continue;
         }
-        let goes_on =
-            !task.subtasks.is_empty() || (task.interactive && task.seats.contains(&Entity::User));
-        let ends = task.turns.is_some()
-            || task.done_if_response.contains(&Entity::Llm)
-            || !task.done_sequences.is_empty();
-        let stalls = !goes_on && !ends && !task.text.signals;
+        let goes_on = !task.setup.subtasks.is_empty()
+            || (task.setup.interactive && task.setup.seats.contains(&Entity::User));
+        let ends = task.setup.turns.is_some()
+            || task.setup.done_if_response.contains(&Entity::Llm)
+            || !task.setup.done_sequences.is_empty();
+        let stalls = !goes_on && !ends && !task.setup.text.signals;
         let is_written = config.is_written(&format!("tasks.{name}.handle_llm_no_tool"));
         let (why, ends_it) = match (stalls, is_written) {
             (true, _) => (
@@ -353,8 +354,8 @@ fn reached_tasks(config: &Config) -> BTreeSet<&TaskName> {
         if !reached.insert(name) {
             continue;
         }
-        next.extend(&task.subtasks);
-        let agent = config.plugins.get(&task.agent);
+        next.extend(&task.setup.subtasks);
+        let agent = config.plugins.get(&task.setup.agent);
         next.extend(
             agent
                 .and_then(|agent| agent.grants.delegate.as_ref())
@@ -383,14 +384,15 @@ fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet
     let (mut used, mut agents) = (BTreeSet::new(), BTreeSet::new());
     for task in tasks.iter().filter_map(|name| config.tasks.get(*name)) {
         used.extend(
-            task.deliver
+            task.setup
+                .deliver
                 .iter()
-                .chain(&task.executors)
-                .chain(&task.memory)
-                .chain(&task.confirm.analyzer),
+                .chain(&task.setup.executors)
+                .chain(&task.setup.memory)
+                .chain(&task.setup.confirm.analyzer),
         );
-        used.extend(task.condense.iter().map(|condense| &condense.plugin));
-        agents.insert(&task.agent);
+        used.extend(task.setup.condense.iter().map(|condense| &condense.plugin));
+        agents.insert(&task.setup.agent);
     }
     used.extend(config.gates.iter().map(|gate| &gate.plugin));
     // Once for each agent, because many tasks may share one.

@@ -146,10 +146,10 @@ fn a_micro_agents_file_is_its_task() {
     assert_eq!(warnings.to_string(), "");
     let task = &config.tasks[&TaskName::from("desk")];
     assert_eq!(
-        (task.description.as_str(), task.system.as_ref()),
+        (task.setup.description.as_str(), task.setup.system.as_ref()),
         ("Reviews.", "Review {{ inputs.change }}.")
     );
-    let micro = task.micro.as_ref().expect("it was read");
+    let micro = task.setup.micro.as_ref().expect("it was read");
     assert_eq!(micro.inputs["change"], "a diff");
     assert_eq!(micro.outputs["verdict"], "good or bad");
     let problems =
@@ -186,7 +186,7 @@ fn knowledge_is_a_text_that_triggers_call_for() {
     );
     let (config, warnings) = with_file("knowledge", GIT).expect("it is right");
     assert!(warnings.is_empty(), "its text is no template: {warnings}");
-    let known = &config.tasks[&TaskName::from("desk")].knowledge[0];
+    let known = &config.tasks[&TaskName::from("desk")].setup.knowledge[0];
     assert_eq!((known.file.as_str(), known.name.as_deref()), ("a.md", Some("git")));
     assert_eq!(known.triggers, ["git", "pull request"]);
     assert_eq!(known.text, "Never push to main. ${{ x }} {% y %}");

@@ -84,7 +84,7 @@ fn the_library_is_read_whole() {
     let rooms = config.plugins[&PluginName::from("immediate")].grants.rooms.as_ref().unwrap();
     assert_eq!((rooms.channels[0].as_str(), rooms.messages), ("terminal", Some(5)));
     assert_eq!(
-        config.tasks[&TaskName::from("digest")].deliver,
+        config.tasks[&TaskName::from("digest")].setup.deliver,
         Some(PluginName::from("immediate"))
     );
 }
@@ -170,11 +170,16 @@ fn what_is_not_written_has_its_default() {
     let config = good(&Parts::default().text());
     let task = &config.tasks[&TaskName::from("desk")];
     assert_eq!(
-        (task.max_stalled_steps, task.turns, task.interactive, task.allow_null_result),
+        (
+            task.setup.max_stalled_steps,
+            task.setup.turns,
+            task.setup.interactive,
+            task.setup.allow_null_result,
+        ),
         (5, None, false, false)
     );
     assert_eq!(
-        (task.tools.as_ref(), task.agent_seat, &task.no_tool),
+        (task.tools.as_ref(), task.setup.agent_seat, &task.setup.no_tool),
         (None, AgentSeat::HostThenComponent, &NoTool::Done)
     );
     let plugin = &config.plugins[&PluginName::from("chat")];
@@ -223,7 +228,7 @@ fn a_message_without_a_tool_call_is_done_where_nobody_comes_next() {
     ];
     for (task, end, expected) in cases {
         let config = good(&Parts { task, end, ..Parts::default() }.text());
-        assert_eq!(config.tasks[&TaskName::from("desk")].no_tool, expected, "{task}");
+        assert_eq!(config.tasks[&TaskName::from("desk")].setup.no_tool, expected, "{task}");
     }
 }
 
@@ -234,21 +239,26 @@ fn a_task_says_how_it_works_and_ends() {
     let config = good(&Parts { task, ..Parts::default() }.text());
     let task = &config.tasks[&TaskName::from("desk")];
     assert_eq!(
-        (task.description.as_str(), &*task.system, task.turns, task.max_stalled_steps),
+        (
+            task.setup.description.as_str(),
+            &*task.setup.system,
+            task.setup.turns,
+            task.setup.max_stalled_steps
+        ),
         ("D", "S", Some(3), 2)
     );
     assert_eq!(
-        (task.interactive, task.allow_null_result, task.agent_seat),
+        (task.setup.interactive, task.setup.allow_null_result, task.setup.agent_seat),
         (true, true, AgentSeat::Component)
     );
     assert_eq!(
-        task.done_if_response.iter().copied().collect::<Vec<_>>(),
+        task.setup.done_if_response.iter().copied().collect::<Vec<_>>(),
         [Entity::Llm, Entity::User]
     );
-    assert_eq!(task.done_if_no_response.iter().copied().collect::<Vec<_>>(), [Entity::Agent]);
+    assert_eq!(task.setup.done_if_no_response.iter().copied().collect::<Vec<_>>(), [Entity::Agent]);
     assert_eq!(task.tools, Some(vec![]));
     let host = good(&Parts { task: "agent_seat = \"host\"", ..Parts::default() }.text());
-    assert_eq!(host.tasks[&TaskName::from("desk")].agent_seat, AgentSeat::Host);
+    assert_eq!(host.tasks[&TaskName::from("desk")].setup.agent_seat, AgentSeat::Host);
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn compat_changes_what_is_not_written() {
         &Parts { task: top, end: "[tasks.other]\nagent = \"chat\"", ..Parts::default() }.text(),
     );
     assert_eq!(
-        both.tasks[&TaskName::from("other")].no_tool,
+        both.tasks[&TaskName::from("other")].setup.no_tool,
         NoTool::Done,
         "only the task that says so"
     );

@@ -108,8 +108,8 @@ pub(super) fn smallest(
             let subtask = config
                 .tasks
                 .values()
-                .filter(|task| task.agent == *plugin)
-                .find_map(|task| task.subtasks.first());
+                .filter(|task| task.setup.agent == *plugin)
+                .find_map(|task| task.setup.subtasks.first());
             format!("grants.route = {}", first(Some(subtask.map_or("user", |name| name.as_str()))))
         }
         Capability::Files => {
@@ -124,9 +124,11 @@ pub(super) fn smallest(
 /// background.
 fn free_task<'a>(config: &'a Config, plugin: &PluginName) -> Option<&'a TaskName> {
     let is_subtask =
-        |name: &TaskName| config.tasks.values().any(|task| task.subtasks.contains(name));
+        |name: &TaskName| config.tasks.values().any(|task| task.setup.subtasks.contains(name));
     let mut tasks = config.tasks.iter();
     tasks
-        .find(|(name, task)| task.agent != *plugin && **name != config.entry && !is_subtask(name))
+        .find(|(name, task)| {
+            task.setup.agent != *plugin && **name != config.entry && !is_subtask(name)
+        })
         .map(|(name, _)| name)
 }

@@ -37,14 +37,14 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
         }
     }
     for (name, task) in &config.tasks {
-        for (key, left, granted) in not_granted(config, &task.agent, &task.narrow) {
+        for (key, left, granted) in not_granted(config, &task.setup.agent, &task.setup.narrow) {
             let what = format!(
                 "{} in `narrow` of the task `{name}` was not granted to its agent `{}`, so it leaves nothing of it",
                 code(&left),
-                task.agent
+                task.setup.agent
             );
             let help = suggest(&left, &granted, "granted are").unwrap_or_else(|| {
-                format!("nothing of `{key}` is granted in [plugins.{}]", task.agent)
+                format!("nothing of `{key}` is granted in [plugins.{}]", task.setup.agent)
             });
             problems.push(
                 config

@@ -167,7 +167,8 @@ fn not_granted(
     pattern: &ToolPattern,
     path: &str,
 ) -> Option<ConfigProblem> {
-    let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref());
+    let granted =
+        config.plugins.get(&task.setup.agent).and_then(|agent| agent.grants.tools.as_ref());
     let is_granted = |tool: &str| {
         granted.is_some_and(|grant| grant.names.iter().any(|pattern| pattern.covers(tool)))
     };
@@ -178,7 +179,7 @@ fn not_granted(
     }
     let what = format!(
         "a task may only narrow what its agent was granted: `{}` may not call {}",
-        task.agent,
+        task.setup.agent,
         code(&pattern.0)
     );
     let names = granted
@@ -190,7 +191,7 @@ fn not_granted(
     Some(
         config
             .problem(ProblemCode::NotGranted, path, what)
-            .help(format!("in [plugins.{}] write `{line}`", task.agent)),
+            .help(format!("in [plugins.{}] write `{line}`", task.setup.agent)),
     )
 }
 
