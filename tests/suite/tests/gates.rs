@@ -21,7 +21,7 @@ grants.delegate = ["digest"]
 source = "{echo}"
 [plugins.immediate]
 source = "stock:immediate"
-grants.rooms = ["terminal"]
+grants.channels = ["terminal"]
 [plugins.guard]
 source = "{gate}"
 config = {{ mode = "{mode}" }}
@@ -33,7 +33,7 @@ subtasks = ["answer"]
 agent = "echo"
 [tasks.digest]
 agent = "echo"
-deliver = "immediate"
+delivery_strategy = "immediate"
 {gates}
 "#,
         echo = guest("agent_echo").display(),

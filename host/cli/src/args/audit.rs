@@ -28,7 +28,7 @@ pub(crate) struct WhyArgs {
 pub(crate) struct Can {
     /// The plugin's name in the config
     pub(crate) plugin: String,
-    /// model, tools, delegate, route, files, fetch, kv, secrets or rooms
+    /// model, tools, delegate, route, files, fetch, kv, secrets or channels
     pub(crate) capability: String,
     /// A model, a tool (PLUGIN.TOOL), a task, whom to address, a path as the plugin sees it, an
     /// address, a secret or a channel; nothing: the capability as such

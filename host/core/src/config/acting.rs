@@ -17,14 +17,14 @@ use crate::types::ids::PluginName;
 use crate::types::risk::Risk;
 use crate::types::stuck_rules::StuckRules;
 
-/// `executors`: in this order, each once.
+/// `action_plugins`: in this order, each once.
 pub(super) fn executors(
     reader: &mut ConfigReader,
     references: &mut References,
     table: &Table<'_>,
 ) -> Vec<PluginName> {
     let names =
-        table.get("executors").and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
+        table.get("action_plugins").and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
     names.iter().for_each(|(item, name)| references.add_plugin(item, name));
     names.into_iter().map(|(_, name)| PluginName::from(name)).collect()
 }
@@ -90,14 +90,14 @@ pub(super) fn condense(
     let table = table.get("condense")?.table(reader, CONDENSE)?;
     let plugin =
         table.require(reader, "plugin").and_then(|item| plugin_name(reader, references, &item));
-    let over = table.read(reader, "over").unwrap_or(CondenseRules::OVER);
+    let over = table.read(reader, "max_entries").unwrap_or(CondenseRules::OVER);
     Some(CondenseRules { plugin: plugin?, over })
 }
 
-/// `stuck`: `false`, or a table (O-098…O-101).
+/// `stuck_detection`: `false`, or a table (O-098…O-101).
 pub(super) fn stuck(reader: &mut ConfigReader, table: &Table<'_>, as_langroid: bool) -> StuckRules {
     let mut rules = StuckRules { on: !as_langroid, ..StuckRules::DEFAULT };
-    let Some(item) = table.get("stuck") else { return rules };
+    let Some(item) = table.get("stuck_detection") else { return rules };
     if let DeValue::Boolean(on) = item.value {
         return StuckRules { on: *on, ..rules };
     }
@@ -111,20 +111,20 @@ pub(super) fn stuck(reader: &mut ConfigReader, table: &Table<'_>, as_langroid: b
     rules
 }
 
-/// `micro`: the file of a micro-agent.
+/// `prompt_agent`: its file.
 pub(super) fn micro(
     reader: &mut ConfigReader,
     table: &Table<'_>,
     folder: &str,
 ) -> Option<ConfigPath> {
-    let item = table.get("micro")?;
+    let item = table.get("prompt_agent")?;
     if let Some(system) = table.get("system") {
-        let what = "and `micro` both say what the agent's prompt is";
+        let what = "and `prompt_agent` both say what the agent's prompt is";
         system.reject(
             reader,
             ProblemCode::Conflict,
             what,
-            "leave one of them out: the prompt of a micro-agent stands in its file".to_owned(),
+            "leave one of them out: the prompt of a prompt agent stands in its file".to_owned(),
         );
     }
     path(reader, &item, folder)

@@ -208,10 +208,10 @@ fn check_exports(
     };
     need(&task.setup.agent, PluginKind::Agent, "agent", None);
     if let Some(strategy) = &task.setup.deliver {
-        need(strategy, PluginKind::DeliveryStrategy, "deliver", None);
+        need(strategy, PluginKind::DeliveryStrategy, "delivery_strategy", None);
     }
     for (index, executor) in task.setup.executors.iter().enumerate() {
-        need(executor, PluginKind::Tools, &format!("executors[{index}]"), None);
+        need(executor, PluginKind::Tools, &format!("action_plugins[{index}]"), None);
     }
     if let Some(memory) = &task.setup.memory {
         need(memory, PluginKind::Memory, "memory", None);
@@ -223,9 +223,9 @@ fn check_exports(
         need(&condense.plugin, PluginKind::Condenser, "condense.plugin", None);
     }
     if task.setup.agent_seat == AgentSeat::Component {
-        let help = "write `agent_seat = \"host\"`: the host then answers with tools and actions"
+        let help = "write `agent_responder = \"host\"`: the host then answers with tools and actions"
             .to_owned();
-        need(&task.setup.agent, PluginKind::Responder, "agent_seat", Some(help));
+        need(&task.setup.agent, PluginKind::Responder, "agent_responder", Some(help));
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) fn rules(
     let mut rules = BackgroundRules::default();
     let table = table.get("background").and_then(|item| item.table(reader, BACKGROUND));
     let Some(table) = table else { return rules };
-    let share = channels(reader, references, Some(&table), "share");
+    let share = channels(reader, references, Some(&table), "channels");
     rules.share = share.iter().map(ToString::to_string).collect();
     table.set(reader, "wait", &mut rules.wait);
     table.set(reader, "cache", &mut rules.cache_ms);

@@ -30,7 +30,7 @@ pub(crate) fn read_all(
         super::plugin::check_name(reader, "channels", name, &span);
         if WORDS.contains(&name) {
             let what =
-                format!("no channel can be called {}: it is a word of `visibility`", code(name));
+                format!("{} cannot be the name of a channel: it is a word of `visibility`", code(name));
             reader.error(
                 ProblemCode::InvalidName,
                 &span,
@@ -98,7 +98,7 @@ fn visibility(
             if names.is_empty() && item.is_empty_list() {
                 item.wrong(
                     reader,
-                    "is an empty list, which nobody sees",
+                    "is an empty list, so its messages reach no one",
                     "write `visibility = \"none\"`".to_owned(),
                 );
             }

@@ -7,15 +7,15 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 
-use super::keys::{DELEGATE, FETCH, FETCH_RULE, FILES, GRANTS, KV, MODEL, ROOMS, TOOLS};
+use super::keys::{CHANNEL_GRANT, DELEGATE, FETCH, FETCH_RULE, FILES, GRANTS, KV, MODEL, TOOLS};
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{ORCHESTRATION_TOOLS, SecretConfig, names, plugin};
 use crate::permissions::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
 use crate::permissions::grant::{
-    DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant, FileMode, Grants,
-    KvGrant, ModelGrant, RoomsGrant, RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
+    ChannelsGrant, DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant, FileMode, Grants,
+    KvGrant, ModelGrant, RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
 };
 use crate::types::ids::{ChannelId, ModelName, SecretName, TaskName};
 use crate::types::wording::{array, code, string, suggest};
@@ -38,7 +38,7 @@ pub(crate) fn read(
         delegate: table.get("delegate").and_then(|item| delegate(reader, references, &item)),
         route: table.get("route").and_then(|item| route(reader, references, &item)),
         files: table.get("files").map(|item| files(reader, folder, &item)).unwrap_or_default(),
-        rooms: table.get("rooms").and_then(|item| rooms(reader, references, &item)),
+        channels: table.get("channels").and_then(|item| channels(reader, references, &item)),
         fetch: table.get("fetch").and_then(|item| fetch(reader, &item)),
         kv: table.get("kv").and_then(|item| kv(reader, &item)),
         secrets: table.get("secrets").map(|item| secrets(reader, &item, known)).unwrap_or_default(),
@@ -139,14 +139,14 @@ fn route(
     Some(RouteGrant { names: names.into_iter().map(|(_, name)| name.to_owned()).collect() })
 }
 
-fn rooms(
+fn channels(
     reader: &mut ConfigReader,
     references: &mut References,
     item: &SpannedValue<'_>,
-) -> Option<RoomsGrant> {
-    let (names, limits) = list_or_table(reader, item, ROOMS, "channels")?;
+) -> Option<ChannelsGrant> {
+    let (names, limits) = list_or_table(reader, item, CHANNEL_GRANT, "names")?;
     names.iter().for_each(|(item, name)| references.add_channel(item, name));
-    Some(RoomsGrant {
+    Some(ChannelsGrant {
         channels: names.into_iter().map(|(_, name)| ChannelId::from(name)).collect(),
         messages: limit(reader, &limits, "messages"),
     })
@@ -180,9 +180,9 @@ fn fetch(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<FetchGran
     table.set(reader, "requests", &mut grant.requests);
     table.set(reader, "request_size", &mut grant.request_bytes);
     table.set(reader, "response_size", &mut grant.response_bytes);
-    table.set(reader, "time", &mut grant.time_ms);
+    table.set(reader, "timeout", &mut grant.time_ms);
     table.set(reader, "at_once", &mut grant.at_once);
-    table.set(reader, "names", &mut grant.names);
+    table.set(reader, "host_names", &mut grant.names);
     table.set(reader, "redirects", &mut grant.redirects);
     Some(grant)
 }
@@ -264,7 +264,7 @@ fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<String> {
         } else if is_usual_header(&lower) || headers.contains(&lower) {
             item.wrong(
                 reader,
-                &format!("names {}, which may go already", code(name)),
+                &format!("names {}, which is allowed already", code(name)),
                 "leave it out".to_owned(),
             );
         } else {
@@ -333,7 +333,7 @@ fn secrets(
                 item.reject(
                     reader,
                     ProblemCode::UnknownSecret,
-                    &format!("names the secret {}, which there is not", code(name)),
+                    &format!("names the secret {}, which is not in this config", code(name)),
                     help,
                 );
             }
@@ -380,7 +380,7 @@ fn short_file(
         let line = format!("{{ dir = {}, at = \"/folder\", mode = \"read\" }}", string(&dir.shown));
         item.wrong(
             reader,
-            &format!("does not say what {} is called for the plugin", code(&dir.shown)),
+            &format!("does not say at which path the plugin sees {}", code(&dir.shown)),
             format!("write {}", code(&line)),
         );
         return None;

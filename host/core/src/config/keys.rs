@@ -211,7 +211,7 @@ pub(crate) const TOOLS: &str = "plugins.NAME.grants.tools";
 pub(crate) const MODEL: &str = "plugins.NAME.grants.model";
 pub(crate) const DELEGATE: &str = "plugins.NAME.grants.delegate";
 pub(crate) const FILES: &str = "plugins.NAME.grants.files[]";
-pub(crate) const ROOMS: &str = "plugins.NAME.grants.rooms";
+pub(crate) const CHANNEL_GRANT: &str = "plugins.NAME.grants.channels";
 pub(crate) const LIMITS: &str = "plugins.NAME.limits";
 pub(crate) const FETCH: &str = "plugins.NAME.grants.fetch";
 pub(crate) const FETCH_RULE: &str = "plugins.NAME.grants.fetch.urls[]";
@@ -223,17 +223,17 @@ pub(crate) const SECRET_FROM: &str = "secrets.NAME.from";
 /// A task.
 pub(crate) const TASK: &str = "tasks.NAME";
 /// The restriction of an agent's grants by its task.
-pub(crate) const NARROW: &str = "tasks.NAME.narrow";
+pub(crate) const SCOPE: &str = "tasks.NAME.scope";
 /// A tool in a task's list.
 pub(crate) const TASK_TOOL: &str = "tasks.NAME.tools[]";
 /// The type of a run's result.
 pub(crate) const RETURNS: &str = "tasks.NAME.returns";
 /// The rules of loop detection.
-pub(crate) const LOOPS: &str = "tasks.NAME.loops";
+pub(crate) const LOOPS: &str = "tasks.NAME.loop_detection";
 /// The meaning of words in text.
-pub(crate) const WORDS: &str = "tasks.NAME.text";
+pub(crate) const WORDS: &str = "tasks.NAME.text_rules";
 /// The treatment of a message without a call.
-pub(crate) const NO_TOOL: &str = "tasks.NAME.handle_llm_no_tool";
+pub(crate) const NO_TOOL: &str = "tasks.NAME.on_no_tool_call";
 /// The actions that need consent.
 pub(crate) const CONFIRM: &str = "tasks.NAME.confirm";
 /// The rules by which a task delegates.
@@ -243,7 +243,7 @@ pub(crate) const BUDGET: &str = "tasks.NAME.budget";
 /// The rules for condensing a history.
 pub(crate) const CONDENSE: &str = "tasks.NAME.condense";
 /// The rules of stuck detection.
-pub(crate) const STUCK: &str = "tasks.NAME.stuck";
+pub(crate) const STUCK: &str = "tasks.NAME.stuck_detection";
 pub(crate) const LIMITS_TABLE: &str = "limits";
 pub(crate) const RUN: &str = "limits.run";
 
@@ -300,7 +300,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(MODELS, "timeout", TIME, r#"timeout = "10 min""#, "The time limit of one completion, with all its attempts and pauses.").time(OpenAiConfig::TIMEOUT_MS),
     key(MODELS, "attempt_timeout", TIME, r#"attempt_timeout = "5 min""#, "The time limit of one attempt, from the request to the end of the reply.").time(OpenAiConfig::ATTEMPT_TIMEOUT_MS),
     key(MODELS, "idle_timeout", TIME, r#"idle_timeout = "60 s""#, "The longest silence within a streamed reply.").time(OpenAiConfig::IDLE_TIMEOUT_MS),
-    key(MODELS, "reply", Size { least: 1, most: limits::MEMORY_MAX }, r#"reply = "8 MiB""#, "The size limit of one reply.").size(OpenAiConfig::REPLY_MAX),
+    key(MODELS, "reply_size", Size { least: 1, most: limits::MEMORY_MAX }, r#"reply_size = "8 MiB""#, "The size limit of one reply.").size(OpenAiConfig::REPLY_MAX),
     key(MODELS, "replies", TEXT, r#"replies = "replies.json""#, "The file of a scripted model's replies, from the config's folder.").otherwise("required for `scripted`"),
     key(MODELS, "input_price", Dollars, "input_price = 0.25", "US dollars for a million tokens of input."),
     key(MODELS, "output_price", Dollars, "output_price = 2.00", "US dollars for a million tokens of output."),
@@ -336,7 +336,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(GRANTS, "delegate", Either(&[TEXTS, Table(DELEGATE)]), r#"grants.delegate = ["digest"]"#, "The tasks that it may start in the background."),
     key(GRANTS, "route", TEXTS, r#"grants.route = ["answer"]"#, "The recipients that it may address: tasks, `user`, orchestration tools."),
     key(GRANTS, "files", List(&Either(&[TEXT, Table(FILES)])), r#"grants.files = [{ dir = "docs", at = "/docs", mode = "read" }]"#, "The folders that it may read or write."),
-    key(GRANTS, "rooms", Either(&[TEXTS, Table(ROOMS)]), r#"grants.rooms = ["terminal"]"#, "The channels that a delivery strategy may send to."),
+    key(GRANTS, "channels", Either(&[TEXTS, Table(CHANNEL_GRANT)]), r#"grants.channels = ["terminal"]"#, "The channels that a delivery strategy may send to."),
     key(GRANTS, "fetch", Either(&[List(&Either(&[TEXT, Table(FETCH_RULE)])), Table(FETCH)]), r#"grants.fetch = ["https://api.example.org/v1/*"]"#, "The URLs that it may send requests to, with GET and HEAD unless `methods` says otherwise."),
     key(GRANTS, "kv", Either(&[Flag, Table(KV)]), "grants.kv = true", "A key-value store of its own, durable across runs."),
     key(GRANTS, "secrets", TEXTS, r#"grants.secrets = ["met_token"]"#, "The secrets that the host inserts into its requests. The plugin never sees their values."),
@@ -348,9 +348,9 @@ pub const KEYS: &[ConfigKey] = &[
     key(FETCH, "requests", COUNT, "requests = 100", "The number of requests in the whole run.").whole(FetchGrant::REQUESTS),
     key(FETCH, "request_size", BODY, r#"request_size = "256 KiB""#, "The size limit of one request: URL, headers and body together.").size(FetchGrant::REQUEST_BYTES),
     key(FETCH, "response_size", BODY, r#"response_size = "4 MiB""#, "The size limit of one response, decompressed.").size(FetchGrant::RESPONSE_BYTES),
-    key(FETCH, "time", Duration { least: 1, most: 600_000 }, r#"time = "20 s""#, "The time limit of one request, with its redirects and the whole response.").time(FetchGrant::TIME_MS),
+    key(FETCH, "timeout", Duration { least: 1, most: 600_000 }, r#"timeout = "20 s""#, "The time limit of one request, with its redirects and the whole response.").time(FetchGrant::TIME_MS),
     key(FETCH, "at_once", Whole { least: 1, most: 64 }, "at_once = 4", "The number of concurrent requests.").whole(FetchGrant::AT_ONCE as u64),
-    key(FETCH, "names", Whole { least: 0, most: 10_000 }, "names = 16", "The number of host names that may be resolved in the whole run.").whole(FetchGrant::NAMES as u64),
+    key(FETCH, "host_names", Whole { least: 0, most: 10_000 }, "host_names = 16", "The number of host names that may be resolved in the whole run.").whole(FetchGrant::NAMES as u64),
     key(FETCH, "redirects", Whole { least: 0, most: 20 }, "redirects = 5", "The number of redirects that one request follows.").whole(FetchGrant::REDIRECTS as u64),
     key(FETCH_RULE, "url", TEXT, r#"url = "https://api.example.org/v1/items""#, "A URL, as in `urls`.").required(),
     key(FETCH_RULE, "methods", List(METHODS), r#"methods = ["GET", "POST"]"#, "The methods for this URL.").otherwise("those beside `urls`, else `GET` and `HEAD`"),
@@ -371,8 +371,8 @@ pub const KEYS: &[ConfigKey] = &[
     key(FILES, "mode", Choice(&["read", "read-write"]), r#"mode = "read""#, "Whether the plugin may write.").word("read"),
     key(FILES, "bytes", Size { least: 1, most: COUNT_MAX }, r#"bytes = "16 MiB""#, "For `read-write`: the size limit of all files below it.").otherwise("`\"16 MiB\"`"),
     key(FILES, "files", COUNT, "files = 1_000", "For `read-write`: the number of files and folders below it.").otherwise("`1_000`"),
-    key(ROOMS, "channels", TEXTS, r#"channels = ["terminal"]"#, "The names of channels.").required(),
-    key(ROOMS, "messages", COUNT, "messages = 5", "The number of messages in the whole run."),
+    key(CHANNEL_GRANT, "names", TEXTS, r#"names = ["terminal"]"#, "The names of channels.").required(),
+    key(CHANNEL_GRANT, "messages", COUNT, "messages = 5", "The number of messages in the whole run."),
     key(LIMITS, "memory", Size { least: limits::MEMORY_MIN, most: limits::MEMORY_MAX }, r#"memory = "64 MiB""#, "The size limit of all memories together.").size(PluginLimits::DEFAULT.memory),
     key(LIMITS, "cpu", CPU, r#"cpu = "500 ms""#, "The CPU time of one call, counted in ticks of 10 ms.").time(PluginLimits::DEFAULT.cpu_ms),
     key(LIMITS, "wall", TIME, r#"wall = "2 s""#, "The time limit of one call, waiting included.").otherwise("`\"30 s\"`, and the time limits of its models"),
@@ -396,56 +396,56 @@ pub const KEYS: &[ConfigKey] = &[
     key(TASK, "system", TEXT, r#"system = "You are a librarian.""#, "The system message of its agent."),
     key(TASK, "subtasks", TEXTS, r#"subtasks = ["answer"]"#, "The sub-tasks, in the order in which they are tried."),
     key(TASK, "tools", List(&Either(&[TEXT, Table(TASK_TOOL)])), r#"tools = ["search.find", "done"]"#, "The tools that its agent is offered: granted tools of plugins (`*` for all of them), and tools of the host such as `done`, `pass`, `forward`, `send` and `rewind`. A table holds options of one tool.").otherwise("all granted tools"),
-    key(TASK, "narrow", Table(NARROW), "narrow = { read_only = true }", "A restriction of its agent's grants. Tools are restricted by `tools`."),
-    key(TASK, "hand_back", Choice(&["relay", "post"]), r#"hand_back = "post""#, "How its result is delivered when it ran in the background: `relay`, the agent of the notified task takes a turn about it, or `post`, the text is sent unchanged.").otherwise("`relay` if the notified task is interactive or the room persistent, else `post`"),
-    key(TASK, "deliver", TEXT, r#"deliver = "immediate""#, "The delivery strategy for its result when it ran in the background."),
+    key(TASK, "scope", Table(SCOPE), "scope = { read_only = true }", "A restriction of its agent's grants. Tools are restricted by `tools`."),
+    key(TASK, "result_delivery", Choice(&["agent-turn", "text"]), r#"result_delivery = "text""#, "How its result is delivered when it ran in the background: `agent-turn`, the agent of the notified task takes a turn about it, or `text`, the text is sent unchanged.").otherwise("`agent-turn` if the notified task is interactive or the room persistent, else `text`"),
+    key(TASK, "delivery_strategy", TEXT, r#"delivery_strategy = "immediate""#, "The delivery strategy for its result when it ran in the background."),
     key(TASK, "background", Table(BACKGROUND), "background = { wait = true }", "How its agent delegates to background tasks."),
     key(TASK, "deadline", Duration { least: 10, most: DURATION_MAX }, r#"deadline = "2 min""#, "The time limit when it runs in the background.").otherwise("the rest of the run's time"),
     key(TASK, "handoff", TEXTS, r#"handoff = ["billing", "user"]"#, "The targets to which its agent may hand the conversation with `handoff_conversation`.").otherwise("all that it may address"),
     key(TASK, "on_close", Choice(&["cascade", "detach", "finish-silently"]), r#"on_close = "detach""#, "What happens to it in the background when its parent is stopped or closed: it is stopped too, continues on its own, or is awaited and not delivered.").word("cascade"),
-    key(TASK, "structured", Whole { least: 0, most: 100 }, "structured = 3", "Requires a result through `submit_result` when it runs in the background: the number of times that the agent is asked again."),
+    key(TASK, "structured_retries", Whole { least: 0, most: 100 }, "structured_retries = 3", "Requires a result through `submit_result` when it runs in the background: the number of times that the agent is asked again."),
     key(TASK, "budget", Table(BUDGET), "budget = { turns = 4 }", "Its limits when it runs in the background.").otherwise("of each limit, half of the rest of the run's"),
-    key(TASK, "interactive", Flag, "interactive = true", "Whether the user is asked after each step of another seat.").flag(false),
+    key(TASK, "interactive", Flag, "interactive = true", "Whether the user is asked after each step of another responder.").flag(false),
     key(TASK, "compat", COMPAT, r#"compat = "langroid""#, "Gives the task Langroid's defaults. Keys that are written take precedence.").otherwise("that of the file"),
     key(TASK, "user_message", TEXT, r#"user_message = "What is new?""#, "The user message with which its agent's history begins."),
-    key(TASK, "seats", SEATS, r#"seats = ["llm", "agent"]"#, "The seats that take part.").words(&["llm", "agent", "user"]),
+    key(TASK, "responders", SEATS, r#"responders = ["llm", "agent"]"#, "The responders that take part.").words(&["llm", "agent", "user"]),
     key(TASK, "only_user_quits_root", Flag, "only_user_quits_root = false", "Whether only the user can end the entry task if it is interactive.").flag(true),
     key(TASK, "default_human_response", TEXT, r#"default_human_response = "Go on.""#, "The answer to every question to the user, who is then not asked."),
     key(TASK, "turns", COUNT_32, "turns = 10", "The number of steps in one activation."),
     key(TASK, "single_round", Flag, "single_round = true", "Limits it to one step; with `llm_delegate`, to two.").flag(false),
-    key(TASK, "llm_delegate", Flag, "llm_delegate = true", "With `single_round`: the model asks, and another seat answers.").flag(false),
+    key(TASK, "llm_delegate", Flag, "llm_delegate = true", "With `single_round`: the model asks, and another responder answers.").flag(false),
     key(TASK, "restart", Flag, "restart = false", "Whether each run begins with empty histories, also those of sub-tasks.").flag(true),
     key(TASK, "restart_as_subtask", Flag, "restart_as_subtask = true", "Whether each call by another task begins with empty histories.").flag(false),
     key(TASK, "erase_substeps", Flag, "erase_substeps = true", "Whether histories drop the messages that led to the result.").flag(false),
     key(TASK, "max_stalled_steps", Whole { least: 1, most: 1_000 }, "max_stalled_steps = 5", "The number of steps without a valid answer before the task ends as stalled.").whole(5),
-    key(TASK, "done_if_response", SEATS, r#"done_if_response = ["llm"]"#, "The seats whose answer ends the task."),
-    key(TASK, "done_if_no_response", SEATS, r#"done_if_no_response = ["user"]"#, "The seats whose missing answer ends the task."),
+    key(TASK, "done_if_response", SEATS, r#"done_if_response = ["llm"]"#, "The responders whose answer ends the task."),
+    key(TASK, "done_if_no_response", SEATS, r#"done_if_no_response = ["user"]"#, "The responders whose missing answer ends the task."),
     key(TASK, "done_if_tool", Flag, "done_if_tool = true", "Whether a message with a tool call ends the task.").flag(false),
     key(TASK, "done_sequences", TEXTS, r#"done_sequences = ["T[search.find], A"]"#, "Sequences that end the task when its newest messages match one: T a call, T[tool] a call of this tool, A, L and U an answer of agent, model and user, C[pattern] content."),
     key(TASK, "returns", Either(&[RETURN_TYPES, Table(RETURNS)]), r#"returns = "int""#, "The type of its result: text, int, float, bool, any_tool, or the call of a tool.").otherwise("the message as it is"),
     key(TASK, "tool_format", Choice(&["native", "json", "xml", "off"]), r#"tool_format = "native""#, "How its agent writes calls: through the model's own interface, as JSON or XML in its text, or not at all.").word("native"),
-    key(TASK, "force", TEXT, r#"force = "search.find""#, "The tool that its model must call, under the agent's name for it."),
+    key(TASK, "force_tool", TEXT, r#"force_tool = "search.find""#, "The tool that its model must call, under the agent's name for it."),
     key(TASK, "allow_multiple_tools", Flag, "allow_multiple_tools = false", "Whether a message may hold several calls.").flag(true),
     key(TASK, "respond_tools_only", Flag, "respond_tools_only = true", "Whether it is tried, as a sub-task, only for calls that it carries out.").flag(false),
     key(TASK, "allow_subtask_multi_tools", Flag, "allow_subtask_multi_tools = false", "Whether a message with several native calls may go to a sub-task.").flag(true),
     key(TASK, "overflow", Choice(&["truncate", "drop-turns"]), r#"overflow = "truncate""#, "What happens to a history that does not fit the model: older messages are cut, or whole turns are dropped.").word("truncate"),
     key(TASK, "bytes_per_token", Whole { least: 1, most: 64 }, "bytes_per_token = 4", "The number of bytes that count as one token in estimates.").whole(4),
-    key(TASK, "loops", Table(LOOPS), "loops = { cycle_len = 10 }", "The rules by which repeated messages count as a loop, which ends the task."),
-    key(TASK, "text", Table(WORDS), "text = { signals = true }", "The meaning of words in text. By default text is data."),
-    key(TASK, "handle_llm_no_tool", Either(&[Choice(&["nothing", "done", "user"]), Table(NO_TOOL)]), r#"handle_llm_no_tool = "done""#, "What happens to an agent's message without a tool call: nothing, it is the result, or it goes to the user. A table holds a reply to the agent or a call.").otherwise("`\"done\"` without sub-tasks and user, else `\"nothing\"`"),
-    key(TASK, "agent_seat", Choice(&["host", "host-then-component", "component"]), r#"agent_seat = "host-then-component""#, "Who answers on the agent seat: the host with tools and actions, the plugin's `respond`, or the plugin where the host has nothing to do.").word("host-then-component"),
+    key(TASK, "loop_detection", Table(LOOPS), "loop_detection = { cycle_len = 10 }", "The rules by which repeated messages count as a loop, which ends the task."),
+    key(TASK, "text_rules", Table(WORDS), "text_rules = { signals = true }", "The meaning of words in text. By default text is data."),
+    key(TASK, "on_no_tool_call", Either(&[Choice(&["nothing", "done", "user"]), Table(NO_TOOL)]), r#"on_no_tool_call = "done""#, "What happens to an agent's message without a tool call: nothing, it is the result, or it goes to the user. A table holds a reply to the agent or a call.").otherwise("`\"done\"` without sub-tasks and user, else `\"nothing\"`"),
+    key(TASK, "agent_responder", Choice(&["host", "host-then-component", "component"]), r#"agent_responder = "host-then-component""#, "Who answers as the agent: the host with tools and actions, the plugin's `respond`, or the plugin where the host has nothing to do.").word("host-then-component"),
     key(TASK, "allow_null_result", Flag, "allow_null_result = true", "Whether a missing answer is replaced with DO-NOT-KNOW from the other side.").flag(false),
-    key(TASK, "executors", TEXTS, r#"executors = ["workspace", "browser"]"#, "The plugins whose tools carry out its agent's actions, in order of preference: an action `read` by a tool `read`, and so on."),
+    key(TASK, "action_plugins", TEXTS, r#"action_plugins = ["workspace", "browser"]"#, "The plugins whose tools carry out its agent's actions, in order of preference: an action `read` by a tool `read`, and so on."),
     key(TASK, "action_timeout", Duration { least: 10, most: DURATION_MAX }, r#"action_timeout = "2 min""#, "The time limit of an action or a tool call. After it the agent reads that the action timed out.").otherwise("the plugin's own limits"),
     key(TASK, "memory", TEXT, r#"memory = "notes""#, "The plugin that its agent's `recall` queries.").otherwise("the agent's own component, if it exports `memory`"),
     key(TASK, "confirm", Either(&[POLICIES, Table(CONFIRM)]), r#"confirm = "always""#, "Which of its agent's actions and tool calls wait for an approver, by their risk.").word("never"),
-    key(TASK, "condense", Table(CONDENSE), r#"condense = { plugin = "recent", over = 100 }"#, "When its agent's history is condensed, and by which plugin."),
-    key(TASK, "stuck", Either(&[Flag, Table(STUCK)]), "stuck = false", "Whether an agent that repeats itself is stopped.").otherwise("`true`; with `compat = \"langroid\"`, `false`"),
-    key(TASK, "micro", TEXT, r#"micro = "agents/coder.md""#, "The file of a prompt agent: its description, inputs, outputs and prompt."),
+    key(TASK, "condense", Table(CONDENSE), r#"condense = { plugin = "recent", max_entries = 100 }"#, "When its agent's history is condensed, and by which plugin."),
+    key(TASK, "stuck_detection", Either(&[Flag, Table(STUCK)]), "stuck_detection = false", "Whether an agent that repeats itself is stopped.").otherwise("`true`; with `compat = \"langroid\"`, `false`"),
+    key(TASK, "prompt_agent", TEXT, r#"prompt_agent = "agents/coder.md""#, "The file of a prompt agent: its description, inputs, outputs and prompt."),
     key(TASK, "knowledge", TEXTS, r#"knowledge = ["agents/git.md"]"#, "Files that its agent reads when a user's message contains one of their `triggers`, each once in a history."),
     key(TASK_TOOL, "tool", TEXT, r#"tool = "search.find""#, "`plugin.tool`, or a tool of the host, by its own name or Langroid's.").required(),
     key(TASK_TOOL, "as", TEXT, r#"as = "find""#, "The agent's name for the tool: letters, digits, `_`, `.` and `-`."),
-    key(TASK_TOOL, "agent", TEXT, r#"agent = "researcher""#, "For `delegate_task`: the only task that the tool starts, so that the model need not choose."),
+    key(TASK_TOOL, "task", TEXT, r#"task = "researcher""#, "For `delegate_task`: the only task that the tool starts, so that the model need not choose."),
     key(TASK_TOOL, "wait", Flag, "wait = true", "For `delegate_task`: whether a call waits for the result, which is then its answer.").flag(false),
     key(TASK_TOOL, "use", Flag, "use = false", "Whether the agent is offered the tool.").flag(true),
     key(TASK_TOOL, "handle", Flag, "handle = false", "Whether this task carries it out; if not, a sub-task may.").flag(true),
@@ -455,15 +455,15 @@ pub const KEYS: &[ConfigKey] = &[
     key(TASK_TOOL, "retained_tokens", COUNT, "retained_tokens = 100", "The tokens of a result that stay in the history after it was answered. A smaller number of the plugin takes precedence."),
     key(TASK_TOOL, "recipients", TEXTS, r#"recipients = ["answer", "user"]"#, "For `recipient_message`: the allowed recipients.").otherwise("any"),
     key(TASK_TOOL, "default_recipient", TEXT, r#"default_recipient = "user""#, "For `recipient_message`: the recipient of a call that names none."),
-    key(NARROW, "model", TEXTS, r#"model = ["default"]"#, "The models that stay allowed.").otherwise(AS_GRANTED),
-    key(NARROW, "delegate", TEXTS, r#"delegate = ["digest"]"#, "The tasks that it may still start in the background.").otherwise(AS_GRANTED),
-    key(NARROW, "route", TEXTS, r#"route = ["answer"]"#, "The recipients that it may still address.").otherwise(AS_GRANTED),
-    key(NARROW, "files", TEXTS, r#"files = ["/docs"]"#, "The folders that stay allowed, by their paths in the plugin.").otherwise(AS_GRANTED),
-    key(NARROW, "read_only", Flag, "read_only = true", "Whether folders can be read only.").flag(false),
-    key(NARROW, "fetch", TEXTS, r#"fetch = ["https://api.example.org/v1/*"]"#, "The URLs that stay allowed.").otherwise(AS_GRANTED),
-    key(NARROW, "secrets", TEXTS, "secrets = []", "The secrets that stay allowed.").otherwise(AS_GRANTED),
-    key(NARROW, "kv", Flag, "kv = false", "Whether its key-value store stays allowed.").otherwise(AS_GRANTED),
-    key(BACKGROUND, "share", TEXTS, r#"share = ["terminal"]"#, "The channels that a background task gets if its call names none."),
+    key(SCOPE, "model", TEXTS, r#"model = ["default"]"#, "The models that stay allowed.").otherwise(AS_GRANTED),
+    key(SCOPE, "delegate", TEXTS, r#"delegate = ["digest"]"#, "The tasks that it may still start in the background.").otherwise(AS_GRANTED),
+    key(SCOPE, "route", TEXTS, r#"route = ["answer"]"#, "The recipients that it may still address.").otherwise(AS_GRANTED),
+    key(SCOPE, "files", TEXTS, r#"files = ["/docs"]"#, "The folders that stay allowed, by their paths in the plugin.").otherwise(AS_GRANTED),
+    key(SCOPE, "read_only", Flag, "read_only = true", "Whether folders can be read only.").flag(false),
+    key(SCOPE, "fetch", TEXTS, r#"fetch = ["https://api.example.org/v1/*"]"#, "The URLs that stay allowed.").otherwise(AS_GRANTED),
+    key(SCOPE, "secrets", TEXTS, "secrets = []", "The secrets that stay allowed.").otherwise(AS_GRANTED),
+    key(SCOPE, "kv", Flag, "kv = false", "Whether its key-value store stays allowed.").otherwise(AS_GRANTED),
+    key(BACKGROUND, "channels", TEXTS, r#"channels = ["terminal"]"#, "The channels that a background task gets if its call names none."),
     key(BACKGROUND, "wait", Flag, "wait = true", "Whether each call waits for the result, which is then its answer.").flag(false),
     key(BACKGROUND, "cache", TIME, r#"cache = "5 min""#, "How long a completed result answers an equal call."),
     key(BACKGROUND, "conversation", Whole { least: 0, most: CONVERSATION_MAX as u64 }, "conversation = 12", "The number of the conversation's newest messages that every background task gets.").whole(0),
@@ -479,7 +479,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(CONFIRM, "unknown", Flag, "unknown = false", "For `risky`: whether actions of unknown risk wait.").flag(true),
     key(CONFIRM, "analyzer", TEXT, r#"analyzer = "patterns""#, "The plugin that rates the risk of an action. If it fails, the action waits."),
     key(CONDENSE, "plugin", TEXT, r#"plugin = "recent""#, "The condenser.").required(),
-    key(CONDENSE, "over", Whole { least: 4, most: 1_000_000 }, "over = 100", "The number of history entries above which it is called.").whole(CondenseRules::OVER),
+    key(CONDENSE, "max_entries", Whole { least: 4, most: 1_000_000 }, "max_entries = 100", "The number of history entries above which it is called.").whole(CondenseRules::OVER),
     key(STUCK, "repeats", REPEATS, "repeats = 4", "The number of equal actions with equal results.").whole(StuckRules::DEFAULT.repeats as u64),
     key(STUCK, "errors", REPEATS, "errors = 4", "The number of equal actions with errors.").whole(StuckRules::DEFAULT.errors as u64),
     key(STUCK, "alternations", REPEATS, "alternations = 6", "The number of alternations between two actions.").whole(StuckRules::DEFAULT.alternations as u64),
@@ -488,13 +488,13 @@ pub const KEYS: &[ConfigKey] = &[
     key(RETURNS, "tool", TEXT, r#"tool = "search.find""#, "A call of this tool, under the agent's name for it.").required(),
     key(LOOPS, "cycle_len", Whole { least: 0, most: 1_000 }, "cycle_len = 10", "The longest cycle in messages; 0 disables the search for cycles.").whole(LoopRules::DEFAULT.cycle_len as u64),
     key(LOOPS, "dominance", Factor, "dominance = 1.5", "The factor by which messages of a cycle must outnumber any other.").factor(LoopRules::DEFAULT.dominance),
-    key(LOOPS, "wait", Whole { least: 1, most: 1_000 }, "wait = 5", "The number of repetitions of a cycle before it counts as a loop.").whole(LoopRules::DEFAULT.wait as u64),
+    key(LOOPS, "repeats", Whole { least: 1, most: 1_000 }, "repeats = 5", "The number of repetitions of a cycle before it counts as a loop.").whole(LoopRules::DEFAULT.wait as u64),
     key(LOOPS, "alternation", Flag, "alternation = false", "Whether consecutive turns that end with DO-NOT-KNOW count as a loop too.").flag(LoopRules::DEFAULT.alternation),
     key(WORDS, "signals", Flag, "signals = true", "Whether `DONE`, `__PASS__`, `__PASS__:name` and `__SEND__:name` are signals.").otherwise(UNLESS_LANGROID),
     key(WORDS, "recipients", Flag, "recipients = true", "Whether an agent's text may name its recipient: `TO[name]:`, or a JSON object with `recipient`.").otherwise(UNLESS_LANGROID),
-    key(WORDS, "prefix", TEXT, r#"prefix = "|@|""#, "The prefix that addresses a recipient by name. Without it no text does."),
+    key(WORDS, "address_prefix", TEXT, r#"address_prefix = "|@|""#, "The prefix that addresses a recipient by name. Without it no text does."),
     key(WORDS, "calls", Flag, "calls = true", "Whether calls are read from text for every `tool_format`.").otherwise(UNLESS_LANGROID),
-    key(WORDS, "system_word", Flag, "system_word = true", "Whether a user's text that begins with `SYSTEM` counts as the host's.").otherwise(UNLESS_LANGROID),
+    key(WORDS, "system_prefix", Flag, "system_prefix = true", "Whether a user's text that begins with `SYSTEM` counts as the host's.").otherwise(UNLESS_LANGROID),
     key(NO_TOOL, "nudge", TEXT, r#"nudge = "Call a tool.""#, "A text that goes back to the agent.").otherwise("required without `tool`"),
     key(NO_TOOL, "tool", TEXT, r#"tool = "search.find""#, "A tool that is called instead, under the agent's name for it.").otherwise("required without `nudge`"),
     key(NO_TOOL, "arguments", Free, r#"arguments = { query = "news" }"#, "The arguments of that call."),
@@ -510,14 +510,14 @@ pub const KEYS: &[ConfigKey] = &[
     key(GATES, "on_failure", Choice(&["block", "pass"]), r#"on_failure = "pass""#, "What happens to the text if it fails or times out. `pass` is for gates that only improve a text, never for a guard.").word("block"),
     key(POLICY, "tool", TEXT, r#"tool = "notes.save""#, "`plugin.tool`, `plugin.*` or `*`.").required(),
     key(POLICY, "caller", TEXT, r#"caller = "librarian""#, "The plugin that calls, or `(mcp)` for a client of `conclave mcp`.").otherwise("any"),
-    key(POLICY, "only", Flag, "only = true", "Whether the rule holds only for calls without other arguments than those in `arguments`.").flag(false),
+    key(POLICY, "exact_arguments", Flag, "exact_arguments = true", "Whether the rule holds only for calls without other arguments than those in `arguments`.").flag(false),
     key(POLICY, "arguments", Free, r#"arguments = { path = "/notes/public/*" }"#, "The required arguments: a property or a JSON pointer, and a pattern, a value or a list of such. `*` is any text, `\\*` a star.").otherwise("any"),
     key(POLICY, "decide", Choice(&["allow", "ask", "deny"]), r#"decide = "ask""#, "`allow`, `ask` an approver, or `deny`.").required(),
     key(POLICY, "expires", TIME, r#"expires = "10 min""#, "For `ask`: the time limit of an approver, after which the call is denied."),
     key(LIMITS_TABLE, "run", Table(RUN), r#"run = { wall = "5 min" }"#, "The limits of the whole tree of tasks."),
     key(RUN, "wall", TIME, r#"wall = "5 min""#, "The time from the first message; in a conversation, of each turn.").time(some(RunLimits::DEFAULT.wall_ms)),
     key(RUN, "turns", COUNT, "turns = 40", "The number of steps of agents.").whole(some(RunLimits::DEFAULT.turns)),
-    key(RUN, "task_turns", COUNT_32, "task_turns = 20", "The number of steps of any one activation of a task, all seats counted."),
+    key(RUN, "task_turns", COUNT_32, "task_turns = 20", "The number of steps of any one activation of a task, all responders counted."),
     key(RUN, "tokens", COUNT, "tokens = 100_000", "The number of tokens of all models, input and output."),
     key(RUN, "cost_usd", Spending, "cost_usd = 0.50", "US dollars of all models with a known price."),
     key(RUN, "model_calls", COUNT, "model_calls = 200", "The number of requests to models."),

@@ -101,7 +101,7 @@ fn read_as(file: &str, text: &str, is_prompt: bool) -> Result<MicroFile, Problem
     if text.len() > LARGEST_FILE {
         let source = SourceText::new(file, "");
         let what =
-            format!("the file has {} bytes, and a micro-agent may have {LARGEST_FILE}", text.len());
+            format!("the file has {} bytes, and {LARGEST_FILE} are allowed", text.len());
         return Err(Problems(vec![
             source
                 .problem(ProblemCode::OutOfRange, &(0..0), what)
@@ -175,7 +175,7 @@ impl Config {
         let source = SourceText::new(&path.shown, text);
         let mut problems = Problems::default();
         if micro.triggers.is_empty() {
-            let what = "no word of a user calls for this knowledge, so nobody would read it";
+            let what = "the file has no triggers, so no agent would read it";
             let help = format!(
                 "name such words under `triggers`, or put the text into `system` of [tasks.{name}]: its agent reads that in any case"
             );
@@ -186,7 +186,7 @@ impl Config {
             (&micro.outputs, "outputs", &micro.places.outputs),
         ] {
             if !fields.is_empty() {
-                let what = format!("knowledge has no {}: it is read, and not run", code(key));
+                let what = format!("knowledge cannot have {}: it is read, and does not run", code(key));
                 let help = "leave them out, or make the file the prompt of a task of its own (`micro`), without `triggers`";
                 problems.push(source.problem(ProblemCode::Conflict, span, what).help(help));
             }
@@ -223,7 +223,7 @@ impl Config {
         let mut problems = Problems::default();
         if !micro.triggers.is_empty() {
             let what =
-                "nothing calls for a prompt: it is what the agent of the task reads in any case";
+                "a prompt has no triggers: the agent of the task always reads it";
             let help = format!(
                 "name this file under `knowledge` of the task whose agent is to read it when a user says one of these words \
                  (`knowledge = [{}]`), or leave `triggers` out",
@@ -358,7 +358,7 @@ fn split(reader: &mut MicroReader, text: &str) -> Option<(Span, Span)> {
         reader.error(
             ProblemCode::Syntax,
             &(start..start + first.trim_end().len()),
-            "a micro-agent's file begins with a line of ---",
+            "the file of a prompt agent begins with a line of ---",
             help,
         );
         return None;
@@ -374,7 +374,7 @@ fn split(reader: &mut MicroReader, text: &str) -> Option<(Span, Span)> {
     reader.error(
         ProblemCode::Syntax,
         &(start..start + 3),
-        "nothing ends what begins here",
+        "the head of the file has no end",
         "put a line of --- above the prompt",
     );
     None
@@ -429,7 +429,7 @@ impl MicroReader {
             self.error(
                 ProblemCode::WrongType,
                 &at(&nodes),
-                "there should be keys and values here",
+                "keys and values are expected here",
                 "write `key: value` on lines of their own",
             );
             return;
@@ -464,7 +464,7 @@ impl MicroReader {
                     self.error(
                         ProblemCode::Unavailable,
                         &span,
-                        "a micro-agent starts no servers",
+                        "a prompt agent starts no servers",
                         "name them in conclave.toml, and their tools under `tools`",
                     );
                 }
@@ -754,7 +754,7 @@ fn explained(error: &serde_saphyr::Error) -> (String, &'static str) {
     // Its line is counted from below the first ---.
     let what = first.rsplit_once(" at line ").map_or(first, |(what, _)| what);
     (
-        format!("this is no YAML that a micro-agent may have: {what}"),
+        format!("not valid YAML for a prompt agent: {what}"),
         "write `key: value` on lines of their own, and a text with colons or braces between quotes",
     )
 }

@@ -25,7 +25,7 @@ const OPENAI_ONLY: [&str; 11] = [
     "timeout",
     "attempt_timeout",
     "idle_timeout",
-    "reply",
+    "reply_size",
 ];
 const SCRIPTED_ONLY: [&str; 1] = ["replies"];
 const OF_A_KIND: [(&str, &[&str]); 2] = [("openai", &OPENAI_ONLY), ("scripted", &SCRIPTED_ONLY)];
@@ -148,7 +148,7 @@ fn openai(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelKi
     table.set(reader, "timeout", &mut config.timeout_ms);
     table.set(reader, "attempt_timeout", &mut config.attempt_timeout_ms);
     table.set(reader, "idle_timeout", &mut config.idle_timeout_ms);
-    table.set(reader, "reply", &mut config.reply_max);
+    table.set(reader, "reply_size", &mut config.reply_max);
     ModelKind::OpenAi(Box::new(config))
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn http_url(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Op
             let help = "write `key = { env = \"MY_KEY\" }`, and the address without it".to_owned();
             reader.secret_error(
                 &item.span,
-                format!("{} cannot be so: {problem}", code(&item.name)),
+                format!("{} is not allowed: {problem}", code(&item.name)),
                 help,
             );
             None
@@ -195,7 +195,7 @@ pub(crate) fn key(
             item.name
         );
         let what = format!(
-            "{} is a text; a key does not belong in a config, which is copied and shared",
+            "{} is a key in plain text, and configs are copied and shared",
             code(&item.name)
         );
         reader.secret_error(&item.span, what, help);

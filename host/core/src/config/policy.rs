@@ -42,7 +42,7 @@ fn rule(
         Some(PluginName::from(name))
     });
     let arguments = table.get("arguments").map(|item| arguments(reader, &item));
-    let only = table.get("only").map(|item| item.read::<bool>(reader));
+    let only = table.get("exact_arguments").map(|item| item.read::<bool>(reader));
     let decide = table.require(reader, "decide").and_then(|item| item.read::<Decide>(reader));
     let expires = table.get("expires");
     if let Some(item) =

@@ -183,7 +183,7 @@ fn check_address(reader: &mut ConfigReader, reference: &Reference, tasks: &[Stri
     }
     let addresses: Vec<&str> = tasks.iter().map(String::as_str).chain(["user"]).collect();
     let what = format!(
-        "{} names {}, which is no task of this config, nor `user`, nor a tool of the host",
+        "{} names {}, which is not a task of this config, `user` or a tool of the host",
         code(&reference.user),
         code(name)
     );
@@ -208,7 +208,7 @@ fn check_audience(
     let known: Vec<&str> = channels.iter().chain(tasks).map(String::as_str).collect();
     if !known.contains(&name) {
         let what = format!(
-            "{} names {}, which is no channel of this config, nor a task",
+            "{} names {}, which is not a channel or a task of this config",
             code(&reference.user),
             code(name)
         );
@@ -226,7 +226,7 @@ fn report_recipient(reader: &mut ConfigReader, reference: &Reference, tasks: &[S
     let name = reference.name.as_str();
     let addresses: Vec<&str> = tasks.iter().map(String::as_str).chain(RECIPIENTS).collect();
     let what = format!(
-        "{} names {}, which is no task of this config, nor a seat",
+        "{} names {}, which is not a task of this config, nor a responder",
         code(&reference.user),
         code(name)
     );

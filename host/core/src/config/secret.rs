@@ -43,7 +43,7 @@ fn hosts(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<HostPattern>
     if item.list(reader).is_some_and(|hosts| hosts.is_empty()) {
         item.wrong(
             reader,
-            "names no host, so that nobody may receive the secret",
+            "names no host, so no host may receive the secret",
             "name a host: `hosts = [\"api.example.org\"]`".to_owned(),
         );
         return hosts;
@@ -70,7 +70,7 @@ fn places(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<BTreeSet
     if item.is_empty_list() {
         item.wrong(
             reader,
-            "is an empty list: the secret could be sent nowhere",
+            "is an empty list, so no part of a request may hold the secret",
             "leave it out".to_owned(),
         );
     }

@@ -58,7 +58,7 @@ pub(crate) fn read_all(
 fn check_name(reader: &mut ConfigReader, name: &str, span: &Span) {
     if is_reserved_task(name) {
         let what = format!(
-            "{} cannot be the name of a task: an agent that addresses it would mean a seat or a tool of the host",
+            "{} cannot be the name of a task: it is a responder or a tool of the host, which agents address by that name",
             code(name)
         );
         reader.error(ProblemCode::InvalidName, span, what, format!("write `[tasks.{name}-task]`"));
@@ -99,7 +99,7 @@ fn read(
     table.set(reader, "only_user_quits_root", &mut setup.only_user_quits_root);
     table.set(reader, "default_human_response", &mut setup.default_human_response);
     seats(reader, table, &mut setup);
-    table.set(reader, "agent_seat", &mut setup.agent_seat);
+    table.set(reader, "agent_responder", &mut setup.agent_seat);
     setup.no_tool = no_tool(reader, table, &setup);
     setup.turns = turns(reader, table);
     table.set(reader, "max_stalled_steps", &mut setup.max_stalled_steps);
@@ -112,7 +112,7 @@ fn read(
     table.set(reader, "restart", &mut setup.restart);
     table.set(reader, "restart_as_subtask", &mut setup.restart_as_subtask);
     table.set(reader, "erase_substeps", &mut setup.erase_substeps);
-    table.set(reader, "force", &mut setup.force);
+    table.set(reader, "force_tool", &mut setup.force);
     table.set(reader, "tool_format", &mut setup.tool_format);
     table.set(reader, "allow_multiple_tools", &mut setup.allow_multiple_tools);
     table.set(reader, "respond_tools_only", &mut setup.respond_tools_only);
@@ -122,7 +122,7 @@ fn read(
     setup.text = task_rules::words(reader, table, as_langroid);
     setup.loops = task_rules::loops(reader, table);
     setup.stuck = acting::stuck(reader, table, as_langroid);
-    if let Some(item) = table.get("narrow") {
+    if let Some(item) = table.get("scope") {
         setup.narrow = narrow::read(reader, references, &item);
     }
     setup.handoff = handoff(reader, references, table);
@@ -130,9 +130,9 @@ fn read(
     setup.budget = background::budget(reader, table);
     table.set(reader, "deadline", &mut setup.deadline_ms);
     table.set(reader, "on_close", &mut setup.on_close);
-    table.set(reader, "structured", &mut setup.structured);
-    setup.deliver = table.get("deliver").and_then(|item| plugin_name(reader, references, &item));
-    table.set(reader, "hand_back", &mut setup.hand_back);
+    table.set(reader, "structured_retries", &mut setup.structured);
+    setup.deliver = table.get("delivery_strategy").and_then(|item| plugin_name(reader, references, &item));
+    table.set(reader, "result_delivery", &mut setup.hand_back);
     setup.executors = acting::executors(reader, references, table);
     table.set(reader, "action_timeout", &mut setup.action_timeout_ms);
     setup.memory = table.get("memory").and_then(|item| plugin_name(reader, references, &item));
@@ -212,14 +212,14 @@ fn turns(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
     turns.or(single.map(|_| if delegate.is_some() { 2 } else { 1 }))
 }
 
-/// `seats`: those that take part. A task without sub-tasks needs one.
+/// `responders`: those that take part. A task without sub-tasks needs one.
 fn seats(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut TaskSetup) {
-    table.set(reader, "seats", &mut setup.seats);
-    let item = table.get("seats").filter(|item| item.is_empty_list());
+    table.set(reader, "responders", &mut setup.seats);
+    let item = table.get("responders").filter(|item| item.is_empty_list());
     if let Some(item) = item.filter(|_| setup.subtasks.is_empty()) {
         item.wrong(
             reader,
-            "is an empty list, and there are no sub-tasks: nobody could answer",
+            "is an empty list, and there are no sub-tasks, so nothing can answer",
             None,
         );
     }
@@ -230,6 +230,6 @@ fn seats(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut TaskSetup) {
 fn no_tool(reader: &mut ConfigReader, table: &Table<'_>, setup: &TaskSetup) -> NoTool {
     let is_alone = setup.subtasks.is_empty() && !setup.interactive;
     let usual = if is_alone && !setup.as_langroid { NoTool::Done } else { NoTool::Nothing };
-    let item = table.get("handle_llm_no_tool");
+    let item = table.get("on_no_tool_call");
     item.and_then(|item| task_rules::no_tool(reader, &item)).unwrap_or(usual)
 }

@@ -76,7 +76,7 @@ pub(super) fn returns(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Opt
     }
 }
 
-/// `handle_llm_no_tool` (L-125).
+/// `on_no_tool_call` (L-125).
 pub(super) fn no_tool(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<NoTool> {
     match item.value {
         DeValue::Table(_) => {
@@ -91,7 +91,7 @@ pub(super) fn no_tool(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Opt
         DeValue::String(text) if text.contains(char::is_whitespace) => {
             let text = if text.chars().count() > NUDGE_SHOWN { "…" } else { text };
             let help = format!(
-                "to say it to the agent write `handle_llm_no_tool = {{ nudge = {} }}`",
+                "to say it to the agent write `on_no_tool_call = {{ nudge = {} }}`",
                 string(text)
             );
             item.wrong(reader, "cannot be a text", help);
@@ -138,20 +138,20 @@ fn call(reader: &mut ConfigReader, table: &Table<'_>) -> Option<NoTool> {
     Some(NoTool::Call(ToolCall::new(tool, arguments)))
 }
 
-/// `loops` (L-096, L-097).
+/// `loop_detection` (L-096, L-097).
 pub(super) fn loops(reader: &mut ConfigReader, table: &Table<'_>) -> LoopRules {
     let mut loops = LoopRules::default();
-    let Some(table) = table.get("loops").and_then(|item| item.table(reader, LOOPS)) else {
+    let Some(table) = table.get("loop_detection").and_then(|item| item.table(reader, LOOPS)) else {
         return loops;
     };
     table.set(reader, "cycle_len", &mut loops.cycle_len);
-    table.set(reader, "wait", &mut loops.wait);
+    table.set(reader, "repeats", &mut loops.wait);
     table.set(reader, "dominance", &mut loops.dominance);
     table.set(reader, "alternation", &mut loops.alternation);
     loops
 }
 
-/// `text`: the meaning of words. With Langroid's defaults, `all` of them have one.
+/// `text_rules`: the meaning of words. With Langroid's defaults, `all` of them have one.
 pub(super) fn words(reader: &mut ConfigReader, table: &Table<'_>, all: bool) -> TextRules {
     let mut rules = TextRules {
         signals: all,
@@ -160,14 +160,14 @@ pub(super) fn words(reader: &mut ConfigReader, table: &Table<'_>, all: bool) -> 
         calls: all,
         system_word: all,
     };
-    let Some(table) = table.get("text").and_then(|item| item.table(reader, WORDS)) else {
+    let Some(table) = table.get("text_rules").and_then(|item| item.table(reader, WORDS)) else {
         return rules;
     };
     table.set(reader, "signals", &mut rules.signals);
     table.set(reader, "recipients", &mut rules.recipients);
     table.set(reader, "calls", &mut rules.calls);
-    table.set(reader, "system_word", &mut rules.system_word);
-    if let Some(item) = table.get("prefix") {
+    table.set(reader, "system_prefix", &mut rules.system_word);
+    if let Some(item) = table.get("address_prefix") {
         rules.prefix = prefix(reader, &item).unwrap_or_default();
     }
     rules

@@ -219,7 +219,7 @@ fn worker(
     table: &Table<'_>,
     entry: &mut ToolEntry,
 ) {
-    let (agent, wait) = (table.get("agent"), table.get("wait"));
+    let (agent, wait) = (table.get("task"), table.get("wait"));
     for item in
         agent.iter().chain(&wait).filter(|_| entry.tool != ToolsEntry::Host(HostTool::DelegateTask))
     {
@@ -265,7 +265,7 @@ fn recipients(
     names.iter().for_each(|(item, name)| references.add_recipient(item, name));
     entry.recipients = names.into_iter().map(|(_, name)| name.to_owned()).collect();
     if let Some(item) = list.filter(SpannedValue::is_empty_list) {
-        item.wrong(reader, "is an empty list: nobody could be named", None);
+        item.wrong(reader, "is an empty list, so a call could name no recipient", None);
     }
     let Some((item, name)) = default.and_then(|item| item.string(reader).map(|name| (item, name)))
     else {

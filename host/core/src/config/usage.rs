@@ -22,7 +22,7 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     let plugins = used_plugins(config, &tasks);
     for name in config.tasks.keys().filter(|name| !tasks.contains(name)) {
         let what = format!(
-            "nobody starts the task `{name}`: it is no sub-task, and no agent at work may delegate to it"
+            "the task `{name}` never starts: it is not a sub-task, and no agent in use may delegate to it"
         );
         let help = format!(
             "add it to the `subtasks` of a task, or to the `grants.delegate` of an agent, or leave out [tasks.{name}]"
@@ -46,7 +46,7 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
         );
     }
     for name in config.models.keys().filter(|name| !is_granted(config, name)) {
-        let what = format!("nobody may ask the model `{name}`");
+        let what = format!("the model `{name}` is not granted to any plugin");
         let help = format!("write `grants.model = [\"{name}\"]` at the agent that may");
         problems.push(
             config
@@ -70,7 +70,7 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
 /// Returns the warning about a plugin without effect.
 pub(crate) fn unused(plugin: &PluginName) -> String {
     format!(
-        "nobody uses the plugin `{plugin}`: no task that is started names it, and no agent at work may call its tools"
+        "the plugin `{plugin}` is not used: no task that starts names it, and no agent in use may call its tools"
     )
 }
 
@@ -110,16 +110,16 @@ fn check_executors(config: &Config, problems: &mut Problems) {
             if config.plugins.contains_key(executor) && !granted.iter().any(is_of) {
                 let agent = &task.setup.agent;
                 let what = format!(
-                    "the executor `{executor}` carries out nothing: `{agent}` may call none of its tools"
+                    "the plugin `{executor}` carries out no action: `{agent}` may call none of its tools"
                 );
                 let help = format!(
-                    "write `grants.tools = [\"{executor}.*\"]` in [plugins.{agent}], or leave the executor out"
+                    "write `grants.tools = [\"{executor}.*\"]` in [plugins.{agent}], or remove the plugin from `action_plugins`"
                 );
                 problems.push(
                     config
                         .problem(
                             ProblemCode::NoEffect,
-                            &format!("tasks.{name}.executors[{index}]"),
+                            &format!("tasks.{name}.action_plugins[{index}]"),
                             what,
                         )
                         .help(help)
@@ -138,10 +138,10 @@ fn check_policy(config: &Config, problems: &mut Problems) {
             continue;
         };
         let what = format!(
-            "the rule at {} is never looked at: the one at {} decides all that it is about",
+            "the rule at {} never applies: the rule at {} decides all of its calls",
             rule.source, earlier.source
         );
-        let help = "the first rule that matches wins: put the narrower one first, or leave it out";
+        let help = "the first rule that matches wins: put the narrower one first, or remove it";
         problems.push(
             config
                 .problem(ProblemCode::NoEffect, &format!("policy[{index}]"), what)
@@ -175,7 +175,7 @@ fn check_networks(config: &Config, problems: &mut Problems) {
             let is_name = rule.url.as_str().contains("localhost");
             if grant.may_connect(address).is_err() && (!is_name || grant.private.is_empty()) {
                 let what = format!(
-                    "`{}` is never reached: {address} is a {kind} address",
+                    "`{}` cannot be reached: {address} is a {kind} address",
                     rule.url.as_str()
                 );
                 let help = format!(
@@ -257,26 +257,26 @@ fn check_seats(config: &Config, problems: &mut Problems) {
             || task.setup.done_if_response.contains(&Entity::Llm)
             || !task.setup.done_sequences.is_empty();
         let stalls = !goes_on && !ends && !task.setup.text.signals;
-        let is_written = config.is_written(&format!("tasks.{name}.handle_llm_no_tool"));
+        let is_written = config.is_written(&format!("tasks.{name}.on_no_tool_call"));
         let (why, ends_it) = match (stalls, is_written) {
             (true, _) => (
-                "nobody answers a message without a tool call, and the task stalls",
+                "no responder answers a message without a tool call, and the task stalls",
                 " and `done_if_response = [\"llm\"]`",
             ),
             (false, true) => {
-                ("it says what becomes of a message without a tool call, and does nothing here", "")
+                ("the key decides about a message without a tool call, and has no effect here", "")
             }
             (false, false) => continue,
         };
         let what = format!(
-            "`handle_llm_no_tool` is carried out on the agent seat, which is not taken in the task `{name}`"
+            "`on_no_tool_call` needs the responder `agent`, which does not take part in the task `{name}`"
         );
         let help = format!(
-            "add \"agent\" to `seats`, or write `handle_llm_no_tool = \"nothing\"`{ends_it}"
+            "add \"agent\" to `responders`, or write `on_no_tool_call = \"nothing\"`{ends_it}"
         );
         problems.push(
             config
-                .problem(ProblemCode::NoEffect, &format!("tasks.{name}.seats"), what)
+                .problem(ProblemCode::NoEffect, &format!("tasks.{name}.responders"), what)
                 .because(why)
                 .help(help)
                 .as_warning(),
@@ -292,9 +292,9 @@ fn check_keys(config: &Config, problems: &mut Problems) {
         if server.key.is_some() && server.url.starts_with("http://") && !address::is_loopback(next)
         {
             let what = format!(
-                "the key of the model `{name}` goes over the network for everybody to read"
+                "the key of the model `{name}` crosses the network unencrypted"
             );
-            let help = "write `https://` in its `url`, if the server can do that";
+            let help = "write `https://` in its `url` if the server supports it";
             problems.push(
                 config
                     .problem(ProblemCode::Insecure, &format!("models.{name}.url"), what)
@@ -308,9 +308,9 @@ fn check_keys(config: &Config, problems: &mut Problems) {
         let McpReach::Address { url, key: Some(_) } = &source.reach else { continue };
         if url.starts_with("http://") && !address::is_loopback(url) {
             let what = format!(
-                "the key of the server `{name}` goes over the network for everybody to read"
+                "the key of the server `{name}` crosses the network unencrypted"
             );
-            let help = "write `https://` in its `url`, if the server can do that";
+            let help = "write `https://` in its `url` if the server supports it";
             problems.push(
                 config
                     .problem(ProblemCode::Insecure, &format!("plugins.{name}.source.mcp.url"), what)
@@ -337,7 +337,7 @@ pub(super) fn check_costs(config: &Config, problems: &mut Problems) {
     for (path, model) in run.into_iter().chain(grants) {
         let Some(model) = model else { continue };
         let what =
-            format!("`cost_usd` does not hold back the model `{model}`: its price is not known");
+            format!("`cost_usd` does not limit the model `{model}`: its price is unknown");
         let help = format!(
             "write `input_price` and `output_price` in [models.{model}], name it in the file of `prices`, or limit `tokens`"
         );

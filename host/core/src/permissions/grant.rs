@@ -219,7 +219,7 @@ pub struct SecretGrant {
 
 /// The grant of channels that a delivery strategy may speak on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RoomsGrant {
+pub struct ChannelsGrant {
     pub channels: Vec<ChannelId>,
     /// The limit of messages in the whole run.
     pub messages: Option<u64>,
@@ -239,7 +239,7 @@ pub struct Grants {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileGrant>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rooms: Option<RoomsGrant>,
+    pub channels: Option<ChannelsGrant>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetch: Option<FetchGrant>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -258,7 +258,7 @@ impl Grants {
             Capability::Delegate => self.delegate.is_some(),
             Capability::Route => self.route.is_some(),
             Capability::Files => !self.files.is_empty(),
-            Capability::Rooms => self.rooms.is_some(),
+            Capability::Channels => self.channels.is_some(),
             Capability::Fetch => self.fetch.is_some(),
             Capability::Kv => self.kv.is_some(),
             Capability::Secrets => !self.secrets.is_empty(),

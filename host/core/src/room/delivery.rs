@@ -226,7 +226,7 @@ impl Room {
                 &id,
                 DeliveryState::Attached,
                 None,
-                Some("it has no delivery strategy (tasks.NAME.deliver)"),
+                Some("it has no delivery strategy (tasks.NAME.delivery_strategy)"),
             ),
         }
     }

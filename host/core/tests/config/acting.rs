@@ -42,10 +42,10 @@ fn desk(task: &str) -> TaskSetup {
 #[test]
 fn every_rule_of_an_agent_that_acts_reaches_its_setup() {
     let task = desk(
-        "executors = [\"workspace\"]\naction_timeout = \"2 min\"\nmemory = \"notes\"\n\
+        "action_plugins = [\"workspace\"]\naction_timeout = \"2 min\"\nmemory = \"notes\"\n\
          confirm = { policy = \"risky\", threshold = \"medium\", unknown = false, analyzer = \"patterns\" }\n\
-         condense = { plugin = \"recent\", over = 50 }\n\
-         stuck = { repeats = 5, errors = 6, alternations = 8, messages = 4, recovery = \"restart\" }",
+         condense = { plugin = \"recent\", max_entries = 50 }\n\
+         stuck_detection = { repeats = 5, errors = 6, alternations = 8, messages = 4, recovery = \"restart\" }",
     );
     assert_eq!(task.executors, [PluginName::from("workspace")]);
     assert_eq!(task.action_timeout_ms, Some(120_000));
@@ -75,7 +75,7 @@ fn short_forms_and_defaults_say_the_usual() {
     let risky = ConfirmPolicy::Risky { threshold: Risk::High, unknown: true };
     assert_eq!(desk("confirm = \"risky\"").confirm.policy, risky);
     assert_eq!(desk("confirm = { policy = \"risky\" }").confirm.policy, risky);
-    assert!(!desk("stuck = false").stuck.on);
+    assert!(!desk("stuck_detection = false").stuck.on);
     assert_eq!(
         desk("condense = { plugin = \"recent\" }").condense.map(|rules| rules.over),
         Some(CondenseRules::OVER)
@@ -90,15 +90,15 @@ fn values_that_do_not_fit_together_are_refused() {
         ("confirm = { threshold = \"low\" }", MissingKey),
         ("confirm = { policy = \"always\", threshold = \"low\" }", Conflict),
         ("confirm = { policy = \"risky\", threshold = \"unknown\" }", InvalidValue),
-        ("condense = { plugin = \"recent\", over = 3 }", OutOfRange),
-        ("condense = { over = 30 }", MissingKey),
-        ("stuck = { repeats = 1 }", OutOfRange),
-        ("stuck = { recovery = \"panic\" }", InvalidValue),
-        ("executors = [\"workspce\"]", UnknownPlugin),
+        ("condense = { plugin = \"recent\", max_entries = 3 }", OutOfRange),
+        ("condense = { max_entries = 30 }", MissingKey),
+        ("stuck_detection = { repeats = 1 }", OutOfRange),
+        ("stuck_detection = { recovery = \"panic\" }", InvalidValue),
+        ("action_plugins = [\"workspce\"]", UnknownPlugin),
         ("memory = \"note\"", UnknownPlugin),
         ("action_timeout = \"1 ms\"", OutOfRange),
-        ("system = \"S\"\nmicro = \"a.md\"", Conflict),
-        ("micro = \"\"", InvalidValue),
+        ("system = \"S\"\nprompt_agent = \"a.md\"", Conflict),
+        ("prompt_agent = \"\"", InvalidValue),
     ];
     let mut shown = String::new();
     for (task, code) in cases {
@@ -112,7 +112,7 @@ fn values_that_do_not_fit_together_are_refused() {
 #[test]
 fn a_plugin_of_another_kind_is_refused_with_the_suitable_ones() {
     let cases = [
-        "executors = [\"recent\"]",
+        "action_plugins = [\"recent\"]",
         "memory = \"workspace\"",
         "confirm = { policy = \"always\", analyzer = \"notes\" }",
         "condense = { plugin = \"patterns\" }",
@@ -128,7 +128,7 @@ fn a_plugin_of_another_kind_is_refused_with_the_suitable_ones() {
 
 #[test]
 fn an_executor_that_the_agent_may_not_call_is_a_warning() {
-    let text = text("executors = [\"notes\"]").replace("workspace.*\"]", "workspace.read\"]");
+    let text = text("action_plugins = [\"notes\"]").replace("workspace.*\"]", "workspace.read\"]");
     let warnings = good(&text).warnings;
     assert_eq!(warnings.codes(), [NoEffect, Unused, Unused], "{warnings}");
     insta::assert_snapshot!(warnings.0[0].to_string());
@@ -138,7 +138,7 @@ const MICRO: &str = "---\nname: reviewer\ndescription: Reviews.\ninputs:\n  chan
 
 #[test]
 fn a_micro_agents_file_is_its_task() {
-    let mut config = good(&text("micro = \"agents/reviewer.md\""));
+    let mut config = good(&text("prompt_agent = \"agents/reviewer.md\""));
     let files: Vec<_> =
         config.micro_files().map(|(task, file)| (task.to_string(), file.path.clone())).collect();
     assert_eq!(files, [("desk".to_owned(), "/home/ann/library/agents/reviewer.md".to_owned())]);

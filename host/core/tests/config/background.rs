@@ -27,8 +27,8 @@ fn plugins() -> BTreeMap<PluginName, PluginFacts> {
 
 #[test]
 fn the_keys_mean_what_they_say() {
-    let desk = "background = { share = [\"terminal\"], wait = true, cache = \"5 min\", conversation = 12 }";
-    let slow = "deadline = \"2 min\"\non_close = \"finish-silently\"\nstructured = 3";
+    let desk = "background = { channels = [\"terminal\"], wait = true, cache = \"5 min\", conversation = 12 }";
+    let slow = "deadline = \"2 min\"\non_close = \"finish-silently\"\nstructured_retries = 3";
     let grant = "grants.delegate = { tasks = [\"slow\"], at_once = 2, total = 8, channels = [\"terminal\"] }";
     let setup = assembled(&text(grant, desk, slow), &plugins()).setup;
     let rules = BackgroundRules {
@@ -54,9 +54,9 @@ fn the_keys_mean_what_they_say() {
 
 #[test]
 fn every_mistake_is_reported_at_once() {
-    let desk = "background = { share = [\"ghost\"], wait = 1, cache = \"5\", conversation = 1000 }\n\
-        tools = [{ tool = \"delegate_task\", agent = \"slow\" }, { tool = \"done\", wait = true }, { tool = \"delegate_task\", as = \"x\", agent = \"nobody\" }]";
-    let slow = "deadline = \"1 ms\"\non_close = \"drop\"\nstructured = 1000";
+    let desk = "background = { channels = [\"ghost\"], wait = 1, cache = \"5\", conversation = 1000 }\n\
+        tools = [{ tool = \"delegate_task\", task = \"slow\" }, { tool = \"done\", wait = true }, { tool = \"delegate_task\", as = \"x\", task = \"nobody\" }]";
+    let slow = "deadline = \"1 ms\"\non_close = \"drop\"\nstructured_retries = 1000";
     let problems = refused(&text(
         "grants.delegate = { tasks = [\"slow\"], channels = [\"phone\"] }",
         desk,
@@ -96,7 +96,7 @@ fn the_tool_offers_the_agents_that_may_be_started() {
         tool.description
     );
     let narrowed =
-        shown(&text(grant, &format!("{tools}\nnarrow = {{ delegate = [\"other\"] }}"), ""));
+        shown(&text(grant, &format!("{tools}\nscope = {{ delegate = [\"other\"] }}"), ""));
     assert_eq!(narrowed.input_schema["properties"]["agent"]["enum"], json!(["other"]));
 }
 
@@ -104,8 +104,8 @@ fn the_tool_offers_the_agents_that_may_be_started() {
 fn each_worker_can_have_a_tool_of_its_own() {
     // R-132
     let grant = "grants.delegate = [\"slow\", \"other\"]";
-    let tools = "tools = [{ tool = \"delegate_task\", as = \"ask_slow\", agent = \"slow\", wait = true }, \
-        { tool = \"delegate_task\", as = \"send_other\", agent = \"other\" }]";
+    let tools = "tools = [{ tool = \"delegate_task\", as = \"ask_slow\", task = \"slow\", wait = true }, \
+        { tool = \"delegate_task\", as = \"send_other\", task = \"other\" }]";
     let setup = assembled(&text(grant, tools, ""), &plugins()).setup;
     let toolbox = &setup.tasks["desk"].toolbox;
     let offered: Vec<&str> = toolbox.offered().iter().map(|tool| tool.name.as_str()).collect();

@@ -73,12 +73,12 @@ fn every_key_reaches_the_setup() {
 #[test]
 fn a_strategy_may_be_granted_any_channel_of_the_config() {
     let text = Parts {
-        plugin: "grants.rooms = [\"phone\", \"terminal\"]",
+        plugin: "grants.channels = [\"phone\", \"terminal\"]",
         end: "[channels.phone]\nkind = \"voice\"",
         ..Parts::default()
     }
     .text();
-    let plugins = named([("chat", plugin(&[PluginKind::Agent], &["rooms?"], &[]))]);
+    let plugins = named([("chat", plugin(&[PluginKind::Agent], &["channels?"], &[]))]);
     let assembly = assembled(&text, &plugins);
     let chat = PluginName::from("chat");
     let rights = assembly.setup.rights(&chat).expect("it is a plugin");
@@ -135,7 +135,7 @@ fn all_mistakes_are_reported_at_once() {
 fn a_grant_for_an_absent_channel_is_refused() {
     let problems = refused(
         &Parts {
-            plugin: "grants.rooms = [\"phon\"]",
+            plugin: "grants.channels = [\"phon\"]",
             end: "[channels.phone]\nkind = \"voice\"",
             ..Parts::default()
         }

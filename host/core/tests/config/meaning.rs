@@ -81,7 +81,7 @@ fn the_library_is_read_whole() {
 
     let digest = config.plugins[&PluginName::from("digest")].grants.tools.as_ref().unwrap();
     assert_eq!(digest.calls, Some(10));
-    let rooms = config.plugins[&PluginName::from("immediate")].grants.rooms.as_ref().unwrap();
+    let rooms = config.plugins[&PluginName::from("immediate")].grants.channels.as_ref().unwrap();
     assert_eq!((rooms.channels[0].as_str(), rooms.messages), ("terminal", Some(5)));
     assert_eq!(
         config.tasks[&TaskName::from("digest")].setup.deliver,
@@ -194,16 +194,16 @@ fn what_is_not_written_has_its_default() {
 fn a_rule_of_the_agent_seat_wants_somebody_on_it() {
     let mut shown = String::new();
     let cases = [
-        ("seats = [\"llm\"]", true),
-        ("seats = [\"llm\", \"user\"]", true),
-        ("seats = [\"llm\"]\nhandle_llm_no_tool = \"done\"", true),
-        ("seats = [\"llm\"]\nhandle_llm_no_tool = { nudge = \"Go on.\" }\nturns = 3", true),
-        ("seats = [\"llm\", \"user\"]\ninteractive = true\nhandle_llm_no_tool = \"user\"", true),
-        ("seats = [\"llm\"]\nsingle_round = true", false),
-        ("seats = [\"llm\"]\ndone_if_response = [\"llm\"]", false),
-        ("seats = [\"llm\"]\nhandle_llm_no_tool = \"nothing\"", false),
-        ("seats = [\"llm\", \"agent\"]", false),
-        ("seats = [\"user\"]", false),
+        ("responders = [\"llm\"]", true),
+        ("responders = [\"llm\", \"user\"]", true),
+        ("responders = [\"llm\"]\non_no_tool_call = \"done\"", true),
+        ("responders = [\"llm\"]\non_no_tool_call = { nudge = \"Go on.\" }\nturns = 3", true),
+        ("responders = [\"llm\", \"user\"]\ninteractive = true\non_no_tool_call = \"user\"", true),
+        ("responders = [\"llm\"]\nsingle_round = true", false),
+        ("responders = [\"llm\"]\ndone_if_response = [\"llm\"]", false),
+        ("responders = [\"llm\"]\non_no_tool_call = \"nothing\"", false),
+        ("responders = [\"llm\", \"agent\"]", false),
+        ("responders = [\"user\"]", false),
     ];
     for (task, expected) in cases {
         let warnings = good(&Parts { task, ..Parts::default() }.text()).warnings;
@@ -221,10 +221,10 @@ fn a_message_without_a_tool_call_is_done_where_nobody_comes_next() {
         ("", "", NoTool::Done),
         ("interactive = true", "", NoTool::Nothing),
         ("subtasks = [\"sub\"]", sub, NoTool::Nothing),
-        ("subtasks = [\"sub\"]\nhandle_llm_no_tool = \"done\"", sub, NoTool::Done),
-        ("handle_llm_no_tool = \"nothing\"", "", NoTool::Nothing),
-        ("handle_llm_no_tool = \"user\"", "", NoTool::User),
-        ("handle_llm_no_tool = { nudge = \"Go on.\" }", "", NoTool::Nudge("Go on.".into())),
+        ("subtasks = [\"sub\"]\non_no_tool_call = \"done\"", sub, NoTool::Done),
+        ("on_no_tool_call = \"nothing\"", "", NoTool::Nothing),
+        ("on_no_tool_call = \"user\"", "", NoTool::User),
+        ("on_no_tool_call = { nudge = \"Go on.\" }", "", NoTool::Nudge("Go on.".into())),
     ];
     for (task, end, expected) in cases {
         let config = good(&Parts { task, end, ..Parts::default() }.text());
@@ -234,7 +234,7 @@ fn a_message_without_a_tool_call_is_done_where_nobody_comes_next() {
 
 #[test]
 fn a_task_says_how_it_works_and_ends() {
-    let task = "description = \"D\"\nsystem = \"S\"\ninteractive = true\nturns = 3\nmax_stalled_steps = 2\nagent_seat = \"component\"\n\
+    let task = "description = \"D\"\nsystem = \"S\"\ninteractive = true\nturns = 3\nmax_stalled_steps = 2\nagent_responder = \"component\"\n\
         allow_null_result = true\ndone_if_response = [\"llm\", \"user\"]\ndone_if_no_response = [\"agent\"]\ntools = []";
     let config = good(&Parts { task, ..Parts::default() }.text());
     let task = &config.tasks[&TaskName::from("desk")];
@@ -257,7 +257,7 @@ fn a_task_says_how_it_works_and_ends() {
     );
     assert_eq!(task.setup.done_if_no_response.iter().copied().collect::<Vec<_>>(), [Entity::Agent]);
     assert_eq!(task.tools, Some(vec![]));
-    let host = good(&Parts { task: "agent_seat = \"host\"", ..Parts::default() }.text());
+    let host = good(&Parts { task: "agent_responder = \"host\"", ..Parts::default() }.text());
     assert_eq!(host.tasks[&TaskName::from("desk")].setup.agent_seat, AgentSeat::Host);
 }
 

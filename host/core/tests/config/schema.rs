@@ -185,12 +185,12 @@ fn a_value_of_another_form_is_refused() {
         "[plugins.a]\ngrants.exec = [\"ls\"]",
         "[tasks.a]\ndone_if_response = [\"nobody\"]",
         "[tasks.a]\ninteractive = \"yes\"",
-        "[tasks.a]\nhandle_llm_no_tool = \"never\"",
+        "[tasks.a]\non_no_tool_call = \"never\"",
         "[tasks._a]",
         "[tasks.a]\ntools = [5]",
         "[tasks.a]\ntools = [{ tool = \"a.b\", alias = \"c\" }]",
         "[tasks.a]\nreturns = \"list\"",
-        "[tasks.a]\nloops = { cycle_len = 1001 }",
+        "[tasks.a]\nloop_detection = { cycle_len = 1001 }",
         "[[policy]]\ndecide = \"maybe\"",
         "[limits.run]\nturns = 1.5",
     ];
@@ -220,8 +220,8 @@ names = ["chat.*"]
 names = ["default"]
 [plugins.chat.grants.delegate]
 tasks = ["some"]
-[plugins.chat.grants.rooms]
-channels = ["terminal"]
+[plugins.chat.grants.channels]
+names = ["terminal"]
 [plugins.chat.grants.fetch]
 urls = ["https://a.example/*"]
 [plugins.chat.grants.kv]
@@ -234,17 +234,17 @@ command = ["server"]
 agent = "chat"
 [tasks.some.background]
 [tasks.some.budget]
-[tasks.some.narrow]
+[tasks.some.scope]
 [tasks.some.confirm]
 policy = "risky"
 [tasks.some.condense]
 plugin = "chat"
-[tasks.some.stuck]
+[tasks.some.stuck_detection]
 [tasks.some.returns]
 tool = "find"
-[tasks.some.loops]
-[tasks.some.text]
-[tasks.some.handle_llm_no_tool]
+[tasks.some.loop_detection]
+[tasks.some.text_rules]
+[tasks.some.on_no_tool_call]
 tool = "find"
 [[tasks.some.tools]]
 tool = "delegate_task"

@@ -91,7 +91,7 @@ fn a_task_without_rules_has_the_defaults() {
     let expected =
         TaskSetup { agent: "chat".into(), no_tool: NoTool::Done, ..TaskSetup::default() };
     assert_eq!(desk("", ""), expected);
-    assert_eq!(desk("", "user_message = \"\"\ntext = { }\nloops = { }"), expected);
+    assert_eq!(desk("", "user_message = \"\"\ntext_rules = { }\nloop_detection = { }"), expected);
 }
 
 /// Returns a task whose words have their meaning in Langroid.
@@ -117,7 +117,7 @@ fn compat_changes_what_is_not_written() {
     let top = "compat = \"langroid\"";
     assert_eq!(desk(top, ""), langroid());
     assert_eq!(desk("", top), langroid());
-    let written = "text = { signals = false, calls = false }\nhandle_llm_no_tool = \"done\"\ninteractive = true";
+    let written = "text_rules = { signals = false, calls = false }\non_no_tool_call = \"done\"\ninteractive = true";
     let text = TextRules { signals: false, calls: false, ..langroid().text };
     assert_eq!(
         desk(top, written),
@@ -149,7 +149,7 @@ fn each_word_of_a_rule_means_one_thing() {
         ),
         ("tool_format = \"json\"", TaskSetup { tool_format: ToolFormat::Json, ..desk("", "") }),
         (
-            "tool_format = \"off\"\nseats = [\"user\"]",
+            "tool_format = \"off\"\nresponders = [\"user\"]",
             TaskSetup {
                 tool_format: ToolFormat::Off,
                 seats: [Entity::User].into(),
@@ -157,15 +157,15 @@ fn each_word_of_a_rule_means_one_thing() {
             },
         ),
         (
-            "handle_llm_no_tool = { tool = \"pass\" }",
+            "on_no_tool_call = { tool = \"pass\" }",
             TaskSetup { no_tool: NoTool::Call(ToolCall::new("pass", json!({}))), ..desk("", "") },
         ),
         (
-            "loops = { cycle_len = 0 }",
+            "loop_detection = { cycle_len = 0 }",
             TaskSetup { loops: LoopRules { cycle_len: 0, ..LoopRules::default() }, ..desk("", "") },
         ),
         (
-            "text.prefix = \"@\"",
+            "text_rules.address_prefix = \"@\"",
             TaskSetup {
                 text: TextRules { prefix: "@".into(), ..TextRules::default() },
                 ..desk("", "")

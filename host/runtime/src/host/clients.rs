@@ -108,7 +108,7 @@ impl Host {
             problems.push(config.problem(
                 ProblemCode::MissingSecret,
                 &format!("models.{name}.key"),
-                format!("the key of the model `{name}` is not there: {what}"),
+                format!("the key of the model `{name}` cannot be read: {what}"),
             ));
         }
         match self.open_client(server) {

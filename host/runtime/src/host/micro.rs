@@ -21,7 +21,7 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
     let mut taken = config.clone();
     for (task, file) in micro {
         let read = |text: &str| taken.take_micro(&task, text);
-        take(config, &file, &format!("tasks.{task}.micro"), read, problems);
+        take(config, &file, &format!("tasks.{task}.prompt_agent"), read, problems);
     }
     for (task, index, file) in knowledge {
         let read = |text: &str| taken.take_knowledge(&task, index, text);

@@ -44,7 +44,7 @@ impl Host {
                     .problem(
                         ProblemCode::MissingSecret,
                         &format!("secrets.{name}.from"),
-                        format!("the secret `{name}` is not there: {what}"),
+                        format!("the secret `{name}` cannot be read: {what}"),
                     )
                     .help(help),
             );

@@ -5,7 +5,7 @@
 //! ```toml
 //! [plugins.immediate]
 //! source = "stock:immediate"
-//! grants.rooms = ["terminal"]
+//! grants.channels = ["terminal"]
 //!
 //! [tasks.digest]
 //! agent = "digest"

@@ -25,7 +25,7 @@ fn config(models: &str) -> String {
 }
 
 const TASK: &str = "[plugins.micro]\nsource = \"stock:micro\"\ngrants.model = [\"default\"]\n\
-                    [tasks.reviewer]\nagent = \"micro\"\nmicro = \"agents/reviewer.md\"\n";
+                    [tasks.reviewer]\nagent = \"micro\"\nprompt_agent = \"agents/reviewer.md\"\n";
 
 fn rig() -> Rig {
     Rig::new().with_file("agents/reviewer.md", REVIEWER)

@@ -35,7 +35,7 @@ fn calling(nth: usize) -> Completion {
 fn config(condenser: &str, rest: &str) -> String {
     let chat = stocked("chat", "grants.model = [\"default\"]\ngrants.tools = [\"echo.*\"]");
     format!(
-        "entry = \"main\"\n[models.default]\nkind = \"native\"\n[tasks.main]\nagent = \"chat\"\nstuck = false\n\
+        "entry = \"main\"\n[models.default]\nkind = \"native\"\n[tasks.main]\nagent = \"chat\"\nstuck_detection = false\n\
          condense = {{ plugin = \"{condenser}\", over = {OVER} }}\n{chat}{}{rest}",
         hostile("echo", "echo", "")
     )

@@ -129,7 +129,7 @@ fn unused(name: &str, found: &Inspection, config: &Config, file: &Path) -> Optio
         );
         return Some(Hint {
             what: format!("no task uses {name} yet; it delivers results of background tasks:"),
-            how: format!("in {place} write `deliver = {name:?}`"),
+            how: format!("in {place} write `delivery_strategy = {name:?}`"),
         });
     }
     Some(Hint {

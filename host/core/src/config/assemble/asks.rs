@@ -115,7 +115,7 @@ pub(super) fn smallest(
         Capability::Files => {
             r#"grants.files = [{ dir = "…", at = "/folder", mode = "read" }]"#.to_owned()
         }
-        Capability::Rooms => format!("grants.rooms = {}", first(Some(TERMINAL))),
+        Capability::Channels => format!("grants.channels = {}", first(Some(TERMINAL))),
         other => format!("grants.{other} = …"),
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn check(
     if let Some(force) = &task.setup.force {
         let is_known = toolbox.get(force).is_some();
         need(
-            "force",
+            "force_tool",
             force,
             &|tool| tool.offered && tool.summary.name == *force,
             if is_known { "is not offered" } else { absent },
@@ -49,7 +49,7 @@ pub(super) fn check(
         return;
     }
     if let NoTool::Call(call) = &task.setup.no_tool {
-        need("handle_llm_no_tool.tool", &call.name, &|tool| tool.summary.name == call.name, absent);
+        need("on_no_tool_call.tool", &call.name, &|tool| tool.summary.name == call.name, absent);
     }
     for (index, sequence) in task.setup.done_sequences.iter().enumerate() {
         for event in sequence.events() {

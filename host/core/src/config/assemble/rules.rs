@@ -39,7 +39,7 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
     for (name, task) in &config.tasks {
         for (key, left, granted) in not_granted(config, &task.setup.agent, &task.setup.narrow) {
             let what = format!(
-                "{} in `narrow` of the task `{name}` was not granted to its agent `{}`, so it leaves nothing of it",
+                "{} in `scope` of the task `{name}` was not granted to its agent `{}`, so it has no effect",
                 code(&left),
                 task.setup.agent
             );
@@ -48,7 +48,7 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
             });
             problems.push(
                 config
-                    .problem(ProblemCode::NoEffect, &format!("tasks.{name}.narrow.{key}"), what)
+                    .problem(ProblemCode::NoEffect, &format!("tasks.{name}.scope.{key}"), what)
                     .help(help)
                     .as_warning(),
             );
@@ -64,13 +64,13 @@ fn no_tool(
     problems: &mut Problems,
 ) {
     let tools: Vec<&str> = schemas.iter().map(|(tool, _)| tool.as_str()).collect();
-    let what = format!("the rule is about {}, and there is no such tool", code(&rule.tool.0));
+    let what = format!("the rule covers {}, and no plugin has such a tool", code(&rule.tool.0));
     let help = suggest(&rule.tool.0, &tools, "tools here")
         .unwrap_or_else(|| "no plugin here has tools".to_owned());
     problems.push(
         config
             .problem(ProblemCode::NoEffect, &format!("policy[{index}].tool"), what)
-            .because("the rule never holds")
+            .because("the rule never applies")
             .help(help)
             .as_warning(),
     );
@@ -95,14 +95,14 @@ fn no_argument(
         return;
     }
     let known: Vec<&str> = known.into_iter().collect();
-    let what = format!("no tool that the rule is about has an argument {}", code(&name));
+    let what = format!("no tool that the rule covers has an argument {}", code(&name));
     let help = suggest(&name, &known, "arguments are")
         .unwrap_or_else(|| "its tools have no arguments".to_owned());
     let path = format!("policy[{index}].arguments.{}", at.0);
     problems.push(
         config
             .problem(ProblemCode::NoEffect, &path, what)
-            .because("an argument that is not there matches nothing")
+            .because("an absent argument matches nothing")
             .help(help)
             .as_warning(),
     );
@@ -129,7 +129,7 @@ fn properties(schema: &Value) -> Option<impl Iterator<Item = &str>> {
     Some(names.into_iter().flat_map(|names| names.keys().map(String::as_str)))
 }
 
-/// Returns the key of `narrow`, the name in it, and the existing grants.
+/// Returns the key of `scope`, the name in it, and the existing grants.
 fn not_granted(
     config: &Config,
     agent: &crate::types::ids::PluginName,
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_rule_that_never_holds_and_an_empty_narrowing_are_warnings() {
         let text = "entry = \"t\"\n[plugins.p]\nsource = \"p.wasm\"\ngrants.files = [{ dir = \"notes\", at = \"/notes\" }]\n\
-            [tasks.t]\nagent = \"p\"\nnarrow = { files = [\"/note\"] }\n\
+            [tasks.t]\nagent = \"p\"\nscope = { files = [\"/note\"] }\n\
             [[policy]]\ntool = \"p.sav\"\ndecide = \"deny\"\n\
             [[policy]]\ntool = \"p.save\"\narguments = { pth = \"/x\", path = \"/y\" }\ndecide = \"deny\"\n";
         let config =

@@ -356,7 +356,7 @@ fn check_workers(
         );
         problems.push(
             config
-                .problem(ProblemCode::NotGranted, &entry_path(name, index, "agent"), what)
+                .problem(ProblemCode::NotGranted, &entry_path(name, index, "task"), what)
                 .help(help),
         );
     }

@@ -45,7 +45,7 @@ fn uses(config: &Config, plugins: &Plugins, name: &PluginName) -> Vec<String> {
         }
         PluginKind::Memory => format!("write `memory = \"{name}\"` in a task"),
         PluginKind::DeliveryStrategy => {
-            format!("write `deliver = \"{name}\"` in a task that is delegated to")
+            format!("write `delivery_strategy = \"{name}\"` in a task that is delegated to")
         }
         PluginKind::SecurityAnalyzer => {
             format!("write `confirm = {{ analyzer = \"{name}\" }}` in a task")

@@ -30,7 +30,7 @@ pub fn derived(plugin: &PluginSetup) -> Decide {
     let reaches = (model.is_some() && asks(Capability::Model))
         || (delegate.is_some() && asks(Capability::Delegate))
         || (files.iter().any(|grant| grant.mode == FileMode::ReadWrite) && asks(Capability::Files))
-        || (rooms.is_some() && asks(Capability::Rooms))
+        || (rooms.is_some() && asks(Capability::Channels))
         || (fetch.is_some() && asks(Capability::Fetch))
         || (!secrets.is_empty() && asks(Capability::Secrets));
     if reaches { Decide::Ask } else { Decide::Allow }
@@ -88,7 +88,7 @@ fn reach(manifest: &Manifest, grants: &Grants) -> Vec<String> {
             list(delegate.tasks.iter().map(|name| name.as_str()).collect())
         ));
     }
-    if let Some(rooms) = grants.rooms.as_ref().filter(|_| asks(Capability::Rooms)) {
+    if let Some(rooms) = grants.channels.as_ref().filter(|_| asks(Capability::Channels)) {
         may.push(format!(
             "speak on {}",
             list(rooms.channels.iter().map(|channel| channel.as_str()).collect())

@@ -162,7 +162,7 @@ fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
             total: 1,
             channels: Vec::new(),
         }),
-        rooms: Some(crate::permissions::grant::RoomsGrant {
+        rooms: Some(crate::permissions::grant::ChannelsGrant {
             channels: vec!["terminal".into()],
             messages: None,
         }),
@@ -266,7 +266,7 @@ fn a_leave_is_as_narrow_as_can_be_and_works() {
     let exact = leave(&ruled, &request, true).expect("it can be allowed");
     assert_eq!(exact.before, Some(1));
     let expected = "[[policy]]\ntool = \"notes.save\"\ncaller = \"librarian\"\n\
-        arguments = { \"/~1odd\" = \"a\\\"b\\n\", path = \"/notes/a.md\", times = 2 }\nonly = true\n\
+        arguments = { \"/~1odd\" = \"a\\\"b\\n\", path = \"/notes/a.md\", times = 2 }\nexact_arguments = true\n\
         decide = \"allow\"\n";
     assert!(exact.to_toml().starts_with(expected), "{}", exact.to_toml());
     assert_eq!(exact.rules.len(), 2, "one for each who has a part in it");

@@ -100,7 +100,7 @@ impl Room {
     /// Returns the channels that a strategy may speak on, except those without read access.
     pub(super) fn channels_of(&self, strategy: &PluginName) -> Vec<Channel> {
         let granted =
-            self.setup.plugins.get(strategy).and_then(|plugin| plugin.grants.rooms.as_ref());
+            self.setup.plugins.get(strategy).and_then(|plugin| plugin.grants.channels.as_ref());
         let may_use =
             |channel: &ChannelId| granted.is_some_and(|grant| grant.channels.contains(channel));
         let bound = self
