@@ -162,7 +162,7 @@ fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
             total: 1,
             channels: Vec::new(),
         }),
-        rooms: Some(crate::permissions::grant::ChannelsGrant {
+        channels: Some(crate::permissions::grant::ChannelsGrant {
             channels: vec!["terminal".into()],
             messages: None,
         }),
