@@ -9,7 +9,7 @@
 //!
 //! [tasks.digest]
 //! agent = "digest"
-//! deliver = "immediate"
+//! delivery_strategy = "immediate"
 //! ```
 
 use conclave_sdk::delivery::{

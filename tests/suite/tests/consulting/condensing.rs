@@ -36,7 +36,7 @@ fn config(condenser: &str, rest: &str) -> String {
     let chat = stocked("chat", "grants.model = [\"default\"]\ngrants.tools = [\"echo.*\"]");
     format!(
         "entry = \"main\"\n[models.default]\nkind = \"native\"\n[tasks.main]\nagent = \"chat\"\nstuck_detection = false\n\
-         condense = {{ plugin = \"{condenser}\", over = {OVER} }}\n{chat}{}{rest}",
+         condense = {{ plugin = \"{condenser}\", max_entries = {OVER} }}\n{chat}{}{rest}",
         hostile("echo", "echo", "")
     )
 }
