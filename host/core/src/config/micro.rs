@@ -187,7 +187,7 @@ impl Config {
         ] {
             if !fields.is_empty() {
                 let what = format!("knowledge cannot have {}: it is read, and does not run", code(key));
-                let help = "leave them out, or make the file the prompt of a task of its own (`micro`), without `triggers`";
+                let help = "leave them out, or make the file the prompt of a task of its own (`prompt_agent`), without `triggers`";
                 problems.push(source.problem(ProblemCode::Conflict, span, what).help(help));
             }
         }

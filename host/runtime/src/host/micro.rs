@@ -44,7 +44,7 @@ fn take(
         },
         Err(error) => {
             let what = format!("`{}` could not be read: {error}", file.shown);
-            let name = if key.ends_with(']') { "the entry" } else { "`micro`" };
+            let name = if key.ends_with(']') { "the entry" } else { "`prompt_agent`" };
             let help = format!("write the path from the config's folder, or leave {name} out");
             problems.push(config.problem(ProblemCode::UnreadableFile, key, what).help(help));
         }
