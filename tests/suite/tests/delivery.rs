@@ -79,7 +79,10 @@ fn a_channel_that_takes_nothing_is_tried_again_and_then_given_up() {
 #[test]
 fn a_strategy_that_spins_is_stopped_and_the_result_stays_in_the_inbox() {
     let ran = Rig::new().run(
-        &with_guest("strategy_spin", "limits = { cpu = \"50 ms\" }\ngrants.channels = [\"terminal\"]"),
+        &with_guest(
+            "strategy_spin",
+            "limits = { cpu = \"50 ms\" }\ngrants.channels = [\"terminal\"]",
+        ),
         "hello",
     );
     assert_eq!((ran.status(), ran.plugin_faults()), (Status::Done, vec![FaultKind::Cpu]));

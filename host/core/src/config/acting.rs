@@ -23,8 +23,10 @@ pub(super) fn executors(
     references: &mut References,
     table: &Table<'_>,
 ) -> Vec<PluginName> {
-    let names =
-        table.get("action_plugins").and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
+    let names = table
+        .get("action_plugins")
+        .and_then(|item| names_in_order(reader, &item))
+        .unwrap_or_default();
     names.iter().for_each(|(item, name)| references.add_plugin(item, name));
     names.into_iter().map(|(_, name)| PluginName::from(name)).collect()
 }

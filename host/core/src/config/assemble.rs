@@ -223,8 +223,9 @@ fn check_exports(
         need(&condense.plugin, PluginKind::Condenser, "condense.plugin", None);
     }
     if task.setup.agent_seat == AgentSeat::Component {
-        let help = "write `agent_responder = \"host\"`: the host then answers with tools and actions"
-            .to_owned();
+        let help =
+            "write `agent_responder = \"host\"`: the host then answers with tools and actions"
+                .to_owned();
         need(&task.setup.agent, PluginKind::Responder, "agent_responder", Some(help));
     }
 }

@@ -29,8 +29,10 @@ pub(crate) fn read_all(
     for (name, span, table) in root.named(reader, "channels", CHANNELS) {
         super::plugin::check_name(reader, "channels", name, &span);
         if WORDS.contains(&name) {
-            let what =
-                format!("{} cannot be the name of a channel: it is a word of `visibility`", code(name));
+            let what = format!(
+                "{} cannot be the name of a channel: it is a word of `visibility`",
+                code(name)
+            );
             reader.error(
                 ProblemCode::InvalidName,
                 &span,

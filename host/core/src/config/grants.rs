@@ -14,8 +14,8 @@ use super::references::References;
 use super::{ORCHESTRATION_TOOLS, SecretConfig, names, plugin};
 use crate::permissions::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
 use crate::permissions::grant::{
-    ChannelsGrant, DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant, FileMode, Grants,
-    KvGrant, ModelGrant, RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
+    ChannelsGrant, DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant,
+    FileMode, Grants, KvGrant, ModelGrant, RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
 };
 use crate::types::ids::{ChannelId, ModelName, SecretName, TaskName};
 use crate::types::wording::{array, code, string, suggest};

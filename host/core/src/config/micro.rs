@@ -100,8 +100,7 @@ pub fn read(file: &str, text: &str) -> Result<MicroFile, Problems> {
 fn read_as(file: &str, text: &str, is_prompt: bool) -> Result<MicroFile, Problems> {
     if text.len() > LARGEST_FILE {
         let source = SourceText::new(file, "");
-        let what =
-            format!("the file has {} bytes, and {LARGEST_FILE} are allowed", text.len());
+        let what = format!("the file has {} bytes, and {LARGEST_FILE} are allowed", text.len());
         return Err(Problems(vec![
             source
                 .problem(ProblemCode::OutOfRange, &(0..0), what)
@@ -186,7 +185,8 @@ impl Config {
             (&micro.outputs, "outputs", &micro.places.outputs),
         ] {
             if !fields.is_empty() {
-                let what = format!("knowledge cannot have {}: it is read, and does not run", code(key));
+                let what =
+                    format!("knowledge cannot have {}: it is read, and does not run", code(key));
                 let help = "leave them out, or make the file the prompt of a task of its own (`prompt_agent`), without `triggers`";
                 problems.push(source.problem(ProblemCode::Conflict, span, what).help(help));
             }
@@ -222,8 +222,7 @@ impl Config {
         let source = SourceText::new(&path.shown, text);
         let mut problems = Problems::default();
         if !micro.triggers.is_empty() {
-            let what =
-                "a prompt has no triggers: the agent of the task always reads it";
+            let what = "a prompt has no triggers: the agent of the task always reads it";
             let help = format!(
                 "name this file under `knowledge` of the task whose agent is to read it when a user says one of these words \
                  (`knowledge = [{}]`), or leave `triggers` out",

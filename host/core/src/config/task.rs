@@ -131,7 +131,8 @@ fn read(
     table.set(reader, "deadline", &mut setup.deadline_ms);
     table.set(reader, "on_close", &mut setup.on_close);
     table.set(reader, "structured_retries", &mut setup.structured);
-    setup.deliver = table.get("delivery_strategy").and_then(|item| plugin_name(reader, references, &item));
+    setup.deliver =
+        table.get("delivery_strategy").and_then(|item| plugin_name(reader, references, &item));
     table.set(reader, "result_delivery", &mut setup.hand_back);
     setup.executors = acting::executors(reader, references, table);
     table.set(reader, "action_timeout", &mut setup.action_timeout_ms);

@@ -291,9 +291,7 @@ fn check_keys(config: &Config, problems: &mut Problems) {
         let next = server.proxy.as_deref().unwrap_or(&server.url);
         if server.key.is_some() && server.url.starts_with("http://") && !address::is_loopback(next)
         {
-            let what = format!(
-                "the key of the model `{name}` crosses the network unencrypted"
-            );
+            let what = format!("the key of the model `{name}` crosses the network unencrypted");
             let help = "write `https://` in its `url` if the server supports it";
             problems.push(
                 config
@@ -307,9 +305,7 @@ fn check_keys(config: &Config, problems: &mut Problems) {
         let PluginSource::Mcp(source) = &plugin.source else { continue };
         let McpReach::Address { url, key: Some(_) } = &source.reach else { continue };
         if url.starts_with("http://") && !address::is_loopback(url) {
-            let what = format!(
-                "the key of the server `{name}` crosses the network unencrypted"
-            );
+            let what = format!("the key of the server `{name}` crosses the network unencrypted");
             let help = "write `https://` in its `url` if the server supports it";
             problems.push(
                 config
@@ -336,8 +332,7 @@ pub(super) fn check_costs(config: &Config, problems: &mut Problems) {
     });
     for (path, model) in run.into_iter().chain(grants) {
         let Some(model) = model else { continue };
-        let what =
-            format!("`cost_usd` does not limit the model `{model}`: its price is unknown");
+        let what = format!("`cost_usd` does not limit the model `{model}`: its price is unknown");
         let help = format!(
             "write `input_price` and `output_price` in [models.{model}], name it in the file of `prices`, or limit `tokens`"
         );

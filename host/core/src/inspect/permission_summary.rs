@@ -9,7 +9,7 @@ use crate::config::ORCHESTRATION_TOOLS;
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::folder;
 use crate::permissions::grant::{
-    DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, ChannelsGrant,
+    ChannelsGrant, DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant,
     RouteGrant, SecretGrant,
 };
 use crate::permissions::manifest::Manifest;

@@ -235,7 +235,8 @@ impl Room {
         };
         let how = format!("{} ({what})", kind.describe(repeats));
         let recovery = self.recover(id, rules.recovery, kind, repeats, &how);
-        let reason = format!("{name} is stuck: {how}; tasks.{name}.stuck_detection = false lets it go on");
+        let reason =
+            format!("{name} is stuck: {how}; tasks.{name}.stuck_detection = false lets it go on");
         self.tell(Notice::AgentStuck { task: name, reason: reason.clone(), recovery });
         if recovery == Recovery::Stop {
             self.end_frame(id, FrameEnd::new(Status::InfLoop, reason));

@@ -95,7 +95,9 @@ impl Room {
         let how = frame.circles.loops(steps, &rules)?;
         Some(FrameEnd::new(
             Status::InfLoop,
-            format!("{name} goes round in circles after {steps} steps: {how} (tasks.{name}.loop_detection)"),
+            format!(
+                "{name} goes round in circles after {steps} steps: {how} (tasks.{name}.loop_detection)"
+            ),
         ))
     }
 

@@ -44,8 +44,7 @@ fn unknown_keys_are_errors_with_the_nearest_one() {
             "grants.tools = { name = [\"chat.*\"] }",
         ],
     );
-    shown +=
-        &all(in_task, &["agents = \"chat\"", "on_no_tool_call = { nudge = \"x\", to = 1 }"]);
+    shown += &all(in_task, &["agents = \"chat\"", "on_no_tool_call = { nudge = \"x\", to = 1 }"]);
     shown += &all(
         at_end,
         &[
@@ -485,7 +484,11 @@ fn names_lead_somewhere() {
     );
     shown += &all(
         in_task,
-        &["delivery_strategy = \"immediate\"", "subtasks = [\"answer\"]", "tools = [\"search.find\"]"],
+        &[
+            "delivery_strategy = \"immediate\"",
+            "subtasks = [\"answer\"]",
+            "tools = [\"search.find\"]",
+        ],
     );
     shown += &bad(
         "entry = \"dek\"\n[plugins.chat]\nsource = \"stock:chat\"\n[tasks.desk]\nagent = \"char\"\n",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use conclave_core::permissions::grant::{
-    DelegateGrant, Grants, ModelGrant, ChannelsGrant, RouteGrant, ToolPattern, ToolsGrant,
+    ChannelsGrant, DelegateGrant, Grants, ModelGrant, RouteGrant, ToolPattern, ToolsGrant,
 };
 use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
 use conclave_core::permissions::policy_rules::Rule;

@@ -208,8 +208,8 @@ impl Stage {
             let delivers = self.deliver.as_ref().and_then(|name| {
                 self.strategies.iter().position(|strategy| strategy.name == *name)
             });
-            text +=
-                &delivers.map_or_else(String::new, |number| format!("delivery_strategy = \"s{number}\"\n"));
+            text += &delivers
+                .map_or_else(String::new, |number| format!("delivery_strategy = \"s{number}\"\n"));
             if id == self.entry() && !self.background.is_empty() {
                 let table = value(&Value::Object(self.background.clone()))
                     .ok_or("the background of a task holds null")?;

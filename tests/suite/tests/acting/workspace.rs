@@ -156,7 +156,8 @@ fn an_action_that_nobody_carries_out_goes_on_and_the_operator_reads_what_is_miss
     );
     assert!(run.reason.contains("a plugin with a tool named run is wanted"), "{run:?}");
 
-    let ran = rig.run(&acting(&script, "", "action_plugins = [\"workspace\"]", &workspace(GRANT)), "go");
+    let ran =
+        rig.run(&acting(&script, "", "action_plugins = [\"workspace\"]", &workspace(GRANT)), "go");
     assert_eq!((ran.status(), observations(&ran).pop()), (Status::Done, Some(unsupported("run"))));
     let missing = ran.denials().remove(0);
     assert!(

@@ -22,7 +22,10 @@ fn write(path: &str, content: &str) -> Value {
 }
 
 fn config(script: &Value, confirm: &Value, rest: &str) -> String {
-    let task = format!("action_plugins = [\"workspace\"]\nstuck_detection = false\nconfirm = {}", inline(confirm));
+    let task = format!(
+        "action_plugins = [\"workspace\"]\nstuck_detection = false\nconfirm = {}",
+        inline(confirm)
+    );
     acting(script, GRANTS, &task, &format!("{}{ALLOW}{rest}", stocked("workspace", FILES)))
 }
 

@@ -202,7 +202,13 @@ impl Room {
                         let reason =
                             format!("plugins.{strategy}.grants.channels does not hold {target:?}");
                         return Err(rights
-                            .refuse(Capability::Channels, target, Layer::Config, &reason, smallest())
+                            .refuse(
+                                Capability::Channels,
+                                target,
+                                Layer::Config,
+                                &reason,
+                                smallest(),
+                            )
                             .into());
                     }
                 }
