@@ -28,6 +28,7 @@ mod plugin;
 mod policy;
 mod prices;
 mod problem;
+mod problem_code;
 mod reader;
 mod references;
 pub mod reload;
@@ -40,7 +41,6 @@ mod task_tools;
 pub(crate) mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use serde_json::Value;
 use toml::de::DeTable;
@@ -48,25 +48,14 @@ use toml::de::DeTable;
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::{Grants, SecretPlace, ToolPattern};
 use crate::permissions::policy_rules::Rule;
-use crate::permissions::task_scope::Narrow;
-use crate::setup::{
-    AgentSeat, CondenseRules, GateRule, Knowledge, LoopRules, MicroAgent, ModelSetup, NoTool,
-    ReturnType, TaskBudget, TextRules,
-};
-use crate::tool_calls::sequence::Sequence;
+use crate::setup::{GateRule, ModelSetup, TaskSetup};
 use crate::types::channel::Binding;
-use crate::types::completion::ToolFormat;
-use crate::types::confirm::ConfirmRules;
-use crate::types::delegation::{BackgroundRules, HandBack, OnClose};
 use crate::types::durability::Durability;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
 use crate::types::limits::{PluginLimits, RunLimits};
-use crate::types::message::Entity;
-use crate::types::stuck_rules::StuckRules;
-use crate::types::task_options::Overflow;
 
-pub use keys::{ConfigKey, KEYS, ValueShape};
+pub use keys::{ConfigKey, KEYS, KeyDefault, ValueShape};
 pub use mcp::{MCP_CLIENT, McpReach, McpSource, YOU};
 pub use model::RESERVED_OPTIONS;
 pub use names::{
@@ -75,6 +64,7 @@ pub use names::{
 };
 pub use prices::{Price, Prices};
 pub use problem::{ConfigProblem, Problems, Severity};
+pub use problem_code::ProblemCode;
 
 use crate::types::wording::{code, one_of, string};
 use problem::{SourceText, Span};
@@ -188,6 +178,10 @@ pub struct OpenAiConfig {
 impl OpenAiConfig {
     /// The default time limit of all attempts together, in milliseconds.
     pub(crate) const TIMEOUT_MS: u64 = 600_000;
+    pub(crate) const RETRIES: u32 = 3;
+    pub(crate) const ATTEMPT_TIMEOUT_MS: u64 = 300_000;
+    pub(crate) const IDLE_TIMEOUT_MS: u64 = 60_000;
+    pub(crate) const REPLY_MAX: u64 = 8 << 20;
 
     /// Returns a server without a key, with the default limits.
     #[must_use]
@@ -199,11 +193,11 @@ impl OpenAiConfig {
             headers: BTreeMap::new(),
             options: serde_json::Map::new(),
             proxy: None,
-            retries: 3,
+            retries: Self::RETRIES,
             timeout_ms: Self::TIMEOUT_MS,
-            attempt_timeout_ms: 300_000,
-            idle_timeout_ms: 60_000,
-            reply_max: 8 << 20,
+            attempt_timeout_ms: Self::ATTEMPT_TIMEOUT_MS,
+            idle_timeout_ms: Self::IDLE_TIMEOUT_MS,
+            reply_max: Self::REPLY_MAX,
         }
     }
 }
@@ -224,15 +218,6 @@ pub enum ModelKind {
 pub struct ModelConfig {
     pub kind: ModelKind,
     pub prices: ModelSetup,
-}
-
-/// The system whose defaults apply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compat {
-    #[default]
-    Conclave,
-    /// Langroid: words in text act as there, and the host's tools have its names.
-    Langroid,
 }
 
 /// The subject of an entry in a task's `tools`.
@@ -298,73 +283,20 @@ impl ToolEntry {
     }
 }
 
-/// `[tasks.NAME]`; the fields are documented in [`crate::setup::TaskSetup`].
+/// `[tasks.NAME]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskConfig {
-    pub compat: Compat,
-    pub agent: PluginName,
-    pub description: String,
-    pub system: Arc<str>,
-    pub user_message: Option<String>,
-    pub subtasks: Vec<TaskName>,
+    /// The task as it will be in a room. The toolbox is empty until the plugins are known.
+    pub setup: TaskSetup,
     /// The listed tools; `None` if the task does not narrow its agent's grant.
     pub tools: Option<Vec<ToolEntry>>,
-    pub force: Option<String>,
-    pub deliver: Option<PluginName>,
-    /// The way in which a result is delivered; `None` for that of the notified task.
-    pub hand_back: Option<HandBack>,
-    /// The targets of a handoff; `None` for every task that its agent may address.
-    pub handoff: Option<Vec<String>>,
-    pub background: BackgroundRules,
-    pub deadline_ms: Option<u64>,
-    pub on_close: OnClose,
-    pub structured: Option<u32>,
-    pub budget: TaskBudget,
-    pub interactive: bool,
-    pub only_user_quits_root: bool,
-    pub default_human_response: Option<String>,
-    /// The limit of steps; `single_round` sets it too.
-    pub turns: Option<u32>,
-    pub max_stalled_steps: u32,
-    pub restart: bool,
-    pub restart_as_subtask: bool,
-    pub erase_substeps: bool,
-    pub done_if_response: BTreeSet<Entity>,
-    pub done_if_no_response: BTreeSet<Entity>,
-    pub done_if_tool: bool,
-    pub done_sequences: Vec<Sequence>,
-    pub returns: Option<ReturnType>,
-    pub no_tool: NoTool,
-    pub agent_seat: AgentSeat,
-    pub seats: BTreeSet<Entity>,
-    pub allow_null_result: bool,
-    pub tool_format: ToolFormat,
-    pub allow_multiple_tools: bool,
-    pub respond_tools_only: bool,
-    pub allow_subtask_multi_tools: bool,
-    pub overflow: Overflow,
-    pub bytes_per_token: u32,
-    /// The plugins whose tools carry out the agent's actions.
-    pub executors: Vec<PluginName>,
-    pub action_timeout_ms: Option<u64>,
-    /// The plugin that `recall` queries.
-    pub memory: Option<PluginName>,
-    pub confirm: ConfirmRules,
-    pub condense: Option<CondenseRules>,
-    pub stuck: StuckRules,
-    /// The file of a prompt agent, with its content.
+    /// The file of a prompt agent. Its content is in `setup`.
     pub micro_file: Option<ConfigPath>,
-    pub micro: Option<Arc<MicroAgent>>,
-    /// Knowledge files, with their content; the agent reads one when a user's message contains its
-    /// trigger.
+    /// Knowledge files; the agent reads one when a user's message contains its trigger. Their
+    /// content is in `setup`.
     pub knowledge_files: Vec<ConfigPath>,
-    pub knowledge: Vec<Arc<Knowledge>>,
     /// Tools that those files require; checked when the task's toolbox is known.
     pub wanted_tools: Vec<WantedTool>,
-    /// The restriction of its agent's grants.
-    pub narrow: Narrow,
-    pub loops: LoopRules,
-    pub text: TextRules,
 }
 
 /// A tool that the file of a prompt agent or of knowledge requires.
@@ -437,12 +369,13 @@ impl Config {
         // Before the parser: dropping a tree that is too deep would exhaust the stack.
         if let Some(span) = depth::too_deep(text) {
             let what = format!("keys and brackets can be nested {} deep at most", depth::DEPTH_MAX);
-            return Err(Problems(vec![source.problem(&span, what)]));
+            return Err(Problems(vec![source.problem(ProblemCode::Syntax, &span, what)]));
         }
         let (root, errors) = DeTable::parse_recoverable(text);
         let mut syntax = Vec::new();
         for error in errors.iter().take(SYNTAX_ERRORS) {
             let problem = source.problem(
+                ProblemCode::Syntax,
                 &error.span().unwrap_or(0..0),
                 format!("not valid TOML: {}", error.message()),
             );
@@ -465,8 +398,8 @@ impl Config {
     /// Returns a problem at the position of a key, found after parsing, such as a plugin's file
     /// that is missing.
     #[must_use]
-    pub fn problem(&self, path: &str, what: impl Into<String>) -> ConfigProblem {
-        self.source.problem(&self.span(path), what)
+    pub fn problem(&self, code: ProblemCode, path: &str, what: impl Into<String>) -> ConfigProblem {
+        self.source.problem(code, &self.span(path), what)
     }
 
     /// Returns the label of each plugin's source, for
@@ -509,8 +442,7 @@ fn read(
     let channels = channels::read_all(reader, &mut references, &root);
     let policy = policy::read_all(reader, &mut references, &root);
     let gates = gates::read_all(reader, &mut references, &root);
-    let durability =
-        root.get("durability").and_then(|item| item.choice(reader)).and_then(Durability::of_word);
+    let durability = root.read(reader, "durability");
     let limits = limits::read_run(reader, &root);
     let prices = root.get("prices").and_then(|item| plugin::path(reader, &item, folder));
     let entry = read_entry(reader, &mut references, &root, &tasks);

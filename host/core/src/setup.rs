@@ -152,10 +152,14 @@ pub struct LoopRules {
     pub alternation: bool,
 }
 
+impl LoopRules {
+    /// The rules of a task that sets none (L-041).
+    pub const DEFAULT: Self = Self { cycle_len: 10, dominance: 1.5, wait: 5, alternation: true };
+}
+
 impl Default for LoopRules {
-    /// L-041
     fn default() -> Self {
-        Self { cycle_len: 10, dominance: 1.5, wait: 5, alternation: true }
+        Self::DEFAULT
     }
 }
 
@@ -225,8 +229,10 @@ pub struct TaskSetup {
     /// Sequences of messages; the task ends when the newest messages match one (L-083).
     pub done_sequences: Vec<Sequence>,
     pub no_tool: NoTool,
+    #[serde(rename = "agent_responder")]
     pub agent_seat: AgentSeat,
-    /// The seats that take part.
+    /// The responders that take part.
+    #[serde(rename = "responders")]
     pub seats: BTreeSet<Entity>,
     /// Whether a missing answer is replaced with DO-NOT-KNOW from the other side (L-058).
     pub allow_null_result: bool,
@@ -260,7 +266,7 @@ pub struct TaskSetup {
     /// The number of bytes counted as one token in estimates; 4 by default.
     pub bytes_per_token: u32,
     /// The plugins whose tools carry out the agent's actions, in order of preference (O-132).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "action_plugins", default, skip_serializing_if = "Vec::is_empty")]
     pub executors: Vec<PluginName>,
     /// The time limit of an action or tool call, in milliseconds; `None` for the plugin's own
     /// limits.
@@ -287,7 +293,7 @@ pub struct TaskSetup {
     pub knowledge: Vec<Arc<Knowledge>>,
     /// The way in which a result is delivered. `None`: an agent turn if the notified task is
     /// interactive and its agent has a model, or if the room is persistent; else the text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "result_delivery", default, skip_serializing_if = "Option::is_none")]
     pub hand_back: Option<HandBack>,
     /// The time limit in the background, in milliseconds; `None` for the rest of the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -387,6 +393,11 @@ pub struct GateRule {
     /// Whether a failure or timeout lets the text pass.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fails_open: bool,
+}
+
+impl GateRule {
+    /// The default time limit in milliseconds.
+    pub const DEADLINE_MS: u64 = 1_000;
 }
 
 /// The rules for condensing a history.

@@ -56,7 +56,7 @@ grants.model = ["other", "default"]
 grants.tools = ["a.b", "notes.*"]
 grants.route = ["done", "user"]
 grants.delegate = ["digest"]
-grants.rooms = ["terminal"]
+grants.channels = ["terminal"]
 grants.files = [{ dir = "docs", at = "/docs", mode = "read" }, { dir = "out", at = "/out", mode = "read-write" }]
 grants.fetch = { urls = ["https://api.example.org/v1/*"], headers = ["x-own"] }
 grants.kv = true

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::config::assemble::{Assembly, assemble};
-use conclave_core::config::{Config, ModelKind, PluginSource, Problems, Severity};
+use conclave_core::config::{Config, ModelKind, PluginSource, ProblemCode, Problems, Severity};
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_core::types::message::Blob;
 
@@ -411,9 +411,11 @@ impl Host {
                 Ok(sandbox) => {
                     sandboxes.push(sandbox.with_stores(stores.clone()).with_secrets(&vault))
                 }
-                Err(error) => problems.push(
-                    config.problem(&format!("plugins.{name}.grants.files"), error.to_string()),
-                ),
+                Err(error) => problems.push(config.problem(
+                    ProblemCode::UnreadableFile,
+                    &format!("plugins.{name}.grants.files"),
+                    error.to_string(),
+                )),
             }
         }
         if problems.has_errors() {
@@ -524,9 +526,11 @@ impl Host {
                 }
                 Err(error) => {
                     refused = true;
-                    problems.push(
-                        config.problem(&key, format!("the plugin `{name}` is refused: {error}")),
-                    );
+                    problems.push(config.problem(
+                        ProblemCode::PluginRefused,
+                        &key,
+                        format!("the plugin `{name}` is refused: {error}"),
+                    ));
                 }
             }
         }

@@ -16,7 +16,7 @@ const FORMAT: u32 = 1;
 const CONTRACT: &str = "0.1";
 const CAPABILITIES: [&str; 15] = [
     "model", "tools", "delegate", "route", "files", "fetch", "kv", "secrets", "config", "scratch",
-    "blobs", "log", "progress", "rooms", "exec",
+    "blobs", "log", "progress", "channels", "exec",
 ];
 const CONFIG_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 

@@ -29,9 +29,9 @@ tool = "*"
 decide = "allow"
 [tasks.main]
 agent = "agent"
-executors = ["terminal"]
-stuck = false
-loops = { cycle_len = 0 }
+action_plugins = ["terminal"]
+stuck_detection = false
+loop_detection = { cycle_len = 0 }
 [limits.run]
 turns = 100_000
 task_turns = 100_000

@@ -231,7 +231,7 @@ replies = "bench-replies.json"
 [tasks.talk]
 agent = "talker"
 turns = 10_000
-handle_llm_no_tool = {{ nudge = "go on" }}
+on_no_tool_call = {{ nudge = "go on" }}
 [limits.run]
 turns = 20_000
 [tasks.step]

@@ -28,13 +28,13 @@ source = "agent_echo.wasm"
 source = "agent_echo.wasm"
 [plugins.immediate]
 source = "../stock/immediate.wasm"
-grants.rooms = ["terminal"]
+grants.channels = ["terminal"]
 [tasks.front]
 agent = "front"
 [tasks.worker]
 agent = "worker"
-deliver = "immediate"
-hand_back = "relay"
+delivery_strategy = "immediate"
+result_delivery = "agent-turn"
 budget = { turns = 4, cpu = "1 s", tasks = 0 }
 [limits.run]
 turns = 10_000_000

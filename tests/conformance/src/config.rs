@@ -208,8 +208,8 @@ impl Keys {
             "allow_subtask_multi_oai_tools" => (&mut self.own, "allow_subtask_multi_tools"),
             "inf_loop_cycle_len" => (&mut self.loops, "cycle_len"),
             "inf_loop_dominance_factor" => (&mut self.loops, "dominance"),
-            "inf_loop_wait_factor" => (&mut self.loops, "wait"),
-            "addressing_prefix" => (&mut self.text, "prefix"),
+            "inf_loop_wait_factor" => (&mut self.loops, "repeats"),
+            "addressing_prefix" => (&mut self.text, "address_prefix"),
             "recognize_string_signals" => (&mut self.text, "signals"),
             other => return Err(format!("the option {other} is not known")),
         };
@@ -220,7 +220,7 @@ impl Keys {
     }
 
     fn text(mut self) -> Result<String, String> {
-        for (name, table) in [("loops", self.loops), ("text", self.text)] {
+        for (name, table) in [("loop_detection", self.loops), ("text_rules", self.text)] {
             if !table.is_empty() {
                 self.own.insert(name.to_owned(), Value::Object(table));
             }
@@ -250,20 +250,20 @@ fn task(
         keys.put("subtasks", json!(task.subtasks));
     }
     if agent.llm.is_null() {
-        keys.put("seats", json!(["agent", "user"]));
+        keys.put("responders", json!(["agent", "user"]));
     }
     keys.put("allow_multiple_tools", json!(settings.allow_multiple_tools));
     keys.put("respond_tools_only", json!(settings.respond_tools_only));
     // Scenarios count a byte as a token.
     keys.put("bytes_per_token", json!(1));
     let (no_tool, by_component) = no_tool(agent)?;
-    keys.put("handle_llm_no_tool", no_tool);
+    keys.put("on_no_tool_call", no_tool);
     let seat = match (agent.native.is_null(), by_component.is_null()) {
         (false, _) => "component",
         (true, false) => "host-then-component",
         (true, true) => "host",
     };
-    keys.put("agent_seat", json!(seat));
+    keys.put("agent_responder", json!(seat));
     keys.put("tools", tools(agent, catalog));
     if let Some(recognize) = settings.recognize_recipient_in_content {
         keys.text.insert("recipients".to_owned(), json!(recognize));

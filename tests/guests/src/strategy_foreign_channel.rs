@@ -17,4 +17,4 @@ impl DeliveryStrategy for ForeignChannel {
     }
 }
 
-conclave_sdk::export!(delivery: ForeignChannel, asks: [rooms?]);
+conclave_sdk::export!(delivery: ForeignChannel, asks: [channels?]);

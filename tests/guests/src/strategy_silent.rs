@@ -11,4 +11,4 @@ impl DeliveryStrategy for Silent {
     }
 }
 
-conclave_sdk::export!(delivery: Silent, asks: [rooms?]);
+conclave_sdk::export!(delivery: Silent, asks: [channels?]);

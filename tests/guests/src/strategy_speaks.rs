@@ -20,4 +20,4 @@ impl DeliveryStrategy for Speaks {
     }
 }
 
-conclave_sdk::export!(delivery: Speaks, asks: [rooms?]);
+conclave_sdk::export!(delivery: Speaks, asks: [channels?]);

@@ -13,4 +13,4 @@ impl DeliveryStrategy for Spin {
     }
 }
 
-conclave_sdk::export!(delivery: Spin, asks: [rooms?]);
+conclave_sdk::export!(delivery: Spin, asks: [channels?]);

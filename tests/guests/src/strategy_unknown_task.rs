@@ -11,4 +11,4 @@ impl DeliveryStrategy for UnknownTask {
     }
 }
 
-conclave_sdk::export!(delivery: UnknownTask, asks: [rooms?]);
+conclave_sdk::export!(delivery: UnknownTask, asks: [channels?]);

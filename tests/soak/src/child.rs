@@ -201,12 +201,12 @@ source = "{counter}"
 grants.kv = true
 [plugins.strategy]
 source = "{strategy}"
-grants.rooms = ["terminal"]
+grants.channels = ["terminal"]
 [tasks.main]
 agent = "busy"
 [tasks.child]
 agent = "busy"
-deliver = "strategy"
+delivery_strategy = "strategy"
 [limits.run]
 wall = "20 min"
 tool_calls = 1_000_000

@@ -35,7 +35,7 @@ fn a_plain_answer_ends_a_task_without_subtasks() {
 #[test]
 fn an_agent_that_never_finishes_ends_at_its_turns() {
     let ran = Rig::new().run(
-        &stepping("agent_loop", "", "turns = 5\nhandle_llm_no_tool = { nudge = \"go on\" }"),
+        &stepping("agent_loop", "", "turns = 5\non_no_tool_call = { nudge = \"go on\" }"),
         "hello",
     );
     assert_eq!(ran.status(), Status::FixedTurns, "{}", ran.outcome.reason);
@@ -44,7 +44,7 @@ fn an_agent_that_never_finishes_ends_at_its_turns() {
 #[test]
 fn nobody_to_talk_to_is_said_and_the_task_ends_as_stalled() {
     let ran = Rig::new().run(
-        &stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"\nmax_stalled_steps = 2"),
+        &stepping("agent_loop", "", "on_no_tool_call = \"nothing\"\nmax_stalled_steps = 2"),
         "hello",
     );
     assert_eq!((ran.status(), ran.outcome.content.clone()), (Status::Stalled, None));

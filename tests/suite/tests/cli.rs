@@ -55,9 +55,9 @@ fn json_is_one_object_a_line_and_ends_with_the_result() {
 #[test]
 fn exit_codes_say_how_it_ended() {
     let spin = stepping("agent_spin", "limits = { cpu = \"20 ms\" }", "");
-    let turns = stepping("agent_loop", "", "handle_llm_no_tool = { nudge = \"go on\" }")
+    let turns = stepping("agent_loop", "", "on_no_tool_call = { nudge = \"go on\" }")
         + "[limits.run]\nturns = 2\n";
-    let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
+    let stalled = stepping("agent_loop", "", "on_no_tool_call = \"nothing\"");
     let wall = calling("sleepy", "run", &json!({}), "limits = { wall = \"1 h\" }")
         + "[limits.run]\nwall = \"100 ms\"\n";
     let broken = "entry = 5\n".to_owned();
@@ -76,13 +76,13 @@ fn exit_codes_say_how_it_ended() {
 
 #[test]
 fn every_ending_says_why() {
-    let turns = stepping("agent_loop", "", "handle_llm_no_tool = { nudge = \"go on\" }")
+    let turns = stepping("agent_loop", "", "on_no_tool_call = { nudge = \"go on\" }")
         + "[limits.run]\nturns = 2\n";
-    let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
+    let stalled = stepping("agent_loop", "", "on_no_tool_call = \"nothing\"");
     let circle = stepping(
         "agent_loop",
         "",
-        "handle_llm_no_tool = \"nothing\"\nmax_stalled_steps = 1000\nallow_null_result = true",
+        "on_no_tool_call = \"nothing\"\nmax_stalled_steps = 1000\nallow_null_result = true",
     );
     let wall = calling("sleepy", "run", &json!({}), "limits = { wall = \"1 h\" }")
         + "[limits.run]\nwall = \"100 ms\"\n";
@@ -121,7 +121,7 @@ fn every_ending_says_why() {
 #[test]
 fn a_hint_names_the_limit_that_ended_the_run() {
     for key in ["turns", "task_turns"] {
-        let config = stepping("agent_loop", "", "handle_llm_no_tool = { nudge = \"go on\" }")
+        let config = stepping("agent_loop", "", "on_no_tool_call = { nudge = \"go on\" }")
             + &format!("[limits.run]\n{key} = 2\n");
         let output = conclave(&Rig::new().with_file("c.toml", config), &["run", "c.toml", "go"]);
         let told = text(&output.stderr);
@@ -169,7 +169,7 @@ fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
         (&last["exit_code"], &last["outcome"]["cause"]["code"]),
         (&json!(9), &json!("nobody-to-ask"))
     );
-    let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
+    let stalled = stepping("agent_loop", "", "on_no_tool_call = \"nothing\"");
     let told =
         text(&conclave(&Rig::new().with_file("c.toml", stalled), &["run", "c.toml", "go"]).stderr);
     assert!(told.contains("STALLED") && !told.contains("conclave chat"), "{told}");
@@ -181,11 +181,11 @@ pub(crate) fn stalling() -> Rig {
         "entry = \"desk\"\n[plugins.coordinator]\nsource = \"stock:coordinator\"\n\
          grants.route = [\"answer\"]\ngrants.delegate = [\"digest\"]\n\
          [plugins.echo]\nsource = \"{}\"\n[plugins.loop]\nsource = \"{}\"\n\
-         [plugins.immediate]\nsource = \"stock:immediate\"\ngrants.rooms = [\"terminal\"]\n\
+         [plugins.immediate]\nsource = \"stock:immediate\"\ngrants.channels = [\"terminal\"]\n\
          [tasks.desk]\nagent = \"coordinator\"\nsubtasks = [\"answer\"]\n\
          [tasks.answer]\nagent = \"echo\"\n\
-         [tasks.digest]\nagent = \"loop\"\nhandle_llm_no_tool = \"nothing\"\n\
-         max_stalled_steps = 2\ndeliver = \"immediate\"\n",
+         [tasks.digest]\nagent = \"loop\"\non_no_tool_call = \"nothing\"\n\
+         max_stalled_steps = 2\ndelivery_strategy = \"immediate\"\n",
         guest("agent_echo").display(),
         guest("agent_loop").display()
     );
@@ -229,7 +229,7 @@ grants.model = ["default"]
 grants.delegate = ["study"]
 [tasks.lead]
 agent = "chat"
-tools = [{ tool = "delegate_task", as = "ask_study", agent = "study", wait = true }]
+tools = [{ tool = "delegate_task", as = "ask_study", task = "study", wait = true }]
 [tasks.study]
 agent = "chat"
 "#;
@@ -257,7 +257,7 @@ grants.model = ["default"]
 grants.route = ["user"]
 [tasks.desk]
 agent = "chat"
-text = { recipients = true }
+text_rules = { recipients = true }
 "#;
     let replies = json!({ "replies": ["TO[user]: The lines come to 30.5, the total says 31.\nWhich is right?"] });
     let rig = Rig::new()
@@ -487,9 +487,9 @@ fn check_shows_who_may_do_what_and_reports_every_problem() {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        stderr.contains("c.toml:2:1")
-            && stderr.contains("c.toml:5:1")
-            && stderr.contains("c.toml:7:"),
+        stderr.contains("c.toml:2:1: error[config/unknown-key]")
+            && stderr.contains("c.toml:5:1: error[config/unknown-key]")
+            && stderr.contains("c.toml:7:9: error[config/unknown-plugin]"),
         "{stderr}"
     );
 }

@@ -148,7 +148,7 @@ fn the_policy_decides_what_a_failure_is_worth() {
         );
     }
     // A stalled run has no result, which is no failure and does not end the batch.
-    let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
+    let stalled = stepping("agent_loop", "", "on_no_tool_call = \"nothing\"");
     let rig = Rig::new().with_file("c.toml", stalled).with_file("in", "a\nb\n");
     for (policy, code) in [("report", 1), ("null", 0), ("stop", 1)] {
         let (ended, stdout, stderr) = batch(&rig, &["--json", "--on-error", policy]);

@@ -170,7 +170,7 @@ fn colors_switch_off() {
 fn steps_without_an_answer_are_marked() {
     let rig = Rig::new().with_file(
         "c.toml",
-        stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"\nmax_stalled_steps = 2"),
+        stepping("agent_loop", "", "on_no_tool_call = \"nothing\"\nmax_stalled_steps = 2"),
     );
     let lines = trace(&rig, 120, "--trace");
     let told: Vec<String> = lines[2..]

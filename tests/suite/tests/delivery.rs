@@ -27,7 +27,7 @@ subtasks = ["answer"]
 agent = "echo"
 [tasks.digest]
 agent = "echo"
-deliver = "strategy"
+delivery_strategy = "strategy"
 "#,
         echo = guest("agent_echo").display(),
     )
@@ -47,7 +47,7 @@ fn not_delivered(ran: &Ran) -> Vec<String> {
     ran.notices().filter_map(reason).collect()
 }
 
-const TERMINAL: &str = r#"grants.rooms = ["terminal"]"#;
+const TERMINAL: &str = r#"grants.channels = ["terminal"]"#;
 
 #[test]
 fn immediate_brings_a_background_result_to_the_terminal_once() {
@@ -63,7 +63,7 @@ fn immediate_brings_a_background_result_to_the_terminal_once() {
 fn a_strategy_that_cannot_do_without_its_grant_is_refused_at_load() {
     let problems = conclave_test_support::refused(&Rig::new(), &config("stock:immediate", ""));
     assert!(
-        problems.contains("plugins.strategy") && problems.contains("grants.rooms"),
+        problems.contains("config/missing-grant") && problems.contains("grants.channels"),
         "{problems}"
     );
 }
@@ -79,7 +79,10 @@ fn a_channel_that_takes_nothing_is_tried_again_and_then_given_up() {
 #[test]
 fn a_strategy_that_spins_is_stopped_and_the_result_stays_in_the_inbox() {
     let ran = Rig::new().run(
-        &with_guest("strategy_spin", "limits = { cpu = \"50 ms\" }\ngrants.rooms = [\"terminal\"]"),
+        &with_guest(
+            "strategy_spin",
+            "limits = { cpu = \"50 ms\" }\ngrants.channels = [\"terminal\"]",
+        ),
         "hello",
     );
     assert_eq!((ran.status(), ran.plugin_faults()), (Status::Done, vec![FaultKind::Cpu]));
@@ -101,7 +104,7 @@ fn a_strategy_cannot_speak_on_another_channel() {
     assert!(
         denials
             .iter()
-            .any(|record| record.denial.capability == "rooms" && record.denial.target == "vault"),
+            .any(|record| record.denial.capability == "channels" && record.denial.target == "vault"),
         "{denials:?}"
     );
 }

@@ -9,7 +9,7 @@ mod configs;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use conclave_core::config::{Config, KEYS};
+use conclave_core::config::{Config, KEYS, KeyDefault};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::outcome::Status;
 use conclave_test_support::Rig;
@@ -403,8 +403,10 @@ fn the_examples_load() {
 #[test]
 fn the_page_of_config_keys_is_made_from_the_keys() {
     let mut page = String::from(
-        "# conclave.toml\n\nFor people who write a config: every key, with an example and what it does.\n\nMade from the keys that the program reads; `cargo xtask test` checks it. Every other key is an error. Paths start at the file's own \
-         folder.\n[The demo's config](../examples/demo.toml) shows them at work.\n",
+        "# conclave.toml\n\nFor people who write a config: every key, with an example, its default and its meaning.\n\n\
+         Made from the keys that the program reads; `cargo xtask test` checks it. Every other key is an error. Paths start at the\n\
+         file's own folder. A default of – is an empty text or list, or no limit.\n\
+         [The demo's config](../examples/demo.toml) shows the keys at work.\n",
     );
     let mut table = None;
     for key in KEYS.iter().filter(|key| key.available) {
@@ -414,13 +416,21 @@ fn the_page_of_config_keys_is_made_from_the_keys() {
             } else {
                 format!("`[{}]`", key.table)
             };
-            let _ = write!(page, "\n## {title}\n\n| key | such as | what |\n|---|---|---|\n");
+            let _ = write!(
+                page,
+                "\n## {title}\n\n| key | example | default | meaning |\n|---|---|---|---|\n"
+            );
             table = Some(key.table);
         }
         let cell = |text: &str| text.replace('|', "\\|");
         let example =
             if key.example.is_empty() { String::new() } else { format!("`{}`", cell(key.example)) };
-        let _ = writeln!(page, "| `{}` | {example} | {} |", key.name, cell(key.doc));
+        let default = match key.default {
+            KeyDefault::Required => "required".to_owned(),
+            KeyDefault::Depends(words) => cell(words),
+            _ => key.default.written().map_or("–".to_owned(), |value| format!("`{value}`")),
+        };
+        let _ = writeln!(page, "| `{}` | {example} | {default} | {} |", key.name, cell(key.doc));
     }
     let path = root().join("docs/reference/config.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {

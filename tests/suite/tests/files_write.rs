@@ -252,5 +252,5 @@ fn no_folder_is_granted_for_writing_from_which_a_plugin_could_grant_itself_more(
         r#"grants.files = [{ dir = ".", at = "/folder", mode = "read-write" }]"#,
     );
     let problems = conclave_test_support::refused(&Rig::new(), &config);
-    assert!(problems.contains("could change the config"), "{problems}");
+    assert!(problems.contains("config/protected-folder"), "{problems}");
 }

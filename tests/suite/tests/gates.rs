@@ -21,7 +21,7 @@ grants.delegate = ["digest"]
 source = "{echo}"
 [plugins.immediate]
 source = "stock:immediate"
-grants.rooms = ["terminal"]
+grants.channels = ["terminal"]
 [plugins.guard]
 source = "{gate}"
 config = {{ mode = "{mode}" }}
@@ -33,7 +33,7 @@ subtasks = ["answer"]
 agent = "echo"
 [tasks.digest]
 agent = "echo"
-deliver = "immediate"
+delivery_strategy = "immediate"
 {gates}
 "#,
         echo = guest("agent_echo").display(),
@@ -178,8 +178,5 @@ fn a_gate_opens_no_file_that_it_was_not_granted() {
 fn a_plugin_that_is_no_gate_is_refused_before_anything_runs() {
     let text = config("allow", "[[gates]]\non = \"delegate\"\nplugin = \"echo\"\n", "");
     let problems = refused(&Rig::new(), &text);
-    assert!(
-        problems.contains("the plugin `echo` exports no `gate`") && problems.contains("`guard`"),
-        "{problems}"
-    );
+    assert!(problems.contains("config/wrong-plugin-kind"), "{problems}");
 }

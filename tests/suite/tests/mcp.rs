@@ -77,7 +77,7 @@ fn a_client_gets_tools_on_stdout_and_the_operator_is_told_on_stderr() {
     assert_eq!(answers[&4]["result"]["content"][0]["text"], "hello");
     assert!(
         told.contains("data can leave to: the MCP client")
-            && !told.contains("nobody uses the plugin")
+            && !told.contains("is not used: no task")
             && told.contains("serving ")
             && told.contains("search.find"),
         "{told}"

@@ -32,7 +32,7 @@ fn an_agent_reaches_what_was_granted_where_its_task_leaves_it() {
 
 #[test]
 fn a_task_that_leaves_nothing_is_obeyed_by_every_import_and_both_faces() {
-    let (ran, tried, sent) = reach("narrow = { files = [], fetch = [], secrets = [], kv = false }");
+    let (ran, tried, sent) = reach("scope = { files = [], fetch = [], secrets = [], kv = false }");
     assert!(
         tried.as_object().expect("an object").values().all(|came| came == "refused"),
         "{tried}"
@@ -49,7 +49,7 @@ fn a_task_that_leaves_nothing_is_obeyed_by_every_import_and_both_faces() {
 
 #[test]
 fn a_task_that_may_only_read_writes_by_neither_face() {
-    let (_, tried, _) = reach("narrow = { read_only = true }");
+    let (_, tried, _) = reach("scope = { read_only = true }");
     let of = |name: &str| tried[name].as_str().unwrap_or_default().to_owned();
     assert_eq!([of("read"), of("std-read")], ["DONE", "DONE"], "{tried}");
     assert_eq!([of("write"), of("std-write")], ["refused", "refused"], "{tried}");

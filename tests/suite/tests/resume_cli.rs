@@ -66,7 +66,7 @@ impl Slow {
             format!(
                 "entry = \"desk\"\n[models.default]\nkind = \"openai\"\nurl = \"{url}\"\nmodel = \"m\"\n\
                  [plugins.chat]\nsource = \"{}\"\ngrants.model = [\"default\"]\n[tasks.desk]\nagent = \"chat\"\n\
-                 handle_llm_no_tool = {{ nudge = \"go on then\" }}\ntext = {{ signals = true }}\n",
+                 on_no_tool_call = {{ nudge = \"go on then\" }}\ntext_rules = {{ signals = true }}\n",
                 chat.display()
             ),
         )

@@ -49,17 +49,17 @@ source = "{spin}"
 limits = {{ cpu = "10 min", wall = "10 min" }}
 [plugins.strategy]
 {strategy}
-grants.rooms = ["terminal"]
+grants.channels = ["terminal"]
 [tasks.desk]
 agent = "desk"
 [tasks.quick]
 agent = "worker"
-deliver = "strategy"
-hand_back = "post"
+delivery_strategy = "strategy"
+result_delivery = "text"
 [tasks.echo]
 agent = "echo"
-deliver = "strategy"
-hand_back = "post"
+delivery_strategy = "strategy"
+result_delivery = "text"
 [tasks.stuck]
 agent = "spin"
 "#,

@@ -12,9 +12,9 @@ fn spinning() -> Rig {
     let config = format!(
         "entry = \"desk\"\n[plugins.coordinator]\nsource = \"stock:coordinator\"\ngrants.route = [\"answer\"]\n\
          grants.delegate = [\"digest\"]\n[plugins.echo]\nsource = \"{}\"\n[plugins.spin]\nsource = \"{}\"\n\
-         limits = {{ cpu = \"5 min\", wall = \"5 min\" }}\n[plugins.immediate]\nsource = \"stock:immediate\"\ngrants.rooms = [\"terminal\"]\n\
+         limits = {{ cpu = \"5 min\", wall = \"5 min\" }}\n[plugins.immediate]\nsource = \"stock:immediate\"\ngrants.channels = [\"terminal\"]\n\
          [tasks.desk]\nagent = \"coordinator\"\nsubtasks = [\"answer\"]\n[tasks.answer]\nagent = \"echo\"\n\
-         [tasks.digest]\nagent = \"spin\"\ndeliver = \"immediate\"\n",
+         [tasks.digest]\nagent = \"spin\"\ndelivery_strategy = \"immediate\"\n",
         guest("agent_echo").display(),
         guest("agent_spin").display()
     );

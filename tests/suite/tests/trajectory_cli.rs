@@ -188,7 +188,7 @@ const PLUGINS: &str = "grants.files = [{ dir = \"box\", at = \"/box\", mode = \"
 /// Returns an agent that writes, thinks and finishes, with files.
 fn acting(script: &str) -> Rig {
     let config = format!(
-        "entry = \"main\"\n[tasks.main]\nagent = \"actor\"\nexecutors = [\"workspace\"]\n[plugins.actor]\nsource = \"{}\"\n\
+        "entry = \"main\"\n[tasks.main]\nagent = \"actor\"\naction_plugins = [\"workspace\"]\n[plugins.actor]\nsource = \"{}\"\n\
          grants.tools = [\"workspace.*\"]\nconfig = {{ script = [{script}] }}\n[plugins.workspace]\nsource = \"{}\"\n{PLUGINS}\n\
          [[policy]]\ntool = \"*\"\ndecide = \"allow\"\n",
         guest("acting_agent").display(),

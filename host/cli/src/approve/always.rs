@@ -87,7 +87,7 @@ mod tests {
                 && text.ends_with("decide = \"allow\""),
             "{text}"
         );
-        let rule = "[[policy]]\ntool = \"notes.save\"\ncaller = \"librarian\"\narguments = { path = \"/notes/a.md\" }\nonly = true\ndecide = \"allow\"\n\n";
+        let rule = "[[policy]]\ntool = \"notes.save\"\ncaller = \"librarian\"\narguments = { path = \"/notes/a.md\" }\nexact_arguments = true\ndecide = \"allow\"\n\n";
         let expected =
             CONFIG.replace("# What is asked about.", &format!("{rule}# What is asked about."));
         assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);

@@ -83,7 +83,7 @@ fn verb(question: &AccessQuestion) -> &'static str {
         Capability::Fetch => "send a request to",
         Capability::Kv => "store keys under",
         Capability::Secrets => "use the secret",
-        Capability::Rooms => "speak on",
+        Capability::Channels => "speak on",
         Capability::Exec => "start programs",
         Capability::Config => "read its settings",
         Capability::Scratch => "use its scratch",

@@ -4,6 +4,7 @@
 use std::io::IsTerminal;
 use std::path::Path;
 
+use conclave_core::config::Problems;
 use conclave_core::inspect::permission_summary::data_can_leave;
 use conclave_core::permissions::task_scope::Narrow;
 use conclave_core::types::ids::TaskName;
@@ -20,20 +21,22 @@ use crate::ui::show::{FAINT, GOOD, NAME, head, paint, plural, printable};
 use crate::ui::stdout;
 
 pub(crate) async fn check(args: args::CheckArgs, output: OutputArgs) -> Result<u8, CliError> {
-    let prepared =
-        setup::prepare(&args.file, &args.model.models()?, args.locked.locked, output).await?;
+    let models = args.model.models()?;
+    let (prepared, warnings) =
+        setup::prepare_with_warnings(&args.file, &models, args.locked.locked, output).await?;
     if output.json {
-        stdout::json(as_json(&prepared))?;
+        stdout::json(as_json(&prepared, &warnings))?;
     } else {
         show(&prepared, &args.file, args.all)?;
     }
     Ok(exit::OK)
 }
 
-fn as_json(prepared: &Prepared) -> serde_json::Value {
+fn as_json(prepared: &Prepared, warnings: &Problems) -> serde_json::Value {
     serde_json::json!({
         "type": "check",
         "ok": true,
+        "warnings": warnings,
         "data_can_leave": data_can_leave(prepared.setup()),
         "permissions": head::rows(prepared),
         "setup": &**prepared.setup(),

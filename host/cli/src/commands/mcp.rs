@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_core::config::ConfigProblem;
+use conclave_core::config::{ConfigProblem, ProblemCode};
 use conclave_core::permissions::grant::ToolPattern;
 use conclave_core::types::ids::TaskName;
 use conclave_mcp::serve::{self, Selection, ServeError, Service};
@@ -64,7 +64,8 @@ pub(crate) async fn mcp(
             output,
             (Warnings::Counted, holds),
         )
-        .await?,
+        .await?
+        .0,
     );
     let names =
         serve::names(&prepared, &selection).map_err(|error| CliError::usage(error.to_string()))?;
@@ -143,14 +144,12 @@ async fn terminated() {
 /// Returns whether the warning says that a plugin is unused, though this client is served its
 /// tools.
 fn is_of_served(prepared: &Prepared, selection: &Selection, warning: &ConfigProblem) -> bool {
-    let Some(plugin) = warning
-        .what
-        .strip_prefix("nobody uses the plugin `")
-        .and_then(|rest| rest.split('`').next())
-    else {
+    if warning.code != ProblemCode::Unused {
         return false;
-    };
+    }
     let dotted = Selection { underscores: false, ..selection.clone() };
     let names = serve::names(prepared, &dotted).unwrap_or_default();
-    names.iter().any(|name| name.strip_prefix(plugin).is_some_and(|rest| rest.starts_with('.')))
+    let mut plugins =
+        names.iter().filter_map(|name| name.split_once('.')).map(|(plugin, _)| plugin);
+    plugins.any(|plugin| warning.what.contains(&format!("the plugin `{plugin}`")))
 }

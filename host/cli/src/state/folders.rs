@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use conclave_core::config::edit::{EditedConfig, Fragment};
-use conclave_core::config::{Config, ConfigProblem, Problems};
+use conclave_core::config::{Config, ProblemCode, Problems};
 use conclave_core::permissions::grant::FileGrant;
 
 use crate::program::error::CliError;
@@ -127,10 +127,9 @@ impl FolderGuard {
         for (index, grant) in
             of(config).iter().enumerate().filter(|(_, grant)| !old.contains(grant))
         {
-            if let Some((what, help)) = self.problem(grant) {
-                let problem: ConfigProblem =
-                    config.problem(&format!("plugins.{plugin}.grants.files[{index}]"), what);
-                problems.push(problem.help(help));
+            if let Some((code, what, help)) = self.problem(grant) {
+                let key = format!("plugins.{plugin}.grants.files[{index}]");
+                problems.push(config.problem(code, &key, what).help(help));
             }
         }
         if problems.is_empty() {
@@ -144,16 +143,18 @@ impl FolderGuard {
     }
 
     /// Returns the problem with a folder, and its remedy.
-    fn problem(&self, grant: &FileGrant) -> Option<(String, &'static str)> {
+    fn problem(&self, grant: &FileGrant) -> Option<(ProblemCode, String, &'static str)> {
         let whole = fs::canonicalize(&grant.dir).ok().filter(|whole| whole.is_dir());
         let Some(whole) = whole else {
             return Some((
+                ProblemCode::MissingFolder,
                 format!("the folder {} does not exist", grant.dir),
                 "create it, or correct the path, which starts at the config's folder",
             ));
         };
         let why = too_much(&whole, &self.own).filter(|_| !self.yes)?;
-        Some((format!("{} {why}", whole.display()), ALL_THE_SAME))
+        let what = format!("{} {why}", whole.display());
+        Some((ProblemCode::ProtectedFolder, what, ALL_THE_SAME))
     }
 }
 

@@ -39,15 +39,18 @@ pub(crate) async fn prepare(
     locked: bool,
     output: OutputArgs,
 ) -> Result<Prepared, CliError> {
-    prepare_and_warn(
-        &open_host_in(file)?,
-        file,
-        models,
-        locked,
-        output,
-        (Warnings::Whole, |_, _| true),
-    )
-    .await
+    Ok(prepare_with_warnings(file, models, locked, output).await?.0)
+}
+
+/// Does the same, and returns the warnings too.
+pub(crate) async fn prepare_with_warnings(
+    file: &Path,
+    models: &Models,
+    locked: bool,
+    output: OutputArgs,
+) -> Result<(Prepared, Problems), CliError> {
+    let host = open_host_in(file)?;
+    prepare_and_warn(&host, file, models, locked, output, (Warnings::Whole, |_, _| true)).await
 }
 
 /// Does the same with a host whose attachments are needed later. Plugins must match the lock beside
@@ -59,7 +62,8 @@ pub(crate) async fn prepare_with(
     locked: bool,
     output: OutputArgs,
 ) -> Result<Prepared, CliError> {
-    prepare_and_warn(host, file, models, locked, output, (Warnings::Counted, |_, _| true)).await
+    let reports = (Warnings::Counted, |_: &Prepared, _: &ConfigProblem| true);
+    Ok(prepare_and_warn(host, file, models, locked, output, reports).await?.0)
 }
 
 /// How warnings about a config are reported.
@@ -71,14 +75,14 @@ pub(crate) enum Warnings {
     Counted,
 }
 
-fn report_warnings(warnings: &[&ConfigProblem], file: &Path, shown: Warnings) {
+fn report_warnings(warnings: &Problems, file: &Path, shown: Warnings) {
     let mut err = crate::ui::output::stderr();
     if shown == Warnings::Whole {
-        for warning in warnings {
+        for warning in &warnings.0 {
             let _ = write!(err, "{warning}");
         }
     } else if !warnings.is_empty() {
-        let count = plural(warnings.len() as u64, "warning", "warnings");
+        let count = plural(warnings.0.len() as u64, "warning", "warnings");
         let check = if file == Path::new(args::CONFIG) {
             String::new()
         } else {
@@ -97,28 +101,28 @@ pub(crate) async fn prepare_and_warn(
     locked: bool,
     output: OutputArgs,
     (shown, holds): (Warnings, impl Fn(&Prepared, &ConfigProblem) -> bool),
-) -> Result<Prepared, CliError> {
+) -> Result<(Prepared, Problems), CliError> {
     let config = read_config(file, models)?;
     let quiet = output.quiet || output.json;
     let pins = Pins { lock: LockFile::open(file)?.lock, locked };
     let prepared = host.prepare_pinned(&config, &pins, &follow(quiet)).await.map_err(unprepared)?;
+    // Warnings about the config alone are repeated once its plugins are loaded, with better
+    // remedies.
+    let known = &prepared.warnings().0;
+    let of_config = config
+        .warnings
+        .0
+        .iter()
+        .filter(|warning| known.iter().all(|better| better.what != warning.what));
+    let all = of_config.chain(known).filter(|warning| holds(&prepared, warning));
+    let warnings = Problems(all.cloned().collect());
     if !output.quiet {
-        // Warnings about the config alone are repeated once its plugins are loaded, with better
-        // remedies.
-        let known = &prepared.warnings().0;
-        let of_config = config
-            .warnings
-            .0
-            .iter()
-            .filter(|warning| known.iter().all(|better| better.what != warning.what));
-        let all: Vec<&ConfigProblem> =
-            of_config.chain(known).filter(|warning| holds(&prepared, warning)).collect();
-        report_warnings(&all, file, shown);
+        report_warnings(&warnings, file, shown);
         if let Some(line) = unpinned(&prepared, file) {
             let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, line));
         }
     }
-    Ok(prepared)
+    Ok((prepared, warnings))
 }
 
 /// Returns the warning about a missing lock, if a plugin did not come with this program. A config

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use toml::de::DeValue;
 
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue};
 use crate::types::text::{show_duration, show_size};
 use crate::types::units::{self, UnitError};
@@ -15,11 +16,6 @@ use crate::types::wording::{code, thousands};
 pub(super) const FACTORS: RangeInclusive<f64> = 1.0..=1_000.0;
 
 impl SpannedValue<'_> {
-    /// Reads a whole number from 1 to `most`.
-    pub(crate) fn count(&self, reader: &mut ConfigReader, most: u64) -> Option<u64> {
-        self.whole(reader, 1, most)
-    }
-
     /// Reads a whole number from `least` to `most`.
     pub(crate) fn whole(&self, reader: &mut ConfigReader, least: u64, most: u64) -> Option<u64> {
         let DeValue::Integer(integer) = self.value else {
@@ -58,8 +54,9 @@ impl SpannedValue<'_> {
     pub(crate) fn spending(&self, reader: &mut ConfigReader) -> Option<u64> {
         let amount = self.dollars(reader)?;
         if amount == 0 {
-            self.wrong(
+            self.reject(
                 reader,
+                ProblemCode::OutOfRange,
                 "must be at least 0.000001",
                 "to allow no spending, grant no model".to_owned(),
             );
@@ -80,7 +77,12 @@ impl SpannedValue<'_> {
         };
         let amount = number.and_then(units::micro_usd);
         if amount.is_none() {
-            self.wrong(reader, "must be an amount of US dollars from 0 to a billion", None);
+            self.reject(
+                reader,
+                ProblemCode::OutOfRange,
+                "must be an amount of US dollars from 0 to a billion",
+                None,
+            );
         }
         amount
     }
@@ -97,8 +99,9 @@ impl SpannedValue<'_> {
         };
         let factor = number.filter(|number| FACTORS.contains(number));
         if factor.is_none() {
-            self.wrong(
+            self.reject(
                 reader,
+                ProblemCode::OutOfRange,
                 &format!("must be from {} to {}", FACTORS.start(), FACTORS.end()),
                 None,
             );
@@ -146,7 +149,12 @@ impl SpannedValue<'_> {
             } else {
                 ("at most", show(most))
             };
-            self.wrong(reader, &format!("must be {} {}", bound.0, bound.1), None);
+            self.reject(
+                reader,
+                ProblemCode::OutOfRange,
+                &format!("must be {} {}", bound.0, bound.1),
+                None,
+            );
         }
         fitting
     }

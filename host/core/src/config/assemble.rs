@@ -15,10 +15,9 @@ use std::sync::Arc;
 
 use crate::config::confusables::pairs;
 use crate::config::{
-    Compat, Config, ConfigProblem, ModelKind, OpenAiConfig, PluginConfig, Problems, TaskConfig,
+    Config, ConfigProblem, ModelKind, OpenAiConfig, PluginConfig, ProblemCode, Problems, TaskConfig,
 };
 use crate::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
-use crate::tool_calls::toolbox::Toolbox;
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::limits::PluginLimits;
 use crate::types::wording::code;
@@ -55,6 +54,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     for (name, plugin) in &config.plugins {
         let Some(facts) = plugins.get(name) else {
             problems.push(config.problem(
+                ProblemCode::MissingPlugin,
                 &format!("plugins.{name}.source"),
                 format!("the plugin `{name}` is not loaded"),
             ));
@@ -91,7 +91,8 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
             mentions::check(config, name, task, &toolbox, &mut problems);
             mentions::check_wanted(task, &toolbox, &mut problems);
         }
-        tasks.insert(name.clone(), Arc::new(task_setup(task, toolbox)));
+        let setup = TaskSetup { toolbox: Arc::new(toolbox), ..task.setup.clone() };
+        tasks.insert(name.clone(), Arc::new(setup));
     }
     if problems.has_errors() {
         return Err(problems.in_order());
@@ -120,14 +121,14 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
 fn check_lookalikes(config: &Config, problems: &mut Problems) {
     for (earlier, name) in pairs(config.plugins.keys().map(PluginName::as_str)) {
         let path = |name: &str| format!("plugins.{name}");
-        let line = config.problem(&path(earlier), "").line;
+        let line = config.problem(ProblemCode::SimilarNames, &path(earlier), "").line;
         let what = format!(
             "the names of the plugins {} and {} look alike at a glance",
             code(earlier),
             code(name)
         );
         let help = format!("rename one of them; {} stands in line {line}", code(earlier));
-        problems.push(config.problem(&path(name), what).help(help));
+        problems.push(config.problem(ProblemCode::SimilarNames, &path(name), what).help(help));
     }
 }
 
@@ -175,7 +176,7 @@ fn check_gates(config: &Config, plugins: &Plugins, problems: &mut Problems) {
         });
         problems.push(
             config
-                .problem(&format!("gates[{index}].plugin"), what)
+                .problem(ProblemCode::WrongPluginKind, &format!("gates[{index}].plugin"), what)
                 .because(exports(facts))
                 .help(help),
         );
@@ -200,31 +201,32 @@ fn check_exports(
         });
         problems.push(
             config
-                .problem(&format!("tasks.{name}.{key}"), what)
+                .problem(ProblemCode::WrongPluginKind, &format!("tasks.{name}.{key}"), what)
                 .because(exports(facts))
                 .maybe_help(help),
         );
     };
-    need(&task.agent, PluginKind::Agent, "agent", None);
-    if let Some(strategy) = &task.deliver {
-        need(strategy, PluginKind::DeliveryStrategy, "deliver", None);
+    need(&task.setup.agent, PluginKind::Agent, "agent", None);
+    if let Some(strategy) = &task.setup.deliver {
+        need(strategy, PluginKind::DeliveryStrategy, "delivery_strategy", None);
     }
-    for (index, executor) in task.executors.iter().enumerate() {
-        need(executor, PluginKind::Tools, &format!("executors[{index}]"), None);
+    for (index, executor) in task.setup.executors.iter().enumerate() {
+        need(executor, PluginKind::Tools, &format!("action_plugins[{index}]"), None);
     }
-    if let Some(memory) = &task.memory {
+    if let Some(memory) = &task.setup.memory {
         need(memory, PluginKind::Memory, "memory", None);
     }
-    if let Some(analyzer) = &task.confirm.analyzer {
+    if let Some(analyzer) = &task.setup.confirm.analyzer {
         need(analyzer, PluginKind::SecurityAnalyzer, "confirm.analyzer", None);
     }
-    if let Some(condense) = &task.condense {
+    if let Some(condense) = &task.setup.condense {
         need(&condense.plugin, PluginKind::Condenser, "condense.plugin", None);
     }
-    if task.agent_seat == AgentSeat::Component {
-        let help = "write `agent_seat = \"host\"`: the host then answers with tools and actions"
-            .to_owned();
-        need(&task.agent, PluginKind::Responder, "agent_seat", Some(help));
+    if task.setup.agent_seat == AgentSeat::Component {
+        let help =
+            "write `agent_responder = \"host\"`: the host then answers with tools and actions"
+                .to_owned();
+        need(&task.setup.agent, PluginKind::Responder, "agent_responder", Some(help));
     }
 }
 
@@ -246,63 +248,8 @@ fn others(plugins: &Plugins, kind: PluginKind) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-fn task_setup(task: &TaskConfig, toolbox: Toolbox) -> TaskSetup {
-    TaskSetup {
-        agent: task.agent.clone(),
-        description: task.description.clone(),
-        system: Arc::clone(&task.system),
-        subtasks: task.subtasks.clone(),
-        toolbox: Arc::new(toolbox),
-        force: task.force.clone(),
-        deliver: task.deliver.clone(),
-        hand_back: task.hand_back,
-        background: task.background.clone(),
-        handoff: task.handoff.clone(),
-        deadline_ms: task.deadline_ms,
-        on_close: task.on_close,
-        structured: task.structured,
-        budget: task.budget.clone(),
-        interactive: task.interactive,
-        turns: task.turns,
-        max_stalled_steps: task.max_stalled_steps,
-        done_if_response: task.done_if_response.clone(),
-        done_if_no_response: task.done_if_no_response.clone(),
-        done_if_tool: task.done_if_tool,
-        done_sequences: task.done_sequences.clone(),
-        no_tool: task.no_tool.clone(),
-        agent_seat: task.agent_seat,
-        seats: task.seats.clone(),
-        allow_null_result: task.allow_null_result,
-        tool_format: task.tool_format,
-        only_user_quits_root: task.only_user_quits_root,
-        default_human_response: task.default_human_response.clone(),
-        user_message: task.user_message.clone(),
-        restart: task.restart,
-        restart_as_subtask: task.restart_as_subtask,
-        erase_substeps: task.erase_substeps,
-        loops: task.loops,
-        text: task.text.clone(),
-        allow_multiple_tools: task.allow_multiple_tools,
-        respond_tools_only: task.respond_tools_only,
-        allow_subtask_multi_tools: task.allow_subtask_multi_tools,
-        returns: task.returns.clone(),
-        overflow: task.overflow,
-        as_langroid: task.compat == Compat::Langroid,
-        bytes_per_token: task.bytes_per_token,
-        narrow: task.narrow.clone(),
-        executors: task.executors.clone(),
-        action_timeout_ms: task.action_timeout_ms,
-        memory: task.memory.clone(),
-        confirm: task.confirm.clone(),
-        condense: task.condense.clone(),
-        stuck: task.stuck,
-        micro: task.micro.clone(),
-        knowledge: task.knowledge.clone(),
-    }
-}
-
 /// Returns a problem of the plugin itself, at the line that names it: its author must correct it.
 fn authors_problem(config: &Config, plugin: &PluginName, what: String) -> ConfigProblem {
     let help = format!("tell the author of `{plugin}`, or leave [plugins.{plugin}] out");
-    config.problem(&format!("plugins.{plugin}.source"), what).help(help)
+    config.problem(ProblemCode::InvalidPlugin, &format!("plugins.{plugin}.source"), what).help(help)
 }

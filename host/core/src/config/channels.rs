@@ -8,17 +8,13 @@ use toml::de::DeValue;
 use super::TERMINAL;
 use super::grants::names_of;
 use super::keys::CHANNELS;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
-use super::task::flag;
-use crate::types::channel::{Binding, ChannelAccess, ChannelKind, Visibility};
+use crate::types::channel::{Binding, ChannelKind, Visibility};
 use crate::types::ids::ChannelId;
 use crate::types::wording::{array, code};
 
-/// The maximum of messages per second.
-pub(crate) const RATE_MAX: u64 = 1_000_000;
-/// The maximum of milliseconds per word.
-const WORD_MAX_MS: u64 = 60_000;
 /// The words of `visibility`, which are no valid channel names.
 const WORDS: [&str; 4] = ["all", "none", "transport", "intelligence"];
 
@@ -33,9 +29,16 @@ pub(crate) fn read_all(
     for (name, span, table) in root.named(reader, "channels", CHANNELS) {
         super::plugin::check_name(reader, "channels", name, &span);
         if WORDS.contains(&name) {
-            let what =
-                format!("no channel can be called {}: it is a word of `visibility`", code(name));
-            reader.error(&span, what, format!("call it {}", code(&format!("{name}-1"))));
+            let what = format!(
+                "{} cannot be the name of a channel: it is a word of `visibility`",
+                code(name)
+            );
+            reader.error(
+                ProblemCode::InvalidName,
+                &span,
+                what,
+                format!("call it {}", code(&format!("{name}-1"))),
+            );
         }
         let table = table.checked(reader);
         channels.insert(ChannelId::from(name), read(reader, references, &table, name == TERMINAL));
@@ -51,48 +54,26 @@ fn read(
 ) -> Binding {
     // The terminal's kind is known without the key.
     let kind = if is_terminal { table.get("kind") } else { table.require(reader, "kind") };
-    let kind = kind.map(|item| item.choice(reader));
-    let binding = Binding {
-        kind: kind_named(kind.flatten()),
-        access: table
-            .get("access")
-            .and_then(|item| item.choice(reader))
-            .and_then(ChannelAccess::named)
-            .unwrap_or_default(),
-        visibility: table
-            .get("visibility")
-            .map(|item| visibility(reader, references, &item))
-            .unwrap_or_default(),
-        muted: flag(reader, table, "muted", false),
-        rate: table
-            .get("rate")
-            .and_then(|item| item.whole(reader, 1, RATE_MAX))
-            .and_then(|rate| u32::try_from(rate).ok()),
-        simulate_ms: table
-            .get("simulate")
-            .and_then(|item| item.duration(reader, 1, WORD_MAX_MS))
-            .and_then(|ms| u32::try_from(ms).ok()),
-        ..Binding::default()
-    };
+    let kind = kind.map(|item| item.read::<ChannelKind>(reader));
+    let mut binding = Binding::of(kind.flatten().unwrap_or_default());
+    table.set(reader, "access", &mut binding.access);
+    if let Some(item) = table.get("visibility") {
+        binding.visibility = visibility(reader, references, &item);
+    }
+    table.set(reader, "muted", &mut binding.muted);
+    table.set(reader, "rate", &mut binding.rate);
+    table.set(reader, "simulate", &mut binding.simulate_ms);
     // An unreadable kind was reported, and allows no conclusion about the other keys.
-    let is_other = kind.is_none_or(|kind| kind.is_some_and(|kind| kind != "voice"));
+    let is_other = kind.is_none_or(|kind| kind.is_some_and(|kind| kind != ChannelKind::Voice));
     if let Some(item) = table.get("simulate").filter(|_| is_other) {
-        item.wrong(
+        item.reject(
             reader,
+            ProblemCode::Conflict,
             "is for a voice",
             "write `kind = \"voice\"`, or leave it out".to_owned(),
         );
     }
     binding
-}
-
-fn kind_named(word: Option<&str>) -> ChannelKind {
-    match word {
-        Some("web") => ChannelKind::Web,
-        Some("voice") => ChannelKind::Voice,
-        Some("agent") => ChannelKind::Agent,
-        _ => ChannelKind::Text,
-    }
 }
 
 /// Reads a word, or a list of channels and tasks.
@@ -119,7 +100,7 @@ fn visibility(
             if names.is_empty() && item.is_empty_list() {
                 item.wrong(
                     reader,
-                    "is an empty list, which nobody sees",
+                    "is an empty list, so its messages reach no one",
                     "write `visibility = \"none\"`".to_owned(),
                 );
             }

@@ -5,29 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde::de::DeserializeOwned;
 
-use super::limits::count32;
+use super::keys::{CHANNEL_GRANT, DELEGATE, FETCH, FETCH_RULE, FILES, GRANTS, KV, MODEL, TOOLS};
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{ORCHESTRATION_TOOLS, SecretConfig, names, plugin};
 use crate::permissions::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
 use crate::permissions::grant::{
-    DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant, FileMode, Grants,
-    KvGrant, ModelGrant, RoomsGrant, RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
+    ChannelsGrant, DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant,
+    FileMode, Grants, KvGrant, ModelGrant, RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
 };
 use crate::types::ids::{ChannelId, ModelName, SecretName, TaskName};
 use crate::types::wording::{array, code, string, suggest};
-
-/// The default number of concurrent background tasks.
-const AT_ONCE: u32 = 1;
-const TOTAL: u32 = 8;
-const COUNT_MAX: u64 = i64::MAX as u64;
-/// The maximum of a request or response in bytes: it is held in memory as a whole.
-const BODY_MAX: u64 = 256 << 20;
-/// The maximum of one request in milliseconds.
-const FETCH_TIME_MAX: u64 = 10 * 60 * 1000;
-/// The methods that can be granted. `CONNECT` and `TRACE` are for proxies.
-const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// An entry of a list of names.
 type Name<'a> = (SpannedValue<'a>, &'a str);
@@ -40,14 +31,14 @@ pub(crate) fn read(
     item: &SpannedValue<'_>,
     known: &BTreeMap<SecretName, SecretConfig>,
 ) -> Grants {
-    let Some(table) = item.table(reader, "plugins.NAME.grants") else { return Grants::default() };
+    let Some(table) = item.table(reader, GRANTS) else { return Grants::default() };
     Grants {
         model: table.get("model").and_then(|item| model(reader, references, &item)),
         tools: table.get("tools").and_then(|item| tools(reader, references, &item)),
         delegate: table.get("delegate").and_then(|item| delegate(reader, references, &item)),
         route: table.get("route").and_then(|item| route(reader, references, &item)),
         files: table.get("files").map(|item| files(reader, folder, &item)).unwrap_or_default(),
-        rooms: table.get("rooms").and_then(|item| rooms(reader, references, &item)),
+        channels: table.get("channels").and_then(|item| channels(reader, references, &item)),
         fetch: table.get("fetch").and_then(|item| fetch(reader, &item)),
         kv: table.get("kv").and_then(|item| kv(reader, &item)),
         secrets: table.get("secrets").map(|item| secrets(reader, &item, known)).unwrap_or_default(),
@@ -59,13 +50,13 @@ fn model(
     references: &mut References,
     item: &SpannedValue<'_>,
 ) -> Option<ModelGrant> {
-    let (names, limits) = list_or_table(reader, item, "plugins.NAME.grants.model", "names")?;
+    let (names, limits) = list_or_table(reader, item, MODEL, "names")?;
     names.iter().for_each(|(item, name)| references.add_model(item, name));
     Some(ModelGrant {
         names: names.into_iter().map(|(_, name)| ModelName::from(name)).collect(),
-        tokens: limit(&limits, "tokens", |item| item.count(reader, COUNT_MAX)),
-        cost_micro_usd: limit(&limits, "cost_usd", |item| item.spending(reader)),
-        calls: limit(&limits, "calls", |item| item.count(reader, COUNT_MAX)),
+        tokens: limit(reader, &limits, "tokens"),
+        cost_micro_usd: limit(reader, &limits, "cost_usd"),
+        calls: limit(reader, &limits, "calls"),
     })
 }
 
@@ -74,9 +65,9 @@ fn tools(
     references: &mut References,
     item: &SpannedValue<'_>,
 ) -> Option<ToolsGrant> {
-    let (names, limits) = list_or_table(reader, item, "plugins.NAME.grants.tools", "names")?;
+    let (names, limits) = list_or_table(reader, item, TOOLS, "names")?;
     let names = patterns(reader, references, names);
-    Some(ToolsGrant { names, calls: limit(&limits, "calls", |item| item.count(reader, COUNT_MAX)) })
+    Some(ToolsGrant { names, calls: limit(reader, &limits, "calls") })
 }
 
 /// Returns the well-formed patterns of tools.
@@ -115,14 +106,19 @@ fn delegate(
     references: &mut References,
     item: &SpannedValue<'_>,
 ) -> Option<DelegateGrant> {
-    let (names, limits) = list_or_table(reader, item, "plugins.NAME.grants.delegate", "tasks")?;
+    let (names, limits) = list_or_table(reader, item, DELEGATE, "tasks")?;
     names.iter().for_each(|(item, name)| references.add_task(item, name));
-    let at_once = limit(&limits, "at_once", |item| count32(reader, item)).unwrap_or(AT_ONCE);
-    let total = limit(&limits, "total", |item| count32(reader, item)).unwrap_or(TOTAL.max(at_once));
+    let at_once = limit(reader, &limits, "at_once").unwrap_or(DelegateGrant::AT_ONCE);
+    let total = limit(reader, &limits, "total").unwrap_or(DelegateGrant::TOTAL.max(at_once));
     if let Some(item) =
         limits.as_ref().and_then(|table| table.get("at_once")).filter(|_| at_once > total)
     {
-        item.wrong(reader, &format!("is more than `total`, which is {total}"), None);
+        item.reject(
+            reader,
+            ProblemCode::Conflict,
+            &format!("is more than `total`, which is {total}"),
+            None,
+        );
     }
     let channels = super::background::channels(reader, references, limits.as_ref(), "channels");
     Some(DelegateGrant {
@@ -143,23 +139,22 @@ fn route(
     Some(RouteGrant { names: names.into_iter().map(|(_, name)| name.to_owned()).collect() })
 }
 
-fn rooms(
+fn channels(
     reader: &mut ConfigReader,
     references: &mut References,
     item: &SpannedValue<'_>,
-) -> Option<RoomsGrant> {
-    let (names, limits) = list_or_table(reader, item, "plugins.NAME.grants.rooms", "channels")?;
+) -> Option<ChannelsGrant> {
+    let (names, limits) = list_or_table(reader, item, CHANNEL_GRANT, "names")?;
     names.iter().for_each(|(item, name)| references.add_channel(item, name));
-    Some(RoomsGrant {
+    Some(ChannelsGrant {
         channels: names.into_iter().map(|(_, name)| ChannelId::from(name)).collect(),
-        messages: limit(&limits, "messages", |item| item.count(reader, COUNT_MAX)),
+        messages: limit(reader, &limits, "messages"),
     })
 }
 
 /// `["https://api.example.org/*"]`, or a table with `urls` and limits.
 fn fetch(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<FetchGrant> {
-    let kind = "plugins.NAME.grants.fetch";
-    let table = if item.value.is_table() { Some(item.table(reader, kind)?) } else { None };
+    let table = if item.value.is_table() { Some(item.table(reader, FETCH)?) } else { None };
     let urls = match &table {
         Some(table) => table.require(reader, "urls"),
         None if item.value.is_array() => Some(item.clone()),
@@ -182,26 +177,13 @@ fn fetch(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<FetchGran
     if let Some(item) = table.get("private") {
         grant.private = networks(reader, &item);
     }
-    let mut set =
-        |name: &str,
-         limit: &mut u64,
-         read: fn(&SpannedValue<'_>, &mut ConfigReader) -> Option<u64>| {
-            if let Some(value) = table.get(name).and_then(|item| read(&item, reader)) {
-                *limit = value;
-            }
-        };
-    set("requests", &mut grant.requests, |item, reader| item.count(reader, COUNT_MAX));
-    set("request_size", &mut grant.request_bytes, |item, reader| item.size(reader, 1, BODY_MAX));
-    set("response_size", &mut grant.response_bytes, |item, reader| item.size(reader, 1, BODY_MAX));
-    set("time", &mut grant.time_ms, |item, reader| item.duration(reader, 1, FETCH_TIME_MAX));
-    let mut set32 = |name: &str, limit: &mut u32, least: u64, most: u64| {
-        if let Some(value) = table.get(name).and_then(|item| item.whole(reader, least, most)) {
-            *limit = u32::try_from(value).unwrap_or(u32::MAX);
-        }
-    };
-    set32("at_once", &mut grant.at_once, 1, 64);
-    set32("names", &mut grant.names, 0, 10_000);
-    set32("redirects", &mut grant.redirects, 0, 20);
+    table.set(reader, "requests", &mut grant.requests);
+    table.set(reader, "request_size", &mut grant.request_bytes);
+    table.set(reader, "response_size", &mut grant.response_bytes);
+    table.set(reader, "timeout", &mut grant.time_ms);
+    table.set(reader, "at_once", &mut grant.at_once);
+    table.set(reader, "host_names", &mut grant.names);
+    table.set(reader, "redirects", &mut grant.redirects);
     Some(grant)
 }
 
@@ -218,7 +200,7 @@ fn fetch_rules(
     let mut rules: Vec<FetchRule> = Vec::new();
     for entry in &entries {
         let (url, of_this) = if entry.value.is_table() {
-            let Some(table) = entry.table(reader, "plugins.NAME.grants.fetch.urls[]") else {
+            let Some(table) = entry.table(reader, FETCH_RULE) else {
                 continue;
             };
             let of_this = table.get("methods").and_then(|item| methods(reader, &item));
@@ -234,8 +216,9 @@ fn fetch_rules(
                 .unwrap_or_else(usual),
         };
         if rules.contains(&rule) {
-            entry.wrong(
+            entry.reject(
                 reader,
+                ProblemCode::Duplicate,
                 &format!("names {} a second time", code(rule.url.as_str())),
                 "leave it out".to_owned(),
             );
@@ -259,19 +242,10 @@ fn url_pattern(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Url
 }
 
 fn methods(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<String>> {
-    let names = names_of(reader, item, true)?;
-    let mut methods = Vec::new();
-    for (item, name) in names {
-        match METHODS.contains(&name) {
-            true => methods.push(name.to_owned()),
-            false => item.wrong(
-                reader,
-                &format!("must be one of {}, not {}", METHODS.join(", "), code(name)),
-                None,
-            ),
-        }
+    if item.is_empty_list() {
+        grants_nothing(reader, item);
     }
-    Some(methods)
+    item.read(reader)
 }
 
 /// Returns the names in lower case.
@@ -290,7 +264,7 @@ fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<String> {
         } else if is_usual_header(&lower) || headers.contains(&lower) {
             item.wrong(
                 reader,
-                &format!("names {}, which may go already", code(name)),
+                &format!("names {}, which is allowed already", code(name)),
                 "leave it out".to_owned(),
             );
         } else {
@@ -332,13 +306,11 @@ fn kv(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<KvGrant> {
             }
         };
     }
-    let table = Some(item.table(reader, "plugins.NAME.grants.kv")?);
-    let usual = KvGrant::default();
-    Some(KvGrant {
-        bytes: limit(&table, "bytes", |item| item.size(reader, 1, COUNT_MAX))
-            .unwrap_or(usual.bytes),
-        keys: limit(&table, "keys", |item| item.count(reader, COUNT_MAX)).unwrap_or(usual.keys),
-    })
+    let table = item.table(reader, KV)?;
+    let mut grant = KvGrant::DEFAULT;
+    table.set(reader, "bytes", &mut grant.bytes);
+    table.set(reader, "keys", &mut grant.keys);
+    Some(grant)
 }
 
 fn secrets(
@@ -358,9 +330,10 @@ fn secrets(
                 let names: Vec<&str> = known.keys().map(SecretName::as_str).collect();
                 let help = suggest(name, &names, "secrets")
                     .or_else(|| Some(format!("write `[secrets.{name}]` with `from` and `hosts`")));
-                item.wrong(
+                item.reject(
                     reader,
-                    &format!("names the secret {}, which there is not", code(name)),
+                    ProblemCode::UnknownSecret,
+                    &format!("names the secret {}, which is not in this config", code(name)),
                     help,
                 );
             }
@@ -384,7 +357,12 @@ fn files(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Ve
         let Some(grant) = grant else { continue };
         if grants.iter().any(|other| other.at == grant.at) {
             let help = "give each directory a place of its own: `at = \"/other\"`".to_owned();
-            entry.wrong(reader, &format!("puts a second directory at {}", code(&grant.at)), help);
+            entry.reject(
+                reader,
+                ProblemCode::Duplicate,
+                &format!("puts a second directory at {}", code(&grant.at)),
+                help,
+            );
         }
         grants.push(grant);
     }
@@ -402,7 +380,7 @@ fn short_file(
         let line = format!("{{ dir = {}, at = \"/folder\", mode = \"read\" }}", string(&dir.shown));
         item.wrong(
             reader,
-            &format!("does not say what {} is called for the plugin", code(&dir.shown)),
+            &format!("does not say at which path the plugin sees {}", code(&dir.shown)),
             format!("write {}", code(&line)),
         );
         return None;
@@ -426,21 +404,19 @@ fn long_file(
         item.expected(reader, "a directory's name or a table");
         return None;
     }
-    let table = item.table(reader, "plugins.NAME.grants.files[]")?;
-    let writes = table.get("mode").and_then(|item| item.choice(reader)) == Some("read-write");
+    let table = item.table(reader, FILES)?;
+    let mode = table.read(reader, "mode").unwrap_or(FileMode::Read);
     let quotas = ["bytes", "files"].into_iter().filter_map(|name| table.get(name));
-    for item in quotas.filter(|_| !writes) {
-        item.wrong(
+    for item in quotas.filter(|_| mode == FileMode::Read) {
+        item.reject(
             reader,
+            ProblemCode::Conflict,
             "is for a folder that may be written",
             "write `mode = \"read-write\"`, or leave it out".to_owned(),
         );
     }
-    let bytes =
-        table.get("bytes").and_then(|item| item.size(reader, 1, COUNT_MAX)).unwrap_or(FOLDER_BYTES);
-    let files =
-        table.get("files").and_then(|item| item.count(reader, COUNT_MAX)).unwrap_or(FOLDER_FILES);
-    let mode = if writes { FileMode::ReadWrite } else { FileMode::Read };
+    let bytes = table.read(reader, "bytes").unwrap_or(FOLDER_BYTES);
+    let files = table.read(reader, "files").unwrap_or(FOLDER_FILES);
     let dir = table.require(reader, "dir").and_then(|item| plugin::path(reader, &item, folder));
     let at = table.require(reader, "at").and_then(|item| place(reader, &item));
     let (dir, at) = (dir?, at?);
@@ -500,8 +476,9 @@ pub(crate) fn names_of<'a>(
     for entry in entries {
         let Some(name) = entry.string(reader) else { continue };
         if !seen.insert(name) {
-            entry.wrong(
+            entry.reject(
                 reader,
+                ProblemCode::Duplicate,
                 &format!("names {} a second time", code(name)),
                 "leave it out".to_owned(),
             );
@@ -530,10 +507,11 @@ fn grants_nothing(reader: &mut ConfigReader, item: &SpannedValue<'_>) {
     item.wrong(reader, "is an empty list, which grants nothing", "leave it out".to_owned());
 }
 
-fn limit<T>(
+/// Reads a limit beside the list of a grant; the short form of a grant has none.
+fn limit<T: DeserializeOwned>(
+    reader: &mut ConfigReader,
     limits: &Option<Table<'_>>,
     name: &str,
-    read: impl FnOnce(&SpannedValue<'_>) -> Option<T>,
 ) -> Option<T> {
-    limits.as_ref()?.get(name).and_then(|item| read(&item))
+    limits.as_ref()?.read(reader, name)
 }

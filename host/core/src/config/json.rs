@@ -5,6 +5,7 @@ use serde_json::{Map, Number, Value};
 use toml::de::{DeTable, DeValue};
 
 use super::problem::Span;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue};
 
 /// Returns the settings of `[plugins.NAME.config]`; an empty object after a problem.
@@ -76,6 +77,7 @@ impl TableSource<'_> {
 
     fn unfit(&mut self, span: &Span, what: &str, help: &str) -> Value {
         self.reader.error(
+            ProblemCode::InvalidValue,
             span,
             format!("{} as JSON, which cannot hold {what}", self.told),
             help.to_owned(),

@@ -17,13 +17,14 @@ const KEYS: &[(&str, &str)] = &[
     ("use_tools", "write `tool_format = \"json\"`"),
     ("use_functions_api", "write `tool_format = \"native\"`"),
     ("use_tools_api", "write `tool_format = \"native\"`"),
-    ("inf_loop_cycle_len", "write `loops = { cycle_len = 10 }`"),
-    ("inf_loop_dominance_factor", "write `loops = { dominance = 1.5 }`"),
-    ("inf_loop_wait_factor", "write `loops = { wait = 5 }`"),
-    ("addressing_prefix", "write `text = { prefix = \"|@|\" }`"),
-    ("recognize_string_signals", "write `text = { signals = true }`"),
-    ("recognize_recipient_in_content", "write `text = { recipients = true }`"),
-    ("search_for_tools_everywhere", "write `text = { calls = true }`"),
+    ("handle_llm_no_tool", "write `on_no_tool_call = \"done\"`"),
+    ("inf_loop_cycle_len", "write `loop_detection = { cycle_len = 10 }`"),
+    ("inf_loop_dominance_factor", "write `loop_detection = { dominance = 1.5 }`"),
+    ("inf_loop_wait_factor", "write `loop_detection = { repeats = 5 }`"),
+    ("addressing_prefix", "write `text_rules = { address_prefix = \"|@|\" }`"),
+    ("recognize_string_signals", "write `text_rules = { signals = true }`"),
+    ("recognize_recipient_in_content", "write `text_rules = { recipients = true }`"),
+    ("search_for_tools_everywhere", "write `text_rules = { calls = true }`"),
 ];
 
 /// Returns the replacement for a key of Langroid's in a task.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::keys::{MCP, MCP_KEY, SOURCE};
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::{ConfigPath, KeyRef, address, model};
 use crate::types::wording::code;
@@ -64,9 +65,14 @@ pub(crate) fn source(
         (Some(command), None) => program(reader, &table, &command, folder),
         (None, Some(url)) => by_address(reader, &table, &url, folder),
         (command, url) => {
-            let what = if command.is_some() && url.is_some() { "has both" } else { "needs one of" };
+            let (cause, what) = if command.is_some() && url.is_some() {
+                (ProblemCode::Conflict, "has both")
+            } else {
+                (ProblemCode::MissingKey, "needs one of")
+            };
             let help = "write `command = [\"my-server\"]` for a program, or `url = \"http://127.0.0.1:3000/mcp\"` for a server that runs";
             reader.error(
+                cause,
                 &table.span,
                 format!("{} {what} `command` and `url`", code(&item.name)),
                 help.to_owned(),
@@ -93,6 +99,7 @@ fn program(
     let keys = table.get("keys").map(|item| keys(reader, &item, folder)).unwrap_or_default();
     for name in keys.keys().filter(|name| env.contains_key(*name)) {
         reader.error(
+            ProblemCode::Conflict,
             &table.span,
             format!("{} stands in `env` and in `keys`", code(name)),
             "leave one of them out".to_owned(),
@@ -140,6 +147,7 @@ fn by_address(
 fn not_for(reader: &mut ConfigReader, table: &Table<'_>, names: &[&str], whom: &str, help: &str) {
     for item in names.iter().filter_map(|name| table.get(name)) {
         reader.error(
+            ProblemCode::Conflict,
             &item.key_span,
             format!("{} is for {whom}", code(&item.name)),
             help.to_owned(),
@@ -179,8 +187,9 @@ fn variables<'a>(
 ) -> Vec<(String, SpannedValue<'a>)> {
     let entries = item.members(reader);
     if entries.len() > VARIABLES {
-        item.wrong(
+        item.reject(
             reader,
+            ProblemCode::OutOfRange,
             &format!("has more than {VARIABLES} variables"),
             "leave some out".to_owned(),
         );
@@ -194,6 +203,7 @@ fn variables<'a>(
         } else {
             let help = "a name is letters, digits and `_`, and does not begin with a digit";
             reader.error(
+                ProblemCode::InvalidName,
                 &value.key_span,
                 format!("{} cannot be the name of a variable", code(name)),
                 help.to_owned(),

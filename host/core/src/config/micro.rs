@@ -26,7 +26,7 @@ use serde_saphyr::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Spanned};
 use node::Node;
 
 use super::problem::{Problems, SourceText, Span};
-use super::{Config, ConfigPath, WantedTool};
+use super::{Config, ConfigPath, ProblemCode, WantedTool};
 use crate::setup::{Knowledge, MicroAgent};
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::wording::{code, string, suggest};
@@ -100,11 +100,10 @@ pub fn read(file: &str, text: &str) -> Result<MicroFile, Problems> {
 fn read_as(file: &str, text: &str, is_prompt: bool) -> Result<MicroFile, Problems> {
     if text.len() > LARGEST_FILE {
         let source = SourceText::new(file, "");
-        let what =
-            format!("the file has {} bytes, and a micro-agent may have {LARGEST_FILE}", text.len());
+        let what = format!("the file has {} bytes, and {LARGEST_FILE} are allowed", text.len());
         return Err(Problems(vec![
             source
-                .problem(&(0..0), what)
+                .problem(ProblemCode::OutOfRange, &(0..0), what)
                 .help("shorten the prompt: what it refers to can be read with a tool"),
         ]));
     }
@@ -125,7 +124,12 @@ fn read_as(file: &str, text: &str, is_prompt: bool) -> Result<MicroFile, Problem
         } else {
             "write what is to be known below the second line of ---"
         };
-        reader.error(&(body.start.saturating_sub(1)..body.start), what, help);
+        reader.error(
+            ProblemCode::MissingKey,
+            &(body.start.saturating_sub(1)..body.start),
+            what,
+            help,
+        );
     }
     if is_prompt {
         reader.prompt(&micro, &text[body.clone()], body.start);
@@ -170,28 +174,29 @@ impl Config {
         let source = SourceText::new(&path.shown, text);
         let mut problems = Problems::default();
         if micro.triggers.is_empty() {
-            let what = "no word of a user calls for this knowledge, so nobody would read it";
+            let what = "the file has no triggers, so no agent would read it";
             let help = format!(
                 "name such words under `triggers`, or put the text into `system` of [tasks.{name}]: its agent reads that in any case"
             );
-            problems.push(source.problem(&(0..3), what).help(help));
+            problems.push(source.problem(ProblemCode::MissingKey, &(0..3), what).help(help));
         }
         for (fields, key, span) in [
             (&micro.inputs, "inputs", &micro.places.inputs),
             (&micro.outputs, "outputs", &micro.places.outputs),
         ] {
             if !fields.is_empty() {
-                let what = format!("knowledge has no {}: it is read, and not run", code(key));
-                let help = "leave them out, or make the file the prompt of a task of its own (`micro`), without `triggers`";
-                problems.push(source.problem(span, what).help(help));
+                let what =
+                    format!("knowledge cannot have {}: it is read, and does not run", code(key));
+                let help = "leave them out, or make the file the prompt of a task of its own (`prompt_agent`), without `triggers`";
+                problems.push(source.problem(ProblemCode::Conflict, span, what).help(help));
             }
         }
-        check_agent(&source, &micro, name, &task.agent, &mut problems);
+        check_agent(&source, &micro, name, &task.setup.agent, &mut problems);
         if problems.has_errors() {
             return Err(problems);
         }
         task.wanted_tools.extend(wanted_tools(&source, &micro, name));
-        task.knowledge.push(Arc::new(Knowledge {
+        task.setup.knowledge.push(Arc::new(Knowledge {
             file: path.shown,
             name: micro.name,
             triggers: micro.triggers,
@@ -217,25 +222,27 @@ impl Config {
         let source = SourceText::new(&path.shown, text);
         let mut problems = Problems::default();
         if !micro.triggers.is_empty() {
-            let what =
-                "nothing calls for a prompt: it is what the agent of the task reads in any case";
+            let what = "a prompt has no triggers: the agent of the task always reads it";
             let help = format!(
                 "name this file under `knowledge` of the task whose agent is to read it when a user says one of these words \
                  (`knowledge = [{}]`), or leave `triggers` out",
                 string(&path.shown)
             );
-            problems.push(source.problem(&micro.places.triggers, what).help(help));
+            problems.push(
+                source.problem(ProblemCode::Conflict, &micro.places.triggers, what).help(help),
+            );
         }
-        check_agent(&source, &micro, name, &task.agent, &mut problems);
+        check_agent(&source, &micro, name, &task.setup.agent, &mut problems);
         if problems.has_errors() {
             return Err(problems);
         }
         task.wanted_tools.extend(wanted_tools(&source, &micro, name));
-        if task.description.is_empty() {
-            task.description = micro.description;
+        if task.setup.description.is_empty() {
+            task.setup.description = micro.description;
         }
-        task.system = micro.prompt.into();
-        task.micro = Some(Arc::new(MicroAgent { inputs: micro.inputs, outputs: micro.outputs }));
+        task.setup.system = micro.prompt.into();
+        task.setup.micro =
+            Some(Arc::new(MicroAgent { inputs: micro.inputs, outputs: micro.outputs }));
         Ok(micro.warnings)
     }
 }
@@ -262,7 +269,7 @@ fn check_agent(
     );
     let help =
         format!("write `agent: {agent}`, or leave `agent` out: the config says who reads the file");
-    problems.push(source.problem(&micro.places.agent, what).help(help));
+    problems.push(source.problem(ProblemCode::Conflict, &micro.places.agent, what).help(help));
 }
 
 fn wanted_tools(source: &SourceText, micro: &MicroFile, task: &TaskName) -> Vec<WantedTool> {
@@ -273,7 +280,10 @@ fn wanted_tools(source: &SourceText, micro: &MicroFile, task: &TaskName) -> Vec<
         );
         let help = "grant it to the agent's plugin (`grants.tools`) and name it in the task's `tools` where it has that list, or leave it \
                     out here: a file gives nobody a right";
-        WantedTool { name: name.clone(), missing: source.problem(span, what).help(help) }
+        WantedTool {
+            name: name.clone(),
+            missing: source.problem(ProblemCode::UnknownTool, span, what).help(help),
+        }
     };
     micro.tools.iter().zip(&micro.places.tools).map(wanted).collect()
 }
@@ -345,8 +355,9 @@ fn split(reader: &mut MicroReader, text: &str) -> Option<(Span, Span)> {
     if !is_fence(first) {
         let help = "begin the file with a line of ---, then name, description, inputs and outputs, then a line of ---, then the prompt";
         reader.error(
+            ProblemCode::Syntax,
             &(start..start + first.trim_end().len()),
-            "a micro-agent's file begins with a line of ---",
+            "the file of a prompt agent begins with a line of ---",
             help,
         );
         return None;
@@ -360,8 +371,9 @@ fn split(reader: &mut MicroReader, text: &str) -> Option<(Span, Span)> {
         end += line.len();
     }
     reader.error(
+        ProblemCode::Syntax,
         &(start..start + 3),
-        "nothing ends what begins here",
+        "the head of the file has no end",
         "put a line of --- above the prompt",
     );
     None
@@ -375,17 +387,24 @@ struct MicroReader {
 }
 
 impl MicroReader {
-    fn error(&mut self, span: &Span, what: impl Into<String>, help: impl Into<String>) {
+    fn error(
+        &mut self,
+        code: ProblemCode,
+        span: &Span,
+        what: impl Into<String>,
+        help: impl Into<String>,
+    ) {
         self.errors += 1;
         if self.errors <= MOST_PROBLEMS {
-            self.problems.push(self.source.problem(span, what).help(help));
+            self.problems.push(self.source.problem(code, span, what).help(help));
         }
     }
 
     fn warn(&mut self, span: &Span, what: impl Into<String>, help: impl Into<String>) {
         self.warnings += 1;
         if self.warnings <= MOST_PROBLEMS {
-            self.problems.push(self.source.problem(span, what).help(help).as_warning());
+            let problem = self.source.problem(ProblemCode::NoEffect, span, what);
+            self.problems.push(problem.help(help).as_warning());
         }
     }
 
@@ -400,15 +419,16 @@ impl MicroReader {
                     .location()
                     .map_or(base..base + 1, |location| span_of(location, yaml, base));
                 let (what, help) = explained(error.without_snippet());
-                self.error(&span, what, help);
+                self.error(ProblemCode::Syntax, &span, what, help);
                 return;
             }
         };
         let at = |node: &Spanned<Node>| span_of(node.referenced, yaml, base);
         let Node::Map(entries) = &nodes.value else {
             self.error(
+                ProblemCode::WrongType,
                 &at(&nodes),
-                "there should be keys and values here",
+                "keys and values are expected here",
                 "write `key: value` on lines of their own",
             );
             return;
@@ -441,14 +461,20 @@ impl MicroReader {
                 other if IDLE_KEYS.contains(&other) => {}
                 "mcp_tools" => {
                     self.error(
+                        ProblemCode::Unavailable,
                         &span,
-                        "a micro-agent starts no servers",
+                        "a prompt agent starts no servers",
                         "name them in conclave.toml, and their tools under `tools`",
                     );
                 }
                 other => {
                     let help = suggest(other, &KEYS, "key").unwrap_or_default();
-                    self.error(&span, format!("there is no key {}", code(other)), help);
+                    self.error(
+                        ProblemCode::UnknownKey,
+                        &span,
+                        format!("there is no key {}", code(other)),
+                        help,
+                    );
                 }
             }
         }
@@ -458,6 +484,7 @@ impl MicroReader {
         let text = node.value.text();
         if text.is_none() && !matches!(node.value, Node::Null) {
             self.error(
+                ProblemCode::WrongType,
                 span,
                 format!("this is {}, and a text is wanted", node.value.kind()),
                 "write a text, between quotes if it has a colon",
@@ -477,6 +504,7 @@ impl MicroReader {
             Node::Null => return Vec::new(),
             other => {
                 self.error(
+                    ProblemCode::WrongType,
                     &at(node),
                     format!("this is {}, and a list is wanted", other.kind()),
                     "write `[a, b]`, or lines that begin with `- `",
@@ -492,9 +520,12 @@ impl MicroReader {
             let span = at(item);
             match self.text(item, &span) {
                 Some(text) if !text.trim().is_empty() => texts.push((text, span)),
-                Some(_) => {
-                    self.error(&span, "this is empty", "write a word, or leave the entry out")
-                }
+                Some(_) => self.error(
+                    ProblemCode::InvalidValue,
+                    &span,
+                    "this is empty",
+                    "write a word, or leave the entry out",
+                ),
                 None => {}
             }
         }
@@ -524,6 +555,7 @@ impl MicroReader {
             Node::Null => return fields,
             other => {
                 self.error(
+                    ProblemCode::WrongType,
                     &at(node),
                     format!("this is {}, and names are wanted", other.kind()),
                     "write `name: what it is` on lines of their own",
@@ -540,6 +572,7 @@ impl MicroReader {
                     let meaning = self.meaning(node, &span);
                     if fields.insert(name.clone(), meaning).is_some() {
                         self.error(
+                            ProblemCode::Duplicate,
                             &span,
                             format!("{} is named twice", code(&name)),
                             "leave one of them out",
@@ -549,6 +582,7 @@ impl MicroReader {
                 Some(name) => {
                     let what = format!("{} cannot be a name", code(&name));
                     self.error(
+                        ProblemCode::InvalidName,
                         &span,
                         what,
                         format!(
@@ -556,7 +590,12 @@ impl MicroReader {
                         ),
                     );
                 }
-                None => self.error(&span, "this has no name", "write `name: what it is`"),
+                None => self.error(
+                    ProblemCode::MissingKey,
+                    &span,
+                    "this has no name",
+                    "write `name: what it is`",
+                ),
             }
         }
         fields
@@ -576,6 +615,7 @@ impl MicroReader {
     fn are_too_many(&mut self, length: usize, span: &Span) -> bool {
         if length > MOST_ENTRIES {
             self.error(
+                ProblemCode::OutOfRange,
                 span,
                 format!("there are {length} of these, and {MOST_ENTRIES} are allowed"),
                 "leave some of them out",
@@ -595,6 +635,7 @@ impl MicroReader {
                     let what =
                         "templates are not run here: blocks and comments of Jinja have no meaning";
                     self.error(
+                        ProblemCode::InvalidValue,
                         &span,
                         what,
                         "write the text itself, and `{{ inputs.name }}` where an input belongs",
@@ -712,7 +753,7 @@ fn explained(error: &serde_saphyr::Error) -> (String, &'static str) {
     // Its line is counted from below the first ---.
     let what = first.rsplit_once(" at line ").map_or(first, |(what, _)| what);
     (
-        format!("this is no YAML that a micro-agent may have: {what}"),
+        format!("not valid YAML for a prompt agent: {what}"),
         "write `key: value` on lines of their own, and a text with colons or braces between quotes",
     )
 }

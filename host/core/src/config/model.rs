@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 
 use super::address::AddressError;
 use super::keys::{KEY, MODELS};
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::{ConfigPath, KeyRef, ModelConfig, ModelKind, OpenAiConfig, address, json, names};
 use crate::setup::ModelSetup;
 use crate::tool_calls::truncate::{MIN_OUTPUT, RESERVE};
 use crate::types::ids::ModelName;
-use crate::types::limits::MEMORY_MAX;
-use crate::types::units::DURATION_MAX;
 use crate::types::wording::{code, string, thousands};
 
 /// Keys that only one kind has.
@@ -26,12 +25,10 @@ const OPENAI_ONLY: [&str; 11] = [
     "timeout",
     "attempt_timeout",
     "idle_timeout",
-    "reply",
+    "reply_size",
 ];
 const SCRIPTED_ONLY: [&str; 1] = ["replies"];
 const OF_A_KIND: [(&str, &[&str]); 2] = [("openai", &OPENAI_ONLY), ("scripted", &SCRIPTED_ONLY)];
-/// The maximum of retries: more would only hide that a server is down.
-const RETRIES_MAX: u64 = 20;
 /// Options that the host writes itself.
 pub const RESERVED_OPTIONS: [&str; 6] =
     ["model", "messages", "tools", "tool_choice", "stream", "n"];
@@ -61,6 +58,7 @@ fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelConf
         for item in keys.iter().filter_map(|name| table.get(name)) {
             let help = format!("leave it out, or write `kind = {}`", string(other));
             reader.error(
+                ProblemCode::Conflict,
                 &item.key_span,
                 format!("{} is not of this kind of model", code(&item.name)),
                 help,
@@ -85,20 +83,25 @@ fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelConf
 
 /// Reads the context size and the lengths of answers (L-180).
 fn lengths(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut ModelSetup) {
-    let mut tokens =
-        |name: &str| table.get(name).and_then(|item| item.count(reader, i64::MAX.unsigned_abs()));
-    (setup.context, setup.max_output, setup.min_output) =
-        (tokens("context"), tokens("max_output"), tokens("min_output"));
+    table.set(reader, "context", &mut setup.context);
+    table.set(reader, "max_output", &mut setup.max_output);
+    table.set(reader, "min_output", &mut setup.min_output);
     let least = setup.min_output.unwrap_or(MIN_OUTPUT).saturating_add(RESERVE);
     if let Some(item) =
         table.get("context").filter(|_| setup.context.is_some_and(|context| context <= least))
     {
         let what =
             format!("leaves no room for a prompt: {} tokens are kept free", thousands(least));
-        item.wrong(reader, &what, "write as many tokens as the model takes".to_owned());
+        item.reject(
+            reader,
+            ProblemCode::Conflict,
+            &what,
+            "write as many tokens as the model takes".to_owned(),
+        );
     }
     if let Some(item) = table.get("min_output").filter(|_| table.get("context").is_none()) {
         reader.error(
+            ProblemCode::MissingKey,
             &item.key_span,
             "`min_output` means nothing without `context`".to_owned(),
             "write `context` too".to_owned(),
@@ -136,32 +139,17 @@ fn openai(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelKi
         table.require(reader, "url").and_then(|item| http_url(reader, &item)).unwrap_or_default();
     let model =
         table.require(reader, "model").and_then(|item| full(reader, &item)).unwrap_or_default();
-    let duration = |reader: &mut ConfigReader, name: &str| {
-        table.get(name).and_then(|item| item.duration(reader, 1, DURATION_MAX))
-    };
-    let defaults = OpenAiConfig::new(url, model);
-    let config = OpenAiConfig {
-        key: table.get("key").and_then(|item| key(reader, folder, &item, KEY)),
-        headers: table.get("headers").map(|item| headers(reader, &item)).unwrap_or_default(),
-        options: table.get("options").map(|item| options(reader, &item)).unwrap_or_default(),
-        proxy: table.get("proxy").and_then(|item| http_url(reader, &item)),
-        retries: retries(reader, table).unwrap_or(defaults.retries),
-        timeout_ms: duration(reader, "timeout").unwrap_or(defaults.timeout_ms),
-        attempt_timeout_ms: duration(reader, "attempt_timeout")
-            .unwrap_or(defaults.attempt_timeout_ms),
-        idle_timeout_ms: duration(reader, "idle_timeout").unwrap_or(defaults.idle_timeout_ms),
-        reply_max: table
-            .get("reply")
-            .and_then(|item| item.size(reader, 1, MEMORY_MAX))
-            .unwrap_or(defaults.reply_max),
-        ..defaults
-    };
+    let mut config = OpenAiConfig::new(url, model);
+    config.key = table.get("key").and_then(|item| key(reader, folder, &item, KEY));
+    config.headers = table.get("headers").map(|item| headers(reader, &item)).unwrap_or_default();
+    config.options = table.get("options").map(|item| options(reader, &item)).unwrap_or_default();
+    config.proxy = table.get("proxy").and_then(|item| http_url(reader, &item));
+    table.set(reader, "retries", &mut config.retries);
+    table.set(reader, "timeout", &mut config.timeout_ms);
+    table.set(reader, "attempt_timeout", &mut config.attempt_timeout_ms);
+    table.set(reader, "idle_timeout", &mut config.idle_timeout_ms);
+    table.set(reader, "reply_size", &mut config.reply_max);
     ModelKind::OpenAi(Box::new(config))
-}
-
-fn retries(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
-    let item = table.get("retries")?;
-    item.whole(reader, 0, RETRIES_MAX).and_then(|retries| u32::try_from(retries).ok())
 }
 
 fn full(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
@@ -182,7 +170,7 @@ pub(crate) fn http_url(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Op
             let help = "write `key = { env = \"MY_KEY\" }`, and the address without it".to_owned();
             reader.secret_error(
                 &item.span,
-                format!("{} cannot be so: {problem}", code(&item.name)),
+                format!("{} is not allowed: {problem}", code(&item.name)),
                 help,
             );
             None
@@ -207,7 +195,7 @@ pub(crate) fn key(
             item.name
         );
         let what = format!(
-            "{} is a text; a key does not belong in a config, which is copied and shared",
+            "{} is a key in plain text, and configs are copied and shared",
             code(&item.name)
         );
         reader.secret_error(&item.span, what, help);
@@ -223,7 +211,8 @@ pub(crate) fn key(
     let written =
         ["env", "file", "command"].iter().filter(|name| table.get(name).is_some()).count();
     if written != 1 {
-        item.wrong(reader, "needs one of `env`, `file` and `command`", None);
+        let cause = if written == 0 { ProblemCode::MissingKey } else { ProblemCode::Conflict };
+        item.reject(reader, cause, "needs one of `env`, `file` and `command`", None);
         return None;
     }
     env.or(file).or(command)
@@ -260,12 +249,18 @@ fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeMap<Strin
                 "leave it out"
             };
             reader.error(
+                ProblemCode::InvalidValue,
                 &span,
                 format!("the header {} is written by the host", code(&name)),
                 help.to_owned(),
             );
         } else if !is_token {
-            reader.error(&span, format!("{} cannot be the name of a header", code(&name)), None);
+            reader.error(
+                ProblemCode::InvalidValue,
+                &span,
+                format!("{} cannot be the name of a header", code(&name)),
+                None,
+            );
         } else if let Some(text) = value
             .get_ref()
             .as_str()
@@ -274,6 +269,7 @@ fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeMap<Strin
             headers.insert(name, text.to_owned());
         } else {
             reader.error(
+                ProblemCode::InvalidValue,
                 &value.span(),
                 format!("the header {} must be a text of plain characters", code(&name)),
                 None,
@@ -318,9 +314,9 @@ fn prices(reader: &mut ConfigReader, table: &Table<'_>) -> ModelSetup {
         );
     }
     ModelSetup {
-        cached_input_price: table.get("cached_input_price").and_then(|item| item.dollars(reader)),
-        input_price: input.and_then(|item| item.dollars(reader)),
-        output_price: output.and_then(|item| item.dollars(reader)),
+        cached_input_price: table.read(reader, "cached_input_price"),
+        input_price: input.and_then(|item| item.read(reader)),
+        output_price: output.and_then(|item| item.read(reader)),
         ..ModelSetup::default()
     }
 }

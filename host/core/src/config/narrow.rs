@@ -1,8 +1,8 @@
-//! `tasks.NAME.narrow`: the restriction of an agent's grants, capability by capability. Names only;
+//! `tasks.NAME.scope`: the restriction of an agent's grants, capability by capability. Names only;
 //! an empty list leaves nothing.
 
 use super::grants::names_of;
-use super::keys::NARROW;
+use super::keys::SCOPE;
 use super::names;
 use super::reader::{ConfigReader, SpannedValue};
 use super::references::References;
@@ -16,7 +16,7 @@ pub(crate) fn read(
     references: &mut References,
     item: &SpannedValue<'_>,
 ) -> Narrow {
-    let Some(table) = item.table(reader, NARROW) else { return Narrow::default() };
+    let Some(table) = item.table(reader, SCOPE) else { return Narrow::default() };
     let mut list = |name: &str| table.get(name).and_then(|item| names_of(reader, &item, false));
     let (model, delegate, route) = (list("model"), list("delegate"), list("route"));
     let (files, fetch, secrets) = (list("files"), list("fetch"), list("secrets"));
@@ -61,7 +61,7 @@ pub(crate) fn read(
         fetch,
         secrets: secrets
             .map(|names| names.into_iter().map(|(_, name)| SecretName::from(name)).collect()),
-        read_only: table.get("read_only").and_then(|item| item.boolean(reader)).unwrap_or_default(),
-        kv: table.get("kv").and_then(|item| item.boolean(reader)),
+        read_only: table.read(reader, "read_only").unwrap_or_default(),
+        kv: table.read(reader, "kv"),
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::keys::PLUGIN;
 use super::problem::Span;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{
@@ -24,7 +26,7 @@ pub(crate) fn read_all(
     secrets: &BTreeMap<SecretName, SecretConfig>,
 ) -> BTreeMap<PluginName, PluginConfig> {
     let mut plugins = BTreeMap::new();
-    for (name, span, table) in root.named(reader, "plugins", "plugins.NAME") {
+    for (name, span, table) in root.named(reader, "plugins", PLUGIN) {
         check_name(reader, "plugins", name, &span);
         let table = table.checked(reader);
         plugins.insert(PluginName::from(name), read(reader, references, folder, &table, secrets));
@@ -144,6 +146,7 @@ pub(crate) fn check_name(reader: &mut ConfigReader, section: &str, name: &str, s
     let noun = &section[..section.len() - 1];
     let help = names::proposed_name(name).map(|name| format!("write `[{section}.{name}]`"));
     reader.error(
+        ProblemCode::InvalidName,
         span,
         format!("{} cannot be the name of a {noun}: it {error}", string(name)),
         help,

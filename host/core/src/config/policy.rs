@@ -6,13 +6,13 @@ use super::grants::patterns;
 use super::json;
 use super::keys::POLICY;
 use super::mcp::{MCP_CLIENT, YOU};
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use crate::permissions::policy_rules::{
     ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST, Rule,
 };
 use crate::types::ids::PluginName;
-use crate::types::units::DURATION_MAX;
 use crate::types::wording::code;
 
 pub(crate) fn read_all(
@@ -42,31 +42,34 @@ fn rule(
         Some(PluginName::from(name))
     });
     let arguments = table.get("arguments").map(|item| arguments(reader, &item));
-    let only = table.get("only").map(|item| item.boolean(reader));
-    let decide = table.require(reader, "decide").and_then(|item| item.choice(reader));
+    let only = table.get("exact_arguments").map(|item| item.read::<bool>(reader));
+    let decide = table.require(reader, "decide").and_then(|item| item.read::<Decide>(reader));
     let expires = table.get("expires");
-    if let Some(item) = expires.as_ref().filter(|_| decide.is_some_and(|decide| decide != "ask")) {
-        item.wrong(reader, "is for rules that ask", "leave it out".to_owned());
+    if let Some(item) =
+        expires.as_ref().filter(|_| decide.is_some_and(|decide| decide != Decide::Ask))
+    {
+        item.reject(
+            reader,
+            ProblemCode::Conflict,
+            "is for rules that ask",
+            "leave it out".to_owned(),
+        );
     }
-    let expires_ms = expires.and_then(|item| item.duration(reader, 1, DURATION_MAX));
-    let decide = match decide? {
-        "allow" => Decide::Allow,
-        "ask" => Decide::Ask,
-        _ => Decide::Deny,
-    };
+    let expires_ms = expires.and_then(|item| item.read(reader));
     let (line, _) = reader.source.position(table.span.start);
     let source = format!("{}:{line}", reader.source.name());
     // A rule without its unreadable parts would match more calls than the operator intended.
     let (arguments, only) = (arguments.unwrap_or(Some(Vec::new()))?, only.unwrap_or(Some(false))?);
-    Some(Rule { tool: tool?, caller, arguments, only, decide, expires_ms, source })
+    Some(Rule { tool: tool?, caller, arguments, only, decide: decide?, expires_ms, source })
 }
 
 /// Reads the conditions on arguments; `None` after a problem.
 fn arguments(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<ArgumentRule>> {
     let entries = item.entries(reader, "a table of arguments and patterns")?;
     if entries.is_empty() || entries.len() > MOST {
-        item.wrong(
+        item.reject(
             reader,
+            ProblemCode::OutOfRange,
             &format!("must hold 1 to {MOST} arguments"),
             "leave it out for any arguments".to_owned(),
         );
@@ -78,6 +81,7 @@ fn arguments(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<A
         if let Some(problem) = ArgumentPlace::problem(name) {
             let what = format!("{} in {} {problem}", code(name), code(&item.name));
             reader.error(
+                ProblemCode::InvalidName,
                 &key.span(),
                 what,
                 r#"write a name, or a pointer such as `"/user/id"`"#.to_owned(),
@@ -104,8 +108,9 @@ fn patterns_of(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec
     let DeValue::Array(_) = item.value else { return Some(vec![pattern(reader, item)?]) };
     let entries = item.list(reader)?;
     if entries.is_empty() || entries.len() > MOST {
-        item.wrong(
+        item.reject(
             reader,
+            ProblemCode::OutOfRange,
             &format!("must hold 1 to {MOST} patterns"),
             "one of them must match".to_owned(),
         );
@@ -120,8 +125,9 @@ fn patterns_of(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec
 fn pattern(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<ArgumentPattern> {
     let pattern = json::pattern(reader, item);
     if pattern.as_str().is_some_and(|text| text.chars().count() > PATTERN_MAX) {
-        item.wrong(
+        item.reject(
             reader,
+            ProblemCode::OutOfRange,
             &format!("is longer than {PATTERN_MAX} characters"),
             "put a `*` where it may differ".to_owned(),
         );

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::{SourceText, Span};
+use super::problem_code::ProblemCode;
 use super::reader::ConfigReader;
 use super::{Config, ModelConfig, ModelKind, Problems, depth, usage};
 use crate::types::ids::ModelName;
@@ -39,12 +40,13 @@ impl Prices {
         let source = SourceText::new(file_name, text);
         if let Some(span) = depth::too_deep(text) {
             let what = format!("keys and brackets can be nested {} deep at most", depth::DEPTH_MAX);
-            return Err(Problems(vec![source.problem(&span, what)]));
+            return Err(Problems(vec![source.problem(ProblemCode::Syntax, &span, what)]));
         }
         let (root, errors) = DeTable::parse_recoverable(text);
         let mut reader = ConfigReader::new(source);
         for error in errors.iter().take(SYNTAX_ERRORS) {
             reader.error(
+                ProblemCode::Syntax,
                 &error.span().unwrap_or(0..0),
                 format!("not valid TOML: {}", error.message()),
                 None,
@@ -56,6 +58,7 @@ impl Prices {
             let Some(table) = value.get_ref().as_table() else {
                 let what = format!("{} must be a table", code(name.get_ref()));
                 reader.error(
+                    ProblemCode::WrongType,
                     &name.span(),
                     what,
                     format!("write the header `[{:?}]`, and its prices below", name.get_ref()),
@@ -90,12 +93,14 @@ impl Prices {
 fn check_pattern(reader: &mut ConfigReader, name: &str, span: &Span) {
     if name.trim().is_empty() {
         reader.error(
+            ProblemCode::InvalidName,
             span,
             "this name is empty: it is no model's",
             "write the model's name at its server".to_owned(),
         );
     } else if name.strip_suffix('*').unwrap_or(name).contains('*') {
         reader.error(
+            ProblemCode::InvalidName,
             span,
             format!("{} has a star that is not at its end", code(name)),
             "a star stands for any end of a name".to_owned(),
@@ -112,7 +117,12 @@ fn price(
 ) -> Option<Price> {
     for (key, _) in table.iter().filter(|(key, _)| !KEYS.contains(&key.get_ref().as_ref())) {
         let what = format!("unknown key {} in [{model:?}]", code(key.get_ref()));
-        reader.error(&key.span(), what, suggest(key.get_ref(), &KEYS, "keys here"));
+        reader.error(
+            ProblemCode::UnknownKey,
+            &key.span(),
+            what,
+            suggest(key.get_ref(), &KEYS, "keys here"),
+        );
     }
     let mut of = |name: &str| {
         let value = table.get(name)?;
@@ -129,7 +139,12 @@ fn price(
                 "{} must be a number of US dollars for a million tokens, from 0 to a billion",
                 code(name)
             );
-            reader.error(&value.span(), what, format!("write `{name} = 2.50`"));
+            reader.error(
+                ProblemCode::InvalidValue,
+                &value.span(),
+                what,
+                format!("write `{name} = 2.50`"),
+            );
         }
         amount
     };
@@ -138,6 +153,7 @@ fn price(
         ["input", "output"].into_iter().filter(|name| is_whole && !table.contains_key(*name))
     {
         reader.error(
+            ProblemCode::MissingKey,
             span,
             format!("{} is missing in [{model:?}]", code(name)),
             format!("write `{name} = 2.50`"),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::problem_code::ProblemCode;
 use crate::types::wording::plain;
 
 /// The limit of characters shown before and after a mistake: a file of one long line must not fill
@@ -24,6 +25,7 @@ pub enum Severity {
 /// One mistake in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigProblem {
+    pub code: ProblemCode,
     pub severity: Severity,
     pub file: Arc<str>,
     /// The line, from 1.
@@ -88,8 +90,9 @@ impl ConfigProblem {
 
 impl fmt::Display for ConfigProblem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let label = if self.severity == Severity::Warning { "warning: " } else { "" };
-        writeln!(out, "{}:{}:{}: {label}{}", self.file, self.line, self.column, self.what)?;
+        let Self { code, file, line, column, what, .. } = self;
+        let severity = if self.severity == Severity::Warning { "warning" } else { "error" };
+        writeln!(out, "{file}:{line}:{column}: {severity}[{code}]: {what}")?;
         if !self.excerpt.text.trim().is_empty() {
             let number = self.line.to_string();
             let margin = " ".repeat(number.len());
@@ -128,6 +131,12 @@ impl Problems {
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
+    /// Returns the code of each, in order.
+    #[must_use]
+    pub fn codes(&self) -> Vec<ProblemCode> {
+        self.0.iter().map(|problem| problem.code).collect()
     }
 
     /// Adds a problem.
@@ -191,9 +200,15 @@ impl SourceText {
     }
 
     /// Returns an error at these bytes.
-    pub(crate) fn problem(&self, span: &Span, what: impl Into<String>) -> ConfigProblem {
+    pub(crate) fn problem(
+        &self,
+        code: ProblemCode,
+        span: &Span,
+        what: impl Into<String>,
+    ) -> ConfigProblem {
         let (line, column) = self.position(span.start);
         ConfigProblem {
+            code,
             severity: Severity::Error,
             file: Arc::clone(&self.file),
             line,

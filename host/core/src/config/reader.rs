@@ -1,12 +1,15 @@
 //! A strict reader of a spanned TOML tree: it checks keys and types, and collects problems without
 //! stopping. Knows TOML and the list of keys, not their meaning.
 
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{self, ConfigKey, KEYS};
+use super::keys::{self, ConfigKey, KEYS, ValueShape};
 use super::langroid;
 use super::names::NAME_MAX;
 use super::problem::{ConfigProblem, SourceText, Span};
+use super::problem_code::ProblemCode;
 use crate::types::capability::Capability;
 use crate::types::wording::{code, nearest, suggest};
 
@@ -25,11 +28,12 @@ impl ConfigReader {
 
     pub(crate) fn error(
         &mut self,
+        code: ProblemCode,
         span: &Span,
         what: impl Into<String>,
         help: impl Into<Option<String>>,
     ) {
-        self.problems.push(self.source.problem(span, what).maybe_help(help.into()));
+        self.problems.push(self.source.problem(code, span, what).maybe_help(help.into()));
     }
 
     /// Adds an error about a value that may be a secret: the line is not shown.
@@ -39,8 +43,8 @@ impl ConfigReader {
         what: impl Into<String>,
         help: impl Into<Option<String>>,
     ) {
-        self.problems
-            .push(self.source.problem(span, what).maybe_help(help.into()).without_excerpt());
+        let problem = self.source.problem(ProblemCode::PlaintextKey, span, what);
+        self.problems.push(problem.maybe_help(help.into()).without_excerpt());
     }
 
     /// Adds a problem about a missing key, which only counts if the whole file could be parsed.
@@ -50,12 +54,14 @@ impl ConfigReader {
         what: impl Into<String>,
         help: impl Into<Option<String>>,
     ) {
-        self.absences.push(self.source.problem(span, what).maybe_help(help.into()));
+        let problem = self.source.problem(ProblemCode::MissingKey, span, what);
+        self.absences.push(problem.maybe_help(help.into()));
     }
 
     /// Adds an error about a feature of a later version.
     pub(crate) fn unavailable(&mut self, span: &Span, what: &str, help: impl Into<Option<String>>) {
-        self.error(span, format!("{} is not available in this version", code(what)), help);
+        let what = format!("{} is not available in this version", code(what));
+        self.error(ProblemCode::Unavailable, span, what, help);
     }
 }
 
@@ -115,7 +121,7 @@ impl<'a> Table<'a> {
                 }
                 None => {
                     let what = format!("unknown key {} {}", code(name), self.place.within());
-                    reader.error(&key.span(), what, self.meant(name));
+                    reader.error(ProblemCode::UnknownKey, &key.span(), what, self.meant(name));
                 }
             }
         }
@@ -146,16 +152,40 @@ impl<'a> Table<'a> {
 
     /// Returns the value of a key of this version; `None` if it is absent.
     pub(crate) fn get(&self, name: &str) -> Option<SpannedValue<'a>> {
-        let key = keys::of_table(self.kind).find(|key| key.name == name && key.available)?;
+        let key = keys::of_table(self.kind).find(|key| key.name == name && key.available);
+        debug_assert!(key.is_some(), "`{name}` of [{}] is not among the keys", self.kind);
+        let key = key?;
         let (written, value) = self.entries.get_key_value(name)?;
         Some(SpannedValue {
             name: self.place.name(name),
             place: self.place.clone(),
-            key: Some(key),
+            key,
             key_span: written.span(),
             span: value.span(),
             value: value.get_ref(),
         })
+    }
+
+    /// Reads a key in the form that the list of keys declares; `None` if it is absent or invalid.
+    pub(crate) fn read<T: DeserializeOwned>(
+        &self,
+        reader: &mut ConfigReader,
+        name: &str,
+    ) -> Option<T> {
+        self.get(name)?.read(reader)
+    }
+
+    /// Reads a key into a field that holds the default. The default stays if the key is absent or
+    /// invalid.
+    pub(crate) fn set<T: DeserializeOwned>(
+        &self,
+        reader: &mut ConfigReader,
+        name: &str,
+        field: &mut T,
+    ) {
+        if let Some(value) = self.read(reader, name) {
+            *field = value;
+        }
     }
 
     /// Returns the value of a required key; its absence is a problem.
@@ -198,6 +228,7 @@ impl<'a> Table<'a> {
             let Some(entries) = value.get_ref().as_table() else {
                 let what = format!("{} must be a table", code(&header));
                 reader.error(
+                    ProblemCode::WrongType,
                     &key.span(),
                     what,
                     format!("write the header `[{header}]`, and its keys below"),
@@ -217,7 +248,7 @@ pub(crate) struct SpannedValue<'a> {
     /// The name for people: `grants.tools`, or `grants.tools[0]`.
     pub(crate) name: String,
     place: TablePath,
-    key: Option<&'static ConfigKey>,
+    key: &'static ConfigKey,
     pub(crate) key_span: Span,
     pub(crate) span: Span,
     pub(crate) value: &'a DeValue<'a>,
@@ -226,10 +257,8 @@ pub(crate) struct SpannedValue<'a> {
 impl<'a> SpannedValue<'a> {
     /// Returns a valid line for the key.
     pub(crate) fn example(&self) -> Option<String> {
-        self.key
-            .map(|key| key.example)
-            .filter(|example| !example.is_empty())
-            .map(|example| format!("write {}", code(example)))
+        let example = self.key.example;
+        (!example.is_empty()).then(|| format!("write {}", code(example)))
     }
 
     /// Reports that the value has another type.
@@ -244,6 +273,7 @@ impl<'a> SpannedValue<'a> {
             DeValue::Table(_) => "a table",
         };
         reader.error(
+            ProblemCode::WrongType,
             &self.span,
             format!("{} must be {what}, not {found}", code(&self.name)),
             self.example(),
@@ -257,11 +287,53 @@ impl<'a> SpannedValue<'a> {
         problem: &str,
         help: impl Into<Option<String>>,
     ) {
+        self.reject(reader, ProblemCode::InvalidValue, problem, help);
+    }
+
+    /// Reports a problem of the value with another cause.
+    pub(crate) fn reject(
+        &self,
+        reader: &mut ConfigReader,
+        cause: ProblemCode,
+        problem: &str,
+        help: impl Into<Option<String>>,
+    ) {
         reader.error(
+            cause,
             &self.span,
             format!("{} {problem}", code(&self.name)),
             help.into().or_else(|| self.example()),
         );
+    }
+
+    /// Reads the value in the form that the list of keys declares, with its bounds and words.
+    pub(crate) fn read<T: DeserializeOwned>(&self, reader: &mut ConfigReader) -> Option<T> {
+        let value = self.json_of(&self.key.shape, reader)?;
+        Some(serde_json::from_value(value).expect("the form of a key fits its field"))
+    }
+
+    fn json_of(&self, shape: &ValueShape, reader: &mut ConfigReader) -> Option<Value> {
+        Some(match *shape {
+            ValueShape::Text => self.string(reader)?.into(),
+            ValueShape::Choice(_) => self.choice(reader)?.into(),
+            ValueShape::Flag => self.boolean(reader)?.into(),
+            ValueShape::Whole { least, most } => self.whole(reader, least, most)?.into(),
+            ValueShape::Size { least, most } => self.size(reader, least, most)?.into(),
+            ValueShape::Duration { least, most } => self.duration(reader, least, most)?.into(),
+            ValueShape::Dollars => self.dollars(reader)?.into(),
+            ValueShape::Spending => self.spending(reader)?.into(),
+            ValueShape::Factor => self.factor(reader)?.into(),
+            ValueShape::List(entry) => {
+                let entries = self.list(reader)?;
+                entries.iter().filter_map(|item| item.json_of(entry, reader)).collect()
+            }
+            // One of several forms, and tables, are read where their meaning is known.
+            ValueShape::Either(_)
+            | ValueShape::Table(_)
+            | ValueShape::Named(_)
+            | ValueShape::Texts
+            | ValueShape::Free => return None,
+        })
     }
 
     pub(crate) fn string(&self, reader: &mut ConfigReader) -> Option<&'a str> {
@@ -283,7 +355,7 @@ impl<'a> SpannedValue<'a> {
     /// Reads a string that is one of the words of its key; otherwise reports the nearest one.
     pub(crate) fn choice(&self, reader: &mut ConfigReader) -> Option<&'static str> {
         let text = self.string(reader)?;
-        let known = self.key.map(|key| key.shape.words()).unwrap_or_default();
+        let known = self.key.shape.words();
         let found = known.iter().find(|known| **known == text).copied();
         if found.is_none() {
             self.wrong(

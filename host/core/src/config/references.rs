@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::LATER_TOOLS;
 use super::problem::Span;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::spans::SourceSpans;
 use super::{ModelConfig, ORCHESTRATION_TOOLS, TERMINAL, TaskConfig};
@@ -112,11 +113,17 @@ impl References {
         let lowered: BTreeSet<String> =
             tasks.iter().map(|task| task.to_ascii_lowercase()).collect();
         for reference in &self.0 {
-            let (noun, known, is_known, section) = match reference.target {
-                ReferenceTarget::Plugin => ("plugin", &plugins, &in_plugins, "plugins"),
-                ReferenceTarget::Task => ("task", &tasks, &in_tasks, "tasks"),
-                ReferenceTarget::Model => ("model", &models, &in_models, "models"),
-                ReferenceTarget::Channel => ("channel", &channels, &in_channels, "channels"),
+            let (cause, known, is_known, section) = match reference.target {
+                ReferenceTarget::Plugin => {
+                    (ProblemCode::UnknownPlugin, &plugins, &in_plugins, "plugins")
+                }
+                ReferenceTarget::Task => (ProblemCode::UnknownTask, &tasks, &in_tasks, "tasks"),
+                ReferenceTarget::Model => {
+                    (ProblemCode::UnknownModel, &models, &in_models, "models")
+                }
+                ReferenceTarget::Channel => {
+                    (ProblemCode::UnknownChannel, &channels, &in_channels, "channels")
+                }
                 ReferenceTarget::Address => {
                     if !in_tasks.contains(reference.name.as_str()) {
                         check_address(reader, reference, &tasks);
@@ -138,6 +145,7 @@ impl References {
             if is_known.contains(reference.name.as_str()) {
                 continue;
             }
+            let noun = section.trim_end_matches('s');
             let what = format!(
                 "{} names the {noun} {}, which is not in this config",
                 code(&reference.user),
@@ -145,6 +153,7 @@ impl References {
             );
             let help = suggest(&reference.name, known, &format!("{section} here"));
             reader.error(
+                cause,
                 &reference.span,
                 what,
                 help.or_else(|| {
@@ -174,13 +183,14 @@ fn check_address(reader: &mut ConfigReader, reference: &Reference, tasks: &[Stri
     }
     let addresses: Vec<&str> = tasks.iter().map(String::as_str).chain(["user"]).collect();
     let what = format!(
-        "{} names {}, which is no task of this config, nor `user`, nor a tool of the host",
+        "{} names {}, which is not a task of this config, `user` or a tool of the host",
         code(&reference.user),
         code(name)
     );
     let near = nearest(name, addresses.iter().copied().chain(ORCHESTRATION_TOOLS))
         .map(|near| format!("did you mean {}?", code(near)));
     reader.error(
+        ProblemCode::UnknownRecipient,
         &reference.span,
         what,
         near.or_else(|| suggest(name, &addresses, "addresses here")),
@@ -198,11 +208,16 @@ fn check_audience(
     let known: Vec<&str> = channels.iter().chain(tasks).map(String::as_str).collect();
     if !known.contains(&name) {
         let what = format!(
-            "{} names {}, which is no channel of this config, nor a task",
+            "{} names {}, which is not a channel or a task of this config",
             code(&reference.user),
             code(name)
         );
-        reader.error(&reference.span, what, suggest(name, &known, "names here"));
+        reader.error(
+            ProblemCode::UnknownRecipient,
+            &reference.span,
+            what,
+            suggest(name, &known, "names here"),
+        );
     }
 }
 
@@ -211,11 +226,16 @@ fn report_recipient(reader: &mut ConfigReader, reference: &Reference, tasks: &[S
     let name = reference.name.as_str();
     let addresses: Vec<&str> = tasks.iter().map(String::as_str).chain(RECIPIENTS).collect();
     let what = format!(
-        "{} names {}, which is no task of this config, nor a seat",
+        "{} names {}, which is not a task of this config, nor a responder",
         code(&reference.user),
         code(name)
     );
-    reader.error(&reference.span, what, suggest(name, &addresses, "addresses here"));
+    reader.error(
+        ProblemCode::UnknownRecipient,
+        &reference.span,
+        what,
+        suggest(name, &addresses, "addresses here"),
+    );
 }
 
 /// Reports every cycle of sub-tasks: a task that reaches itself would wait for its own answer.
@@ -237,7 +257,7 @@ pub(crate) fn check_cycles(
         while let Some((task, followed)) = path.last_mut() {
             let (task, index) = (*task, *followed);
             *followed += 1;
-            let Some(next) = tasks.get(task).and_then(|setup| setup.subtasks.get(index)) else {
+            let Some(next) = tasks.get(task).and_then(|task| task.setup.subtasks.get(index)) else {
                 path.pop();
                 on_path.remove(task);
                 continue;
@@ -270,6 +290,7 @@ fn report_cycle(
     let span = spans.find(&format!("tasks.{last}.subtasks[{index}]")).cloned().unwrap_or(0..0);
     let what = format!("a task cannot reach itself through its sub-tasks: {shown}");
     reader.error(
+        ProblemCode::TaskCycle,
         &span,
         what,
         format!(

@@ -51,6 +51,10 @@ fn table(kind: &str) -> Map<String, Value> {
 fn property(key: &ConfigKey) -> Value {
     let mut property = shape(&key.shape);
     property.insert("description".to_owned(), json!(key.doc));
+    if let Some(default) = key.default.written() {
+        property
+            .insert("default".to_owned(), value_of(&format!("{} = {default}", key.name), key.name));
+    }
     if let Some(example) = example(key) {
         property.insert("examples".to_owned(), json!([example]));
     }
@@ -61,12 +65,13 @@ fn shape(form: &ValueShape) -> Map<String, Value> {
     let value = match form {
         ValueShape::Text => json!({ "type": "string" }),
         ValueShape::Choice(words) => json!({ "enum": words }),
-        ValueShape::Size => measure(units::names().0),
-        ValueShape::Duration => measure(units::names().1),
+        ValueShape::Size { .. } => measure(units::names().0),
+        ValueShape::Duration { .. } => measure(units::names().1),
         ValueShape::Whole { least, most } => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
         ValueShape::Dollars => json!({ "type": "number", "minimum": 0 }),
+        ValueShape::Spending => json!({ "type": "number", "exclusiveMinimum": 0 }),
         ValueShape::Factor => {
             json!({ "type": "number", "minimum": FACTORS.start(), "maximum": FACTORS.end() })
         }
@@ -105,6 +110,12 @@ fn reference(kind: &str) -> Value {
 fn measure<'a>(units: impl Iterator<Item = &'a str>) -> Value {
     let units: Vec<&str> = units.collect();
     json!({ "type": "string", "pattern": format!("^\\s*[0-9][0-9_]*\\s*({})\\s*$", units.join("|")) })
+}
+
+/// Returns the value of a line of TOML.
+fn value_of(line: &str, name: &str) -> Value {
+    let line: Result<Value, _> = toml::from_str(line);
+    line.ok().and_then(|line| line.get(name).cloned()).unwrap_or_default()
 }
 
 /// Returns the value in a key's line; `None` without a line.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::keys::SECRETS;
+use super::keys::{SECRET_FROM, SECRETS};
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::{KeyRef, SecretConfig, model};
 use crate::permissions::fetch::HostPattern;
@@ -28,7 +28,7 @@ pub(crate) fn read_all(
 fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> SecretConfig {
     let from = table
         .require(reader, "from")
-        .and_then(|item| model::key(reader, folder, &item, SECRETS_FROM));
+        .and_then(|item| model::key(reader, folder, &item, SECRET_FROM));
     let hosts = table.require(reader, "hosts").map(|item| hosts(reader, &item)).unwrap_or_default();
     let places = table.get("places").and_then(|item| places(reader, &item));
     SecretConfig {
@@ -38,15 +38,12 @@ fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> SecretCon
     }
 }
 
-/// The source of a secret.
-const SECRETS_FROM: &str = super::keys::SECRET_FROM;
-
 fn hosts(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<HostPattern> {
     let mut hosts = Vec::new();
     if item.list(reader).is_some_and(|hosts| hosts.is_empty()) {
         item.wrong(
             reader,
-            "names no host, so that nobody may receive the secret",
+            "names no host, so no host may receive the secret",
             "name a host: `hosts = [\"api.example.org\"]`".to_owned(),
         );
         return hosts;
@@ -70,18 +67,12 @@ fn hosts(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<HostPattern>
 }
 
 fn places(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<BTreeSet<SecretPlace>> {
-    let entries = item.list(reader)?;
-    if entries.is_empty() {
+    if item.is_empty_list() {
         item.wrong(
             reader,
-            "is an empty list: the secret could be sent nowhere",
+            "is an empty list, so no part of a request may hold the secret",
             "leave it out".to_owned(),
         );
     }
-    let place = |word: &str| match word {
-        "query" => SecretPlace::Query,
-        "body" => SecretPlace::Body,
-        _ => SecretPlace::Header,
-    };
-    Some(entries.iter().filter_map(|entry| entry.choice(reader).map(place)).collect())
+    item.read(reader)
 }

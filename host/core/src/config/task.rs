@@ -1,31 +1,21 @@
 //! `[tasks.NAME]`: the agent of a task, its sub-tasks, and its end. Its tools are read in
 //! `task_tools`, rules with tables of their own in `task_rules`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::grants::{names_in_order, names_of};
+use super::grants::names_in_order;
 use super::keys::TASK;
-use super::limits::count32;
 use super::names::{check_task_name, proposed_task_name};
 use super::problem::Span;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{
-    Compat, PluginConfig, TaskConfig, acting, background, is_reserved_task, narrow, task_rules,
-    task_tools,
+    PluginConfig, TaskConfig, acting, background, is_reserved_task, narrow, task_rules, task_tools,
 };
-use crate::setup::{AgentSeat, NoTool, TaskSetup, is_user};
-use crate::types::completion::ToolFormat;
-use crate::types::delegation::HandBack;
+use crate::setup::{NoTool, TaskSetup, is_user};
 use crate::types::ids::{PluginName, TaskName};
-use crate::types::message::Entity;
-use crate::types::task_options::Overflow;
-use crate::types::wording::{code, string, suggest};
-
-/// The maximum of stalled steps: each costs the host time, and more of them add no information.
-const MOST_STALLED_STEPS: u64 = 1_000;
-/// The maximum of bytes per token: no tokenizer has longer tokens for ordinary text.
-const MOST_BYTES_PER_TOKEN: u64 = 64;
+use crate::types::wording::{code, string};
 
 pub(crate) fn read_all(
     reader: &mut ConfigReader,
@@ -36,7 +26,7 @@ pub(crate) fn read_all(
 ) -> BTreeMap<TaskName, TaskConfig> {
     let mut tasks = BTreeMap::new();
     let mut lowered: BTreeMap<String, (&str, Span)> = BTreeMap::new();
-    let compat = compat(reader, root).unwrap_or_default();
+    let as_langroid = is_langroid(reader, root);
     for (name, span, table) in root.named(reader, "tasks", TASK) {
         check_name(reader, name, &span);
         if let Some((other, earlier)) =
@@ -49,12 +39,17 @@ pub(crate) fn read_all(
                 code(name)
             );
             let second = if earlier.start > span.start { &earlier } else { &span };
-            reader.error(second, what, "give one of them another name".to_owned());
+            reader.error(
+                ProblemCode::Duplicate,
+                second,
+                what,
+                "give one of them another name".to_owned(),
+            );
         }
         let table = table.checked(reader);
         tasks.insert(
             TaskName::from(name),
-            read(reader, references, &table, compat, (plugins, folder)),
+            read(reader, references, &table, as_langroid, (plugins, folder)),
         );
     }
     tasks
@@ -63,13 +58,14 @@ pub(crate) fn read_all(
 fn check_name(reader: &mut ConfigReader, name: &str, span: &Span) {
     if is_reserved_task(name) {
         let what = format!(
-            "{} cannot be the name of a task: an agent that addresses it would mean a seat or a tool of the host",
+            "{} cannot be the name of a task: it is a responder or a tool of the host, which agents address by that name",
             code(name)
         );
-        reader.error(span, what, format!("write `[tasks.{name}-task]`"));
+        reader.error(ProblemCode::InvalidName, span, what, format!("write `[tasks.{name}-task]`"));
     } else if let Err(error) = check_task_name(name) {
         let help = proposed_task_name(name).map(|name| format!("write `[tasks.{name}]`"));
         reader.error(
+            ProblemCode::InvalidName,
             span,
             format!("{} cannot be the name of a task: it {error}", string(name)),
             help,
@@ -82,112 +78,84 @@ fn read(
     reader: &mut ConfigReader,
     references: &mut References,
     table: &Table<'_>,
-    compat: Compat,
+    as_langroid: bool,
     (plugins, folder): (&BTreeMap<PluginName, PluginConfig>, &str),
 ) -> TaskConfig {
-    let compat = self::compat(reader, table).unwrap_or(compat);
-    let usual = TaskSetup::default();
+    let as_langroid = as_langroid || is_langroid(reader, table);
     let agent =
         table.require(reader, "agent").and_then(|item| plugin_name(reader, references, &item));
-    let subtasks = subtasks(reader, references, table);
-    let interactive = flag(reader, table, "interactive", usual.interactive);
-    let around = task_tools::Around { compat, plugins, agent: agent.as_ref() };
+    let around = task_tools::Around { as_langroid, plugins, agent: agent.as_ref() };
+    let tools =
+        table.get("tools").and_then(|item| task_tools::read(reader, references, &item, &around));
+    // A missing agent was reported, so this config is refused.
+    let agent = agent.unwrap_or_else(|| PluginName::from(""));
+    let mut setup = TaskSetup { agent, as_langroid, ..TaskSetup::default() };
+    table.set(reader, "description", &mut setup.description);
+    table.set(reader, "system", &mut setup.system);
+    setup.user_message =
+        table.read(reader, "user_message").filter(|text: &String| !text.is_empty());
+    setup.subtasks = subtasks(reader, references, table);
+    table.set(reader, "interactive", &mut setup.interactive);
+    table.set(reader, "only_user_quits_root", &mut setup.only_user_quits_root);
+    table.set(reader, "default_human_response", &mut setup.default_human_response);
+    seats(reader, table, &mut setup);
+    table.set(reader, "agent_responder", &mut setup.agent_seat);
+    setup.no_tool = no_tool(reader, table, &setup);
+    setup.turns = turns(reader, table);
+    table.set(reader, "max_stalled_steps", &mut setup.max_stalled_steps);
+    table.set(reader, "done_if_response", &mut setup.done_if_response);
+    table.set(reader, "done_if_no_response", &mut setup.done_if_no_response);
+    table.set(reader, "done_if_tool", &mut setup.done_if_tool);
+    setup.done_sequences = task_rules::sequences(reader, table);
+    setup.returns = table.get("returns").and_then(|item| task_rules::returns(reader, &item));
+    table.set(reader, "allow_null_result", &mut setup.allow_null_result);
+    table.set(reader, "restart", &mut setup.restart);
+    table.set(reader, "restart_as_subtask", &mut setup.restart_as_subtask);
+    table.set(reader, "erase_substeps", &mut setup.erase_substeps);
+    table.set(reader, "force_tool", &mut setup.force);
+    table.set(reader, "tool_format", &mut setup.tool_format);
+    table.set(reader, "allow_multiple_tools", &mut setup.allow_multiple_tools);
+    table.set(reader, "respond_tools_only", &mut setup.respond_tools_only);
+    table.set(reader, "allow_subtask_multi_tools", &mut setup.allow_subtask_multi_tools);
+    table.set(reader, "overflow", &mut setup.overflow);
+    table.set(reader, "bytes_per_token", &mut setup.bytes_per_token);
+    setup.text = task_rules::words(reader, table, as_langroid);
+    setup.loops = task_rules::loops(reader, table);
+    setup.stuck = acting::stuck(reader, table, as_langroid);
+    if let Some(item) = table.get("scope") {
+        setup.narrow = narrow::read(reader, references, &item);
+    }
+    setup.handoff = handoff(reader, references, table);
+    setup.background = background::rules(reader, references, table);
+    setup.budget = background::budget(reader, table);
+    table.set(reader, "deadline", &mut setup.deadline_ms);
+    table.set(reader, "on_close", &mut setup.on_close);
+    table.set(reader, "structured_retries", &mut setup.structured);
+    setup.deliver =
+        table.get("delivery_strategy").and_then(|item| plugin_name(reader, references, &item));
+    table.set(reader, "result_delivery", &mut setup.hand_back);
+    setup.executors = acting::executors(reader, references, table);
+    table.set(reader, "action_timeout", &mut setup.action_timeout_ms);
+    setup.memory = table.get("memory").and_then(|item| plugin_name(reader, references, &item));
+    setup.confirm = acting::confirm(reader, references, table);
+    setup.condense = acting::condense(reader, references, table);
     TaskConfig {
-        compat,
-        tools: table
-            .get("tools")
-            .and_then(|item| task_tools::read(reader, references, &item, &around)),
-        // A missing agent was reported, so this config is refused.
-        agent: agent.unwrap_or_else(|| PluginName::from("")),
-        description: text(reader, table, "description").unwrap_or_default(),
-        system: text(reader, table, "system").unwrap_or_default().into(),
-        user_message: text(reader, table, "user_message").filter(|text| !text.is_empty()),
-        force: text(reader, table, "force"),
-        deliver: table.get("deliver").and_then(|item| plugin_name(reader, references, &item)),
-        hand_back: table.get("hand_back").and_then(|item| hand_back(reader, &item)),
-        handoff: handoff(reader, references, table),
-        background: background::rules(reader, references, table),
-        deadline_ms: background::deadline(reader, table),
-        on_close: background::on_close(reader, table),
-        structured: background::structured(reader, table),
-        budget: background::budget(reader, table),
-        only_user_quits_root: flag(
-            reader,
-            table,
-            "only_user_quits_root",
-            usual.only_user_quits_root,
-        ),
-        default_human_response: text(reader, table, "default_human_response"),
-        turns: turns(reader, table),
-        max_stalled_steps: whole32(reader, table, "max_stalled_steps", MOST_STALLED_STEPS)
-            .unwrap_or(usual.max_stalled_steps),
-        restart: flag(reader, table, "restart", usual.restart),
-        restart_as_subtask: flag(reader, table, "restart_as_subtask", usual.restart_as_subtask),
-        erase_substeps: flag(reader, table, "erase_substeps", usual.erase_substeps),
-        done_if_response: entities(reader, table, "done_if_response").unwrap_or_default(),
-        done_if_no_response: entities(reader, table, "done_if_no_response").unwrap_or_default(),
-        done_if_tool: flag(reader, table, "done_if_tool", usual.done_if_tool),
-        done_sequences: task_rules::sequences(reader, table),
-        returns: table.get("returns").and_then(|item| task_rules::returns(reader, &item)),
-        no_tool: no_tool(reader, table, compat, subtasks.is_empty() && !interactive),
-        agent_seat: table
-            .get("agent_seat")
-            .and_then(|item| agent_seat(reader, &item))
-            .unwrap_or_default(),
-        seats: seats(reader, table, &subtasks).unwrap_or(usual.seats),
-        allow_null_result: flag(reader, table, "allow_null_result", usual.allow_null_result),
-        tool_format: table
-            .get("tool_format")
-            .and_then(|item| tool_format(reader, &item))
-            .unwrap_or(usual.tool_format),
-        allow_multiple_tools: flag(
-            reader,
-            table,
-            "allow_multiple_tools",
-            usual.allow_multiple_tools,
-        ),
-        respond_tools_only: flag(reader, table, "respond_tools_only", usual.respond_tools_only),
-        allow_subtask_multi_tools: flag(
-            reader,
-            table,
-            "allow_subtask_multi_tools",
-            usual.allow_subtask_multi_tools,
-        ),
-        overflow: table
-            .get("overflow")
-            .and_then(|item| overflow(reader, &item))
-            .unwrap_or_default(),
-        bytes_per_token: whole32(reader, table, "bytes_per_token", MOST_BYTES_PER_TOKEN)
-            .unwrap_or(usual.bytes_per_token),
-        narrow: table
-            .get("narrow")
-            .map(|item| narrow::read(reader, references, &item))
-            .unwrap_or_default(),
-        loops: task_rules::loops(reader, table),
-        executors: acting::executors(reader, references, table),
-        action_timeout_ms: acting::action_timeout(reader, table),
-        memory: acting::memory(reader, references, table),
-        confirm: acting::confirm(reader, references, table),
-        condense: acting::condense(reader, references, table),
-        stuck: acting::stuck(reader, table, compat),
+        setup,
+        tools,
+        // `take_micro` and `take_knowledge` add the content: parsing reads no files.
         micro_file: acting::micro(reader, table, folder),
-        // `take_micro` and `take_knowledge` fill these fields: parsing reads no files.
-        micro: None,
         knowledge_files: acting::knowledge(reader, table, folder),
-        knowledge: Vec::new(),
         wanted_tools: Vec::new(),
-        text: task_rules::words(reader, table, compat),
-        subtasks,
-        interactive,
     }
 }
 
-/// Returns the system whose defaults apply, if the table names one.
-fn compat(reader: &mut ConfigReader, table: &Table<'_>) -> Option<Compat> {
-    table.get("compat")?.choice(reader).map(|_| Compat::Langroid)
+/// Returns whether the table asks for Langroid's defaults.
+fn is_langroid(reader: &mut ConfigReader, table: &Table<'_>) -> bool {
+    table.get("compat").and_then(|item| item.choice(reader)) == Some("langroid")
 }
 
-fn plugin_name(
+/// Reads the name of a plugin of this config.
+pub(super) fn plugin_name(
     reader: &mut ConfigReader,
     references: &mut References,
     item: &SpannedValue<'_>,
@@ -228,8 +196,9 @@ fn turns(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
     let single = table.get("single_round").filter(|item| item.boolean(reader) == Some(true));
     let delegate = table.get("llm_delegate").filter(|item| item.boolean(reader) == Some(true));
     if let (Some(item), Some(_)) = (&single, &written) {
-        item.wrong(
+        item.reject(
             reader,
+            ProblemCode::Conflict,
             "and `turns` both say how many steps there are",
             "leave one of them out".to_owned(),
         );
@@ -237,97 +206,31 @@ fn turns(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
     if let (Some(item), None) = (&delegate, &single) {
         let help = "write `single_round = true` beside it, or leave it out";
         let what = "`llm_delegate` does nothing without `single_round`";
-        reader.problems.push(reader.source.problem(&item.key_span, what).help(help).as_warning());
+        let problem = reader.source.problem(ProblemCode::NoEffect, &item.key_span, what);
+        reader.problems.push(problem.help(help).as_warning());
     }
-    let turns = written.and_then(|item| count32(reader, &item));
+    let turns = written.and_then(|item| item.read(reader));
     turns.or(single.map(|_| if delegate.is_some() { 2 } else { 1 }))
 }
 
-fn whole32(reader: &mut ConfigReader, table: &Table<'_>, name: &str, most: u64) -> Option<u32> {
-    let item = table.get(name)?;
-    item.count(reader, most).and_then(|count| u32::try_from(count).ok())
-}
-
-fn seats(
-    reader: &mut ConfigReader,
-    table: &Table<'_>,
-    subtasks: &[TaskName],
-) -> Option<BTreeSet<Entity>> {
-    let seats = entities(reader, table, "seats")?;
-    let item = table.get("seats").filter(|item| item.is_empty_list() && subtasks.is_empty());
-    if let Some(item) = item {
+/// `responders`: those that take part. A task without sub-tasks needs one.
+fn seats(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut TaskSetup) {
+    table.set(reader, "responders", &mut setup.seats);
+    let item = table.get("responders").filter(|item| item.is_empty_list());
+    if let Some(item) = item.filter(|_| setup.subtasks.is_empty()) {
         item.wrong(
             reader,
-            "is an empty list, and there are no sub-tasks: nobody could answer",
+            "is an empty list, and there are no sub-tasks, so nothing can answer",
             None,
         );
     }
-    Some(seats)
-}
-
-fn entities(reader: &mut ConfigReader, table: &Table<'_>, name: &str) -> Option<BTreeSet<Entity>> {
-    let known = [Entity::Llm, Entity::Agent, Entity::User];
-    let names = table.get(name).and_then(|item| names_of(reader, &item, false))?;
-    let mut entities = BTreeSet::new();
-    for (item, name) in names {
-        match known.into_iter().find(|entity| entity.as_str() == name) {
-            Some(entity) => drop(entities.insert(entity)),
-            None => item.wrong(
-                reader,
-                &format!("cannot be {}", code(name)),
-                suggest(name, &known.map(Entity::as_str), "seats"),
-            ),
-        }
-    }
-    Some(entities)
 }
 
 /// Returns the treatment of a message without a call. By default, it is the result of a task
 /// without sub-tasks and user.
-fn no_tool(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat, is_alone: bool) -> NoTool {
-    let usual = if is_alone && compat == Compat::Conclave { NoTool::Done } else { NoTool::Nothing };
-    table
-        .get("handle_llm_no_tool")
-        .and_then(|item| task_rules::no_tool(reader, &item))
-        .unwrap_or(usual)
-}
-
-fn agent_seat(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<AgentSeat> {
-    match item.choice(reader)? {
-        "host" => Some(AgentSeat::Host),
-        "component" => Some(AgentSeat::Component),
-        _ => Some(AgentSeat::HostThenComponent),
-    }
-}
-
-fn tool_format(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<ToolFormat> {
-    match item.choice(reader)? {
-        "json" => Some(ToolFormat::Json),
-        "xml" => Some(ToolFormat::Xml),
-        "off" => Some(ToolFormat::Off),
-        _ => Some(ToolFormat::Native),
-    }
-}
-
-fn hand_back(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<HandBack> {
-    match item.choice(reader)? {
-        "post" => Some(HandBack::Post),
-        _ => Some(HandBack::Relay),
-    }
-}
-
-fn overflow(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Overflow> {
-    match item.choice(reader)? {
-        "drop-turns" => Some(Overflow::DropTurns),
-        _ => Some(Overflow::Truncate),
-    }
-}
-
-fn text(reader: &mut ConfigReader, table: &Table<'_>, name: &str) -> Option<String> {
-    table.get(name).and_then(|item| item.string(reader)).map(str::to_owned)
-}
-
-/// Reads a boolean, with the default `usual`.
-pub(super) fn flag(reader: &mut ConfigReader, table: &Table<'_>, name: &str, usual: bool) -> bool {
-    table.get(name).and_then(|item| item.boolean(reader)).unwrap_or(usual)
+fn no_tool(reader: &mut ConfigReader, table: &Table<'_>, setup: &TaskSetup) -> NoTool {
+    let is_alone = setup.subtasks.is_empty() && !setup.interactive;
+    let usual = if is_alone && !setup.as_langroid { NoTool::Done } else { NoTool::Nothing };
+    let item = table.get("on_no_tool_call");
+    item.and_then(|item| task_rules::no_tool(reader, &item)).unwrap_or(usual)
 }

@@ -4,18 +4,15 @@
 use serde_json::{Map, Value};
 use toml::de::DeValue;
 
+use super::json;
 use super::keys::{LOOPS, NO_TOOL, RETURNS, WORDS};
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
-use super::task::flag;
-use super::{Compat, json};
 use crate::setup::{LoopRules, NoTool, ReturnType, TextRules};
 use crate::tool_calls::sequence::{PatternProblem, Sequence, SequenceError};
 use crate::types::message::ToolCall;
 use crate::types::wording::{code, string};
 
-/// The maximum of a cycle's length, and of its repetitions: the host remembers the product of both
-/// in messages.
-const LOOP_MAX: u64 = 1_000;
 /// The limit of a nudge that a help text repeats, in bytes.
 const NUDGE_SHOWN: usize = 100;
 
@@ -79,7 +76,7 @@ pub(super) fn returns(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Opt
     }
 }
 
-/// `handle_llm_no_tool` (L-125).
+/// `on_no_tool_call` (L-125).
 pub(super) fn no_tool(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<NoTool> {
     match item.value {
         DeValue::Table(_) => {
@@ -94,7 +91,7 @@ pub(super) fn no_tool(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Opt
         DeValue::String(text) if text.contains(char::is_whitespace) => {
             let text = if text.chars().count() > NUDGE_SHOWN { "…" } else { text };
             let help = format!(
-                "to say it to the agent write `handle_llm_no_tool = {{ nudge = {} }}`",
+                "to say it to the agent write `on_no_tool_call = {{ nudge = {} }}`",
                 string(text)
             );
             item.wrong(reader, "cannot be a text", help);
@@ -127,7 +124,12 @@ fn nudge(reader: &mut ConfigReader, table: &Table<'_>) -> Option<NoTool> {
 fn call(reader: &mut ConfigReader, table: &Table<'_>) -> Option<NoTool> {
     if let Some(nudge) = table.get("nudge") {
         let what = format!("{} does not go with a call", code(&nudge.name));
-        reader.error(&nudge.key_span, what, "leave one of them out".to_owned());
+        reader.error(
+            ProblemCode::Conflict,
+            &nudge.key_span,
+            what,
+            "leave one of them out".to_owned(),
+        );
     }
     let arguments = table
         .get("arguments")
@@ -136,27 +138,21 @@ fn call(reader: &mut ConfigReader, table: &Table<'_>) -> Option<NoTool> {
     Some(NoTool::Call(ToolCall::new(tool, arguments)))
 }
 
-/// `loops` (L-096, L-097).
+/// `loop_detection` (L-096, L-097).
 pub(super) fn loops(reader: &mut ConfigReader, table: &Table<'_>) -> LoopRules {
     let mut loops = LoopRules::default();
-    let Some(table) = table.get("loops").and_then(|item| item.table(reader, LOOPS)) else {
+    let Some(table) = table.get("loop_detection").and_then(|item| item.table(reader, LOOPS)) else {
         return loops;
     };
-    let mut count = |name: &str, least: u64, usual: u32| {
-        let count = table.get(name).and_then(|item| item.whole(reader, least, LOOP_MAX));
-        count.and_then(|count| u32::try_from(count).ok()).unwrap_or(usual)
-    };
-    loops.cycle_len = count("cycle_len", 0, loops.cycle_len);
-    loops.wait = count("wait", 1, loops.wait);
-    loops.dominance =
-        table.get("dominance").and_then(|item| item.factor(reader)).unwrap_or(loops.dominance);
-    loops.alternation = flag(reader, &table, "alternation", loops.alternation);
+    table.set(reader, "cycle_len", &mut loops.cycle_len);
+    table.set(reader, "repeats", &mut loops.wait);
+    table.set(reader, "dominance", &mut loops.dominance);
+    table.set(reader, "alternation", &mut loops.alternation);
     loops
 }
 
-/// `text`: the meaning of words.
-pub(super) fn words(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat) -> TextRules {
-    let all = compat == Compat::Langroid;
+/// `text_rules`: the meaning of words. With Langroid's defaults, `all` of them have one.
+pub(super) fn words(reader: &mut ConfigReader, table: &Table<'_>, all: bool) -> TextRules {
     let mut rules = TextRules {
         signals: all,
         recipients: all,
@@ -164,14 +160,14 @@ pub(super) fn words(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat
         calls: all,
         system_word: all,
     };
-    let Some(table) = table.get("text").and_then(|item| item.table(reader, WORDS)) else {
+    let Some(table) = table.get("text_rules").and_then(|item| item.table(reader, WORDS)) else {
         return rules;
     };
-    rules.signals = flag(reader, &table, "signals", rules.signals);
-    rules.recipients = flag(reader, &table, "recipients", rules.recipients);
-    rules.calls = flag(reader, &table, "calls", rules.calls);
-    rules.system_word = flag(reader, &table, "system_word", rules.system_word);
-    if let Some(item) = table.get("prefix") {
+    table.set(reader, "signals", &mut rules.signals);
+    table.set(reader, "recipients", &mut rules.recipients);
+    table.set(reader, "calls", &mut rules.calls);
+    table.set(reader, "system_prefix", &mut rules.system_word);
+    if let Some(item) = table.get("address_prefix") {
         rules.prefix = prefix(reader, &item).unwrap_or_default();
     }
     rules

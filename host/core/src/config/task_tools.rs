@@ -8,23 +8,21 @@ use toml::de::DeValue;
 use super::grants::names_of;
 use super::keys::TASK_TOOL;
 use super::names::check_alias;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
-use super::task::flag;
-use super::{Compat, ORCHESTRATION_TOOLS, PluginConfig, ToolEntry, ToolsEntry};
+use super::{ORCHESTRATION_TOOLS, PluginConfig, ToolEntry, ToolsEntry};
 use crate::permissions::grant::ToolPattern;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::wording::{code, did_you_mean, string, suggest};
 
-/// The largest integer of TOML.
-const COUNT_MAX: u64 = i64::MAX as u64;
 /// The limit of suggested tools for one word.
 const PROPOSED: usize = 3;
 
 /// The other parts of the config that a task's list needs.
 pub(super) struct Around<'a> {
-    pub(super) compat: Compat,
+    pub(super) as_langroid: bool,
     pub(super) plugins: &'a BTreeMap<PluginName, PluginConfig>,
     pub(super) agent: Option<&'a PluginName>,
 }
@@ -78,8 +76,9 @@ pub(super) fn read(
         let Some((entry, place)) = entry(reader, references, &item, around) else { continue };
         // one tool for each worker.
         if !seen.insert((entry.tool.clone(), entry.agent.clone())) {
-            place.wrong(
+            place.reject(
                 reader,
+                ProblemCode::Duplicate,
                 &format!("names {} a second time", code(entry.tool.as_str())),
                 "leave it out".to_owned(),
             );
@@ -123,8 +122,7 @@ fn listed(
     {
         let mut entry = ToolEntry::new(ToolsEntry::Host(tool));
         // With Langroid's defaults it has that name in any case.
-        entry.alias =
-            (around.compat == Compat::Conclave && tool.as_str() != text).then(|| text.to_owned());
+        entry.alias = (!around.as_langroid && tool.as_str() != text).then(|| text.to_owned());
         return Some(entry);
     }
     if ToolPattern::is_well_formed(text) {
@@ -166,13 +164,12 @@ fn long<'a>(
     if let Some(alias) = table.get("as").and_then(|item| alias(reader, &item)) {
         entry.alias = Some(alias);
     }
-    entry.offered = flag(reader, &table, "use", true);
-    entry.handled = flag(reader, &table, "handle", true);
-    entry.is_final = flag(reader, &table, "final", false);
+    table.set(reader, "use", &mut entry.offered);
+    table.set(reader, "handle", &mut entry.handled);
+    table.set(reader, "final", &mut entry.is_final);
     entry.title = table.get("title").and_then(|item| title(reader, &item));
-    entry.result_tokens = table.get("result_tokens").and_then(|item| item.count(reader, COUNT_MAX));
-    entry.retained_tokens =
-        table.get("retained_tokens").and_then(|item| item.count(reader, COUNT_MAX));
+    table.set(reader, "result_tokens", &mut entry.result_tokens);
+    table.set(reader, "retained_tokens", &mut entry.retained_tokens);
     recipients(reader, references, &table, &mut entry);
     worker(reader, references, &table, &mut entry);
     let (_, place) = named?;
@@ -188,8 +185,9 @@ fn long<'a>(
     if let Some(item) =
         table.get("final").filter(|_| entry.is_final && matches!(entry.tool, ToolsEntry::Host(_)))
     {
-        item.wrong(
+        item.reject(
             reader,
+            ProblemCode::Conflict,
             "is for tools of plugins",
             "leave it out: `final_result` and the others do what their names say".to_owned(),
         );
@@ -221,14 +219,14 @@ fn worker(
     table: &Table<'_>,
     entry: &mut ToolEntry,
 ) {
-    let (agent, wait) = (table.get("agent"), table.get("wait"));
+    let (agent, wait) = (table.get("task"), table.get("wait"));
     for item in
         agent.iter().chain(&wait).filter(|_| entry.tool != ToolsEntry::Host(HostTool::DelegateTask))
     {
         let what = format!("{} is for `delegate_task`", code(&item.name));
-        reader.error(&item.key_span, what, "leave it out".to_owned());
+        reader.error(ProblemCode::Conflict, &item.key_span, what, "leave it out".to_owned());
     }
-    entry.wait = flag(reader, table, "wait", false);
+    table.set(reader, "wait", &mut entry.wait);
     let Some(item) = agent else { return };
     let Some(name) = item.string(reader) else { return };
     references.add_task(&item, name);
@@ -238,7 +236,12 @@ fn worker(
             "write `as = {}` beside it",
             string(&format!("ask_{}", name.replace('-', "_")))
         );
-        item.wrong(reader, "makes a tool for one worker, which needs a name of its own", help);
+        item.reject(
+            reader,
+            ProblemCode::MissingKey,
+            "makes a tool for one worker, which needs a name of its own",
+            help,
+        );
     }
 }
 
@@ -256,13 +259,13 @@ fn recipients(
         .filter(|_| entry.tool != ToolsEntry::Host(HostTool::RecipientMessage))
     {
         let what = format!("{} is for `recipient_message`", code(&item.name));
-        reader.error(&item.key_span, what, "leave it out".to_owned());
+        reader.error(ProblemCode::Conflict, &item.key_span, what, "leave it out".to_owned());
     }
     let names = list.as_ref().and_then(|item| names_of(reader, item, false)).unwrap_or_default();
     names.iter().for_each(|(item, name)| references.add_recipient(item, name));
     entry.recipients = names.into_iter().map(|(_, name)| name.to_owned()).collect();
     if let Some(item) = list.filter(SpannedValue::is_empty_list) {
-        item.wrong(reader, "is an empty list: nobody could be named", None);
+        item.wrong(reader, "is an empty list, so a call could name no recipient", None);
     }
     let Some((item, name)) = default.and_then(|item| item.string(reader).map(|name| (item, name)))
     else {
@@ -270,7 +273,12 @@ fn recipients(
     };
     if !entry.recipients.is_empty() && !entry.recipients.iter().any(|other| other == name) {
         let help = suggest(name, &entry.recipients, "recipients here");
-        item.wrong(reader, &format!("is {}, which is not among `recipients`", code(name)), help);
+        item.reject(
+            reader,
+            ProblemCode::UnknownRecipient,
+            &format!("is {}, which is not among `recipients`", code(name)),
+            help,
+        );
     } else if entry.recipients.is_empty() {
         references.add_recipient(&item, name);
     }
@@ -293,5 +301,6 @@ fn check_offer(reader: &mut ConfigReader, place: &SpannedValue<'_>, entry: &Tool
     };
     let what = format!("{} offers {} to the agent", code(&place.name), code(tool.as_str()));
     let why = "a model may not ask for it, only a tool in its result";
-    reader.problems.push(reader.source.problem(&place.span, what).because(why).help(help));
+    let problem = reader.source.problem(ProblemCode::InvalidValue, &place.span, what);
+    reader.problems.push(problem.because(why).help(help));
 }

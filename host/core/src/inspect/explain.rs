@@ -231,7 +231,7 @@ fn why_no_suggestion(question: &AccessQuestion, record: &DenialRecord) -> String
             (Capability::Fetch, _) => {
                 "no grant is suggested: it was refused by where it leads or by a limit, and a wider grant is for you to weigh".to_owned()
             }
-            (Capability::Delegate | Capability::Rooms, _) if record.layer == Layer::Config => {
+            (Capability::Delegate | Capability::Channels, _) if record.layer == Layer::Config => {
                 "the config has nothing of that name".to_owned()
             }
             _ => "no grant is suggested: a larger one is for you to weigh".to_owned(),

@@ -9,7 +9,7 @@ use crate::config::ORCHESTRATION_TOOLS;
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::folder;
 use crate::permissions::grant::{
-    DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, RoomsGrant,
+    ChannelsGrant, DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant,
     RouteGrant, SecretGrant,
 };
 use crate::permissions::manifest::Manifest;
@@ -68,7 +68,7 @@ pub fn data_can_leave(setup: &Setup) -> String {
             delegate: _,
             route: _,
             files: _,
-            rooms: _,
+            channels: _,
             fetch,
             kv: _,
             secrets: _,
@@ -100,7 +100,7 @@ pub fn data_can_leave(setup: &Setup) -> String {
 
 fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
     let Some(plugin) = setup.plugins.get(name) else { return Vec::new() };
-    let Grants { model, tools, delegate, route, files, rooms, fetch, kv, secrets } =
+    let Grants { model, tools, delegate, route, files, channels, fetch, kv, secrets } =
         asked_for(&plugin.facts.manifest, &plugin.grants);
     let calls = tools.as_ref().and_then(|tools| tools.calls);
     let outside = plugin
@@ -117,7 +117,7 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
         fetch.as_ref().map(may_fetch),
         (!secrets.is_empty()).then(|| may_use(&secrets)),
         kv.as_ref().map(may_keep),
-        rooms.as_ref().map(may_speak),
+        channels.as_ref().map(may_speak),
     ];
     outside.into_iter().chain(may_shape(setup, name)).chain(words.into_iter().flatten()).collect()
 }
@@ -170,7 +170,7 @@ fn asked_for(manifest: &Manifest, grants: &Grants) -> Grants {
         delegate: grants.delegate.clone().filter(|_| asks(Capability::Delegate)),
         route: grants.route.clone().filter(|_| asks(Capability::Route)),
         files: if asks(Capability::Files) { grants.files.clone() } else { Vec::new() },
-        rooms: grants.rooms.clone().filter(|_| asks(Capability::Rooms)),
+        channels: grants.channels.clone().filter(|_| asks(Capability::Channels)),
         fetch: grants.fetch.clone().filter(|_| asks(Capability::Fetch)),
         kv: grants.kv.filter(|_| asks(Capability::Kv)),
         secrets: if asks(Capability::Secrets) { grants.secrets.clone() } else { Vec::new() },
@@ -294,7 +294,7 @@ fn may_keep(grant: &KvGrant) -> String {
     format!("keep {} of its own", show_size(grant.bytes))
 }
 
-fn may_speak(grant: &RoomsGrant) -> String {
+fn may_speak(grant: &ChannelsGrant) -> String {
     let bounds = bounds(&[grant.messages.map(|messages| count(messages, "message"))]);
     format!("speak on {}{bounds}", join(grant.channels.iter().map(|channel| channel.as_str())))
 }

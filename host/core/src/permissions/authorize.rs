@@ -134,19 +134,19 @@ impl<'a> Rights<'a> {
             is_channel(name).then(|| {
                 let granted = self
                     .grants
-                    .rooms
+                    .channels
                     .iter()
                     .flat_map(|grant| &grant.channels)
                     .map(ChannelId::as_str);
-                format!("[plugins.{}] grants.rooms = {}", self.plugin, list_with(granted, name))
+                format!("[plugins.{}] grants.channels = {}", self.plugin, list_with(granted, name))
             })
         };
-        self.require(Capability::Rooms, name, smallest)?;
-        let channels = self.grants.rooms.as_ref().map_or(&[][..], |grant| &grant.channels);
+        self.require(Capability::Channels, name, smallest)?;
+        let channels = self.grants.channels.as_ref().map_or(&[][..], |grant| &grant.channels);
         channels
             .iter()
             .find(|channel| channel.as_str() == name)
-            .ok_or_else(|| self.not_held(Capability::Rooms, name, smallest()))
+            .ok_or_else(|| self.not_held(Capability::Channels, name, smallest()))
     }
 
     /// Allows a tool, `plugin.tool`, by the grant alone; the toolbox of the task and the policy are

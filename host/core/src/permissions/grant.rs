@@ -45,6 +45,13 @@ pub struct DelegateGrant {
     pub channels: Vec<ChannelId>,
 }
 
+impl DelegateGrant {
+    /// The default number of concurrent background tasks.
+    pub const AT_ONCE: u32 = 1;
+    /// The default number of background tasks in a run.
+    pub const TOTAL: u32 = 8;
+}
+
 /// The grant of addresses and of orchestration tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RouteGrant {
@@ -127,6 +134,21 @@ pub struct FetchGrant {
 }
 
 impl FetchGrant {
+    /// The default number of requests in a run.
+    pub const REQUESTS: u64 = 100;
+    /// The default size limit of a request, in bytes.
+    pub const REQUEST_BYTES: u64 = 256 << 10;
+    /// The default size limit of a response, in bytes.
+    pub const RESPONSE_BYTES: u64 = 4 << 20;
+    /// The default time limit of a request, in milliseconds.
+    pub const TIME_MS: u64 = 20_000;
+    /// The default number of concurrent requests.
+    pub const AT_ONCE: u32 = 4;
+    /// The default number of host names that are resolved in a run.
+    pub const NAMES: u32 = 16;
+    /// The default number of redirects that a request follows.
+    pub const REDIRECTS: u32 = 5;
+
     /// Returns a grant of these rules with the default limits.
     #[must_use]
     pub fn new(rules: Vec<FetchRule>) -> Self {
@@ -134,13 +156,13 @@ impl FetchGrant {
             rules,
             headers: Vec::new(),
             private: Vec::new(),
-            requests: 100,
-            request_bytes: 256 << 10,
-            response_bytes: 4 << 20,
-            time_ms: 20_000,
-            at_once: 4,
-            names: 16,
-            redirects: 5,
+            requests: Self::REQUESTS,
+            request_bytes: Self::REQUEST_BYTES,
+            response_bytes: Self::RESPONSE_BYTES,
+            time_ms: Self::TIME_MS,
+            at_once: Self::AT_ONCE,
+            names: Self::NAMES,
+            redirects: Self::REDIRECTS,
         }
     }
 }
@@ -153,9 +175,14 @@ pub struct KvGrant {
     pub keys: u64,
 }
 
+impl KvGrant {
+    /// The quota of a grant that sets none.
+    pub const DEFAULT: Self = Self { bytes: 1 << 20, keys: 1_000 };
+}
+
 impl Default for KvGrant {
     fn default() -> Self {
-        Self { bytes: 1 << 20, keys: 1_000 }
+        Self::DEFAULT
     }
 }
 
@@ -192,7 +219,7 @@ pub struct SecretGrant {
 
 /// The grant of channels that a delivery strategy may speak on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RoomsGrant {
+pub struct ChannelsGrant {
     pub channels: Vec<ChannelId>,
     /// The limit of messages in the whole run.
     pub messages: Option<u64>,
@@ -212,7 +239,7 @@ pub struct Grants {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileGrant>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rooms: Option<RoomsGrant>,
+    pub channels: Option<ChannelsGrant>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetch: Option<FetchGrant>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -231,7 +258,7 @@ impl Grants {
             Capability::Delegate => self.delegate.is_some(),
             Capability::Route => self.route.is_some(),
             Capability::Files => !self.files.is_empty(),
-            Capability::Rooms => self.rooms.is_some(),
+            Capability::Channels => self.channels.is_some(),
             Capability::Fetch => self.fetch.is_some(),
             Capability::Kv => self.kv.is_some(),
             Capability::Secrets => !self.secrets.is_empty(),

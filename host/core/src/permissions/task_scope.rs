@@ -11,7 +11,7 @@ use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{ModelName, SecretName, TaskName};
 
-/// `tasks.NAME.narrow`; the task's list of tools narrows tools.
+/// `tasks.NAME.scope`; the task's list of tools narrows tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Narrow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ impl Rights<'_> {
             return Ok(());
         }
         let reason = format!(
-            "plugins.{}.grants.{capability} holds it, and tasks.{task}.narrow leaves it out",
+            "plugins.{}.grants.{capability} holds it, and tasks.{task}.scope leaves it out",
             self.plugin
         );
         Err(self.refuse(capability, target, Layer::Task, &reason, None))

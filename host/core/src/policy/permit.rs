@@ -130,7 +130,7 @@ impl Rule {
             let _ = writeln!(text, "arguments = {{ {} }}", each.join(", "));
         }
         if self.only {
-            text.push_str("only = true\n");
+            text.push_str("exact_arguments = true\n");
         }
         let _ = writeln!(text, "decide = {}", quoted(self.decide.as_str()));
         text

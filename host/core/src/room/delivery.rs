@@ -372,7 +372,7 @@ impl ResultDelivery<'_> {
                 &id,
                 DeliveryState::Attached,
                 None,
-                Some("it has no delivery strategy (tasks.NAME.deliver)"),
+                Some("it has no delivery strategy (tasks.NAME.delivery_strategy)"),
             ),
         }
     }

@@ -333,7 +333,7 @@ impl RunControl<'_> {
         };
         let how = format!("{} ({what})", kind.describe(repeats));
         let recovery = self.dialogue().recover(id, rules.recovery, kind, repeats, &how);
-        let reason = format!("{name} is stuck: {how}; tasks.{name}.stuck = false lets it go on");
+        let reason = format!("{name} is stuck: {how}; tasks.{name}.stuck_detection = false lets it go on");
         self.cx.tell(Notice::AgentStuck { task: name, reason: reason.clone(), recovery });
         if recovery == Recovery::Stop {
             self.end_frame(id, FrameEnd::new(Status::InfLoop, reason));

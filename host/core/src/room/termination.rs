@@ -101,7 +101,9 @@ impl Dialogue<'_> {
         let how = frame.circles.loops(steps, &rules)?;
         Some(FrameEnd::new(
             Status::InfLoop,
-            format!("{name} goes round in circles after {steps} steps: {how} (tasks.{name}.loops)"),
+            format!(
+                "{name} goes round in circles after {steps} steps: {how} (tasks.{name}.loop_detection)"
+            ),
         ))
     }
 

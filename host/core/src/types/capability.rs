@@ -21,7 +21,7 @@ pub enum Capability {
     Fetch,
     Kv,
     Secrets,
-    Rooms,
+    Channels,
     Exec,
 }
 
@@ -36,7 +36,7 @@ impl Capability {
         Self::Fetch,
         Self::Kv,
         Self::Secrets,
-        Self::Rooms,
+        Self::Channels,
         Self::Exec,
         Self::Config,
         Self::Scratch,
@@ -62,7 +62,7 @@ impl Capability {
             Self::Fetch => "fetch",
             Self::Kv => "kv",
             Self::Secrets => "secrets",
-            Self::Rooms => "rooms",
+            Self::Channels => "channels",
             Self::Exec => "exec",
         }
     }

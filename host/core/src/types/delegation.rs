@@ -28,8 +28,10 @@ pub enum Deliver {
 pub enum HandBack {
     /// The notified task's agent takes a turn about it; if that task has ended, the text is sent
     /// unchanged.
+    #[serde(rename = "agent-turn")]
     Relay,
     /// The text is sent unchanged, without a turn.
+    #[serde(rename = "text")]
     Post,
 }
 
@@ -76,7 +78,7 @@ pub struct Delegation {
     pub notify: Option<TaskName>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub deliver: Deliver,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "result_delivery", default, skip_serializing_if = "Option::is_none")]
     pub hand_back: Option<HandBack>,
     /// The time limit in milliseconds; `None` for the worker's own `deadline`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

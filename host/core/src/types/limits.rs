@@ -73,33 +73,40 @@ pub const HANDLES_MAX: u32 = 1_000_000;
 pub const AT_ONCE_MAX: u32 = 100_000;
 /// The maximum of `read`.
 pub const READ_MAX: u64 = 1 << 40;
+/// The minimum of `memory`, a page: no component runs in less.
+pub const MEMORY_MIN: u64 = 64 << 10;
 /// The maximum of `memory`: the size of a slot in the pool.
 pub const MEMORY_MAX: u64 = 1 << 30;
 /// Milliseconds of one CPU tick.
 pub const TICK_MS: u64 = 10;
 
+impl PluginLimits {
+    /// The limits of a plugin whose config sets none.
+    pub const DEFAULT: Self = Self {
+        memory: 64 << 20,
+        cpu_ms: 1_000,
+        wall_ms: 30_000,
+        output: 1 << 20,
+        log: 64 << 10,
+        host_calls: 100_000,
+        handles: 256,
+        read: 64 << 20,
+        scratch: 64 << 10,
+        blobs: 16 << 20,
+        at_once: 32,
+        table_elements: 20_000,
+        instances: 60,
+        arguments: 1 << 20,
+        list: 10_000,
+        component: COMPONENT_BYTES,
+        compile_ms: 300_000,
+        compile_memory: 2 << 30,
+    };
+}
+
 impl Default for PluginLimits {
     fn default() -> Self {
-        Self {
-            memory: 64 << 20,
-            cpu_ms: 1_000,
-            wall_ms: 30_000,
-            output: 1 << 20,
-            log: 64 << 10,
-            host_calls: 100_000,
-            handles: 256,
-            read: 64 << 20,
-            scratch: 64 << 10,
-            blobs: 16 << 20,
-            at_once: 32,
-            table_elements: 20_000,
-            instances: 60,
-            arguments: 1 << 20,
-            list: 10_000,
-            component: COMPONENT_BYTES,
-            compile_ms: 300_000,
-            compile_memory: 2 << 30,
-        }
+        Self::DEFAULT
     }
 }
 
@@ -181,22 +188,27 @@ impl RunLimits {
     }
 }
 
+impl RunLimits {
+    /// The limits of a run whose config sets none.
+    pub const DEFAULT: Self = Self {
+        turns: Some(100),
+        wall_ms: Some(10 * 60 * 1000),
+        tokens: None,
+        cost_micro_usd: None,
+        model_calls: None,
+        tool_calls: Some(TOOL_CALLS),
+        history: Some(HISTORY),
+        cpu_ms: None,
+        tasks: None,
+        tasks_at_once: None,
+        depth: 3,
+        task_turns: None,
+        when_used_up: WhenUsedUp::End,
+    };
+}
+
 impl Default for RunLimits {
     fn default() -> Self {
-        Self {
-            turns: Some(100),
-            wall_ms: Some(10 * 60 * 1000),
-            tokens: None,
-            cost_micro_usd: None,
-            model_calls: None,
-            tool_calls: Some(TOOL_CALLS),
-            history: Some(HISTORY),
-            cpu_ms: None,
-            tasks: None,
-            tasks_at_once: None,
-            depth: 3,
-            task_turns: None,
-            when_used_up: WhenUsedUp::End,
-        }
+        Self::DEFAULT
     }
 }

@@ -31,15 +31,20 @@ pub struct StuckRules {
     pub recovery: Recovery,
 }
 
+impl StuckRules {
+    /// The rules of a task that sets none.
+    pub const DEFAULT: Self = Self {
+        on: true,
+        repeats: 4,
+        errors: 4,
+        alternations: 6,
+        messages: 3,
+        recovery: Recovery::Ask,
+    };
+}
+
 impl Default for StuckRules {
     fn default() -> Self {
-        Self {
-            on: true,
-            repeats: 4,
-            errors: 4,
-            alternations: 6,
-            messages: 3,
-            recovery: Recovery::default(),
-        }
+        Self::DEFAULT
     }
 }

@@ -2,16 +2,21 @@
 //! detection, micro-agents.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
-use conclave_core::config::Config;
+use conclave_core::config::ProblemCode::{
+    Conflict, Duplicate, InvalidValue, MissingKey, NoEffect, OutOfRange, UnknownPlugin,
+    UnknownTool, Unused, WrongPluginKind,
+};
 use conclave_core::config::assemble::assemble;
+use conclave_core::config::{Config, Problems};
 use conclave_core::setup::{CondenseRules, PluginFacts, PluginKind, TaskSetup};
 use conclave_core::types::confirm::{ConfirmPolicy, ConfirmRules};
 use conclave_core::types::ids::{PluginName, TaskName};
 use conclave_core::types::risk::Risk;
 use conclave_core::types::stuck_rules::{Recovery, StuckRules};
 
-use crate::support::{Parts, assembled, bad, good, misfit, named, plugin};
+use crate::support::{Parts, assembled, good, named, plugin, refused, unfit};
 
 const OTHERS: &str = "[plugins.workspace]\nsource = \"stock:workspace\"\n[plugins.notes]\nsource = \"stock:notes\"\n\
     [plugins.patterns]\nsource = \"stock:patterns\"\n[plugins.recent]\nsource = \"stock:recent\"\n";
@@ -37,10 +42,10 @@ fn desk(task: &str) -> TaskSetup {
 #[test]
 fn every_rule_of_an_agent_that_acts_reaches_its_setup() {
     let task = desk(
-        "executors = [\"workspace\"]\naction_timeout = \"2 min\"\nmemory = \"notes\"\n\
+        "action_plugins = [\"workspace\"]\naction_timeout = \"2 min\"\nmemory = \"notes\"\n\
          confirm = { policy = \"risky\", threshold = \"medium\", unknown = false, analyzer = \"patterns\" }\n\
-         condense = { plugin = \"recent\", over = 50 }\n\
-         stuck = { repeats = 5, errors = 6, alternations = 8, messages = 4, recovery = \"restart\" }",
+         condense = { plugin = \"recent\", max_entries = 50 }\n\
+         stuck_detection = { repeats = 5, errors = 6, alternations = 8, messages = 4, recovery = \"restart\" }",
     );
     assert_eq!(task.executors, [PluginName::from("workspace")]);
     assert_eq!(task.action_timeout_ms, Some(120_000));
@@ -70,7 +75,7 @@ fn short_forms_and_defaults_say_the_usual() {
     let risky = ConfirmPolicy::Risky { threshold: Risk::High, unknown: true };
     assert_eq!(desk("confirm = \"risky\"").confirm.policy, risky);
     assert_eq!(desk("confirm = { policy = \"risky\" }").confirm.policy, risky);
-    assert!(!desk("stuck = false").stuck.on);
+    assert!(!desk("stuck_detection = false").stuck.on);
     assert_eq!(
         desk("condense = { plugin = \"recent\" }").condense.map(|rules| rules.over),
         Some(CondenseRules::OVER)
@@ -79,73 +84,61 @@ fn short_forms_and_defaults_say_the_usual() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_said_with_a_way_out() {
+fn values_that_do_not_fit_together_are_refused() {
     let cases = [
-        ("confirm = \"sometimes\"", "`confirm` cannot be `sometimes`"),
-        ("confirm = { threshold = \"low\" }", "`policy` is missing in [tasks.desk] confirm"),
-        (
-            "confirm = { policy = \"always\", threshold = \"low\" }",
-            "goes with `policy = \"risky\"` only",
-        ),
-        (
-            "confirm = { policy = \"risky\", threshold = \"unknown\" }",
-            "`confirm.threshold` cannot be `unknown`",
-        ),
-        ("condense = { plugin = \"recent\", over = 3 }", "`condense.over`"),
-        ("condense = { over = 30 }", "`plugin` is missing in [tasks.desk] condense"),
-        ("stuck = { repeats = 1 }", "`stuck.repeats`"),
-        ("stuck = { recovery = \"panic\" }", "`stuck.recovery` cannot be `panic`"),
-        ("executors = [\"workspce\"]", "names the plugin `workspce`, which is not in this config"),
-        ("memory = \"note\"", "names the plugin `note`, which is not in this config"),
-        ("action_timeout = \"1 ms\"", "`action_timeout`"),
-        ("system = \"S\"\nmicro = \"a.md\"", "both say what the agent's prompt is"),
-        ("micro = \"\"", "`micro` is empty"),
+        ("confirm = \"sometimes\"", InvalidValue),
+        ("confirm = { threshold = \"low\" }", MissingKey),
+        ("confirm = { policy = \"always\", threshold = \"low\" }", Conflict),
+        ("confirm = { policy = \"risky\", threshold = \"unknown\" }", InvalidValue),
+        ("condense = { plugin = \"recent\", max_entries = 3 }", OutOfRange),
+        ("condense = { max_entries = 30 }", MissingKey),
+        ("stuck_detection = { repeats = 1 }", OutOfRange),
+        ("stuck_detection = { recovery = \"panic\" }", InvalidValue),
+        ("action_plugins = [\"workspce\"]", UnknownPlugin),
+        ("memory = \"note\"", UnknownPlugin),
+        ("action_timeout = \"1 ms\"", OutOfRange),
+        ("system = \"S\"\nprompt_agent = \"a.md\"", Conflict),
+        ("prompt_agent = \"\"", InvalidValue),
     ];
-    for (task, expected) in cases {
-        let said = bad(&text(task));
-        assert!(said.contains(expected), "{task}: {said}");
+    let mut shown = String::new();
+    for (task, code) in cases {
+        let problems = refused(&text(task));
+        assert_eq!(problems.codes(), [code], "{task}: {problems}");
+        writeln!(shown, "{problems}").unwrap();
     }
+    insta::assert_snapshot!(shown);
 }
 
 #[test]
-fn a_plugin_of_another_kind_is_refused_with_those_that_would_do() {
+fn a_plugin_of_another_kind_is_refused_with_the_suitable_ones() {
     let cases = [
-        ("executors = [\"recent\"]", "exports no `tools`", "`workspace`"),
-        ("memory = \"workspace\"", "exports no `memory`", "`notes`"),
-        (
-            "confirm = { policy = \"always\", analyzer = \"notes\" }",
-            "exports no `security-analyzer`",
-            "`patterns`",
-        ),
-        ("condense = { plugin = \"patterns\" }", "exports no `condenser`", "`recent`"),
+        "action_plugins = [\"recent\"]",
+        "memory = \"workspace\"",
+        "confirm = { policy = \"always\", analyzer = \"notes\" }",
+        "condense = { plugin = \"patterns\" }",
     ];
-    for (task, expected, others) in cases {
-        let said = misfit(&text(task), &plugins());
-        assert!(said.contains(expected) && said.contains(others), "{task}: {said}");
+    let mut shown = String::new();
+    for task in cases {
+        let problems = unfit(&text(task), &plugins());
+        assert_eq!(problems.codes(), [WrongPluginKind], "{task}: {problems}");
+        writeln!(shown, "{problems}").unwrap();
     }
+    insta::assert_snapshot!(shown);
 }
 
 #[test]
 fn an_executor_that_the_agent_may_not_call_is_a_warning() {
-    let text = text("executors = [\"notes\"]").replace("workspace.*\"]", "workspace.read\"]");
-    let warnings = good(&text).warnings.to_string();
-    assert!(
-        warnings.contains(
-            "the executor `notes` carries out nothing: `chat` may call none of its tools"
-        ),
-        "{warnings}"
-    );
-    assert!(
-        warnings.contains("write `grants.tools = [\"notes.*\"]` in [plugins.chat]"),
-        "{warnings}"
-    );
+    let text = text("action_plugins = [\"notes\"]").replace("workspace.*\"]", "workspace.read\"]");
+    let warnings = good(&text).warnings;
+    assert_eq!(warnings.codes(), [NoEffect, Unused, Unused], "{warnings}");
+    insta::assert_snapshot!(warnings.0[0].to_string());
 }
 
 const MICRO: &str = "---\nname: reviewer\ndescription: Reviews.\ninputs:\n  change: a diff\noutputs:\n  verdict: good or bad\n---\nReview {{ inputs.change }}.\n";
 
 #[test]
 fn a_micro_agents_file_is_its_task() {
-    let mut config = good(&text("micro = \"agents/reviewer.md\""));
+    let mut config = good(&text("prompt_agent = \"agents/reviewer.md\""));
     let files: Vec<_> =
         config.micro_files().map(|(task, file)| (task.to_string(), file.path.clone())).collect();
     assert_eq!(files, [("desk".to_owned(), "/home/ann/library/agents/reviewer.md".to_owned())]);
@@ -153,10 +146,10 @@ fn a_micro_agents_file_is_its_task() {
     assert_eq!(warnings.to_string(), "");
     let task = &config.tasks[&TaskName::from("desk")];
     assert_eq!(
-        (task.description.as_str(), task.system.as_ref()),
+        (task.setup.description.as_str(), task.setup.system.as_ref()),
         ("Reviews.", "Review {{ inputs.change }}.")
     );
-    let micro = task.micro.as_ref().expect("it was read");
+    let micro = task.setup.micro.as_ref().expect("it was read");
     assert_eq!(micro.inputs["change"], "a diff");
     assert_eq!(micro.outputs["verdict"], "good or bad");
     let problems =
@@ -167,7 +160,7 @@ fn a_micro_agents_file_is_its_task() {
 const GIT: &str = "---\nname: git\ntype: knowledge\ntriggers: [git, pull request]\n---\nNever push to main. ${{ x }} {% y %}\n";
 
 /// Loads the task `desk` of an agent `chat`, with the file under the key.
-fn with_file(key: &str, file: &str) -> Result<(Config, String), String> {
+fn with_file(key: &str, file: &str) -> Result<(Config, Problems), Problems> {
     let list = if key == "knowledge" { "[\"a.md\"]" } else { "\"a.md\"" };
     let mut config = good(&text(&format!("{key} = {list}")));
     let desk = TaskName::from("desk");
@@ -176,7 +169,7 @@ fn with_file(key: &str, file: &str) -> Result<(Config, String), String> {
     } else {
         config.take_micro(&desk, file)
     };
-    taken.map(|warnings| (config, warnings.to_string())).map_err(|problems| problems.to_string())
+    taken.map(|warnings| (config, warnings))
 }
 
 #[test]
@@ -192,66 +185,39 @@ fn knowledge_is_a_text_that_triggers_call_for() {
         [(desk.clone(), 0, "agents/git.md".to_owned()), (desk, 1, "docker.md".to_owned())]
     );
     let (config, warnings) = with_file("knowledge", GIT).expect("it is right");
-    assert_eq!(warnings, "", "its text is no template");
-    let known = &config.tasks[&TaskName::from("desk")].knowledge[0];
+    assert!(warnings.is_empty(), "its text is no template: {warnings}");
+    let known = &config.tasks[&TaskName::from("desk")].setup.knowledge[0];
     assert_eq!((known.file.as_str(), known.name.as_deref()), ("a.md", Some("git")));
     assert_eq!(known.triggers, ["git", "pull request"]);
     assert_eq!(known.text, "Never push to main. ${{ x }} {% y %}");
     let assembly = assemble(&config, &plugins()).expect("it fits");
     assert_eq!(assembly.setup.tasks["desk"].knowledge[0].text, known.text);
-    let twice = bad(&text("knowledge = [\"a.md\", \"a.md\"]"));
-    assert!(twice.contains("names a file that stands in the list already"), "{twice}");
+    let twice = refused(&text("knowledge = [\"a.md\", \"a.md\"]"));
+    assert_eq!(twice.codes(), [Duplicate], "{twice}");
 }
 
 /// Every key of a file must have an effect or be refused.
 #[test]
-fn what_a_file_says_in_vain_is_refused_at_its_line_with_a_remedy() {
+fn a_key_of_a_file_without_effect_is_refused_at_its_line() {
     let cases = [
-        (
-            "micro",
-            "---\nname: a\ntriggers: [git]\n---\nDo it.\n",
-            "a.md:3:1: nothing calls for a prompt",
-            "`knowledge = [\"a.md\"]`",
-        ),
-        (
-            "micro",
-            "---\nagent: CodeActAgent\n---\nDo it.\n",
-            "a.md:2:8: the file is for the agent `CodeActAgent`",
-            "`agent: chat`",
-        ),
-        (
-            "knowledge",
-            "---\nname: a\n---\nKnow it.\n",
-            "a.md:1:1: no word of a user calls for this",
-            "under `triggers`",
-        ),
-        (
-            "knowledge",
-            "---\ntriggers: [a]\ninputs: {b: c}\n---\nKnow it.\n",
-            "a.md:3:1: knowledge has no `inputs`",
-            "(`micro`)",
-        ),
-        (
-            "knowledge",
-            "---\ntriggers: [a]\noutputs: {b: c}\n---\nKnow it.\n",
-            "a.md:3:1: knowledge has no `outputs`",
-            "(`micro`)",
-        ),
-        (
-            "knowledge",
-            "---\ntriggers: [a]\nagent: other\n---\nKnow it.\n",
-            "a.md:3:8: the file is for the agent `other`",
-            "`agent: chat`",
-        ),
-        ("knowledge", "---\ntriggers: [a]\n---\n \n", "there is no text", "below the second line"),
+        ("micro", "---\nname: a\ntriggers: [git]\n---\nDo it.\n", (3, 1), Conflict),
+        ("micro", "---\nagent: CodeActAgent\n---\nDo it.\n", (2, 8), Conflict),
+        ("knowledge", "---\nname: a\n---\nKnow it.\n", (1, 1), MissingKey),
+        ("knowledge", "---\ntriggers: [a]\ninputs: {b: c}\n---\nKnow it.\n", (3, 1), Conflict),
+        ("knowledge", "---\ntriggers: [a]\noutputs: {b: c}\n---\nKnow it.\n", (3, 1), Conflict),
+        ("knowledge", "---\ntriggers: [a]\nagent: other\n---\nKnow it.\n", (3, 8), Conflict),
+        ("knowledge", "---\ntriggers: [a]\n---\n \n", (3, 4), MissingKey),
     ];
-    for (key, file, expected, remedy) in cases {
-        let said = with_file(key, file).expect_err(expected);
-        assert!(
-            said.contains(expected) && said.contains("\nhelp: ") && said.contains(remedy),
-            "{file}: {said}"
-        );
+    let mut shown = String::new();
+    for (key, file, place, code) in cases {
+        let problems = with_file(key, file).expect_err(file);
+        assert_eq!(problems.codes(), [code], "{file}: {problems}");
+        let [problem] = &problems.0[..] else { panic!("{problems}") };
+        assert_eq!((problem.line, problem.column), place, "{problems}");
+        assert!(problem.remedy.is_some(), "{problems}");
+        writeln!(shown, "{problems}").unwrap();
     }
+    insta::assert_snapshot!(shown);
     for agent in ["chat", "desk"] {
         let file = format!("---\nagent: {agent}\n---\nDo it.\n");
         assert!(with_file("micro", &file).is_ok(), "{agent} is this task's");
@@ -268,12 +234,8 @@ fn tools_that_a_file_wants_must_be_the_tasks_and_are_no_grant() {
         assert!(assemble(&config, &plugins()).is_ok(), "the agent has it");
         let (config, _) =
             with_file(key, &file("notes.save")).expect("what the task has is not known yet");
-        let said = assemble(&config, &plugins()).expect_err("it is not granted").to_string();
-        let line = if key == "knowledge" { "a.md:3:" } else { "a.md:2:" };
-        assert!(
-            said.contains(line) && said.contains("the file wants the tool `notes.save`"),
-            "{said}"
-        );
-        assert!(said.contains("help: grant it to the agent's plugin"), "{said}");
+        let problems = assemble(&config, &plugins()).expect_err("it is not granted");
+        assert_eq!(problems.codes(), [UnknownTool], "{problems}");
+        assert_eq!(problems.0[0].line, if key == "knowledge" { 3 } else { 2 }, "{problems}");
     }
 }

@@ -118,7 +118,7 @@ fn every_required_ask_names_its_reason_and_the_smallest_line() {
         [tasks.sub]\nagent = \"other\"\n[tasks.digest]\nagent = \"other\"\n";
     let text = Parts { task: "subtasks = [\"sub\"]", end, ..Parts::default() }.text();
     let chat = agent(&[
-        "model", "tools", "delegate", "route", "files", "rooms", "log", "config", "fetch?",
+        "model", "tools", "delegate", "route", "files", "channels", "log", "config", "fetch?",
     ]);
     let plugins = named([
         ("chat", chat),
@@ -141,19 +141,19 @@ fn asks_for_what_is_not_offered_are_refused_unless_they_are_optional() {
 #[test]
 fn a_grant_beyond_the_manifest_is_a_warning() {
     let text = Parts {
-        plugin: "grants.files = [\"docs\"]\ngrants.rooms = [\"terminal\"]",
+        plugin: "grants.files = [\"docs\"]\ngrants.channels = [\"terminal\"]",
         ..Parts::default()
     }
     .text();
     insta::assert_snapshot!(
-        assembled(&text, &named([("chat", agent(&["rooms?"]))])).warnings.to_string()
+        assembled(&text, &named([("chat", agent(&["channels?"]))])).warnings.to_string()
     );
 }
 
 #[test]
 fn tasks_name_plugins_of_the_right_kind() {
     let text = Parts {
-        task: "agent_seat = \"component\"\ndeliver = \"other\"\nsubtasks = [\"sub\"]",
+        task: "agent_responder = \"component\"\ndelivery_strategy = \"other\"\nsubtasks = [\"sub\"]",
         end: "[tasks.sub]\nagent = \"tool\"\n[plugins.other]\nsource = \"stock:o\"\n[plugins.tool]\nsource = \"stock:t\"",
         ..Parts::default()
     }

@@ -3,12 +3,16 @@
 
 use std::collections::BTreeMap;
 
+use conclave_core::config::ProblemCode::{
+    Conflict, InvalidValue, MissingKey, NotGranted, OutOfRange, UnknownChannel, UnknownTask,
+    WrongType,
+};
 use conclave_core::setup::{PluginFacts, PluginKind};
 use conclave_core::types::delegation::{BackgroundRules, OnClose};
 use conclave_core::types::ids::PluginName;
 use serde_json::json;
 
-use crate::support::{assembled, bad, misfit, named, plugin};
+use crate::support::{assembled, named, plugin, refused, unfit};
 
 fn text(grant: &str, desk: &str, slow: &str) -> String {
     format!(
@@ -23,8 +27,8 @@ fn plugins() -> BTreeMap<PluginName, PluginFacts> {
 
 #[test]
 fn the_keys_mean_what_they_say() {
-    let desk = "background = { share = [\"terminal\"], wait = true, cache = \"5 min\", conversation = 12 }";
-    let slow = "deadline = \"2 min\"\non_close = \"finish-silently\"\nstructured = 3";
+    let desk = "background = { channels = [\"terminal\"], wait = true, cache = \"5 min\", conversation = 12 }";
+    let slow = "deadline = \"2 min\"\non_close = \"finish-silently\"\nstructured_retries = 3";
     let grant = "grants.delegate = { tasks = [\"slow\"], at_once = 2, total = 8, channels = [\"terminal\"] }";
     let setup = assembled(&text(grant, desk, slow), &plugins()).setup;
     let rules = BackgroundRules {
@@ -50,27 +54,29 @@ fn the_keys_mean_what_they_say() {
 
 #[test]
 fn every_mistake_is_reported_at_once() {
-    let desk = "background = { share = [\"ghost\"], wait = 1, cache = \"5\", conversation = 1000 }\n\
-        tools = [{ tool = \"delegate_task\", agent = \"slow\" }, { tool = \"done\", wait = true }, { tool = \"delegate_task\", as = \"x\", agent = \"nobody\" }]";
-    let slow = "deadline = \"1 ms\"\non_close = \"drop\"\nstructured = 1000";
-    let said =
-        bad(&text("grants.delegate = { tasks = [\"slow\"], channels = [\"phone\"] }", desk, slow));
-    for expected in [
-        "names the channel `ghost`",
-        "names the channel `phone`",
-        "`background.wait` must be true or false",
-        "`background.cache` must be a duration",
-        "`background.conversation` must be at most 100",
-        "needs a name of its own",
-        "`as = \"ask_slow\"`",
-        "is for `delegate_task`",
-        "names the task `nobody`",
-        "`deadline` must be at least 10 ms",
-        "`on_close` cannot be `drop`",
-        "`structured` must be at most 100",
-    ] {
-        assert!(said.contains(expected), "{expected}: {said}");
-    }
+    let desk = "background = { channels = [\"ghost\"], wait = 1, cache = \"5\", conversation = 1000 }\n\
+        tools = [{ tool = \"delegate_task\", task = \"slow\" }, { tool = \"done\", wait = true }, { tool = \"delegate_task\", as = \"x\", task = \"nobody\" }]";
+    let slow = "deadline = \"1 ms\"\non_close = \"drop\"\nstructured_retries = 1000";
+    let problems = refused(&text(
+        "grants.delegate = { tasks = [\"slow\"], channels = [\"phone\"] }",
+        desk,
+        slow,
+    ));
+    let expected = [
+        UnknownChannel,
+        UnknownChannel,
+        WrongType,
+        InvalidValue,
+        OutOfRange,
+        MissingKey,
+        Conflict,
+        UnknownTask,
+        OutOfRange,
+        InvalidValue,
+        OutOfRange,
+    ];
+    assert_eq!(problems.codes(), expected, "{problems}");
+    insta::assert_snapshot!(problems.to_string());
 }
 
 #[test]
@@ -90,7 +96,7 @@ fn the_tool_offers_the_agents_that_may_be_started() {
         tool.description
     );
     let narrowed =
-        shown(&text(grant, &format!("{tools}\nnarrow = {{ delegate = [\"other\"] }}"), ""));
+        shown(&text(grant, &format!("{tools}\nscope = {{ delegate = [\"other\"] }}"), ""));
     assert_eq!(narrowed.input_schema["properties"]["agent"]["enum"], json!(["other"]));
 }
 
@@ -98,8 +104,8 @@ fn the_tool_offers_the_agents_that_may_be_started() {
 fn each_worker_can_have_a_tool_of_its_own() {
     // R-132
     let grant = "grants.delegate = [\"slow\", \"other\"]";
-    let tools = "tools = [{ tool = \"delegate_task\", as = \"ask_slow\", agent = \"slow\", wait = true }, \
-        { tool = \"delegate_task\", as = \"send_other\", agent = \"other\" }]";
+    let tools = "tools = [{ tool = \"delegate_task\", as = \"ask_slow\", task = \"slow\", wait = true }, \
+        { tool = \"delegate_task\", as = \"send_other\", task = \"other\" }]";
     let setup = assembled(&text(grant, tools, ""), &plugins()).setup;
     let toolbox = &setup.tasks["desk"].toolbox;
     let offered: Vec<&str> = toolbox.offered().iter().map(|tool| tool.name.as_str()).collect();
@@ -110,10 +116,7 @@ fn each_worker_can_have_a_tool_of_its_own() {
         ask.worker.as_ref().is_some_and(|worker| worker.wait
             && worker.agent.as_ref().is_some_and(|agent| agent.as_str() == "slow"))
     );
-    let said = misfit(&text("grants.delegate = [\"slow\"]", tools, ""), &plugins());
-    assert!(
-        said.contains("the tool `send_other` is for `other`, which `chat` may not start"),
-        "{said}"
-    );
-    assert!(said.contains("write `grants.delegate = [\"slow\", \"other\"]`"), "{said}");
+    let problems = unfit(&text("grants.delegate = [\"slow\"]", tools, ""), &plugins());
+    assert_eq!(problems.codes(), [NotGranted], "{problems}");
+    insta::assert_snapshot!(problems.to_string());
 }

@@ -44,8 +44,7 @@ fn unknown_keys_are_errors_with_the_nearest_one() {
             "grants.tools = { name = [\"chat.*\"] }",
         ],
     );
-    shown +=
-        &all(in_task, &["agents = \"chat\"", "handle_llm_no_tool = { nudge = \"x\", to = 1 }"]);
+    shown += &all(in_task, &["agents = \"chat\"", "on_no_tool_call = { nudge = \"x\", to = 1 }"]);
     shown += &all(
         at_end,
         &[
@@ -75,7 +74,7 @@ fn grants_that_reach_out_are_held_to_their_form() {
         &[
             "grants.fetch = \"https://api.met.no/*\"",
             "grants.fetch = []",
-            "grants.fetch = { urls = [\"https://a.example/*\", \"https://a.example/*\"], methods = [\"FETCH\"], private = [\"home\"], time = \"1 h\" }",
+            "grants.fetch = { urls = [\"https://a.example/*\", \"https://a.example/*\"], methods = [\"FETCH\"], private = [\"home\"], timeout = \"1 h\" }",
             "grants.fetch = { requests = 3 }",
             "grants.fetch = [{ url = \"https://a.example/\", method = \"GET\" }]",
             "grants.kv = false",
@@ -114,7 +113,7 @@ fn a_model_server_is_described_whole_and_without_secrets() {
         with("key = { command = [] }"),
         with("headers = { Authorization = \"Bearer x\", \"X y\" = \"z\", \"X-Title\" = \"tab\\there\" }"),
         with("options = { model = \"other\", stream = true }"),
-        with("retries = 100\nidle_timeout = \"0 s\"\nreply = \"0 B\"\nproxy = \"socks5://x\""),
+        with("retries = 100\nidle_timeout = \"0 s\"\nreply_size = \"0 B\"\nproxy = \"socks5://x\""),
     ]
     .join("\n");
     assert!(!shown.contains("secret"), "what may be a key or a password is not repeated: {shown}");
@@ -165,7 +164,7 @@ fn what_must_be_there_is_missed() {
         "grants.model = { tokens = 1 }",
     ];
     insta::assert_snapshot!(
-        shown + "\n" + &all(in_plugin, &grants) + &all(in_task, &["handle_llm_no_tool = { }"])
+        shown + "\n" + &all(in_plugin, &grants) + &all(in_task, &["on_no_tool_call = { }"])
     );
 }
 
@@ -192,7 +191,7 @@ fn values_have_one_type() {
             "interactive = \"yes\"",
             "system = 1979-05-27",
             "done_if_response = \"llm\"",
-            "handle_llm_no_tool = 1",
+            "on_no_tool_call = 1",
         ],
     );
     shown += &all(
@@ -231,7 +230,7 @@ fn amounts_have_units_and_bounds() {
             "grants.tools = { names = [\"chat.*\"], calls = 0 }",
             "grants.delegate = { tasks = [\"desk\"], at_once = 0, total = 0 }",
             "grants.delegate = { tasks = [\"desk\"], at_once = 3, total = 2 }",
-            "grants.rooms = { channels = [\"terminal\"], messages = 0 }",
+            "grants.channels = { names = [\"terminal\"], messages = 0 }",
         ],
     );
     shown += &all(in_task, &["turns = 0", "max_stalled_steps = 0"]);
@@ -336,8 +335,8 @@ fn lists_are_well_formed() {
             "grants.tools = [\"chat.fi*\"]",
             "grants.tools = [\"*.find\"]",
             "grants.tools = [\"done\"]",
-            "grants.rooms = [\"web\"]",
-            "grants.rooms = [\"terminl\"]",
+            "grants.channels = [\"web\"]",
+            "grants.channels = [\"terminl\"]",
         ],
     );
     shown += &all(
@@ -346,9 +345,9 @@ fn lists_are_well_formed() {
             "tools = [\"a b\"]",
             "done_if_response = [\"system\"]",
             "done_if_no_response = [\"usr\"]",
-            "handle_llm_no_tool = \"don\"",
-            "handle_llm_no_tool = { nudge = \" \" }",
-            "agent_seat = \"guest\"",
+            "on_no_tool_call = \"don\"",
+            "on_no_tool_call = { nudge = \" \" }",
+            "agent_responder = \"guest\"",
         ],
     );
     insta::assert_snapshot!(shown);
@@ -361,7 +360,7 @@ fn the_rules_of_a_task_are_strict() {
         &[
             "compat = \"langchain\"",
             "single_round = true\nturns = 3",
-            "seats = []",
+            "responders = []",
             "done_sequences = [\"T, X\", \"C[(]\", 5, \"\"]",
             "returns = \"integer\"",
             "returns = { }",
@@ -369,12 +368,12 @@ fn the_rules_of_a_task_are_strict() {
             "tool_format = \"yaml\"",
             "overflow = \"drop\"",
             "bytes_per_token = 0",
-            "loops = { cycle_len = 1001, dominance = 0.5, wait = 0, alternation = 1, waits = 1 }",
-            "loops = { dominance = \"2\" }",
-            "text = { prefix = \"to \", signal = true }",
-            "text = { prefix = \"@\\u200b\" }",
-            "handle_llm_no_tool = { nudge = \"x\", tool = \"done\" }",
-            "handle_llm_no_tool = { arguments = { at = 07:32:00 } }",
+            "loop_detection = { cycle_len = 1001, dominance = 0.5, repeats = 0, alternation = 1, waits = 1 }",
+            "loop_detection = { dominance = \"2\" }",
+            "text_rules = { address_prefix = \"to \", signal = true }",
+            "text_rules = { address_prefix = \"@\\u200b\" }",
+            "on_no_tool_call = { nudge = \"x\", tool = \"done\" }",
+            "on_no_tool_call = { arguments = { at = 07:32:00 } }",
         ]
     ));
 }
@@ -392,15 +391,15 @@ fn help(plugin: &str, task: &str) -> String {
 
 #[test]
 fn a_sentence_instead_of_a_rule_is_taken_for_a_nudge() {
-    let shown = help("", "handle_llm_no_tool = \"Use a tool!\"");
+    let shown = help("", "on_no_tool_call = \"Use a tool!\"");
     assert_eq!(
         shown,
-        "to say it to the agent write `handle_llm_no_tool = { nudge = \"Use a tool!\" }`"
+        "to say it to the agent write `on_no_tool_call = { nudge = \"Use a tool!\" }`"
     );
-    let long = format!("handle_llm_no_tool = \"{}\"", "a ".repeat(200));
+    let long = format!("on_no_tool_call = \"{}\"", "a ".repeat(200));
     assert_eq!(
         help("", &long),
-        "to say it to the agent write `handle_llm_no_tool = { nudge = \"…\" }`"
+        "to say it to the agent write `on_no_tool_call = { nudge = \"…\" }`"
     );
 }
 
@@ -485,7 +484,11 @@ fn names_lead_somewhere() {
     );
     shown += &all(
         in_task,
-        &["deliver = \"immediate\"", "subtasks = [\"answer\"]", "tools = [\"search.find\"]"],
+        &[
+            "delivery_strategy = \"immediate\"",
+            "subtasks = [\"answer\"]",
+            "tools = [\"search.find\"]",
+        ],
     );
     shown += &bad(
         "entry = \"dek\"\n[plugins.chat]\nsource = \"stock:chat\"\n[tasks.desk]\nagent = \"char\"\n",

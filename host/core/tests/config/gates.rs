@@ -1,11 +1,16 @@
 //! `[[gates]]` and `tasks.NAME.handoff`: their meaning, and the problems of invalid values.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
+use conclave_core::config::ProblemCode::{
+    InvalidValue, MissingKey, NotGranted, OutOfRange, UnknownKey, UnknownPlugin, UnknownTask,
+    WrongPluginKind,
+};
 use conclave_core::setup::{GatePoint, GateRule, PluginFacts, PluginKind};
 use conclave_core::types::ids::{PluginName, TaskName};
 
-use crate::support::{Parts, assembled, bad, good, misfit, named, plugin};
+use crate::support::{Parts, assembled, good, named, plugin, refused, unfit};
 
 const GUARD: &str = "[plugins.guard]\nsource = \"guard.wasm\"\n";
 
@@ -45,36 +50,22 @@ fn gates_keep_their_order_and_have_a_second_unless_it_is_said() {
 fn every_mistake_of_a_gate_is_reported_at_once() {
     let gates = "[[gates]]\non = \"before\"\nplugin = \"gaurd\"\ndeadline = \"2 min\"\n[[gates]]\ndeadline = \"0 ms\"\n[[gates]]\n\
         on = \"deliver\"\nplugin = \"guard\"\ntimeout = \"1 s\"\n";
-    let said = bad(&text(gates));
-    for expected in [
-        "`on` cannot be `before`",
-        "names the plugin `gaurd`, which is not in this config",
-        "did you mean `guard`?",
-        "`on` is missing",
-        "`plugin` is missing",
-        "`deadline` must be at most 1 min",
-        "`deadline` must be at least 1 ms",
-        "unknown key `timeout` in [gates[2]]",
-    ] {
-        assert!(said.contains(expected), "{expected}: {said}");
-    }
+    let problems = refused(&text(gates));
+    let expected =
+        [InvalidValue, UnknownPlugin, OutOfRange, MissingKey, MissingKey, OutOfRange, UnknownKey];
+    assert_eq!(problems.codes(), expected, "{problems}");
+    insta::assert_snapshot!(problems.to_string());
 }
 
 #[test]
-fn a_plugin_that_is_no_gate_is_refused_with_those_that_are() {
-    let said = misfit(&text("[[gates]]\non = \"inbound\"\nplugin = \"notes\"\n"), &plugins());
-    assert!(
-        said.contains("the plugin `notes` exports no `gate`")
-            && said.contains("plugins here that do: `guard`"),
-        "{said}"
-    );
+fn a_plugin_without_the_export_is_refused_with_the_gates_of_the_config() {
+    let problems = unfit(&text("[[gates]]\non = \"inbound\"\nplugin = \"notes\"\n"), &plugins());
+    assert_eq!(problems.codes(), [WrongPluginKind], "{problems}");
     let mut without = plugins();
     without.insert("guard".into(), plugin(&[PluginKind::Tools], &[], &["x"]));
-    let said = misfit(&text("[[gates]]\non = \"inbound\"\nplugin = \"guard\"\n"), &without);
-    assert!(
-        said.contains("exports no `gate`") && said.contains("leave this [[gates]] out"),
-        "{said}"
-    );
+    let alone = unfit(&text("[[gates]]\non = \"inbound\"\nplugin = \"guard\"\n"), &without);
+    assert_eq!(alone.codes(), [WrongPluginKind], "{alone}");
+    insta::assert_snapshot!(format!("{problems}\n{alone}"));
 }
 
 fn handing(plugin: &str, task: &str) -> String {
@@ -100,24 +91,20 @@ fn whom_a_task_may_hand_over_to_is_named_and_must_be_there() {
             .holders(),
         [desk].into()
     );
-    let said = bad(&handing("", "handoff = [\"biling\"]"));
-    assert!(
-        said.contains("names the task `biling`, which is not in this config")
-            && said.contains("`billing`"),
-        "{said}"
-    );
+    let problems = refused(&handing("", "handoff = [\"biling\"]"));
+    assert_eq!(problems.codes(), [UnknownTask], "{problems}");
 }
 
 #[test]
 fn a_tool_that_would_be_refused_each_time_is_not_offered() {
+    let mut shown = String::new();
     for task in ["handoff = [\"billing\"]", "handoff = []"] {
-        let said = misfit(
-            &handing("", &format!("tools = [\"handoff_conversation\"]\n{task}")),
-            &plugins(),
-        );
-        assert!(said.contains("the task offers `handoff_conversation`"), "{said}");
-        assert!(task.ends_with("[]") || said.contains("grants.route = [\"billing\"]"), "{said}");
+        let problems =
+            unfit(&handing("", &format!("tools = [\"handoff_conversation\"]\n{task}")), &plugins());
+        assert_eq!(problems.codes(), [NotGranted], "{problems}");
+        writeln!(shown, "{problems}").unwrap();
     }
+    insta::assert_snapshot!(shown);
     assembled(&handing("", "tools = [\"handoff_conversation\"]"), &plugins());
 }
 
@@ -131,5 +118,6 @@ fn a_gate_that_fails_blocks_unless_the_operator_says_otherwise() {
             && !fails_open("on_failure = \"block\"\n")
             && fails_open("on_failure = \"pass\"\n")
     );
-    assert!(bad(&text(&gate("on_failure = \"open\"\n"))).contains("`on_failure` cannot be `open`"));
+    let problems = refused(&text(&gate("on_failure = \"open\"\n")));
+    assert_eq!(problems.codes(), [InvalidValue], "{problems}");
 }

@@ -1,6 +1,6 @@
 //! The meaning of a valid config.
 
-use conclave_core::config::{KEYS, ModelKind, PluginSource, Position};
+use conclave_core::config::{KEYS, ModelKind, PluginSource, Position, ProblemCode};
 use conclave_core::permissions::grant::{FileMode, ToolPattern};
 use conclave_core::setup::{AgentSeat, NoTool};
 use conclave_core::types::ids::{ModelName, PluginName, TaskName};
@@ -81,10 +81,10 @@ fn the_library_is_read_whole() {
 
     let digest = config.plugins[&PluginName::from("digest")].grants.tools.as_ref().unwrap();
     assert_eq!(digest.calls, Some(10));
-    let rooms = config.plugins[&PluginName::from("immediate")].grants.rooms.as_ref().unwrap();
+    let rooms = config.plugins[&PluginName::from("immediate")].grants.channels.as_ref().unwrap();
     assert_eq!((rooms.channels[0].as_str(), rooms.messages), ("terminal", Some(5)));
     assert_eq!(
-        config.tasks[&TaskName::from("digest")].deliver,
+        config.tasks[&TaskName::from("digest")].setup.deliver,
         Some(PluginName::from("immediate"))
     );
 }
@@ -159,13 +159,9 @@ fn every_limit_has_a_maximum() {
         "compile_time = \"61 min\"",
         "compile_memory = \"65 GiB\"",
     ] {
-        let key = past.split(' ').next().unwrap();
         let text = Parts { plugin: &format!("limits = {{ {past} }}"), ..Parts::default() }.text();
-        let told = parse(&text).expect_err(past).to_string();
-        assert!(
-            told.contains(key) && (told.contains("must be") || told.contains("too")),
-            "{past}: {told}"
-        );
+        let problems = parse(&text).expect_err(past);
+        assert_eq!(problems.codes(), [ProblemCode::OutOfRange], "{past}: {problems}");
     }
 }
 
@@ -174,11 +170,16 @@ fn what_is_not_written_has_its_default() {
     let config = good(&Parts::default().text());
     let task = &config.tasks[&TaskName::from("desk")];
     assert_eq!(
-        (task.max_stalled_steps, task.turns, task.interactive, task.allow_null_result),
+        (
+            task.setup.max_stalled_steps,
+            task.setup.turns,
+            task.setup.interactive,
+            task.setup.allow_null_result,
+        ),
         (5, None, false, false)
     );
     assert_eq!(
-        (task.tools.as_ref(), task.agent_seat, &task.no_tool),
+        (task.tools.as_ref(), task.setup.agent_seat, &task.setup.no_tool),
         (None, AgentSeat::HostThenComponent, &NoTool::Done)
     );
     let plugin = &config.plugins[&PluginName::from("chat")];
@@ -191,35 +192,26 @@ fn what_is_not_written_has_its_default() {
 
 #[test]
 fn a_rule_of_the_agent_seat_wants_somebody_on_it() {
-    let stalls = "and the task stalls";
+    let mut shown = String::new();
     let cases = [
-        ("seats = [\"llm\"]", Some(stalls)),
-        ("seats = [\"llm\", \"user\"]", Some(stalls)),
-        ("seats = [\"llm\"]\nhandle_llm_no_tool = \"done\"", Some(stalls)),
-        (
-            "seats = [\"llm\"]\nhandle_llm_no_tool = { nudge = \"Go on.\" }\nturns = 3",
-            Some("does nothing here"),
-        ),
-        (
-            "seats = [\"llm\", \"user\"]\ninteractive = true\nhandle_llm_no_tool = \"user\"",
-            Some("does nothing here"),
-        ),
-        ("seats = [\"llm\"]\nsingle_round = true", None),
-        ("seats = [\"llm\"]\ndone_if_response = [\"llm\"]", None),
-        ("seats = [\"llm\"]\nhandle_llm_no_tool = \"nothing\"", None),
-        ("seats = [\"llm\", \"agent\"]", None),
-        ("seats = [\"user\"]", None),
+        ("responders = [\"llm\"]", true),
+        ("responders = [\"llm\", \"user\"]", true),
+        ("responders = [\"llm\"]\non_no_tool_call = \"done\"", true),
+        ("responders = [\"llm\"]\non_no_tool_call = { nudge = \"Go on.\" }\nturns = 3", true),
+        ("responders = [\"llm\", \"user\"]\ninteractive = true\non_no_tool_call = \"user\"", true),
+        ("responders = [\"llm\"]\nsingle_round = true", false),
+        ("responders = [\"llm\"]\ndone_if_response = [\"llm\"]", false),
+        ("responders = [\"llm\"]\non_no_tool_call = \"nothing\"", false),
+        ("responders = [\"llm\", \"agent\"]", false),
+        ("responders = [\"user\"]", false),
     ];
     for (task, expected) in cases {
-        let warnings = good(&Parts { task, ..Parts::default() }.text()).warnings.to_string();
-        assert_eq!(warnings.is_empty(), expected.is_none(), "{task}: {warnings}");
-        assert!(
-            expected.is_none_or(
-                |why| warnings.contains(why) && warnings.contains("add \"agent\" to `seats`")
-            ),
-            "{task}: {warnings}"
-        );
+        let warnings = good(&Parts { task, ..Parts::default() }.text()).warnings;
+        let codes = if expected { vec![ProblemCode::NoEffect] } else { Vec::new() };
+        assert_eq!(warnings.codes(), codes, "{task}: {warnings}");
+        shown += &warnings.to_string();
     }
+    insta::assert_snapshot!(shown);
 }
 
 #[test]
@@ -229,39 +221,44 @@ fn a_message_without_a_tool_call_is_done_where_nobody_comes_next() {
         ("", "", NoTool::Done),
         ("interactive = true", "", NoTool::Nothing),
         ("subtasks = [\"sub\"]", sub, NoTool::Nothing),
-        ("subtasks = [\"sub\"]\nhandle_llm_no_tool = \"done\"", sub, NoTool::Done),
-        ("handle_llm_no_tool = \"nothing\"", "", NoTool::Nothing),
-        ("handle_llm_no_tool = \"user\"", "", NoTool::User),
-        ("handle_llm_no_tool = { nudge = \"Go on.\" }", "", NoTool::Nudge("Go on.".into())),
+        ("subtasks = [\"sub\"]\non_no_tool_call = \"done\"", sub, NoTool::Done),
+        ("on_no_tool_call = \"nothing\"", "", NoTool::Nothing),
+        ("on_no_tool_call = \"user\"", "", NoTool::User),
+        ("on_no_tool_call = { nudge = \"Go on.\" }", "", NoTool::Nudge("Go on.".into())),
     ];
     for (task, end, expected) in cases {
         let config = good(&Parts { task, end, ..Parts::default() }.text());
-        assert_eq!(config.tasks[&TaskName::from("desk")].no_tool, expected, "{task}");
+        assert_eq!(config.tasks[&TaskName::from("desk")].setup.no_tool, expected, "{task}");
     }
 }
 
 #[test]
 fn a_task_says_how_it_works_and_ends() {
-    let task = "description = \"D\"\nsystem = \"S\"\ninteractive = true\nturns = 3\nmax_stalled_steps = 2\nagent_seat = \"component\"\n\
+    let task = "description = \"D\"\nsystem = \"S\"\ninteractive = true\nturns = 3\nmax_stalled_steps = 2\nagent_responder = \"component\"\n\
         allow_null_result = true\ndone_if_response = [\"llm\", \"user\"]\ndone_if_no_response = [\"agent\"]\ntools = []";
     let config = good(&Parts { task, ..Parts::default() }.text());
     let task = &config.tasks[&TaskName::from("desk")];
     assert_eq!(
-        (task.description.as_str(), &*task.system, task.turns, task.max_stalled_steps),
+        (
+            task.setup.description.as_str(),
+            &*task.setup.system,
+            task.setup.turns,
+            task.setup.max_stalled_steps
+        ),
         ("D", "S", Some(3), 2)
     );
     assert_eq!(
-        (task.interactive, task.allow_null_result, task.agent_seat),
+        (task.setup.interactive, task.setup.allow_null_result, task.setup.agent_seat),
         (true, true, AgentSeat::Component)
     );
     assert_eq!(
-        task.done_if_response.iter().copied().collect::<Vec<_>>(),
+        task.setup.done_if_response.iter().copied().collect::<Vec<_>>(),
         [Entity::Llm, Entity::User]
     );
-    assert_eq!(task.done_if_no_response.iter().copied().collect::<Vec<_>>(), [Entity::Agent]);
+    assert_eq!(task.setup.done_if_no_response.iter().copied().collect::<Vec<_>>(), [Entity::Agent]);
     assert_eq!(task.tools, Some(vec![]));
-    let host = good(&Parts { task: "agent_seat = \"host\"", ..Parts::default() }.text());
-    assert_eq!(host.tasks[&TaskName::from("desk")].agent_seat, AgentSeat::Host);
+    let host = good(&Parts { task: "agent_responder = \"host\"", ..Parts::default() }.text());
+    assert_eq!(host.tasks[&TaskName::from("desk")].setup.agent_seat, AgentSeat::Host);
 }
 
 #[test]
@@ -305,8 +302,9 @@ fn a_key_that_crosses_a_network_in_the_clear_is_a_warning() {
         ("http://models.example/v1", "proxy = \"http://127.0.0.1:3128\"", false),
     ];
     for (url, proxy, warns) in cases {
-        let told = served(url, &format!("{proxy}\n{key}")).warnings.to_string();
-        assert_eq!(told.contains("for everybody to read"), warns, "{url} {proxy}: {told}");
+        let warnings = served(url, &format!("{proxy}\n{key}")).warnings;
+        let codes = if warns { vec![ProblemCode::Insecure] } else { Vec::new() };
+        assert_eq!(warnings.codes(), codes, "{url} {proxy}: {warnings}");
         assert_eq!(
             served(url, proxy).warnings.to_string(),
             "",
@@ -354,8 +352,9 @@ fn a_key_is_found_at_its_line_and_what_is_not_there_at_what_is_above_it() {
     for (path, (line, column)) in cases {
         assert_eq!(config.locate(path), Position { line, column }, "{path}");
     }
-    let problem =
-        config.problem("plugins.notes.source", "there is no such file").help("build it first");
+    let problem = config
+        .problem(ProblemCode::UnreadableFile, "plugins.notes.source", "there is no such file")
+        .help("build it first");
     insta::assert_snapshot!(problem.to_string());
 }
 

@@ -1,5 +1,8 @@
 //! The file of prices.
 
+use conclave_core::config::ProblemCode::{
+    InvalidName, InvalidValue, MissingKey, NoEffect, Syntax, UnknownKey,
+};
 use conclave_core::config::{Config, Price, Prices};
 use conclave_core::types::ids::ModelName;
 
@@ -19,19 +22,21 @@ fn a_name_counts_before_a_pattern_and_a_long_pattern_before_a_short_one() {
 fn all_mistakes_are_said_at_once_where_they_stand() {
     let wrong =
         "[a]\ninput = \"2\"\n[b]\ninput = 1\noutptu = 2\n[\"c*d\"]\ninput = 1\noutput = -1\n";
-    let problems = Prices::parse("prices.toml", wrong).unwrap_err().to_string();
-    for place in [
-        "prices.toml:1:2:",
-        "prices.toml:2:9:",
-        "prices.toml:3:2:",
-        "prices.toml:5:1:",
-        "prices.toml:6:2:",
-        "prices.toml:8:10:",
-    ] {
-        assert!(problems.contains(place), "{place} {problems}");
-    }
-    assert!(problems.contains("did you mean `output`?"), "{problems}");
-    assert!(Prices::parse("p", "[a\n= {{").is_err());
+    let problems = Prices::parse("prices.toml", wrong).unwrap_err();
+    let found: Vec<_> =
+        problems.0.iter().map(|found| (found.line, found.column, found.code)).collect();
+    let expected = [
+        (1, 2, MissingKey),
+        (2, 9, InvalidValue),
+        (3, 2, MissingKey),
+        (5, 1, UnknownKey),
+        (6, 2, InvalidName),
+        (8, 10, InvalidValue),
+    ];
+    assert_eq!(found, expected, "{problems}");
+    insta::assert_snapshot!(problems.to_string());
+    let broken = Prices::parse("p", "[a\n= {{").unwrap_err();
+    assert!(broken.codes().contains(&Syntax), "{broken}");
 }
 
 #[test]
@@ -51,5 +56,5 @@ fn what_a_models_own_table_says_holds_before_the_file() {
         (input("default"), input("own"), input("free")),
         (Some(3_000_000), Some(1_000_000), None)
     );
-    assert!(warnings.to_string().contains("`free`: its price is not known"), "{warnings}");
+    assert_eq!(warnings.codes(), [NoEffect], "{warnings}");
 }

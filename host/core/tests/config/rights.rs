@@ -24,7 +24,7 @@ fn the_library_in_words() {
 
 #[test]
 fn bounds_are_named_and_grants_without_an_ask_are_not() {
-    let grants = "grants.route = [\"done\", \"pass\"]\ngrants.rooms = [\"terminal\"]\ngrants.files = [\"docs/\", \"./old\", { dir = \"./\", at = \"/all\" }, { dir = \"/\", at = \"/root\" }]\n\
+    let grants = "grants.route = [\"done\", \"pass\"]\ngrants.channels = [\"terminal\"]\ngrants.files = [\"docs/\", \"./old\", { dir = \"./\", at = \"/all\" }, { dir = \"/\", at = \"/root\" }]\n\
         grants.model = { names = [\"default\", \"small\"], calls = 1, cost_usd = 0.5 }\ngrants.delegate = [\"desk\"]\n\
         grants.tools = { names = [\"tool.*\"], calls = 1_000 }";
     let end = "[plugins.tool]\nsource = \"./t.wasm\"\n[models.default]\nkind = \"scripted\"\nreplies = \"r\"\n\
@@ -39,7 +39,7 @@ fn bounds_are_named_and_grants_without_an_ask_are_not() {
         .setup;
         shown(&rights_table(&setup, &good(&text).source_labels()))
     };
-    insta::assert_snapshot!(table(&["route", "rooms", "files", "model", "delegate", "tools"]));
+    insta::assert_snapshot!(table(&["route", "channels", "files", "model", "delegate", "tools"]));
     insta::assert_snapshot!(table(&[]));
 }
 
@@ -48,8 +48,8 @@ fn plugins_that_are_consulted_do_more_than_compute() {
     let end = "[plugins.short]\nsource = \"./s.wasm\"\n[plugins.liar]\nsource = \"./l.wasm\"\n[plugins.guard]\nsource = \"./g.wasm\"\n\
         [plugins.notes]\nsource = \"./n.wasm\"\n[plugins.eager]\nsource = \"./e.wasm\"\n[plugins.idle]\nsource = \"./i.wasm\"\n\
         [[gates]]\non = \"delegate\"\nplugin = \"guard\"\n[[gates]]\non = \"inbound\"\nplugin = \"guard\"\n\
-        [tasks.worker]\nagent = \"chat\"\ndeliver = \"eager\"\ncondense = { plugin = \"short\", over = 20 }";
-    let task = "memory = \"notes\"\ncondense = { plugin = \"short\", over = 20 }\nconfirm = { policy = \"risky\", analyzer = \"liar\" }";
+        [tasks.worker]\nagent = \"chat\"\ndelivery_strategy = \"eager\"\ncondense = { plugin = \"short\", max_entries = 20 }";
+    let task = "memory = \"notes\"\ncondense = { plugin = \"short\", max_entries = 20 }\nconfirm = { policy = \"risky\", analyzer = \"liar\" }";
     let text = Parts { task, end, ..Parts::default() }.text();
     let kinds = [
         ("chat", PluginKind::Agent),

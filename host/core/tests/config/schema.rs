@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use conclave_core::config::schema::json_schema;
-use conclave_core::config::{Config, ConfigKey, KEYS, Problems, ValueShape};
+use conclave_core::config::{
+    Config, ConfigKey, KEYS, KeyDefault, ProblemCode, Problems, ValueShape,
+};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
@@ -18,7 +20,7 @@ pub fn agrees(text: &str, parsed: &Result<Config, Problems>) {
     let unknown = match parsed {
         Ok(_) => None,
         Err(problems) => {
-            match problems.0.iter().find(|problem| problem.what.starts_with("unknown key")) {
+            match problems.0.iter().find(|problem| problem.code == ProblemCode::UnknownKey) {
                 None => return,
                 unknown => unknown,
             }
@@ -112,14 +114,14 @@ fn alone(key: &ConfigKey, value: &str) -> String {
 /// Checks that the parser and the schema either both accept the value or both reject it.
 fn same(key: &ConfigKey, value: &str) {
     let text = alone(key, value);
-    let is_about = |what: &str| {
-        ["cannot be `", "must be ", "is not available"].iter().any(|words| what.contains(words))
-    };
+    use ProblemCode::{InvalidValue, OutOfRange, Unavailable, WrongType};
+    let is_about =
+        |code: ProblemCode| [InvalidValue, OutOfRange, Unavailable, WrongType].contains(&code);
     let problems = Config::parse("conclave.toml", "", &text)
         .map_or_else(|problems| problems.0, |_| Vec::new());
     let said = problems
         .iter()
-        .find(|problem| problem.line == text.lines().count() && is_about(&problem.what));
+        .find(|problem| problem.line == text.lines().count() && is_about(problem.code));
     let is_valid = SCHEMA.is_valid(&toml::from_str(&text).unwrap());
     assert_eq!(said.is_none(), is_valid, "{text}{said:?}");
 }
@@ -144,13 +146,14 @@ fn the_reader_and_the_schema_agree_about_every_form() {
                     .chain(["1.5".to_owned()])
                     .collect()
             }
-            ValueShape::Size => {
+            ValueShape::Size { .. } => {
                 ["\"1 MiB\"", "\"64\"", "\"5 s\"", "64"].map(str::to_owned).to_vec()
             }
-            ValueShape::Duration => {
+            ValueShape::Duration { .. } => {
                 ["\"1 min\"", "\"5\"", "\"5 MiB\"", "5"].map(str::to_owned).to_vec()
             }
-            ValueShape::Dollars => ["0.5", "2", "-1", "\"1\""].map(str::to_owned).to_vec(),
+            ValueShape::Dollars => ["0", "0.5", "2", "-1", "\"1\""].map(str::to_owned).to_vec(),
+            ValueShape::Spending => ["0", "0.5", "2", "-1", "\"1\""].map(str::to_owned).to_vec(),
             ValueShape::Factor => {
                 ["1", "1.5", "1000", "0.9", "1001", "\"2\""].map(str::to_owned).to_vec()
             }
@@ -182,16 +185,155 @@ fn a_value_of_another_form_is_refused() {
         "[plugins.a]\ngrants.exec = [\"ls\"]",
         "[tasks.a]\ndone_if_response = [\"nobody\"]",
         "[tasks.a]\ninteractive = \"yes\"",
-        "[tasks.a]\nhandle_llm_no_tool = \"never\"",
+        "[tasks.a]\non_no_tool_call = \"never\"",
         "[tasks._a]",
         "[tasks.a]\ntools = [5]",
         "[tasks.a]\ntools = [{ tool = \"a.b\", alias = \"c\" }]",
         "[tasks.a]\nreturns = \"list\"",
-        "[tasks.a]\nloops = { cycle_len = 1001 }",
+        "[tasks.a]\nloop_detection = { cycle_len = 1001 }",
         "[[policy]]\ndecide = \"maybe\"",
         "[limits.run]\nturns = 1.5",
     ];
     for text in wrong {
         assert!(!SCHEMA.is_valid(&toml::from_str(text).unwrap()), "{text}");
+    }
+}
+
+/// A config with every table, and in each only the keys that are required.
+const EVERY_TABLE: &str = r#"entry = "some"
+[models.default]
+kind = "openai"
+url = "http://127.0.0.1:1/v1"
+model = "m"
+[models.default.key]
+env = "K"
+[secrets.token]
+from = { env = "T" }
+hosts = ["a.example"]
+[plugins.chat]
+source = "stock:chat"
+[plugins.chat.limits]
+[plugins.chat.grants]
+[plugins.chat.grants.tools]
+names = ["chat.*"]
+[plugins.chat.grants.model]
+names = ["default"]
+[plugins.chat.grants.delegate]
+tasks = ["some"]
+[plugins.chat.grants.channels]
+names = ["terminal"]
+[plugins.chat.grants.fetch]
+urls = ["https://a.example/*"]
+[plugins.chat.grants.kv]
+[[plugins.chat.grants.files]]
+dir = "docs"
+at = "/docs"
+[plugins.served.source.mcp]
+command = ["server"]
+[tasks.some]
+agent = "chat"
+[tasks.some.background]
+[tasks.some.budget]
+[tasks.some.scope]
+[tasks.some.confirm]
+policy = "risky"
+[tasks.some.condense]
+plugin = "chat"
+[tasks.some.stuck_detection]
+[tasks.some.returns]
+tool = "find"
+[tasks.some.loop_detection]
+[tasks.some.text_rules]
+[tasks.some.on_no_tool_call]
+tool = "find"
+[[tasks.some.tools]]
+tool = "delegate_task"
+[channels.page]
+kind = "web"
+[[gates]]
+on = "inbound"
+plugin = "chat"
+[[policy]]
+tool = "chat.find"
+decide = "ask"
+[limits.run]
+"#;
+
+/// Returns the header of a table in `EVERY_TABLE`; `None` for the top level, and for tables without
+/// a header of their own.
+fn header(table: &str) -> Option<String> {
+    let name = match table {
+        "models.NAME" => "[models.default]",
+        "models.NAME.key" => "[models.default.key]",
+        "secrets.NAME" => "[secrets.token]",
+        "plugins.NAME.source.mcp" => "[plugins.served.source.mcp]",
+        "plugins.NAME.grants.files[]" => "[[plugins.chat.grants.files]]",
+        "tasks.NAME.tools[]" => "[[tasks.some.tools]]",
+        "channels.NAME" => "[channels.page]",
+        "gates[]" => "[[gates]]",
+        "policy[]" => "[[policy]]",
+        other => {
+            let name = other.replace("plugins.NAME", "plugins.chat").replace("NAME", "some");
+            return EVERY_TABLE.contains(&format!("\n[{name}]\n")).then(|| format!("[{name}]\n"));
+        }
+    };
+    Some(format!("{name}\n"))
+}
+
+/// Returns all that a config says, without the positions of its keys.
+fn meaning(text: &str) -> String {
+    let config = Config::parse("c.toml", "", text).unwrap_or_else(|problems| panic!("{problems}"));
+    let policy: Vec<_> = config.policy.iter().map(|rule| (&rule.only, &rule.expires_ms)).collect();
+    format!(
+        "{:#?}",
+        (
+            (config.models, config.secrets, config.plugins, config.tasks),
+            (config.channels, config.gates, policy, config.limits, config.prices),
+            config.durability.unwrap_or_default()
+        )
+    )
+}
+
+#[test]
+fn a_default_that_is_written_changes_nothing() {
+    let usual = meaning(EVERY_TABLE);
+    let mut written = 0;
+    for key in KEYS.iter().filter(|key| key.available) {
+        let Some(default) = key.default.written() else { continue };
+        let line = format!("{} = {default}\n", key.name);
+        let text = match header(key.table) {
+            Some(header) => EVERY_TABLE.replacen(&header, &format!("{header}{line}"), 1),
+            None if key.table.is_empty() => format!("{line}{EVERY_TABLE}"),
+            None => continue,
+        };
+        // A short form stands where `EVERY_TABLE` has the table.
+        let table = format!("[{}.{}]\n", key.table.replace("NAME", "some"), key.name);
+        let text = match text.split_once(&table) {
+            Some((before, rest)) => {
+                let after = rest.find("\n[").map_or("", |end| &rest[end + 1..]);
+                let without = format!("{before}{after}");
+                let bare = without.replacen(&line, "", 1);
+                assert_eq!(meaning(&without), meaning(&bare), "{key:?}");
+                written += 1;
+                continue;
+            }
+            None => text,
+        };
+        assert_eq!(meaning(&text), usual, "{key:?}");
+        written += 1;
+    }
+    assert!(written > 70, "{written} defaults were written");
+}
+
+#[test]
+fn what_is_required_and_only_that_must_be_written() {
+    for key in KEYS.iter().filter(|key| key.available && key.default == KeyDefault::Required) {
+        let Some(header) = header(key.table) else { continue };
+        let (before, rest) = EVERY_TABLE.split_once(&header).expect("the table is there");
+        let line = rest.lines().find(|line| line.starts_with(&format!("{} = ", key.name)));
+        let line = line.unwrap_or_else(|| panic!("{key:?} is not in its table"));
+        let text = format!("{before}{header}{}", rest.replacen(&format!("{line}\n"), "", 1));
+        let problems = Config::parse("c.toml", "", &text).expect_err(key.name);
+        assert!(problems.codes().contains(&ProblemCode::MissingKey), "{key:?}: {problems}");
     }
 }

@@ -64,7 +64,7 @@ config = { greeting = "hello" }
 
 [plugins.immediate]
 source = "stock:immediate"
-grants.rooms = { channels = ["terminal"], messages = 5 }
+grants.channels = { names = ["terminal"], messages = 5 }
 
 [tasks.desk]
 agent = "coordinator"
@@ -74,7 +74,7 @@ agent = "librarian"
 tools = ["search.find", "notes.save"]
 [tasks.digest]
 agent = "digest"
-deliver = "immediate"
+delivery_strategy = "immediate"
 
 [limits.run]
 wall = "5 min"
@@ -93,14 +93,14 @@ grants.tools = ["search.*"]
 source = "stock:search"
 
 [tasks.Desk]
-narrow = { route = ["user"], read_only = true }
+scope = { route = ["user"], read_only = true }
 agent = "chat"
 description = "D"
 system = "S"
 user_message = "M"
 subtasks = ["Answer-1"]
 tools = ["search.*", "done", { tool = "search.find", as = "find", title = "Find", use = true, handle = false, final = true, result_tokens = 9, retained_tokens = 8 }, { tool = "recipient_message", recipients = ["answer-1", "user"], default_recipient = "user" }]
-force = "find"
+force_tool = "find"
 interactive = true
 only_user_quits_root = false
 default_human_response = "H"
@@ -115,9 +115,9 @@ done_if_no_response = ["agent"]
 done_if_tool = true
 done_sequences = ["T[find], A", "C[a,b]"]
 returns = { tool = "search.read" }
-handle_llm_no_tool = { tool = "find", arguments = { query = "q", n = 1 } }
-agent_seat = "host"
-seats = ["llm", "agent"]
+on_no_tool_call = { tool = "find", arguments = { query = "q", n = 1 } }
+agent_responder = "host"
+responders = ["llm", "agent"]
 allow_null_result = true
 tool_format = "xml"
 allow_multiple_tools = false
@@ -125,8 +125,8 @@ respond_tools_only = true
 allow_subtask_multi_tools = false
 overflow = "drop-turns"
 bytes_per_token = 3
-loops = { cycle_len = 4, dominance = 2, wait = 3, alternation = false }
-text = { signals = true, recipients = true, prefix = "|@|", calls = true, system_word = true }
+loop_detection = { cycle_len = 4, dominance = 2, repeats = 3, alternation = false }
+text_rules = { signals = true, recipients = true, address_prefix = "|@|", calls = true, system_prefix = true }
 
 [tasks.Answer-1]
 agent = "chat"
@@ -145,8 +145,18 @@ pub fn good(text: &str) -> Config {
 }
 
 /// Returns the problems of an invalid config.
+pub fn refused(text: &str) -> Problems {
+    parse(text).expect_err("the config should be refused")
+}
+
+/// Returns the problems of an invalid config, for snapshots of their texts.
 pub fn bad(text: &str) -> String {
-    parse(text).expect_err("the config should be refused").to_string()
+    refused(text).to_string()
+}
+
+/// Returns the problems of a config that does not fit its plugins.
+pub fn unfit(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> Problems {
+    assemble(&good(text), plugins).expect_err("they should not fit")
 }
 
 /// Returns a plugin of these kinds that requests these capabilities; a `?` after one makes it
@@ -199,7 +209,7 @@ pub fn library() -> BTreeMap<PluginName, PluginFacts> {
         ("search", plugin(&[PluginKind::Tools], &["files", "log"], &["find", "read"])),
         ("digest", plugin(&[PluginKind::Agent], &["tools"], &[])),
         ("notes", notes),
-        ("immediate", plugin(&[PluginKind::DeliveryStrategy], &["rooms"], &[])),
+        ("immediate", plugin(&[PluginKind::DeliveryStrategy], &["channels"], &[])),
     ])
 }
 
@@ -213,9 +223,9 @@ pub fn assembled(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> Ass
     assemble(&good(text), plugins).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// Returns the problems of a config that does not fit its plugins.
+/// Returns the problems of a config that does not fit its plugins, for snapshots of their texts.
 pub fn misfit(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> String {
-    assemble(&good(text), plugins).expect_err("they should not fit").to_string()
+    unfit(text, plugins).to_string()
 }
 
 pub fn settings(value: Value) -> BTreeMap<String, Value> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use conclave_core::config::ProblemCode;
 use conclave_core::permissions::task_scope::Narrow;
 use conclave_core::setup::{
     AgentSeat, LoopRules, NoTool, PluginFacts, PluginKind, ReturnType, TaskSetup, TextRules,
@@ -90,7 +91,7 @@ fn a_task_without_rules_has_the_defaults() {
     let expected =
         TaskSetup { agent: "chat".into(), no_tool: NoTool::Done, ..TaskSetup::default() };
     assert_eq!(desk("", ""), expected);
-    assert_eq!(desk("", "user_message = \"\"\ntext = { }\nloops = { }"), expected);
+    assert_eq!(desk("", "user_message = \"\"\ntext_rules = { }\nloop_detection = { }"), expected);
 }
 
 /// Returns a task whose words have their meaning in Langroid.
@@ -116,7 +117,7 @@ fn compat_changes_what_is_not_written() {
     let top = "compat = \"langroid\"";
     assert_eq!(desk(top, ""), langroid());
     assert_eq!(desk("", top), langroid());
-    let written = "text = { signals = false, calls = false }\nhandle_llm_no_tool = \"done\"\ninteractive = true";
+    let written = "text_rules = { signals = false, calls = false }\non_no_tool_call = \"done\"\ninteractive = true";
     let text = TextRules { signals: false, calls: false, ..langroid().text };
     assert_eq!(
         desk(top, written),
@@ -126,7 +127,7 @@ fn compat_changes_what_is_not_written() {
         &Parts { task: top, end: "[tasks.other]\nagent = \"chat\"", ..Parts::default() }.text(),
     );
     assert_eq!(
-        both.tasks[&TaskName::from("other")].no_tool,
+        both.tasks[&TaskName::from("other")].setup.no_tool,
         NoTool::Done,
         "only the task that says so"
     );
@@ -148,7 +149,7 @@ fn each_word_of_a_rule_means_one_thing() {
         ),
         ("tool_format = \"json\"", TaskSetup { tool_format: ToolFormat::Json, ..desk("", "") }),
         (
-            "tool_format = \"off\"\nseats = [\"user\"]",
+            "tool_format = \"off\"\nresponders = [\"user\"]",
             TaskSetup {
                 tool_format: ToolFormat::Off,
                 seats: [Entity::User].into(),
@@ -156,15 +157,15 @@ fn each_word_of_a_rule_means_one_thing() {
             },
         ),
         (
-            "handle_llm_no_tool = { tool = \"pass\" }",
+            "on_no_tool_call = { tool = \"pass\" }",
             TaskSetup { no_tool: NoTool::Call(ToolCall::new("pass", json!({}))), ..desk("", "") },
         ),
         (
-            "loops = { cycle_len = 0 }",
+            "loop_detection = { cycle_len = 0 }",
             TaskSetup { loops: LoopRules { cycle_len: 0, ..LoopRules::default() }, ..desk("", "") },
         ),
         (
-            "text.prefix = \"@\"",
+            "text_rules.address_prefix = \"@\"",
             TaskSetup {
                 text: TextRules { prefix: "@".into(), ..TextRules::default() },
                 ..desk("", "")
@@ -199,11 +200,7 @@ fn the_help_for_a_pattern_goes_by_what_is_wrong_with_it_and_not_by_its_words() {
 #[test]
 fn a_rule_that_does_nothing_is_a_warning() {
     let config = good(&Parts { task: "llm_delegate = true", ..Parts::default() }.text());
-    assert!(
-        config.warnings.to_string().contains("`llm_delegate` does nothing without `single_round`"),
-        "{}",
-        config.warnings
-    );
+    assert_eq!(config.warnings.codes(), [ProblemCode::NoEffect], "{}", config.warnings);
     assert_eq!(good(RULES).warnings.to_string(), "");
 }
 

@@ -188,14 +188,14 @@ fn a_task_offers_what_its_agent_may_use() {
 #[test]
 fn rules_name_tools_of_the_toolbox() {
     insta::assert_snapshot!(told(&[
-        "force = \"search.fnd\"",
-        "force = \"done\"",
-        "tools = [{ tool = \"search.find\", as = \"find\" }]\nforce = \"search.find\"",
-        "tools = [{ tool = \"search.find\", use = false }]\nforce = \"search.find\"",
+        "force_tool = \"search.fnd\"",
+        "force_tool = \"done\"",
+        "tools = [{ tool = \"search.find\", as = \"find\" }]\nforce_tool = \"search.find\"",
+        "tools = [{ tool = \"search.find\", use = false }]\nforce_tool = \"search.find\"",
         "returns = { tool = \"done_tool\" }",
-        "handle_llm_no_tool = { tool = \"notes.save\" }",
+        "on_no_tool_call = { tool = \"notes.save\" }",
         "done_sequences = [\"T, A\", \"T[search.find], T[Its fnd]\"]",
     ]));
-    let task = "done_sequences = [\"T[search.find]\", \"T[Its find], T[done], T[search.read]\"]\nforce = \"search.read\"\nreturns = { tool = \"final_result\" }";
+    let task = "done_sequences = [\"T[search.find]\", \"T[Its find], T[done], T[search.read]\"]\nforce_tool = \"search.read\"\nreturns = { tool = \"final_result\" }";
     assembled(&text("", task), &plugins());
 }

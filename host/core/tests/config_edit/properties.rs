@@ -38,7 +38,7 @@ fn fragment() -> impl Strategy<Value = String> {
             "route = [ \"user\", \"done\" ]",
             "delegate = [\"answer\"]",
             "delegate = { tasks = [\"answer\"], total = 3 }",
-            "rooms = [\"terminal\"]",
+            "channels = [\"terminal\"]",
             "files = [\"notes\"]",
             "files = [{ dir = \"docs\", at = \"/docs\" }, { dir = \"b\", at = \"/b\", mode = \"read\" }]",
         ])
@@ -178,7 +178,7 @@ fn without_granted(before: &str, plugin: &str, fragment: &str) -> String {
         .collect();
     // Nothing new was granted, so nothing is to be revoked.
     if new.is_empty() {
-        "rooms = [\"nowhere\"]".to_owned()
+        "channels = [\"nowhere\"]".to_owned()
     } else {
         format!("{key} = [{}]", new.join(", "))
     }

@@ -175,7 +175,7 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
     });
     let all = json!({
         "tools": ["box.*", "shell.*"], "tool_calls": 20, "route": ["help", "done", "mute", "delegate_task"], "delegate": ["help", "slow", "desk", "ghost", "loop"],
-        "at_once": 3, "total": 9, "model": ["default", "ghost"], "model_calls": 15, "rooms": ["terminal"], "messages": 7,
+        "at_once": 3, "total": 9, "model": ["default", "ghost"], "model_calls": 15, "channels": ["terminal"], "messages": 7,
     });
     let case = json!({
         "name": "arbitrary",

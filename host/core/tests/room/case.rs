@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use conclave_core::permissions::grant::{
-    DelegateGrant, Grants, ModelGrant, RoomsGrant, RouteGrant, ToolPattern, ToolsGrant,
+    ChannelsGrant, DelegateGrant, Grants, ModelGrant, RouteGrant, ToolPattern, ToolsGrant,
 };
 use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
 use conclave_core::permissions::policy_rules::Rule;
@@ -130,7 +130,7 @@ struct TaskPlan {
     /// Defaults to a plugin with the task's name.
     agent: Option<String>,
     subtasks: Vec<String>,
-    hand_back: Option<conclave_core::types::delegation::HandBack>,
+    result_delivery: Option<conclave_core::types::delegation::HandBack>,
     deadline_ms: Option<u64>,
     on_close: conclave_core::types::delegation::OnClose,
     structured: Option<u32>,
@@ -188,7 +188,7 @@ impl Default for TaskPlan {
         let of_config = TaskSetup::default();
         Self {
             handoff: None,
-            hand_back: None,
+            result_delivery: None,
             deadline_ms: None,
             on_close: conclave_core::types::delegation::OnClose::default(),
             structured: None,
@@ -268,7 +268,7 @@ struct GrantsPlan {
     model_calls: Option<u64>,
     model_tokens: Option<u64>,
     model_cost: Option<u64>,
-    rooms: Option<Vec<String>>,
+    channels: Option<Vec<String>>,
     messages: Option<u64>,
 }
 
@@ -424,7 +424,7 @@ impl TaskPlan {
             stuck: self.stuck,
             micro: None,
             handoff: self.handoff,
-            hand_back: self.hand_back,
+            hand_back: self.result_delivery,
             deadline_ms: self.deadline_ms,
             on_close: self.on_close,
             structured: self.structured,
@@ -476,7 +476,7 @@ impl PluginPlan {
     fn setup(self, name: &str) -> PluginSetup {
         let grants = self.grants.grants();
         let granted = || {
-            let all = ["model", "tools", "delegate", "route", "rooms"]
+            let all = ["model", "tools", "delegate", "route", "channels"]
                 .map(|name| conclave_core::types::capability::Capability::named(name).expect(name));
             all.into_iter()
                 .filter(|capability| grants.has(*capability))
@@ -529,7 +529,7 @@ impl GrantsPlan {
                 cost_micro_usd: self.model_cost,
                 calls: self.model_calls,
             }),
-            rooms: self.rooms.clone().map(|channels| RoomsGrant {
+            channels: self.channels.clone().map(|channels| ChannelsGrant {
                 channels: channels.into_iter().map(ChannelId::from).collect(),
                 messages: self.messages,
             }),

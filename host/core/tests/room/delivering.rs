@@ -45,8 +45,8 @@ fn plan(desk: Value, slow: Value) -> Value {
         "tasks": { "desk": desk, "slow": slow },
         "plugins": {
             "desk": { "grants": { "delegate": ["slow"], "at_once": 100_000, "total": 100_000, "model": ["default"] } },
-            "teller": { "kinds": ["delivery-strategy"], "grants": { "rooms": ["terminal", "phone"] } },
-            "other": { "kinds": ["delivery-strategy"], "grants": { "rooms": ["terminal"] } },
+            "teller": { "kinds": ["delivery-strategy"], "grants": { "channels": ["terminal", "phone"] } },
+            "other": { "kinds": ["delivery-strategy"], "grants": { "channels": ["terminal"] } },
         },
         "limits": { "turns": 100_000 },
     })

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use conclave_core::config::{
-    Config, ConfigProblem, ModelConfig, ModelKind, OpenAiConfig, Problems,
+    Config, ConfigProblem, ModelConfig, ModelKind, OpenAiConfig, ProblemCode, Problems,
 };
 use conclave_core::types::ids::ModelName;
 
@@ -46,8 +46,13 @@ impl Host {
         let mut clients = Clients::new();
         for (name, model) in &config.models {
             let client = match &model.kind {
-                ModelKind::Scripted { replies } => scripted(&replies.path)
-                    .map_err(|what| vec![config.problem(&format!("models.{name}.replies"), what)]),
+                ModelKind::Scripted { replies } => scripted(&replies.path).map_err(|what| {
+                    vec![config.problem(
+                        ProblemCode::UnreadableFile,
+                        &format!("models.{name}.replies"),
+                        what,
+                    )]
+                }),
                 ModelKind::Native => self.native_client(config, name),
                 ModelKind::OpenAi(server) => self.server_client(config, name, server),
             };
@@ -83,6 +88,7 @@ impl Host {
         Err(vec![
             config
                 .problem(
+                    ProblemCode::NoClient,
                     &format!("models.{name}.kind"),
                     format!("this program has no model `{name}`"),
                 )
@@ -100,15 +106,20 @@ impl Host {
         let mut problems = Vec::new();
         if let Some(Err(what)) = server.key.as_ref().map(|from| self.secrets.check(from)) {
             problems.push(config.problem(
+                ProblemCode::MissingSecret,
                 &format!("models.{name}.key"),
-                format!("the key of the model `{name}` is not there: {what}"),
+                format!("the key of the model `{name}` cannot be read: {what}"),
             ));
         }
         match self.open_client(server) {
             Ok(client) if problems.is_empty() => Ok(Arc::new(client)),
             Ok(_) => Err(problems),
             Err(error) => {
-                problems.push(config.problem(&format!("models.{name}"), error.to_string()));
+                problems.push(config.problem(
+                    ProblemCode::InvalidValue,
+                    &format!("models.{name}"),
+                    error.to_string(),
+                ));
                 Err(problems)
             }
         }
@@ -178,7 +189,9 @@ impl Host {
         let what = "this program was built without a client for model servers";
         let help =
             "build it with the feature `openai` of conclave-runtime, or take `kind = \"native\"`";
-        Err(vec![config.problem(&format!("models.{name}.kind"), what).help(help)])
+        Err(vec![
+            config.problem(ProblemCode::NoClient, &format!("models.{name}.kind"), what).help(help),
+        ])
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use conclave_core::config::micro::LARGEST_FILE;
-use conclave_core::config::{Config, ConfigPath, Problems};
+use conclave_core::config::{Config, ConfigPath, ProblemCode, Problems};
 
 /// Returns the config with the content of those files; `None` if it names none.
 pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
@@ -21,7 +21,7 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
     let mut taken = config.clone();
     for (task, file) in micro {
         let read = |text: &str| taken.take_micro(&task, text);
-        take(config, &file, &format!("tasks.{task}.micro"), read, problems);
+        take(config, &file, &format!("tasks.{task}.prompt_agent"), read, problems);
     }
     for (task, index, file) in knowledge {
         let read = |text: &str| taken.take_knowledge(&task, index, text);
@@ -44,9 +44,9 @@ fn take(
         },
         Err(error) => {
             let what = format!("`{}` could not be read: {error}", file.shown);
-            let name = if key.ends_with(']') { "the entry" } else { "`micro`" };
+            let name = if key.ends_with(']') { "the entry" } else { "`prompt_agent`" };
             let help = format!("write the path from the config's folder, or leave {name} out");
-            problems.push(config.problem(key, what).help(help));
+            problems.push(config.problem(ProblemCode::UnreadableFile, key, what).help(help));
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conclave_core::config::{Config, McpSource, PluginSource, Problems};
+use conclave_core::config::{Config, McpSource, PluginSource, ProblemCode, Problems};
 use conclave_core::setup::{PluginFacts, PluginSetup};
 use conclave_core::types::ids::PluginName;
 use conclave_core::types::limits::PluginLimits;
@@ -74,9 +74,11 @@ impl Host {
                 }
                 Err(NativeRefusal::Other(what)) => {
                     *refused = true;
-                    problems.push(
-                        config.problem(&key, format!("the plugin `{name}` is refused: {what}")),
-                    );
+                    problems.push(config.problem(
+                        ProblemCode::PluginRefused,
+                        &key,
+                        format!("the plugin `{name}` is refused: {what}"),
+                    ));
                 }
             }
         }

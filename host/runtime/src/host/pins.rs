@@ -7,7 +7,7 @@ use std::path::Path;
 use conclave_core::config::lockfile::{
     Admission, LockRefusal, Lockfile, admit, is_harmless, is_pinned,
 };
-use conclave_core::config::{Config, ConfigProblem, PluginSource, Problems};
+use conclave_core::config::{Config, ConfigProblem, PluginSource, ProblemCode, Problems};
 use conclave_core::setup::PluginFacts;
 use conclave_core::types::ids::PluginName;
 
@@ -58,19 +58,26 @@ impl Pins {
             else {
                 continue;
             };
-            let at = |what: String| config.problem(&format!("plugins.{name}.source"), what);
+            let at =
+                |code, what: String| config.problem(code, &format!("plugins.{name}.source"), what);
             match self.admit(name, &plugin.source, facts) {
                 // A plugin built into this program is as trusted as the program.
                 Ok(Admission::NotPinned) if plugin.source.label() != "stock" => {
-                    let problem = at(format!(
-                        "the plugin `{name}` is not in the lock: what it says may change unseen"
-                    ));
+                    let problem = at(
+                        ProblemCode::NotLocked,
+                        format!(
+                            "the plugin `{name}` is not in the lock: what it says may change unseen"
+                        ),
+                    );
                     problems.push(helped(problem, &LockRefusal::NotPinned, name).as_warning());
                 }
                 Ok(Admission::Rebuilt) => {
-                    let problem = at(format!(
-                        "the plugin `{name}` was built anew since it was pinned; it asks for and says the same"
-                    ));
+                    let problem = at(
+                        ProblemCode::LockMismatch,
+                        format!(
+                            "the plugin `{name}` was built anew since it was pinned; it asks for and says the same"
+                        ),
+                    );
                     problems.push(
                         helped(problem, &LockRefusal::Differs(Vec::new()), name).as_warning(),
                     );
@@ -78,11 +85,12 @@ impl Pins {
                 Ok(Admission::Pinned | Admission::NotPinned | Admission::NoLock) => {}
                 Err(refusal) => {
                     refused = true;
-                    problems.push(helped(
-                        at(format!("the plugin `{name}` is refused: {refusal}")),
-                        &refusal,
-                        name,
-                    ));
+                    let code = match refusal {
+                        LockRefusal::Differs(_) => ProblemCode::LockMismatch,
+                        _ => ProblemCode::NotLocked,
+                    };
+                    let problem = at(code, format!("the plugin `{name}` is refused: {refusal}"));
+                    problems.push(helped(problem, &refusal, name));
                 }
             }
         }

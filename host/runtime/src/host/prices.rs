@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use conclave_core::config::{Config, Problems};
+use conclave_core::config::{Config, ProblemCode, Problems};
 
 /// The maximum size of a price file in bytes.
 const MOST: u64 = 4 << 20;
@@ -25,7 +25,7 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
         Err(error) => {
             let what = format!("`{}` could not be read: {error}", file.shown);
             let help = "write the path from the config's folder, or leave `prices` out";
-            problems.push(config.problem("prices", what).help(help));
+            problems.push(config.problem(ProblemCode::UnreadableFile, "prices", what).help(help));
         }
     }
     None

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use conclave_core::config::{Config, KeyRef, Problems};
+use conclave_core::config::{Config, KeyRef, ProblemCode, Problems};
 use conclave_core::types::ids::SecretName;
 
 use super::Host;
@@ -42,8 +42,9 @@ impl Host {
             problems.push(
                 config
                     .problem(
+                        ProblemCode::MissingSecret,
                         &format!("secrets.{name}.from"),
-                        format!("the secret `{name}` is not there: {what}"),
+                        format!("the secret `{name}` cannot be read: {what}"),
                     )
                     .help(help),
             );
@@ -59,7 +60,7 @@ impl Host {
         match Vault::new(Arc::clone(&self.secrets), from) {
             Ok(vault) => (Arc::new(vault), missing),
             Err(what) => {
-                problems.push(config.problem("secrets", what));
+                problems.push(config.problem(ProblemCode::InvalidValue, "secrets", what));
                 (Vault::empty(), missing)
             }
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use conclave_core::config::{Config, ConfigProblem, PluginSource};
+use conclave_core::config::{Config, ConfigProblem, PluginSource, ProblemCode};
 use conclave_core::types::limits::PluginLimits;
 use conclave_core::types::tool::ToolSpec;
 
@@ -108,6 +108,8 @@ impl Missing {
     }
 
     pub(super) fn problem(self, config: &Config, key: &str) -> ConfigProblem {
-        config.problem(key, self.what).help(self.help)
+        let code =
+            if self.is_other { ProblemCode::PluginRefused } else { ProblemCode::MissingPlugin };
+        config.problem(code, key, self.what).help(self.help)
     }
 }

@@ -295,7 +295,7 @@ async fn a_model_is_asked_only_with_a_grant() {
         assert_eq!((outcome.status, outcome.spent.tokens), (status, tokens), "{outcome:?}");
     }
     let problem = refused([desk()], &text("")).await;
-    assert!(problem.contains("this program has no model `default`"), "{problem}");
+    assert!(problem.contains("config/no-client"), "{problem}");
 }
 
 #[tokio::test]
@@ -310,31 +310,31 @@ async fn what_is_not_right_is_said_when_the_config_is_prepared() {
     let problem =
         refused([Plugin::agent("book", agent), Plugin::agent("desk", agent)], &only("dsek")).await;
     assert!(
-        problem.contains("there is no native plugin `dsek`") && problem.contains("book, desk"),
+        problem.contains("config/missing-plugin") && problem.contains("book, desk"),
         "{problem}"
     );
     let problem = refused([], &only("desk")).await;
-    assert!(problem.contains("this program brings no native plugins"), "{problem}");
+    assert!(problem.contains("config/missing-plugin"), "{problem}");
     let problem = refused(
         [Plugin::tools("a", [tool("t", json!({ "type": 7 }))]).with_agent(agent)],
         &only("a"),
     )
     .await;
     assert!(
-        problem.contains("the plugin `a` is refused") && problem.contains("input schema"),
+        problem.contains("config/plugin-refused") && problem.contains("input schema"),
         "{problem}"
     );
     let problem =
         refused([Plugin::tools("a", [tool("T", json!({}))]).with_agent(agent)], &only("a")).await;
     assert!(problem.contains("must have a name"), "{problem}");
     let problem = refused([Plugin::tools("a", [tool("t", json!({}))])], &only("a")).await;
-    assert!(problem.contains("exports no `agent`"), "{problem}");
+    assert!(problem.contains("config/wrong-plugin-kind"), "{problem}");
     let problem =
         refused([Plugin::agent("a", agent).asks(Capability::Files, "Reads.")], &only("a")).await;
     assert!(problem.contains("needs no grant for"), "{problem}");
     let problem =
         refused([Plugin::agent("a", agent).asks(Capability::Tools, "Calls.")], &only("a")).await;
-    assert!(problem.contains("`a` needs `tools`, which is not granted"), "{problem}");
+    assert!(problem.contains("config/missing-grant"), "{problem}");
 }
 
 #[tokio::test]
@@ -354,5 +354,5 @@ async fn settings_are_declared_and_defaults_filled_in() {
     let outcome = run(&prepared([desk()], &text("")).await, "?", RunOptions::default()).await;
     assert_eq!(outcome.value, Some(json!({ "units": "celsius" })));
     let problem = refused([desk()], &text("config = { unit = \"kelvin\" }")).await;
-    assert!(problem.contains("has no setting `unit`"), "{problem}");
+    assert!(problem.contains("config/invalid-setting"), "{problem}");
 }

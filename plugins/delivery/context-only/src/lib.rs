@@ -7,7 +7,7 @@
 //!
 //! [tasks.digest]
 //! agent = "digest"
-//! deliver = "context-only"
+//! delivery_strategy = "context-only"
 //! ```
 
 use conclave_sdk::Result;

@@ -5,7 +5,7 @@
 //! ```toml
 //! [plugins.digest-delivery]
 //! source = "stock:digest-delivery"
-//! grants.rooms = ["terminal"]
+//! grants.channels = ["terminal"]
 //! config = { interval = "10 min", collect = "5 s" }
 //! ```
 

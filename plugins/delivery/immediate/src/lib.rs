@@ -5,11 +5,11 @@
 //! ```toml
 //! [plugins.immediate]
 //! source = "stock:immediate"
-//! grants.rooms = ["terminal"]
+//! grants.channels = ["terminal"]
 //!
 //! [tasks.digest]
 //! agent = "digest"
-//! deliver = "immediate"
+//! delivery_strategy = "immediate"
 //! ```
 
 use conclave_sdk::delivery::{

@@ -6,7 +6,7 @@
 //! ```toml
 //! [plugins.queued]
 //! source = "stock:queued"
-//! grants.rooms = ["terminal"]
+//! grants.channels = ["terminal"]
 //! config = { at_most = "1 min" }
 //! ```
 

@@ -6,7 +6,7 @@
 //! ```toml
 //! [plugins.wait-for-idle]
 //! source = "stock:wait-for-idle"
-//! grants.rooms = ["phone"]
+//! grants.channels = ["phone"]
 //! config = { at_most = "15 s", buffer = "1 s", interrupt = false, channels = "any" }
 //! ```
 

@@ -10,4 +10,4 @@ impl DeliveryStrategy for Polite {
     }
 }
 
-conclave_sdk::export!(delivery: Polite, asks: [rooms]);
+conclave_sdk::export!(delivery: Polite, asks: [channels]);

@@ -21,7 +21,7 @@ impl DeliveryStrategy for Polite {
     }
 }
 
-conclave_sdk::export!(delivery: Polite, asks: [rooms]);
+conclave_sdk::export!(delivery: Polite, asks: [channels]);
 
 #[cfg(test)]
 mod tests;

@@ -172,7 +172,7 @@ impl Conversation {
         }
         text += "\n[tasks.main]\nagent = \"agent\"\n";
         if !names.is_empty() {
-            text += &format!("executors = [{}]\n", names.join(", "));
+            text += &format!("action_plugins = [{}]\n", names.join(", "));
         }
         if let Some(confirm) = &self.confirm {
             text += &format!("confirm = {confirm}\n");

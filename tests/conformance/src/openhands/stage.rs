@@ -326,7 +326,7 @@ impl Stage {
             );
             text += &format!("[tasks.{child}]\nagent = \"worker\"\n");
         }
-        let executors = if self.tools.is_empty() { "" } else { "executors = [\"world\"]\n" };
+        let executors = if self.tools.is_empty() { "" } else { "action_plugins = [\"world\"]\n" };
         if !self.tools.is_empty() {
             text += "[plugins.world]\nsource = \"native:world\"\n[[policy]]\ntool = \"world.*\"\ndecide = \"allow\"\n";
         }

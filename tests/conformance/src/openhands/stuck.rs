@@ -82,7 +82,7 @@ impl Script {
     }
 
     async fn play(&self, repeats: u32) -> Result<Seen, String> {
-        let task = format!("stuck = {{ repeats = {repeats}, recovery = \"stop\" }}\n");
+        let task = format!("stuck_detection = {{ repeats = {repeats}, recovery = \"stop\" }}\n");
         Stage {
             parts: self.parts.clone(),
             tools: self.tools.clone().into_iter().collect(),

@@ -208,8 +208,8 @@ impl Stage {
             let delivers = self.deliver.as_ref().and_then(|name| {
                 self.strategies.iter().position(|strategy| strategy.name == *name)
             });
-            text +=
-                &delivers.map_or_else(String::new, |number| format!("deliver = \"s{number}\"\n"));
+            text += &delivers
+                .map_or_else(String::new, |number| format!("delivery_strategy = \"s{number}\"\n"));
             if id == self.entry() && !self.background.is_empty() {
                 let table = value(&Value::Object(self.background.clone()))
                     .ok_or("the background of a task holds null")?;
@@ -226,7 +226,7 @@ impl Stage {
             text +=
                 &format!("\n[plugins.s{number}]\nsource = {}\n", string(&path.to_string_lossy()));
             text += &format!(
-                "grants.rooms = [{}]\nlimits = {{ cpu = \"500 ms\" }}\n",
+                "grants.channels = [{}]\nlimits = {{ cpu = \"500 ms\" }}\n",
                 channels.join(", ")
             );
             let config = value(&strategy.config).ok_or("the config of a strategy holds null")?;

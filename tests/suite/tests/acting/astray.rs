@@ -14,7 +14,7 @@ fn again(line: &str, times: usize) -> Value {
 
 fn run(script: &Value, task: &str) -> Ran {
     let terminal = executor("stub_terminal", "terminal", "");
-    let task = format!("executors = [\"terminal\"]\n{task}");
+    let task = format!("action_plugins = [\"terminal\"]\n{task}");
     Rig::new().run(&acting(script, "grants.tools = [\"terminal.*\"]", &task, &terminal), "go")
 }
 
@@ -26,7 +26,7 @@ fn times(ran: &Ran) -> usize {
 fn thoughts_that_vary_do_not_hide_a_loop() {
     let ran = run(&again("echo a", 12), "");
     assert_eq!((ran.status(), times(&ran)), (Status::InfLoop, 4), "{}", ran.outcome.reason);
-    let reason = "main is stuck: the same action gave the same result 4 times in a row (run); tasks.main.stuck = false lets it go on";
+    let reason = "main is stuck: the same action gave the same result 4 times in a row (run); tasks.main.stuck_detection = false lets it go on";
     assert_eq!(ran.outcome.reason, reason);
     assert!(
         ran.notices().any(
@@ -56,9 +56,9 @@ fn two_that_take_turns_are_a_loop() {
 
 #[test]
 fn the_operator_lets_it_go_on() {
-    let ran = run(&again("echo a", 12), "stuck = false");
+    let ran = run(&again("echo a", 12), "stuck_detection = false");
     assert_eq!((ran.status(), times(&ran)), (Status::Done, 12), "{}", ran.outcome.reason);
-    let ran = run(&again("echo a", 7), "stuck = { repeats = 8 }");
+    let ran = run(&again("echo a", 7), "stuck_detection = { repeats = 8 }");
     assert_eq!((ran.status(), times(&ran)), (Status::Done, 7), "{}", ran.outcome.reason);
 }
 

@@ -37,7 +37,12 @@ fn a_page_is_read_and_what_is_none_says_why() {
         allowed("browser.*")
     );
     let ran = Rig::new().run(
-        &acting(&script, "grants.tools = [\"browser.*\"]", "executors = [\"browser\"]", &browser),
+        &acting(
+            &script,
+            "grants.tools = [\"browser.*\"]",
+            "action_plugins = [\"browser\"]",
+            &browser,
+        ),
         "go",
     );
     assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);

@@ -22,7 +22,7 @@ fn config(script: &Value, task: &str) -> String {
     acting(
         script,
         "grants.tools = [\"terminal.*\"]",
-        &format!("executors = [\"terminal\"]\n{task}"),
+        &format!("action_plugins = [\"terminal\"]\n{task}"),
         &terminal,
     )
 }

@@ -38,7 +38,8 @@ fn run(rounds: u32, replies: &[Value]) -> (Ran, Vec<Vec<(String, String)>>) {
                 "Verify: {{ inputs.result }}",
             ),
         );
-    let worker = |name: &str| format!("[tasks.{name}]\nagent = \"micro\"\nmicro = \"{name}.md\"\n");
+    let worker =
+        |name: &str| format!("[tasks.{name}]\nagent = \"micro\"\nprompt_agent = \"{name}.md\"\n");
     let config = format!(
         "entry = \"main\"\n{models}\n[plugins.micro]\nsource = \"stock:micro\"\ngrants.model = [\"default\"]\n\
          [plugins.delegator]\nsource = \"stock:delegator\"\ngrants.delegate = [\"study\", \"work\", \"verify\"]\nconfig = {{ rounds = {rounds} }}\n\

@@ -19,7 +19,7 @@ fn config(script: &Value, limits: &str) -> String {
     acting(
         script,
         "grants.tools = [\"hostile.*\"]",
-        "executors = [\"hostile\"]",
+        "action_plugins = [\"hostile\"]",
         &executor("hostile_executor", "hostile", limits),
     )
 }

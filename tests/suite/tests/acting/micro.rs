@@ -25,7 +25,7 @@ fn config(models: &str) -> String {
 }
 
 const TASK: &str = "[plugins.micro]\nsource = \"stock:micro\"\ngrants.model = [\"default\"]\n\
-                    [tasks.reviewer]\nagent = \"micro\"\nmicro = \"agents/reviewer.md\"\n";
+                    [tasks.reviewer]\nagent = \"micro\"\nprompt_agent = \"agents/reviewer.md\"\n";
 
 fn rig() -> Rig {
     Rig::new().with_file("agents/reviewer.md", REVIEWER)
@@ -124,10 +124,10 @@ fn a_mistake_in_the_file_is_told_with_its_place() {
         (
             REVIEWER.replace("{{ inputs.change }}", "{% if inputs.change %}"),
             "agents/reviewer.md:10:",
-            "templates are not run here",
+            "config/invalid-value",
         ),
-        (REVIEWER.replace("outputs:", "outputs: none"), "agents/reviewer.md:7:10", "no YAML"),
-        (REVIEWER.replacen("---\n", "", 1), "agents/reviewer.md:1:1", "begins with a line of ---"),
+        (REVIEWER.replace("outputs:", "outputs: none"), "agents/reviewer.md:7:10", "config/syntax"),
+        (REVIEWER.replacen("---\n", "", 1), "agents/reviewer.md:1:1", "config/syntax"),
     ] {
         let rig = Rig::new()
             .with_file("agents/reviewer.md", text)
@@ -136,7 +136,7 @@ fn a_mistake_in_the_file_is_told_with_its_place() {
         assert!(problems.contains(place) && problems.contains(what), "{problems}");
     }
     let none = refused(&Rig::new().with_file("r.json", "{\"replies\": [\"x\"]}"), &config(models));
-    assert!(none.contains("conclave.toml:") && none.contains("agents/reviewer.md"), "{none}");
+    assert!(none.contains("config/unreadable-file"), "{none}");
 }
 
 const GIT: &str =
@@ -175,18 +175,10 @@ fn what_a_file_of_knowledge_says_in_vain_keeps_the_config_from_running() {
         (
             GIT.replace("type: knowledge", "tools: [search.find]"),
             "git.md:3:",
-            "wants the tool `search.find`",
+            "config/unknown-tool",
         ),
-        (
-            GIT.replace("type: knowledge", "agent: CodeActAgent"),
-            "git.md:3:8",
-            "is for the agent `CodeActAgent`",
-        ),
-        (
-            GIT.replace("triggers: [git, pull request]\n", ""),
-            "git.md:1:1",
-            "no word of a user calls for this",
-        ),
+        (GIT.replace("type: knowledge", "agent: CodeActAgent"), "git.md:3:8", "config/conflict"),
+        (GIT.replace("triggers: [git, pull request]\n", ""), "git.md:1:1", "config/missing-key"),
     ] {
         let rig =
             Rig::new().with_file("git.md", file).with_file("r.json", "{\"replies\": [\"x\"]}");

@@ -92,7 +92,7 @@ fn a_planner_acts_for_its_tasks() {
     );
     let rig = Rig::new().with_file("box/old.txt", "");
     let ran =
-        rig.run(&config(&models, &workspace, "executors = [\"workspace\"]"), "Write the log.");
+        rig.run(&config(&models, &workspace, "action_plugins = [\"workspace\"]"), "Write the log.");
     assert_eq!(
         (ran.status(), ran.content()),
         (Status::Done, "It is written."),

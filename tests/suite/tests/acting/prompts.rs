@@ -16,7 +16,7 @@ fn a_model_sees_the_actions_that_it_wrote_and_what_came_of_them() {
         "entry = \"main\"\n{models}\n[plugins.planner]\nsource = \"stock:planner\"\ngrants.model = [\"default\"]\n\
          grants.tools = [\"workspace.*\"]\n[plugins.workspace]\nsource = \"stock:workspace\"\n\
          grants.files = [{{ dir = \"box\", at = \"/work\", mode = \"read-write\" }}]\n{}\
-         [tasks.main]\nagent = \"planner\"\nexecutors = [\"workspace\"]\n",
+         [tasks.main]\nagent = \"planner\"\naction_plugins = [\"workspace\"]\n",
         allowed("workspace.*")
     );
     let ran = Rig::new().with_file("box/a.txt", "one\n").run(&config, "What is in a.txt?");

@@ -54,8 +54,8 @@ fn what_files_pages_and_memories_hold_is_no_word_of_the_user() {
     );
     let config = format!(
         "entry = \"main\"\n{models}[plugins.planner]\nsource = \"stock:planner\"\ngrants.model = [\"default\"]\n\
-         grants.tools = [\"workspace.*\", \"browser.*\", \"notes.*\"]\n[tasks.main]\nagent = \"planner\"\nstuck = false\n\
-         executors = [\"workspace\", \"browser\"]\nmemory = \"notes\"\n{rest}"
+         grants.tools = [\"workspace.*\", \"browser.*\", \"notes.*\"]\n[tasks.main]\nagent = \"planner\"\nstuck_detection = false\n\
+         action_plugins = [\"workspace\", \"browser\"]\nmemory = \"notes\"\n{rest}"
     );
     let ran = Rig::new().with_file("box/news.txt", POISON).run(&config, "What do we know?");
     assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
@@ -97,9 +97,9 @@ fn a_strategys_words_to_an_agent_are_data() {
     let config = format!(
         "entry = \"desk\"\n[models.default]\nkind = \"openai\"\nurl = \"{}\"\nmodel = \"m\"\nretries = 0\n\
          [plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\ngrants.delegate = [\"digest\"]\n\
-         [plugins.echo]\nsource = \"{}\"\n[plugins.strategy]\nsource = \"{}\"\ngrants.rooms = [\"terminal\"]\n\
-         [tasks.desk]\nagent = \"chat\"\nstuck = false\ntools = [\"delegate_task\", \"task_status\"]\n\
-         [tasks.digest]\nagent = \"echo\"\ndeliver = \"strategy\"\nhand_back = \"relay\"\n",
+         [plugins.echo]\nsource = \"{}\"\n[plugins.strategy]\nsource = \"{}\"\ngrants.channels = [\"terminal\"]\n\
+         [tasks.desk]\nagent = \"chat\"\nstuck_detection = false\ntools = [\"delegate_task\", \"task_status\"]\n\
+         [tasks.digest]\nagent = \"echo\"\ndelivery_strategy = \"strategy\"\nresult_delivery = \"agent-turn\"\n",
         server.url(),
         guest("agent_echo").display(),
         guest("strategy_speaks").display(),

@@ -20,7 +20,7 @@ fn config(script: &Value) -> String {
     acting(
         script,
         "grants.tools = [\"workspace.*\"]",
-        "executors = [\"workspace\"]",
+        "action_plugins = [\"workspace\"]",
         &workspace(GRANT),
     )
 }
@@ -151,12 +151,13 @@ fn an_action_that_nobody_carries_out_goes_on_and_the_operator_reads_what_is_miss
     let [read, run] = &ran.denials()[..] else { panic!("{:?}", ran.denials()) };
     assert_eq!(
         read.suggestion.as_deref(),
-        Some("add \"workspace\" to tasks.main.executors"),
+        Some("add \"workspace\" to tasks.main.action_plugins"),
         "{read:?}"
     );
     assert!(run.reason.contains("a plugin with a tool named run is wanted"), "{run:?}");
 
-    let ran = rig.run(&acting(&script, "", "executors = [\"workspace\"]", &workspace(GRANT)), "go");
+    let ran =
+        rig.run(&acting(&script, "", "action_plugins = [\"workspace\"]", &workspace(GRANT)), "go");
     assert_eq!((ran.status(), observations(&ran).pop()), (Status::Done, Some(unsupported("run"))));
     let missing = ran.denials().remove(0);
     assert!(
@@ -175,13 +176,12 @@ fn a_workspace_without_a_folder_is_no_workspace() {
     let config = acting(
         &script,
         "grants.tools = [\"workspace.*\"]",
-        "executors = [\"workspace\"]",
+        "action_plugins = [\"workspace\"]",
         &workspace(""),
     );
     let problems = refused(&rig(), &config);
     assert!(
-        problems.contains("`workspace` needs `files`")
-            && problems.contains("grants.files = [{ dir"),
+        problems.contains("config/missing-grant") && problems.contains("grants.files = [{ dir"),
         "{problems}"
     );
 }

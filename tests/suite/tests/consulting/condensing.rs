@@ -35,8 +35,8 @@ fn calling(nth: usize) -> Completion {
 fn config(condenser: &str, rest: &str) -> String {
     let chat = stocked("chat", "grants.model = [\"default\"]\ngrants.tools = [\"echo.*\"]");
     format!(
-        "entry = \"main\"\n[models.default]\nkind = \"native\"\n[tasks.main]\nagent = \"chat\"\nstuck = false\n\
-         condense = {{ plugin = \"{condenser}\", over = {OVER} }}\n{chat}{}{rest}",
+        "entry = \"main\"\n[models.default]\nkind = \"native\"\n[tasks.main]\nagent = \"chat\"\nstuck_detection = false\n\
+         condense = {{ plugin = \"{condenser}\", max_entries = {OVER} }}\n{chat}{}{rest}",
         hostile("echo", "echo", "")
     )
 }

@@ -22,7 +22,10 @@ fn write(path: &str, content: &str) -> Value {
 }
 
 fn config(script: &Value, confirm: &Value, rest: &str) -> String {
-    let task = format!("executors = [\"workspace\"]\nstuck = false\nconfirm = {}", inline(confirm));
+    let task = format!(
+        "action_plugins = [\"workspace\"]\nstuck_detection = false\nconfirm = {}",
+        inline(confirm)
+    );
     acting(script, GRANTS, &task, &format!("{}{ALLOW}{rest}", stocked("workspace", FILES)))
 }
 
@@ -188,7 +191,7 @@ fn an_approver_is_asked_about_a_delegation_as_its_gates_have_left_it() {
         let config = acting(
             &script,
             "grants.delegate = [\"worker\"]",
-            "stuck = false\nconfirm = \"always\"\nbackground = { wait = true }",
+            "stuck_detection = false\nconfirm = \"always\"\nbackground = { wait = true }",
             &rest,
         );
         let told = block_on(async { steps(&world.run(&config, "go").await) });

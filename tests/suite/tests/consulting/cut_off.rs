@@ -52,7 +52,7 @@ fn config() -> String {
     let read =
         json!({ "action": "read", "args": { "path": "/box/in.txt", "start": 0, "end": -1 } });
     let script = json!([recall("lamp"), read, recall("keeper"), { "action": "think", "args": { "thought": "well" } }, recall("lamp keeper")]);
-    let task = "executors = [\"workspace\"]\nmemory = \"notes\"\nstuck = false\ncondense = { plugin = \"summary\", over = 4 }\n\
+    let task = "action_plugins = [\"workspace\"]\nmemory = \"notes\"\nstuck_detection = false\ncondense = { plugin = \"summary\", max_entries = 4 }\n\
         confirm = { policy = \"always\", analyzer = \"patterns\" }";
     let plugins = [
         stocked("notes", "grants.kv = { bytes = \"1 MiB\", keys = 200 }\nlimits.at_once = 1"),

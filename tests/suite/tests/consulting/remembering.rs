@@ -76,7 +76,7 @@ fn a_memory_that_misbehaves_is_bounded_or_an_error_that_the_agent_reads() {
     let config = acting(
         &json!(script),
         "",
-        "memory = \"bad\"\nstuck = false",
+        "memory = \"bad\"\nstuck_detection = false",
         &hostile("hostile_memory", "bad", "limits = { cpu = \"50 ms\" }"),
     );
     block_on(async {

@@ -2,6 +2,7 @@
 //! variant of one of these enums does not compile here until it is listed, and then fails until it
 //! has a row.
 
+use conclave_core::config::ProblemCode;
 use conclave_core::types::completion::ModelDiagnosticKind;
 use conclave_core::types::denial::Layer;
 use conclave_core::types::fault::FaultKind;
@@ -69,6 +70,8 @@ fn every_code_has_a_row_in_troubleshooting() {
     let refusals = all!(RefusalCode: RoomNotFound, RoomClosed, UnknownAgent, NotGranted, EmptyTask, BadArguments, LimitReached,
         UnknownChannel, ChannelNotShared, UnknownTask, TaskEnded, NoAccess, RateLimited, ChainDepth, Blocked, Busy);
     check(&page, "Refused requests and delegations", refusals.map(|code| word(&json!(code))));
+    let problems = ProblemCode::ALL.iter().map(|code| word(&json!(code)));
+    check(&page, "A config that is refused", problems);
 }
 
 /// The exit codes of the page must equal those of the command line's table.

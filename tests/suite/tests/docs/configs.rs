@@ -198,7 +198,7 @@ fn needed_grants(stock: &str) -> Vec<(&'static str, Value)> {
     match stock {
         "chat" | "micro" | "summary" => vec![("model", json!(["default"]))],
         "immediate" | "wait-for-idle" | "queued" | "digest-delivery" => {
-            vec![("rooms", json!(["terminal"]))]
+            vec![("channels", json!(["terminal"]))]
         }
         "librarian" | "digest" => vec![("tools", json!(["search.find"]))],
         "search" | "workspace" => vec![("files", json!(["docs"]))],
@@ -228,18 +228,18 @@ impl Named {
         let config = Value::Object(config.clone());
         for (name, task) in entries(&config["tasks"]) {
             self.tasks.insert(name.to_owned());
-            for key in ["agent", "deliver", "memory"] {
+            for key in ["agent", "delivery_strategy", "memory"] {
                 self.plugins.extend(text(&task[key]));
             }
             self.plugins.extend(text(&task["condense"]["plugin"]));
             self.plugins.extend(text(&task["confirm"]["analyzer"]));
-            self.plugins.extend(texts(&task["executors"]));
+            self.plugins.extend(texts(&task["action_plugins"]));
             self.tasks.extend(texts(&task["subtasks"]));
             self.tasks.extend(texts(&task["handoff"]).filter(|name| name != "user"));
-            self.channels.extend(texts(&task["background"]["share"]));
+            self.channels.extend(texts(&task["background"]["channels"]));
             for tool in task["tools"].as_array().into_iter().flatten() {
-                self.tasks.extend(text(&tool["agent"]));
-                self.workers.extend(text(&tool["agent"]));
+                self.tasks.extend(text(&tool["task"]));
+                self.workers.extend(text(&tool["task"]));
                 let tool = tool["tool"].as_str().or(tool.as_str()).unwrap_or_default();
                 self.of_tool(tool);
                 self.tools.extend(tool.contains('.').then(|| tool.to_owned()));
@@ -251,7 +251,7 @@ impl Named {
             self.tasks.extend(texts(&grants["route"]));
             self.tasks.extend(texts(&grants["delegate"]));
             self.tasks.extend(texts(&grants["delegate"]["tasks"]));
-            self.channels.extend(texts(&grants["rooms"]));
+            self.channels.extend(texts(&grants["channels"]));
             texts(&grants["tools"]).for_each(|tool| self.of_tool(&tool));
         }
         for rule in config["policy"].as_array().into_iter().flatten() {

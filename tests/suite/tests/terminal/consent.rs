@@ -18,7 +18,7 @@ fn is_own(row: &str, words: &str) -> bool {
 fn confirming() -> Rig {
     let config = format!(
         "entry = \"main\"\n[[policy]]\ntool = \"*\"\ndecide = \"allow\"\n[tasks.main]\n\
-         agent = \"actor\"\nexecutors = [\"workspace\"]\nstuck = false\nconfirm = \"always\"\n\
+         agent = \"actor\"\naction_plugins = [\"workspace\"]\nstuck_detection = false\nconfirm = \"always\"\n\
          [plugins.actor]\nsource = \"{}\"\ngrants.tools = [\"workspace.*\"]\n[plugins.actor.config]\n\
          script = [\n  {{ action = \"write\", args = {{ path = \"/notes/action.md\", content = \"a\", start = 0, end = -1 }} }},\n  \
          {{ call = \"workspace.write\", arguments = {{ path = \"/notes/call.md\", content = \"b\" }} }},\n]\n\

@@ -130,7 +130,7 @@ fn unused(name: &str, found: &Inspection, config: &Config, file: &Path) -> Optio
         );
         return Some(Hint {
             what: format!("no task uses {name} yet; it delivers results of background tasks:"),
-            how: format!("in {place} write `deliver = {name:?}`"),
+            how: format!("in {place} write `delivery_strategy = {name:?}`"),
         });
     }
     Some(Hint {
@@ -165,26 +165,34 @@ fn callers(name: &str, config: &Config, file: &Path) -> Hint {
         found.is_none_or(|found| found.manifest.ask(Capability::Tools).is_some())
     };
     // Agents that call tools already come first, then agents that could be granted tools at all.
-    tasks.sort_by_cached_key(|(_, task)| (!calls(task.agent.as_str()), !asks(task.agent.as_str())));
-    let Some((task, setup)) = tasks.first() else {
+    tasks.sort_by_cached_key(|(_, task)| {
+        let agent = task.setup.agent.as_str();
+        (!calls(agent), !asks(agent))
+    });
+    let Some((name_of_task, task)) = tasks.first() else {
         return Hint {
             what: "no agent may call its tools yet, because the config has no task:".to_owned(),
             how: "`conclave init` writes a config with a task".to_owned(),
         };
     };
-    let agent = &setup.agent;
+    let agent = &task.setup.agent;
     let mut how = format!(
         "conclave grant {agent} {}{}",
         shell(&format!("tools = [\"{name}.*\"]")),
         file_option(file)
     );
-    if let Some(tools) = &setup.tools {
+    if let Some(tools) = &task.tools {
         let mut names: Vec<String> = tools.iter().map(written).collect();
         names.push(format!("\"{name}.*\""));
-        how.push_str(&format!("\n  in [tasks.{task}] write `tools = [{}]`", names.join(", ")));
+        how.push_str(&format!(
+            "\n  in [tasks.{name_of_task}] write `tools = [{}]`",
+            names.join(", ")
+        ));
     }
     Hint {
-        what: format!("no agent may call its tools yet; {agent}, the agent of task {task}, could:"),
+        what: format!(
+            "no agent may call its tools yet; {agent}, the agent of task {name_of_task}, could:"
+        ),
         how,
     }
 }

@@ -39,8 +39,10 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
                 tasks("Which tasks may it start in the background?", config, &[])
             }
             Capability::Route => tasks("Whom may it address?", config, &["user"]),
-            Capability::Rooms => confirm(&question(capability, "May it speak on your terminal?"))
-                .then(|| list(&["terminal".to_owned()])),
+            Capability::Channels => {
+                confirm(&question(capability, "May it speak on your terminal?"))
+                    .then(|| list(&["terminal".to_owned()]))
+            }
             Capability::Fetch => addresses(ask),
             Capability::Secrets => secrets(ask, config),
             Capability::Kv => {

@@ -2,7 +2,7 @@
 //! a grant beyond it has no effect.
 
 use super::Plugins;
-use crate::config::{Config, Problems, TERMINAL};
+use crate::config::{Config, ProblemCode, Problems, TERMINAL};
 use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::{PluginFacts, PluginKind};
 use crate::types::capability::Capability;
@@ -46,7 +46,11 @@ pub(super) fn check(
         let help = help.unwrap_or_else(|| {
             format!("leave [plugins.{plugin}] out, or take a version that works without")
         });
-        problems.push(config.problem(&place, what).because(reason(ask)).help(help));
+        let cause = match Capability::named(name) {
+            Some(capability) if capability.is_offered() => ProblemCode::MissingGrant,
+            _ => ProblemCode::UnsupportedCapability,
+        };
+        problems.push(config.problem(cause, &place, what).because(reason(ask)).help(help));
     }
     for capability in Capability::ALL {
         if !capability.is_own()
@@ -58,7 +62,7 @@ pub(super) fn check(
             );
             problems.push(
                 config
-                    .problem(&format!("{place}.{capability}"), what)
+                    .problem(ProblemCode::NoEffect, &format!("{place}.{capability}"), what)
                     .help("leave it out")
                     .as_warning(),
             );
@@ -104,14 +108,14 @@ pub(super) fn smallest(
             let subtask = config
                 .tasks
                 .values()
-                .filter(|task| task.agent == *plugin)
-                .find_map(|task| task.subtasks.first());
+                .filter(|task| task.setup.agent == *plugin)
+                .find_map(|task| task.setup.subtasks.first());
             format!("grants.route = {}", first(Some(subtask.map_or("user", |name| name.as_str()))))
         }
         Capability::Files => {
             r#"grants.files = [{ dir = "…", at = "/folder", mode = "read" }]"#.to_owned()
         }
-        Capability::Rooms => format!("grants.rooms = {}", first(Some(TERMINAL))),
+        Capability::Channels => format!("grants.channels = {}", first(Some(TERMINAL))),
         other => format!("grants.{other} = …"),
     }
 }
@@ -120,9 +124,11 @@ pub(super) fn smallest(
 /// background.
 fn free_task<'a>(config: &'a Config, plugin: &PluginName) -> Option<&'a TaskName> {
     let is_subtask =
-        |name: &TaskName| config.tasks.values().any(|task| task.subtasks.contains(name));
+        |name: &TaskName| config.tasks.values().any(|task| task.setup.subtasks.contains(name));
     let mut tasks = config.tasks.iter();
     tasks
-        .find(|(name, task)| task.agent != *plugin && **name != config.entry && !is_subtask(name))
+        .find(|(name, task)| {
+            task.setup.agent != *plugin && **name != config.entry && !is_subtask(name)
+        })
         .map(|(name, _)| name)
 }

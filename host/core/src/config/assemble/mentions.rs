@@ -2,7 +2,7 @@
 //! Does not interpret the rules.
 
 use super::toolbox::own_name;
-use crate::config::{Compat, Config, Problems, TaskConfig};
+use crate::config::{Config, ProblemCode, Problems, TaskConfig};
 use crate::setup::{NoTool, ReturnType};
 use crate::tool_calls::sequence::Expected;
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
@@ -17,37 +17,41 @@ pub(super) fn check(
     toolbox: &Toolbox,
     problems: &mut Problems,
 ) {
-    let mut need =
-        |key: &str, tool: &str, may_have_it: &dyn Fn(&TaskTool) -> bool, lacking: &str| {
-            if toolbox.iter().any(may_have_it) {
-                return;
-            }
-            let path = format!("tasks.{name}.{key}");
-            let what = format!("{} names the tool {}, which {lacking}", code(key), code(tool));
-            problems.push(config.problem(&path, what).maybe_help(meant(toolbox, tool)));
-        };
+    let mut need = |key: &str,
+                    tool: &str,
+                    may_have_it: &dyn Fn(&TaskTool) -> bool,
+                    lacking: &str| {
+        if toolbox.iter().any(may_have_it) {
+            return;
+        }
+        let path = format!("tasks.{name}.{key}");
+        let what = format!("{} names the tool {}, which {lacking}", code(key), code(tool));
+        problems.push(
+            config.problem(ProblemCode::UnknownTool, &path, what).maybe_help(meant(toolbox, tool)),
+        );
+    };
     let absent = "the task does not have";
-    if let Some(force) = &task.force {
+    if let Some(force) = &task.setup.force {
         let is_known = toolbox.get(force).is_some();
         need(
-            "force",
+            "force_tool",
             force,
             &|tool| tool.offered && tool.summary.name == *force,
             if is_known { "is not offered" } else { absent },
         );
     }
-    if let Some(ReturnType::Tool(wanted)) = &task.returns {
+    if let Some(ReturnType::Tool(wanted)) = &task.setup.returns {
         need("returns.tool", wanted, &|tool| tool.summary.name == *wanted, absent);
     }
     // A Langroid task may name unknown tools: the call is left to others, the sequence never
     // matches.
-    if task.compat == Compat::Langroid {
+    if task.setup.as_langroid {
         return;
     }
-    if let NoTool::Call(call) = &task.no_tool {
-        need("handle_llm_no_tool.tool", &call.name, &|tool| tool.summary.name == call.name, absent);
+    if let NoTool::Call(call) = &task.setup.no_tool {
+        need("on_no_tool_call.tool", &call.name, &|tool| tool.summary.name == call.name, absent);
     }
-    for (index, sequence) in task.done_sequences.iter().enumerate() {
+    for (index, sequence) in task.setup.done_sequences.iter().enumerate() {
         for event in sequence.events() {
             let Expected::SpecificTool(wanted) = event else { continue };
             // L-092: its title is accepted too.

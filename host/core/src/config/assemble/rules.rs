@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Plugins;
-use crate::config::{Config, Problems};
+use crate::config::{Config, ProblemCode, Problems};
 use crate::permissions::policy_rules::{ArgumentPlace, Rule};
 use crate::permissions::task_scope::Narrow;
 use crate::types::wording::{code, suggest};
@@ -37,17 +37,20 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
         }
     }
     for (name, task) in &config.tasks {
-        for (key, left, granted) in not_granted(config, &task.agent, &task.narrow) {
+        for (key, left, granted) in not_granted(config, &task.setup.agent, &task.setup.narrow) {
             let what = format!(
-                "{} in `narrow` of the task `{name}` was not granted to its agent `{}`, so it leaves nothing of it",
+                "{} in `scope` of the task `{name}` was not granted to its agent `{}`, so it has no effect",
                 code(&left),
-                task.agent
+                task.setup.agent
             );
             let help = suggest(&left, &granted, "granted are").unwrap_or_else(|| {
-                format!("nothing of `{key}` is granted in [plugins.{}]", task.agent)
+                format!("nothing of `{key}` is granted in [plugins.{}]", task.setup.agent)
             });
             problems.push(
-                config.problem(&format!("tasks.{name}.narrow.{key}"), what).help(help).as_warning(),
+                config
+                    .problem(ProblemCode::NoEffect, &format!("tasks.{name}.scope.{key}"), what)
+                    .help(help)
+                    .as_warning(),
             );
         }
     }
@@ -61,13 +64,13 @@ fn no_tool(
     problems: &mut Problems,
 ) {
     let tools: Vec<&str> = schemas.iter().map(|(tool, _)| tool.as_str()).collect();
-    let what = format!("the rule is about {}, and there is no such tool", code(&rule.tool.0));
+    let what = format!("the rule covers {}, and no plugin has such a tool", code(&rule.tool.0));
     let help = suggest(&rule.tool.0, &tools, "tools here")
         .unwrap_or_else(|| "no plugin here has tools".to_owned());
     problems.push(
         config
-            .problem(&format!("policy[{index}].tool"), what)
-            .because("the rule never holds")
+            .problem(ProblemCode::NoEffect, &format!("policy[{index}].tool"), what)
+            .because("the rule never applies")
             .help(help)
             .as_warning(),
     );
@@ -92,14 +95,14 @@ fn no_argument(
         return;
     }
     let known: Vec<&str> = known.into_iter().collect();
-    let what = format!("no tool that the rule is about has an argument {}", code(&name));
+    let what = format!("no tool that the rule covers has an argument {}", code(&name));
     let help = suggest(&name, &known, "arguments are")
         .unwrap_or_else(|| "its tools have no arguments".to_owned());
     let path = format!("policy[{index}].arguments.{}", at.0);
     problems.push(
         config
-            .problem(&path, what)
-            .because("an argument that is not there matches nothing")
+            .problem(ProblemCode::NoEffect, &path, what)
+            .because("an absent argument matches nothing")
             .help(help)
             .as_warning(),
     );
@@ -126,7 +129,7 @@ fn properties(schema: &Value) -> Option<impl Iterator<Item = &str>> {
     Some(names.into_iter().flat_map(|names| names.keys().map(String::as_str)))
 }
 
-/// Returns the key of `narrow`, the name in it, and the existing grants.
+/// Returns the key of `scope`, the name in it, and the existing grants.
 fn not_granted(
     config: &Config,
     agent: &crate::types::ids::PluginName,
@@ -184,9 +187,9 @@ mod tests {
     use crate::types::tool::ToolSpec;
 
     #[test]
-    fn a_rule_that_never_holds_and_an_empty_narrowing_are_told() {
+    fn a_rule_that_never_holds_and_an_empty_narrowing_are_warnings() {
         let text = "entry = \"t\"\n[plugins.p]\nsource = \"p.wasm\"\ngrants.files = [{ dir = \"notes\", at = \"/notes\" }]\n\
-            [tasks.t]\nagent = \"p\"\nnarrow = { files = [\"/note\"] }\n\
+            [tasks.t]\nagent = \"p\"\nscope = { files = [\"/note\"] }\n\
             [[policy]]\ntool = \"p.sav\"\ndecide = \"deny\"\n\
             [[policy]]\ntool = \"p.save\"\narguments = { pth = \"/x\", path = \"/y\" }\ndecide = \"deny\"\n";
         let config =
@@ -202,16 +205,17 @@ mod tests {
         };
         let mut problems = Problems::default();
         check(&config, &[("p".into(), facts)].into(), &mut problems);
-        let told = problems.to_string();
-        assert!(!problems.has_errors() && problems.0.len() == 3, "{told}");
-        for part in [
-            "`p.sav`, and there is no such tool",
-            "did you mean `p.save`?",
-            "an argument `pth`",
-            "did you mean `path`?",
-            "did you mean `/notes`?",
-        ] {
-            assert!(told.contains(part), "{part}\n{told}");
-        }
+        assert!(!problems.has_errors(), "{problems}");
+        let found: Vec<(usize, ProblemCode, Option<&str>)> = problems
+            .0
+            .iter()
+            .map(|problem| (problem.line, problem.code, problem.remedy.as_deref()))
+            .collect();
+        let expected = [
+            (9, ProblemCode::NoEffect, Some("did you mean `p.save`?")),
+            (13, ProblemCode::NoEffect, Some("did you mean `path`?")),
+            (7, ProblemCode::NoEffect, Some("did you mean `/notes`?")),
+        ];
+        assert_eq!(found, expected, "{problems}");
     }
 }

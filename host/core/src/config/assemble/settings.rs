@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::authors_problem;
-use crate::config::{Config, Problems};
+use crate::config::{Config, ProblemCode, Problems};
 use crate::setup::PluginFacts;
 use crate::types::ids::PluginName;
 use crate::types::wording::{code, suggest};
@@ -29,7 +29,11 @@ pub(super) fn check(
             .unwrap_or_else(|| "it has none at all: leave `config` out".to_owned());
         problems.push(
             config
-                .problem(&path(plugin, name), format!("`{plugin}` has no setting {}", code(name)))
+                .problem(
+                    ProblemCode::InvalidSetting,
+                    &path(plugin, name),
+                    format!("`{plugin}` has no setting {}", code(name)),
+                )
                 .help(help),
         );
     }
@@ -70,7 +74,11 @@ pub(super) fn check(
                 let help = declaration
                     .get("default")
                     .map(|default| format!("its default is {}", shown(default)));
-                problems.push(config.problem(&path(plugin, name), what).maybe_help(help));
+                problems.push(
+                    config
+                        .problem(ProblemCode::InvalidSetting, &path(plugin, name), what)
+                        .maybe_help(help),
+                );
             }
             None if declaration.get("required") == Some(&Value::Bool(true)) => {
                 let what = format!(
@@ -82,7 +90,15 @@ pub(super) fn check(
                     "add {} to the `config` of [plugins.{plugin}]",
                     code(&format!("{name} = …"))
                 );
-                problems.push(config.problem(&format!("plugins.{plugin}.config"), what).help(help));
+                problems.push(
+                    config
+                        .problem(
+                            ProblemCode::InvalidSetting,
+                            &format!("plugins.{plugin}.config"),
+                            what,
+                        )
+                        .help(help),
+                );
             }
             None => {}
         }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::tools::entry_path;
 use super::{Plugins, asks};
 use crate::config::confusables::pairs;
-use crate::config::{Compat, Config, Problems, TaskConfig, ToolEntry, ToolsEntry};
+use crate::config::{Config, ProblemCode, Problems, TaskConfig, ToolEntry, ToolsEntry};
 use crate::permissions::grant::ToolPattern;
 use crate::setup::is_user;
 use crate::tool_calls::toolbox::{DelegateTarget, TaskTool, ToolTarget, Toolbox};
@@ -46,11 +46,11 @@ type Placed = (Option<usize>, TaskTool);
 /// Returns the plugins' tools that the agent was granted and the task leaves.
 fn of_plugins(config: &Config, task: &TaskConfig, plugins: &Plugins) -> Vec<Placed> {
     let asks = plugins
-        .get(&task.agent)
+        .get(&task.setup.agent)
         .is_some_and(|facts| facts.manifest.ask(Capability::Tools).is_some());
     let granted = config
         .plugins
-        .get(&task.agent)
+        .get(&task.setup.agent)
         .and_then(|agent| agent.grants.tools.as_ref())
         .filter(|_| asks);
     let Some(granted) = granted else { return Vec::new() };
@@ -98,7 +98,7 @@ fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -
         task.tools.iter().flatten().enumerate().find(|(_, entry)| is_it(entry, wanted))
     };
     let mut tool = TaskTool::of_host(host);
-    if task.compat == Compat::Langroid {
+    if task.setup.as_langroid {
         host.langroid_name().clone_into(&mut tool.summary.name);
     }
     let placed = entry(host).map(|(index, entry)| {
@@ -135,20 +135,21 @@ fn delegates_of<'a>(
     plugins: &Plugins,
 ) -> Vec<(&'a str, Option<&'a str>)> {
     let asks = plugins
-        .get(&task.agent)
+        .get(&task.setup.agent)
         .is_some_and(|facts| facts.manifest.ask(Capability::Delegate).is_some());
     let granted = config
         .plugins
-        .get(&task.agent)
+        .get(&task.setup.agent)
         .and_then(|agent| agent.grants.delegate.as_ref())
         .filter(|_| asks);
-    let left =
-        |name: &&TaskName| task.narrow.delegate.as_ref().is_none_or(|left| left.contains(name));
+    let left = |name: &&TaskName| {
+        task.setup.narrow.delegate.as_ref().is_none_or(|left| left.contains(name))
+    };
     let names = granted.into_iter().flat_map(|grant| &grant.tasks).filter(left);
     let shown = |text: &'a str| Some(text).filter(|text| !text.trim().is_empty());
     names
         .map(|name| {
-            (name.as_str(), config.tasks.get(name).and_then(|task| shown(&task.description)))
+            (name.as_str(), config.tasks.get(name).and_then(|task| shown(&task.setup.description)))
         })
         .collect()
 }
@@ -160,9 +161,9 @@ fn worker_tools(config: &Config, task: &TaskConfig) -> Vec<Placed> {
             .agent
             .clone()
             .filter(|_| entry.tool == ToolsEntry::Host(HostTool::DelegateTask))?;
-        let description = config.tasks.get(&agent).map(|task| task.description.as_str());
+        let description = config.tasks.get(&agent).map(|task| task.setup.description.as_str());
         let name = entry.alias.as_deref().unwrap_or(HostTool::DelegateTask.as_str());
-        let waits = entry.wait || task.background.wait;
+        let waits = entry.wait || task.setup.background.wait;
         let mut tool = TaskTool::of_host(HostTool::DelegateTask);
         tool.summary = worker_tool(name, agent.as_str(), description, waits);
         apply(entry, &mut tool);
@@ -229,13 +230,19 @@ fn check_names(
                 );
                 let place = place(index.or(*other_index));
                 problems.push(
-                    config.problem(&place, what).help("give one of them another name with `as`"),
+                    config
+                        .problem(ProblemCode::Duplicate, &place, what)
+                        .help("give one of them another name with `as`"),
                 );
             }
             None if name != own && admitted.contains(name) => {
                 let what =
                     format!("{} would go by the name of another tool, {}", code(&own), code(name));
-                problems.push(config.problem(&place(*index), what).help("choose another name"));
+                problems.push(
+                    config
+                        .problem(ProblemCode::Duplicate, &place(*index), what)
+                        .help("choose another name"),
+                );
             }
             None => drop(seen.insert(name, (*index, own))),
         }
@@ -260,7 +267,10 @@ fn check_names(
             "{rename}give the tool a name of its own: `tools = [{{ tool = \"{own}\", as = \"NAME\" }}]`"
         );
         problems.push(
-            config.problem(&at, what).because("their names look alike at a glance").help(help),
+            config
+                .problem(ProblemCode::SimilarNames, &at, what)
+                .because("their names look alike at a glance")
+                .help(help),
         );
     }
 }
@@ -282,7 +292,7 @@ fn check_delegation(
     tools: &[Placed],
     problems: &mut Problems,
 ) {
-    let agent = &task.agent;
+    let agent = &task.setup.agent;
     let may_delegate =
         config.plugins.get(agent).is_none_or(|plugin| plugin.grants.delegate.is_some());
     let delegates =
@@ -300,7 +310,7 @@ fn check_delegation(
     let line = asks::smallest(config, agent, Capability::Delegate, plugins);
     problems.push(
         config
-            .problem(&entry_path(name, *index, "tool"), what)
+            .problem(ProblemCode::NotGranted, &entry_path(name, *index, "tool"), what)
             .help(format!("in [plugins.{agent}] write `{line}`")),
     );
 }
@@ -332,16 +342,23 @@ fn check_workers(
             "the tool {} is for {}, which {} may not start",
             code(&tool.summary.name),
             code(agent.as_str()),
-            code(task.agent.as_str())
+            code(task.setup.agent.as_str())
         );
         let names: Vec<String> = may_start
             .iter()
             .map(|(name, _)| format!("{name:?}"))
             .chain([format!("{:?}", agent.as_str())])
             .collect();
-        let help =
-            format!("in [plugins.{}] write `grants.delegate = [{}]`", task.agent, names.join(", "));
-        problems.push(config.problem(&entry_path(name, index, "agent"), what).help(help));
+        let help = format!(
+            "in [plugins.{}] write `grants.delegate = [{}]`",
+            task.setup.agent,
+            names.join(", ")
+        );
+        problems.push(
+            config
+                .problem(ProblemCode::NotGranted, &entry_path(name, index, "task"), what)
+                .help(help),
+        );
     }
 }
 
@@ -358,13 +375,13 @@ fn check_handoff(
         tool.offered && tool.target == ToolTarget::Host(HostTool::HandoffConversation)
     };
     let Some((Some(index), _)) = tools.iter().find(|(_, tool)| offered(tool)) else { return };
-    let Some(table) = &task.handoff else { return };
+    let Some(table) = &task.setup.handoff else { return };
     let asks = plugins
-        .get(&task.agent)
+        .get(&task.setup.agent)
         .is_some_and(|facts| facts.manifest.ask(Capability::Route).is_some());
     let granted = config
         .plugins
-        .get(&task.agent)
+        .get(&task.setup.agent)
         .and_then(|agent| agent.grants.route.as_ref())
         .filter(|_| asks);
     let may_route = |to: &str| {
@@ -375,16 +392,18 @@ fn check_handoff(
     }
     let what = format!(
         "the task offers `handoff_conversation`, and {} may hand the conversation to nobody",
-        code(task.agent.as_str())
+        code(task.setup.agent.as_str())
     );
     let help = match table.first() {
         Some(to) if asks => {
-            format!("in [plugins.{}] write `grants.route = [\"{to}\"]`", task.agent)
+            format!("in [plugins.{}] write `grants.route = [\"{to}\"]`", task.setup.agent)
         }
         Some(to) => {
             format!("take an agent that asks for `route`, or leave {} out of `handoff`", code(to))
         }
         None => "name a task, or `user`, in `handoff`, or leave it out".to_owned(),
     };
-    problems.push(config.problem(&entry_path(name, *index, "tool"), what).help(help));
+    problems.push(
+        config.problem(ProblemCode::NotGranted, &entry_path(name, *index, "tool"), what).help(help),
+    );
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use super::{Plugins, authors_problem};
 use crate::config::invisible_chars::{code_point, in_tool};
-use crate::config::{Config, ConfigProblem, NAME_MAX, Problems, TaskConfig, ToolsEntry};
+use crate::config::{
+    Config, ConfigProblem, NAME_MAX, ProblemCode, Problems, TaskConfig, ToolsEntry,
+};
 use crate::permissions::grant::ToolPattern;
 use crate::setup::PluginFacts;
 use crate::types::ids::{PluginName, TaskName};
@@ -140,7 +142,11 @@ fn covers_nothing(
             .map(|help| format!("`{plugin}` has no tools; {help}")),
         _ => suggest(&pattern.0, &here, "its tools are"),
     };
-    let problem = config.problem(path, format!("{} covers no tool", code(&pattern.0)));
+    let problem = config.problem(
+        ProblemCode::UnknownTool,
+        path,
+        format!("{} covers no tool", code(&pattern.0)),
+    );
     Some(problem.help(help.unwrap_or_else(|| "no plugin here has tools".to_owned())))
 }
 
@@ -161,7 +167,8 @@ fn not_granted(
     pattern: &ToolPattern,
     path: &str,
 ) -> Option<ConfigProblem> {
-    let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref());
+    let granted =
+        config.plugins.get(&task.setup.agent).and_then(|agent| agent.grants.tools.as_ref());
     let is_granted = |tool: &str| {
         granted.is_some_and(|grant| grant.names.iter().any(|pattern| pattern.covers(tool)))
     };
@@ -172,7 +179,7 @@ fn not_granted(
     }
     let what = format!(
         "a task may only narrow what its agent was granted: `{}` may not call {}",
-        task.agent,
+        task.setup.agent,
         code(&pattern.0)
     );
     let names = granted
@@ -181,7 +188,11 @@ fn not_granted(
         .chain([pattern])
         .map(|pattern| &pattern.0);
     let line = format!("grants.tools = {}", crate::types::wording::array(names));
-    Some(config.problem(path, what).help(format!("in [plugins.{}] write `{line}`", task.agent)))
+    Some(
+        config
+            .problem(ProblemCode::NotGranted, path, what)
+            .help(format!("in [plugins.{}] write `{line}`", task.setup.agent)),
+    )
 }
 
 /// Returns every tool of every loaded plugin, as `plugin.tool`.

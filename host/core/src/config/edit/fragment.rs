@@ -179,9 +179,8 @@ pub(super) const STORE: &str = "kv";
 /// The key of the list within the table form of a grant; none where there is no table form.
 pub(super) fn list_key(grant: &str) -> Option<&'static str> {
     match grant {
-        "tools" | "model" => Some("names"),
+        "tools" | "model" | "channels" => Some("names"),
         "delegate" => Some("tasks"),
-        "rooms" => Some("channels"),
         "fetch" => Some("urls"),
         _ => None,
     }

@@ -8,9 +8,9 @@ const CODER: &str = "---\nname: coder\ndescription: Does one task.\ninputs:\n  t
                      agent: planner\ntools: [search.find, notes.save]\ntriggers:\n- fix\n- \"mend: now\"\nversion: 1.0\n---\n\n\
                      # You are a coder\nDo {{ inputs.task }} with {{state.inputs.depth}} or ${task}.\n";
 
-fn problems(text: &str) -> String {
+fn problems(text: &str) -> Problems {
     match read("a.md", text) {
-        Err(problems) => problems.to_string(),
+        Err(problems) => problems,
         Ok(micro) => panic!("it was read: {micro:?}"),
     }
 }
@@ -56,8 +56,9 @@ fn files_of_both_eras_are_read() {
 
 #[test]
 fn an_empty_trigger_stands_in_nothing() {
-    let said = problems(&with_front("triggers:\n- git\n- \" \""));
-    assert!(said.contains("a.md:4:3: this is empty") && said.contains("\nhelp: "), "{said}");
+    let problems = problems(&with_front("triggers:\n- git\n- \" \""));
+    assert_eq!(problems.codes(), [ProblemCode::InvalidValue], "{problems}");
+    assert_eq!((problems.0[0].line, problems.0[0].column), (4, 3), "{problems}");
 }
 
 #[test]
@@ -82,45 +83,51 @@ fn what_names_no_input_is_reported_and_stays() {
     let places: Vec<_> =
         micro.warnings.0.iter().map(|problem| (problem.line, problem.column)).collect();
     assert_eq!(places, [(4, 4), (5, 5), (5, 35)]);
-    let said = micro.warnings.to_string();
-    assert!(
-        said.contains("`{{ inputs.tsak }}` names no input") && said.contains("`task`"),
-        "{said}"
-    );
+    assert_eq!(micro.warnings.codes(), [ProblemCode::NoEffect; 3], "{}", micro.warnings);
 }
 
 #[test]
-fn every_mistake_has_its_place_and_its_remedy() {
-    let cases = [
-        ("Do it.", "a.md:1:1: a micro-agent's file begins with a line of ---"),
-        ("", "a.md:1:1: a micro-agent's file begins"),
-        ("---\nname: a\nDo it.", "a.md:1:1: nothing ends what begins here"),
-        ("---\nname: a\n---\n \n", "there is no prompt"),
-        ("---\nname: a\n---\nA\n{% for x in y %}\n", "a.md:5:1: templates are not run here"),
-        ("---\nname: a\n---\nA {# note\nlong #}\n", "a.md:4:3: templates are not run here"),
+fn every_mistake_has_its_place_its_code_and_its_remedy() {
+    use ProblemCode::{
+        Duplicate, InvalidName, InvalidValue, MissingKey, OutOfRange, Syntax, Unavailable,
+        UnknownKey, WrongType,
+    };
+    let files = [
+        ("Do it.", (1, 1), Syntax),
+        ("", (1, 1), Syntax),
+        ("---\nname: a\nDo it.", (1, 1), Syntax),
+        ("---\nname: a\n---\n \n", (3, 4), MissingKey),
+        ("---\nname: a\n---\nA\n{% for x in y %}\n", (5, 1), InvalidValue),
+        ("---\nname: a\n---\nA {# note\nlong #}\n", (4, 3), InvalidValue),
     ];
-    for (text, expected) in cases {
-        let said = problems(text);
-        assert!(said.contains(expected) && said.contains("\nhelp: "), "{text}: {said}");
-    }
+    let many = format!("tools: [{}]", "a,".repeat(101));
     let fronts = [
-        ("nmae: a", "a.md:2:1: there is no key `nmae`"),
-        ("name: [a]", "a.md:2:7: this is a list, and a text is wanted"),
-        ("tools: find", "a.md:2:8: this is a text, and a list is wanted"),
-        ("tools:\n- a\n- {b: c}", "a.md:4:3: this is a group of keys, and a text is wanted"),
-        ("inputs: task", "a.md:2:9: this is a text, and names are wanted"),
-        ("inputs:\n  a b: string", "`a b` cannot be a name"),
-        ("inputs:\n- description: x", "this has no name"),
-        ("inputs:\n- {name: a}\n- {name: a}", "a.md:4:3: `a` is named twice"),
-        ("mcp_tools: {}", "a micro-agent starts no servers"),
-        ("- a", "there should be keys and values here"),
-        ("name: \"a", "a.md:"),
-        ("name: a\nname: b", "a.md:3:"),
-        ("a: b: c", "a.md:2:"),
+        ("nmae: a", (2, 1), UnknownKey),
+        ("name: [a]", (2, 7), WrongType),
+        ("tools: find", (2, 8), WrongType),
+        ("tools:\n- a\n- {b: c}", (4, 3), WrongType),
+        ("inputs: task", (2, 9), WrongType),
+        ("inputs:\n  a b: string", (3, 8), InvalidName),
+        ("inputs:\n- description: x", (3, 3), MissingKey),
+        ("inputs:\n- {name: a}\n- {name: a}", (4, 3), Duplicate),
+        ("mcp_tools: {}", (2, 1), Unavailable),
+        ("- a", (2, 1), WrongType),
+        ("name: \"a", (3, 1), Syntax),
+        ("name: a\nname: b", (3, 1), Syntax),
+        ("a: b: c", (2, 1), Syntax),
+        (many.as_str(), (2, 8), OutOfRange),
     ];
-    for (front, expected) in fronts {
-        let said = problems(&with_front(front));
-        assert!(said.contains(expected) && said.contains("\nhelp: "), "{front}: {said}");
+    let fronts = fronts.map(|(front, place, code)| (with_front(front), place, code));
+    let files = files.map(|(file, place, code)| (file.to_owned(), place, code));
+    for (text, place, code) in files.into_iter().chain(fronts) {
+        let problems = problems(&text);
+        let [problem] = &problems.0[..] else { panic!("{text}: {problems}") };
+        assert_eq!(
+            (problem.line, problem.column, problem.code),
+            (place.0, place.1, code),
+            "{text}"
+        );
+        assert!(problem.remedy.is_some(), "{text}: {problems}");
     }
 }
 
@@ -137,10 +144,9 @@ fn only_so_many_mistakes_are_said() {
 
 #[test]
 fn all_mistakes_are_said_at_once() {
-    let said = problems("---\nnmae: a\ntools: b\n---\n{% x %}\n");
-    let lines: Vec<_> =
-        said.lines().filter(|line| line.starts_with("a.md:")).map(|line| &line[..7]).collect();
-    assert_eq!(lines, ["a.md:2:", "a.md:3:", "a.md:5:"]);
+    let problems = problems("---\nnmae: a\ntools: b\n---\n{% x %}\n");
+    let lines: Vec<usize> = problems.0.iter().map(|problem| problem.line).collect();
+    assert_eq!(lines, [2, 3, 5]);
 }
 
 #[test]
@@ -165,7 +171,7 @@ fn hostile_files_are_refused() {
         format!("---\nname: a\n---\n{}", "{%".repeat(100_000)) + "%}",
     ];
     for (index, text) in cases.iter().enumerate() {
-        let said = problems(text);
+        let said = problems(text).to_string();
         assert!(said.len() < 20_000, "case {index} says too much: {} bytes", said.len());
     }
 }

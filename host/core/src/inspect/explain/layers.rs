@@ -47,7 +47,7 @@ fn decide_with(
         }
         Capability::Route => rights.may_route(target),
         Capability::Files => rights.may_touch(target, question.writes).map(drop),
-        Capability::Rooms => {
+        Capability::Channels => {
             rights.may_speak(target, |name| setup.channels.contains_key(name)).map(drop)
         }
         Capability::Kv => rights.may_keep(target),
@@ -316,9 +316,9 @@ fn granted(grants: &Grants, question: &AccessQuestion) -> (String, Option<usize>
                 name == target
             })
         }
-        Capability::Rooms => list(
+        Capability::Channels => list(
             grants
-                .rooms
+                .channels
                 .iter()
                 .flat_map(|grant| &grant.channels)
                 .map(|name| name.as_str())
@@ -389,7 +389,7 @@ fn bounds(grants: &Grants, question: &AccessQuestion) -> Option<String> {
                 grant.at_once, grant.total
             ))
         }
-        Capability::Rooms => list(vec![at_most("messages", grants.rooms.as_ref()?.messages)]),
+        Capability::Channels => list(vec![at_most("messages", grants.channels.as_ref()?.messages)]),
         Capability::Files => {
             let folder = grants
                 .files

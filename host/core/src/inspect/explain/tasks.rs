@@ -51,7 +51,7 @@ fn anything_left(rights: &Rights<'_>, question: &AccessQuestion) -> Result<(), R
     };
     let capability = question.capability;
     let reason = format!(
-        "plugins.{}.grants.{capability} holds it, and tasks.{}.narrow leaves nothing of it",
+        "plugins.{}.grants.{capability} holds it, and tasks.{}.scope leaves nothing of it",
         rights.plugin, narrowed.task
     );
     Err(rights.refuse(capability, "", Layer::Task, &reason, None))
@@ -73,7 +73,7 @@ fn leaves_nothing(narrow: &Narrow, question: &AccessQuestion) -> bool {
     }
 }
 
-/// Returns whether `tasks.NAME.narrow` can restrict the capability.
+/// Returns whether `tasks.NAME.scope` can restrict the capability.
 fn can_be_narrowed(capability: Capability) -> bool {
     use Capability::{Delegate, Fetch, Files, Kv, Model, Route, Secrets};
     matches!(capability, Model | Delegate | Route | Files | Fetch | Secrets | Kv)
@@ -104,6 +104,6 @@ pub(super) fn said(setup: &Setup, question: &AccessQuestion) -> Option<(String, 
         .iter()
         .chain(&with)
         .find(|name| narrowing(name))
-        .map(|name| format!("tasks.{name}.narrow"));
+        .map(|name| format!("tasks.{name}.scope"));
     Some((text, key))
 }

@@ -31,14 +31,14 @@ grants.files = [{ dir = "notes", at = "/notes", mode = "read" }, { dir = "out", 
 grants.kv = true
 [plugins.voice]
 source = "voice.wasm"
-grants.rooms = ["terminal"]
+grants.channels = ["terminal"]
 [tasks.desk]
 agent = "desk"
 tools = ["notes.list", "notes.drop"]
 [tasks.digest]
 agent = "desk"
 tools = ["notes.list"]
-deliver = "voice"
+delivery_strategy = "voice"
 [[policy]]
 tool = "notes.drop"
 decide = "deny"
@@ -77,7 +77,7 @@ fn setup() -> Setup {
     let plugins = BTreeMap::from([
         ("desk".into(), facts(&[PluginKind::Agent], &all, &[])),
         ("notes".into(), facts(&[PluginKind::Tools], &["files", "kv"], &["list", "save", "drop"])),
-        ("voice".into(), facts(&[PluginKind::DeliveryStrategy], &["rooms"], &[])),
+        ("voice".into(), facts(&[PluginKind::DeliveryStrategy], &["channels"], &[])),
     ]);
     assemble(&config, &plugins).unwrap_or_else(|problems| panic!("{problems}")).setup
 }
@@ -102,7 +102,7 @@ fn what_is_granted_is_a_yes_of_every_layer() {
         ask("desk", Capability::Route, "USER"),
         ask("desk", Capability::Delegate, "digest"),
         ask("notes", Capability::Files, "/notes/a.md"),
-        ask("voice", Capability::Rooms, "terminal"),
+        ask("voice", Capability::Channels, "terminal"),
         AccessQuestion::new("notes", Capability::Kv),
         AccessQuestion::new("notes", Capability::Scratch),
         AccessQuestion { writes: true, ..ask("notes", Capability::Files, "/out/a.md") },
@@ -369,7 +369,7 @@ fn changed(from: &str, to: &str) -> Setup {
     let plugins = BTreeMap::from([
         ("desk".into(), facts(&[PluginKind::Agent], &all, &[])),
         ("notes".into(), facts(&[PluginKind::Tools], &["files", "kv"], &["list", "save", "drop"])),
-        ("voice".into(), facts(&[PluginKind::DeliveryStrategy], &["rooms"], &[])),
+        ("voice".into(), facts(&[PluginKind::DeliveryStrategy], &["channels"], &[])),
     ]);
     assemble(&config, &plugins).unwrap_or_else(|problems| panic!("{problems}")).setup
 }
@@ -378,7 +378,7 @@ fn changed(from: &str, to: &str) -> Setup {
 fn a_task_that_narrows_a_capability_is_the_layer_that_refuses() {
     let setup = changed(
         "tools = [\"notes.list\", \"notes.drop\"]",
-        "tools = [\"notes.list\", \"notes.drop\"]\nnarrow = { model = [], route = [], delegate = [] }",
+        "tools = [\"notes.list\", \"notes.drop\"]\nscope = { model = [], route = [], delegate = [] }",
     );
     let of = |capability, target: Option<&str>, task: Option<&str>| AccessQuestion {
         target: target.map(str::to_owned),
@@ -395,8 +395,8 @@ fn a_task_that_narrows_a_capability_is_the_layer_that_refuses() {
             assert_eq!(explanation.denied_by(), Some(Layer::Task), "{capability} {target:?}");
             let layer =
                 explanation.layers.iter().find(|answer| answer.layer == Layer::Task).unwrap();
-            assert_eq!(layer.key.as_deref(), Some("tasks.desk.narrow"));
-            assert!(layer.text.contains("tasks.desk.narrow"), "{layer:?}");
+            assert_eq!(layer.key.as_deref(), Some("tasks.desk.scope"));
+            assert!(layer.text.contains("tasks.desk.scope"), "{layer:?}");
             assert_eq!(
                 explain(&setup, &of(capability, target, Some("digest"))).unwrap().verdict,
                 LayerVerdict::Yes

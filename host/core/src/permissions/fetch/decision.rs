@@ -254,9 +254,9 @@ fn written(grant: &FetchGrant) -> String {
         grant.response_bytes == usual.response_bytes,
         quoted(&show_size(grant.response_bytes)),
     );
-    add("time", grant.time_ms == usual.time_ms, quoted(&show_duration(grant.time_ms)));
+    add("timeout", grant.time_ms == usual.time_ms, quoted(&show_duration(grant.time_ms)));
     add("at_once", grant.at_once == usual.at_once, grant.at_once.to_string());
-    add("names", grant.names == usual.names, grant.names.to_string());
+    add("host_names", grant.names == usual.names, grant.names.to_string());
     add("redirects", grant.redirects == usual.redirects, grant.redirects.to_string());
     if more.is_empty() { urls } else { format!("{{ urls = {urls}, {} }}", more.join(", ")) }
 }

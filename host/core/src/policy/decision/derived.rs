@@ -24,13 +24,13 @@ pub fn derived(plugin: &PluginSetup) -> Decide {
     // Destructured without `..`, so that a new grant does not compile before it is judged here.
     // `tools`: each call that a tool's answer requests is checked against the rules itself.
     // `route`: steers only the calling task. `kv`: the plugin's own store.
-    let Grants { model, tools: _, delegate, route: _, files, rooms, fetch, kv: _, secrets } =
+    let Grants { model, tools: _, delegate, route: _, files, channels, fetch, kv: _, secrets } =
         &plugin.grants;
     let asks = |capability: Capability| manifest.ask(capability).is_some();
     let reaches = (model.is_some() && asks(Capability::Model))
         || (delegate.is_some() && asks(Capability::Delegate))
         || (files.iter().any(|grant| grant.mode == FileMode::ReadWrite) && asks(Capability::Files))
-        || (rooms.is_some() && asks(Capability::Rooms))
+        || (channels.is_some() && asks(Capability::Channels))
         || (fetch.is_some() && asks(Capability::Fetch))
         || (!secrets.is_empty() && asks(Capability::Secrets));
     if reaches { Decide::Ask } else { Decide::Allow }
@@ -88,10 +88,10 @@ fn reach(manifest: &Manifest, grants: &Grants) -> Vec<String> {
             list(delegate.tasks.iter().map(|name| name.as_str()).collect())
         ));
     }
-    if let Some(rooms) = grants.rooms.as_ref().filter(|_| asks(Capability::Rooms)) {
+    if let Some(grant) = grants.channels.as_ref().filter(|_| asks(Capability::Channels)) {
         may.push(format!(
             "speak on {}",
-            list(rooms.channels.iter().map(|channel| channel.as_str()).collect())
+            list(grant.channels.iter().map(|channel| channel.as_str()).collect())
         ));
     }
     may

@@ -141,7 +141,7 @@ fn without_a_rule_a_call_is_allowed_if_its_plugin_only_reads() {
 
 #[test]
 fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
-    use Capability::{Delegate, Fetch, Files, Kv, Model, Rooms, Secrets};
+    use Capability::{Delegate, Fetch, Files, Kv, Model, Channels, Secrets};
     let model = ModelGrant {
         names: vec![ModelName::from("default")],
         tokens: None,
@@ -162,7 +162,7 @@ fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
             total: 1,
             channels: Vec::new(),
         }),
-        rooms: Some(crate::permissions::grant::RoomsGrant {
+        channels: Some(crate::permissions::grant::ChannelsGrant {
             channels: vec!["terminal".into()],
             messages: None,
         }),
@@ -174,7 +174,7 @@ fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
         (Fetch, "p may send to "),
         (Secrets, "p may use the secret token (for )"),
         (Delegate, "p may start digest in the background"),
-        (Rooms, "p may speak on terminal"),
+        (Channels, "p may speak on terminal"),
     ] {
         let plugin = plugin(&[ask], all());
         assert_eq!(
@@ -266,7 +266,7 @@ fn a_leave_is_as_narrow_as_can_be_and_works() {
     let exact = leave(&ruled, &request, true).expect("it can be allowed");
     assert_eq!(exact.before, Some(1));
     let expected = "[[policy]]\ntool = \"notes.save\"\ncaller = \"librarian\"\n\
-        arguments = { \"/~1odd\" = \"a\\\"b\\n\", path = \"/notes/a.md\", times = 2 }\nonly = true\n\
+        arguments = { \"/~1odd\" = \"a\\\"b\\n\", path = \"/notes/a.md\", times = 2 }\nexact_arguments = true\n\
         decide = \"allow\"\n";
     assert!(exact.to_toml().starts_with(expected), "{}", exact.to_toml());
     assert_eq!(exact.rules.len(), 2, "one for each who has a part in it");

@@ -1,5 +1,5 @@
 //! Executors: plugins whose tools carry out an agent's actions. The operator chooses them
-//! (`tasks.NAME.executors`). The agent's `tools` grant and the rules apply as for any call. An
+//! (`tasks.NAME.action_plugins`). The agent's `tools` grant and the rules apply as for any call. An
 //! executor's answer is data.
 
 use crate::room::{Frames, Histories, RoomContext, ToolRounds};
@@ -152,7 +152,7 @@ impl Frames {
                     format!(
                         "no executor of tasks.{name} carries out {kind}; the plugin {plugin} could"
                     ),
-                    Some(format!("add \"{plugin}\" to tasks.{name}.executors")),
+                    Some(format!("add \"{plugin}\" to tasks.{name}.action_plugins")),
                 ),
                 None => (
                     format!(

@@ -191,7 +191,7 @@ impl ResultDelivery<'_> {
         let setup = Arc::clone(&self.cx.setup);
         let target = wanted.unwrap_or("a channel");
         let Some(rights) = setup.rights(strategy) else {
-            return Err(unknown_plugin(strategy, Capability::Rooms, target).into());
+            return Err(unknown_plugin(strategy, Capability::Channels, target).into());
         };
         let is_channel = |name: &str| {
             setup.channels.contains_key(name) || self.channels.bound().contains_key(name)
@@ -201,9 +201,9 @@ impl ResultDelivery<'_> {
             None => {
                 let smallest = || {
                     is_channel(TERMINAL)
-                        .then(|| format!("[plugins.{strategy}] grants.rooms = [\"{TERMINAL}\"]"))
+                        .then(|| format!("[plugins.{strategy}] grants.channels = [\"{TERMINAL}\"]"))
                 };
-                rights.require(Capability::Rooms, target, smallest)?;
+                rights.require(Capability::Channels, target, smallest)?;
                 // Without a requested channel, a transport that is not muted is chosen.
                 let channels =
                     self.deliveries.channels_of(self.cx, self.frames, self.channels, strategy);
@@ -222,20 +222,26 @@ impl ResultDelivery<'_> {
                     }
                     None => {
                         let reason =
-                            format!("plugins.{strategy}.grants.rooms does not hold {target:?}");
+                            format!("plugins.{strategy}.grants.channels does not hold {target:?}");
                         return Err(rights
-                            .refuse(Capability::Rooms, target, Layer::Config, &reason, smallest())
+                            .refuse(
+                                Capability::Channels,
+                                target,
+                                Layer::Config,
+                                &reason,
+                                smallest(),
+                            )
                             .into());
                     }
                 }
             }
         };
-        let limit = rights.grants.rooms.as_ref().and_then(|grant| grant.messages);
+        let limit = rights.grants.channels.as_ref().and_then(|grant| grant.messages);
         if let Some(limit) = limit.filter(|limit| self.budgets.used_by(strategy).speeches >= *limit)
         {
-            let reason = format!("plugins.{strategy}.grants.rooms.messages is {limit}");
+            let reason = format!("plugins.{strategy}.grants.channels.messages is {limit}");
             return Err(rights
-                .refuse(Capability::Rooms, target, Layer::Runtime, &reason, None)
+                .refuse(Capability::Channels, target, Layer::Runtime, &reason, None)
                 .into());
         }
         self.channels.can_be_told(&found).map_err(NoChannel::Unavailable)?;

@@ -113,7 +113,7 @@ impl Deliveries {
         strategy: &PluginName,
     ) -> Vec<Channel> {
         let granted =
-            cx.setup.plugins.get(strategy).and_then(|plugin| plugin.grants.rooms.as_ref());
+            cx.setup.plugins.get(strategy).and_then(|plugin| plugin.grants.channels.as_ref());
         let may_use =
             |channel: &ChannelId| granted.is_some_and(|grant| grant.channels.contains(channel));
         let bound = channels

@@ -122,7 +122,7 @@ fn a_strategy_is_shown_no_more_than_it_can_take_and_is_woken_for_the_rest() {
 
 #[test]
 fn a_speech_that_fails_is_tried_four_times_and_then_waits_for_the_agent() {
-    let mut desk = Desk::open(plan(interactive(), json!({ "hand_back": "post" })));
+    let mut desk = Desk::open(plan(interactive(), json!({ "result_delivery": "text" })));
     desk.delegate(1);
     desk.step(says("Anything else?"));
     desk.ends("it is blue");
@@ -204,8 +204,8 @@ fn every_nonsense_falls_back_to_the_agents_next_turn_and_is_reported() {
     let denied = |channel: &str| vec![on(channel, &["task-1"])];
     for (decisions, reason) in [
         (vec![huge], "65536"),
-        (denied("pager"), "grants.rooms does not hold \"pager\""),
-        (denied("nowhere"), "grants.rooms does not hold \"nowhere\""),
+        (denied("pager"), "grants.channels does not hold \"pager\""),
+        (denied("nowhere"), "grants.channels does not hold \"nowhere\""),
         (vec![Decision::GiveUp { reason: "bored".to_owned() }], "gave up: bored"),
         (
             vec![Decision::Attach { tasks: vec!["task-1".to_owned(), "task-1".to_owned()] }],
@@ -316,7 +316,7 @@ fn a_wait_for_a_channel_that_was_not_granted_tells_nothing_of_it() {
 
 #[test]
 fn the_runs_own_channel_is_busy_while_its_agent_is_at_work() {
-    let mut desk = Desk::open(plan(interactive(), json!({ "hand_back": "post" })));
+    let mut desk = Desk::open(plan(interactive(), json!({ "result_delivery": "text" })));
     let terminal = ChannelId::from("terminal");
     desk.delegate(1);
     let call = desk.begins();

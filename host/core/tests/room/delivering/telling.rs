@@ -103,7 +103,7 @@ fn an_agent_at_work_reads_it_in_its_next_step() {
 
 #[test]
 fn what_its_agent_did_not_read_any_more_is_told_to_people() {
-    let mut desk = Desk::open(plan(json!({}), json!({ "hand_back": "relay" })));
+    let mut desk = Desk::open(plan(json!({}), json!({ "result_delivery": "agent-turn" })));
     desk.delegate(1);
     let call = desk.begins();
     desk.ends("it is blue");
@@ -121,7 +121,7 @@ fn what_its_agent_did_not_read_any_more_is_told_to_people() {
 
 #[test]
 fn a_run_that_was_stopped_says_nothing_more() {
-    let mut desk = Desk::open(plan(json!({}), json!({ "hand_back": "relay" })));
+    let mut desk = Desk::open(plan(json!({}), json!({ "result_delivery": "agent-turn" })));
     desk.delegate(1);
     desk.ends("it is blue");
     desk.decides(vec![speak(&["task-1"])]);
@@ -308,8 +308,8 @@ fn what_is_handed_back_is_what_was_asked_for() {
     for (of_delegation, of_task, relayed) in [
         (None, json!({}), true),
         (Some(HandBack::Post), json!({}), false),
-        (None, json!({ "hand_back": "post" }), false),
-        (Some(HandBack::Relay), json!({ "hand_back": "post" }), true),
+        (None, json!({ "result_delivery": "text" }), false),
+        (Some(HandBack::Relay), json!({ "result_delivery": "text" }), true),
     ] {
         let mut desk = Desk::open(plan(interactive(), of_task));
         let delegation = Delegation {

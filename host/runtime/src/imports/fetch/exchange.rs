@@ -211,7 +211,7 @@ impl FetchExchange {
                 Some(Host::Domain(name)) => {
                     let (outgoing, most) = (&self.grantee.outgoing, self.grant().names);
                     if !outgoing.may_look_up(&self.room, name, most) {
-                        return Err(self.limit(url, "names", &most.to_string()));
+                        return Err(self.limit(url, "host_names", &most.to_string()));
                     }
                     outgoing.resolver.resolve(name.to_owned()).await.map_err(|_| {
                         ExchangeFailure::Unavailable("its name stands for no address")
@@ -319,7 +319,7 @@ impl FetchExchange {
     pub(super) fn timed_out(&self, url: &Url) -> ExchangeFailure {
         let time = show_duration(self.grant().time_ms);
         let reason = format!(
-            "it took longer than the plugin wanted to wait, or than plugins.{}.grants.fetch.time = {time}",
+            "it took longer than the plugin wanted to wait, or than plugins.{}.grants.fetch.timeout = {time}",
             self.grantee.name
         );
         ExchangeFailure::TimedOut(self.refuse(url.as_str(), Layer::Runtime, &reason))

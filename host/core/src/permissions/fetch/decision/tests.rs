@@ -106,7 +106,7 @@ fn the_smallest_grant_takes_nothing_away() {
     };
     let line = suggestion(Some(wide), "GET", "https://b.example/").unwrap();
     assert!(
-        line.ends_with(r#"], private = ["10.0.0.0/8"], requests = 5, time = "1500 ms" }"#),
+        line.ends_with(r#"], private = ["10.0.0.0/8"], requests = 5, timeout = "1500 ms" }"#),
         "{line}"
     );
 }

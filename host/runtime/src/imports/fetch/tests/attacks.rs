@@ -178,7 +178,7 @@ async fn names_are_a_budget() {
         drop(plugin.get(&url(name)).await);
     }
     assert!(
-        matches!(plugin.get(&url("127-0-0-1--127-0-0-1")).await, Err(ExchangeFailure::Limit(_, limit)) if limit == "names = 2")
+        matches!(plugin.get(&url("127-0-0-1--127-0-0-1")).await, Err(ExchangeFailure::Limit(_, limit)) if limit == "host_names = 2")
     );
     assert_eq!(
         plugin.asked_names(),
