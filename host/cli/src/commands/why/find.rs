@@ -9,7 +9,6 @@ use conclave_runtime::store::{RunFilter, RunRow, StoreReader};
 
 use super::folder::JournalFolder;
 use crate::program::error::CliError;
-use crate::state::state_folder::journals_folder;
 use crate::state::stores::{OpenStores, unusable};
 
 /// Runs that are listed if a name is ambiguous.
@@ -64,7 +63,7 @@ pub(super) struct KeptRun {
     /// run.
     run: String,
     call: String,
-    /// The config that the run was started with.
+    /// The config that the run was started with; `None` if it is not known, as of an export.
     pub(super) config: Option<PathBuf>,
 }
 
@@ -91,7 +90,7 @@ pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<Kept
         Some(address) => one(rows.iter().map(|row| serving_of(&row.run)), &address.run)?,
         None => rows.first().map(|row| serving_of(&row.run).to_owned()),
     };
-    let Some(run) = name else { return before_stores(args, address) };
+    let Some(run) = name else { return Err(nothing_kept(address)) };
     let call = address.map(|address| address.call.clone()).unwrap_or_default();
     let is_meant = |row: &RunRow| {
         serving_of(&row.run) == run
@@ -116,18 +115,12 @@ pub(super) struct RunPlaces<'a> {
     pub(super) store: Option<&'a Path>,
 }
 
-/// Looks in the folder of journals that hosts wrote before there were stores.
-fn before_stores(args: RunPlaces<'_>, address: Option<&Address>) -> Result<KeptRun, CliError> {
+fn nothing_kept(address: Option<&Address>) -> CliError {
     let what = address.map_or("nothing is kept".to_owned(), |address| {
         format!("nothing is kept of the run {}", address.run)
     });
-    let none = CliError::usage(what)
-        .hint("`conclave runs` lists what is; of a run with --journal FOLDER or --store FOLDER name the folder in the same way");
-    let Some(folder) = journals_folder().filter(|folder| args.store.is_none() && folder.is_dir())
-    else {
-        return Err(none);
-    };
-    in_folder(&JournalFolder(folder), address).map_err(|_| none)
+    CliError::usage(what)
+        .hint("`conclave runs` lists what is; of a run with --journal FOLDER or --store FOLDER name the folder in the same way")
 }
 
 fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<KeptRun, CliError> {
@@ -142,8 +135,7 @@ fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<KeptRu
         None => all.into_iter().next().ok_or_else(|| none("there is no journal"))?,
     };
     let call = address.map(|address| address.call.clone()).unwrap_or_default();
-    let config = folder.config(&run);
-    Ok(KeptRun { place: RunPlace::Folder(folder.clone()), run, call, config })
+    Ok(KeptRun { place: RunPlace::Folder(folder.clone()), run, call, config: None })
 }
 
 /// Returns the name with this prefix, or `None` if there is none.
