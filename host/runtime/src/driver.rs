@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use conclave_core::journal::pending_work::WaitChange;
-use conclave_core::journal::recovery::{Resumption, Start};
+use conclave_core::journal::recovery::{InFlight, Resumption, Start};
 use conclave_core::protocol::call_log::CallLog;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
@@ -109,6 +109,8 @@ pub(crate) struct Driver {
     resumption: Option<Resumption>,
     /// The call logs of calls that are run again, taken when they start.
     traces: HashMap<CallId, Arc<CallLog>>,
+    /// The work in flight for the journal's snapshots; `None` if it keeps none.
+    in_flight: Option<InFlight>,
     /// The output that waits until its records are durable.
     held: OutputBuffer,
     /// The setup that the room's core has; `None` before the room was opened.
@@ -221,6 +223,7 @@ impl Driver {
             second: None,
             resumption: None,
             traces: HashMap::new(),
+            in_flight: None,
             held: OutputBuffer::default(),
             opened: None,
             under_way: HashMap::new(),
@@ -242,7 +245,10 @@ impl Driver {
     async fn journal_opened(&mut self) -> Result<(), JournalFailure> {
         if let RoomJournal::Opening(opening) = &mut self.journal {
             match opening.await {
-                Ok(journal) => self.journal = RoomJournal::Open(journal),
+                Ok(journal) => {
+                    self.journal = RoomJournal::Open(journal);
+                    self.track(InFlight::default());
+                }
                 Err(failure) => {
                     self.journal = RoomJournal::Failed;
                     return Err(failure);
@@ -610,6 +616,9 @@ impl Driver {
                 event.effective(),
                 Event::RoomOpened { .. } | Event::RunStarted { .. } | Event::Requested { .. }
             );
+            if let Some(in_flight) = &mut self.in_flight {
+                in_flight.begin_event(seq, &event);
+            }
             if is_kept || is_followed {
                 let record = Arc::new(Record {
                     seq,
@@ -653,7 +662,13 @@ impl Driver {
                 }
                 // Computed from the room's present state, which a replayed call starts from too.
                 let start = Start::of(&effect, &self.room).map(Box::new);
+                if let Some(in_flight) = &mut self.in_flight {
+                    in_flight.begin(&effect, start.as_deref(), &self.room);
+                }
                 told.push(HeldOutput::Effect(effect, start));
+            }
+            if let Some(in_flight) = &mut self.in_flight {
+                in_flight.end_event(&self.room);
             }
         }
         if may_bind {
@@ -675,6 +690,7 @@ impl Driver {
         kill_point!("before-append");
         let keeping = self.journal()?.append(&entry)?;
         kill_point!("after-append");
+        self.keep_snapshot();
         // After the append: a child must not record a pause before its parent does.
         self.report_children(pauses);
         let (kept, first) = match keeping {
