@@ -96,6 +96,7 @@ pub mod journal {
     pub mod pending_work;
     pub mod record;
     pub mod recovery;
+    pub mod snapshot;
 }
 /// Views of runs and permissions for people: timelines, audits, explanations, exports.
 pub mod inspect {

@@ -1,20 +1,24 @@
 //! Decisions that allow an access must not allocate: they are made at every call of a tool and of
-//! an import. A test binary of its own, because it counts the allocations of the process.
+//! an import. A snapshot must not copy texts: it is taken on a room's loop. A test binary of its
+//! own, because it counts the allocations of the process.
 
 use std::hint::black_box;
 
 use allocation_counter::measure;
 use conclave_core::config::Config;
+use conclave_core::journal::recovery::Unfinished;
 use conclave_core::permissions::fetch::target;
 use conclave_core::permissions::grant::Rights;
 use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
 use conclave_core::permissions::policy_rules::Decide;
 use conclave_core::permissions::task_scope::{Narrow, Narrowed};
 use conclave_core::policy::decision::decide;
+use conclave_core::protocol::event::{self, Event, HistoryChange, Principal, Record};
 use conclave_core::setup::Setup;
 use conclave_core::types::capability::Capability;
-use conclave_core::types::ids::{PluginName, SecretName, TaskName};
+use conclave_core::types::ids::{Millis, PluginName, SecretName, TaskName};
 use conclave_core::types::limits::RunLimits;
+use conclave_core::types::message::{Entity, Message};
 use serde_json::json;
 
 const RULES: &str = r#"
@@ -194,4 +198,32 @@ fn a_yes_of_every_capability_allocates_nothing() {
         let counted = measure(|| answer = may(black_box(no)));
         assert!(!answer && counted.count_total > 0, "{what}: a refusal is told in words");
     }
+}
+
+#[test]
+fn a_snapshot_of_a_room_copies_no_text() {
+    let taken = |length: usize| {
+        let message = |seq| Message {
+            content: Some("x".repeat(length)),
+            ..Message::new(seq, Entity::User, "ada")
+        };
+        let change = HistoryChange::Import { messages: (0..1_000).map(message).collect() };
+        let unfinished = Unfinished::fold([Record {
+            seq: 0,
+            at: Millis(0),
+            principal: Principal("ada".into()),
+            rules: event::RULES,
+            event: Event::HistoryChanged { task: "desk".into(), change },
+        }]);
+        let mut snapshot = None;
+        let counted = measure(|| {
+            snapshot = Some(Unfinished::of(black_box(&unfinished.room), &unfinished.in_flight, 1));
+        });
+        let written =
+            snapshot.and_then(|snapshot| snapshot.to_snapshot().ok()).expect("it is fine");
+        (counted.bytes_total, written.len())
+    };
+    let (short, long) = (taken(10), taken(10_000));
+    assert!(short.1 > 10 * 1_000 && long.1 > 10_000 * 1_000, "the texts are in it");
+    assert_eq!(short.0, long.0, "the loop pays for the room's maps alone");
 }

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use conclave_core::journal::admission;
-use conclave_core::journal::recovery::Resumption;
+use conclave_core::journal::recovery::{InFlight, Resumption};
 use conclave_core::protocol::call_log::CallLog;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RunOpening};
@@ -108,6 +108,8 @@ pub(crate) struct Driver {
     resumption: Option<Resumption>,
     /// The call logs of calls that are run again, taken when they start.
     traces: HashMap<CallId, Arc<CallLog>>,
+    /// The work in flight for the journal's snapshots; `None` if it keeps none.
+    in_flight: Option<InFlight>,
     /// The output that waits until its records are durable.
     held: OutputBuffer,
     /// The setup that the room's core has; `None` before the room was opened.
@@ -224,6 +226,7 @@ impl Driver {
             second: None,
             resumption: None,
             traces: HashMap::new(),
+            in_flight: None,
             held: OutputBuffer::default(),
             opened: None,
             under_way: HashMap::new(),
@@ -245,7 +248,10 @@ impl Driver {
     async fn journal_opened(&mut self) -> Result<(), JournalFailure> {
         if let RoomJournal::Opening(opening) = &mut self.journal {
             match opening.await {
-                Ok(journal) => self.journal = RoomJournal::Open(journal),
+                Ok(journal) => {
+                    self.journal = RoomJournal::Open(journal);
+                    self.track(InFlight::default());
+                }
                 Err(failure) => {
                     self.journal = RoomJournal::Failed;
                     return Err(failure);

@@ -549,7 +549,6 @@ fn crowded(place: &Checkout) -> Result<Vec<(&'static str, std::ffi::OsString)>, 
         (home.join("tmp/.ssh/id"), "this is no key\n"),
         (home.join(".ssh/id"), "this is no key\n"),
         (state.join("stores/1/log.db"), "this is no database\n"),
-        (state.join("journals/1.jsonl"), "this is no journal\n"),
         (home.join(".config/conclave/conclave.toml"), "[this is no config\n"),
         (home.join(".cache/conclave/this"), "this is no component\n"),
     ];

@@ -23,7 +23,7 @@ use conclave_runtime::{
 };
 use serde_json::json;
 
-use crate::kept::{Keep, digest};
+use crate::kept::{self, Keep, digest};
 use crate::talk;
 
 /// A clock that jumps in the middle of the child's life.
@@ -125,9 +125,9 @@ impl Child {
     }
 
     async fn go_on(self) -> Result<(), String> {
-        let kept = self.folder.join("kept");
-        let (journals, blobs) = self.keep.open(&kept)?;
-        let begun = self.keep.read(&kept)?.rooms;
+        let store = self.folder.join("kept");
+        let (journals, blobs) = self.keep.open(&store)?;
+        let begun = kept::read(&store)?.rooms;
         std::fs::create_dir_all(self.folder.join("files")).map_err(|error| error.to_string())?;
         let host = Host::new(HostOptions {
             cache: Some(self.cache.clone()),

@@ -2,25 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use conclave_core::journal::record::from_lines;
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::blobs::{BlobError, Blobs, describe};
+use conclave_runtime::blobs::Blobs;
 use conclave_runtime::journal::{
-    Journal, JournalBatch, JournalFailure, Journals, JsonLines, Keeping, Opening, Reopened,
-    Reopening,
+    Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening, Reopened, Reopening,
 };
-use conclave_runtime::message::Blob;
-use conclave_runtime::models::BlobSource;
-use conclave_runtime::store::{Durability, RunFilter, RunOrigin, Store, StoreReader};
+use conclave_runtime::store::{Durability, RunFilter, RunOrigin, Store, StoreOptions, StoreReader};
+
+/// The number of records after which a room's snapshot is written: so few that most lives resume
+/// from one.
+const SNAPSHOT_EVERY: u64 = 8;
 
 /// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    Lines,
     Store(Durability),
     /// Broken on purpose: acknowledges records and writes them with the next ones. The parent must
     /// detect it.
@@ -38,7 +37,6 @@ impl Keep {
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Self::Lines => "lines",
             Self::Late => "late",
             Self::Unsynced => "unsynced",
             Self::Store(Durability::Sync) => "sync",
@@ -51,7 +49,6 @@ impl Keep {
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         match word {
-            "lines" => Some(Self::Lines),
             "late" => Some(Self::Late),
             "unsynced" => Some(Self::Unsynced),
             "sync" => Some(Self::Store(Durability::Sync)),
@@ -74,37 +71,19 @@ impl Keep {
 
     /// Opens the store for the child, which writes to it.
     pub(crate) fn open(self, folder: &Path) -> Result<Opened, String> {
-        match self {
-            Self::Lines | Self::Late => {
-                let blobs = folder.join("blobs");
-                std::fs::create_dir_all(&blobs).map_err(|error| error.to_string())?;
-                let lines = JsonLines::in_folder(folder);
-                let journals: Arc<dyn Journals> = if self == Self::Late {
-                    Arc::new(LateJournals(lines))
-                } else {
-                    Arc::new(lines)
-                };
-                Ok((journals, Arc::new(BlobFiles(blobs))))
-            }
-            Self::Store(_) | Self::Unsynced => {
-                let store = Store::open(folder).map_err(|error| error.to_string())?;
-                let about = RunOrigin { command: "soak".to_owned(), ..RunOrigin::default() };
-                let durability =
-                    if let Self::Store(durability) = self { durability } else { Durability::Group };
-                let journals = store.journals(durability, about);
-                let journals =
-                    if self == Self::Unsynced { Arc::new(Unsynced(journals)) } else { journals };
-                Ok((journals, store.blobs()))
-            }
-        }
-    }
-
-    /// Reads the whole store for the parent.
-    pub(crate) fn read(self, folder: &Path) -> Result<Kept, String> {
-        match self {
-            Self::Lines | Self::Late => read_lines(folder),
-            Self::Store(_) | Self::Unsynced => read_store(folder),
-        }
+        let options =
+            StoreOptions { snapshot_every: Some(SNAPSHOT_EVERY), ..StoreOptions::default() };
+        let store = Store::open_with(folder, &options).map_err(|error| error.to_string())?;
+        let about = RunOrigin { command: "soak".to_owned(), ..RunOrigin::default() };
+        let durability =
+            if let Self::Store(durability) = self { durability } else { Durability::Group };
+        let journals = store.journals(durability, about);
+        let journals: Arc<dyn Journals> = match self {
+            Self::Store(_) => journals,
+            Self::Late => Arc::new(LateJournals(journals)),
+            Self::Unsynced => Arc::new(Unsynced(journals)),
+        };
+        Ok((journals, store.blobs()))
     }
 }
 
@@ -124,24 +103,8 @@ pub(crate) fn digest(record: &Record) -> u64 {
     hasher.finish()
 }
 
-fn read_lines(folder: &Path) -> Result<Kept, String> {
-    let mut kept = Kept::default();
-    let Ok(files) = std::fs::read_dir(folder) else { return Ok(kept) };
-    for path in files
-        .flatten()
-        .map(|file| file.path())
-        .filter(|path| path.extension().is_some_and(|kind| kind == "jsonl"))
-    {
-        let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
-        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-        let records = from_lines(whole).map_err(|error| format!("{}: {error}", path.display()))?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().replace('-', "/");
-        kept.rooms.insert(RoomId::from(name), records);
-    }
-    Ok(kept)
-}
-
-fn read_store(folder: &Path) -> Result<Kept, String> {
+/// Reads the whole store for the parent.
+pub(crate) fn read(folder: &Path) -> Result<Kept, String> {
     let mut kept = Kept::default();
     if !folder.exists() {
         return Ok(kept);
@@ -164,27 +127,6 @@ fn read_store(folder: &Path) -> Result<Kept, String> {
     Ok(kept)
 }
 
-/// Blobs in one file each.
-struct BlobFiles(PathBuf);
-
-impl BlobSource for BlobFiles {
-    fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
-        std::fs::read(self.0.join(sha256)).ok().map(Into::into)
-    }
-}
-
-impl Blobs for BlobFiles {
-    fn keep(&self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
-        let blob = describe(bytes, media_type, name)?;
-        // Created with a rename, so that a file is complete or absent. A failure shows itself when
-        // the blob is read.
-        let made = self.0.join(format!("{}.{}", blob.sha256, std::process::id()));
-        let _ = std::fs::write(&made, bytes)
-            .and_then(|()| std::fs::rename(&made, self.0.join(&blob.sha256)));
-        Ok(blob)
-    }
-}
-
 /// Journals that report not to survive a power cut, although they do.
 struct Unsynced(Arc<dyn Journals>);
 
@@ -203,7 +145,7 @@ impl Journals for Unsynced {
 }
 
 /// Journals that acknowledge records before they write them.
-struct LateJournals(JsonLines);
+struct LateJournals(Arc<dyn Journals>);
 
 struct LateJournal {
     inner: Box<dyn Journal>,
@@ -221,7 +163,7 @@ impl Journals for LateJournals {
         Box::pin(async {
             Ok(reopened
                 .await?
-                .map(|Reopened { records, journal }| Reopened { records, journal: late(journal) }))
+                .map(|reopened| Reopened { journal: late(reopened.journal), ..reopened }))
         })
     }
 }

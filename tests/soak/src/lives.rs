@@ -10,13 +10,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::fail_points::NAMES;
+use conclave_runtime::fail_points::{NAMES, OF_SNAPSHOT};
 
 use crate::check::Known;
 use crate::child::{Child, Clockwork};
 #[cfg(target_os = "linux")]
 use crate::disk::{Order, Survival};
-use crate::kept::{Keep, Kept};
+use crate::kept::{self, Keep, Kept};
 #[cfg(target_os = "linux")]
 use crate::power::Power;
 #[cfg(not(target_os = "linux"))]
@@ -174,7 +174,7 @@ fn round(
             left = folder.path().join(format!("left-{life_number}"));
             power.copy_to(&left)?;
         }
-        let kept = match plan.keep.read(&left.join("kept")) {
+        let kept = match kept::read(&left.join("kept")) {
             Ok(kept) => kept,
             // A store that a power cut made unreadable is a finding, not a failure of the soak.
             Err(error) if plan.power => Kept { problems: vec![error], ..Kept::default() },
@@ -264,8 +264,9 @@ impl Death {
             let most = 1 << (3 + random.below(8));
             return Self::Operation(1 + random.below(most));
         }
-        let point = random.below(NAMES.len() as u64 + 4);
-        match NAMES.get(usize::try_from(point).unwrap_or(usize::MAX)) {
+        let points: Vec<&str> = NAMES.into_iter().chain(OF_SNAPSHOT).collect();
+        let point = random.below(points.len() as u64 + 4);
+        match points.get(usize::try_from(point).unwrap_or(usize::MAX)) {
             Some(name) => {
                 let often = matches!(
                     *name,

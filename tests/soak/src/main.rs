@@ -32,7 +32,7 @@ struct Options {
     /// Hosts at once
     #[arg(long, default_value_t = 2)]
     at_once: u32,
-    /// sync, group, exit, or lines for files of JSON lines
+    /// When what is kept is safe from a power cut: sync, group or exit
     #[arg(long, default_value = "group")]
     keep: String,
     /// Milliseconds that the world takes to answer, at most
@@ -80,7 +80,7 @@ fn run(options: &Options) -> Result<(), String> {
     // A hasher's own seed is random enough. Shortened, because users type it again.
     let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 20);
     let keep = Keep::of_word(&options.keep)
-        .ok_or_else(|| format!("`{}` is none of sync, group, exit, lines", options.keep))?;
+        .ok_or_else(|| format!("`{}` is none of sync, group, exit", options.keep))?;
     let Options { runs, each, at_once, slowest, .. } = *options;
     let (kills, power_cuts) = match (options.kills, options.power_cuts) {
         (None, None) => (500, 200),

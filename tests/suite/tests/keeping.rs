@@ -166,22 +166,3 @@ fn the_runs_of_a_batch_push_out_no_run() {
     assert_eq!(stores(&rig.folder().join("state")), ["1"]);
     assert!(rig.folder().join("state/bulk/1").is_dir());
 }
-
-/// Journals of hosts without stores stay readable and unchanged.
-#[test]
-fn journals_of_earlier_versions_are_still_read() {
-    let rig = echo();
-    let old = rig.folder().join("state/journals");
-    let old_text = old.display().to_string();
-    assert_eq!(
-        conclave(&rig, &["run", "c.toml", "hello", "--journal", &old_text]).status.code(),
-        Some(0)
-    );
-    let file =
-        std::fs::read_dir(&old).expect("it is there").flatten().next().expect("a journal").path();
-    let run = file.file_stem().expect("a name").to_string_lossy().into_owned();
-    assert_eq!(conclave(&rig, &["run", "c.toml", "hello"]).status.code(), Some(0));
-    let shown = conclave(&rig, &["why", &format!("{run}:0")]);
-    assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
-    assert!(file.exists());
-}

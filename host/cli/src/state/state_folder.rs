@@ -1,4 +1,4 @@
-//! The folder for data that outlives a run: journals and plugins' stores. It is private to its
+//! The folder for data that outlives a run: stores of runs and of plugins. It is private to its
 //! owner; other modules define its contents.
 
 use std::ffi::OsString;
@@ -19,11 +19,6 @@ fn state_folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBu
     let users = || named("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
     let home = || named("HOME").map(|home| home.join(".local").join("state"));
     named("CONCLAVE_STATE").or_else(|| users().or_else(home).map(|folder| folder.join("conclave")))
-}
-
-/// Returns the folder of runs' journals; see [`state_folder`].
-pub(crate) fn journals_folder() -> Option<PathBuf> {
-    state_folder().map(|folder| folder.join("journals"))
 }
 
 /// Creates a folder and its missing ancestors, private to their owner. An existing folder is made

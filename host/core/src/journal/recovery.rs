@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::protocol::call_log::CallLog;
 use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record};
@@ -12,6 +14,7 @@ use crate::setup::Setup;
 use crate::types::delivery::DeliveryView;
 use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, Millis, PluginName, TimerId};
+use crate::types::request::RequestId;
 use crate::types::side_effect::{FailureCause, SideEffectAnswer};
 use crate::types::tool::ToolError;
 use crate::types::view::AgentView;
@@ -23,9 +26,12 @@ pub const INTERRUPTED: &str = "interrupted: the host stopped while this was unde
 /// be missing in the task's journal, and a room remembers more ids than this.
 const TELLS: usize = 256;
 
+/// The number of timers below which dropped ones are never searched for.
+const CLEAN_AT: usize = 32;
+
 /// The inputs of a plugin call, as the room had them when the call was made. A repeated call gets
 /// the same inputs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// The time that the guest reads.
     pub at: Millis,
@@ -67,23 +73,212 @@ pub struct Restart {
     pub trace: Arc<CallLog>,
 }
 
-/// A room as its journal leaves it.
-#[derive(Debug)]
+/// The work in flight of a room: what a resumption starts again, ends or leaves alone. It follows
+/// from the room's records, one event at a time, and its size from the work, not from the records.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct InFlight {
+    calls: BTreeMap<CallId, (Effect, Option<Start>)>,
+    /// Model requests without an answer, by call and ordinal.
+    models: BTreeMap<CallId, BTreeMap<u32, Effect>>,
+    /// Timers and their times. Some that the room has dropped are here too.
+    timers: BTreeMap<TimerId, Millis>,
+    /// The length of `timers` at which dropped ones are removed.
+    clean_at: usize,
+    logs: BTreeMap<CallId, CallLog>,
+    /// The numbers of the records with the reads of each call, in order.
+    reads: BTreeMap<CallId, Vec<u64>>,
+    /// Whether `logs` hold the reads themselves. A running host only names their records, because a
+    /// call may read more than fits in memory.
+    #[serde(skip, default = "yes")]
+    holds_reads: bool,
+    /// Messages sent to background tasks under way, oldest first.
+    tells: BTreeMap<CallId, VecDeque<Effect>>,
+    /// The first request number that no host used.
+    next_request: u64,
+    /// The call whose log the current event extends; `None` between events.
+    #[serde(skip)]
+    logged: Option<CallId>,
+    /// The number of calls that were examined.
+    #[cfg(test)]
+    #[serde(skip)]
+    visited: u64,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Default for InFlight {
+    fn default() -> Self {
+        Self {
+            calls: BTreeMap::new(),
+            models: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            clean_at: CLEAN_AT,
+            logs: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            holds_reads: true,
+            tells: BTreeMap::new(),
+            next_request: 0,
+            logged: None,
+            #[cfg(test)]
+            visited: 0,
+        }
+    }
+}
+
+impl InFlight {
+    /// Returns the work for the snapshots of a running host, without what the calls have read.
+    #[must_use]
+    pub fn without_reads(mut self) -> Self {
+        self.holds_reads = false;
+        self.logs.values_mut().for_each(|log| log.reads = Vec::new());
+        self
+    }
+
+    /// Takes the event of record `seq`, before the room handles it.
+    pub fn begin_event(&mut self, seq: u64, event: &Event) {
+        match event {
+            Event::ModelAsked { call, .. }
+            | Event::SideEffectAsked { call, .. }
+            | Event::SideEffectEnded { call, .. } => {
+                self.logs.entry(*call).or_default().take(event);
+                self.logged = Some(*call);
+            }
+            Event::ReadsKept { call, .. } => {
+                let log = self.logs.entry(*call).or_default();
+                if self.holds_reads {
+                    log.take(event);
+                }
+                self.reads.entry(*call).or_default().push(seq);
+                self.logged = Some(*call);
+            }
+            Event::ModelAnswered { call, ordinal, .. } => {
+                if let Some(asked) = self.models.get_mut(call) {
+                    asked.remove(ordinal);
+                    if asked.is_empty() {
+                        self.models.remove(call);
+                    }
+                }
+            }
+            Event::TimerFired { timer } => drop(self.timers.remove(timer)),
+            Event::Resumed { down_ms } => {
+                // Downtime counts against no time limit, so timers move by its length.
+                self.timers.values_mut().for_each(|at| *at = at.plus(*down_ms))
+            }
+            // `NO_REPLY` is the greatest number and marks requests without a reply.
+            Event::Requested { request, .. } if *request != RequestId::NO_REPLY => {
+                self.next_request = self.next_request.max(request.0 + 1);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes an effect of the event with the inputs of the call that it starts, before the room
+    /// changes again.
+    pub fn begin(&mut self, effect: &Effect, start: Option<&Start>, room: &Room) {
+        match effect {
+            Effect::CallModel { call, ordinal, .. } => {
+                self.models.entry(*call).or_default().insert(*ordinal, effect.clone());
+            }
+            Effect::AnswerModel { call, ordinal, answer } => {
+                let asked = self.logs.get_mut(call).and_then(|log| log.models.get_mut(ordinal));
+                if let Some(asked) = asked {
+                    asked.answer = Some(answer.clone());
+                }
+            }
+            Effect::AllowSideEffect { call, ordinal, leave } => {
+                let asked =
+                    self.logs.get_mut(call).and_then(|log| log.side_effects.get_mut(ordinal));
+                if let Some(asked) = asked {
+                    asked.leave.clone_from(leave);
+                }
+            }
+            Effect::SetTimer { timer, at } => drop(self.timers.insert(*timer, *at)),
+            Effect::TellTask { call, .. } if room.is_in_flight(*call) => {
+                let tells = self.tells.entry(*call).or_default();
+                if tells.len() == TELLS {
+                    tells.pop_front();
+                }
+                tells.push_back(effect.clone());
+            }
+            _ => {
+                // An effect that was deferred while the room was paused may belong to a call that
+                // has ended since.
+                if let Some(call) = effect.starts().filter(|call| room.is_in_flight(*call)) {
+                    self.calls.insert(call, (effect.clone(), start.cloned()));
+                }
+            }
+        }
+    }
+
+    /// Forgets what the event ended. Called after its effects.
+    pub fn end_event(&mut self, room: &Room) {
+        // A journal may mention a call that has ended or never began; its log must not stay in
+        // memory.
+        if let Some(call) = self.logged.take() {
+            self.drop_if_over(call, room);
+        }
+        // Examine only the calls that this event ended: a scan of all calls after each event would
+        // cost events × calls.
+        for call in room.ended_calls() {
+            self.drop_if_over(*call, room);
+        }
+        if room.outcome().is_some() {
+            self.models.clear();
+            self.timers.clear();
+        }
+        // The room drops timers without an effect. A search at each doubling has a constant
+        // amortised cost.
+        if self.timers.len() > self.clean_at {
+            self.timers.retain(|timer, _| room.waits_for(*timer));
+            self.clean_at = CLEAN_AT.max(2 * self.timers.len());
+        }
+    }
+
+    /// Forgets a call that is no longer in flight.
+    fn drop_if_over(&mut self, call: CallId, room: &Room) {
+        #[cfg(test)]
+        {
+            self.visited += 1;
+        }
+        if !room.is_in_flight(call) {
+            self.calls.remove(&call);
+            self.logs.remove(&call);
+            self.reads.remove(&call);
+            self.tells.remove(&call);
+        }
+    }
+
+    /// Returns the numbers of the records with the reads of calls in flight, ascending. A snapshot
+    /// does not hold those reads.
+    #[must_use]
+    pub fn read_records(&self) -> Vec<u64> {
+        let mut records: Vec<u64> = self.reads.values().flatten().copied().collect();
+        records.sort_unstable();
+        records
+    }
+
+    /// Returns the timers that may still fire.
+    pub fn timers(&self) -> impl Iterator<Item = TimerId> {
+        self.timers.keys().copied()
+    }
+
+    /// Returns the first request number that no host used. Requests of an earlier host no longer
+    /// wait, and their numbers must not match new ones.
+    #[must_use]
+    pub fn next_request(&self) -> u64 {
+        self.next_request
+    }
+}
+
+/// A room as its journal leaves it, with its work in flight.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Unfinished {
     pub room: Room,
     /// The sequence number of its next record.
     pub next: u64,
-    effects: BTreeMap<CallId, (Effect, Option<Start>)>,
-    models: BTreeMap<(CallId, u32), Effect>,
-    timers: BTreeMap<TimerId, Millis>,
-    traces: BTreeMap<CallId, CallLog>,
-    /// Messages sent to background tasks under way, oldest first.
-    tells: BTreeMap<CallId, VecDeque<Effect>>,
-    /// The time of the last record.
-    last: Millis,
-    /// The number of calls that were examined.
-    #[cfg(test)]
-    visited: u64,
+    pub in_flight: InFlight,
 }
 
 /// The events and effects that resume a room.
@@ -95,138 +290,65 @@ pub struct Resumption {
     pub again: Vec<Restart>,
 }
 
+impl Extend<Record> for Unfinished {
+    /// Folds the records that follow.
+    fn extend<I: IntoIterator<Item = Record>>(&mut self, records: I) {
+        records.into_iter().for_each(|record| self.take(record));
+    }
+}
+
 impl Unfinished {
     /// Folds a journal.
     #[must_use]
     pub fn fold(records: impl IntoIterator<Item = Record>) -> Self {
-        let (effects, models, timers, traces) =
-            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut all = Self {
-            room: Room::new(),
-            next: 0,
-            effects,
-            models,
-            timers,
-            traces,
-            tells: BTreeMap::new(),
-            last: Millis::default(),
-            #[cfg(test)]
-            visited: 0,
-        };
-        records.into_iter().for_each(|record| all.take(record));
-        all
+        let mut unfinished = Self::default();
+        unfinished.extend(records);
+        unfinished
+    }
+
+    /// Adds the reads of calls in flight to a snapshot, from the records that
+    /// [`read_records`](InFlight::read_records) names, in their order.
+    pub fn restore_reads(&mut self, records: impl IntoIterator<Item = Record>) {
+        for record in records {
+            if let Event::ReadsKept { call, .. } = &record.event
+                && let Some(log) = self.in_flight.logs.get_mut(call)
+            {
+                log.take(&record.event);
+            }
+        }
+    }
+
+    /// Returns a snapshot of a room after the record before `next`. It shares the structure of the
+    /// histories, so it costs as much as the room's maps and not as its texts.
+    #[must_use]
+    pub fn of(room: &Room, in_flight: &InFlight, next: u64) -> Self {
+        let mut in_flight = in_flight.clone();
+        in_flight.timers.retain(|timer, _| room.waits_for(*timer));
+        Self { room: room.clone(), next, in_flight }
     }
 
     fn take(&mut self, record: Record) {
         self.next = record.seq + 1;
-        self.last = self.last.max(record.at);
-        let traced = self.note(&record.event);
+        self.in_flight.begin_event(record.seq, &record.event);
         self.room.handle(record.event, record.at);
         // Notices were published before the interruption; only effects can still be pending.
         while self.room.poll_notice().is_some() {}
         while let Some(effect) = self.room.poll_effect() {
-            self.begun(effect);
+            let start = Start::of(&effect, &self.room);
+            self.in_flight.begin(&effect, start.as_ref(), &self.room);
         }
-        // A journal may mention a call that has ended or never began; its log must not stay in
-        // memory.
-        if let Some(call) = traced {
-            self.drop_if_over(call);
-        }
-        // Examine only the calls that this record ended: a scan of all calls after each record
-        // would cost records × calls.
-        for index in 0..self.room.ended_calls().len() {
-            if let Some(call) = self.room.ended_calls().get(index).copied() {
-                self.drop_if_over(call);
-            }
-        }
-        if self.room.outcome().is_some() {
-            self.models.clear();
-            self.timers.clear();
-        }
-    }
-
-    /// Forgets a call that is no longer in flight.
-    fn drop_if_over(&mut self, call: CallId) {
-        #[cfg(test)]
-        {
-            self.visited += 1;
-        }
-        if !self.room.is_in_flight(call) {
-            self.effects.remove(&call);
-            self.traces.remove(&call);
-            self.tells.remove(&call);
-        }
-    }
-
-    /// Adds the event to the log of its call, and returns that call.
-    fn note(&mut self, event: &Event) -> Option<CallId> {
-        match event {
-            Event::ModelAsked { call, .. }
-            | Event::SideEffectAsked { call, .. }
-            | Event::SideEffectEnded { call, .. }
-            | Event::ReadsKept { call, .. } => {
-                self.traces.entry(*call).or_default().take(event);
-                return Some(*call);
-            }
-            Event::ModelAnswered { call, ordinal, .. } => {
-                drop(self.models.remove(&(*call, *ordinal)))
-            }
-            Event::TimerFired { timer } => drop(self.timers.remove(timer)),
-            Event::Resumed { down_ms } => {
-                // Downtime counts against no time limit, so timers move by its length.
-                self.timers.values_mut().for_each(|at| *at = at.plus(*down_ms))
-            }
-            _ => {}
-        }
-        None
-    }
-
-    fn begun(&mut self, effect: Effect) {
-        match &effect {
-            Effect::CallModel { call, ordinal, .. } => {
-                drop(self.models.insert((*call, *ordinal), effect))
-            }
-            Effect::AnswerModel { call, ordinal, answer } => {
-                let asked =
-                    self.traces.get_mut(call).and_then(|trace| trace.models.get_mut(ordinal));
-                if let Some(asked) = asked {
-                    asked.answer = Some(answer.clone());
-                }
-            }
-            Effect::AllowSideEffect { call, ordinal, leave } => {
-                let asked =
-                    self.traces.get_mut(call).and_then(|trace| trace.side_effects.get_mut(ordinal));
-                if let Some(asked) = asked {
-                    asked.leave.clone_from(leave);
-                }
-            }
-            Effect::SetTimer { timer, at } => drop(self.timers.insert(*timer, *at)),
-            Effect::TellTask { call, .. } if self.room.is_in_flight(*call) => {
-                let tells = self.tells.entry(*call).or_default();
-                if tells.len() == TELLS {
-                    tells.pop_front();
-                }
-                tells.push_back(effect);
-            }
-            _ => {
-                // An effect that was deferred while the room was paused may belong to a call that
-                // has ended since.
-                if let Some(call) = effect.starts().filter(|call| self.room.is_in_flight(*call)) {
-                    let start = Start::of(&effect, &self.room);
-                    self.effects.insert(call, (effect, start));
-                }
-            }
-        }
+        self.in_flight.end_event(&self.room);
     }
 
     /// Returns the events and effects that resume the room at `now`. A room that has an outcome has
     /// ended.
     #[must_use]
     pub fn resumption(&self, now: Millis) -> Resumption {
-        let mut events = vec![Event::Resumed { down_ms: now.since(self.last) }];
+        let down = now.since(self.room.now());
+        let mut events = vec![Event::Resumed { down_ms: down }];
         let mut again = Vec::new();
-        for (call, (effect, start)) in &self.effects {
-            let mut trace = self.traces.get(call).cloned().unwrap_or_default();
+        for (call, (effect, start)) in &self.in_flight.calls {
+            let mut trace = self.in_flight.logs.get(call).cloned().unwrap_or_default();
             trace.may_repeat = is_idempotent(effect, self.room.setup());
             match self.interrupted(*call, effect, &trace) {
                 Some(told) => events.extend(told),
@@ -247,11 +369,11 @@ impl Unfinished {
         let plain = |effect: Effect| Restart { effect, start: None, trace: Arc::default() };
         // Only the child room knows whether it has these messages, and it ignores those that it
         // has. They follow the restart, because the room must exist first.
-        again.extend(self.tells.values().flatten().cloned().map(plain));
-        again.extend(self.models.values().cloned().map(plain));
-        let down = now.since(self.last);
+        let InFlight { tells, models, timers, .. } = &self.in_flight;
+        again.extend(tells.values().flatten().cloned().map(plain));
+        again.extend(models.values().flat_map(BTreeMap::values).cloned().map(plain));
         again.extend(
-            self.timers
+            timers
                 .iter()
                 .map(|(timer, at)| plain(Effect::SetTimer { timer: *timer, at: at.plus(down) })),
         );
@@ -262,7 +384,8 @@ impl Unfinished {
     /// interrupted; a tool call ends (C-318).
     fn put_back(&self, call: CallId, told: &Event, again: &mut Vec<Restart>) {
         let Some((effect, start)) = self
-            .effects
+            .in_flight
+            .calls
             .get(&call)
             .filter(|(effect, _)| !matches!(effect, Effect::CallTool { .. }))
         else {
@@ -272,7 +395,7 @@ impl Unfinished {
         // restart, so that the call starts once.
         let mut trace = match again.iter().position(|other| other.effect.starts() == Some(call)) {
             Some(index) => Arc::unwrap_or_clone(again.swap_remove(index).trace),
-            None => self.traces.get(&call).cloned().unwrap_or_default(),
+            None => self.in_flight.logs.get(&call).cloned().unwrap_or_default(),
         };
         trace.take(told);
         again.push(Restart {
@@ -374,8 +497,8 @@ mod tests {
                 task: "desk".into(),
                 agent: "desk".into(),
             };
-            unfinished.effects.insert(call, (effect, None));
-            unfinished.traces.insert(call, CallLog::default());
+            unfinished.in_flight.calls.insert(call, (effect, None));
+            unfinished.in_flight.logs.insert(call, CallLog::default());
         }
         unfinished
     }
@@ -394,11 +517,9 @@ mod tests {
                     Event::ReadsKept { call: CallId(seq % calls), reads: Vec::new() },
                 ));
             }
-            assert_eq!(
-                (unfinished.effects.len() as u64, unfinished.traces.len() as u64),
-                (calls, calls)
-            );
-            unfinished.visited
+            let InFlight { calls: begun, logs, visited, .. } = unfinished.in_flight;
+            assert_eq!((begun.len() as u64, logs.len() as u64), (calls, calls));
+            visited
         };
         assert_eq!(told(10), told(1_000));
         assert!(told(1_000) <= 2_000, "{}", told(1_000));
@@ -422,11 +543,10 @@ mod tests {
                 .take(record(seq, Event::ReadsKept { call: CallId(call), reads: Vec::new() }));
         }
         let in_flight: BTreeSet<CallId> = unfinished.room.calls_in_flight().collect();
-        assert!(
-            unfinished.effects.keys().all(|call| in_flight.contains(call))
-                && unfinished.traces.keys().all(|call| in_flight.contains(call))
-        );
+        let InFlight { calls, logs, .. } = &unfinished.in_flight;
+        assert!(calls.keys().chain(logs.keys()).all(|call| in_flight.contains(call)));
         unfinished.take(record(3, Event::Cancelled { reason: "enough".to_owned() }));
-        assert!(unfinished.effects.is_empty() && unfinished.traces.is_empty());
+        let InFlight { calls, logs, .. } = &unfinished.in_flight;
+        assert!(calls.is_empty() && logs.is_empty());
     }
 }

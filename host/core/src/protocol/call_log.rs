@@ -13,20 +13,22 @@ use crate::types::denial::Denial;
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 
 /// The requests and answers of one call; empty for a new call.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallLog {
     /// Model requests, by ordinal.
     pub models: BTreeMap<u32, AskedModel>,
     /// Side effects, by ordinal.
     pub side_effects: BTreeMap<u32, AskedSideEffect>,
-    /// The values that the call has read, in order.
+    /// The values that the call has read, in order. They can be large, so a snapshot names their
+    /// records instead.
+    #[serde(skip)]
     pub reads: Vec<LoggedRead>,
     /// Whether a side effect whose result is unknown may be repeated.
     pub may_repeat: bool,
 }
 
 /// A model request of a call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AskedModel {
     pub request: ModelRequest,
     /// The answer; `None` while the request is pending, because its answer arrives as an event.
@@ -34,7 +36,7 @@ pub struct AskedModel {
 }
 
 /// A side effect of a call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AskedSideEffect {
     pub side_effect: SideEffect,
     /// The room's permission or refusal.

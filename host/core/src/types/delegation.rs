@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::types::delivery::{BackgroundStatus, DeliveryRecord};
+use crate::types::delivery::{BackgroundStatus, DeliveryRecord, DeliveryState};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{BackgroundId, Millis, PluginName, RoomId, TaskName};
 use crate::types::tool::ToolSummary;
@@ -256,6 +256,19 @@ pub struct BackgroundRecord {
     #[serde(default, skip_serializing_if = "is_default")]
     pub detached: bool,
     pub delivery: DeliveryRecord,
+}
+
+impl BackgroundRecord {
+    /// Returns whether nothing about the task changes any more. A result in the inbox may still be
+    /// read, so its task is not settled.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let may_be_delivered = matches!(
+            self.delivery.state,
+            DeliveryState::Waiting | DeliveryState::Speaking | DeliveryState::Attached
+        );
+        self.detached || self.state.is_end() && !may_be_delivered
+    }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

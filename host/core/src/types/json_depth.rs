@@ -22,7 +22,15 @@ pub enum JsonError {
 /// `TooDeep` past [`JSON_DEPTH_MAX`] levels, detected before anything is built; `Malformed` if the
 /// text is not JSON of that type.
 pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
-    if is_too_deep(text) {
+    from_json_within(text, JSON_DEPTH_MAX)
+}
+
+/// Reads a value from JSON of at most `levels` levels, such as a state that holds values of records.
+///
+/// # Errors
+/// As [`from_json`].
+pub fn from_json_within<T: DeserializeOwned>(text: &str, levels: usize) -> Result<T, JsonError> {
+    if is_deeper_than(text, levels) {
         return Err(JsonError::TooDeep);
     }
     let mut deserializer = serde_json::Deserializer::from_str(text);

@@ -22,7 +22,7 @@ pub struct Peer {
 }
 
 /// The rest of each budget; `None` for no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remaining {
     pub turns: Option<u32>,
     pub tokens: Option<u64>,
@@ -33,7 +33,7 @@ pub struct Remaining {
 }
 
 /// The view of a task for one call of its agent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentView {
     pub task: TaskName,
     pub inputs: Arc<Value>,

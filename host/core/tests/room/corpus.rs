@@ -21,15 +21,63 @@ use crate::world::{Order, World};
 
 use canon::Canon;
 use file::Source;
-use folded::Folded;
+use folded::{Folded, Way};
 use names::Names;
 
 /// The number of seeds of arbitrary events.
 const SEEDS: u64 = 200;
 
+/// The files with journals of test suites.
+const SUITES: [&str; 5] = ["cli", "embed", "mcp", "store", "suite"];
+
 #[test]
 fn room_cases_do_what_was_recorded() {
-    let mut source = Source::open("room");
+    compare_cases(Way::Straight);
+}
+
+#[test]
+fn rooms_with_nonsense_events_do_what_was_recorded() {
+    compare_nonsense(Way::Straight);
+}
+
+#[test]
+fn rooms_whose_calls_are_answered_do_what_was_recorded() {
+    compare_answered(Way::Straight);
+}
+
+#[test]
+fn journals_of_conformance_cases_do_what_was_recorded() {
+    compare_journals("conformance", Way::Straight);
+}
+
+#[test]
+fn journals_of_test_suites_do_what_was_recorded() {
+    for start in SUITES {
+        compare_journals(start, Way::Straight);
+    }
+}
+
+#[test]
+fn rooms_read_from_snapshots_do_what_was_recorded() {
+    compare_cases(Way::ThroughSnapshots);
+    compare_nonsense(Way::ThroughSnapshots);
+    compare_answered(Way::ThroughSnapshots);
+}
+
+#[test]
+fn conformance_cases_read_from_snapshots_do_what_was_recorded() {
+    compare_journals("conformance", Way::ThroughSnapshots);
+}
+
+#[test]
+fn test_suites_read_from_snapshots_do_what_was_recorded() {
+    for start in SUITES {
+        compare_journals(start, Way::ThroughSnapshots);
+    }
+}
+
+fn compare_cases(way: Way) {
+    let mut source = Source::open("room", way);
     for (file, text) in cases::FILES {
         let cases: Vec<Case> = serde_json::from_str(text).expect("the file holds a list of cases");
         for case in &cases {
@@ -44,10 +92,9 @@ fn room_cases_do_what_was_recorded() {
     source.close();
 }
 
-#[test]
-fn rooms_with_nonsense_events_do_what_was_recorded() {
-    let mut source = Source::open("nonsense");
-    for seed in 0..SEEDS {
+fn compare_nonsense(way: Way) {
+    let mut source = Source::open("nonsense", way);
+    for seed in (0..SEEDS).step_by(every(way)) {
         let mut recorded = Recorded::default();
         for (event, at) in nonsense(&row(seed, 2_000)) {
             recorded.handle(event, at);
@@ -57,13 +104,12 @@ fn rooms_with_nonsense_events_do_what_was_recorded() {
     source.close();
 }
 
-#[test]
-fn rooms_whose_calls_are_answered_do_what_was_recorded() {
-    let mut source = Source::open("answered");
+fn compare_answered(way: Way) {
+    let mut source = Source::open("answered", way);
     // The file lists the seeds: those below 6000 whose rooms take 16 events or more, because most
     // end sooner. Most of those with the largest messages are omitted, because their hashing is
     // slow.
-    for input in source.inputs() {
+    for input in source.inputs().into_iter().step_by(every(way)) {
         let seed = input.strip_prefix("seed ").and_then(|seed| seed.parse().ok());
         let seed: u64 = seed.expect("an input is a seed");
         source.check(&input, &answered(&row(seed, 3_000), 40_000).records);
@@ -71,21 +117,18 @@ fn rooms_whose_calls_are_answered_do_what_was_recorded() {
     source.close();
 }
 
-#[test]
-fn journals_of_conformance_cases_do_what_was_recorded() {
-    compare_journals("conformance");
-}
-
-#[test]
-fn journals_of_test_suites_do_what_was_recorded() {
-    for start in ["cli", "embed", "mcp", "store", "suite"] {
-        compare_journals(start);
+/// Returns how many seeds there are for each one that is folded. Reading and writing a room of many
+/// events again and again is slow.
+fn every(way: Way) -> usize {
+    match way {
+        Way::Straight => 1,
+        Way::ThroughSnapshots => 4,
     }
 }
 
 /// Compares the journals of the files with this prefix.
-fn compare_journals(start: &'static str) {
-    let mut source = Source::open(start);
+fn compare_journals(start: &'static str, way: Way) {
+    let mut source = Source::open(start, way);
     let journals = file::journals(start);
     assert!(!journals.is_empty(), "no journal of {start} was recorded");
     for (name, recorded) in journals {
@@ -182,7 +225,7 @@ fn another_wording_changes_the_texts_alone() {
 fn every_hash_notices_a_change() {
     let names = Names::default();
     let records = records_of_a_case();
-    let fold = |records: &[Record]| Folded::of(records, &names).hashes();
+    let fold = |records: &[Record]| Folded::of(records, &names, Way::Straight).hashes();
     let whole = fold(&records);
     assert_eq!(fold(&records), whole, "the same records have the same hashes");
     let opened = fold(&records[..1]);

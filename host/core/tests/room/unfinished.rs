@@ -220,6 +220,38 @@ fn a_tool_is_called_again_only_where_that_does_nothing_twice() {
 }
 
 #[test]
+fn a_snapshot_names_the_records_with_the_reads_of_a_call_and_does_not_hold_them() {
+    let read = |answer: &str| LoggedRead {
+        import: "files.read".to_owned(),
+        target: "/a".to_owned(),
+        answer: json!(answer),
+    };
+    let kept = |answer: &str| Event::ReadsKept { call: CallId(0), reads: vec![read(answer)] };
+    let events = vec![kept("first"), kept("second")];
+    let unfinished = stepping(events.clone());
+    assert_eq!(unfinished.in_flight.read_records(), [1, 2]);
+    let text = unfinished.to_snapshot().expect("it is written");
+    assert!(!text.contains("first") && !text.contains("files.read"));
+    // A running host holds none of them in memory.
+    let mut live = unfinished.in_flight.clone().without_reads();
+    live.begin_event(3, &kept("third"));
+    live.end_event(&unfinished.room);
+    assert!(!format!("{live:?}").contains("first") && !format!("{live:?}").contains("third"));
+    assert_eq!(live.read_records(), [1, 2, 3]);
+    let mut resumed = Unfinished::from_snapshot(&text).expect("it is read");
+    resumed.restore_reads(
+        records(events).into_iter().map(|record| Record { seq: record.seq + 1, ..record }),
+    );
+    let step = |unfinished: &Unfinished| {
+        let again = unfinished.resumption(LATER).again;
+        let step = again.into_iter().find(|again| matches!(again.effect, Effect::StepAgent { .. }));
+        step.expect("the step is made again").trace.reads.clone()
+    };
+    assert_eq!(step(&resumed), [read("first"), read("second")]);
+    assert_eq!(step(&unfinished), step(&resumed));
+}
+
+#[test]
 fn an_agent_reads_that_its_call_was_interrupted() {
     let unfinished = calling(false, "", Vec::new());
     let mut room: Room = unfinished.room.clone();

@@ -65,6 +65,7 @@ impl Driver {
             self.outside.known.bind(self.room.bindings());
         }
         let keeping = self.append(&batch, was_over)?;
+        self.keep_snapshot();
         // After the append: a child must not record a pause before its parent does.
         self.report_children(std::mem::take(&mut batch.pauses));
         Ok(self.hold(batch, keeping))
@@ -82,6 +83,9 @@ impl Driver {
         if let Event::BackgroundEnded { call, .. } = &event {
             // The child's own loop has ended already, so its lease is not awaited again.
             self.children.remove(call);
+        }
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.begin_event(seq, &event);
         }
         if batch.is_kept || batch.is_followed {
             let principal = self.shared.principal.clone();
@@ -113,7 +117,7 @@ impl Driver {
     fn drain(&mut self, seq: u64, batch: &mut EventBatch) {
         while let Some(notice) = self.room.poll_notice() {
             if batch.is_followed {
-                let what = RunEvent::Told { told: notice };
+                let what = RunEvent::Notice { notice };
                 batch.output.push(HeldOutput::What(Some(seq), what));
             }
         }
@@ -126,7 +130,13 @@ impl Driver {
             }
             // Computed from the room's present state, which a replayed call starts from too.
             let start = Start::of(&effect, &self.room).map(Box::new);
+            if let Some(in_flight) = &mut self.in_flight {
+                in_flight.begin(&effect, start.as_deref(), &self.room);
+            }
             batch.output.push(HeldOutput::Effect(effect, start));
+        }
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.end_event(&self.room);
         }
     }
 

@@ -16,11 +16,6 @@ fn paused_by(event: &Event) -> Option<Option<String>> {
     }
 }
 
-/// Returns the reason why a run is paused after these events.
-pub(super) fn paused_after<'a>(events: impl IntoIterator<Item = &'a Event>) -> Option<String> {
-    events.into_iter().filter_map(paused_by).last().flatten()
-}
-
 impl Driver {
     /// Returns the reason why the run is paused; `None` if it is not.
     pub(crate) fn paused(&self) -> Option<&str> {
@@ -57,19 +52,5 @@ pub(super) fn pause_as(parent: Option<&str>, was_paused: bool) -> Option<Event> 
         (Some(reason), false) => Some(Event::Paused { reason: reason.to_owned() }),
         (None, true) => Some(Event::Unpaused),
         (Some(_), true) | (None, false) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_word_about_a_pause_holds() {
-        let pause = |reason: &str| Event::Paused { reason: reason.to_owned() };
-        let other = || Event::TurnStopped { reason: String::new() };
-        assert_eq!(paused_after(&[]), None);
-        assert_eq!(paused_after(&[pause("a"), other(), pause("b"), other()]), Some("b".to_owned()));
-        assert_eq!(paused_after(&[pause("a"), Event::Unpaused, other()]), None);
     }
 }

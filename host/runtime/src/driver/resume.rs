@@ -4,17 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conclave_core::journal::recovery::{Restart, Resumption, Unfinished};
+use conclave_core::journal::recovery::{InFlight, Restart, Resumption, Unfinished};
 use conclave_core::protocol::call_log::CallLog;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
 use conclave_core::setup::{PluginSetup, Setup};
 use conclave_core::types::ids::{CallId, PluginName, RoomId};
 
-use super::pausing::paused_after;
 use super::{Driver, Inlet, RoomJournal, RunContext, draw_secret};
-use crate::driver::room_handle::next_request;
-use crate::storage::journal::JournalFailure;
+use crate::storage::journal::{JournalFailure, Reopened};
 
 impl Driver {
     /// Returns the room from its journal; `None` if it has no journal.
@@ -37,9 +35,9 @@ impl Driver {
         let Some(reopened) = shared.journals.reopen(&inlet.id).await? else {
             return Ok(Err(inlet));
         };
-        let paused = paused_after(reopened.records.iter().map(|record| &record.event));
-        let next_request = next_request(reopened.records.iter().map(|record| &record.event));
-        let unfinished = Unfinished::fold(reopened.records);
+        let Reopened { snapshot, records, journal } = reopened;
+        let mut unfinished = snapshot.map(|snapshot| *snapshot).unwrap_or_default();
+        unfinished.extend(records);
         // Without the difference, a clock that was set back would delay every deadline until it has
         // caught up.
         let ahead_ms = unfinished.room.now().since(shared.clock.now());
@@ -48,16 +46,11 @@ impl Driver {
         // A room that was never opened has no secret yet.
         let secret =
             unfinished.room.secret().cloned().map_or_else(|| draw_secret(&inlet.id), Ok)?;
-        let mut driver = Self::with(
-            shared,
-            Arc::clone(&setup),
-            inlet,
-            secret,
-            RoomJournal::Open(reopened.journal),
-        );
+        let mut driver =
+            Self::with(shared, Arc::clone(&setup), inlet, secret, RoomJournal::Open(journal));
         driver.seq = unfinished.next;
         driver.ahead_ms = ahead_ms;
-        driver.paused = paused;
+        driver.paused = unfinished.room.paused().map(str::to_owned);
         // A journal without events has nothing to resume; the run begins like any other.
         driver.opened = (unfinished.next > 0).then_some(setup);
         driver.resumption = (unfinished.next > 0 && unfinished.room.outcome().is_none())
@@ -66,11 +59,31 @@ impl Driver {
         while driver.room.poll_task().is_some() {}
         driver.room.tasks().for_each(|task| driver.outside.known.put(Arc::clone(task)));
         driver.outside.known.bind(driver.room.bindings());
-        driver.outside.requests.resume_from(next_request);
+        driver.outside.requests.resume_from(unfinished.in_flight.next_request());
+        driver.track(unfinished.in_flight);
         if driver.is_cut_off() {
             driver.outside.open();
         }
         Ok(Ok(driver))
+    }
+
+    /// Follows the work in flight from now on, if the journal keeps snapshots.
+    pub(super) fn track(&mut self, in_flight: InFlight) {
+        if let RoomJournal::Open(journal) = &self.journal {
+            self.in_flight = journal.snapshot_due().map(|_| in_flight.without_reads());
+        }
+    }
+
+    /// Gives the journal a snapshot of the room when one is due. Called after the append of the
+    /// records that led to it.
+    pub(super) fn keep_snapshot(&mut self) {
+        let (RoomJournal::Open(journal), Some(in_flight)) = (&mut self.journal, &self.in_flight)
+        else {
+            return;
+        };
+        if journal.snapshot_due().is_some_and(|due| self.seq >= due) {
+            journal.keep_snapshot(Unfinished::of(&self.room, in_flight, self.seq));
+        }
     }
 
     /// Ends a background task that was cancelled before the host was interrupted: its room gets the

@@ -26,7 +26,7 @@ use crate::driver::runner::{ProgressStream, TaskRunner};
 use crate::support::clock::Clock;
 
 pub(crate) use controls::Controls;
-pub(crate) use requests::{Requests, next_request};
+pub(crate) use requests::Requests;
 pub(crate) use tasks::RoomView;
 pub use tasks::WaitError;
 
@@ -348,8 +348,9 @@ impl RoomHandle {
         self.ask(what).await.map(drop)
     }
 
-    /// Returns the room's background tasks in the order in which they began, ended ones included.
-    /// It works after the room is over, and sends no request.
+    /// Returns the room's background tasks in the order in which they began. Of those that have
+    /// ended and whose result was delivered, the newest thousand are included. It works after the
+    /// room is over, and sends no request.
     #[must_use]
     pub fn tasks(&self) -> Vec<Arc<BackgroundRecord>> {
         self.outside.known.tasks()

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::journal::pending_work::WaitChange;
-use conclave_core::journal::record::{from_lines, to_line};
+use conclave_core::journal::record::to_line;
+pub use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::Outcome;
@@ -72,10 +73,26 @@ pub trait Journal: Send + 'static {
     fn settle(&mut self) -> BoxFuture<'static, Result<(), JournalFailure>> {
         Box::pin(std::future::ready(Ok(())))
     }
+
+    /// Returns the number of records at which a snapshot of the room is due. `None` if the journal
+    /// keeps no snapshots, and then always; the driver does not prepare any.
+    fn snapshot_due(&self) -> Option<u64> {
+        None
+    }
+
+    /// Takes a snapshot of the room after all appended records, called directly after an
+    /// [`append`](Self::append). It must not become readable before those records, and must not
+    /// block. Cloned with shared structure: writing it as bytes is for another thread.
+    fn keep_snapshot(&mut self, snapshot: Unfinished) {
+        drop(snapshot);
+    }
 }
 
 /// The journal of a resumed room, with its records.
 pub struct Reopened {
+    /// The room after the records that are not read again; `None` if `records` are all.
+    pub snapshot: Option<Box<Unfinished>>,
+    /// The records behind the snapshot.
     pub records: Vec<Record>,
     pub journal: Box<dyn Journal>,
 }
@@ -262,9 +279,11 @@ impl Journals for MemoryJournals {
             .get(room)
             .map(|kept| kept.iter().map(|record| Record::clone(record)).collect());
         let journal = || Box::new(MemoryJournal { room: room.clone(), journals: self.clone() });
-        Box::pin(std::future::ready(Ok(
-            records.map(|records| Reopened { records, journal: journal() })
-        )))
+        Box::pin(std::future::ready(Ok(records.map(|records| Reopened {
+            snapshot: None,
+            records,
+            journal: journal(),
+        }))))
     }
 }
 
@@ -282,15 +301,15 @@ impl Journal for MemoryJournal {
     }
 }
 
-/// Journals as one file of JSON lines for each room, in one folder. A child room's file has its
-/// name, with `-` for `/`.
+/// An export of each room's records as a file of JSON lines in one folder, written while the room
+/// runs. A child room's file has its name, with `-` for `/`. No room is resumed from these files.
 #[derive(Clone, Debug)]
 pub struct JsonLines {
     folder: PathBuf,
 }
 
 impl JsonLines {
-    /// Returns journals in this folder, which is created when the first room opens.
+    /// Returns an export to this folder, which is created when the first room opens.
     #[must_use]
     pub fn in_folder(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
@@ -327,38 +346,6 @@ impl Journals for JsonLines {
     fn survive_power_cuts(&self) -> bool {
         false
     }
-
-    fn reopen(&self, room: &RoomId) -> Reopening {
-        let (room, path) = (room.clone(), self.path(room));
-        Box::pin(async move {
-            let place = path.clone();
-            let reopened =
-                off_the_loop(room.clone(), path.display().to_string(), move || lines_again(&place))
-                    .await?;
-            Ok(reopened.map(|(records, file)| Reopened {
-                records,
-                journal: Box::new(JsonLinesJournal { room, path, file }),
-            }))
-        })
-    }
-}
-
-/// Reads a journal and opens it for appending.
-fn lines_again(path: &Path) -> std::io::Result<Option<(Vec<Record>, File)>> {
-    let text = match std::fs::read(path) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let records = from_lines(&text)
-        .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
-    let file = OpenOptions::new().append(true).open(path)?;
-    // A torn last line was never acknowledged. It is cut off, so that the next record begins a
-    // line.
-    let whole = text.rfind('\n').map_or(0, |end| end + 1);
-    file.set_len(whole as u64)?;
-    let records = records.into_iter().take(text[..whole].lines().count()).collect();
-    Ok(Some((records, file)))
 }
 
 struct JsonLinesJournal {
@@ -416,6 +403,7 @@ impl Journal for JsonLinesJournal {
 
 #[cfg(test)]
 mod tests {
+    use conclave_core::journal::record::from_lines;
     use conclave_core::protocol::event::{Event, Principal, RULES, RunOpening as Run};
     use conclave_core::types::ids::Millis;
     use serde_json::json;
@@ -446,27 +434,10 @@ mod tests {
         let refused =
             journal.append(&entry(&[record(1, 1), record(2, 300)])).err().unwrap().to_string();
         assert!(refused.contains("record 2 ") && refused.contains("record_too_deep"), "{refused}");
-        drop(journal);
-        let reopened = journals.reopen(&room).await.unwrap().unwrap();
-        assert_eq!(reopened.records, [Record::clone(&fine)], "all of a batch or none");
-    }
-
-    #[test]
-    fn a_journal_with_a_record_that_is_nested_too_deep_is_refused_with_its_number() {
-        let temp = tempfile::tempdir().unwrap();
-        let journals = JsonLines::in_folder(temp.path());
-        let room = RoomId::from("a");
-        let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
-        let line = format!(
-            "{{\"seq\":0,\"at\":1,\"principal\":\"x\",\"rules\":0,\"event\":\"cancelled\",\"reason\":{deep}}}\n"
-        );
-        std::fs::write(journals.path(&room), line).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let failure = runtime.block_on(journals.reopen(&room)).err().unwrap().to_string();
-        assert!(
-            failure.contains("record 0 ") && failure.contains("record_too_deep"),
-            "{}",
-            &failure[..200.min(failure.len())]
-        );
+        let written = std::fs::read_to_string(journals.path(&room)).unwrap();
+        assert_eq!(from_lines(&written).unwrap(), [Record::clone(&fine)], "all of a batch or none");
+        // It is an export: a run in the same room neither continues nor overwrites it.
+        assert!(journals.reopen(&room).await.unwrap().is_none());
+        assert!(journals.open(&room).unwrap().await.is_err());
     }
 }

@@ -14,12 +14,14 @@ mod reader;
 mod record;
 mod rows;
 mod schema;
+mod snapshot;
 mod wal;
 mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use conclave_core::journal::snapshot::SNAPSHOT_EVERY;
 pub use conclave_core::types::durability::Durability;
 use conclave_core::types::ids::RoomId;
 
@@ -69,6 +71,9 @@ pub struct StoreOptions {
     /// The maximum size of the store's file in bytes, past which runs stop as on a full disk.
     /// `None` for no limit but the disk.
     pub most_bytes: Option<u64>,
+    /// The number of records after which a room's snapshot is written. `None` for
+    /// [`SNAPSHOT_EVERY`]; tests have fewer.
+    pub snapshot_every: Option<u64>,
 }
 
 /// The counters of a store since it was opened.
@@ -78,6 +83,8 @@ pub struct StoreTotals {
     pub commits: u64,
     /// The number of commits with an fsync.
     pub synced: u64,
+    /// The number of snapshots of rooms.
+    pub snapshots: u64,
 }
 
 /// A store that this process writes. Dropping the last handle commits the remaining records and

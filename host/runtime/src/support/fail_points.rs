@@ -27,6 +27,9 @@ pub const NAMES: [&str; 14] = [
 pub const OF_CONTROL: [&str; 3] =
     ["before-control-delivered", "before-control-deleted", "after-control-deleted"];
 
+/// The points of a room's snapshot, in order. Its records are durable before both.
+pub const OF_SNAPSHOT: [&str; 2] = ["before-snapshot", "after-snapshot"];
+
 #[cfg(feature = "kill-points")]
 static ARMED: Mutex<Option<(String, u64)>> = Mutex::new(None);
 
@@ -42,7 +45,7 @@ pub(crate) fn pass(name: &'static str) {
     let mut armed = ARMED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some((wanted, left)) = armed.as_mut().filter(|(wanted, _)| wanted == name) else { return };
     debug_assert!(
-        NAMES.contains(&wanted.as_str()) || OF_CONTROL.contains(&wanted.as_str()),
+        NAMES.iter().chain(&OF_CONTROL).chain(&OF_SNAPSHOT).any(|name| name == wanted),
         "{wanted} is in the list"
     );
     *left -= 1;

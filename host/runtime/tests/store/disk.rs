@@ -15,8 +15,11 @@ use crate::support::{
 #[test]
 fn a_full_disk_stops_the_room_and_a_reopened_store_goes_on() {
     let temp = tempfile::tempdir().unwrap();
-    let store =
-        Store::open_with(temp.path(), &StoreOptions { most_bytes: Some(400 << 10) }).unwrap();
+    let store = Store::open_with(
+        temp.path(),
+        &StoreOptions { most_bytes: Some(400 << 10), ..StoreOptions::default() },
+    )
+    .unwrap();
     let mut journal = run(&store, "a", 1);
     let text = "x".repeat(20_000);
     let (mut seq, failure) = (1, loop_until_full(&mut *journal, &text));
@@ -54,7 +57,11 @@ fn loop_until_full(
 #[test]
 fn what_nobody_waited_for_and_could_not_be_kept_is_said_when_the_run_settles() {
     let temp = tempfile::tempdir().unwrap();
-    let store = Store::open_with(temp.path(), &StoreOptions { most_bytes: Some(1) }).unwrap();
+    let store = Store::open_with(
+        temp.path(),
+        &StoreOptions { most_bytes: Some(1), ..StoreOptions::default() },
+    )
+    .unwrap();
     let mut journal = opened_in(&*store.journals(Durability::Exit, about()), "a").unwrap();
     for seq in 0..50 {
         let record = if seq == 0 { opened("a", "x") } else { said(seq, &"x".repeat(30_000)) };
@@ -69,8 +76,11 @@ fn what_nobody_waited_for_and_could_not_be_kept_is_said_when_the_run_settles() {
 #[test]
 fn an_attachment_for_which_there_is_no_room_is_not_lost_silently() {
     let temp = tempfile::tempdir().unwrap();
-    let store =
-        Store::open_with(temp.path(), &StoreOptions { most_bytes: Some(300 << 10) }).unwrap();
+    let store = Store::open_with(
+        temp.path(),
+        &StoreOptions { most_bytes: Some(300 << 10), ..StoreOptions::default() },
+    )
+    .unwrap();
     let (mut refers, mut other) = (run(&store, "a", 1), run(&store, "b", 1));
     let blob = store.blobs().keep(&vec![7; 1 << 20], "image/png", None).unwrap();
     let answered = |seq| {

@@ -4,10 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use conclave_runtime::ids::RoomId;
-use conclave_runtime::store::{RunFilter, RunState, Store, StoreReader};
+use conclave_runtime::journal::Unfinished;
+use conclave_runtime::store::{RunFilter, RunState, Store, StoreOptions, StoreReader};
 use serde_json::Value;
 
-use crate::support::{copied, ended, run};
+use crate::support::{copied, ended, records, run};
+
+/// The format that this host writes.
+const NEWEST: &str = "format-2";
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/journal")
@@ -19,24 +23,34 @@ fn lines(folder: &Path) -> String {
     rooms.concat().join("\n") + "\n"
 }
 
+/// Writes a store with the present format, and its twin in JSON lines.
 fn make(folder: &Path) {
     std::fs::create_dir_all(fixtures()).unwrap();
-    let store = Store::open(folder).unwrap();
+    let options = StoreOptions { snapshot_every: Some(2), ..StoreOptions::default() };
+    let store = Store::open_with(folder, &options).unwrap();
     ended(&store, "done");
-    drop((run(&store, "going", 3), run(&store, "going/1", 2), store));
-    std::fs::copy(folder.join("log.db"), fixtures().join("format-1.db")).unwrap();
-    std::fs::write(fixtures().join("format-1.jsonl"), lines(folder)).unwrap();
+    let (mut going, child) = (run(&store, "going", 3), run(&store, "going/1", 2));
+    going.keep_snapshot(Unfinished::fold(records(folder, "going")));
+    drop((going, child, store));
+    std::fs::copy(folder.join("log.db"), fixtures().join(format!("{NEWEST}.db"))).unwrap();
+    std::fs::write(fixtures().join(format!("{NEWEST}.jsonl")), lines(folder)).unwrap();
 }
 
 #[test]
-fn format_1_stays_readable() {
+fn every_format_stays_readable() {
     let temp = tempfile::tempdir().unwrap();
     if std::env::var_os("UPDATE_FIXTURES").is_some() {
         make(&temp.path().join("new"));
     }
-    let folder = temp.path().join("old");
-    std::fs::create_dir(&folder).unwrap();
-    std::fs::copy(fixtures().join("format-1.db"), folder.join("log.db")).unwrap();
+    for format in ["format-1", NEWEST] {
+        stays_readable(format, &temp.path().join(format));
+    }
+}
+
+fn stays_readable(format: &str, temp: &Path) {
+    let folder = temp.join("old");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::copy(fixtures().join(format!("{format}.db")), folder.join("log.db")).unwrap();
     // Independent of the umask of the checkout.
     #[cfg(unix)]
     std::fs::set_permissions(
@@ -44,23 +58,25 @@ fn format_1_stays_readable() {
         std::os::unix::fs::PermissionsExt::from_mode(0o600),
     )
     .unwrap();
+    #[cfg(unix)]
+    std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     // Opening it for writing migrates it, which must not change its records.
     drop(Store::open(&folder).unwrap());
     let values = |text: &str| {
         text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>()
     };
-    let twin = std::fs::read_to_string(fixtures().join("format-1.jsonl")).unwrap();
-    assert_eq!(values(&lines(&folder)), values(&twin));
+    let twin = std::fs::read_to_string(fixtures().join(format!("{format}.jsonl"))).unwrap();
+    assert_eq!(values(&lines(&folder)), values(&twin), "{format}");
     assert!(values(&twin).len() == 8);
     let reader = StoreReader::open(&folder).unwrap();
-    assert_eq!(reader.check().unwrap().problems, Vec::<String>::new());
+    assert_eq!(reader.check().unwrap().problems, Vec::<String>::new(), "{format}");
     let runs = reader.runs(&RunFilter::default()).unwrap();
     assert_eq!(runs.len(), 2);
     assert!(
         runs.iter().any(|run| run.state == RunState::Interrupted)
             && runs.iter().any(|run| run.tokens == 40)
     );
-    let again = temp.path().join("again");
+    let again = temp.join("again");
     copied(&folder, &again);
     assert_eq!(lines(&again), lines(&folder));
 }

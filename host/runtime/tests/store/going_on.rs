@@ -78,8 +78,11 @@ async fn a_run_that_met_a_full_disk_goes_on_once_there_is_space() {
     let temp = tempfile::tempdir().unwrap();
     let talker = Arc::new(Talker::default());
     let prepared = prepared(&talker).await;
-    let store =
-        Store::open_with(temp.path(), &StoreOptions { most_bytes: Some(300 << 10) }).unwrap();
+    let store = Store::open_with(
+        temp.path(),
+        &StoreOptions { most_bytes: Some(300 << 10), ..StoreOptions::default() },
+    )
+    .unwrap();
     let failure = prepared
         .start(Some("Talk.".to_owned()), options(&store))
         .unwrap()

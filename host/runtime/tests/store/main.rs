@@ -19,4 +19,5 @@ mod lists;
 mod mailbox;
 mod records;
 mod retention;
+mod snapshots;
 mod support;

@@ -2,14 +2,13 @@
 //! (C-318).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::journal::recovery::INTERRUPTED;
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::config::Config;
-use conclave_runtime::journal::JsonLines;
+use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::native::{Plugin, Tool};
 use conclave_runtime::{Host, HostOptions, Prepared, RunInput, RunOptions};
 use serde_json::{Value, json};
@@ -82,29 +81,7 @@ fn config(guests: &Path, names: &[String]) -> Result<String, String> {
     ))
 }
 
-/// A temporary folder for the journals of one case, removed on drop.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static FOLDERS: AtomicU64 = AtomicU64::new(0);
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        Self(std::env::temp_dir().join(format!("conclave-crash-{}-{number}", std::process::id())))
-    }
-
-    fn journals(&self, life: &str) -> JsonLines {
-        JsonLines::in_folder(&self.0.join(life))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // A failure is harmless: the folder is in the system's temporary folder.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn options(journals: JsonLines) -> RunOptions {
+fn options(journals: MemoryJournals) -> RunOptions {
     RunOptions {
         ids: Arc::new(RoomId::from(ROOM)),
         journals: Arc::new(journals),
@@ -115,9 +92,8 @@ fn options(journals: JsonLines) -> RunOptions {
 /// Stops a host with these calls in progress. Returns what a second host reports and does with the
 /// journal of that moment.
 pub(super) async fn play(runner: &Runner, names: Vec<String>) -> Result<Value, String> {
-    let (folder, room) = (Folder::new(), RoomId::from(ROOM));
+    let (first, room) = (MemoryJournals::default(), RoomId::from(ROOM));
     let before = World::new();
-    let (first, second) = (folder.journals("first"), folder.journals("second"));
     let mut session = before
         .host(runner, &names)
         .await?
@@ -127,15 +103,13 @@ pub(super) async fn play(runner: &Runner, names: Vec<String>) -> Result<Value, S
         while before.executed().len() < names.len() {
             before.begun.notified().await;
         }
-        // The copy has the journal as a killed process leaves it: no byte is written after this.
-        let copied = std::fs::create_dir_all(folder.0.join("second"))
-            .and_then(|()| std::fs::copy(first.path(&room), second.path(&room)));
-        copied.map_err(|error| format!("{}: {error}", folder.0.display()))
+        // The copy has the journal as a killed process leaves it: no record is added after this.
+        MemoryJournals::of(room.clone(), first.records(&room))
     };
-    tokio::select! {
+    let second = tokio::select! {
         ended = session.run(RunInput::from("go")) => return Err(format!("it ended before the host was gone: {ended:?}")),
-        copied = crash => drop(copied?),
-    }
+        second = crash => second,
+    };
     drop(session);
 
     let after = World::new();

@@ -145,7 +145,11 @@ fn hosted(records: &[Record], chosen: u64) {
     }
     let cut = usize::try_from(chosen % (taken.len() as u64 + 1)).unwrap_or(0);
     let (before, after) = taken.split_at(cut);
-    let unfinished = Unfinished::fold(before.iter().cloned());
+    let folded = Unfinished::fold(before.iter().cloned());
+    let snapshot = folded.to_snapshot().unwrap_or_else(|error| panic!("it is written: {error}"));
+    let unfinished = Unfinished::from_snapshot(&snapshot)
+        .unwrap_or_else(|error| panic!("a snapshot is read back: {error}"));
+    assert!(unfinished.room == folded.room, "a snapshot is the same room");
     let now = before.last().map_or(Millis(0), |record| record.at).plus(chosen >> 48);
     let resumption = unfinished.resumption(now);
     let mut room = unfinished.room;

@@ -9,7 +9,6 @@ use conclave_runtime::store::{RunFilter, RunRow, StoreReader};
 
 use super::folder::JournalFolder;
 use crate::program::error::CliError;
-use crate::state::state_folder::journals_folder;
 use crate::state::stores::{OpenStores, unusable};
 
 /// Runs that are listed if a name is ambiguous.
@@ -64,7 +63,7 @@ pub(super) struct StoredRun {
     /// run.
     run: String,
     call: String,
-    /// The config that the run was started with.
+    /// The config that the run was started with; `None` if it is not known, as of an export.
     pub(super) config: Option<PathBuf>,
 }
 
@@ -91,7 +90,7 @@ pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<Stor
         Some(address) => one(rows.iter().map(|row| serving_of(&row.run)), &address.run)?,
         None => rows.first().map(|row| serving_of(&row.run).to_owned()),
     };
-    let Some(run) = name else { return before_stores(args, address) };
+    let Some(run) = name else { return Err(not_stored(address)) };
     let call = address.map(|address| address.call.clone()).unwrap_or_default();
     let is_meant = |row: &RunRow| {
         serving_of(&row.run) == run
@@ -116,18 +115,12 @@ pub(super) struct RunPlaces<'a> {
     pub(super) store: Option<&'a Path>,
 }
 
-/// Looks in the folder of journals that hosts wrote before there were stores.
-fn before_stores(args: RunPlaces<'_>, address: Option<&Address>) -> Result<StoredRun, CliError> {
+fn not_stored(address: Option<&Address>) -> CliError {
     let what = address.map_or("no runs are stored".to_owned(), |address| {
         format!("the run {} is not stored", address.run)
     });
-    let none = CliError::usage(what)
-        .hint("`conclave runs` lists the stored runs; for a run with --journal FOLDER or --store FOLDER, pass the same option");
-    let Some(folder) = journals_folder().filter(|folder| args.store.is_none() && folder.is_dir())
-    else {
-        return Err(none);
-    };
-    in_folder(&JournalFolder(folder), address).map_err(|_| none)
+    CliError::usage(what)
+        .hint("`conclave runs` lists the stored runs; for a run with --journal FOLDER or --store FOLDER, pass the same option")
 }
 
 fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<StoredRun, CliError> {
@@ -142,8 +135,7 @@ fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<Stored
         None => all.into_iter().next().ok_or_else(|| none("no journal"))?,
     };
     let call = address.map(|address| address.call.clone()).unwrap_or_default();
-    let config = folder.config(&run);
-    Ok(StoredRun { place: RunPlace::Folder(folder.clone()), run, call, config })
+    Ok(StoredRun { place: RunPlace::Folder(folder.clone()), run, call, config: None })
 }
 
 /// Returns the name with this prefix, or `None` if there is none.

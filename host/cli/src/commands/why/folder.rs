@@ -1,5 +1,4 @@
-//! Journals as files of JSON lines in one folder: those of `--journal`, and those that hosts wrote
-//! before there were stores.
+//! The export of `--journal`: files of JSON lines in one folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,8 +13,6 @@ use crate::program::error::CliError;
 
 /// The extension of a journal's file.
 const ENDING: &str = "jsonl";
-/// The extension of the file beside a run's journal that names its config.
-const CONFIG_ENDING: &str = "config";
 
 /// The folder.
 #[derive(Clone, Debug)]
@@ -38,11 +35,6 @@ impl JournalFolder {
         let mut runs: Vec<(String, SystemTime)> = found.into_iter().collect();
         runs.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
         runs.into_iter().map(|(run, _)| run).collect()
-    }
-
-    /// Returns the config that a run was started with.
-    pub(super) fn config(&self, run: &str) -> Option<PathBuf> {
-        fs::read_to_string(self.0.join(format!("{run}.{CONFIG_ENDING}"))).ok().map(PathBuf::from)
     }
 
     /// Returns the records of one room.

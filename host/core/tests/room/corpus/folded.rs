@@ -28,6 +28,15 @@ pub(crate) struct Step {
     views: String,
 }
 
+/// A way to fold a journal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// One room takes all records.
+    Straight,
+    /// After some of the records, the room is written as a snapshot and read again.
+    ThroughSnapshots,
+}
+
 /// The result of a journal.
 pub(crate) struct Folded {
     pub(crate) steps: Vec<Step>,
@@ -37,11 +46,20 @@ pub(crate) struct Folded {
 }
 
 impl Folded {
-    pub(crate) fn of(records: &[Record], names: &Names) -> Self {
+    pub(crate) fn of(records: &[Record], names: &Names, way: Way) -> Self {
         let (mut canon, mut of_events) = (Canon::new(names), Canon::new(names));
         let mut room = Room::new();
         let mut steps = Vec::with_capacity(records.len());
-        for record in records {
+        let cuts = match way {
+            Way::Straight => Vec::new(),
+            Way::ThroughSnapshots => vec![records.len() / 3, records.len() * 2 / 3],
+        };
+        for (index, record) in records.iter().enumerate() {
+            if cuts.contains(&index) {
+                let read = read_again(&records[..index]).room;
+                assert!(read == room, "the room after {index} records is another one");
+                room = read;
+            }
             let mut step = Step { event: of_events.text(&event(&record.event)), ..Step::default() };
             room.handle(record.event.clone(), record.at);
             let effects: Vec<Effect> = std::iter::from_fn(|| room.poll_effect()).collect();
@@ -65,7 +83,7 @@ impl Folded {
             steps.push(step);
         }
         let outcome = canon.text(&json!(room.outcome()));
-        let resume = resume(records, &mut canon);
+        let resume = resume(records, way, &mut canon);
         Self { steps, outcome, resume, texts: canon.texts().to_owned() }
     }
 
@@ -214,10 +232,20 @@ fn change(change: WaitChange) -> Value {
 }
 
 /// Returns how the room is resumed in the middle and at the end, unless it has ended.
-fn resume(records: &[Record], canon: &mut Canon<'_>) -> String {
+fn resume(records: &[Record], way: Way, canon: &mut Canon<'_>) -> String {
     let mut text = String::new();
     for cut in [records.len().div_ceil(2), records.len()] {
-        let unfinished = Unfinished::fold(records[..cut].iter().cloned());
+        let mut unfinished = Unfinished::fold(records[..cut].iter().cloned());
+        if way == Way::ThroughSnapshots {
+            let whole = unfinished.to_snapshot().expect("it is written");
+            let (before, behind) = records[..cut].split_at(cut * 2 / 3);
+            unfinished = read_again(before);
+            unfinished.extend(behind.iter().cloned());
+            assert!(
+                unfinished.to_snapshot().expect("it is written") == whole,
+                "the work in flight after {cut} records is another one"
+            );
+        }
         let Some(last) = records[..cut].last().filter(|_| unfinished.room.outcome().is_none())
         else {
             continue;
@@ -231,4 +259,14 @@ fn resume(records: &[Record], canon: &mut Canon<'_>) -> String {
         }
     }
     text
+}
+
+/// Folds the records, writes a snapshot and reads it.
+fn read_again(records: &[Record]) -> Unfinished {
+    let unfinished = Unfinished::fold(records.iter().cloned());
+    let text = unfinished.to_snapshot().expect("it is written");
+    let mut read = Unfinished::from_snapshot(&text).expect("it is read");
+    let reads = read.in_flight.read_records();
+    read.restore_reads(records.iter().filter(|record| reads.contains(&record.seq)).cloned());
+    read
 }

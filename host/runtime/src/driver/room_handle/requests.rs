@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use conclave_core::protocol::event::Event;
 use conclave_core::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
 use tokio::sync::oneshot;
 
@@ -27,17 +26,6 @@ pub(super) fn over() -> Refusal {
         RefusalCode::RoomClosed,
         "the room is over, or nobody runs it yet: no run goes on in it",
     )
-}
-
-/// Returns the first request number that no earlier host used. Requests of an earlier host no
-/// longer wait, and their numbers must not match new ones.
-pub(crate) fn next_request<'a>(events: impl IntoIterator<Item = &'a Event>) -> u64 {
-    let number = |event: &Event| match event {
-        // `NO_REPLY` is the greatest number and marks requests without a reply.
-        Event::Requested { request, .. } if *request != RequestId::NO_REPLY => Some(request.0 + 1),
-        _ => None,
-    };
-    events.into_iter().filter_map(number).max().unwrap_or_default()
 }
 
 impl Requests {
@@ -92,8 +80,6 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::types::request::RoomRequest;
-
     use super::*;
 
     #[tokio::test]
@@ -110,19 +96,5 @@ mod tests {
         assert_eq!(waits_too.await.unwrap(), Ok(RequestReply::Done));
         assert!(requests.enter().is_none());
         requests.answer(first, Ok(RequestReply::Done));
-    }
-
-    #[test]
-    fn numbers_of_an_earlier_host_are_not_used_again() {
-        let asked = |id: u64| Event::Requested {
-            request: RequestId(id),
-            what: RoomRequest::Close { reason: String::new() },
-        };
-        let next = next_request(&[asked(3), Event::Unpaused, asked(7), asked(u64::MAX), asked(1)]);
-        let requests = Requests::default();
-        requests.resume_from(next);
-        requests.open();
-        assert_eq!(requests.enter().unwrap().0, RequestId(8));
-        assert_eq!(next_request(&[]), 0);
     }
 }

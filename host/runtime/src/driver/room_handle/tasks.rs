@@ -1,13 +1,17 @@
 //! The background tasks of a room as its handles see them: the last state that the room reported.
 //! They stay readable after the room is over. The handling of a task belongs to the core.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conclave_core::types::channel::Binding;
 use conclave_core::types::delegation::BackgroundRecord;
 use conclave_core::types::ids::{BackgroundId, ChannelId};
 use tokio::sync::oneshot;
+
+/// The number of settled tasks that stay; the oldest are dropped first. As many as the room itself
+/// keeps, so a persistent room does not accumulate them.
+const SETTLED_MAX: usize = 1_000;
 
 /// The reason why a wait returned without the end of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,13 +33,39 @@ pub(crate) struct RoomView(Mutex<TaskStates>);
 
 #[derive(Debug, Default)]
 struct TaskStates {
-    /// The tasks in the order in which they began.
-    tasks: Vec<Arc<BackgroundRecord>>,
-    places: HashMap<BackgroundId, usize>,
+    /// The tasks by their number, in the order in which they began.
+    tasks: BTreeMap<u64, Arc<BackgroundRecord>>,
+    numbers: HashMap<BackgroundId, u64>,
+    /// The number of the next task.
+    next: u64,
+    /// The numbers of the tasks that nothing changes any more.
+    settled: BTreeSet<u64>,
     waiting: HashMap<BackgroundId, Vec<oneshot::Sender<()>>>,
     bindings: Arc<BTreeMap<ChannelId, Binding>>,
     /// Whether no run is active, so that nothing here changes.
     is_over: bool,
+}
+
+impl TaskStates {
+    /// Replaces the state of a task, or adds it.
+    fn keep(&mut self, record: Arc<BackgroundRecord>) {
+        let number = *self.numbers.entry(record.id.clone()).or_insert_with(|| {
+            self.next += 1;
+            self.next
+        });
+        if record.is_settled() {
+            self.settled.insert(number);
+        } else {
+            self.settled.remove(&number);
+        }
+        self.tasks.insert(number, record);
+        if self.settled.len() > SETTLED_MAX
+            && let Some(oldest) = self.settled.pop_first()
+            && let Some(record) = self.tasks.remove(&oldest)
+        {
+            self.numbers.remove(&record.id);
+        }
+    }
 }
 
 impl RoomView {
@@ -60,18 +90,7 @@ impl RoomView {
         let mut state = self.lock();
         let is_settled = record.state.is_end() || record.detached;
         let settled = is_settled.then(|| state.waiting.remove(&record.id)).flatten();
-        match state.places.get(&record.id).copied() {
-            Some(place) => {
-                if let Some(kept) = state.tasks.get_mut(place) {
-                    *kept = record;
-                }
-            }
-            None => {
-                let place = state.tasks.len();
-                state.places.insert(record.id.clone(), place);
-                state.tasks.push(record);
-            }
-        }
+        state.keep(record);
         // Unlocked first, so that no waiting handle wakes up under the lock.
         drop(state);
         for waiting in settled.into_iter().flatten() {
@@ -92,12 +111,12 @@ impl RoomView {
     }
 
     pub(super) fn tasks(&self) -> Vec<Arc<BackgroundRecord>> {
-        self.lock().tasks.clone()
+        self.lock().tasks.values().cloned().collect()
     }
 
     pub(super) fn task(&self, id: &BackgroundId) -> Option<Arc<BackgroundRecord>> {
         let state = self.lock();
-        state.tasks.get(*state.places.get(id)?).cloned()
+        state.tasks.get(state.numbers.get(id)?).cloned()
     }
 
     /// Returns the end of a task, or a receiver that resolves when it has ended or the room is
@@ -108,9 +127,9 @@ impl RoomView {
     ) -> Result<Result<Arc<BackgroundRecord>, oneshot::Receiver<()>>, WaitError> {
         let mut state = self.lock();
         let record = state
-            .places
+            .numbers
             .get(id)
-            .and_then(|place| state.tasks.get(*place))
+            .and_then(|number| state.tasks.get(number))
             .cloned()
             .ok_or(WaitError::Unknown)?;
         if record.state.is_end() {
@@ -145,7 +164,7 @@ impl RoomView {
 #[cfg(test)]
 mod tests {
     use conclave_core::types::delegation::BackgroundState;
-    use conclave_core::types::delivery::DeliveryRecord;
+    use conclave_core::types::delivery::{DeliveryRecord, DeliveryState};
     use conclave_core::types::ids::{Millis, RoomId, TaskName};
 
     use super::*;
@@ -192,6 +211,32 @@ mod tests {
             BackgroundState::Cancelled,
             "readable after the room is over"
         );
+    }
+
+    #[test]
+    fn a_room_that_stays_open_lists_the_newest_settled_tasks_and_all_others() {
+        let known = RoomView::default();
+        let late = |state, delivery| {
+            let mut record = BackgroundRecord::clone(&record("late", state));
+            record.delivery.state = delivery;
+            Arc::new(record)
+        };
+        known.put(record("runs", BackgroundState::Running));
+        known.put(late(BackgroundState::Completed, DeliveryState::Waiting));
+        for number in 0..2 * SETTLED_MAX {
+            known.put(record(&format!("task-{number}"), BackgroundState::Running));
+            known.put(record(&format!("task-{number}"), BackgroundState::Completed));
+        }
+        let listed = known.tasks();
+        assert_eq!(listed.len(), SETTLED_MAX + 2);
+        assert_eq!((listed[0].id.as_str(), listed[1].id.as_str()), ("runs", "late"));
+        assert_eq!(listed[2].id.as_str(), format!("task-{SETTLED_MAX}"));
+        assert!(known.task(&BackgroundId::from("task-0")).is_none());
+        // Once it is settled, it is the oldest.
+        known.put(late(BackgroundState::Completed, DeliveryState::Delivered));
+        assert!(known.task(&BackgroundId::from("late")).is_none());
+        let state = known.lock();
+        assert_eq!((state.numbers.len(), state.settled.len()), (SETTLED_MAX + 1, SETTLED_MAX));
     }
 
     #[tokio::test]

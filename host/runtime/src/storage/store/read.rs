@@ -1,11 +1,12 @@
 //! Reads records from a store's tables and checks each against its hash. It works on any
 //! connection.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
 use conclave_core::protocol::event::Record;
-use rusqlite::{Connection, OptionalExtension, Row as SqlRow};
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
 
 use super::record::{EventRow, RowError};
 use super::{StoreError, schema};
@@ -55,19 +56,22 @@ pub(super) fn blob(connection: &Connection, sha256: &str) -> rusqlite::Result<Op
     Ok(bytes)
 }
 
-/// Maps each record of a room, in order.
+/// Maps the records of a room with these numbers, in order.
 pub(super) fn each<T>(
     connection: &Connection,
     room: &str,
+    numbers: RangeInclusive<u64>,
     mut take: impl FnMut(&EventRow, &mut dyn FnMut(&str) -> Option<Arc<[u8]>>) -> Result<T, RowError>,
 ) -> Result<Vec<T>, ReadError> {
-    let mut query = connection
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM events WHERE room = ? ORDER BY seq"))?;
-    let mut rows = query.query([room])?;
+    let mut query = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM events WHERE room = ? AND seq BETWEEN ? AND ? ORDER BY seq"
+    ))?;
+    let (first, last) = (*numbers.start(), i64::try_from(*numbers.end()).unwrap_or(i64::MAX));
+    let mut rows = query.query(params![room, first.cast_signed(), last])?;
     let (mut all, mut failed) = (Vec::new(), None);
     while let Some(next) = rows.next()? {
         let (read, hash) = row(next, 0)?;
-        let expected = all.len() as u64;
+        let expected = first + all.len() as u64;
         if read.seq != expected {
             return Err(ReadError::Gap { room: room.to_owned(), expected, found: read.seq });
         }
@@ -95,12 +99,22 @@ pub(super) fn each<T>(
     Ok(all)
 }
 
-/// Returns the records of a room; empty if there is no such room.
-pub(super) fn records(connection: &Connection, room: &str) -> Result<Vec<Record>, ReadError> {
-    each(connection, room, |row, blob| row.record(blob))
+/// Returns the records of a room from number `first` on; empty if there is no such room.
+pub(super) fn records(
+    connection: &Connection,
+    room: &str,
+    first: u64,
+) -> Result<Vec<Record>, ReadError> {
+    each(connection, room, first..=u64::MAX, |row, blob| row.record(blob))
+}
+
+/// Returns one record of a room.
+pub(super) fn record(connection: &Connection, room: &str, seq: u64) -> Result<Record, ReadError> {
+    let found = each(connection, room, seq..=seq, |row, blob| row.record(blob))?.pop();
+    found.ok_or_else(|| ReadError::Gap { room: room.to_owned(), expected: seq, found: seq + 1 })
 }
 
 /// Returns the records of a room as lines of JSON, of any rules version.
 pub(super) fn lines(connection: &Connection, room: &str) -> Result<Vec<String>, ReadError> {
-    each(connection, room, |row, blob| row.line(blob))
+    each(connection, room, 0..=u64::MAX, |row, blob| row.line(blob))
 }

@@ -111,7 +111,7 @@ impl StoreReader {
     /// Returns the records of one room, each checked against its hash; empty if there is no such
     /// room.
     pub fn records(&self, room: &RoomId) -> Result<Vec<Record>, StoreError> {
-        read::records(&self.connection, room.as_str()).map_err(|error| error.of(&self.folder))
+        read::records(&self.connection, room.as_str(), 0).map_err(|error| error.of(&self.folder))
     }
 
     /// Returns the records as lines of JSON in the format of a JSON-lines journal, of any rules

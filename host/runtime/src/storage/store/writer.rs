@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
+use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::{Millis, RoomId};
 use rusqlite::{Connection, OptionalExtension};
@@ -25,7 +26,7 @@ use tokio::sync::oneshot;
 
 use super::lock::StoreLock;
 use super::record::Rows;
-use super::{Durability, RunOrigin, StoreError, StoreTotals, read};
+use super::{Durability, RunOrigin, StoreError, StoreTotals, read, snapshot};
 use crate::storage::journal::Journals;
 use crate::support::blobs::Blobs;
 
@@ -71,6 +72,8 @@ pub(super) struct StoreWriter {
     folder: PathBuf,
     shared: Arc<WriterState>,
     rows: Rows,
+    /// The number of records after which a room's snapshot is due.
+    snapshot_every: u64,
     /// The thread for reads that writing needs.
     reading: Option<ReaderThread>,
     thread: Option<JoinHandle<()>>,
@@ -89,10 +92,10 @@ impl StoreWriter {
     }
 
     pub(super) fn written(&self) -> StoreTotals {
-        let [records, commits, synced] =
-            [&self.shared.records, &self.shared.commits, &self.shared.synced]
-                .map(|count| count.load(Ordering::Relaxed));
-        StoreTotals { records, commits, synced }
+        let WriterState { records, commits, synced, snapshots, .. } = &*self.shared;
+        let [records, commits, synced, snapshots] =
+            [records, commits, synced, snapshots].map(|count| count.load(Ordering::Relaxed));
+        StoreTotals { records, commits, synced, snapshots }
     }
 
     fn place(&self) -> String {
@@ -160,15 +163,34 @@ impl StoreWriter {
         matches!(going, Ok(None)) && !self.shared.live().contains(room)
     }
 
-    async fn records(&self, room: &RoomId) -> Result<Vec<Record>, Cause> {
+    /// Returns the room of its snapshot, if there is one, and the records behind it.
+    async fn stored(&self, room: &RoomId) -> Result<(Option<Box<Unfinished>>, Vec<Record>), Cause> {
         let room = room.clone();
-        let records =
-            self.read(move |connection| Ok(read::records(connection, room.as_str()))).await;
-        records.map_err(|error| Cause::of_sqlite(&error))?.map_err(|error| match error {
+        let look = move |connection: &Connection| {
+            let room = room.as_str();
+            let mut snapshot = snapshot::read(connection, room)?;
+            let behind = behind(connection, room, snapshot.as_deref_mut());
+            Ok(behind.map(|records| (snapshot, records)))
+        };
+        let stored = self.read(look).await;
+        stored.map_err(|error| Cause::of_sqlite(&error))?.map_err(|error| match error {
             read::ReadError::Sqlite(error) => Cause::of_sqlite(&error),
             damaged => Cause::new(std::io::ErrorKind::InvalidData, damaged.to_string()),
         })
     }
+}
+
+/// Returns the records behind a snapshot, and adds to the snapshot what calls in flight have read.
+fn behind(
+    connection: &Connection,
+    room: &str,
+    snapshot: Option<&mut Unfinished>,
+) -> Result<Vec<Record>, read::ReadError> {
+    let Some(snapshot) = snapshot else { return read::records(connection, room, 0) };
+    for seq in snapshot.in_flight.read_records() {
+        snapshot.restore_reads([read::record(connection, room, seq)?]);
+    }
+    read::records(connection, room, snapshot.next)
 }
 
 impl Drop for StoreWriter {

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::storage::store::chain::{ChainHead, hex};
 use crate::storage::store::read;
 use crate::storage::store::schema;
+use crate::storage::store::snapshot;
 use crate::storage::store::writer::StoreCheck;
 
 /// The maximum number of problems listed; the rest are counted.
@@ -53,6 +54,9 @@ fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Re
     loose(&transaction, &mut problems)?;
     rooms(&transaction, &mut checked, &mut problems)?;
     blobs(&transaction, &mut checked, &mut problems)?;
+    for room in snapshot::damaged(&transaction)? {
+        problems.add(|| format!("the snapshot of room {room} is not what was written"));
+    }
     checked.bytes = bytes(&transaction)?;
     checked.problems = problems.into_list();
     Ok(checked)

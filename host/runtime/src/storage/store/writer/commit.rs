@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use conclave_core::journal::pending_work::{PendingWork, WaitChange, WaitKey};
+use conclave_core::journal::recovery::Unfinished;
 use conclave_core::types::ids::RoomId;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
@@ -10,6 +11,7 @@ use super::queue::Write;
 use crate::storage::store::chain::ChainHead;
 use crate::storage::store::reached::ReachedFile;
 use crate::storage::store::record::StoredBytes;
+use crate::storage::store::snapshot;
 use crate::support::fail_points::kill_point;
 
 /// The maximum number of cached digests of blobs in the file; past it the cache is cleared.
@@ -112,6 +114,22 @@ impl DatabaseFile {
         }
         Ok(())
     }
+}
+
+/// Writes a snapshot in a transaction of its own, so that one that does not fit takes no record
+/// with it. Returns whether it was written.
+pub(super) fn keep_snapshot(
+    connection: &mut Connection,
+    room: &RoomId,
+    snapshot: &Unfinished,
+    body: &str,
+) -> rusqlite::Result<bool> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let is_kept = snapshot::write(&transaction, room, snapshot, body)?;
+    kill_point!("before-snapshot");
+    transaction.commit()?;
+    kill_point!("after-snapshot");
+    Ok(is_kept)
 }
 
 fn keep_blob(transaction: &Transaction<'_>, part: &StoredBytes) -> rusqlite::Result<()> {

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use conclave_core::journal::pending_work::WaitChange;
-use conclave_core::journal::recovery::Unfinished;
-use conclave_core::protocol::event::{Event, Record};
+use conclave_core::protocol::event::{Event, Principal, RULES, Record};
 use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::{Outcome, Status};
 use conclave_core::types::usage::Spent;
@@ -13,7 +12,7 @@ use conclave_core::types::usage::Spent;
 use super::StoreWriter;
 use super::journal::StoreJournals;
 use super::queue::{Cause, WriterTask};
-use crate::storage::journal::{JournalBatch, Keeping};
+use crate::storage::journal::{JournalBatch, Keeping, Reopened};
 use crate::storage::store::{Durability, RunOrigin, StoreError};
 use crate::support::clock::{Clock, SystemClock};
 
@@ -28,15 +27,16 @@ impl StoreWriter {
         let of_run = run.clone();
         let rooms = self.read_now(move |connection| {
             let mut query = connection.prepare_cached(
-                "SELECT room, ended IS NOT NULL FROM rooms WHERE run = ? ORDER BY room",
+                "SELECT room, principal, ended IS NOT NULL FROM rooms WHERE run = ? ORDER BY room",
             )?;
             query
                 .query_map([of_run], |row| {
-                    Ok((RoomId::from(row.get::<_, String>(0)?), row.get::<_, bool>(1)?))
+                    let principal = Principal(row.get::<_, String>(1)?.into());
+                    Ok((RoomId::from(row.get::<_, String>(0)?), principal, row.get::<_, bool>(2)?))
                 })?
                 .collect()
         });
-        let rooms: Vec<(RoomId, bool)> =
+        let rooms: Vec<(RoomId, Principal, bool)> =
             rooms.map_err(|error| self.failed(&Cause::of_sqlite(&error)))?;
         if rooms.is_empty() {
             return Err(StoreError::Other {
@@ -44,23 +44,25 @@ impl StoreWriter {
                 what: format!("it has no run {run}"),
             });
         }
-        for (room, _) in rooms.iter().filter(|(_, ended)| !ended) {
-            self.end(room, reason)?;
+        for (room, principal, _) in rooms.iter().filter(|(.., ended)| !ended) {
+            self.end(room, principal, reason)?;
         }
         Ok(())
     }
 
-    fn end(self: &Arc<Self>, room: &RoomId, reason: &str) -> Result<(), StoreError> {
+    fn end(
+        self: &Arc<Self>,
+        room: &RoomId,
+        principal: &Principal,
+        reason: &str,
+    ) -> Result<(), StoreError> {
         let other = |what: String| StoreError::Other { folder: self.folder.clone(), what };
         // The origin noted with the run stays, so the default here is never written.
         let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
         let reopened = journals.reopen_now(room).map_err(|cause| other(cause.text))?;
-        let Some(mut reopened) = reopened.filter(|reopened| !reopened.records.is_empty()) else {
-            return Ok(());
-        };
-        let principal = reopened.records[0].principal.clone();
-        let rules = reopened.records[0].rules;
-        let unfinished = Unfinished::fold(std::mem::take(&mut reopened.records));
+        let Some(Reopened { snapshot, records, mut journal }) = reopened else { return Ok(()) };
+        let mut unfinished = snapshot.map(|snapshot| *snapshot).unwrap_or_default();
+        unfinished.extend(records);
         // Never before the last record, even if the clock was set back.
         let now = SystemClock.now().max(unfinished.room.now());
         let (mut folded, mut records, mut waits) = (unfinished.room, Vec::new(), Vec::new());
@@ -80,7 +82,7 @@ impl StoreWriter {
                 seq,
                 at: now,
                 principal: principal.clone(),
-                rules,
+                rules: RULES,
                 event,
             }));
         }
@@ -93,7 +95,7 @@ impl StoreWriter {
             outcome: folded.outcome().or(Some(&stopped)),
             spent,
         };
-        match reopened.journal.append(&entry).map_err(|error| other(error.cause.to_string()))? {
+        match journal.append(&entry).map_err(|error| other(error.cause.to_string()))? {
             Keeping::Kept => Ok(()),
             Keeping::Soon(kept) | Keeping::First(kept) => {
                 futures_executor::block_on(tokio::task::unconstrained(kept))

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::journal::record::JournalError;
+use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::event::{Event, RULES, Record};
 use conclave_core::types::ids::RoomId;
 use rusqlite::OptionalExtension;
@@ -48,13 +49,14 @@ impl StoreJournals {
         cause.failure(room, &self.writer.place())
     }
 
-    fn journal(&self, room: &RoomId, next: u64) -> StoreJournal {
+    fn journal(&self, room: &RoomId) -> StoreJournal {
         StoreJournal {
             writing: RoomWriting::new(room.clone()),
             writer: Arc::clone(&self.writer),
             durability: self.durability,
             noted: Arc::clone(&self.noted),
-            next,
+            next: 0,
+            snapshot_due: self.writer.snapshot_every,
         }
     }
 
@@ -101,22 +103,24 @@ impl StoreJournals {
 
     async fn claimed(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
         // From here on, dropping the journal releases the room.
-        let mut journal = self.journal(&room, 0);
+        let mut journal = self.journal(&room);
         self.writer.barrier().await?;
-        let records = self.writer.records(&room).await?;
-        let Some(last) = records.last() else {
+        let (snapshot, records) = self.writer.stored(&room).await?;
+        let snapshot_next = snapshot.as_ref().map_or(0, |snapshot| snapshot.next);
+        journal.next = records.last().map_or(snapshot_next, |last| last.seq + 1);
+        journal.snapshot_due = snapshot_next + self.writer.snapshot_every;
+        if journal.next == 0 {
             // Released before another journal of the room is opened.
             drop(journal);
             self.writer.barrier().await?;
             return Ok(None);
-        };
+        }
         if let Some(other) = records.iter().find(|record| record.rules != RULES) {
             let error = JournalError::OtherRules { seq: other.seq, found: other.rules };
             return Err(Cause::new(std::io::ErrorKind::InvalidData, error.to_string()));
         }
-        journal.next = last.seq + 1;
         self.writer.shared.queue.push(WriterTask::Claim(Arc::clone(&journal.writing)))?;
-        Ok(Some(Reopened { records, journal: Box::new(journal) }))
+        Ok(Some(Reopened { snapshot, records, journal: Box::new(journal) }))
     }
 }
 
@@ -130,7 +134,7 @@ impl Journals for StoreJournals {
             return Err(self.failure(room, &there()));
         }
         // From here on, dropping the journal releases the room.
-        let (journal, room) = (self.journal(room, 0), room.clone());
+        let (journal, room) = (self.journal(room), room.clone());
         Ok(Box::pin(async move {
             let known = journal.writer.read(move |connection| {
                 connection
@@ -168,6 +172,7 @@ struct StoreJournal {
     durability: Durability,
     noted: Arc<NewRoom>,
     next: u64,
+    snapshot_due: u64,
 }
 
 impl StoreJournal {
@@ -255,6 +260,18 @@ impl Journal for StoreJournal {
             return Box::pin(std::future::ready(Err(self.failure(&cause))));
         }
         self.answered(answered)
+    }
+
+    fn snapshot_due(&self) -> Option<u64> {
+        Some(self.snapshot_due)
+    }
+
+    fn keep_snapshot(&mut self, snapshot: Unfinished) {
+        self.snapshot_due = snapshot.next + self.writer.snapshot_every;
+        let (writing, snapshot) = (Arc::clone(&self.writing), Box::new(snapshot));
+        // The queue keeps the order, so the snapshot is committed after its records. If it is
+        // broken, the next append fails.
+        let _ = self.writer.shared.queue.push(WriterTask::Snapshot(writing, snapshot));
     }
 }
 

@@ -15,7 +15,9 @@ use crate::storage::store::chain::ChainHead;
 use crate::storage::store::lock::{NotLocked, StoreLock};
 use crate::storage::store::reached::ReachedFile;
 use crate::storage::store::record::Rows;
-use crate::storage::store::{Store, StoreError, StoreOptions, reached, schema, wal};
+use crate::storage::store::{
+    SNAPSHOT_EVERY, Store, StoreError, StoreOptions, reached, schema, wal,
+};
 use crate::support::clock::{Clock, SystemClock};
 
 /// The maximum number of stores of one user.
@@ -73,6 +75,7 @@ impl StoreWriter {
             folder: folder.to_owned(),
             shared,
             rows: Rows::default(),
+            snapshot_every: options.snapshot_every.unwrap_or(SNAPSHOT_EVERY),
             reading: Some(reading),
             thread: Some(thread),
             _lock: lock,

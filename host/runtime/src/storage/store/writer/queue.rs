@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use conclave_core::journal::pending_work::WaitChange;
+use conclave_core::journal::recovery::Unfinished;
 use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::Outcome;
 use conclave_core::types::usage::Spent;
@@ -146,6 +147,8 @@ pub(super) struct Write {
 /// A task for the writer's thread, executed in the order of the queue.
 pub(super) enum WriterTask {
     Write(Box<Write>),
+    /// A snapshot of a room after the records that were written before it.
+    Snapshot(Arc<RoomWriting>, Box<Unfinished>),
     Blob(StoredBytes),
     /// Marks the room as open in this process.
     Claim(Arc<RoomWriting>),
@@ -331,12 +334,14 @@ impl PendingCommit {
         self.broken.is_none() && (self.records >= FULL || self.bytes >= FULL_BYTES)
     }
 
-    /// Takes the next group from the front; a collection runs alone.
+    /// Takes the next group from the front; a collection runs alone. A snapshot ends its group, so
+    /// that it is committed before any record behind it.
     fn take(&mut self) -> Vec<WriterTask> {
         let mut taken = Vec::new();
         let mut records = 0;
         while let Some(work) = self.work.pop_front() {
             let alone = matches!(work, WriterTask::Collect(..));
+            let is_last = alone || matches!(work, WriterTask::Snapshot(..));
             if !taken.is_empty() && (alone || records + work.records() > MOST) {
                 self.work.push_front(work);
                 break;
@@ -345,7 +350,7 @@ impl PendingCommit {
             self.records -= work.records();
             self.bytes -= work.bytes();
             taken.push(work);
-            if alone {
+            if is_last {
                 break;
             }
         }

@@ -111,6 +111,7 @@ fn remove(
     let records = transaction.execute(&format!("DELETE FROM events WHERE {of_run}"), [run])?;
     transaction.execute(&format!("DELETE FROM waits WHERE {of_run}"), [run])?;
     transaction.execute(&format!("DELETE FROM timers WHERE {of_run}"), [run])?;
+    transaction.execute(&format!("DELETE FROM snapshots WHERE {of_run}"), [run])?;
     transaction.execute("DELETE FROM rooms WHERE run = ?1", [run])?;
     let at = i64::try_from(SystemClock.now().0).unwrap_or(i64::MAX);
     transaction.execute(

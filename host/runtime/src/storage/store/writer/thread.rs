@@ -6,15 +6,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use conclave_core::journal::recovery::Unfinished;
 use conclave_core::types::ids::RoomId;
 use rusqlite::Connection;
 use tokio::sync::Notify;
 
-use super::commit::{CommitGroup, DatabaseFile};
+use super::commit::{self, CommitGroup, DatabaseFile};
 use super::queue::{Answer, Cause, RoomWriting, Write, WriterQueue, WriterTask};
 use super::retention;
 use crate::storage::store::record::StoredBytes;
-use crate::storage::store::schema;
+use crate::storage::store::{schema, snapshot};
 
 /// The state that the thread shares with its callers.
 #[derive(Default)]
@@ -29,6 +30,7 @@ pub(super) struct WriterState {
     pub(super) records: AtomicU64,
     pub(super) commits: AtomicU64,
     pub(super) synced: AtomicU64,
+    pub(super) snapshots: AtomicU64,
 }
 
 impl WriterState {
@@ -63,6 +65,7 @@ pub(super) struct Thread {
 #[derive(Default)]
 struct Sorted {
     writes: Vec<Write>,
+    snapshots: Vec<(Arc<RoomWriting>, Box<Unfinished>)>,
     claims: Vec<(Arc<RoomWriting>, bool)>,
     settle: Vec<Answer<()>>,
     barriers: Vec<Answer<()>>,
@@ -118,6 +121,9 @@ impl Thread {
         for work in work {
             match work {
                 WriterTask::Write(write) => sorted.writes.extend(self.sound(*write)),
+                WriterTask::Snapshot(writing, snapshot) => {
+                    sorted.snapshots.push((writing, snapshot))
+                }
                 WriterTask::Blob(part) => {
                     // An attachment that did not fit before may fit now.
                     self.lost.remove(&part.sha256);
@@ -160,7 +166,7 @@ impl Thread {
     }
 
     fn group(&mut self, sorted: Sorted) {
-        let Sorted { mut writes, claims, settle, barriers } = sorted;
+        let Sorted { mut writes, snapshots, claims, settle, barriers } = sorted;
         let durable = !settle.is_empty();
         let is_idle = writes.is_empty() && claims.is_empty() && self.blobs.is_empty() && !durable;
         let mut done = if is_idle || self.shared.queue.broken().is_some() {
@@ -203,6 +209,31 @@ impl Thread {
         let done = done.and_then(|()| self.shared.queue.broken().map_or(Ok(()), Err));
         for answer in settle.into_iter().chain(barriers) {
             let _ = answer.send(done.clone());
+        }
+        // After the answers, because no room waits for a snapshot.
+        for (writing, snapshot) in snapshots {
+            self.keep_snapshot(&writing, &snapshot);
+        }
+    }
+
+    /// Writes a snapshot. One that cannot be written stops no room: its records are committed.
+    fn keep_snapshot(&mut self, writing: &RoomWriting, snapshot: &Unfinished) {
+        // Without its records, the snapshot would be ahead of the journal.
+        if writing.failed().is_some() || self.shared.queue.broken().is_some() {
+            return;
+        }
+        let body = match snapshot.to_snapshot() {
+            Ok(body) => body,
+            Err(error) => return snapshot::report_unused(writing.room.as_str(), &error),
+        };
+        match commit::keep_snapshot(&mut self.connection, &writing.room, snapshot, &body) {
+            Ok(is_kept) => {
+                self.shared.snapshots.fetch_add(u64::from(is_kept), Ordering::Relaxed);
+            }
+            Err(error) => {
+                snapshot::report_unused(writing.room.as_str(), &error);
+                let _ = self.judge(Err(error), &[]);
+            }
         }
     }
 

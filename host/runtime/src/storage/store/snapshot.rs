@@ -1,0 +1,146 @@
+//! Snapshots of rooms in the store: one row for each room, replaced by the next. A snapshot is bound
+//! to the record that it follows, so it is never used without that record. The records are the
+//! truth: a snapshot that cannot be used is reported and ignored.
+
+use conclave_core::journal::recovery::Unfinished;
+use conclave_core::journal::snapshot::SnapshotError;
+use conclave_core::protocol::event::RULES;
+use conclave_core::types::ids::RoomId;
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use sha2::{Digest, Sha256};
+
+use super::record::Hash;
+
+/// The reason why a snapshot is not used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnusableSnapshot {
+    #[error("the record before it is not there")]
+    NoRecord,
+    #[error("its bytes are not what was written, or not after that record")]
+    Hash,
+    #[error("its room was folded by rules {found}; this host folds rules {RULES}")]
+    OtherRules { found: u32 },
+    #[error(transparent)]
+    Unreadable(#[from] SnapshotError),
+}
+
+/// Writes the snapshot of a room with its text, unless the record before it is not in the store.
+/// Returns whether it was written. Removes the room's timers that will not fire: the room drops a
+/// timer without a record, so nothing else removes them while it stays open.
+pub(super) fn write(
+    transaction: &Transaction<'_>,
+    room: &RoomId,
+    snapshot: &Unfinished,
+    body: &str,
+) -> rusqlite::Result<bool> {
+    let next = snapshot.next;
+    let record: Option<Vec<u8>> = transaction
+        .prepare_cached("SELECT hash FROM events WHERE room = ? AND seq = ?")?
+        .query_row(params![room.as_str(), last(next)], |row| row.get(0))
+        .optional()?;
+    let Some(record) = record else { return Ok(false) };
+    transaction
+        .prepare_cached(
+            "INSERT OR REPLACE INTO snapshots (room, next, body, hash) VALUES (?, ?, ?, ?)",
+        )?
+        .execute(params![
+            room.as_str(),
+            next.cast_signed(),
+            body.as_bytes(),
+            hash(&record, body.as_bytes())
+        ])?;
+    let timers: Vec<i64> = snapshot.in_flight.timers().map(|timer| timer.0.cast_signed()).collect();
+    transaction
+        .prepare_cached(
+            "DELETE FROM timers WHERE room = ? AND timer NOT IN (SELECT value FROM json_each(?))",
+        )?
+        .execute(params![room.as_str(), serde_json::to_string(&timers).unwrap_or_default()])?;
+    Ok(true)
+}
+
+/// Returns the room of its snapshot; `None` if it has none, or none that can be used.
+pub(super) fn read(
+    connection: &Connection,
+    room: &str,
+) -> rusqlite::Result<Option<Box<Unfinished>>> {
+    let found = connection
+        .prepare_cached(
+            "SELECT snapshots.body, snapshots.hash, events.hash, events.rules FROM snapshots
+             LEFT JOIN events ON events.room = snapshots.room AND events.seq = snapshots.next - 1
+             WHERE snapshots.room = ?",
+        )?
+        .query_row([room], |row| {
+            let body = row.get_ref(0)?.as_blob()?;
+            Ok(usable(body, &row.get::<_, Vec<u8>>(1)?, row.get(2)?, row.get(3)?))
+        })
+        .optional()?;
+    Ok(found.and_then(|usable| {
+        usable.map(Box::new).map_err(|reason| report_unused(room, &reason)).ok()
+    }))
+}
+
+fn usable(
+    body: &[u8],
+    noted: &[u8],
+    record: Option<Vec<u8>>,
+    rules: Option<u32>,
+) -> Result<Unfinished, UnusableSnapshot> {
+    let (Some(record), Some(rules)) = (record, rules) else {
+        return Err(UnusableSnapshot::NoRecord);
+    };
+    if hash(&record, body)[..] != *noted {
+        return Err(UnusableSnapshot::Hash);
+    }
+    if rules != RULES {
+        return Err(UnusableSnapshot::OtherRules { found: rules });
+    }
+    // The hash matches, so the bytes are the text that was written.
+    let text = std::str::from_utf8(body).map_err(|_| UnusableSnapshot::Hash)?;
+    Ok(Unfinished::from_snapshot(text)?)
+}
+
+/// Returns the rooms whose snapshot is not what was written, or does not follow a record.
+pub(super) fn damaged(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut query = connection.prepare(
+        "SELECT snapshots.room, snapshots.body, snapshots.hash, events.hash FROM snapshots
+         LEFT JOIN events ON events.room = snapshots.room AND events.seq = snapshots.next - 1
+         ORDER BY snapshots.room",
+    )?;
+    let mut rows = query.query([])?;
+    let mut damaged = Vec::new();
+    while let Some(row) = rows.next()? {
+        let record: Option<Vec<u8>> = row.get(3)?;
+        let is_whole = match &record {
+            Some(record) => {
+                hash(record, row.get_ref(1)?.as_blob()?)[..] == *row.get_ref(2)?.as_blob()?
+            }
+            None => false,
+        };
+        if !is_whole {
+            damaged.push(row.get(0)?);
+        }
+    }
+    Ok(damaged)
+}
+
+/// Returns the number of the record that a snapshot follows.
+fn last(next: u64) -> i64 {
+    next.cast_signed() - 1
+}
+
+/// Returns the hash that binds a snapshot to the record before it. The exact bytes are in
+/// docs/journal-format.md.
+fn hash(record: &[u8], body: &[u8]) -> Hash {
+    let mut hash = Sha256::new();
+    hash.update(record);
+    hash.update(body);
+    hash.finalize().into()
+}
+
+/// Reports a snapshot that is not used. Its room is folded from its first record.
+pub(super) fn report_unused(room: &str, reason: &dyn std::error::Error) {
+    #[cfg(feature = "tracing")]
+    tracing::warn!(target: "conclave", room, %reason, "snapshot not used");
+    #[cfg(not(feature = "tracing"))]
+    let _ = (room, reason);
+}
