@@ -88,8 +88,8 @@ use models::ModelCalls;
 use pausing::Pausing;
 use scratch::Scratch;
 use views::{
-    BackgroundWork, Dialogue, GateChecks, PluginCalls, ResultDelivery, RoundResults, RunControl,
-    StepLoop, ToolRounds,
+    BackgroundWork, Dialogue, GateChecks, PluginCalls, ResultDelivery, RunControl, StepLoop,
+    ToolRounds,
 };
 
 /// The phase of a room's life.

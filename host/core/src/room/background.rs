@@ -98,6 +98,15 @@ pub(super) struct Waiter {
     seq: u64,
 }
 
+/// The answer of a delegation to its slot.
+#[must_use]
+pub(super) struct DelegationAnswer {
+    answer: Value,
+    is_error: bool,
+    /// True for a worker's text.
+    is_data: bool,
+}
+
 /// A delegation in progress, with its origin and its request for consent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Delegating {

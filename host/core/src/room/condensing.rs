@@ -309,7 +309,8 @@ impl StepLoop<'_> {
         // The condensation may have ended the activation. A replayed step is ready at once, so the
         // frame must become runnable.
         if self.frames.contains_key(&id) {
-            self.frames.put_wait(self.cx, id, wait);
+            self.frames.set_wait(self.cx, id, wait);
+            self.frames.runnable.push_back(id);
         }
     }
 }

@@ -121,6 +121,19 @@ impl Frames {
     pub(super) fn values_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Frame> {
         self.frames.values_mut()
     }
+
+    /// Returns the round that a frame waits for; `None` if it waits for none.
+    pub(super) fn round(&self, id: FrameId) -> Option<&ToolRound> {
+        match &self.get(&id)?.attempt.as_ref()?.wait {
+            FrameWait::Tools(round) => Some(round),
+            _ => None,
+        }
+    }
+
+    /// Returns a slot of the round that a frame waits for.
+    pub(super) fn slot(&self, id: FrameId, slot: usize) -> Option<&Slot> {
+        self.round(id)?.slots.get(slot)
+    }
 }
 
 /// One activation of a task.

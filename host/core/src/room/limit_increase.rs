@@ -181,7 +181,7 @@ impl Room {
         for (call, frame, slot, asked) in tools {
             // Resuming an earlier call may have ended the frame of a later one.
             if self.cx.calls.remove(&call).is_some() {
-                self.tool_rounds().resume_asked(frame, slot, asked);
+                self.tool_rounds().resume_slot(frame, slot, asked);
             }
         }
         let is_held = |id: &FrameId| {

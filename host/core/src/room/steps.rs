@@ -353,7 +353,7 @@ impl StepLoop<'_> {
             });
             let wait = match &responder {
                 _ if !is_taken => Some(FrameWait::Ready(None)),
-                Responder::Agent => self.tool_rounds().ask_agent_seat(id),
+                Responder::Agent => return self.ask_agent_seat(id, rest, do_not_know),
                 Responder::Llm => self.ask_agent(id),
                 Responder::User => self.ask_user(id),
                 Responder::Subtask(name) => self.dialogue().ask_subtask(id, name),
@@ -366,13 +366,25 @@ impl StepLoop<'_> {
         }
     }
 
+    /// Asks the agent role. The attempt is in its frame before, because a round works there.
+    fn ask_agent_seat(
+        &mut self,
+        id: FrameId,
+        rest: VecDeque<Responder>,
+        do_not_know: Option<(Responder, Arc<Message>)>,
+    ) {
+        let (responder, wait) = (Responder::Agent, FrameWait::Next);
+        self.frames.set_attempt(id, Attempt { responder, rest, wait, do_not_know });
+        self.tool_rounds().ask_agent_seat(id);
+    }
+
     /// Asks the one role that the room was opened for.
     fn ask_only(&mut self, id: FrameId) {
         let Some(only) = self.frames.get(&id).and_then(|frame| frame.only.clone()) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let wait = match only.seat {
-            Entity::Agent => self.tool_rounds().ask_agent_seat(id),
+            Entity::Agent => return self.ask_agent_seat(id, VecDeque::new(), None),
             Entity::Llm => self.ask_agent(id),
             Entity::User => self.ask_user(id),
             Entity::System => Some(FrameWait::Ready(None)),
@@ -564,8 +576,8 @@ impl StepLoop<'_> {
                 if turn.is_some() {
                     self.cx.idle_steps = 0;
                 }
-                let wait = self.responded(id, turn);
-                self.frames.put_wait(self.cx, id, wait);
+                self.responded(id, turn);
+                self.frames.runnable.push_back(id);
                 return;
             }
             Err(fault) => {
@@ -578,9 +590,9 @@ impl StepLoop<'_> {
         self.frames.ready(self.cx, id, message);
     }
 
-    /// Returns the component's own answer as a wait; without one, applies the operator's rule for
-    /// messages without a call.
-    fn responded(&mut self, id: FrameId, turn: Option<Turn>) -> FrameWait {
+    /// Takes the component's own answer; without one, applies the operator's rule for messages
+    /// without a call.
+    fn responded(&mut self, id: FrameId, turn: Option<Turn>) {
         if let Some(turn) = &turn {
             self.frames.keep_outputs(id, &turn.action);
         }
@@ -589,10 +601,7 @@ impl StepLoop<'_> {
             return self.tool_rounds().without_tool(id);
         };
         if !message.tool_calls.is_empty() {
-            return self
-                .tool_rounds()
-                .respond_with_calls(id, &message.tool_calls)
-                .unwrap_or(FrameWait::Ready(None));
+            return self.tool_rounds().respond_with_calls(id, &message.tool_calls);
         }
         let mut message = Arc::unwrap_or_clone(message);
         message.sender = Entity::Agent;
@@ -601,7 +610,7 @@ impl StepLoop<'_> {
             // L-172: an answer to external text may repeat it.
             message.labels = super::tools::taint_of(pending);
         }
-        FrameWait::Ready(Some(Arc::new(message)))
+        self.frames.set_wait(self.cx, id, FrameWait::Ready(Some(Arc::new(message))));
     }
 
     /// Turns a failed step into an observation (O-072). Gives up the task after several in a row.
@@ -748,6 +757,14 @@ impl Frames {
         }
         attempt.wait = FrameWait::Ready(answer.map(|(_, message)| message));
         self.runnable.push_back(id);
+    }
+
+    /// Sets the wait of a step that is being advanced.
+    pub(super) fn set_wait(&mut self, cx: &mut RoomContext, id: FrameId, wait: FrameWait) {
+        match self.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) {
+            Some(attempt) => attempt.wait = wait,
+            None => cx.violated(Invariant::StepWaits, id),
+        }
     }
 
     pub(super) fn set_attempt(&mut self, id: FrameId, attempt: Attempt) {

@@ -582,7 +582,7 @@ impl RunControl<'_> {
                 message.map(|message| (Responder::Subtask(child.task.clone()), Arc::new(message))),
             );
         } else {
-            self.round_results().delegate_ended(caller, child, ending, message.as_ref());
+            self.dialogue().delegate_ended(caller, child, ending, message.as_ref());
         }
     }
 

@@ -16,6 +16,7 @@ use super::steps::MAX_WEIGHT;
 use crate::protocol::notice::Notice;
 use crate::setup::{AgentSeat, NoTool};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
+use crate::types::action::Observation;
 use crate::types::fault::CallReport;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, PluginName, TaskName};
@@ -33,49 +34,54 @@ const STANDS_ALONE: &str =
     "not run: a call that steers the task must be the only one in its message; none was run";
 
 impl ToolRounds<'_> {
-    pub(super) fn ask_agent_seat(&mut self, id: FrameId) -> Option<FrameWait> {
-        let (frame, task) = self.frames.task_of(self.cx, id)?;
+    /// Asks the agent role, and sets the wait of its step.
+    pub(super) fn ask_agent_seat(&mut self, id: FrameId) {
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
         let task = Arc::clone(task);
-        if frame.pending.is_none() {
-            return Some(FrameWait::Ready(None));
-        }
+        let Some(pending) = frame.pending.clone() else {
+            return self.frames.set_wait(self.cx, id, FrameWait::Ready(None));
+        };
         if task.agent_seat == AgentSeat::Component {
-            return Some(self.plugin_calls().ask_responder(id).unwrap_or(FrameWait::Ready(None)));
+            let wait = self.plugin_calls().ask_responder(id).unwrap_or(FrameWait::Ready(None));
+            return self.frames.set_wait(self.cx, id, wait);
         }
         let reading = self.dialogue().reading(id);
-        let pending = self.frames.get(&id)?.pending.clone()?;
         if let (Entity::Llm, Some(action)) = (pending.sender, &pending.action) {
             // An action precedes calls: its text may look like one.
-            return Some(self.carry_out(id, action.clone()));
+            return self.carry_out(id, action.clone(), &pending);
         }
         if let Some(wrong) = &reading.wrong {
             // L-114: none of the calls was run.
             self.frames.report_refused(self.cx, id, &wrong.tool, None, &wrong.text);
-            return Some(FrameWait::Ready(Some(self.frames.refusal_message(
-                self.cx,
-                id,
-                &pending,
-                wrong.text.clone(),
-            ))));
+            let refusal = self.frames.refusal_message(self.cx, id, &pending, wrong.text.clone());
+            return self.frames.set_wait(self.cx, id, FrameWait::Ready(Some(refusal)));
         }
         let calls = self.histories.trusted_calls(self.cx, self.frames, id, &pending, &reading.mine);
         if !calls.is_empty() {
-            return Some(self.start_round(id, &pending, &calls));
+            return self.respond_to_calls(id, &pending, &calls);
         }
         if task.agent_seat == AgentSeat::HostThenComponent
             && let Some(wait) = self.plugin_calls().ask_responder(id)
         {
-            return Some(wait);
+            return self.frames.set_wait(self.cx, id, wait);
         }
-        Some(self.without_tool(id))
+        self.without_tool(id);
     }
 
     /// Applies the operator's rule for a message without a call (L-125).
-    pub(super) fn without_tool(&mut self, id: FrameId) -> FrameWait {
-        self.answer_without_tool(id).unwrap_or(FrameWait::Ready(None))
+    pub(super) fn without_tool(&mut self, id: FrameId) {
+        match self.answer_without_tool(id) {
+            Some(RuleAnswer::Round(round)) => self.start_round(id, round),
+            Some(RuleAnswer::Message(message)) => {
+                self.frames.set_wait(self.cx, id, FrameWait::Ready(Some(Arc::new(message))));
+            }
+            None => self.frames.set_wait(self.cx, id, FrameWait::Ready(None)),
+        }
     }
 
-    fn answer_without_tool(&mut self, id: FrameId) -> Option<FrameWait> {
+    fn answer_without_tool(&mut self, id: FrameId) -> Option<RuleAnswer> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (name, task) = (frame.task.clone(), Arc::clone(task));
         if task.as_langroid && task.agent_seat == AgentSeat::Component {
@@ -91,11 +97,11 @@ impl ToolRounds<'_> {
         if super::histories::is_at_work(&toolbox, HostTool::RecipientMessage) {
             return match pending.recipient {
                 Some(_) => None,
-                None => Some(FrameWait::Ready(Some(Arc::new(self.dialogue().ask_for_recipient(
+                None => Some(RuleAnswer::Message(self.dialogue().ask_for_recipient(
                     id,
                     pending.text().to_owned(),
                     &pending.labels,
-                ))))),
+                ))),
             };
         }
         let reading = self.dialogue().reading(id);
@@ -109,7 +115,7 @@ impl ToolRounds<'_> {
                 let mut message =
                     Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text.clone()));
                 message.labels = taint_of(&pending);
-                return Some(FrameWait::Ready(Some(Arc::new(message))));
+                return Some(RuleAnswer::Message(message));
             }
             NoTool::Done => {
                 let tools = calls_as_json(&pending.tools);
@@ -139,23 +145,20 @@ impl ToolRounds<'_> {
         } else if self.histories.is_handed_on(self.cx, self.frames, id, &toolbox, &call, None) {
             slot.said = Some(self.frames.handed_on(self.cx, id, call));
         }
-        let mut round = ToolRound::new(vec![slot], pending);
-        self.run_slots(id, &mut round, 0);
-        Some(self.round_results().settle(id, round))
+        Some(RuleAnswer::Round(ToolRound::new(vec![slot], pending)))
     }
 
     /// Carries out the calls in an agent's answer on the agent role, or passes them on (L-030).
-    pub(super) fn respond_with_calls(
-        &mut self,
-        id: FrameId,
-        calls: &[ToolCall],
-    ) -> Option<FrameWait> {
-        let (frame, _) = self.frames.task_of(self.cx, id)?;
-        let (toolbox, pending) =
-            (self.histories.toolbox(self.cx, &frame.task), frame.pending.clone()?);
+    pub(super) fn respond_with_calls(&mut self, id: FrameId, calls: &[ToolCall]) {
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
+        let Some(pending) = frame.pending.clone() else {
+            return self.frames.set_wait(self.cx, id, FrameWait::Ready(None));
+        };
+        let toolbox = self.histories.toolbox(self.cx, &frame.task);
         let untrusted = pending.labels.contains(&Label::Untrusted);
         let mut round = ToolRound::new(Vec::with_capacity(calls.len()), pending);
-        let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (name, agent, langroid) = (frame.task.clone(), task.agent.clone(), task.as_langroid);
         for call in calls.iter().take(MAX_ROUND) {
             let call = ToolCall { untrusted: call.untrusted || untrusted, ..call.clone() };
@@ -176,22 +179,16 @@ impl ToolRounds<'_> {
                 .then(|| self.frames.handed_on(self.cx, id, call.clone()));
             round.slots.push(Slot { said, ..Slot::new(call, None) });
         }
-        self.run_slots(id, &mut round, 0);
-        Some(self.round_results().settle(id, round))
+        self.start_round(id, round);
     }
 
-    fn start_round(
-        &mut self,
-        id: FrameId,
-        pending: &Arc<Message>,
-        calls: &[ToolCall],
-    ) -> FrameWait {
+    /// Carries out the calls of the pending message.
+    fn respond_to_calls(&mut self, id: FrameId, pending: &Arc<Message>, calls: &[ToolCall]) {
         let origin = self.frames.origin_of(self.cx, id, pending);
         let slot = |call: &ToolCall| Slot::new(call.clone(), origin.clone());
         let mut round = ToolRound::new(calls.iter().map(slot).collect(), Arc::clone(pending));
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
-            self.cx.violated(Invariant::FrameExists, id);
-            return FrameWait::Ready(None);
+            return self.cx.violated(Invariant::FrameExists, id);
         };
         let (several, toolbox, task) = (
             task.allow_multiple_tools,
@@ -224,29 +221,31 @@ impl ToolRounds<'_> {
         if !task.as_langroid {
             self.dialogue().add_unknown(id, &toolbox, &mut round);
         }
-        self.run_slots(id, &mut round, 0);
-        self.round_results().settle(id, round)
+        self.start_round(id, round);
+    }
+
+    /// Puts a round in its frame, starts its slots, and ends it if all are answered.
+    pub(super) fn start_round(&mut self, id: FrameId, round: ToolRound) {
+        self.frames.set_wait(self.cx, id, FrameWait::Tools(round));
+        self.run_slots(id, 0);
+        self.dialogue().end_if_complete(id);
     }
 
     /// Starts every slot from `first` on that has no result.
-    pub(super) fn run_slots(&mut self, id: FrameId, round: &mut ToolRound, first: usize) {
-        for index in first..round.slots.len() {
-            self.run_slot(id, round, index, Consent::NotYet);
+    pub(super) fn run_slots(&mut self, id: FrameId, first: usize) {
+        let slots = self.frames.round_mut(self.cx, id).map_or(0, |round| round.slots.len());
+        for index in first..slots {
+            self.run_slot(id, index, Consent::NotYet);
         }
     }
 
     /// Starts one slot. `asked` is the consent that it has so far.
-    pub(super) fn run_slot(
-        &mut self,
-        id: FrameId,
-        round: &mut ToolRound,
-        index: usize,
-        asked: Consent,
-    ) {
+    pub(super) fn run_slot(&mut self, id: FrameId, index: usize, asked: Consent) {
         let Some(frame) = self.frames.get(&id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let toolbox = self.histories.toolbox(self.cx, &frame.task);
+        let Some(round) = self.frames.round_mut(self.cx, id) else { return };
         let Some(slot) = round.slots.get(index) else {
             return self.cx.violated(Invariant::SlotExists, id);
         };
@@ -254,10 +253,10 @@ impl ToolRounds<'_> {
             return;
         }
         if let Some(action) = slot.action.clone() {
-            self.start_act(id, round, index, action, asked);
-            return;
+            return self.start_act(id, index, action, asked);
         }
         let (call, asked_by) = (slot.now.clone(), slot.asked_by.clone());
+        let message = Arc::clone(&round.message);
         let weight: usize = round
             .slots
             .iter()
@@ -274,21 +273,26 @@ impl ToolRounds<'_> {
                 (id, index),
                 &call,
                 asked_by.as_ref(),
-                &round.message,
+                message.seq,
                 asked,
             ),
-            Some(tool) => Some(self.steer(id, tool, &call, asked_by.as_ref(), &round.message)),
+            Some(tool) => Some(self.steer(id, tool, &call, asked_by.as_ref(), &message)),
             None => self
                 .start_tool(id, index, &call, asked_by.as_ref(), asked)
                 .map(|result| self.frames.said_result(self.cx, id, result)),
         };
-        if let Some(said) = &said {
-            self.frames.report_answer(self.cx, id, &call, said);
-        }
-        if let Some(slot) = round.slots.get_mut(index) {
-            slot.said = said;
+        if let Some(said) = said {
+            self.frames.report_answer(self.cx, id, &call, &said);
+            self.frames.answer_slot(self.cx, id, index, said, None);
         }
     }
+}
+
+/// The operator's answer to a message without a call.
+enum RuleAnswer {
+    Message(Message),
+    /// A call in its place.
+    Round(ToolRound),
 }
 
 impl Histories {
@@ -415,7 +419,26 @@ impl Frames {
         CallOutcome { message: Some(Box::new(message)), is_error: true, is_result: true }
     }
 
-    fn said_result(&self, cx: &mut RoomContext, id: FrameId, result: ToolResult) -> CallOutcome {
+    /// Answers a slot.
+    pub(super) fn answer_slot(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        index: usize,
+        said: CallOutcome,
+        observation: Option<Observation>,
+    ) {
+        if let Some(slot) = self.slot_mut(cx, id, index) {
+            (slot.said, slot.observation) = (Some(said), observation);
+        }
+    }
+
+    pub(super) fn said_result(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        result: ToolResult,
+    ) -> CallOutcome {
         let mut message = Arc::unwrap_or_clone(self.host_message(cx, id, result.content));
         message.value = result.value;
         CallOutcome { message: Some(Box::new(message)), is_error: result.is_error, is_result: true }

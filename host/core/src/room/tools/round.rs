@@ -1,7 +1,7 @@
 //! The end of a round of calls: the outcome of each, and the calls that it leads to (L-121). The
 //! agent role joins the outcomes in one message (L-117).
 
-use crate::room::{Dialogue, Frames, Histories, RoomContext, RoundResults, ToolRounds};
+use crate::room::{Dialogue, Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use super::super::approvals::Consent;
@@ -44,23 +44,18 @@ impl Room {
         };
         self.end_call(call, answer.is_ok(), &report);
         self.cx.drop_limit(call);
-        let Some(mut round) = self.frames.take_round(&mut self.cx, id, index) else { return };
-        let Some(slot) = round.slots.get(index).cloned() else {
-            return self.cx.violated(Invariant::SlotExists, id);
-        };
-        let (said, then) = if slot.action.is_some() {
+        let Some(slot) = self.frames.slot_mut(&mut self.cx, id, index).cloned() else { return };
+        let (said, observation, then) = if slot.action.is_some() {
             // An observation inherits the taint of its call, its message and its server.
             let untrusted = slot.now.untrusted
-                || round.message.labels.contains(&Label::Untrusted)
+                || self.frames.is_round_untrusted(id)
                 || self.histories.is_from_a_server(&self.cx, &self.frames, id, &slot.now.name);
             let (said, observation) =
                 self.tool_rounds().executed(id, &slot, &plugin, untrusted, &answer);
-            if let Some(slot) = round.slots.get_mut(index) {
-                slot.observation = Some(observation);
-            }
-            (said, Vec::new())
+            (said, Some(observation), Vec::new())
         } else {
-            self.dialogue().said_of(id, &slot, &answer)
+            let (said, then) = self.dialogue().said_of(id, &slot, &answer);
+            (said, None, then)
         };
         let task =
             self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
@@ -80,8 +75,12 @@ impl Room {
             fault,
             report,
         });
-        self.tool_rounds().resume_after(id, &mut round, index, (said, then), (&plugin, call));
-        self.round_results().resume(id, round);
+        if then.is_empty() {
+            self.frames.answer_slot(&mut self.cx, id, index, said, observation);
+        } else {
+            self.tool_rounds().follow_calls(id, index, (said, then), (&plugin, call));
+        }
+        self.dialogue().resume_round(id);
     }
 }
 
@@ -191,20 +190,18 @@ impl Histories {
 
 impl ToolRounds<'_> {
     /// Records a tool's outcome, and starts the calls that it asks for.
-    fn resume_after(
+    fn follow_calls(
         &mut self,
         id: FrameId,
-        round: &mut ToolRound,
         index: usize,
         (said, then): (CallOutcome, Vec<ToolCall>),
         (plugin, call): (&PluginName, CallId),
     ) {
-        let Some(slot) = round.slots.get_mut(index) else {
-            return self.cx.violated(Invariant::SlotExists, id);
-        };
+        let is_untrusted = self.frames.is_round_untrusted(id);
+        let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
         let depth = slot.depth + 1;
         // A call that follows from an untrusted one is untrusted too.
-        let tainted = slot.now.untrusted || round.message.labels.contains(&Label::Untrusted);
+        let tainted = slot.now.untrusted || is_untrusted;
         let toolbox = self
             .frames
             .get(&id)
@@ -219,17 +216,17 @@ impl ToolRounds<'_> {
         if said.message.is_none() && then.len() == 1 {
             // L-121: the requested call takes its place.
             let next = then.remove(0);
+            let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
             let before = std::mem::replace(&mut slot.now, next.clone());
             (slot.asked_by, slot.depth) = (Some(plugin.clone()), depth);
-            let said = self.dialogue().said_instead(id, next, depth, Some(&before), plugin);
-            if let Some(slot) = round.slots.get_mut(index) {
-                slot.said = said;
+            match self.dialogue().said_instead(id, next, depth, Some(&before), plugin) {
+                Some(said) => self.frames.answer_slot(self.cx, id, index, said, None),
+                None => self.run_slot(id, index, Consent::NotYet),
             }
-            self.run_slot(id, round, index, Consent::NotYet);
             return;
         }
-        slot.said = Some(said);
-        let first = round.slots.len();
+        self.frames.answer_slot(self.cx, id, index, said, None);
+        let Some(first) = self.frames.round(id).map(|round| round.slots.len()) else { return };
         // One slot more than may run, so that the agent reads that there were more.
         for (offset, mut next) in
             then.into_iter().take((MAX_ROUND + 1).saturating_sub(first)).enumerate()
@@ -242,54 +239,40 @@ impl ToolRounds<'_> {
             } else {
                 self.dialogue().said_instead(id, next.clone(), depth, None, plugin)
             };
-            round.slots.push(Slot { depth, said, ..Slot::new(next, Some(plugin.clone())) });
+            let slot = Slot { depth, said, ..Slot::new(next, Some(plugin.clone())) };
+            let Some(round) = self.frames.round_mut(self.cx, id) else { return };
+            round.slots.push(slot);
         }
-        self.run_slots(id, round, first);
-    }
-
-    /// Resumes a slot that did not wait for its tool. `start` returns its result, or `None` if it
-    /// started the tool.
-    pub(in crate::room) fn resume_with(
-        &mut self,
-        id: FrameId,
-        slot: usize,
-        start: impl FnOnce(&mut Self, &mut ToolCall) -> Option<ToolResult>,
-    ) {
-        let Some(mut round) = self.frames.take_round(self.cx, id, slot) else { return };
-        let Some(mut call) = round.slots.get(slot).map(|slot| slot.now.clone()) else {
-            return self.cx.violated(Invariant::SlotExists, id);
-        };
-        let said =
-            start(self, &mut call).map(|result| self.frames.said_result(self.cx, id, result));
-        if let Some(said) = &said {
-            self.frames.report_answer(self.cx, id, &call, said);
-        }
-        if let Some(slot) = round.slots.get_mut(slot) {
-            slot.now = call;
-            slot.said = said;
-        }
-        self.round_results().resume(id, round);
+        self.run_slots(id, first);
     }
 }
 
-impl RoundResults<'_> {
-    /// Waits for the rest of the round, or resumes the task.
-    pub(in crate::room) fn resume(&mut self, id: FrameId, round: ToolRound) {
-        let wait = self.settle(id, round);
-        self.frames.put_wait(self.cx, id, wait);
+impl Dialogue<'_> {
+    /// Resumes a round in which a slot was answered or started: its task continues if all slots are
+    /// answered.
+    pub(in crate::room) fn resume_round(&mut self, id: FrameId) {
+        self.end_if_complete(id);
+        self.frames.runnable.push_back(id);
     }
 
-    /// Returns the wait for the rest of the round, or its answer (L-117).
-    pub(in crate::room) fn settle(&mut self, id: FrameId, mut round: ToolRound) -> FrameWait {
-        // Answers of delegations may have arrived while the round was taken out.
-        self.background.fill_answered(self.cx, self.frames, id, &mut round);
+    /// Ends a round whose slots are all answered, with its answer as that of the agent role.
+    pub(in crate::room) fn end_if_complete(&mut self, id: FrameId) {
+        let Some(round) = self.frames.round_mut(self.cx, id) else { return };
         if !round.is_complete() {
             round.weigh();
-            return FrameWait::Tools(round);
+            return;
         }
+        let empty = ToolRound::new(Vec::new(), Arc::clone(&round.message));
+        let round = std::mem::replace(round, empty);
+        let answer = self.answer_of(id, round).map(Arc::new);
+        self.frames.set_wait(self.cx, id, FrameWait::Ready(answer));
+    }
+
+    /// Returns the answer of a complete round (L-117).
+    fn answer_of(&mut self, id: FrameId, mut round: ToolRound) -> Option<Message> {
         let Some((_, task)) = self.frames.task_of(self.cx, id) else {
             self.cx.violated(Invariant::FrameExists, id);
-            return FrameWait::Ready(None);
+            return None;
         };
         let task = Arc::clone(task);
         // Only native calls need results under their own ids.
@@ -329,28 +312,23 @@ impl RoundResults<'_> {
                 slot.now.untrusted
                     || self.histories.is_from_a_server(self.cx, self.frames, id, &slot.now.name)
             });
-        let message = match round.slots.as_mut_slice() {
+        let mut message = match round.slots.as_mut_slice() {
             [] => None,
             [only] => alone(only, native.first().copied().unwrap_or_default()),
             slots => self.frames.together(self.cx, id, slots, &native, &task),
-        };
-        let Some(mut message) = message else { return FrameWait::Ready(None) };
+        }?;
         if tainted && message.tools.is_empty() && !message.labels.contains(&Label::Untrusted) {
             // L-172: anything derived from external text is external text.
             message.labels.insert(0, Label::Untrusted);
         }
-        FrameWait::Ready(Some(Arc::new(message)))
+        Some(message)
     }
 }
 
 impl Frames {
-    /// Replaces the wait of a step, and makes the frame runnable.
-    pub(in crate::room) fn put_wait(&mut self, cx: &mut RoomContext, id: FrameId, wait: FrameWait) {
-        let Some(attempt) = self.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) else {
-            return cx.violated(Invariant::StepWaits, id);
-        };
-        attempt.wait = wait;
-        self.runnable.push_back(id);
+    /// Returns whether the message of a round is untrusted.
+    fn is_round_untrusted(&self, id: FrameId) -> bool {
+        self.round(id).is_some_and(|round| round.message.labels.contains(&Label::Untrusted))
     }
 
     /// Joins several results in one message.

@@ -18,20 +18,9 @@ use crate::types::message::{ToolCall, ToolResult};
 use crate::types::usage::Spent;
 
 impl ToolRounds<'_> {
-    /// Starts a tool that an approver has allowed. Everything else is checked again, because
-    /// budgets may have been used up since.
-    pub(in crate::room) fn start_approved(
-        &mut self,
-        id: FrameId,
-        slot: usize,
-        call: &ToolCall,
-        asked_by: Option<&PluginName>,
-        asked: Consent,
-    ) -> Option<ToolResult> {
-        self.start_tool(id, slot, call, asked_by, asked)
-    }
-
     /// Starts a tool of a plugin, or asks for approval. Returns a result at once if it may not run.
+    /// After an approval everything else is checked again, because budgets may have been used up
+    /// since.
     pub(in crate::room) fn start_tool(
         &mut self,
         id: FrameId,
