@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::approvals::{Consent, Ruling};
 use super::delegates::delegate_slots;
-use super::frame::{CallOutcome, Slot, ToolRound};
+use super::frame::{CallOutcome, Slot, SlotAnswer, SlotState, ToolRound};
 use super::{Invariant, Purpose, QueryPurpose, TimerPurpose};
 use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
@@ -72,10 +72,8 @@ impl ToolRounds<'_> {
         let slots = match delegate_slots(&action) {
             Some(Ok(slots)) => slots,
             Some(Err(text)) => {
-                let mut slot = Slot::of_action(action, arguments);
-                let (said, observation) = self.frames.observed(self.cx, id, Err(text));
-                (slot.said, slot.observation) = (Some(said), Some(observation));
-                vec![slot]
+                let refused = self.frames.observed(self.cx, id, Err(text));
+                vec![Slot::of_action(action, arguments).answered(Some(refused))]
             }
             None => vec![Slot::of_action(action, arguments)],
         };
@@ -106,7 +104,7 @@ impl ToolRounds<'_> {
                 if let Some(said) =
                     self.background_work().delegate_by_action(id, index, *delegation, asked)
                 {
-                    self.frames.answer_slot(self.cx, id, index, said, None);
+                    self.frames.answer_slot(self.cx, id, index, said.into());
                 }
                 return;
             }
@@ -151,7 +149,7 @@ impl ToolRounds<'_> {
         slot: usize,
         answer: Result<PluginReply, Fault>,
     ) {
-        if self.frames.waiting_slot(id, slot).is_none() {
+        if !self.frames.slot(id, slot).is_some_and(Slot::is_open) {
             return self.cx.violated(Invariant::RoundWaits, id);
         }
         match answer {
@@ -215,7 +213,7 @@ impl ToolRounds<'_> {
         };
         // A late answer must not find the slot.
         self.plugin_calls().abandon(call);
-        let Some(slot) = self.frames.waiting_slot(id, index) else {
+        let Some(slot) = self.frames.slot(id, index).filter(|slot| slot.is_open()).cloned() else {
             return self.cx.violated(Invariant::RoundWaits, id);
         };
         let what = if slot.action.is_some() { "Action".to_owned() } else { "Tool".to_owned() };
@@ -235,7 +233,7 @@ impl ToolRounds<'_> {
         });
         let said = self.frames.said_error(self.cx, id, content.clone());
         let observation = slot.action.is_some().then_some(Observation::Error { content });
-        self.frames.answer_slot(self.cx, id, index, said, observation);
+        self.frames.answer_slot(self.cx, id, index, SlotAnswer { said, observation });
         self.dialogue().resume_round(id);
     }
 }
@@ -249,8 +247,8 @@ impl Frames {
         index: usize,
         observed: Result<String, String>,
     ) {
-        let (said, observation) = self.observed(cx, id, observed);
-        self.answer_slot(cx, id, index, said, Some(observation));
+        let answer = self.observed(cx, id, observed);
+        self.answer_slot(cx, id, index, answer);
     }
 
     fn observed(
@@ -258,14 +256,15 @@ impl Frames {
         cx: &mut RoomContext,
         id: FrameId,
         observed: Result<String, String>,
-    ) -> (CallOutcome, Observation) {
+    ) -> SlotAnswer {
         let is_error = observed.is_err();
         let (content, observation) = match observed {
             Ok(content) => (content.clone(), Observation::Success { content }),
             Err(content) => (content.clone(), Observation::Error { content }),
         };
         let message = Some(Box::new(Arc::unwrap_or_clone(self.host_message(cx, id, content))));
-        (CallOutcome { message, is_error, is_result: false }, observation)
+        let said = CallOutcome { message, is_error, is_result: false };
+        SlotAnswer { said, observation: Some(observation) }
     }
 
     /// Replaces the arguments of a slot with those of an approver.
@@ -287,15 +286,11 @@ impl Frames {
             // Edited arguments must still be valid for the same kind of action.
             let action =
                 Action::from_args(action.name(), &arguments).map_err(|error| error.text)?;
-            // The call of an action repeats its arguments for rules and people.
-            (slot.call.arguments, slot.action) = (arguments.clone(), Some(action));
+            slot.set_action(action, arguments);
+        } else {
+            slot.now.arguments = arguments;
         }
-        slot.now.arguments = arguments;
         Ok(())
-    }
-
-    fn waiting_slot(&self, id: FrameId, slot: usize) -> Option<Slot> {
-        self.slot(id, slot).filter(|slot| slot.said.is_none()).cloned()
     }
 
     /// Queries the task's memory plugin, or the agent itself if it is one (O-019, O-148).
@@ -322,7 +317,7 @@ impl Frames {
         });
         if let Some(call) = call {
             self.limit_pending(cx, id, call);
-            return;
+            return self.set_slot(cx, id, index, SlotState::Calling);
         }
         let text = format!("There is no memory to search: the task {name} has none.");
         self.answer(cx, id, index, (Observation::Null, text), false);
@@ -340,7 +335,7 @@ impl Frames {
         let message = Some(Box::new(Arc::unwrap_or_clone(self.host_message(cx, id, text))));
         let is_error = matches!(observation, Observation::Error { .. });
         let said = CallOutcome { message, is_error, is_result: is_data };
-        self.answer_slot(cx, id, index, said, Some(observation));
+        self.answer_slot(cx, id, index, SlotAnswer { said, observation: Some(observation) });
     }
 
     /// Answers an action with the refusal of its tool call.

@@ -50,7 +50,7 @@ pub(super) enum Consent {
 impl Frames {
     /// Checks a call against the rules. A call that needs approval waits for `Decided`.
     pub(super) fn rule_on(
-        &self,
+        &mut self,
         cx: &mut RoomContext,
         id: FrameId,
         slot: usize,

@@ -262,7 +262,7 @@ impl Histories {
     pub(super) fn held_bytes(&self, frames: &Frames) -> u64 {
         let histories = self.memories.values().map(AgentHistory::weight);
         let rounds = frames.values().filter_map(|frame| match &frame.attempt.as_ref()?.wait {
-            FrameWait::Tools(round) => Some(round.weight()),
+            FrameWait::Tools(round) => Some(round.counted()),
             _ => None,
         });
         histories.chain(rounds).fold(0, u64::saturating_add)

@@ -5,7 +5,7 @@ use crate::room::{Frames, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use super::approvals::{Consent, Ruling};
-use super::frame::CallOutcome;
+use super::frame::{CallOutcome, SlotAnswer, SlotState};
 use super::tools::failed;
 use super::{Invariant, QueryPurpose};
 use crate::setup::plugin_query::{PluginQuery, PluginReply};
@@ -43,7 +43,7 @@ pub(super) struct ByRule {
 impl Frames {
     /// Checks an action against the task's rules of consent. Tool calls are checked in `rule_on`.
     pub(super) fn consent(
-        &self,
+        &mut self,
         cx: &mut RoomContext,
         id: FrameId,
         slot: usize,
@@ -65,7 +65,7 @@ impl Frames {
     /// Applies the stricter of the operator's rule and the task's rules of consent. An approver is
     /// asked once for both.
     pub(super) fn consent_to(
-        &self,
+        &mut self,
         cx: &mut RoomContext,
         wanted: &RequestedAct<'_>,
         by_rule: Option<ByRule>,
@@ -88,7 +88,10 @@ impl Frames {
                             question,
                             QueryPurpose::Risk { slot: wanted.slot },
                         );
-                        return if asked.is_some() { Ruling::Waits } else { over() };
+                        return match asked {
+                            Some(_) => self.waits_for_consent(cx, wanted),
+                            None => over(),
+                        };
                     }
                     // O-109: without an analyzer the risk is unknown.
                     None => (rules.policy.asks(None), None),
@@ -139,6 +142,11 @@ impl Frames {
                 problem: None,
             },
         );
+        self.waits_for_consent(cx, wanted)
+    }
+
+    fn waits_for_consent(&mut self, cx: &mut RoomContext, wanted: &RequestedAct<'_>) -> Ruling {
+        self.set_slot(cx, wanted.frame, wanted.slot, SlotState::Confirming);
         Ruling::Waits
     }
 
@@ -220,7 +228,7 @@ impl ToolRounds<'_> {
     pub(super) fn resume_slot(&mut self, id: FrameId, slot: usize, asked: Consent) {
         let Some(waiting) = self.frames.slot_mut(self.cx, id, slot) else { return };
         // It was answered meanwhile; the round continues with its other slots.
-        if waiting.said.is_some() {
+        if !waiting.is_open() {
             return;
         }
         self.run_slot(id, slot, asked);
@@ -237,7 +245,7 @@ impl ToolRounds<'_> {
         } else {
             let said = self.frames.said_result(self.cx, id, failed(&call, answer));
             self.frames.report_answer(self.cx, id, &call, &said);
-            self.frames.answer_slot(self.cx, id, index, said, None);
+            self.frames.answer_slot(self.cx, id, index, said.into());
         }
         self.dialogue().resume_round(id);
     }
@@ -256,7 +264,8 @@ impl ToolRounds<'_> {
             CallOutcome { message: Some(Box::new(message)), is_error: true, is_result: false };
         let (name, extras) = ("user_rejected".to_owned(), serde_json::json!({}));
         let observation = Observation::Custom { name, content, extras };
-        self.frames.answer_slot(self.cx, id, index, said, Some(observation));
+        let answer = SlotAnswer { said, observation: Some(observation) };
+        self.frames.answer_slot(self.cx, id, index, answer);
     }
 }
 

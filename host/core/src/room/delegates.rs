@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::Invariant;
-use super::frame::{CallOutcome, Frame, FrameWait, Responder, Slot};
+use super::frame::{CallOutcome, Frame, FrameWait, Responder, Slot, SlotAnswer, SlotState};
 use super::messages::text_form;
 use super::termination::FrameEnd;
 use crate::types::action::{Action, Observation};
@@ -43,7 +43,7 @@ impl Dialogue<'_> {
         }
         // Queued even if it could start at once: `start_queued` considers all slots together.
         if let Some(slot) = self.frames.slot_mut(self.cx, id, index) {
-            slot.queued = true;
+            slot.state = SlotState::Queued;
         }
         self.start_queued(id);
     }
@@ -51,21 +51,21 @@ impl Dialogue<'_> {
     /// Starts queued delegates in order, as many as may run at once. Delegates that could reach the
     /// same task, and so share its history, run one after the other.
     fn start_queued(&mut self, id: FrameId) {
-        let works = |slot: &Slot| slot.child.is_some() && slot.said.is_none();
+        let is_queued = |slot: &Slot| slot.state == SlotState::Queued;
         let at_once = self.frames.delegates_at_once(self.cx, id);
         let Some(round) = self.frames.round_mut(self.cx, id) else { return };
-        let mut running = round.slots.iter().filter(|slot| works(slot)).count();
-        if !round.slots.iter().any(|slot| slot.queued) || running >= at_once {
+        let mut running = round.slots.iter().filter(|slot| slot.child().is_some()).count();
+        if !round.slots.iter().any(is_queued) || running >= at_once {
             return;
         }
         let delegates: Vec<(usize, bool, TaskName)> = round
             .slots
             .iter()
             .enumerate()
-            .filter(|(_, slot)| slot.queued || works(slot))
+            .filter(|(_, slot)| is_queued(slot) || slot.child().is_some())
             .filter_map(|(index, slot)| match &slot.action {
                 Some(Action::Delegate { agent, .. }) => {
-                    Some((index, slot.queued, TaskName::from(agent.as_str())))
+                    Some((index, is_queued(slot), TaskName::from(agent.as_str())))
                 }
                 _ => None,
             })
@@ -107,7 +107,7 @@ impl Dialogue<'_> {
         self.put_pending(child, Responder::User, message);
         self.frames.runnable.push_back(child);
         if let Some(slot) = self.frames.slot_mut(self.cx, id, index) {
-            (slot.queued, slot.child) = (false, Some(child));
+            slot.state = SlotState::Delegated { child };
         }
     }
 }
@@ -137,7 +137,7 @@ impl Frames {
     /// Returns the slot of the caller that waits for this child.
     fn delegation(&self, caller: FrameId, child: FrameId) -> Option<usize> {
         let mut slots = self.round(caller)?.slots.iter();
-        slots.position(|slot| slot.child == Some(child) && slot.said.is_none())
+        slots.position(|slot| slot.child() == Some(child))
     }
 }
 
@@ -190,7 +190,8 @@ impl Dialogue<'_> {
         let is_error = matches!(observation, Observation::Error { .. });
         // A delegate's answer is data to its caller.
         let said = CallOutcome { message: Some(Box::new(answer)), is_error, is_result: true };
-        self.frames.answer_slot(self.cx, caller, index, said, Some(observation));
+        let answer = SlotAnswer { said, observation: Some(observation) };
+        self.frames.answer_slot(self.cx, caller, index, answer);
         // The free place goes to the next delegate.
         self.start_queued(caller);
         self.resume_round(caller);
@@ -317,12 +318,7 @@ fn delegations(arguments: &Value) -> Result<Vec<Slot>, String> {
 pub(super) fn children_of(frame: &Frame) -> Vec<FrameId> {
     match frame.attempt.as_ref().map(|attempt| &attempt.wait) {
         Some(FrameWait::Subtask(child)) => vec![*child],
-        Some(FrameWait::Tools(round)) => round
-            .slots
-            .iter()
-            .filter(|slot| slot.said.is_none())
-            .filter_map(|slot| slot.child)
-            .collect(),
+        Some(FrameWait::Tools(round)) => round.slots.iter().filter_map(Slot::child).collect(),
         _ => Vec::new(),
     }
 }

@@ -146,7 +146,7 @@ impl Room {
                     author,
                 });
                 self.cx.give(budget, more);
-                self.resume_with_held();
+                self.resume_held();
             }
             Err(reason) => {
                 let told = format!("{}, and more was not given: {reason}", budget.reason());
@@ -163,7 +163,7 @@ impl Room {
     }
 
     /// Checks all waiting work again; it may have to wait again for another budget.
-    fn resume_with_held(&mut self) {
+    fn resume_held(&mut self) {
         // First, because the granted amount may still be less than what was used.
         self.run_control().stop_if_spent();
         for held in std::mem::take(&mut self.budgets.held) {

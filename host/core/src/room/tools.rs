@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use super::Invariant;
 use super::approvals::Consent;
-use super::frame::{CallOutcome, FrameWait, Slot, ToolRound};
+use super::frame::{CallOutcome, FrameWait, Slot, SlotAnswer, SlotState, ToolRound};
 use super::steps::MAX_WEIGHT;
 use crate::protocol::notice::Notice;
 use crate::setup::{AgentSeat, NoTool};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
-use crate::types::action::Observation;
+use crate::types::action::Action;
 use crate::types::fault::CallReport;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, PluginName, TaskName};
@@ -75,7 +75,7 @@ impl ToolRounds<'_> {
         match self.answer_without_tool(id) {
             Some(RuleAnswer::Round(round)) => self.start_round(id, round),
             Some(RuleAnswer::Message(message)) => {
-                self.frames.set_wait(self.cx, id, FrameWait::Ready(Some(Arc::new(message))));
+                self.frames.set_wait(self.cx, id, FrameWait::Ready(Some(message)));
             }
             None => self.frames.set_wait(self.cx, id, FrameWait::Ready(None)),
         }
@@ -97,11 +97,11 @@ impl ToolRounds<'_> {
         if super::histories::is_at_work(&toolbox, HostTool::RecipientMessage) {
             return match pending.recipient {
                 Some(_) => None,
-                None => Some(RuleAnswer::Message(self.dialogue().ask_for_recipient(
-                    id,
-                    pending.text().to_owned(),
-                    &pending.labels,
-                ))),
+                None => {
+                    let (text, labels) = (pending.text().to_owned(), &pending.labels);
+                    let message = self.dialogue().ask_for_recipient(id, text, labels);
+                    Some(RuleAnswer::Message(Arc::new(message)))
+                }
             };
         }
         let reading = self.dialogue().reading(id);
@@ -115,7 +115,7 @@ impl ToolRounds<'_> {
                 let mut message =
                     Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text.clone()));
                 message.labels = taint_of(&pending);
-                return Some(RuleAnswer::Message(message));
+                return Some(RuleAnswer::Message(Arc::new(message)));
             }
             NoTool::Done => {
                 let tools = calls_as_json(&pending.tools);
@@ -136,15 +136,17 @@ impl ToolRounds<'_> {
             untrusted: call.untrusted || pending.labels.contains(&Label::Untrusted),
             ..call
         };
-        let mut slot = Slot::new(call.clone(), None);
-        if let Some(tool) =
+        let said = if let Some(tool) =
             host_tool_of(&toolbox, &call).filter(|_| !matches!(task.no_tool, NoTool::Call(_)))
         {
             // The operator's rule made it, so it is not reported as an agent's call.
-            slot.said = Some(self.steer(id, tool, &call, None, &pending));
+            Some(self.steer(id, tool, &call, None, &pending))
         } else if self.histories.is_handed_on(self.cx, self.frames, id, &toolbox, &call, None) {
-            slot.said = Some(self.frames.handed_on(self.cx, id, call));
-        }
+            Some(self.frames.handed_on(self.cx, id, call.clone()))
+        } else {
+            None
+        };
+        let slot = Slot::new(call, None).answered(said);
         Some(RuleAnswer::Round(ToolRound::new(vec![slot], pending)))
     }
 
@@ -158,7 +160,7 @@ impl ToolRounds<'_> {
         };
         let toolbox = self.histories.toolbox(self.cx, &frame.task);
         let untrusted = pending.labels.contains(&Label::Untrusted);
-        let mut round = ToolRound::new(Vec::with_capacity(calls.len()), pending);
+        let mut slots = Vec::with_capacity(calls.len());
         let (name, agent, langroid) = (frame.task.clone(), task.agent.clone(), task.as_langroid);
         for call in calls.iter().take(MAX_ROUND) {
             let call = ToolCall { untrusted: call.untrusted || untrusted, ..call.clone() };
@@ -170,23 +172,23 @@ impl ToolRounds<'_> {
                 let text =
                     self.histories.unknown_tool(self.cx, &agent, &name, &toolbox, &call.name);
                 let said = Some(self.frames.said_error(self.cx, id, text));
-                round.slots.push(Slot { said, ..Slot::new(call, None) });
+                slots.push(Slot::new(call, None).answered(said));
                 continue;
             }
             let said = self
                 .histories
                 .is_handed_on(self.cx, self.frames, id, &toolbox, &call, None)
                 .then(|| self.frames.handed_on(self.cx, id, call.clone()));
-            round.slots.push(Slot { said, ..Slot::new(call, None) });
+            slots.push(Slot::new(call, None).answered(said));
         }
-        self.start_round(id, round);
+        self.start_round(id, ToolRound::new(slots, pending));
     }
 
     /// Carries out the calls of the pending message.
     fn respond_to_calls(&mut self, id: FrameId, pending: &Arc<Message>, calls: &[ToolCall]) {
         let origin = self.frames.origin_of(self.cx, id, pending);
         let slot = |call: &ToolCall| Slot::new(call.clone(), origin.clone());
-        let mut round = ToolRound::new(calls.iter().map(slot).collect(), Arc::clone(pending));
+        let mut slots: Vec<Slot> = calls.iter().map(slot).collect();
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
@@ -203,25 +205,25 @@ impl ToolRounds<'_> {
         let steers = |slot: &Slot| {
             host_tool_of(&toolbox, &slot.call).is_some_and(HostTool::stands_alone) || is_final(slot)
         };
-        let refusal = if round.slots.len() < 2 {
+        let refusal = if slots.len() < 2 {
             None
         } else if !several {
             Some(ONE_CALL)
         } else {
-            round.slots.iter().any(steers).then_some(STANDS_ALONE)
+            slots.iter().any(steers).then_some(STANDS_ALONE)
         };
         // Refused slots get their results before any call starts.
-        for index in 0..round.slots.len() {
+        for (index, slot) in slots.iter_mut().enumerate() {
             let text = if index >= MAX_ROUND { Some(TOO_MANY) } else { refusal };
             if let Some(text) = text {
-                round.slots[index].said =
-                    Some(self.frames.said_error(self.cx, id, text.to_owned()));
+                let said = self.frames.said_error(self.cx, id, text.to_owned());
+                slot.state = SlotState::Answered(Box::new(said.into()));
             }
         }
         if !task.as_langroid {
-            self.dialogue().add_unknown(id, &toolbox, &mut round);
+            self.dialogue().add_unknown(id, &toolbox, pending, &mut slots);
         }
-        self.start_round(id, round);
+        self.start_round(id, ToolRound::new(slots, Arc::clone(pending)));
     }
 
     /// Puts a round in its frame, starts its slots, and ends it if all are answered.
@@ -246,51 +248,64 @@ impl ToolRounds<'_> {
         };
         let toolbox = self.histories.toolbox(self.cx, &frame.task);
         let Some(round) = self.frames.round_mut(self.cx, id) else { return };
+        round.begin_work();
+        let (weight, message) = (round.weight(), Arc::clone(&round.message));
         let Some(slot) = round.slots.get(index) else {
             return self.cx.violated(Invariant::SlotExists, id);
         };
-        if slot.said.is_some() {
+        if !slot.is_open() {
             return;
         }
-        if let Some(action) = slot.action.clone() {
-            return self.start_act(id, index, action, asked);
-        }
         let (call, asked_by) = (slot.now.clone(), slot.asked_by.clone());
-        let message = Arc::clone(&round.message);
-        let weight: usize = round
-            .slots
-            .iter()
-            .filter_map(|slot| slot.said.as_ref()?.message.as_ref())
-            .map(|message| message.weight())
-            .sum();
-        let said = match host_tool_of(&toolbox, &call) {
+        let said = match slot.work(&toolbox) {
+            SlotWork::Action(action) => {
+                let action = action.clone();
+                return self.start_act(id, index, action, asked);
+            }
             // Each result may repeat the message that it stands in.
-            Some(_) if weight > MAX_WEIGHT => {
+            SlotWork::HostTool(_) if weight > MAX_WEIGHT as u64 => {
                 Some(self.frames.said_error(self.cx, id, TOO_LARGE.to_owned()))
             }
             // It may wait for gates, then for an approver, then for its result.
-            Some(HostTool::DelegateTask) => self.background_work().delegate_by_call(
-                (id, index),
-                &call,
-                asked_by.as_ref(),
-                message.seq,
-                asked,
-            ),
-            Some(tool) => Some(self.steer(id, tool, &call, asked_by.as_ref(), &message)),
-            None => self
+            SlotWork::HostTool(HostTool::DelegateTask) => {
+                let (slot, by) = ((id, index), asked_by.as_ref());
+                self.background_work().delegate_by_call(slot, &call, by, message.seq, asked)
+            }
+            SlotWork::HostTool(tool) => {
+                Some(self.steer(id, tool, &call, asked_by.as_ref(), &message))
+            }
+            SlotWork::PluginTool => self
                 .start_tool(id, index, &call, asked_by.as_ref(), asked)
                 .map(|result| self.frames.said_result(self.cx, id, result)),
         };
         if let Some(said) = said {
             self.frames.report_answer(self.cx, id, &call, &said);
-            self.frames.answer_slot(self.cx, id, index, said, None);
+            self.frames.answer_slot(self.cx, id, index, said.into());
+        }
+    }
+}
+
+/// The kind of a slot's work.
+enum SlotWork<'s> {
+    Action(&'s Action),
+    HostTool(HostTool),
+    PluginTool,
+}
+
+impl Slot {
+    /// Returns the kind of its work. A tool may have asked for another call in its place.
+    fn work(&self, toolbox: &Toolbox) -> SlotWork<'_> {
+        match (&self.action, host_tool_of(toolbox, &self.now)) {
+            (Some(action), _) => SlotWork::Action(action),
+            (None, Some(tool)) => SlotWork::HostTool(tool),
+            (None, None) => SlotWork::PluginTool,
         }
     }
 }
 
 /// The operator's answer to a message without a call.
 enum RuleAnswer {
-    Message(Message),
+    Message(Arc<Message>),
     /// A call in its place.
     Round(ToolRound),
 }
@@ -425,11 +440,24 @@ impl Frames {
         cx: &mut RoomContext,
         id: FrameId,
         index: usize,
-        said: CallOutcome,
-        observation: Option<Observation>,
+        answer: SlotAnswer,
+    ) {
+        let Some(round) = self.round_mut(cx, id) else { return };
+        if !round.answer(index, answer) {
+            cx.violated(Invariant::SlotExists, id);
+        }
+    }
+
+    /// Sets the state of a slot that waits.
+    pub(super) fn set_slot(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        index: usize,
+        state: SlotState,
     ) {
         if let Some(slot) = self.slot_mut(cx, id, index) {
-            (slot.said, slot.observation) = (Some(said), observation);
+            slot.state = state;
         }
     }
 
@@ -469,15 +497,19 @@ impl Frames {
 impl Dialogue<'_> {
     /// Adds an error result for native calls that are not carried out here, because model providers
     /// accept no call without one.
-    fn add_unknown(&mut self, id: FrameId, toolbox: &Toolbox, round: &mut ToolRound) {
+    fn add_unknown(
+        &mut self,
+        id: FrameId,
+        toolbox: &Toolbox,
+        message: &Message,
+        slots: &mut Vec<Slot>,
+    ) {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let (name, agent) = (frame.task.clone(), task.agent.clone());
-        let calls: Vec<ToolCall> =
-            round.message.tool_calls.iter().take(MAX_ROUND).cloned().collect();
-        for (index, call) in calls.into_iter().enumerate() {
-            if round.slots.iter().any(|slot| slot.call.id == call.id) {
+        for (index, call) in message.tool_calls.iter().take(MAX_ROUND).enumerate() {
+            if slots.iter().any(|slot| slot.call.id == call.id) {
                 continue;
             }
             let text = match toolbox.get(&call.name) {
@@ -489,8 +521,8 @@ impl Dialogue<'_> {
             };
             self.frames.report_refused(self.cx, id, &call.name, Some(&call.arguments), &text);
             let said = Some(self.frames.said_error(self.cx, id, text));
-            let slot = Slot { said, ..Slot::new(call, None) };
-            round.slots.insert(index.min(round.slots.len()), slot);
+            let slot = Slot::new(call.clone(), None).answered(said);
+            slots.insert(index.min(slots.len()), slot);
         }
     }
 }

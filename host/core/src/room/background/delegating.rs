@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::Purpose;
 use super::super::approvals::{Consent, Ruling};
 use super::super::confirming::RequestedAct;
-use super::super::frame::CallOutcome;
+use super::super::frame::{CallOutcome, SlotState};
 use super::super::gates::GatedAct;
 use super::checks::CheckedDelegation;
 use super::{BackgroundTask, Delegating, DelegationAnswer, TaskOrigin, Waiter, Wish};
@@ -116,6 +116,7 @@ impl BackgroundWork<'_> {
             delegation.conversation = delegation.conversation.max(task.background.conversation);
         }
         let Waiter { frame, slot, seq } = waiter;
+        self.frames.set_slot(self.cx, frame, slot, SlotState::InBackground);
         let answer = self.delegate(Delegating {
             delegation,
             origin: TaskOrigin::Slot { frame, slot, seq },
@@ -386,7 +387,13 @@ impl Frames {
                 (None, Some(arguments)) => drop(arguments.insert("task".to_owned(), json!(task))),
                 (None, None) => {}
             }
-            self.rewrite_slot(cx, frame, slot, &call, action.as_ref());
+            // What the gates left is approved and run.
+            if let Some(slot) = self.slot_mut(cx, frame, slot) {
+                match &action {
+                    Some(action) => slot.set_action(action.clone(), call.arguments.clone()),
+                    None => slot.now.arguments.clone_from(&call.arguments),
+                }
+            }
         }
         let Some(caller) = self.agent_of(cx, frame).cloned() else { return Ruling::Runs };
         // An approver's edit was approved as written, but a gate has changed it since.
@@ -400,23 +407,6 @@ impl Frames {
             asked_by: asked_by.as_ref(),
         };
         self.consent_to(cx, &wanted, None, asked)
-    }
-
-    /// Replaces the text of a slot with what the gates left, so that this text is approved and run.
-    fn rewrite_slot(
-        &mut self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        slot: usize,
-        call: &ToolCall,
-        action: Option<&Action>,
-    ) {
-        let Some(slot) = self.slot_mut(cx, id, slot) else { return };
-        slot.now.arguments.clone_from(&call.arguments);
-        if let Some(action) = action {
-            slot.call.arguments.clone_from(&call.arguments);
-            slot.action = Some(action.clone());
-        }
     }
 }
 

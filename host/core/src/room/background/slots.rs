@@ -4,17 +4,20 @@
 use crate::room::{BackgroundWork, Frames, RoomContext};
 use std::sync::Arc;
 
-use super::super::frame::CallOutcome;
+use super::super::frame::{CallOutcome, Slot, SlotState};
 use super::{DelegationAnswer, Waiter};
 use crate::types::ids::FrameId;
 use crate::types::message::Label;
 
 impl Frames {
-    /// Returns whether the slot still waits.
+    /// Returns whether the slot still waits for its delegation.
     pub(super) fn waits(&self, waiter: &Waiter) -> bool {
         self.round(waiter.frame).is_some_and(|round| {
             round.message.seq == waiter.seq
-                && round.slots.get(waiter.slot).is_some_and(|slot| slot.said.is_none())
+                && matches!(
+                    round.slots.get(waiter.slot),
+                    Some(Slot { state: SlotState::InBackground, .. })
+                )
         })
     }
 
@@ -47,7 +50,7 @@ impl BackgroundWork<'_> {
         if !is_action {
             self.frames.report_answer(self.cx, frame, &call, &said);
         }
-        self.frames.answer_slot(self.cx, frame, index, said, None);
+        self.frames.answer_slot(self.cx, frame, index, said.into());
         self.dialogue().resume_round(frame);
         true
     }

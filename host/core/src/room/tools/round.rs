@@ -5,7 +5,7 @@ use crate::room::{Dialogue, Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use super::super::approvals::Consent;
-use super::super::frame::{CallOutcome, FrameWait, Slot, ToolRound};
+use super::super::frame::{CallOutcome, FrameWait, Slot, SlotAnswer, SlotState, ToolRound};
 use super::super::messages::text_form;
 use super::super::{Invariant, Purpose, Room};
 use super::{MAX_ROUND, ONE_CALL, TOO_MANY, host_tool_of};
@@ -48,7 +48,7 @@ impl Room {
         let (said, observation, then) = if slot.action.is_some() {
             // An observation inherits the taint of its call, its message and its server.
             let untrusted = slot.now.untrusted
-                || self.frames.is_round_untrusted(id)
+                || self.frames.round(id).is_some_and(ToolRound::is_untrusted)
                 || self.histories.is_from_a_server(&self.cx, &self.frames, id, &slot.now.name);
             let (said, observation) =
                 self.tool_rounds().executed(id, &slot, &plugin, untrusted, &answer);
@@ -76,7 +76,8 @@ impl Room {
             report,
         });
         if then.is_empty() {
-            self.frames.answer_slot(&mut self.cx, id, index, said, observation);
+            let answer = SlotAnswer { said, observation };
+            self.frames.answer_slot(&mut self.cx, id, index, answer);
         } else {
             self.tool_rounds().follow_calls(id, index, (said, then), (&plugin, call));
         }
@@ -197,7 +198,7 @@ impl ToolRounds<'_> {
         (said, then): (CallOutcome, Vec<ToolCall>),
         (plugin, call): (&PluginName, CallId),
     ) {
-        let is_untrusted = self.frames.is_round_untrusted(id);
+        let is_untrusted = self.frames.round(id).is_some_and(ToolRound::is_untrusted);
         let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
         let depth = slot.depth + 1;
         // A call that follows from an untrusted one is untrusted too.
@@ -219,13 +220,14 @@ impl ToolRounds<'_> {
             let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
             let before = std::mem::replace(&mut slot.now, next.clone());
             (slot.asked_by, slot.depth) = (Some(plugin.clone()), depth);
+            slot.state = SlotState::Ready;
             match self.dialogue().said_instead(id, next, depth, Some(&before), plugin) {
-                Some(said) => self.frames.answer_slot(self.cx, id, index, said, None),
+                Some(said) => self.frames.answer_slot(self.cx, id, index, said.into()),
                 None => self.run_slot(id, index, Consent::NotYet),
             }
             return;
         }
-        self.frames.answer_slot(self.cx, id, index, said, None);
+        self.frames.answer_slot(self.cx, id, index, said.into());
         let Some(first) = self.frames.round(id).map(|round| round.slots.len()) else { return };
         // One slot more than may run, so that the agent reads that there were more.
         for (offset, mut next) in
@@ -239,9 +241,9 @@ impl ToolRounds<'_> {
             } else {
                 self.dialogue().said_instead(id, next.clone(), depth, None, plugin)
             };
-            let slot = Slot { depth, said, ..Slot::new(next, Some(plugin.clone())) };
+            let slot = Slot { depth, ..Slot::new(next, Some(plugin.clone())) }.answered(said);
             let Some(round) = self.frames.round_mut(self.cx, id) else { return };
-            round.slots.push(slot);
+            round.push(slot);
         }
         self.run_slots(id, first);
     }
@@ -259,9 +261,9 @@ impl Dialogue<'_> {
     pub(in crate::room) fn end_if_complete(&mut self, id: FrameId) {
         let Some(round) = self.frames.round_mut(self.cx, id) else { return };
         if !round.is_complete() {
-            round.weigh();
-            return;
+            return round.rest();
         }
+        // The round is over, so its slots are moved out rather than copied.
         let empty = ToolRound::new(Vec::new(), Arc::clone(&round.message));
         let round = std::mem::replace(round, empty);
         let answer = self.answer_of(id, round).map(Arc::new);
@@ -283,36 +285,33 @@ impl Dialogue<'_> {
             // A call needs a result, even an empty one.
             for (slot, native) in round.slots.iter_mut().zip(&native) {
                 let says_nothing = |message: &Message| message.is_empty() && !*native;
-                let is_silent = slot
-                    .said
-                    .as_ref()
-                    .is_some_and(|said| said.message.as_deref().is_none_or(says_nothing));
-                if is_silent {
+                let SlotState::Answered(answer) = &mut slot.state else { continue };
+                if answer.said.message.as_deref().is_none_or(says_nothing) {
                     let text = if *native {
                         String::new()
                     } else {
                         format!("{} gave an empty result.", slot.call.name)
                     };
                     let message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text));
-                    slot.said = Some(CallOutcome {
+                    answer.said = CallOutcome {
                         message: Some(Box::new(message)),
                         is_error: false,
                         is_result: true,
-                    });
+                    };
                 }
             }
         }
         for slot in &round.slots {
-            if let Some(observation) = slot.observation.clone().or_else(|| observation_of(slot)) {
+            if let Some(observation) = observation_of(slot) {
                 self.frames.remember(id, None, Some(observation), round.message.seq);
             }
         }
-        let tainted = round.message.labels.contains(&Label::Untrusted)
+        let tainted = round.is_untrusted()
             || round.slots.iter().any(|slot| {
                 slot.now.untrusted
                     || self.histories.is_from_a_server(self.cx, self.frames, id, &slot.now.name)
             });
-        let mut message = match round.slots.as_mut_slice() {
+        let mut message = match round.slots.as_slice() {
             [] => None,
             [only] => alone(only, native.first().copied().unwrap_or_default()),
             slots => self.frames.together(self.cx, id, slots, &native, &task),
@@ -326,24 +325,21 @@ impl Dialogue<'_> {
 }
 
 impl Frames {
-    /// Returns whether the message of a round is untrusted.
-    fn is_round_untrusted(&self, id: FrameId) -> bool {
-        self.round(id).is_some_and(|round| round.message.labels.contains(&Label::Untrusted))
-    }
-
     /// Joins several results in one message.
     fn together(
         &self,
         cx: &mut RoomContext,
         id: FrameId,
-        slots: &mut [Slot],
+        slots: &[Slot],
         native: &[bool],
         task: &TaskSetup,
     ) -> Option<Message> {
         let said: Vec<(&Slot, &CallOutcome, &Message)> = slots
             .iter()
             .filter_map(|slot| {
-                slot.said.as_ref().and_then(|said| Some((slot, said, &**said.message.as_ref()?)))
+                slot.answer().and_then(|SlotAnswer { said, .. }| {
+                    Some((slot, said, &**said.message.as_ref()?))
+                })
             })
             .collect();
         if said.is_empty() {
@@ -408,23 +404,26 @@ impl Frames {
 }
 
 /// Returns the message of a round with a single call.
-fn alone(slot: &mut Slot, is_native: bool) -> Option<Message> {
-    let said = slot.said.take()?;
+fn alone(slot: &Slot, is_native: bool) -> Option<Message> {
+    let said = &slot.answer()?.said;
     let mut message = *said.message.clone()?;
     if said.is_result {
         if !message.labels.contains(&Label::Tool) {
             message.labels.push(Label::Tool);
         }
         if is_native {
-            message.tool_results = vec![result_of(slot, &said)];
+            message.tool_results = vec![result_of(slot, said)];
         }
     }
     Some(message)
 }
 
-/// Returns the observation of a slot that has none of its own (O-053).
+/// Returns the observation of a slot, made of its result if it has none of its own (O-053).
 fn observation_of(slot: &Slot) -> Option<Observation> {
-    let said = slot.said.as_ref()?;
+    let SlotAnswer { said, observation } = slot.answer()?;
+    if observation.is_some() {
+        return observation.clone();
+    }
     let content =
         || said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
     match slot.action {

@@ -3,6 +3,7 @@
 
 use super::super::Purpose;
 use super::super::approvals::{Consent, Ruling};
+use super::super::frame::SlotState;
 use super::super::messages::unknown_plugin;
 use super::failed;
 use crate::policy::budget::Budget;
@@ -82,6 +83,7 @@ impl ToolRounds<'_> {
                 // All approvals are complete. Rules that deny still apply when it resumes.
                 let asked = if asked == Consent::Approved { asked } else { Consent::Edited };
                 self.cx.next_call(Purpose::HeldTool { frame: id, slot, asked });
+                self.frames.set_slot(self.cx, id, slot, SlotState::Confirming);
                 return None;
             }
             Err(budget) => {
@@ -113,6 +115,7 @@ impl ToolRounds<'_> {
             tool,
             arguments,
         });
+        self.frames.set_slot(self.cx, frame, slot, SlotState::Calling);
         None
     }
 }
