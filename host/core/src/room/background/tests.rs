@@ -95,15 +95,20 @@ fn a_delegation_needs_a_grant_a_text_a_known_agent_and_an_open_room() {
     assert_eq!(refusal(&mut parts, &delegation("digest")), None);
     assert_eq!(refusal(&mut parts, &delegation("stranger")), Some(RefusalCode::UnknownAgent));
     assert_eq!(refusal(&mut parts, &delegation("desk")), Some(RefusalCode::NotGranted));
-    let changes: [(fn(&mut Delegation), RefusalCode); 4] = [
-        (|it| it.task = " ".to_owned(), RefusalCode::EmptyTask),
-        (|it| it.context = json!([1]), RefusalCode::BadArguments),
-        (|it| it.notify = Some("stranger".into()), RefusalCode::BadArguments),
-        (|it| it.share_channels = vec!["phone".to_owned()], RefusalCode::UnknownChannel),
-    ];
-    for (change, code) in changes {
-        let mut delegating = delegation("digest");
-        change(&mut delegating.delegation);
+    let context = json!([1]);
+    let share_channels = vec!["phone".to_owned()];
+    let wished = delegation("digest");
+    let sound = wished.delegation.clone();
+    for (delegation, code) in [
+        (Delegation { task: " ".to_owned(), ..sound.clone() }, RefusalCode::EmptyTask),
+        (Delegation { context, ..sound.clone() }, RefusalCode::BadArguments),
+        (
+            Delegation { notify: Some("stranger".into()), ..sound.clone() },
+            RefusalCode::BadArguments,
+        ),
+        (Delegation { share_channels, ..sound }, RefusalCode::UnknownChannel),
+    ] {
+        let delegating = Delegating { delegation, ..wished.clone() };
         assert_eq!(refusal(&mut parts, &delegating), Some(code));
     }
     assert!(parts.background.begin_stop("enough") && !parts.background.begin_stop("again"));

@@ -223,7 +223,10 @@ fn more_is_asked_for_once_and_by_the_root_room_only() {
 
 proptest! {
     #[test]
-    fn money_buys_as_many_tokens_as_it_pays_for(price in 1_u64..10_000_000, money in 0_u64..10_000_000) {
+    fn money_buys_as_many_tokens_as_it_pays_for(
+        price in 1_u64..10_000_000,
+        money in 0_u64..10_000_000,
+    ) {
         let setup = ModelSetup {
             input_price: Some(0),
             output_price: Some(price),

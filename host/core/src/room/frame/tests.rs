@@ -79,10 +79,12 @@ fn only_calls_of_plugins_ask_and_only_those_for_a_task_have_one() {
 fn an_answer_that_no_frame_waits_for_ends_the_room() {
     let mut parts = Parts::new("");
     let id = parts.begin("desk", None);
-    let waiting = |wait| {
-        Some(Attempt { responder: Responder::Llm, rest: [].into(), wait, do_not_know: None })
-    };
-    parts.frames.get_mut(&id).unwrap().attempt = waiting(FrameWait::Call(CallId(1)));
+    parts.frames.get_mut(&id).unwrap().attempt = Some(Attempt {
+        responder: Responder::Llm,
+        rest: [].into(),
+        wait: FrameWait::Call(CallId(1)),
+        do_not_know: None,
+    });
     assert!(parts.frames.waits_for_answer(&mut parts.cx, id, CallId(1)));
     assert_eq!(parts.cx.new_violation, None);
     assert!(!parts.frames.waits_for_answer(&mut parts.cx, id, CallId(2)));
