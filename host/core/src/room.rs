@@ -19,6 +19,8 @@ mod controls;
 mod conversation;
 mod delegates;
 mod delivery;
+#[cfg(test)]
+mod fixture;
 mod frame;
 mod gates;
 mod handoff;

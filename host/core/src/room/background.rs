@@ -15,6 +15,8 @@ mod opening;
 mod records;
 mod slots;
 mod structured;
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -2,6 +2,9 @@
 //! answered, so concurrent calls cannot overspend together. Requests for more budget are in
 //! `limit_increase`.
 
+#[cfg(test)]
+mod tests;
+
 use super::frame::Frame;
 use super::limit_increase::HeldRequest;
 use crate::room::{
@@ -160,6 +163,25 @@ impl Budgets {
         budget: Budget,
     ) -> bool {
         self.left(cx, frames, histories, budget) == Some(0)
+    }
+
+    /// Returns the first budget of which more was used than its limit, and the amount used. These
+    /// are the budgets whose use is known only afterwards.
+    fn overspent(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        histories: &Histories,
+    ) -> Option<(Budget, u64)> {
+        [Budget::Tokens, Budget::Cost, Budget::Cpu, Budget::History].into_iter().find_map(
+            |budget| {
+                let used = match budget {
+                    Budget::History => histories.held_bytes(frames),
+                    budget => budget.of(&self.spent),
+                };
+                (used > budget.limit(&cx.opening.limits)?).then_some((budget, used))
+            },
+        )
     }
 
     /// Returns the tokens and the money left of a plugin's grant, less the reservations of its
@@ -517,23 +539,11 @@ impl Background {
 impl RunControl<'_> {
     /// Ends the run if more was used than its budgets allow, or asks for more.
     pub(super) fn stop_if_spent(&mut self) {
-        let used = |budget: Budget| {
-            if budget == Budget::History {
-                self.histories.held_bytes(self.frames)
-            } else {
-                budget.of(&self.budgets.spent)
-            }
-        };
-        let is_over = |budget: &Budget| {
-            budget.limit(&self.cx.opening.limits).is_some_and(|limit| used(*budget) > limit)
-        };
-        let Some(budget) =
-            [Budget::Tokens, Budget::Cost, Budget::Cpu, Budget::History].into_iter().find(is_over)
+        let Some((budget, needed)) = self.budgets.overspent(self.cx, self.frames, self.histories)
         else {
             return;
         };
         if self.cx.asks_for_more() {
-            let needed = used(budget);
             self.plugin_calls().ask_for_more(Short { budget, needed, least: needed });
         } else {
             self.stop(budget.status(), budget.reason());

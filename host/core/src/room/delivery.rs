@@ -11,6 +11,8 @@ mod inbox;
 mod relay;
 mod speaking;
 mod strategies;
+#[cfg(test)]
+mod tests;
 mod texts;
 
 use crate::room::{Background, Frames, ResultDelivery, RoomChannels, RoomContext};

@@ -1,5 +1,8 @@
 //! A frame: one activation of a task, with its pending message and its current step.
 
+#[cfg(test)]
+mod tests;
+
 use super::RoomContext;
 use crate::setup::TaskSetup;
 use std::collections::{BTreeMap, VecDeque};

@@ -2,6 +2,9 @@
 //! frame that held it ends with its step. A frame of the other task begins with the user's last
 //! message, and with a summary as data. The history is not copied; a delegation can do that.
 
+#[cfg(test)]
+mod tests;
+
 use crate::room::{Frames, RoomContext, StepLoop};
 use std::sync::Arc;
 

@@ -2,6 +2,9 @@
 //! toolbox, a text that waits for a recipient. Links between messages are here too, so that a
 //! rewind drops what followed from them.
 
+#[cfg(test)]
+mod tests;
+
 use super::context_window::Lost;
 use super::prompts::Texts;
 use crate::room::{Dialogue, RoomContext};
@@ -489,52 +492,3 @@ pub(super) struct Histories {
 
 /// Links by the number of the message.
 pub(super) type Links = BTreeMap<u64, Link>;
-
-#[cfg(test)]
-mod tests {
-    use proptest::collection::vec;
-    use proptest::prelude::{any, prop_assert_eq, proptest};
-    use serde_json::json;
-
-    use super::*;
-
-    fn message(seq: u64, kind: u8) -> Arc<Message> {
-        let mut message = Message::new(
-            seq,
-            if kind.is_multiple_of(2) { Entity::Llm } else { Entity::Agent },
-            "desk",
-        );
-        message.content = Some("word ".repeat(usize::from(kind % 7)));
-        if kind % 5 == 1 {
-            message.tool_calls = vec![ToolCall::new("box.a", json!({ "n": kind }))];
-        }
-        if kind % 5 == 3 {
-            let result = |content: &str| ToolResult {
-                call_id: String::new(),
-                name: "box.a".to_owned(),
-                content: content.to_owned(),
-                value: Some(json!([kind])),
-                is_error: false,
-            };
-            message.tool_results = vec![result(""), result("three")];
-        }
-        Arc::new(message)
-    }
-
-    proptest! {
-        #[test]
-        fn a_history_is_counted_as_it_grows_and_shrinks(row in vec(any::<(u8, u8, u8)>(), 0..80), bytes_per_token in 0_u32..5) {
-            let mut memory = AgentHistory { bytes_per_token, ..AgentHistory::default() };
-            for (what, place, kind) in row {
-                match what % 8 {
-                    6 => memory.set(usize::from(place % 40), message(u64::from(place), kind)),
-                    7 => drop(memory.split_off(usize::from(place % 40))),
-                    _ => drop(memory.push(&message(u64::from(place % 9), kind))),
-                }
-                let mut counted = memory.clone();
-                counted.count(bytes_per_token);
-                prop_assert_eq!((memory.tokens(), memory.weight()), (counted.tokens(), counted.weight()));
-            }
-        }
-    }
-}

@@ -2,6 +2,9 @@
 //! answer as usual, and holds back effects that would begin something, so it resumes exactly where
 //! it was. Time in a pause counts against no limit.
 
+#[cfg(test)]
+mod tests;
+
 use crate::room::{Frames, RoomContext, StepLoop};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,6 +2,9 @@
 //! . Ended and delivered tasks are retained up to a limit. Cached results that answer
 //! repeated delegations are here too.
 
+#[cfg(test)]
+mod tests;
+
 use crate::room::Background;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

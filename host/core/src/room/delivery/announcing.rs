@@ -12,7 +12,7 @@ use crate::types::ids::ChannelId;
 use crate::types::request::{Announcement, Refusal, RefusalCode, RequestId, RequestReply};
 
 /// Keys that are remembered; those of the oldest announcements are dropped.
-const MAX_KEYS: usize = 1_000;
+pub(super) const MAX_KEYS: usize = 1_000;
 
 /// An announcement with a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
