@@ -272,14 +272,14 @@ impl Dialogue<'_> {
     ) -> (Arc<Message>, bool) {
         let Some((_, task)) = self.frames.task_of(self.cx, id) else { return (message, false) };
         if !task.text.signals {
-            // In the reference, a pass is a pass even without signals, but it does not count as an
-            // empty answer.
+            // A pass without signals does not count as an empty answer.
             let text = message.text().trim();
             let passes = text == routing::PASS
                 || text.starts_with(routing::PASS_TO)
                 || routing::without_done(text) == routing::PASS;
-            if task.text.prefix.is_empty() || task.as_langroid {
-                return (message, task.as_langroid && passes);
+            let may_pass = task.rules().passes_without_signals;
+            if task.text.prefix.is_empty() || may_pass {
+                return (message, may_pass && passes);
             }
         }
         // L-152: the pending message can be passed on as the task's result.
@@ -348,7 +348,8 @@ impl Dialogue<'_> {
         // If sub-tasks may carry it out, a call that one of them knows is not unknown, even if that
         // sub-task failed.
         let is_known_below = |name: &String| {
-            setup.as_langroid && setup.subtasks.iter().any(|task| knows(task, name))
+            setup.rules().unknown_calls_go_to_others
+                && setup.subtasks.iter().any(|task| knows(task, name))
         };
         if reading.unknown.is_empty()
             || !reading.all.is_empty()
@@ -402,7 +403,8 @@ fn fill_reply(message: &mut Message, reply: Reply, seq: u64, task: &TaskSetup) {
             .filter(|name| !name.is_empty())
             .map(str::to_owned)
     };
-    let named = message.tool_calls.iter().find_map(of_call).filter(|_| task.as_langroid);
+    let named =
+        message.tool_calls.iter().find_map(of_call).filter(|_| task.rules().arguments_address);
     if named.is_some() {
         message.content = Some(String::new());
     }

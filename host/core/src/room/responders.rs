@@ -28,9 +28,9 @@ impl Dialogue<'_> {
         }
         order.push_back(Responder::Agent);
         order.push_back(Responder::Llm);
-        // In the reference, a role that the task does not have is one that never answers.
+        let all = task.rules().tries_missing_seats;
         order.retain(|responder| {
-            task.as_langroid || responder.seat().is_some_and(|seat| task.seats.contains(&seat))
+            all || responder.seat().is_some_and(|seat| task.seats.contains(&seat))
         });
         order.extend(task.subtasks.iter().cloned().map(Responder::Subtask));
         order
@@ -87,8 +87,11 @@ impl Dialogue<'_> {
             return false;
         }
         let Some(task) = self.cx.setup.tasks.get(name).cloned() else { return false };
-        let langroid = self.frames.task_of(self.cx, id).is_some_and(|(_, task)| task.as_langroid);
-        if !langroid && pending.sender == Entity::Llm && !self.reading(id).unknown.is_empty() {
+        let goes_on = self
+            .frames
+            .task_of(self.cx, id)
+            .is_some_and(|(_, task)| task.rules().unknown_calls_go_to_others);
+        if !goes_on && pending.sender == Entity::Llm && !self.reading(id).unknown.is_empty() {
             // A call must not gain permissions through another agent's grants.
             return false;
         }
@@ -116,7 +119,10 @@ impl Dialogue<'_> {
         // responder is asked.
         reading.is_attempt()
             || (native_unknown
-                && self.frames.task_of(self.cx, id).is_some_and(|(_, task)| !task.as_langroid))
+                && self
+                    .frames
+                    .task_of(self.cx, id)
+                    .is_some_and(|(_, task)| task.rules().unknown_calls_are_calls))
     }
 
     /// Returns the calls in the pending message as the task's agent reads them. Those that the task
@@ -178,19 +184,19 @@ impl Histories {
     ) -> ParsedCalls {
         let toolbox = self.toolbox(cx, name);
         let history = self.memories.get(name).map(super::histories::AgentHistory::history);
-        let of_model = message.sender == Entity::Llm;
+        let (of_model, rules) = (message.sender == Entity::Llm, task.rules());
         let reader = CallParser {
             toolbox: &toolbox,
             text: task.text.calls
                 || (of_model && matches!(task.tool_format, ToolFormat::Json | ToolFormat::Xml)),
-            name: task.as_langroid.then_some(name.as_str()),
-            for_handlers: task.as_langroid,
+            name: rules.arguments_address.then_some(name.as_str()),
+            for_handlers: rules.models_call_handler_tools,
             after_model: history
                 .and_then(crate::types::history::History::last)
                 .is_some_and(|last| last.sender == Entity::Llm),
         };
         let mut reading = reader.read(message);
-        if !task.as_langroid {
+        if !rules.trusts_external_calls {
             // L-171: an external text is not a call, except of tools that the agent itself is
             // offered. The agent answers the rest as text.
             reading.mine.retain(|call| toolbox.trusts(message, call));
@@ -230,7 +236,7 @@ fn is_addressed(frame: &Frame, task: &TaskSetup, responder: &Responder, pending:
     if *responder == Responder::Agent
         && pending.sender == Entity::Llm
         && pending.wants_agent_seat()
-        && !task.as_langroid
+        && task.rules().calls_ignore_recipient
     {
         return true;
     }

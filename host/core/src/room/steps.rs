@@ -103,16 +103,16 @@ impl Dialogue<'_> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (pending, inputs, caller) =
             (frame.pending.clone(), Arc::clone(&frame.inputs), frame.task.clone());
-        let (one_call, langroid) = (!task.allow_subtask_multi_tools, task.as_langroid);
+        let (one_call, rules) = (!task.allow_subtask_multi_tools, task.rules());
         let recipient =
             pending.as_ref().and_then(|message| message.recipient.as_deref()).unwrap_or_default();
         let resets = self.cx.setup.tasks.get(name).is_some_and(|task| task.restart_as_subtask);
-        if resets && langroid {
-            // The reference resets a sub-task even if the message turns out not to be for it.
+        if resets && rules.resets_before_recipient_check {
             self.histories.reset(self.cx, name);
         }
-        // L-071: in the reference, a message to the whole task is for none of its sub-tasks.
-        let for_all = !langroid && recipient.eq_ignore_ascii_case(caller.as_str());
+        // L-071: a message to the whole task is for its sub-tasks too.
+        let for_all =
+            rules.task_messages_reach_subtasks && recipient.eq_ignore_ascii_case(caller.as_str());
         if !(recipient.is_empty() || recipient.eq_ignore_ascii_case(name.as_str()) || for_all) {
             return Some(FrameWait::Ready(None));
         }
@@ -124,7 +124,7 @@ impl Dialogue<'_> {
             let said = self.cx.one_call_at_a_time(pending.as_ref()?, name);
             return Some(FrameWait::Ready(Some(said)));
         }
-        if resets && !langroid {
+        if resets && !rules.resets_before_recipient_check {
             self.histories.reset(self.cx, name);
         }
         let said = pending.as_ref().map(|message| message.text());
@@ -170,12 +170,12 @@ impl Dialogue<'_> {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let Some(last) = newest_said(&self.histories.history(&task)).cloned() else {
-            // In the reference, the message that was pending at the end of the last run is still
-            // pending.
-            let langroid =
-                self.frames.task_of(self.cx, id).is_some_and(|(_, task)| task.as_langroid);
+            let outlives = self
+                .frames
+                .task_of(self.cx, id)
+                .is_some_and(|(_, task)| task.rules().pending_outlives_activation);
             let left =
-                self.histories.memory(self.cx, &task).left_pending.clone().filter(|_| langroid);
+                self.histories.memory(self.cx, &task).left_pending.clone().filter(|_| outlives);
             if let Some(frame) = self.frames.get_mut(&id) {
                 frame.pending = left;
             }
@@ -490,7 +490,7 @@ impl StepLoop<'_> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
         let is_addressed = recipient.and_then(Entity::named) == Some(Entity::User);
-        let (host_word, langroid) = (task.text.system_word, task.as_langroid);
+        let (host_word, rules) = (task.text.system_word, task.rules());
         let otherwise = task.default_human_response.clone().filter(|text| !text.trim().is_empty());
         let mut text = text;
         if text.trim().is_empty() && attachments.is_empty() {
@@ -504,7 +504,8 @@ impl StepLoop<'_> {
                 let mut message = self.cx.stamp(Entity::System, "user");
                 message.content = Some(rest.replace("SYSTEM", "").trim().to_owned());
                 // L-170: a person wrote it, under any name.
-                message.labels.extend((!langroid).then_some(Label::Untrusted));
+                let taint = rules.system_word_is_untrusted.then_some(Label::Untrusted);
+                message.labels.extend(taint);
                 message
             }
             None => self.handoffs.user_message(self.cx, text),
@@ -663,8 +664,8 @@ impl StepLoop<'_> {
         let Some((_, task)) = self.frames.task_of(self.cx, frame) else {
             return self.cx.violated(Invariant::FrameExists, frame);
         };
-        // In the reference, an absent user is a person who says nothing.
-        let text = if task.as_langroid { Some(text.unwrap_or_default()) } else { text };
+        let is_silent = text.is_none() && task.rules().absent_user_is_silent;
+        let text = if is_silent { Some(String::new()) } else { text };
         if let Some(frame) = self.frames.get_mut(&frame) {
             frame.is_unattended = text.is_none();
         }

@@ -111,7 +111,8 @@ impl StepLoop<'_> {
         }
         // If only the user ends the task, the answer ends nothing, and the other roles are still
         // asked.
-        let is_idle = !task.as_langroid && self.dialogue().is_ended_by_user_alone(id);
+        let is_idle =
+            !task.rules().done_response_ends_any_step && self.dialogue().is_ended_by_user_alone(id);
         let ends = !is_idle
             && self.histories.is_done_response(
                 self.cx,
@@ -196,7 +197,10 @@ impl StepLoop<'_> {
             self.dialogue().strip_endings(id);
         }
         if !message.tool_results.is_empty()
-            && self.frames.task_of(self.cx, id).is_some_and(|(_, task)| !task.as_langroid)
+            && self
+                .frames
+                .task_of(self.cx, id)
+                .is_some_and(|(_, task)| task.rules().every_call_gets_result)
         {
             // Needed even if another responder, or none, answers it. Otherwise the agent's history
             // would hold calls without results.
@@ -324,9 +328,10 @@ fn leaves_it_to_others(message: &Message, task: &TaskSetup) -> bool {
     text.contains(DO_NOT_KNOW) && text.replace([',', '.', '!', '?', ':'], "") == DO_NOT_KNOW
 }
 
-/// Returns whether a tool's text is data to the task. In the reference, it may carry signals.
+/// Returns whether the message is a tool's text, and such text is data to the task.
 fn is_data(message: &Message, task: &TaskSetup) -> bool {
-    !task.as_langroid && (message.labels.contains(&Label::Tool) || !message.tool_results.is_empty())
+    task.rules().tool_text_is_data
+        && (message.labels.contains(&Label::Tool) || !message.tool_results.is_empty())
 }
 
 /// Returns whether the message holds nothing to answer (L-057).

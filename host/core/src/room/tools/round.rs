@@ -296,7 +296,7 @@ impl RoundResults<'_> {
         let is_native =
             |slot: &Slot| round.message.tool_calls.iter().any(|call| call.id == slot.call.id);
         let native: Vec<bool> = round.slots.iter().map(is_native).collect();
-        if !task.as_langroid {
+        if task.rules().every_call_gets_result {
             // A call needs a result, even an empty one.
             for (slot, native) in round.slots.iter_mut().zip(&native) {
                 let says_nothing = |message: &Message| message.is_empty() && !*native;
@@ -388,7 +388,8 @@ impl Frames {
                 format!("Result from {}: {}", slot.call.name, text_of(message))
             })
             .collect();
-        let in_results_alone = task.as_langroid && all_native && said.len() > 1;
+        let rules = task.rules();
+        let in_results_alone = rules.native_results_lack_text && all_native && said.len() > 1;
         // Results that repeat the message they answer could double it with every step.
         let content = if in_results_alone {
             String::new()
@@ -402,7 +403,7 @@ impl Frames {
             .filter(|_| any_native)
             .zip(native)
             .filter(|((slot, ..), native)| {
-                **native || (!task.as_langroid && slot.asked_by.is_some())
+                **native || (rules.joined_results_steer && slot.asked_by.is_some())
             })
             .map(|((slot, said, message), _)| ToolResult {
                 content: text_of(message),
@@ -412,7 +413,7 @@ impl Frames {
         // Routing that a tool asked for applies, regardless of the other results.
         let steering: Vec<&Message> = said
             .iter()
-            .filter(|(slot, ..)| slot.asked_by.is_some() && !task.as_langroid)
+            .filter(|(slot, ..)| slot.asked_by.is_some() && rules.joined_results_steer)
             .map(|(_, _, message)| *message)
             .collect();
         let tools: Vec<ToolCall> =
