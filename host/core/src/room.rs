@@ -53,20 +53,17 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::budget::{Budget, LimitIncrease};
+use crate::policy::budget::Budget;
 use crate::protocol::effect::Effect;
 use crate::protocol::event::Event;
 use crate::protocol::notice::Notice;
-use crate::setup::{Setup, TaskSetup};
+use crate::setup::Setup;
 use crate::types::fault::CallReport;
-use crate::types::ids::{
-    BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, PluginName, RoomId, TaskName,
-    TimerId,
-};
+use crate::types::ids::{CallId, ControlId, Millis, RoomId, TimerId};
 use crate::types::outcome::{Outcome, Status};
 use crate::types::room_secret::RoomSecret;
-use crate::types::usage::{Spent, Used};
-use crate::types::view::{AgentView, Remaining};
+use crate::types::usage::Spent;
+use crate::types::view::AgentView;
 
 pub use invariants::{Invariant, InvariantViolation};
 pub use lifecycle::RoomStatus;
@@ -76,11 +73,12 @@ pub(crate) use tools::{naming_task_list, wider_tools};
 use agent_states::AgentStates;
 use background::Background;
 use budgets::{Budgets, Short};
-use context::RoomContext;
+use calls::{Purpose, QueryPurpose, TimerPurpose};
+use context::{RoomContext, RoomPhase};
 use controls::ReceivedControls;
 use conversation::RoomChannels;
-use delivery::{Deliveries, GatedSpeech};
-use frame::{Frame, Frames};
+use delivery::Deliveries;
+use frame::Frames;
 use gates::Gating;
 use handoff::Handoffs;
 use histories::Histories;
@@ -91,144 +89,6 @@ use views::{
     BackgroundWork, Dialogue, GateChecks, PluginCalls, ResultDelivery, RoundResults, RunControl,
     StepLoop, ToolRounds,
 };
-
-/// The phase of a room's life.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum RoomPhase {
-    /// Waits for `RoomOpened`.
-    Unopened,
-    /// The entry task is running.
-    Running { root: FrameId },
-    /// The entry task has ended; background work is still running.
-    Draining { outcome: Arc<Outcome> },
-    /// Nothing more will happen.
-    Finished { outcome: Arc<Outcome> },
-}
-
-/// The purpose of a pending call, which routes its answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum Purpose {
-    Step {
-        frame: FrameId,
-    },
-    Respond {
-        frame: FrameId,
-    },
-    Tool {
-        frame: FrameId,
-        slot: usize,
-        plugin: PluginName,
-    },
-    /// A tool call that awaits an approver.
-    Approval {
-        frame: FrameId,
-        slot: usize,
-    },
-    /// A tool call that awaits more budget. It has no answer of its own.
-    HeldTool {
-        frame: FrameId,
-        slot: usize,
-        asked: approvals::Consent,
-    },
-    /// A request for more budget.
-    TopUp {
-        top_up: Box<LimitIncrease>,
-    },
-    User {
-        frame: FrameId,
-    },
-    /// A query to a plugin other than a step or a tool call.
-    Consult {
-        frame: FrameId,
-        plugin: PluginName,
-        about: QueryPurpose,
-    },
-    /// A gate's check of an item in transit.
-    Gate {
-        plugin: PluginName,
-        /// The number of the item in transit.
-        number: u64,
-    },
-    /// A query to an executor about a background command, outside a round of tool calls.
-    Job {
-        task: TaskName,
-        plugin: PluginName,
-        about: acting::JobCall,
-    },
-    Background {
-        id: BackgroundId,
-    },
-    /// The post of a room message on a channel.
-    Post {
-        channel: ChannelId,
-        key: String,
-    },
-    Strategy {
-        strategy: PluginName,
-    },
-    Speech {
-        saying: Box<GatedSpeech>,
-    },
-}
-
-/// The subject of a query to a plugin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum QueryPurpose {
-    /// Memories for the recall action in this slot.
-    Memories { slot: usize },
-    /// The risk of the action or the call in this slot.
-    Risk { slot: usize },
-    /// A shorter history for the frame, before its next step.
-    Condense,
-}
-
-impl Purpose {
-    fn frame(&self) -> Option<FrameId> {
-        match self {
-            Self::Step { frame }
-            | Self::Respond { frame }
-            | Self::Tool { frame, .. }
-            | Self::Approval { frame, .. }
-            | Self::HeldTool { frame, .. }
-            | Self::User { frame }
-            | Self::Consult { frame, .. } => Some(*frame),
-            Self::Gate { .. }
-            | Self::Job { .. }
-            | Self::TopUp { .. }
-            | Self::Background { .. }
-            | Self::Post { .. }
-            | Self::Strategy { .. }
-            | Self::Speech { .. } => None,
-        }
-    }
-}
-
-/// The purpose of a timer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum TimerPurpose {
-    /// The run's wall time is over.
-    Wall,
-    /// The time for an approval is over.
-    Approval { call: CallId },
-    /// A call has been pending for its maximum time.
-    Pending { call: CallId, after_ms: u64 },
-    /// The output of a background command is due to be polled.
-    Poll { frame: FrameId, command_id: i64 },
-    /// The time for a gate's answer is over.
-    Gate { call: CallId },
-    /// A strategy's own timer.
-    Delivery { strategy: PluginName, at: Millis },
-}
-
-/// Counters that only grow. All ids of a room come from here, so a replay assigns the same ids.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Counters {
-    call: u64,
-    frame: u32,
-    message: u64,
-    timer: u64,
-    background: u32,
-}
 
 /// A conversation and the work that runs in it: the parts that own its data, and the router that
 /// joins them. A part changes only what it owns. A view (`Dialogue`, `ToolRounds`, …) borrows the
@@ -263,8 +123,8 @@ impl Room {
         Self::default()
     }
 
-    /// Applies an event. An event without a matching pending call (an abandoned call, a second
-    /// opening) changes nothing.
+    /// Applies an event, then brings the room to rest. An event without a matching pending call (an
+    /// abandoned call, a second opening) changes nothing.
     pub fn handle(&mut self, event: Event, now: Millis) {
         // The host's clock may go back; a room's time does not.
         self.cx.now = self.cx.now.max(now);
@@ -281,6 +141,12 @@ impl Room {
             }
             event => event,
         };
+        self.apply(event);
+        self.settle();
+    }
+
+    /// Leads an event to the part that it is for.
+    fn apply(&mut self, event: Event) {
         match event {
             Event::RoomOpened { setup, opening, secret } => self.open(setup, opening, secret),
             Event::RunStarted { setup, opening } => self.start_run(setup, opening),
@@ -358,15 +224,24 @@ impl Room {
             // Control messages are not nested.
             Event::ControlReceived { .. } => {}
         }
-        // Frames advance first, because budgets and deliveries depend on what they did.
+    }
+
+    /// Brings the room to rest after an event. The order is part of the behaviour:
+    ///
+    /// 1. Frames advance, then unread words of the user are put to them: budgets and deliveries
+    ///    depend on what they did.
+    /// 2. An exhausted budget ends the run before a further turn or delivery begins.
+    /// 3. Turns and deliveries alternate, until neither gives the other work.
+    /// 4. A violation ends the room before it can finish as if nothing had happened.
+    /// 5. The run finishes if nothing is pending; only then is the pause of a finished run dropped.
+    /// 6. States are reported once, as they are now; links that nothing uses go last, when no part
+    ///    holds them any more.
+    fn settle(&mut self) {
         self.step_loop().run();
         self.handle_words();
         self.run_control().end_if_over();
-        loop {
-            // Turns must not begin in a broken room.
-            if self.cx.new_violation.is_some() {
-                break;
-            }
+        // Turns must not begin in a broken room.
+        while self.cx.new_violation.is_none() {
             self.host();
             self.handle_deliveries();
             self.run_control().end_if_over();
@@ -377,7 +252,6 @@ impl Room {
                 break;
             }
         }
-        // A violation ends the room before it can finish as if nothing had happened.
         self.run_control().end_if_violated();
         self.run_control().finish_if_idle();
         self.pausing.end_pause(&mut self.cx);
@@ -392,81 +266,87 @@ impl Room {
 
     /// Returns the next notice for observers, if any.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.cx.poll_notice()
+        self.cx.notices.pop_front()
     }
 
     /// Returns the outcome of the run; `None` while it is still running.
     #[must_use]
     pub fn outcome(&self) -> Option<&Arc<Outcome>> {
-        self.cx.outcome()
+        match &self.cx.phase {
+            RoomPhase::Finished { outcome } => Some(outcome),
+            RoomPhase::Unopened | RoomPhase::Running { .. } | RoomPhase::Draining { .. } => None,
+        }
     }
 
     /// Returns whether the control message already took effect. A duplicate delivery is not
     /// journalled.
     #[must_use]
     pub fn has_received(&self, id: &ControlId) -> bool {
-        self.controls.has_received(id)
+        self.controls.contains(id)
     }
 
     /// Returns the event that will take effect, before it is handled. A control message yields its
     /// content; `None` if it already took effect.
     #[must_use]
     pub fn effect_of<'e>(&self, event: &'e Event) -> Option<&'e Event> {
-        self.controls.effect_of(event)
+        match event {
+            Event::ControlReceived { id, .. } if self.has_received(id) => None,
+            event => Some(event.effective()),
+        }
     }
 
     /// Returns the setup of the room.
     #[must_use]
     pub fn setup(&self) -> &Arc<Setup> {
-        self.cx.setup()
+        &self.cx.setup
     }
 
     /// Returns the room's id; empty before it is opened.
     #[must_use]
     pub fn id(&self) -> &RoomId {
-        self.cx.id()
+        &self.cx.opening.room
     }
 
     /// Returns the secret from which the randomness of calls is derived; `None` before the room is
     /// opened.
     #[must_use]
     pub fn secret(&self) -> Option<&RoomSecret> {
-        self.cx.secret()
+        self.cx.secret.as_ref()
     }
 
     /// Returns the time of the newest event.
     #[must_use]
     pub fn now(&self) -> Millis {
-        self.cx.now()
+        self.cx.now
     }
 
     /// Returns the amounts used so far, ended background tasks included.
     #[must_use]
     pub fn spent(&self) -> Spent {
-        self.budgets.spent()
+        self.budgets.spent
     }
 
     /// Returns the calls that await an answer, oldest first.
     pub fn calls_in_flight(&self) -> impl Iterator<Item = CallId> {
-        self.cx.calls_in_flight()
+        self.cx.calls.keys().copied()
     }
 
     /// Returns the calls that the last event ended, in the order in which they ended.
     #[must_use]
     pub fn ended_calls(&self) -> &[CallId] {
-        self.cx.ended_calls()
+        self.cx.calls.ended()
     }
 
     /// Returns whether the timer is set and was not dropped.
     #[must_use]
     pub fn waits_for(&self, timer: TimerId) -> bool {
-        self.cx.waits_for(timer)
+        self.cx.timers.contains_key(&timer)
     }
 
     /// Returns whether the call awaits an answer.
     #[must_use]
     pub fn is_in_flight(&self, call: CallId) -> bool {
-        self.cx.is_in_flight(call)
+        self.cx.calls.contains_key(&call)
     }
 
     /// Returns what the agent may see in its `step` or `respond` call. `None` if the call is not
@@ -536,54 +416,6 @@ impl Room {
     }
 }
 
-impl ReceivedControls {
-    /// Returns whether the control message already took effect. A duplicate delivery is not
-    /// journalled.
-    pub(super) fn has_received(&self, id: &ControlId) -> bool {
-        self.contains(id)
-    }
-
-    /// Returns the event that will take effect, before it is handled. A control message yields its
-    /// content; `None` if it already took effect.
-    pub(super) fn effect_of<'e>(&self, event: &'e Event) -> Option<&'e Event> {
-        match event {
-            Event::ControlReceived { id, .. } if self.has_received(id) => None,
-            event => Some(event.effective()),
-        }
-    }
-}
-
-impl Budgets {
-    /// Returns the amounts used so far, ended background tasks included.
-    pub(super) fn spent(&self) -> Spent {
-        self.spent
-    }
-
-    fn remaining(&self, cx: &RoomContext, frame: &Frame) -> Remaining {
-        let (limits, committed) = (&cx.opening.limits, self.committed());
-        let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
-        let of_run = left(limits.turns, committed.turns);
-        let of_task = frame.turn_limit.map(|limit| u64::from(limit.saturating_sub(frame.steps)));
-        let turns = [of_run, of_task].into_iter().flatten().min();
-        Remaining {
-            turns: turns.map(|turns| u32::try_from(turns).unwrap_or(u32::MAX)),
-            tokens: left(limits.tokens, committed.tokens),
-            cost_micro_usd: left(limits.cost_micro_usd, committed.cost_micro_usd),
-            wall_ms: cx.opening.deadline.map(|deadline| deadline.since(cx.now)),
-            model_calls: left(limits.model_calls, committed.model_calls),
-            tool_calls: left(limits.tool_calls, committed.tool_calls),
-        }
-    }
-
-    fn used_by(&mut self, plugin: &PluginName) -> &mut Used {
-        // Avoids a clone of the name in the common case.
-        if !self.used.contains_key(plugin) {
-            self.used.insert(plugin.clone(), Used::default());
-        }
-        self.used.get_mut(plugin).expect("it was put in above")
-    }
-}
-
 impl RunControl<'_> {
     /// Ends the run if a budget is exhausted, once the event has been dealt with.
     fn end_if_over(&mut self) {
@@ -596,24 +428,5 @@ impl RunControl<'_> {
         if !self.budgets.out_of_budget.is_empty() {
             self.budgets.out_of_budget.retain(|call, _| self.cx.calls.contains_key(call));
         }
-    }
-}
-
-impl Frames {
-    /// Returns the number of delegations above a frame, in this room and its parents.
-    fn level_of(&self, cx: &RoomContext, frame: &Frame) -> u32 {
-        let above = std::iter::successors(frame.caller, |caller| {
-            self.get(caller).and_then(|frame| frame.caller)
-        });
-        cx.opening.depth.saturating_add(u32::try_from(above.count()).unwrap_or(u32::MAX))
-    }
-
-    fn task_of<'r>(
-        &'r self,
-        cx: &'r RoomContext,
-        frame: FrameId,
-    ) -> Option<(&'r Frame, &'r Arc<TaskSetup>)> {
-        let frame = self.get(&frame)?;
-        Some((frame, cx.setup.tasks.get(&frame.task)?))
     }
 }

@@ -26,6 +26,7 @@ mod skips;
 mod soak;
 mod test;
 mod toml;
+mod type_size;
 
 use std::env;
 use std::process::ExitCode;

@@ -17,6 +17,7 @@ use crate::phase::{self, Phases, spelled};
 use crate::place::Checkout;
 use crate::servers;
 use crate::skips::{self, Skips};
+use crate::type_size;
 
 /// The parsed arguments.
 #[derive(Debug, Default)]
@@ -81,7 +82,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     }
     if asked.filters.is_empty() {
         needs::check_companions(&place)?;
-        return everything(&tests, &mut Phases::new(&place, 21, asked.verbose));
+        return everything(&tests, &mut Phases::new(&place, 22, asked.verbose));
     }
     let mut phases = Phases::new(&place, 5, asked.verbose);
     prepare(&place, &mut phases)?;
@@ -99,6 +100,7 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskF
     phases.check("looking for guests without a test", || gates::guests_are_tested(place))?;
     phases.check("looking for tests that wait for time", || gates::tests_wait_for_facts(place))?;
     phases.check("looking for imports that point up", || imports::imports_point_down(place))?;
+    phases.check("looking for types of many methods", || type_size::types_stay_small(place))?;
     phases.check("looking at the lock file of the fuzzer", || gates::fuzzer_is_locked(place))?;
     phases.run_or(
         "checking the format",

@@ -2,11 +2,14 @@
 //! answered, so concurrent calls cannot overspend together. Requests for more budget are in
 //! `limit_increase`.
 
+use super::frame::Frame;
 use super::limit_increase::HeldRequest;
 use crate::room::{
     Background, BackgroundWork, Frames, Histories, ModelCalls, PluginCalls, RoomContext, RunControl,
 };
+use crate::types::usage::Used;
 use crate::types::usage::UsedByPlugin;
+use crate::types::view::Remaining;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -104,6 +107,30 @@ struct Leaves {
 }
 
 impl Budgets {
+    pub(super) fn remaining(&self, cx: &RoomContext, frame: &Frame) -> Remaining {
+        let (limits, committed) = (&cx.opening.limits, self.committed());
+        let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
+        let of_run = left(limits.turns, committed.turns);
+        let of_task = frame.turn_limit.map(|limit| u64::from(limit.saturating_sub(frame.steps)));
+        let turns = [of_run, of_task].into_iter().flatten().min();
+        Remaining {
+            turns: turns.map(|turns| u32::try_from(turns).unwrap_or(u32::MAX)),
+            tokens: left(limits.tokens, committed.tokens),
+            cost_micro_usd: left(limits.cost_micro_usd, committed.cost_micro_usd),
+            wall_ms: cx.opening.deadline.map(|deadline| deadline.since(cx.now)),
+            model_calls: left(limits.model_calls, committed.model_calls),
+            tool_calls: left(limits.tool_calls, committed.tool_calls),
+        }
+    }
+
+    pub(super) fn used_by(&mut self, plugin: &PluginName) -> &mut Used {
+        // Avoids a clone of the name in the common case.
+        if !self.used.contains_key(plugin) {
+            self.used.insert(plugin.clone(), Used::default());
+        }
+        self.used.get_mut(plugin).expect("it was put in above")
+    }
+
     /// Returns used and reserved amounts together. The rest of each limit is available.
     pub(super) fn committed(&self) -> Spent {
         self.spent.plus(self.reserved)

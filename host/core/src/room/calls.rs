@@ -1,12 +1,130 @@
-//! The pending calls of a room, and the calls that ended within the last event. Clients of the room
+//! The pending calls and timers of a room with their purpose, and the calls that ended within the last event. Clients of the room
 //! need not compare all calls after each event.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Purpose;
-use crate::types::ids::CallId;
+use super::acting::JobCall;
+use super::approvals::Consent;
+use super::delivery::GatedSpeech;
+use crate::policy::budget::LimitIncrease;
+use crate::types::ids::{BackgroundId, CallId, ChannelId, FrameId, Millis, PluginName, TaskName};
+
+/// The purpose of a pending call, which routes its answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Purpose {
+    Step {
+        frame: FrameId,
+    },
+    Respond {
+        frame: FrameId,
+    },
+    Tool {
+        frame: FrameId,
+        slot: usize,
+        plugin: PluginName,
+    },
+    /// A tool call that awaits an approver.
+    Approval {
+        frame: FrameId,
+        slot: usize,
+    },
+    /// A tool call that awaits more budget. It has no answer of its own.
+    HeldTool {
+        frame: FrameId,
+        slot: usize,
+        asked: Consent,
+    },
+    /// A request for more budget.
+    TopUp {
+        top_up: Box<LimitIncrease>,
+    },
+    User {
+        frame: FrameId,
+    },
+    /// A query to a plugin other than a step or a tool call.
+    Consult {
+        frame: FrameId,
+        plugin: PluginName,
+        about: QueryPurpose,
+    },
+    /// A gate's check of an item in transit.
+    Gate {
+        plugin: PluginName,
+        /// The number of the item in transit.
+        number: u64,
+    },
+    /// A query to an executor about a background command, outside a round of tool calls.
+    Job {
+        task: TaskName,
+        plugin: PluginName,
+        about: JobCall,
+    },
+    Background {
+        id: BackgroundId,
+    },
+    /// The post of a room message on a channel.
+    Post {
+        channel: ChannelId,
+        key: String,
+    },
+    Strategy {
+        strategy: PluginName,
+    },
+    Speech {
+        saying: Box<GatedSpeech>,
+    },
+}
+
+/// The subject of a query to a plugin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum QueryPurpose {
+    /// Memories for the recall action in this slot.
+    Memories { slot: usize },
+    /// The risk of the action or the call in this slot.
+    Risk { slot: usize },
+    /// A shorter history for the frame, before its next step.
+    Condense,
+}
+
+impl Purpose {
+    pub(super) fn frame(&self) -> Option<FrameId> {
+        match self {
+            Self::Step { frame }
+            | Self::Respond { frame }
+            | Self::Tool { frame, .. }
+            | Self::Approval { frame, .. }
+            | Self::HeldTool { frame, .. }
+            | Self::User { frame }
+            | Self::Consult { frame, .. } => Some(*frame),
+            Self::Gate { .. }
+            | Self::Job { .. }
+            | Self::TopUp { .. }
+            | Self::Background { .. }
+            | Self::Post { .. }
+            | Self::Strategy { .. }
+            | Self::Speech { .. } => None,
+        }
+    }
+}
+
+/// The purpose of a timer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum TimerPurpose {
+    /// The run's wall time is over.
+    Wall,
+    /// The time for an approval is over.
+    Approval { call: CallId },
+    /// A call has been pending for its maximum time.
+    Pending { call: CallId, after_ms: u64 },
+    /// The output of a background command is due to be polled.
+    Poll { frame: FrameId, command_id: i64 },
+    /// The time for a gate's answer is over.
+    Gate { call: CallId },
+    /// A strategy's own timer.
+    Delivery { strategy: PluginName, at: Millis },
+}
 
 /// Pending calls with their purpose.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

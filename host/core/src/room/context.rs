@@ -7,15 +7,38 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::calls::PendingCalls;
-use super::{Counters, InvariantViolation, Purpose, RoomPhase, TimerPurpose};
+use super::{InvariantViolation, Purpose, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::event::RunOpening;
 use crate::protocol::notice::Notice;
 use crate::setup::Setup;
-use crate::types::ids::{CallId, Millis, RoomId, TaskName, TimerId};
+use crate::types::ids::{CallId, FrameId, Millis, TaskName, TimerId};
 use crate::types::limits::RunLimits;
 use crate::types::outcome::Outcome;
 use crate::types::room_secret::RoomSecret;
+
+/// The phase of a room's life.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum RoomPhase {
+    /// Waits for `RoomOpened`.
+    Unopened,
+    /// The entry task is running.
+    Running { root: FrameId },
+    /// The entry task has ended; background work is still running.
+    Draining { outcome: Arc<Outcome> },
+    /// Nothing more will happen.
+    Finished { outcome: Arc<Outcome> },
+}
+
+/// Counters that only grow. All ids of a room come from here, so a replay assigns the same ids.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Counters {
+    pub(super) call: u64,
+    pub(super) frame: u32,
+    pub(super) message: u64,
+    pub(super) timer: u64,
+    pub(super) background: u32,
+}
 
 /// The shared state of a room's parts, and their output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,60 +110,6 @@ impl Default for RoomContext {
 }
 
 impl RoomContext {
-    /// Returns the next notice for observers, if any.
-    pub(super) fn poll_notice(&mut self) -> Option<Notice> {
-        self.notices.pop_front()
-    }
-
-    /// Returns the outcome of the run; `None` while it is still running.
-    pub(super) fn outcome(&self) -> Option<&Arc<Outcome>> {
-        match &self.phase {
-            RoomPhase::Finished { outcome } => Some(outcome),
-            RoomPhase::Unopened | RoomPhase::Running { .. } | RoomPhase::Draining { .. } => None,
-        }
-    }
-
-    /// Returns the setup of the room.
-    pub(super) fn setup(&self) -> &Arc<Setup> {
-        &self.setup
-    }
-
-    /// Returns the room's id; empty before it is opened.
-    pub(super) fn id(&self) -> &RoomId {
-        &self.opening.room
-    }
-
-    /// Returns the secret from which the randomness of calls is derived; `None` before the room is
-    /// opened.
-    pub(super) fn secret(&self) -> Option<&RoomSecret> {
-        self.secret.as_ref()
-    }
-
-    /// Returns the time of the newest event.
-    pub(super) fn now(&self) -> Millis {
-        self.now
-    }
-
-    /// Returns the calls that await an answer, oldest first.
-    pub(super) fn calls_in_flight(&self) -> impl Iterator<Item = CallId> {
-        self.calls.keys().copied()
-    }
-
-    /// Returns the calls that the last event ended, in the order in which they ended.
-    pub(super) fn ended_calls(&self) -> &[CallId] {
-        self.calls.ended()
-    }
-
-    /// Returns whether the timer is set and was not dropped.
-    pub(super) fn waits_for(&self, timer: TimerId) -> bool {
-        self.timers.contains_key(&timer)
-    }
-
-    /// Returns whether the call awaits an answer.
-    pub(super) fn is_in_flight(&self, call: CallId) -> bool {
-        self.calls.contains_key(&call)
-    }
-
     pub(super) fn next_call(&mut self, purpose: Purpose) -> CallId {
         let call = CallId(self.counters.call);
         self.counters.call += 1;

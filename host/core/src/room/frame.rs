@@ -1,5 +1,7 @@
 //! A frame: one activation of a task, with its pending message and its current step.
 
+use super::RoomContext;
+use crate::setup::TaskSetup;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -81,6 +83,23 @@ pub(super) struct Frames {
 }
 
 impl Frames {
+    /// Returns the number of delegations above a frame, in this room and its parents.
+    pub(super) fn level_of(&self, cx: &RoomContext, frame: &Frame) -> u32 {
+        let above = std::iter::successors(frame.caller, |caller| {
+            self.get(caller).and_then(|frame| frame.caller)
+        });
+        cx.opening.depth.saturating_add(u32::try_from(above.count()).unwrap_or(u32::MAX))
+    }
+
+    pub(super) fn task_of<'r>(
+        &'r self,
+        cx: &'r RoomContext,
+        frame: FrameId,
+    ) -> Option<(&'r Frame, &'r Arc<TaskSetup>)> {
+        let frame = self.get(&frame)?;
+        Some((frame, cx.setup.tasks.get(&frame.task)?))
+    }
+
     pub(super) fn get(&self, id: &FrameId) -> Option<&Frame> {
         self.frames.get(id)
     }
