@@ -5,6 +5,7 @@ use crate::room::{Dialogue, Frames, Histories, RoomContext};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::Invariant;
 use super::frame::{Frame, ParsedMessage, Responder};
 use crate::setup::TaskSetup;
 use crate::tool_calls::parse::{CallParser, ParsedCalls};
@@ -16,7 +17,10 @@ impl Dialogue<'_> {
     /// Returns the responders of a step, in the order in which they are tried.
     pub(super) fn order(&mut self, id: FrameId) -> VecDeque<Responder> {
         let attempts = self.pending_is_attempt(id);
-        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return VecDeque::new() };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return VecDeque::new();
+        };
         let task = Arc::clone(task);
         let human_tried =
             self.histories.memories.get(&frame.task).is_some_and(|memory| memory.human_tried);
@@ -40,7 +44,10 @@ impl Dialogue<'_> {
     pub(super) fn can_respond(&mut self, id: FrameId, responder: &Responder) -> bool {
         // Computed first, because it needs `&mut self`.
         let user_may = *responder != Responder::User || self.user_may_respond(id);
-        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return false;
+        };
         if frame.pending_sender == *responder || !user_may {
             return false;
         }
@@ -67,7 +74,10 @@ impl Dialogue<'_> {
     /// Returns whether the user may answer: in an interactive task always, in any other task if
     /// addressed (L-055, L-069).
     pub(super) fn user_may_respond(&mut self, id: FrameId) -> bool {
-        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return false;
+        };
         if task.interactive {
             return true;
         }
@@ -138,7 +148,10 @@ impl Dialogue<'_> {
 
     /// Returns the calls in a message as the task's agent reads them, and caches them.
     pub(super) fn reading_of(&mut self, id: FrameId, message: &Message) -> Arc<ParsedCalls> {
-        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return Arc::default() };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return Arc::default();
+        };
         if let Some((of, reading)) = &frame.reading.0
             && *of == message.seq
         {
@@ -152,7 +165,9 @@ impl Dialogue<'_> {
     }
 
     fn attach_to_pending(&mut self, id: FrameId, reading: &ParsedCalls) {
-        let Some(frame) = self.frames.get_mut(&id) else { return };
+        let Some(frame) = self.frames.get_mut(&id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
         let Some(pending) = frame
             .pending
             .as_mut()

@@ -306,6 +306,7 @@ impl StepLoop<'_> {
         if self.frames.is_valid_recipient(self.cx, id, &recipient) {
             let rest = self.dialogue().order(id);
             self.frames.set_attempt(
+                self.cx,
                 id,
                 Attempt {
                     responder: Responder::User,
@@ -359,11 +360,21 @@ impl StepLoop<'_> {
                 Responder::Subtask(name) => self.dialogue().ask_subtask(id, name),
                 Responder::System => Some(FrameWait::Ready(None)),
             };
-            // `None`: the frame, and perhaps the run, has ended.
-            let Some(wait) = wait else { return };
-            self.frames.set_attempt(id, Attempt { responder, rest, wait, do_not_know });
+            if let Some(wait) = self.waits_or_ended(id, wait) {
+                let attempt = Attempt { responder, rest, wait, do_not_know };
+                self.frames.set_attempt(self.cx, id, attempt);
+            }
             return;
         }
+    }
+
+    /// Returns the wait for a responder; `None` if asking it has ended the frame. A frame that
+    /// neither waits nor has ended would begin the same step without end.
+    fn waits_or_ended(&mut self, id: FrameId, wait: Option<FrameWait>) -> Option<FrameWait> {
+        if wait.is_none() && self.frames.get(&id).is_some() {
+            self.cx.violated(Invariant::FrameExists, id);
+        }
+        wait
     }
 
     /// Asks the one role that the room was opened for.
@@ -377,10 +388,9 @@ impl StepLoop<'_> {
             Entity::User => self.ask_user(id),
             Entity::System => Some(FrameWait::Ready(None)),
         };
-        let Some(wait) = wait else { return };
-        let responder = Responder::of(only.seat);
-        self.frames
-            .set_attempt(id, Attempt { responder, rest: VecDeque::new(), wait, do_not_know: None });
+        let Some(wait) = self.waits_or_ended(id, wait) else { return };
+        let (responder, rest) = (Responder::of(only.seat), VecDeque::new());
+        self.frames.set_attempt(self.cx, id, Attempt { responder, rest, wait, do_not_know: None });
     }
 
     /// Takes the answer of the one role, and asks it again with its own answer if turns are left.
@@ -613,7 +623,11 @@ impl StepLoop<'_> {
         fault: &Fault,
         lacked_model: bool,
     ) -> Option<Arc<Message>> {
-        let agent = self.frames.agent_of(self.cx, id)?.clone();
+        let Some((_, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return None;
+        };
+        let (agent, interactive) = (task.agent.clone(), task.interactive);
         self.cx.tell(Notice::PluginFaulted { call, plugin: agent.clone(), fault: fault.clone() });
         // The agent cannot proceed without this budget, and its next step would fail for the same
         // reason.
@@ -621,15 +635,17 @@ impl StepLoop<'_> {
             self.run_control().stop(budget.status(), budget.reason());
             return None;
         }
-        let (_, task) = self.frames.task_of(self.cx, id)?;
         // The model client has already retried. The agent's next step would show the failure to the
         // model as a message.
-        if lacked_model && !task.interactive {
+        if lacked_model && !interactive {
             let reason = format!("the model of {agent} did not answer: {}", fault.message);
             self.run_control().end_frame(id, FrameEnd::new(Status::Error, reason));
             return None;
         }
-        let frame = self.frames.get_mut(&id)?;
+        let Some(frame) = self.frames.get_mut(&id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return None;
+        };
         frame.faults += 1;
         if frame.faults >= MAX_FAULTS {
             let reason = format!(
@@ -751,9 +767,10 @@ impl Frames {
         self.runnable.push_back(id);
     }
 
-    pub(super) fn set_attempt(&mut self, id: FrameId, attempt: Attempt) {
-        if let Some(frame) = self.get_mut(&id) {
-            frame.attempt = Some(attempt);
-        }
+    pub(super) fn set_attempt(&mut self, cx: &mut RoomContext, id: FrameId, attempt: Attempt) {
+        let Some(frame) = self.get_mut(&id) else {
+            return cx.violated(Invariant::FrameExists, id);
+        };
+        frame.attempt = Some(attempt);
     }
 }

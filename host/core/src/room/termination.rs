@@ -114,7 +114,10 @@ impl Dialogue<'_> {
         by: Option<&Responder>,
         ends: bool,
     ) -> Option<FrameEnd> {
-        let frame = self.frames.get(&id)?;
+        let Some((frame, _)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return None;
+        };
         if frame.caller.is_none()
             && self.cx.opening.kill_after.is_some_and(|steps| frame.steps >= steps)
         {
@@ -233,7 +236,9 @@ impl Dialogue<'_> {
 
     /// Appends the pending message to the chain that done sequences are matched against (L-093).
     pub(super) fn remember_answer(&mut self, id: FrameId) {
-        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
         let longest = task
             .done_sequences
             .iter()
@@ -246,7 +251,9 @@ impl Dialogue<'_> {
             return;
         }
         let tools = self.names_called(id, &pending);
-        let Some(frame) = self.frames.get_mut(&id) else { return };
+        let Some(frame) = self.frames.get_mut(&id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
         frame.chain.push_back(SequenceAnswer { message: pending, tools });
         while frame.chain.len() > longest {
             frame.chain.pop_front();
@@ -256,14 +263,19 @@ impl Dialogue<'_> {
     /// Returns whether only the user ends the task: an interactive task at the root (L-061). A
     /// sub-task ends like any other (L-161).
     pub(super) fn is_ended_by_user_alone(&mut self, id: FrameId) -> bool {
-        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return false;
+        };
         frame.caller.is_none() && task.only_user_quits_root && self.user_may_respond(id)
     }
 
     /// Removes calls and signals that end this task from the pending message. Calls that end all
     /// tasks stay (L-061).
     pub(super) fn strip_endings(&mut self, id: FrameId) {
-        let Some(frame) = self.frames.get(&id) else { return };
+        let Some(frame) = self.frames.get(&id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
         let toolbox = self.histories.toolbox(self.cx, &frame.task);
         let Some(pending) = self.frames.get_mut(&id).and_then(|frame| frame.pending.as_mut())
         else {
@@ -512,7 +524,9 @@ impl RunControl<'_> {
         let Some(ending) = self.background_work().asks_again(id, ending) else { return };
         // The frame leaves the table before its result is delivered, so its calls are already
         // abandoned.
-        let Some(frame) = self.background_work().remove_frame(id) else { return };
+        let Some(frame) = self.background_work().remove_frame(id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
         let ending = self.cx.failed_instead(&frame, ending);
         let task = self.cx.setup.tasks.get(&frame.task);
         if task.is_some_and(|task| task.rules().pending_outlives_activation) {

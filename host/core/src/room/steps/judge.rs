@@ -66,7 +66,9 @@ impl Frames {
     }
 
     pub(in crate::room) fn report_step(&self, cx: &mut RoomContext, id: FrameId) {
-        let Some(frame) = self.get(&id) else { return };
+        let Some(frame) = self.get(&id) else {
+            return cx.violated(Invariant::FrameExists, id);
+        };
         let (task, by, message) =
             (frame.task.clone(), frame.pending_sender.label().to_owned(), frame.pending.clone());
         cx.tell(Notice::StepEnded { task, by, message });
@@ -132,9 +134,11 @@ impl StepLoop<'_> {
                 self.post(id, responder, message, ends);
             }
             _ if ends => self.no_valid_answer(id, do_not_know, true),
-            _ => self
-                .frames
-                .set_attempt(id, Attempt { responder, rest, wait: FrameWait::Next, do_not_know }),
+            _ => self.frames.set_attempt(
+                self.cx,
+                id,
+                Attempt { responder, rest, wait: FrameWait::Next, do_not_know },
+            ),
         }
     }
 
@@ -293,10 +297,11 @@ impl StepLoop<'_> {
 
     /// Ends a step, and the task if the step has ended it (L-050e, L-080…L-086).
     fn finish_step(&mut self, id: FrameId, ends: bool) {
-        if let Some(frame) = self.frames.get_mut(&id) {
-            frame.steps = frame.steps.saturating_add(1);
-            frame.attempt = None;
-        }
+        let Some(frame) = self.frames.get_mut(&id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
+        frame.steps = frame.steps.saturating_add(1);
+        frame.attempt = None;
         // Done sequences in `ending_of` include this answer.
         self.dialogue().remember_answer(id);
         self.frames.report_step(self.cx, id);

@@ -321,7 +321,7 @@ impl RoundResults<'_> {
         }
         for slot in &round.slots {
             if let Some(observation) = slot.observation.clone().or_else(|| observation_of(slot)) {
-                self.frames.remember(id, None, Some(observation), round.message.seq);
+                self.frames.remember(self.cx, id, None, Some(observation), round.message.seq);
             }
         }
         let tainted = round.message.labels.contains(&Label::Untrusted)
