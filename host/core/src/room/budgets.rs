@@ -329,8 +329,8 @@ impl PluginCalls<'_> {
     ) -> Result<Aside, Unasked> {
         let Some(setup) = self.cx.setup.models.get(model) else { return Ok(Aside::default()) };
         let input = self.histories.prompt_tokens(self.cx, task, prompt);
-        // Under the reference's rules only past use counts, and nothing is reserved (L-085).
-        if self.cx.is_langroid() {
+        // L-085: without reservations only past use counts.
+        if !self.cx.reserves_budgets() {
             return Ok(Aside { input, ..Aside::default() });
         }
         let wanted = prompt.max_output().unwrap_or(MAX_OUTPUT);
@@ -409,8 +409,9 @@ impl RoomContext {
         self.setup.plugins.get(plugin)?.grants.model.as_ref()
     }
 
-    fn is_langroid(&self) -> bool {
-        self.setup.tasks.get(&self.opening.entry).is_some_and(|task| task.as_langroid)
+    fn reserves_budgets(&self) -> bool {
+        let entry = self.setup.tasks.get(&self.opening.entry);
+        entry.is_none_or(|task| task.rules().reserves_budgets)
     }
 
     /// Fills in usage that a server left out, estimated from the texts, if there is a limit.

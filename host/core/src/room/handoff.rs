@@ -245,6 +245,7 @@ impl StepLoop<'_> {
         };
         let handoff = agreed.handoff;
         let Some(pending) = self.frames.get(&id).map(|frame| frame.pending.clone()) else {
+            self.cx.violated(Invariant::FrameExists, id);
             return false;
         };
         if let Some(receipt) = pending {

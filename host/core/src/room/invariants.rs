@@ -202,7 +202,7 @@ mod tests {
     use crate::types::action::{Action, Turn};
     use crate::types::approval::{Approval, ApprovalAuthor};
     use crate::types::delivery::EndedTask;
-    use crate::types::fault::CallReport;
+    use crate::types::fault::{CallReport, Fault, FaultKind};
     use crate::types::ids::{Millis, TaskName};
     use crate::types::message::{Entity, Message, ToolCall};
     use crate::types::risk::Risk;
@@ -372,6 +372,14 @@ mod tests {
         let (mut half, id) = room(round(1), tool);
         half.frames.get_mut(&id).expect("it is there").task = TaskName::from("gone");
         assert_ends("a task that is not in the setup", half, answered(), Invariant::FrameExists);
+        let (mut half, id) = room(FrameWait::Call(CALL), |frame| Purpose::Step { frame });
+        half.frames.get_mut(&id).expect("it is there").task = TaskName::from("gone");
+        let failed = Event::AgentStepped {
+            call: CALL,
+            answer: Err(Fault::new(FaultKind::Trap, "it failed")),
+            report: CallReport::default(),
+        };
+        assert_ends("a failed step of no task", half, failed, Invariant::FrameExists);
         let ended = EndedTask::from_outcome(&Outcome::new(Status::Kill, "stopped"));
         let ended = Event::BackgroundEnded {
             call: CALL,

@@ -305,7 +305,7 @@ impl StepLoop<'_> {
         }
         // O-054: an event without an action, (message, null).
         let said = Action::Reply(Reply { content: Some(text), attachments, ..Reply::default() });
-        self.frames.remember(id, Some(said), None, message.seq);
+        self.frames.remember(self.cx, id, Some(said), None, message.seq);
         // A user message ends any loop, so the detector starts anew. Its verdict is not needed.
         drop(self.dialogue().watch(id, &Responder::User, &message, None));
         self.cx.tell(Notice::UserHeard { task, message });

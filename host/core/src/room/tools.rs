@@ -84,8 +84,7 @@ impl ToolRounds<'_> {
     fn answer_without_tool(&mut self, id: FrameId) -> Option<RuleAnswer> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (name, task) = (frame.task.clone(), Arc::clone(task));
-        if task.as_langroid && task.agent_seat == AgentSeat::Component {
-            // A native responder replaces all that the agent role does.
+        if task.rules().component_replaces_agent_seat {
             return None;
         }
         let pending = frame
@@ -106,7 +105,7 @@ impl ToolRounds<'_> {
         }
         let reading = self.dialogue().reading(id);
         let waits = !reading.unknown.is_empty() || !reading.mine.is_empty();
-        if reading.is_for_others() || (waits && !task.as_langroid) {
+        if reading.is_for_others() || (waits && task.rules().unknown_calls_are_calls) {
             return None;
         }
         let call = match &task.no_tool {
@@ -161,10 +160,10 @@ impl ToolRounds<'_> {
         let toolbox = self.histories.toolbox(self.cx, &frame.task);
         let untrusted = pending.labels.contains(&Label::Untrusted);
         let mut slots = Vec::with_capacity(calls.len());
-        let (name, agent, langroid) = (frame.task.clone(), task.agent.clone(), task.as_langroid);
+        let (name, agent, langroid) = (frame.task.clone(), task.agent.clone(), task.rules());
         for call in calls.iter().take(MAX_ROUND) {
             let call = ToolCall { untrusted: call.untrusted || untrusted, ..call.clone() };
-            if !langroid
+            if !rules.unknown_calls_go_to_others
                 && host_tool_of(&toolbox, &call).is_none()
                 && toolbox.get(&call.name).is_none()
             {
@@ -200,7 +199,8 @@ impl ToolRounds<'_> {
         // L-119: a call that steers the task stands alone. L-118: so does every call, if the
         // operator wants it.
         let is_final = |slot: &Slot| {
-            !task.as_langroid && toolbox.get(&slot.call.name).is_some_and(|tool| tool.is_final)
+            task.rules().ending_calls_stand_alone
+                && toolbox.get(&slot.call.name).is_some_and(|tool| tool.is_final)
         };
         let steers = |slot: &Slot| {
             host_tool_of(&toolbox, &slot.call).is_some_and(HostTool::stands_alone) || is_final(slot)
@@ -220,7 +220,7 @@ impl ToolRounds<'_> {
                 slot.state = SlotState::Answered(Box::new(said.into()));
             }
         }
-        if !task.as_langroid {
+        if task.rules().every_call_gets_result {
             self.dialogue().add_unknown(id, &toolbox, pending, &mut slots);
         }
         self.start_round(id, ToolRound::new(slots, Arc::clone(pending)));
@@ -338,7 +338,8 @@ impl Histories {
         before: Option<&ToolCall>,
     ) -> bool {
         let Some((_, task)) = frames.task_of(cx, id) else { return false };
-        let is_again = task.as_langroid && before.is_some_and(|before| before.name == call.name);
+        let is_again = task.rules().repeated_calls_go_to_others
+            && before.is_some_and(|before| before.name == call.name);
         let knows = |name: &TaskName| self.toolbox(cx, name).get(&call.name).is_some();
         let entry = match host_tool_of(toolbox, call) {
             Some(tool) => toolbox.host_tool(tool),
@@ -349,7 +350,7 @@ impl Histories {
             // A call that is unknown everywhere is refused when it starts.
             None => {
                 host_tool_of(toolbox, call).is_some()
-                    || task.as_langroid
+                    || task.rules().unknown_calls_go_to_others
                     || task.subtasks.iter().any(knows)
             }
         }
@@ -371,7 +372,9 @@ impl Frames {
     /// too.
     fn origin_of(&self, cx: &RoomContext, id: FrameId, message: &Message) -> Option<PluginName> {
         let (_, task) = self.task_of(cx, id)?;
-        let by_other = message.sender == Entity::User && message.from_agent && !task.as_langroid;
+        let by_other = message.sender == Entity::User
+            && message.from_agent
+            && task.rules().results_limit_calls;
         let origin =
             cx.setup.tasks.get(message.sender_name.as_str()).map(|task| task.agent.clone())?;
         Some(origin).filter(|origin| by_other && *origin != task.agent)

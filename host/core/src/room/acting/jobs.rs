@@ -445,6 +445,7 @@ impl Dialogue<'_> {
             message.labels.extend(untrusted.then_some(Label::Untrusted));
             message.labels.push(Label::Tool);
             self.frames.remember_unsolicited(
+                self.cx,
                 id,
                 PastAction { action: None, observation: Some(observation), seq: message.seq },
             );

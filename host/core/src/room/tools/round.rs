@@ -281,7 +281,7 @@ impl Dialogue<'_> {
         let is_native =
             |slot: &Slot| round.message.tool_calls.iter().any(|call| call.id == slot.call.id);
         let native: Vec<bool> = round.slots.iter().map(is_native).collect();
-        if !task.as_langroid {
+        if task.rules().every_call_gets_result {
             // A call needs a result, even an empty one.
             for (slot, native) in round.slots.iter_mut().zip(&native) {
                 let says_nothing = |message: &Message| message.is_empty() && !*native;
@@ -303,7 +303,7 @@ impl Dialogue<'_> {
         }
         for slot in &round.slots {
             if let Some(observation) = observation_of(slot) {
-                self.frames.remember(id, None, Some(observation), round.message.seq);
+                self.frames.remember(self.cx, id, None, Some(observation), round.message.seq);
             }
         }
         let tainted = round.is_untrusted()
@@ -362,7 +362,8 @@ impl Frames {
                 format!("Result from {}: {}", slot.call.name, text_of(message))
             })
             .collect();
-        let in_results_alone = task.as_langroid && all_native && said.len() > 1;
+        let rules = task.rules();
+        let in_results_alone = rules.native_results_lack_text && all_native && said.len() > 1;
         // Results that repeat the message they answer could double it with every step.
         let content = if in_results_alone {
             String::new()
@@ -376,7 +377,7 @@ impl Frames {
             .filter(|_| any_native)
             .zip(native)
             .filter(|((slot, ..), native)| {
-                **native || (!task.as_langroid && slot.asked_by.is_some())
+                **native || (rules.joined_results_steer && slot.asked_by.is_some())
             })
             .map(|((slot, said, message), _)| ToolResult {
                 content: text_of(message),
@@ -386,7 +387,7 @@ impl Frames {
         // Routing that a tool asked for applies, regardless of the other results.
         let steering: Vec<&Message> = said
             .iter()
-            .filter(|(slot, ..)| slot.asked_by.is_some() && !task.as_langroid)
+            .filter(|(slot, ..)| slot.asked_by.is_some() && rules.joined_results_steer)
             .map(|(_, _, message)| *message)
             .collect();
         let tools: Vec<ToolCall> =
