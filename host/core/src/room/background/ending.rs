@@ -158,7 +158,7 @@ impl BackgroundWork<'_> {
                 self.background.note_delivery(task, DeliveryState::Blocked, reason)
             }
             // R-063 done right: the end is recorded without a delivery.
-            _ if self.background.records.stopped.is_some() => {
+            _ if self.background.is_stopped() => {
                 self.background.note_delivery(task, DeliveryState::Blocked, CLOSED)
             }
             EndRecipient::Notified | EndRecipient::ExceptTo(_) => {

@@ -46,7 +46,7 @@ pub(in crate::room) struct TaskRecords {
     recent: VecDeque<String>,
     /// Reason of a stop of the run: ends are recorded, but not delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) stopped: Option<String>,
+    pub(super) stopped: Option<String>,
     /// Progress of the room's own entry task towards a result in the fixed form.
     #[serde(skip_serializing_if = "Structured::is_new")]
     pub(super) structured: Structured,

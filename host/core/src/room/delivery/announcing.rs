@@ -85,7 +85,7 @@ impl RoomChannels {
         cx: &RoomContext,
         announcement: &Announcement,
     ) -> Result<ChannelId, Refusal> {
-        if self.closed.is_some() {
+        if self.is_closed() {
             return Err(Refusal::new(
                 RefusalCode::RoomClosed,
                 "the room was closed; nothing is said in it any more",
