@@ -19,6 +19,8 @@ mod controls;
 mod conversation;
 mod delegates;
 mod delivery;
+#[cfg(test)]
+mod fixture;
 mod frame;
 mod gates;
 mod handoff;
@@ -86,8 +88,8 @@ use models::ModelCalls;
 use pausing::Pausing;
 use scratch::Scratch;
 use views::{
-    BackgroundWork, Dialogue, GateChecks, PluginCalls, ResultDelivery, RoundResults, RunControl,
-    StepLoop, ToolRounds,
+    BackgroundWork, Dialogue, GateChecks, PluginCalls, ResultDelivery, RunControl, StepLoop,
+    ToolRounds,
 };
 
 /// A conversation and the work that runs in it: the parts that own its data, and the router that

@@ -3,6 +3,7 @@
 //! or load plugins.
 
 pub mod plugin_query;
+mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,6 +28,8 @@ use crate::types::message::{Entity, ToolCall};
 use crate::types::stuck_rules::StuckRules;
 use crate::types::task_options::Overflow;
 use crate::types::tool::ToolSpec;
+
+pub(crate) use rules::TaskRules;
 
 /// The role of a component, determined by its exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -261,7 +264,7 @@ pub struct TaskSetup {
     pub returns: Option<ReturnType>,
     pub overflow: Overflow,
     /// Whether the task follows the reference where this host deliberately differs from it
-    /// (`compat = "langroid"`).
+    /// (`compat = "langroid"`). Only `TaskRules` reads it.
     pub as_langroid: bool,
     /// The number of bytes counted as one token in estimates; 4 by default.
     pub bytes_per_token: u32,

@@ -14,8 +14,7 @@ use serde_json::Value;
 
 use super::approvals::{Consent, Ruling};
 use super::delegates::delegate_slots;
-use super::frame::{CallOutcome, FrameWait, Slot, ToolRound};
-use super::tools::host_tool_of;
+use super::frame::{CallOutcome, Slot, SlotAnswer, SlotState, ToolRound};
 use super::{Invariant, Purpose, QueryPurpose, TimerPurpose};
 use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
@@ -25,7 +24,7 @@ use crate::trajectory::truncate;
 use crate::types::action::{Action, Observation, Turn};
 use crate::types::fault::{CallReport, Fault};
 use crate::types::ids::{CallId, FrameId, PluginName, TaskName, TimerId};
-use crate::types::message::ToolResult;
+use crate::types::message::{Message, ToolResult};
 use crate::types::plan::Plan;
 
 pub(super) use jobs::JobCall;
@@ -67,39 +66,25 @@ impl Acting {
 }
 
 impl ToolRounds<'_> {
-    /// Carries out an action beyond a reply.
-    pub(super) fn carry_out(&mut self, id: FrameId, action: Action) -> FrameWait {
-        let Some(message) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
-            self.cx.violated(Invariant::MessagePending, id);
-            return FrameWait::Ready(None);
-        };
+    /// Carries out the action of a message, which is more than a reply.
+    pub(super) fn carry_out(&mut self, id: FrameId, action: Action, message: &Arc<Message>) {
         let arguments = action.args();
-        let (slots, refused) = match delegate_slots(&action) {
-            Some(Ok(slots)) => (slots, None),
-            Some(Err(text)) => (vec![Slot::of_action(action, arguments)], Some(text)),
-            None => (vec![Slot::of_action(action, arguments)], None),
+        let slots = match delegate_slots(&action) {
+            Some(Ok(slots)) => slots,
+            Some(Err(text)) => {
+                let refused = self.frames.observed(self.cx, id, Err(text));
+                vec![Slot::of_action(action, arguments).answered(Some(refused))]
+            }
+            None => vec![Slot::of_action(action, arguments)],
         };
-        let mut round = ToolRound::new(slots, message);
-        if let Some(text) = refused {
-            self.frames.observe(self.cx, id, &mut round, 0, Err(text));
-        }
-        self.run_slots(id, &mut round, 0);
-        self.round_results().settle(id, round)
+        self.start_round(id, ToolRound::new(slots, Arc::clone(message)));
     }
 
     /// Starts the action of a slot; answers it at once if it needs no wait. `asked` is the consent
     /// that the action has so far.
-    pub(super) fn start_act(
-        &mut self,
-        id: FrameId,
-        round: &mut ToolRound,
-        index: usize,
-        action: Action,
-        asked: Consent,
-    ) {
-        let Some(call) = round.slots.get(index).map(|slot| slot.call.clone()) else {
-            return self.cx.violated(Invariant::SlotExists, id);
-        };
+    pub(super) fn start_act(&mut self, id: FrameId, index: usize, action: Action, asked: Consent) {
+        let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
+        let call = slot.call.clone();
         // A delegation passes its gates first, and is then put to the rules of consent.
         if has_effect(&action) && !matches!(action, Action::DelegateTask(_)) {
             // O-110: all actions with an effect are checked alike, under any name.
@@ -107,7 +92,7 @@ impl ToolRounds<'_> {
                 Ruling::Runs => {}
                 Ruling::Waits => return,
                 Ruling::Refused(result) => {
-                    self.frames.observe(self.cx, id, round, index, Err(result.content));
+                    self.frames.observe(self.cx, id, index, Err(result.content));
                     return;
                 }
             }
@@ -117,30 +102,29 @@ impl ToolRounds<'_> {
             Action::Talk { .. } => Ok("Those who follow the run were told.".to_owned()),
             Action::DelegateTask(delegation) => {
                 if let Some(said) =
-                    self.background_work().delegate_by_action(id, round, index, *delegation, asked)
-                    && let Some(slot) = round.slots.get_mut(index)
+                    self.background_work().delegate_by_action(id, index, *delegation, asked)
                 {
-                    slot.said = Some(said);
+                    self.frames.answer_slot(self.cx, id, index, said.into());
                 }
                 return;
             }
             Action::Delegate { agent, inputs } => {
-                self.dialogue().start_delegate(id, round, index, &agent, inputs);
+                self.dialogue().start_delegate(id, index, &agent, inputs);
                 return;
             }
             Action::Recall { query } => {
-                self.frames.start_recall(self.cx, id, round, index, query);
+                self.frames.start_recall(self.cx, id, index, query);
                 return;
             }
             Action::Kill { command_id } => {
-                self.start_kill(id, round, index, command_id, asked);
+                self.start_kill(id, index, command_id, asked);
                 return;
             }
             Action::Custom { name, .. } if name == CONDENSE => {
                 match self.dialogue().condense_requested(id) {
                     Ok(observation) => {
                         let text = observation.content().to_owned();
-                        self.frames.answer(self.cx, id, round, index, (observation, text), false);
+                        self.frames.answer(self.cx, id, index, (observation, text), false);
                         return;
                     }
                     Err(text) => Err(text),
@@ -150,38 +134,12 @@ impl ToolRounds<'_> {
                 if let Some(changed) = self.frames.change_plan(self.cx, id, &action) {
                     changed
                 } else {
-                    self.start_executor(id, round, index, &action, asked);
+                    self.start_executor(id, index, &action, asked);
                     return;
                 }
             }
         };
-        self.frames.observe(self.cx, id, round, index, observed);
-    }
-
-    /// Resumes a slot that waited for consent.
-    pub(super) fn resume_acting(&mut self, id: FrameId, slot: usize, asked: Consent) {
-        // It was answered meanwhile; the round continues with its other slots.
-        let Some(wanted) = self.frames.waiting_slot(id, slot) else { return };
-        let Some(action) = wanted.action else {
-            let toolbox = self
-                .frames
-                .get(&id)
-                .map(|frame| self.histories.toolbox(self.cx, &frame.task))
-                .unwrap_or_default();
-            if host_tool_of(&toolbox, &wanted.now).is_some() {
-                let Some(mut round) = self.frames.take_round(self.cx, id, slot) else { return };
-                self.run_slot(id, &mut round, slot, asked);
-                self.round_results().resume(id, round);
-                return;
-            }
-            self.resume_with(id, slot, |room, call| {
-                room.start_approved(id, slot, call, wanted.asked_by.as_ref(), asked)
-            });
-            return;
-        };
-        let Some(mut round) = self.frames.take_round(self.cx, id, slot) else { return };
-        self.start_act(id, &mut round, slot, action, asked);
-        self.round_results().resume(id, round);
+        self.frames.observe(self.cx, id, index, observed);
     }
 
     /// Answers a `recall` slot with the memories found.
@@ -191,10 +149,9 @@ impl ToolRounds<'_> {
         slot: usize,
         answer: Result<PluginReply, Fault>,
     ) {
-        if self.frames.waiting_slot(id, slot).is_none() {
+        if !self.frames.slot(id, slot).is_some_and(Slot::is_open) {
             return self.cx.violated(Invariant::RoundWaits, id);
         }
-        let Some(mut round) = self.frames.take_round(self.cx, id, slot) else { return };
         match answer {
             Ok(PluginReply::Memories { mut memories }) => {
                 // A plugin may return more than it was asked for.
@@ -214,7 +171,6 @@ impl ToolRounds<'_> {
                 self.frames.answer(
                     self.cx,
                     id,
-                    &mut round,
                     slot,
                     (Observation::Recalled { memories }, text),
                     true,
@@ -223,7 +179,6 @@ impl ToolRounds<'_> {
             Ok(_) => self.frames.observe(
                 self.cx,
                 id,
-                &mut round,
                 slot,
                 Err("The memory gave an answer to another question.".to_owned()),
             ),
@@ -233,14 +188,13 @@ impl ToolRounds<'_> {
                 self.frames.answer(
                     self.cx,
                     id,
-                    &mut round,
                     slot,
                     (Observation::Error { content: content.clone() }, content),
                     true,
                 );
             }
         }
-        self.round_results().resume(id, round);
+        self.dialogue().resume_round(id);
     }
 
     /// Ends a call that was pending for too long with an error; the run continues (O-073 done
@@ -259,10 +213,9 @@ impl ToolRounds<'_> {
         };
         // A late answer must not find the slot.
         self.plugin_calls().abandon(call);
-        let Some(slot) = self.frames.waiting_slot(id, index) else {
+        let Some(slot) = self.frames.slot(id, index).filter(|slot| slot.is_open()).cloned() else {
             return self.cx.violated(Invariant::RoundWaits, id);
         };
-        let Some(mut round) = self.frames.take_round(self.cx, id, index) else { return };
         let what = if slot.action.is_some() { "Action".to_owned() } else { "Tool".to_owned() };
         let content = format!("{what} {} timed out after {after_ms} ms.", slot.call.name);
         let task =
@@ -279,97 +232,69 @@ impl ToolRounds<'_> {
             report,
         });
         let said = self.frames.said_error(self.cx, id, content.clone());
-        if let Some(waiting) = round.slots.get_mut(index) {
-            waiting.observation = slot.action.is_some().then_some(Observation::Error { content });
-            waiting.said = Some(said);
-        }
-        self.round_results().resume(id, round);
+        let observation = slot.action.is_some().then_some(Observation::Error { content });
+        self.frames.answer_slot(self.cx, id, index, SlotAnswer { said, observation });
+        self.dialogue().resume_round(id);
     }
 }
 
 impl Frames {
     /// Answers a slot with a text and its success or error observation.
     pub(super) fn observe(
-        &self,
+        &mut self,
         cx: &mut RoomContext,
         id: FrameId,
-        round: &mut ToolRound,
         index: usize,
         observed: Result<String, String>,
     ) {
+        let answer = self.observed(cx, id, observed);
+        self.answer_slot(cx, id, index, answer);
+    }
+
+    fn observed(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        observed: Result<String, String>,
+    ) -> SlotAnswer {
         let is_error = observed.is_err();
         let (content, observation) = match observed {
             Ok(content) => (content.clone(), Observation::Success { content }),
             Err(content) => (content.clone(), Observation::Error { content }),
         };
-        let message = Arc::unwrap_or_clone(self.host_message(cx, id, content));
-        if let Some(slot) = round.slots.get_mut(index) {
-            slot.observation = Some(observation);
-            slot.said =
-                Some(CallOutcome { message: Some(Box::new(message)), is_error, is_result: false });
-        }
+        let message = Some(Box::new(Arc::unwrap_or_clone(self.host_message(cx, id, content))));
+        let said = CallOutcome { message, is_error, is_result: false };
+        SlotAnswer { said, observation: Some(observation) }
     }
 
-    /// Replaces the arguments of a waiting slot with those of an approver.
+    /// Replaces the arguments of a slot with those of an approver.
     ///
     /// # Errors
-    /// If they are not valid arguments of this kind of action.
-    pub(super) fn replace_action(
+    /// If they are not valid arguments of its kind of action.
+    pub(super) fn edit_slot(
         &mut self,
         cx: &mut RoomContext,
         id: FrameId,
         slot: usize,
         arguments: Value,
     ) -> Result<(), String> {
-        let Some(wanted) = self.waiting_slot(id, slot) else {
-            return Err("nothing waits here any more".to_owned());
-        };
-        if !arguments.is_object() {
-            return Err("the arguments must be a JSON object".to_owned());
-        }
-        // Edited arguments must still be valid for the same kind of action.
-        let action = match &wanted.action {
-            Some(action) => {
-                Some(Action::from_args(action.name(), &arguments).map_err(|error| error.text)?)
+        let Some(slot) = self.slot_mut(cx, id, slot) else { return Ok(()) };
+        if let Some(action) = &slot.action {
+            if !arguments.is_object() {
+                return Err("the arguments must be a JSON object".to_owned());
             }
-            None => None,
-        };
-        let Some(FrameWait::Tools(round)) = self
-            .get_mut(&id)
-            .and_then(|frame| frame.attempt.as_mut())
-            .map(|attempt| &mut attempt.wait)
-        else {
-            cx.violated(Invariant::RoundWaits, id);
-            return Ok(());
-        };
-        if let Some(slot) = round.slots.get_mut(slot) {
-            slot.now.arguments.clone_from(&arguments);
-            // The call of an action repeats its arguments for rules and people.
-            if action.is_some() {
-                (slot.call.arguments, slot.action) = (arguments, action);
-            }
+            // Edited arguments must still be valid for the same kind of action.
+            let action =
+                Action::from_args(action.name(), &arguments).map_err(|error| error.text)?;
+            slot.set_action(action, arguments);
+        } else {
+            slot.now.arguments = arguments;
         }
         Ok(())
     }
 
-    fn waiting_slot(&self, id: FrameId, slot: usize) -> Option<Slot> {
-        match &self.get(&id)?.attempt.as_ref()?.wait {
-            FrameWait::Tools(round) => {
-                round.slots.get(slot).filter(|slot| slot.said.is_none()).cloned()
-            }
-            _ => None,
-        }
-    }
-
     /// Queries the task's memory plugin, or the agent itself if it is one (O-019, O-148).
-    fn start_recall(
-        &self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        round: &mut ToolRound,
-        index: usize,
-        query: String,
-    ) {
+    fn start_recall(&mut self, cx: &mut RoomContext, id: FrameId, index: usize, query: String) {
         let Some((frame, task)) = self.task_of(cx, id) else {
             return cx.violated(Invariant::FrameExists, id);
         };
@@ -392,47 +317,33 @@ impl Frames {
         });
         if let Some(call) = call {
             self.limit_pending(cx, id, call);
-            return;
+            return self.set_slot(cx, id, index, SlotState::Calling);
         }
         let text = format!("There is no memory to search: the task {name} has none.");
-        self.answer(cx, id, round, index, (Observation::Null, text), false);
+        self.answer(cx, id, index, (Observation::Null, text), false);
     }
 
     /// Answers a slot with an observation. `is_data` is true if the text is not the host's own.
     fn answer(
-        &self,
+        &mut self,
         cx: &mut RoomContext,
         id: FrameId,
-        round: &mut ToolRound,
         index: usize,
         (observation, text): (Observation, String),
         is_data: bool,
     ) {
-        let message = Arc::unwrap_or_clone(self.host_message(cx, id, text));
-        if let Some(slot) = round.slots.get_mut(index) {
-            let is_error = matches!(observation, Observation::Error { .. });
-            slot.observation = Some(observation);
-            slot.said = Some(CallOutcome {
-                message: Some(Box::new(message)),
-                is_error,
-                is_result: is_data,
-            });
-        }
+        let message = Some(Box::new(Arc::unwrap_or_clone(self.host_message(cx, id, text))));
+        let is_error = matches!(observation, Observation::Error { .. });
+        let said = CallOutcome { message, is_error, is_result: is_data };
+        self.answer_slot(cx, id, index, SlotAnswer { said, observation: Some(observation) });
     }
 
     /// Answers an action with the refusal of its tool call.
-    fn refuse_act(
-        &self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        round: &mut ToolRound,
-        index: usize,
-        result: ToolResult,
-    ) {
-        let arguments = round.slots.get(index).map(|slot| &slot.now.arguments);
+    fn refuse_act(&mut self, cx: &mut RoomContext, id: FrameId, index: usize, result: ToolResult) {
+        let arguments = self.slot(id, index).map(|slot| &slot.now.arguments);
         self.report_refused(cx, id, &result.name, arguments, &result.content);
         let refused = (Observation::Error { content: result.content.clone() }, result.content);
-        self.answer(cx, id, round, index, refused, true);
+        self.answer(cx, id, index, refused, true);
     }
 
     /// Sets the operator's timeout for a pending call, if there is one.

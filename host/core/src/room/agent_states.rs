@@ -178,3 +178,81 @@ impl Pausing {
 fn is_over(state: AgentState) -> bool {
     state.is_over() || state == AgentState::Stopped
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::context;
+    use super::*;
+
+    #[test]
+    fn a_state_is_reported_once_and_its_reason_is_no_change() {
+        let (mut states, mut cx) = (AgentStates::default(), context(""));
+        let desk = TaskName::from("desk");
+        assert_eq!(states.agent_state(&desk), None);
+        let reports = [
+            (AgentState::Running, None),
+            (AgentState::Running, Some("again".to_owned())),
+            (AgentState::Paused, Some("lunch".to_owned())),
+        ]
+        .map(|(state, reason)| {
+            states.set_state(&mut cx, &desk, state, reason);
+            cx.take_notices().len()
+        });
+        assert_eq!(reports, [1, 0, 1]);
+        assert_eq!(states.agent_state(&desk), Some(AgentState::Paused));
+    }
+
+    #[test]
+    fn a_task_that_begins_again_in_the_same_event_is_reported_as_over_before() {
+        let (mut states, mut cx) = (AgentStates::default(), context(""));
+        let desk = TaskName::from("desk");
+        states.set_state(&mut cx, &desk, AgentState::Running, None);
+        states.state_at_end(&mut cx, &desk, Status::MaxTurns, "limit");
+        states.set_state(&mut cx, &desk, AgentState::Running, None);
+        let reported: Vec<AgentState> = cx
+            .take_notices()
+            .into_iter()
+            .map(|notice| match notice {
+                Notice::AgentStateChanged { state, .. } => state,
+                notice => panic!("{notice:?}"),
+            })
+            .collect();
+        assert_eq!(reported, [AgentState::Running, AgentState::Error, AgentState::Running]);
+    }
+
+    #[test]
+    fn a_pause_hides_a_question_and_a_question_hides_an_exhausted_budget() {
+        let mut parts = super::super::fixture::Parts::new("");
+        let id = parts.begin("desk", None);
+        let mut pausing = Pausing::default();
+        let mut states = Vec::new();
+        let mut note = |parts: &super::super::fixture::Parts, pausing: &Pausing| {
+            let waiting = parts.budgets.who_waits(&parts.cx);
+            let frame = parts.frames.get(&id).unwrap();
+            states.push(pausing.state_of(&parts.cx, &parts.budgets, frame, &waiting).0);
+        };
+        note(&parts, &pausing);
+        parts.cx.next_call(Purpose::HeldTool {
+            frame: id,
+            slot: 0,
+            asked: super::super::approvals::Consent::NotYet,
+        });
+        note(&parts, &pausing);
+        parts.cx.next_call(Purpose::Approval { frame: id, slot: 0 });
+        note(&parts, &pausing);
+        parts.cx.next_call(Purpose::User { frame: id });
+        note(&parts, &pausing);
+        pausing.pause(&mut parts.cx, "lunch");
+        note(&parts, &pausing);
+        assert_eq!(
+            states,
+            [
+                AgentState::Running,
+                AgentState::Paused,
+                AgentState::AwaitingUserConfirmation,
+                AgentState::AwaitingUserInput,
+                AgentState::Paused,
+            ]
+        );
+    }
+}

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::confirming::{ByRule, RequestedAct};
 use super::messages::unknown_plugin;
 use super::tools::failed;
-use super::{Invariant, Purpose, Room, TimerPurpose};
+use super::{Purpose, Room, TimerPurpose};
 use crate::permissions::policy_rules::Decide;
 use crate::policy::decision::{DecisionSource, PolicyDecision, decide_delegated};
 use crate::protocol::effect::Effect;
@@ -50,7 +50,7 @@ pub(super) enum Consent {
 impl Frames {
     /// Checks a call against the rules. A call that needs approval waits for `Decided`.
     pub(super) fn rule_on(
-        &self,
+        &mut self,
         cx: &mut RoomContext,
         id: FrameId,
         slot: usize,
@@ -143,56 +143,25 @@ impl Room {
             .collect();
         timers.iter().for_each(|timer| drop(self.cx.timers.remove(timer)));
         self.cx.tell(Notice::ApprovalGiven { call, approval: approval.clone(), author });
-        let Some(waiting) = self.frames.slot_of(id, slot) else {
-            return self.cx.violated(Invariant::RoundWaits, id);
-        };
-        let asked_by = waiting.asked_by.clone();
-        if waiting.action.is_some() {
-            match approval {
-                Approval::Approved => self.tool_rounds().resume_acting(id, slot, Consent::Approved),
-                Approval::Edited { arguments } => {
-                    match self.frames.replace_action(&mut self.cx, id, slot, arguments) {
-                        Ok(()) => self.tool_rounds().resume_acting(id, slot, Consent::Edited),
-                        Err(problem) => self.tool_rounds().reject_action(id, slot, &problem),
-                    }
-                }
-                Approval::Refused { reason } | Approval::Invalid { message: reason } => {
-                    self.tool_rounds().reject_action(id, slot, &reason)
-                }
-            }
-            return;
-        }
-        // An approved host tool runs through its round again; a refusal takes the path below.
-        if self.histories.is_of_host(&self.cx, &self.frames, id, waiting) {
-            match approval {
-                Approval::Approved => {
-                    return self.tool_rounds().resume_steering(id, slot, None, Consent::Approved);
-                }
-                Approval::Edited { arguments } => {
-                    return self.tool_rounds().resume_steering(
-                        id,
-                        slot,
-                        Some(arguments),
-                        Consent::Edited,
-                    );
-                }
-                Approval::Refused { .. } | Approval::Invalid { .. } => {}
-            }
-        }
-        self.tool_rounds().resume_with(id, slot, |room, wanted| match approval {
-            Approval::Approved => {
-                room.start_approved(id, slot, wanted, asked_by.as_ref(), Consent::Approved)
-            }
+        let Some(waiting) = self.frames.slot_mut(&mut self.cx, id, slot) else { return };
+        let name = waiting.now.name.clone();
+        let mut rounds = self.tool_rounds();
+        match approval {
+            Approval::Approved => rounds.resume_slot(id, slot, Consent::Approved),
             Approval::Edited { arguments } => {
-                wanted.arguments = arguments;
-                room.start_approved(id, slot, wanted, asked_by.as_ref(), Consent::Edited)
+                match rounds.frames.edit_slot(rounds.cx, id, slot, arguments) {
+                    Ok(()) => rounds.resume_slot(id, slot, Consent::Edited),
+                    Err(problem) => rounds.refuse_slot(id, slot, &problem, problem.clone()),
+                }
             }
-            Approval::Refused { reason } => Some(failed(wanted, format!("Not approved: {reason}"))),
+            Approval::Refused { reason } => {
+                rounds.refuse_slot(id, slot, &reason, format!("Not approved: {reason}"));
+            }
             Approval::Invalid { message } => {
-                let text = ToolError::InvalidArguments { message }.to_text(&wanted.name);
-                Some(failed(wanted, text))
+                let error = ToolError::InvalidArguments { message: message.clone() };
+                rounds.refuse_slot(id, slot, &message, error.to_text(&name));
             }
-        });
+        }
     }
 
     pub(super) fn approval_expired(&mut self, call: CallId) {

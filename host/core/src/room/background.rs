@@ -15,6 +15,8 @@ mod opening;
 mod records;
 mod slots;
 mod structured;
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -96,6 +98,15 @@ pub(super) struct Waiter {
     slot: usize,
     /// Number of the message that the round answers.
     seq: u64,
+}
+
+/// The answer of a delegation to its slot.
+#[must_use]
+pub(super) struct DelegationAnswer {
+    answer: Value,
+    is_error: bool,
+    /// True for a worker's text.
+    is_data: bool,
 }
 
 /// A delegation in progress, with its origin and its request for consent.

@@ -2,6 +2,9 @@
 //! answered, so concurrent calls cannot overspend together. Requests for more budget are in
 //! `limit_increase`.
 
+#[cfg(test)]
+mod tests;
+
 use super::frame::Frame;
 use super::limit_increase::HeldRequest;
 use crate::room::{
@@ -162,6 +165,25 @@ impl Budgets {
         self.left(cx, frames, histories, budget) == Some(0)
     }
 
+    /// Returns the first budget of which more was used than its limit, and the amount used. These
+    /// are the budgets whose use is known only afterwards.
+    fn overspent(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+        histories: &Histories,
+    ) -> Option<(Budget, u64)> {
+        [Budget::Tokens, Budget::Cost, Budget::Cpu, Budget::History].into_iter().find_map(
+            |budget| {
+                let used = match budget {
+                    Budget::History => histories.held_bytes(frames),
+                    budget => budget.of(&self.spent),
+                };
+                (used > budget.limit(&cx.opening.limits)?).then_some((budget, used))
+            },
+        )
+    }
+
     /// Returns the tokens and the money left of a plugin's grant, less the reservations of its
     /// pending calls.
     fn left_of_grant(
@@ -262,7 +284,7 @@ impl Histories {
     pub(super) fn held_bytes(&self, frames: &Frames) -> u64 {
         let histories = self.memories.values().map(AgentHistory::weight);
         let rounds = frames.values().filter_map(|frame| match &frame.attempt.as_ref()?.wait {
-            FrameWait::Tools(round) => Some(round.weight()),
+            FrameWait::Tools(round) => Some(round.counted()),
             _ => None,
         });
         histories.chain(rounds).fold(0, u64::saturating_add)
@@ -307,8 +329,8 @@ impl PluginCalls<'_> {
     ) -> Result<Aside, Unasked> {
         let Some(setup) = self.cx.setup.models.get(model) else { return Ok(Aside::default()) };
         let input = self.histories.prompt_tokens(self.cx, task, prompt);
-        // Under the reference's rules only past use counts, and nothing is reserved (L-085).
-        if self.cx.is_langroid() {
+        // L-085: without reservations only past use counts.
+        if !self.cx.reserves_budgets() {
             return Ok(Aside { input, ..Aside::default() });
         }
         let wanted = prompt.max_output().unwrap_or(MAX_OUTPUT);
@@ -387,8 +409,9 @@ impl RoomContext {
         self.setup.plugins.get(plugin)?.grants.model.as_ref()
     }
 
-    fn is_langroid(&self) -> bool {
-        self.setup.tasks.get(&self.opening.entry).is_some_and(|task| task.as_langroid)
+    fn reserves_budgets(&self) -> bool {
+        let entry = self.setup.tasks.get(&self.opening.entry);
+        entry.is_none_or(|task| task.rules().reserves_budgets)
     }
 
     /// Fills in usage that a server left out, estimated from the texts, if there is a limit.
@@ -517,23 +540,11 @@ impl Background {
 impl RunControl<'_> {
     /// Ends the run if more was used than its budgets allow, or asks for more.
     pub(super) fn stop_if_spent(&mut self) {
-        let used = |budget: Budget| {
-            if budget == Budget::History {
-                self.histories.held_bytes(self.frames)
-            } else {
-                budget.of(&self.budgets.spent)
-            }
-        };
-        let is_over = |budget: &Budget| {
-            budget.limit(&self.cx.opening.limits).is_some_and(|limit| used(*budget) > limit)
-        };
-        let Some(budget) =
-            [Budget::Tokens, Budget::Cost, Budget::Cpu, Budget::History].into_iter().find(is_over)
+        let Some((budget, needed)) = self.budgets.overspent(self.cx, self.frames, self.histories)
         else {
             return;
         };
         if self.cx.asks_for_more() {
-            let needed = used(budget);
             self.plugin_calls().ask_for_more(Short { budget, needed, least: needed });
         } else {
             self.stop(budget.status(), budget.reason());

@@ -194,3 +194,21 @@ impl PendingCalls {
         &self.ended
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_ends_once_and_is_listed_until_the_next_event() {
+        let mut calls = PendingCalls::default();
+        for call in [1, 2] {
+            calls.insert(CallId(call), Purpose::User { frame: FrameId(0) });
+        }
+        assert!(calls.remove(&CallId(2)).is_some() && calls.remove(&CallId(2)).is_none());
+        assert!(calls.remove(&CallId(1)).is_some() && calls.is_empty());
+        assert_eq!(calls.ended(), [CallId(2), CallId(1)], "in the order of their ends");
+        calls.begin_event();
+        assert!(calls.ended().is_empty());
+    }
+}

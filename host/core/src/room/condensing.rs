@@ -102,7 +102,7 @@ impl Room {
                 if let Err(fault) = self.run_control().condensed(frame, answer, &lost) {
                     self.cx.tell(Notice::PluginFaulted { call, plugin, fault });
                 }
-                self.step_loop().resume_stepping(frame);
+                self.step_loop().resume_step(frame);
             }
         }
     }
@@ -304,12 +304,13 @@ impl RunControl<'_> {
 
 impl StepLoop<'_> {
     /// Resumes the step that waited for a shorter history.
-    fn resume_stepping(&mut self, id: FrameId) {
+    fn resume_step(&mut self, id: FrameId) {
         let Some(wait) = self.start_step(id) else { return };
         // The condensation may have ended the activation. A replayed step is ready at once, so the
         // frame must become runnable.
         if self.frames.contains_key(&id) {
-            self.frames.put_wait(self.cx, id, wait);
+            self.frames.set_wait(self.cx, id, wait);
+            self.frames.runnable.push_back(id);
         }
     }
 }

@@ -1,14 +1,12 @@
 //! Consent to actions and tool calls by risk (O-109…O-111). None is exempt. If an analyzer fails,
 //! an approver is asked. A waiting action has started nothing (O-110, O-185).
 
-use crate::room::{Frames, Histories, RoomContext, ToolRounds};
+use crate::room::{Frames, RoomContext, ToolRounds};
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::approvals::{Consent, Ruling};
-use super::frame::{CallOutcome, FrameWait, Slot};
-use super::tools::{failed, host_tool_of};
+use super::frame::{CallOutcome, SlotAnswer, SlotState};
+use super::tools::failed;
 use super::{Invariant, QueryPurpose};
 use crate::setup::plugin_query::{PluginQuery, PluginReply};
 use crate::types::action::{Action, Observation, Reply};
@@ -45,7 +43,7 @@ pub(super) struct ByRule {
 impl Frames {
     /// Checks an action against the task's rules of consent. Tool calls are checked in `rule_on`.
     pub(super) fn consent(
-        &self,
+        &mut self,
         cx: &mut RoomContext,
         id: FrameId,
         slot: usize,
@@ -67,7 +65,7 @@ impl Frames {
     /// Applies the stricter of the operator's rule and the task's rules of consent. An approver is
     /// asked once for both.
     pub(super) fn consent_to(
-        &self,
+        &mut self,
         cx: &mut RoomContext,
         wanted: &RequestedAct<'_>,
         by_rule: Option<ByRule>,
@@ -90,7 +88,10 @@ impl Frames {
                             question,
                             QueryPurpose::Risk { slot: wanted.slot },
                         );
-                        return if asked.is_some() { Ruling::Waits } else { over() };
+                        return match asked {
+                            Some(_) => self.waits_for_consent(cx, wanted),
+                            None => over(),
+                        };
                     }
                     // O-109: without an analyzer the risk is unknown.
                     None => (rules.policy.asks(None), None),
@@ -141,6 +142,11 @@ impl Frames {
                 problem: None,
             },
         );
+        self.waits_for_consent(cx, wanted)
+    }
+
+    fn waits_for_consent(&mut self, cx: &mut RoomContext, wanted: &RequestedAct<'_>) -> Ruling {
+        self.set_slot(cx, wanted.frame, wanted.slot, SlotState::Confirming);
         Ruling::Waits
     }
 
@@ -179,14 +185,6 @@ impl Frames {
             thought: said.map(|message| message.text().to_owned()).unwrap_or_default(),
         }
     }
-
-    /// Returns a slot of the round that a frame waits for.
-    pub(super) fn slot_of(&self, id: FrameId, slot: usize) -> Option<&Slot> {
-        match &self.get(&id)?.attempt.as_ref()?.wait {
-            FrameWait::Tools(round) => round.slots.get(slot),
-            _ => None,
-        }
-    }
 }
 
 impl ToolRounds<'_> {
@@ -221,93 +219,53 @@ impl ToolRounds<'_> {
             ),
         };
         self.cx.risk_reason = Some(bounded(reason)).filter(|reason| !reason.trim().is_empty());
-        self.resume_asked(id, slot, Consent::Assessed { risk, asks });
+        self.resume_slot(id, slot, Consent::Assessed { risk, asks });
         // Unused if no approver was asked.
         self.cx.risk_reason = None;
     }
 
-    /// Resumes an action or a call after a decision on its consent.
-    pub(super) fn resume_asked(&mut self, id: FrameId, slot: usize, asked: Consent) {
-        match self.frames.slot_of(id, slot) {
-            Some(waiting) if waiting.said.is_none() && waiting.action.is_some() => {
-                self.resume_acting(id, slot, asked)
-            }
-            Some(waiting)
-                if waiting.said.is_none()
-                    && self.histories.is_of_host(self.cx, self.frames, id, waiting) =>
-            {
-                self.resume_steering(id, slot, None, asked)
-            }
-            Some(waiting) if waiting.said.is_none() => {
-                let asked_by = waiting.asked_by.clone();
-                self.resume_with(id, slot, |room, wanted| {
-                    room.start_approved(id, slot, wanted, asked_by.as_ref(), asked)
-                });
-            }
-            // It was answered meanwhile; the round continues with its other slots.
-            Some(_) => {}
-            None => self.cx.violated(Invariant::RoundWaits, id),
+    /// Resumes a slot that waited for consent, or for budget. `asked` is the consent that it has.
+    pub(super) fn resume_slot(&mut self, id: FrameId, slot: usize, asked: Consent) {
+        let Some(waiting) = self.frames.slot_mut(self.cx, id, slot) else { return };
+        // It was answered meanwhile; the round continues with its other slots.
+        if !waiting.is_open() {
+            return;
         }
+        self.run_slot(id, slot, asked);
+        self.dialogue().resume_round(id);
     }
 
-    /// Resumes a call of a host tool. `arguments` are those of an approver, in place of its own.
-    pub(super) fn resume_steering(
-        &mut self,
-        id: FrameId,
-        slot: usize,
-        arguments: Option<Value>,
-        asked: Consent,
-    ) {
-        let Some(mut round) = self.frames.take_round(self.cx, id, slot) else { return };
-        if let Some((waiting, arguments)) = round.slots.get_mut(slot).zip(arguments) {
-            waiting.now.arguments = arguments;
+    /// Answers a slot whose approver refused it (O-109). `answer` is the result of a call; the
+    /// observation of an action holds the reason.
+    pub(super) fn refuse_slot(&mut self, id: FrameId, index: usize, reason: &str, answer: String) {
+        let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
+        let (call, is_action) = (slot.now.clone(), slot.action.is_some());
+        if is_action {
+            self.reject_action(id, index, reason);
+        } else {
+            let said = self.frames.said_result(self.cx, id, failed(&call, answer));
+            self.frames.report_answer(self.cx, id, &call, &said);
+            self.frames.answer_slot(self.cx, id, index, said.into());
         }
-        self.run_slot(id, &mut round, slot, asked);
-        self.round_results().resume(id, round);
+        self.dialogue().resume_round(id);
     }
 
     /// Rejects an action, with the reason in its observation (O-109).
-    pub(super) fn reject_action(&mut self, id: FrameId, slot: usize, reason: &str) {
-        let Some(mut round) = self.frames.take_round(self.cx, id, slot) else { return };
-        let call = round.slots.get(slot).map(|slot| slot.call.clone());
-        let name = call.as_ref().map(|call| call.name.clone()).unwrap_or_default();
+    fn reject_action(&mut self, id: FrameId, index: usize, reason: &str) {
+        let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
+        let call = slot.call.clone();
         let content = format!(
-            "The action {name} was not carried out: whoever approves for this run refused it: {reason}"
+            "The action {} was not carried out: whoever approves for this run refused it: {reason}",
+            call.name
         );
-        self.frames.report_refused(
-            self.cx,
-            id,
-            &name,
-            call.as_ref().map(|call| &call.arguments),
-            &content,
-        );
+        self.frames.report_refused(self.cx, id, &call.name, Some(&call.arguments), &content);
         let message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, content.clone()));
-        if let Some(slot) = round.slots.get_mut(slot) {
-            let extras = serde_json::json!({});
-            slot.observation =
-                Some(Observation::Custom { name: "user_rejected".to_owned(), content, extras });
-            slot.said = Some(CallOutcome {
-                message: Some(Box::new(message)),
-                is_error: true,
-                is_result: false,
-            });
-        }
-        self.round_results().resume(id, round);
-    }
-}
-
-impl Histories {
-    /// Returns whether the slot's call is of a host tool.
-    pub(super) fn is_of_host(
-        &self,
-        cx: &RoomContext,
-        frames: &Frames,
-        id: FrameId,
-        slot: &Slot,
-    ) -> bool {
-        frames
-            .get(&id)
-            .is_some_and(|frame| host_tool_of(&self.toolbox(cx, &frame.task), &slot.now).is_some())
+        let said =
+            CallOutcome { message: Some(Box::new(message)), is_error: true, is_result: false };
+        let (name, extras) = ("user_rejected".to_owned(), serde_json::json!({}));
+        let observation = Observation::Custom { name, content, extras };
+        let answer = SlotAnswer { said, observation: Some(observation) };
+        self.frames.answer_slot(self.cx, id, index, answer);
     }
 }
 

@@ -133,3 +133,31 @@ impl RoomContext {
         self.notices.push_back(notice);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::context;
+    use super::*;
+
+    #[test]
+    fn calls_that_may_be_answered_with_nothing_are_no_progress() {
+        let mut cx = context("");
+        cx.idle_steps = 7;
+        let frame = FrameId(0);
+        let calls = [Purpose::User { frame }, Purpose::Respond { frame }, Purpose::Step { frame }]
+            .map(|purpose| (cx.next_call(purpose), cx.idle_steps));
+        assert_eq!(calls, [(CallId(0), 7), (CallId(1), 7), (CallId(2), 0)]);
+    }
+
+    #[test]
+    fn each_timer_is_set_under_a_number_of_its_own() {
+        let mut cx = context("");
+        let wall = |cx: &mut RoomContext, at| cx.set_timer(TimerPurpose::Wall, Millis(at));
+        wall(&mut cx, 5);
+        cx.timers.remove(&TimerId(0));
+        wall(&mut cx, 6);
+        let set = |timer, at| Effect::SetTimer { timer: TimerId(timer), at: Millis(at) };
+        assert_eq!(cx.take_effects(), [set(0, 5), set(1, 6)]);
+        assert_eq!(cx.timers, [(TimerId(1), TimerPurpose::Wall)].into());
+    }
+}

@@ -216,3 +216,110 @@ fn is_zero(number: &u64) -> bool {
 fn is_none(depth: &u32) -> bool {
     *depth == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Parts, context};
+    use super::*;
+    use crate::types::ids::Millis;
+
+    fn attach(
+        channels: &mut RoomChannels,
+        name: &str,
+        binding: Binding,
+    ) -> Result<(), RefusalCode> {
+        channels.attach(&mut context(""), &name.into(), binding).map_err(|refusal| refusal.error)
+    }
+
+    #[test]
+    fn a_channel_is_bound_only_under_a_name_and_with_settings_that_mean_something() {
+        let mut channels = RoomChannels::default();
+        let bad = Err(RefusalCode::BadArguments);
+        for (name, expected) in [
+            ("", bad),
+            (" ", bad),
+            ("a,b", bad),
+            ("a\nb", bad),
+            (&"x".repeat(NAME_MAX + 1), bad),
+            (&"x".repeat(NAME_MAX), Ok(())),
+        ] {
+            assert_eq!(attach(&mut channels, name, Binding::default()), expected, "{name:?}");
+        }
+        let voice = Binding::of(ChannelKind::Voice);
+        let simulated = |binding| Binding { simulate_ms: Some(40), ..binding };
+        assert_eq!(attach(&mut channels, "a", simulated(voice)), Ok(()));
+        assert_eq!(attach(&mut channels, "b", simulated(Binding::default())), bad);
+        let rate = |rate| Binding { rate: Some(rate), ..Binding::default() };
+        assert_eq!(attach(&mut channels, "c", rate(1)), Ok(()));
+        assert_eq!(attach(&mut channels, "d", rate(0)), bad);
+        assert_eq!(channels.bindings.len(), 3, "a refused one is not bound");
+    }
+
+    #[test]
+    fn a_channel_that_is_bound_again_begins_anew_and_an_unknown_one_is_not_reported() {
+        let (mut channels, mut cx) = (RoomChannels::default(), context(""));
+        let phone = ChannelId::from("phone");
+        channels.detach(&mut cx, &phone);
+        assert_eq!(cx.take_notices(), []);
+        let binding = Binding { rate: Some(1), ..Binding::default() };
+        channels.attach(&mut cx, &phone, binding).expect("it is bound");
+        channels.activities.insert(phone.clone(), Activity::UserSpeaking);
+        channels.buckets.insert(phone.clone(), Bucket::full(1, Millis(0)));
+        channels.detach(&mut cx, &phone);
+        assert_eq!(channels, RoomChannels::default());
+        assert_eq!(cx.take_notices().len(), 2);
+    }
+
+    #[test]
+    fn a_run_keeps_the_channels_of_the_room_unless_it_brings_its_own() {
+        let named = |name: &str| [(ChannelId::from(name), Binding::default())].into();
+        let mut channels = RoomChannels::default();
+        let mut bound = |opening: Option<&str>, of_setup: Option<&str>| {
+            channels.closed = Some("the run before".to_owned());
+            let opening = RunOpening { bindings: opening.map(named), ..RunOpening::default() };
+            channels.open(&opening, of_setup.map(named).as_ref());
+            assert_eq!(channels.closed(), None);
+            channels.bindings().keys().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(bound(None, Some("terminal")), ["terminal"]);
+        assert_eq!(bound(None, None), ["terminal"]);
+        assert_eq!(bound(Some("phone"), Some("terminal")), ["phone"]);
+    }
+
+    #[test]
+    fn only_a_bound_channel_has_an_activity() {
+        let mut parts = Parts::new("");
+        let (phone, web) = (ChannelId::from("phone"), ChannelId::from("web"));
+        parts.channels.bindings.insert(phone.clone(), Binding::default());
+        for (request, channel) in [(1, &phone), (2, &web)] {
+            let mut view = parts.view();
+            let mut delivery = view.result_delivery();
+            delivery.channel_is(RequestId(request), channel.clone(), Activity::UserSpeaking);
+        }
+        let replies: Vec<bool> =
+            parts.cx.take_replies().into_iter().map(|(_, reply)| reply.is_ok()).collect();
+        assert_eq!(replies, [true, false]);
+        assert_eq!(parts.channels.activities.keys().collect::<Vec<_>>(), [&phone]);
+        parts.view().result_delivery().forget_activities();
+        assert_eq!(parts.channels.activity(&phone), Activity::Idle);
+    }
+
+    #[test]
+    fn a_closed_room_reports_queued_words_as_unread_and_begins_no_turn() {
+        let (mut channels, mut cx) = (RoomChannels::default(), context(""));
+        cx.opening.hold = true;
+        let words = UserWords {
+            task: "desk".into(),
+            text: "hello".to_owned(),
+            attachments: Vec::new(),
+            chain_depth: 0,
+        };
+        channels.waiting.push_back(words);
+        assert!(channels.has_turns_waiting(&cx));
+        channels.shut(&mut cx, "it is late");
+        assert!(!channels.has_turns_waiting(&cx) && channels.waiting.is_empty());
+        let [Notice::RoomClosed { .. }, Notice::UserUnheard { .. }] = cx.take_notices()[..] else {
+            panic!("both are reported")
+        };
+    }
+}

@@ -1,13 +1,14 @@
 //! Delegates: children in the run that work while their caller waits (O-088…O-092). Several run at
 //! once if the caller asks for it and they share no task.
 
-use crate::room::{Dialogue, Frames, RoomContext, RoundResults};
+use crate::room::{Dialogue, Frames, RoomContext};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::frame::{CallOutcome, Frame, FrameWait, Responder, Slot, ToolRound};
+use super::Invariant;
+use super::frame::{CallOutcome, Frame, FrameWait, Responder, Slot, SlotAnswer, SlotState};
 use super::messages::text_form;
 use super::termination::FrameEnd;
 use crate::types::action::{Action, Observation};
@@ -26,14 +27,7 @@ const REJECTED: &str = "rejected";
 
 impl Dialogue<'_> {
     /// Starts the child that a slot's action asks for, or queues it.
-    pub(super) fn start_delegate(
-        &mut self,
-        id: FrameId,
-        round: &mut ToolRound,
-        index: usize,
-        agent: &str,
-        inputs: Value,
-    ) {
+    pub(super) fn start_delegate(&mut self, id: FrameId, index: usize, agent: &str, inputs: Value) {
         let checked = self.frames.may_delegate(self.cx, id, agent).and_then(|task| {
             let waits =
                 || format!("{task} waits for this task already, so it cannot be delegated to");
@@ -44,46 +38,51 @@ impl Dialogue<'_> {
             }
         });
         if let Err(text) = checked {
-            self.frames.observe(self.cx, id, round, index, Err(text));
+            self.frames.observe(self.cx, id, index, Err(text));
             return;
         }
         // Queued even if it could start at once: `start_queued` considers all slots together.
-        if let Some(slot) = round.slots.get_mut(index) {
-            slot.action = Some(Action::Delegate { agent: agent.to_owned(), inputs });
-            slot.queued = true;
+        if let Some(slot) = self.frames.slot_mut(self.cx, id, index) {
+            slot.state = SlotState::Queued;
         }
-        self.start_queued(id, round);
+        self.start_queued(id);
     }
 
     /// Starts queued delegates in order, as many as may run at once. Delegates that could reach the
     /// same task, and so share its history, run one after the other.
-    fn start_queued(&mut self, id: FrameId, round: &mut ToolRound) {
-        let works = |slot: &Slot| slot.child.is_some() && slot.said.is_none();
+    fn start_queued(&mut self, id: FrameId) {
+        let is_queued = |slot: &Slot| slot.state == SlotState::Queued;
         let at_once = self.frames.delegates_at_once(self.cx, id);
-        let mut running = round.slots.iter().filter(|slot| works(slot)).count();
-        if !round.slots.iter().any(|slot| slot.queued) || running >= at_once {
+        let Some(round) = self.frames.round_mut(self.cx, id) else { return };
+        let mut running = round.slots.iter().filter(|slot| slot.child().is_some()).count();
+        if !round.slots.iter().any(is_queued) || running >= at_once {
             return;
         }
+        let delegates: Vec<(usize, bool, TaskName)> = round
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| is_queued(slot) || slot.child().is_some())
+            .filter_map(|(index, slot)| match &slot.action {
+                Some(Action::Delegate { agent, .. }) => {
+                    Some((index, is_queued(slot), TaskName::from(agent.as_str())))
+                }
+                _ => None,
+            })
+            .collect();
         let above = self.frames.tasks_above(id);
         let mut reached: BTreeMap<TaskName, BTreeSet<TaskName>> = BTreeMap::new();
         let mut taken: BTreeSet<TaskName> = BTreeSet::new();
         // Running delegates claim their tasks before any queued one is considered.
         for queued in [false, true] {
-            for slot in &mut round.slots {
-                let is_next = if queued { slot.queued } else { works(slot) };
-                let Some(Action::Delegate { agent, inputs }) =
-                    slot.action.as_ref().filter(|_| is_next)
-                else {
-                    continue;
-                };
-                let task = TaskName::from(agent.as_str());
+            for (index, _, task) in
+                delegates.iter().filter(|(_, is_queued, _)| *is_queued == queued)
+            {
                 let tasks = reached
                     .entry(task.clone())
-                    .or_insert_with(|| self.cx.reached_from(&task, &above));
+                    .or_insert_with(|| self.cx.reached_from(task, &above));
                 if queued && running < at_once && taken.is_disjoint(tasks) {
-                    let inputs = inputs.clone();
-                    (slot.queued, slot.child) =
-                        (false, Some(self.begin_delegate(id, &task, inputs)));
+                    self.begin_delegate(id, *index, task);
                     running += 1;
                 }
                 taken.extend(tasks.iter().cloned());
@@ -93,7 +92,12 @@ impl Dialogue<'_> {
 
     /// Starts a child in the run (O-088). It begins with an empty history, unlike a sub-task, which
     /// keeps its history (L-050b).
-    fn begin_delegate(&mut self, id: FrameId, task: &TaskName, inputs: Value) -> FrameId {
+    fn begin_delegate(&mut self, id: FrameId, index: usize, task: &TaskName) {
+        let action = self.frames.slot(id, index).and_then(|slot| slot.action.as_ref());
+        let Some(Action::Delegate { inputs, .. }) = action else {
+            return self.cx.violated(Invariant::SlotExists, id);
+        };
+        let inputs = inputs.clone();
         self.histories.clear_history(task, 0);
         let caller = self.frames.get(&id).map_or_else(String::new, |frame| frame.task.to_string());
         let text = first_message(&inputs);
@@ -102,7 +106,9 @@ impl Dialogue<'_> {
         message.content = Some(text);
         self.put_pending(child, Responder::User, message);
         self.frames.runnable.push_back(child);
-        child
+        if let Some(slot) = self.frames.slot_mut(self.cx, id, index) {
+            slot.state = SlotState::Delegated { child };
+        }
     }
 }
 
@@ -130,12 +136,8 @@ impl Frames {
 
     /// Returns the slot of the caller that waits for this child.
     fn delegation(&self, caller: FrameId, child: FrameId) -> Option<usize> {
-        match &self.get(&caller)?.attempt.as_ref()?.wait {
-            FrameWait::Tools(round) => {
-                round.slots.iter().position(|slot| slot.child == Some(child) && slot.said.is_none())
-            }
-            _ => None,
-        }
+        let mut slots = self.round(caller)?.slots.iter();
+        slots.position(|slot| slot.child() == Some(child))
     }
 }
 
@@ -162,7 +164,7 @@ impl RoomContext {
     }
 }
 
-impl RoundResults<'_> {
+impl Dialogue<'_> {
     /// Answers the slot that waits for an ended child, and starts queued delegates. Returns false
     /// if no slot waits.
     pub(super) fn delegate_ended(
@@ -173,26 +175,26 @@ impl RoundResults<'_> {
         message: Option<&Message>,
     ) -> bool {
         let Some(index) = self.frames.delegation(caller, child.id) else { return false };
-        let Some(mut round) = self.frames.take_round(self.cx, caller, index) else { return false };
-        let is_one_of_several = round.slots.len() > 1;
+        let is_one_of_several =
+            self.frames.round(caller).is_some_and(|round| round.slots.len() > 1);
         let (content, observation) = what_came_of(child, ending, message, is_one_of_several);
         let mut answer = Arc::unwrap_or_clone(self.frames.host_message(self.cx, caller, content));
         if let Some(message) = message {
             answer.labels.clone_from(&message.labels);
             answer.attachments.clone_from(&message.attachments);
         }
-        if let Some(slot) = round.slots.get_mut(index) {
+        if let Some(slot) = self.frames.slot_mut(self.cx, caller, index) {
             // L-172: several answers in one message are as untrusted as the worst of them.
             slot.now.untrusted |= answer.labels.contains(&Label::Untrusted);
-            let is_error = matches!(observation, Observation::Error { .. });
-            slot.observation = Some(observation);
-            // A delegate's answer is data to its caller.
-            slot.said =
-                Some(CallOutcome { message: Some(Box::new(answer)), is_error, is_result: true });
         }
-        // The free place goes to the next delegate before the round is settled.
-        self.dialogue().start_queued(caller, &mut round);
-        self.resume(caller, round);
+        let is_error = matches!(observation, Observation::Error { .. });
+        // A delegate's answer is data to its caller.
+        let said = CallOutcome { message: Some(Box::new(answer)), is_error, is_result: true };
+        let answer = SlotAnswer { said, observation: Some(observation) };
+        self.frames.answer_slot(self.cx, caller, index, answer);
+        // The free place goes to the next delegate.
+        self.start_queued(caller);
+        self.resume_round(caller);
         true
     }
 }
@@ -316,12 +318,7 @@ fn delegations(arguments: &Value) -> Result<Vec<Slot>, String> {
 pub(super) fn children_of(frame: &Frame) -> Vec<FrameId> {
     match frame.attempt.as_ref().map(|attempt| &attempt.wait) {
         Some(FrameWait::Subtask(child)) => vec![*child],
-        Some(FrameWait::Tools(round)) => round
-            .slots
-            .iter()
-            .filter(|slot| slot.said.is_none())
-            .filter_map(|slot| slot.child)
-            .collect(),
+        Some(FrameWait::Tools(round)) => round.slots.iter().filter_map(Slot::child).collect(),
         _ => Vec::new(),
     }
 }

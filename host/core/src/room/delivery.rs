@@ -11,6 +11,8 @@ mod inbox;
 mod relay;
 mod speaking;
 mod strategies;
+#[cfg(test)]
+mod tests;
 mod texts;
 
 use crate::room::{Background, Frames, ResultDelivery, RoomChannels, RoomContext};
@@ -197,7 +199,7 @@ impl Room {
         if self.deliveries.is_new() {
             return;
         }
-        if self.channels.closed.is_some() && !self.deliveries.waiting.is_empty() {
+        if self.channels.is_closed() && !self.deliveries.waiting.is_empty() {
             let strategies: Vec<PluginName> = self.deliveries.waiting.keys().cloned().collect();
             strategies.iter().for_each(|strategy| {
                 self.deliveries.bring_all(
@@ -341,7 +343,7 @@ impl ResultDelivery<'_> {
             state: DeliveryState::Waiting,
         };
         self.deliveries.results.insert(number, entry);
-        if self.channels.closed.is_some() {
+        if self.channels.is_closed() {
             // R-063 done right: the result is recorded without a speech.
             self.deliveries.bring(
                 self.cx,
@@ -382,7 +384,7 @@ impl ResultDelivery<'_> {
         self.deliveries.relays.clear();
         self.deliveries.couriers.clear();
         self.deliveries.speaking.clear();
-        let closed = self.channels.closed.is_some();
+        let closed = self.channels.is_closed();
         let left = |entry: &QueuedResult| match entry.state {
             DeliveryState::Waiting => Some("its strategy decided nothing before the run was over"),
             DeliveryState::Speaking => {

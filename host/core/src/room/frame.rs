@@ -1,5 +1,8 @@
 //! A frame: one activation of a task, with its pending message and its current step.
 
+#[cfg(test)]
+mod tests;
+
 use super::RoomContext;
 use crate::setup::TaskSetup;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,7 +19,7 @@ use crate::tool_calls::parse::ParsedCalls;
 use crate::types::action::{Action, Observation, PastAction};
 use crate::types::ids::PluginName;
 use crate::types::ids::{CallId, FrameId, TaskName};
-use crate::types::message::{Entity, Message, ToolCall};
+use crate::types::message::{Entity, Label, Message, ToolCall};
 use crate::types::view::Peer;
 
 /// A responder: a role or a sub-task that may answer the pending message (L-020).
@@ -140,6 +143,19 @@ impl Frames {
     pub(super) fn values_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Frame> {
         self.frames.values_mut()
     }
+
+    /// Returns the round that a frame waits for; `None` if it waits for none.
+    pub(super) fn round(&self, id: FrameId) -> Option<&ToolRound> {
+        match &self.get(&id)?.attempt.as_ref()?.wait {
+            FrameWait::Tools(round) => Some(round),
+            _ => None,
+        }
+    }
+
+    /// Returns a slot of the round that a frame waits for.
+    pub(super) fn slot(&self, id: FrameId, slot: usize) -> Option<&Slot> {
+        self.round(id)?.slots.get(slot)
+    }
 }
 
 /// One activation of a task.
@@ -252,36 +268,65 @@ pub(super) struct ToolRound {
     /// The message that holds the calls.
     pub(super) message: Arc<Message>,
     /// Bytes of the answers so far.
-    #[serde(default)]
     weight: u64,
+    /// Those of them that count against the run's history: none while the round is worked on.
+    counted: u64,
 }
 
 impl ToolRound {
     pub(super) fn new(slots: Vec<Slot>, message: Arc<Message>) -> Self {
-        Self { slots, message, weight: 0 }
+        let weight = slots.iter().filter_map(Slot::answer).map(SlotAnswer::weight).sum();
+        Self { slots, message, weight, counted: 0 }
     }
 
-    /// Returns the bytes of the answers that [`Self::weigh`] has counted.
+    /// Returns the bytes of the answers so far.
     pub(super) fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// Counts the answers that came since the last call.
-    pub(super) fn weigh(&mut self) {
-        for slot in self.slots.iter_mut().filter(|slot| !slot.is_weighed) {
-            let Some(said) = &slot.said else { continue };
-            slot.is_weighed = true;
-            let answer = said.message.as_ref().map_or(0, |message| message.weight());
-            self.weight = self.weight.saturating_add(answer as u64);
-        }
+    /// Returns the bytes of the answers that count against the run's history.
+    pub(super) fn counted(&self) -> u64 {
+        self.counted
     }
 
+    /// Begins work on a slot. A child that it starts gets a share of the history's limit as if the
+    /// round had no answers yet.
+    pub(super) fn begin_work(&mut self) {
+        self.counted = 0;
+    }
+
+    /// Ends work on the round, which waits for its other slots.
+    pub(super) fn rest(&mut self) {
+        self.counted = self.weight;
+    }
+
+    /// Adds a slot behind the others.
+    pub(super) fn push(&mut self, slot: Slot) {
+        self.weight += slot.answer().map_or(0, SlotAnswer::weight);
+        self.slots.push(slot);
+    }
+
+    /// Answers a slot. Returns false if there is no such slot.
+    #[must_use]
+    pub(super) fn answer(&mut self, index: usize, answer: SlotAnswer) -> bool {
+        let Some(slot) = self.slots.get_mut(index) else { return false };
+        self.weight += answer.weight();
+        slot.state = SlotState::Answered(Box::new(answer));
+        true
+    }
+
+    /// Returns whether the message that holds the calls derives from external text (L-172).
+    pub(super) fn is_untrusted(&self) -> bool {
+        self.message.labels.contains(&Label::Untrusted)
+    }
+
+    /// Returns whether all slots are answered.
     pub(super) fn is_complete(&self) -> bool {
-        self.slots.iter().all(|slot| slot.said.is_some())
+        self.slots.iter().all(|slot| !slot.is_open())
     }
 }
 
-/// One tool call of a round.
+/// A tool call or an action of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Slot {
     /// The call as it stands in the message.
@@ -293,39 +338,58 @@ pub(super) struct Slot {
     pub(super) asked_by: Option<PluginName>,
     /// Number of tools that led to this call, one after the other.
     pub(super) depth: u32,
-    pub(super) said: Option<CallOutcome>,
     /// The action, if the slot is not a tool call; `call` then names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) action: Option<Action>,
+    pub(super) state: SlotState,
+}
+
+/// The state of a slot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum SlotState {
+    /// It has not begun.
+    Ready,
+    /// A delegate that waits until it may run beside the others.
+    Queued,
+    /// It waits for an analyzer, an approver or more budget, and has started nothing.
+    Confirming,
+    /// A plugin works on it.
+    Calling,
+    /// A child in the run works on it (O-088).
+    Delegated {
+        child: FrameId,
+    },
+    /// Gates check its delegation, or a background task works on it.
+    InBackground,
+    Answered(Box<SlotAnswer>),
+}
+
+/// The answer of a slot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct SlotAnswer {
+    pub(super) said: CallOutcome,
     /// The observation for the agent (O-053), if it is more than the result of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) observation: Option<Observation>,
-    /// The child that works on it (O-088).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) child: Option<FrameId>,
-    /// True for a delegation that waits for its turn.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) queued: bool,
-    /// True once the round has counted its answer.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) is_weighed: bool,
+}
+
+impl SlotAnswer {
+    fn weight(&self) -> u64 {
+        self.said.message.as_ref().map_or(0, |message| message.weight() as u64)
+    }
+}
+
+impl From<CallOutcome> for SlotAnswer {
+    fn from(said: CallOutcome) -> Self {
+        Self { said, observation: None }
+    }
 }
 
 impl Slot {
     /// Returns a call that has not begun.
     pub(super) fn new(call: ToolCall, asked_by: Option<PluginName>) -> Self {
-        Self {
-            now: call.clone(),
-            call,
-            asked_by,
-            depth: 0,
-            said: None,
-            action: None,
-            observation: None,
-            child: None,
-            queued: false,
-            is_weighed: false,
-        }
+        let (now, state) = (call.clone(), SlotState::Ready);
+        Self { now, call, asked_by, depth: 0, action: None, state }
     }
 
     /// Returns an action that has not begun. Its name and `arguments` are the fixed form for rules
@@ -333,6 +397,41 @@ impl Slot {
     pub(super) fn of_action(action: Action, arguments: Value) -> Self {
         let call = ToolCall::new(action.name(), arguments);
         Self { action: Some(action), ..Self::new(call, None) }
+    }
+
+    /// Returns the slot with an answer, if there is one.
+    pub(super) fn answered(mut self, answer: Option<impl Into<SlotAnswer>>) -> Self {
+        if let Some(answer) = answer {
+            self.state = SlotState::Answered(Box::new(answer.into()));
+        }
+        self
+    }
+
+    /// Returns the answer; `None` if the slot is open.
+    pub(super) fn answer(&self) -> Option<&SlotAnswer> {
+        match &self.state {
+            SlotState::Answered(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// Returns whether it has no answer yet.
+    pub(super) fn is_open(&self) -> bool {
+        self.answer().is_none()
+    }
+
+    /// Replaces its action. The calls of an action repeat its arguments for rules and for people.
+    pub(super) fn set_action(&mut self, action: Action, arguments: Value) {
+        self.now.arguments.clone_from(&arguments);
+        (self.call.arguments, self.action) = (arguments, Some(action));
+    }
+
+    /// Returns the child that works on it.
+    pub(super) fn child(&self) -> Option<FrameId> {
+        match self.state {
+            SlotState::Delegated { child } => Some(child),
+            _ => None,
+        }
     }
 }
 

@@ -2,6 +2,9 @@
 //! it, change its text or block it. A gate that fails or exceeds its deadline blocks it (R-009 done
 //! right). Observers follow the run's notices and delay nothing.
 
+#[cfg(test)]
+mod tests;
+
 use crate::room::{BackgroundWork, GateChecks, RoomContext};
 use std::collections::BTreeMap;
 
@@ -13,8 +16,8 @@ use super::delivery::GatedSpeech;
 use super::{Invariant, Purpose, Room, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::setup::GatePoint;
 use crate::setup::plugin_query::{self, GateVerdict, PASSING_MAX, PluginQuery, PluginReply};
+use crate::setup::{GatePoint, GateRule};
 use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, ChannelId, FrameId, PluginName};
 use crate::types::request::{Inbound, RequestId};
@@ -149,9 +152,13 @@ impl GateChecks<'_> {
         }
     }
 
+    /// Returns the rule of the gate that an item is at.
+    fn rule_of(&self, number: u64) -> Option<&GateRule> {
+        self.cx.setup.gates.get(self.gating.waiting.get(&number)?.gate)
+    }
+
     fn ask_gate(&mut self, number: u64) {
-        let place = self.gating.waiting.get(&number).map(|waiting| waiting.gate);
-        let rule = place.and_then(|place| self.cx.setup.gates.get(place)).cloned();
+        let rule = self.rule_of(number).cloned();
         let (Some(waiting), Some(rule)) = (self.gating.waiting.get(&number), rule) else {
             return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
         };
@@ -288,11 +295,7 @@ impl Room {
             return;
         };
         self.plugin_calls().abandon(call);
-        let place = self.gating.waiting.get(&number).map(|waiting| waiting.gate);
-        let deadline = place
-            .and_then(|place| self.cx.setup.gates.get(place))
-            .map(|rule| rule.deadline_ms)
-            .unwrap_or_default();
+        let deadline = self.gate_checks().rule_of(number).map_or(0, |rule| rule.deadline_ms);
         let message = format!("it gave no answer within {deadline} ms (gates: `deadline`)");
         self.gate_failed(call, &plugin, number, Fault::new(FaultKind::Wall, message));
     }
@@ -300,11 +303,7 @@ impl Room {
     fn gate_failed(&mut self, call: CallId, plugin: &PluginName, number: u64, fault: Fault) {
         let reason = format!("gate {plugin} failed: {}", bounded(fault.message.clone()));
         self.cx.tell(Notice::PluginFaulted { call, plugin: plugin.clone(), fault });
-        let place = self.gating.waiting.get(&number).map(|waiting| waiting.gate);
-        if place
-            .and_then(|place| self.cx.setup.gates.get(place))
-            .is_some_and(|rule| rule.fails_open)
-        {
+        if self.gate_checks().rule_of(number).is_some_and(|rule| rule.fails_open) {
             self.release(number);
             return;
         }

@@ -2,6 +2,9 @@
 //! frame that held it ends with its step. A frame of the other task begins with the user's last
 //! message, and with a summary as data. The history is not copied; a delegation can do that.
 
+#[cfg(test)]
+mod tests;
+
 use crate::room::{Frames, RoomContext, StepLoop};
 use std::sync::Arc;
 
@@ -242,6 +245,7 @@ impl StepLoop<'_> {
         };
         let handoff = agreed.handoff;
         let Some(pending) = self.frames.get(&id).map(|frame| frame.pending.clone()) else {
+            self.cx.violated(Invariant::FrameExists, id);
             return false;
         };
         if let Some(receipt) = pending {

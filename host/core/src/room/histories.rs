@@ -2,6 +2,9 @@
 //! toolbox, a text that waits for a recipient. Links between messages are here too, so that a
 //! rewind drops what followed from them.
 
+#[cfg(test)]
+mod tests;
+
 use super::context_window::Lost;
 use super::prompts::Texts;
 use crate::room::{Dialogue, RoomContext};
@@ -14,6 +17,7 @@ use super::Room;
 use super::condensing::Condensing;
 use super::context_window::tokens_of;
 use super::knowledge::newest_said;
+use crate::setup::TaskRules;
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::tool_calls::truncate::BYTES_PER_TOKEN;
 use crate::types::history::History;
@@ -45,7 +49,8 @@ pub(super) struct AgentHistory {
     /// True if the last responder called was the user (L-052); runs do not reset it (L-050c).
     #[serde(default)]
     pub(super) human_tried: bool,
-    /// The message that was pending when its last activation ended; only for `compat = "langroid"`.
+    /// The message that was pending when its last activation ended, if it outlives activations
+    /// (L-051a).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) left_pending: Option<Arc<Message>>,
     #[serde(default, skip_serializing_if = "Condensing::is_idle")]
@@ -287,15 +292,12 @@ impl Dialogue<'_> {
     /// Appends a message that the agent reads or has written to its history (L-025, L-026). Returns
     /// false if there is nothing to append.
     pub(super) fn write_history(&mut self, frame: FrameId, message: &Arc<Message>) -> bool {
-        let Some(task) = self.frames.get(&frame).map(|frame| frame.task.clone()) else {
-            return false;
-        };
-        let user_message =
-            self.cx.setup.tasks.get(&task).and_then(|setup| setup.user_message.clone());
+        let Some((open_frame, setup)) = self.frames.task_of(self.cx, frame) else { return false };
+        let (task, rules) = (open_frame.task.clone(), setup.rules());
+        let user_message = setup.user_message.clone();
         self.histories.begin_history(self.cx, &task, user_message);
-        // A user message is not the result of a call, even if a result is missing.
-        let langroid = self.cx.setup.tasks.get(&task).is_some_and(|setup| setup.as_langroid);
-        let is_somebodys_word = !langroid
+        // L-009: a user message is not the result of a call, even if a result is missing.
+        let is_somebodys_word = !rules.user_words_answer_calls
             && message.sender == Entity::User
             && message.sender_name == *self.cx.opening.channel.as_str();
         let memory = self.histories.memory(self.cx, &task);
@@ -305,7 +307,7 @@ impl Dialogue<'_> {
         }
         let none = Vec::new();
         let open = if is_somebodys_word { &none } else { &memory.open_calls };
-        let Some(entry) = as_entry(message, open, langroid) else { return false };
+        let Some(entry) = as_entry(message, open, rules) else { return false };
         if message.sender == Entity::Llm {
             memory.open_calls.clone_from(&message.tool_calls);
         } else {
@@ -399,7 +401,7 @@ impl Dialogue<'_> {
 
 /// Returns the message as an agent's history holds it; `None` if it says nothing to a model (L-009,
 /// L-010).
-fn as_entry(message: &Arc<Message>, open: &[ToolCall], langroid: bool) -> Option<Arc<Message>> {
+fn as_entry(message: &Arc<Message>, open: &[ToolCall], rules: TaskRules) -> Option<Arc<Message>> {
     let mut text = message.text().to_owned();
     if message.sender != Entity::Llm && !message.tool_calls.is_empty() {
         // Only a model makes calls. Those of another sender become text (L-009).
@@ -418,9 +420,10 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall], langroid: bool) -> Option
         is_error: false,
     };
     let answers = |result: &ToolResult| open.iter().any(|call| result.call_id == call.id);
-    // With one open call, the next message answers it. With several, the reference requires results
-    // that name them.
-    let answers_open = open.len() == 1 || !langroid || message.tool_results.iter().any(answers);
+    // With one open call, the next message answers it. With several, it answers all of them, or
+    // only those that its results name.
+    let answers_open =
+        open.len() == 1 || rules.every_call_gets_result || message.tool_results.iter().any(answers);
     if message.sender != Entity::Llm && !open.is_empty() && answers_open {
         let mut results = message.tool_results.clone();
         if !results.iter().any(answers) {
@@ -489,52 +492,3 @@ pub(super) struct Histories {
 
 /// Links by the number of the message.
 pub(super) type Links = BTreeMap<u64, Link>;
-
-#[cfg(test)]
-mod tests {
-    use proptest::collection::vec;
-    use proptest::prelude::{any, prop_assert_eq, proptest};
-    use serde_json::json;
-
-    use super::*;
-
-    fn message(seq: u64, kind: u8) -> Arc<Message> {
-        let mut message = Message::new(
-            seq,
-            if kind.is_multiple_of(2) { Entity::Llm } else { Entity::Agent },
-            "desk",
-        );
-        message.content = Some("word ".repeat(usize::from(kind % 7)));
-        if kind % 5 == 1 {
-            message.tool_calls = vec![ToolCall::new("box.a", json!({ "n": kind }))];
-        }
-        if kind % 5 == 3 {
-            let result = |content: &str| ToolResult {
-                call_id: String::new(),
-                name: "box.a".to_owned(),
-                content: content.to_owned(),
-                value: Some(json!([kind])),
-                is_error: false,
-            };
-            message.tool_results = vec![result(""), result("three")];
-        }
-        Arc::new(message)
-    }
-
-    proptest! {
-        #[test]
-        fn a_history_is_counted_as_it_grows_and_shrinks(row in vec(any::<(u8, u8, u8)>(), 0..80), bytes_per_token in 0_u32..5) {
-            let mut memory = AgentHistory { bytes_per_token, ..AgentHistory::default() };
-            for (what, place, kind) in row {
-                match what % 8 {
-                    6 => memory.set(usize::from(place % 40), message(u64::from(place), kind)),
-                    7 => drop(memory.split_off(usize::from(place % 40))),
-                    _ => drop(memory.push(&message(u64::from(place % 9), kind))),
-                }
-                let mut counted = memory.clone();
-                counted.count(bytes_per_token);
-                prop_assert_eq!((memory.tokens(), memory.weight()), (counted.tokens(), counted.weight()));
-            }
-        }
-    }
-}

@@ -101,9 +101,9 @@ impl Dialogue<'_> {
         asked_by: Option<&PluginName>,
     ) -> Result<(), String> {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return Ok(()) };
-        let (toolbox, agent, langroid) =
-            (self.histories.toolbox(self.cx, &frame.task), task.agent.clone(), task.as_langroid);
-        if asked_by.is_some() && !langroid {
+        let (toolbox, agent, rules) =
+            (self.histories.toolbox(self.cx, &frame.task), task.agent.clone(), task.rules());
+        if asked_by.is_some() && rules.checks_handler_arguments {
             arguments::check(&tool.input_schema(), &call.arguments)
                 .map_err(|wrong| arguments::explain(&call.name, &wrong))?;
         }
@@ -191,8 +191,8 @@ impl Dialogue<'_> {
                 arguments,
             )
         };
-        let langroid = self.frames.task_of(self.cx, id).is_some_and(|(_, task)| task.as_langroid);
-        let by_hand = !tainted || !langroid;
+        let (_, task) = self.frames.task_of(self.cx, id)?;
+        let by_hand = !tainted || task.rules().external_done_pass_runs;
         // L-172: with external text the call is not carried out, but it still ends the task.
         let mut message = if by_hand {
             self.frames.agent_done(self.cx, id, &done)?
@@ -273,8 +273,8 @@ impl Dialogue<'_> {
             // sub-task must not take back.
             let (_, setup) = self.frames.task_of(self.cx, id)?;
             let frame = self.frames.get(&id)?;
-            let first =
-                if frame.caller.is_some() && !setup.as_langroid { frame.history_start } else { 0 };
+            let is_bounded = frame.caller.is_some() && !setup.rules().rewinds_earlier_activations;
+            let first = if is_bounded { frame.history_start } else { 0 };
             let own = history
                 .iter()
                 .enumerate()

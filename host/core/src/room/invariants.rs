@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::frame::{FrameWait, ToolRound};
+use super::frame::{FrameWait, Slot, ToolRound};
 use super::{Room, RoomPhase};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -31,8 +31,6 @@ pub enum Invariant {
     RoundWaits,
     /// A call of a round has its slot.
     SlotExists,
-    /// A frame that acts on a message has it.
-    MessagePending,
     /// A background task with an open room is known.
     TaskKnown,
     /// A strategy with a pending call has its state.
@@ -52,7 +50,6 @@ impl Invariant {
             Self::StepWaits => "step_waits",
             Self::RoundWaits => "round_waits",
             Self::SlotExists => "slot_exists",
-            Self::MessagePending => "message_pending",
             Self::TaskKnown => "task_known",
             Self::StrategyKnown => "strategy_known",
             Self::CommandKnown => "command_known",
@@ -121,29 +118,34 @@ impl RoomContext {
 }
 
 impl Frames {
-    /// Takes the round out of a waiting frame, so that it can be worked on; `resume` puts it back.
-    /// A frame with another wait keeps it, and the room ends.
-    pub(super) fn take_round(
+    /// Returns the round that a frame waits for. If it waits for none, the room ends.
+    pub(super) fn round_mut(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+    ) -> Option<&mut ToolRound> {
+        let attempt = self.get_mut(&id).and_then(|frame| frame.attempt.as_mut());
+        match attempt.map(|attempt| &mut attempt.wait) {
+            Some(FrameWait::Tools(round)) => Some(round),
+            _ => {
+                cx.violated(Invariant::RoundWaits, id);
+                None
+            }
+        }
+    }
+
+    /// Returns a slot of the round that a frame waits for. If there is none, the room ends.
+    pub(super) fn slot_mut(
         &mut self,
         cx: &mut RoomContext,
         id: FrameId,
         slot: usize,
-    ) -> Option<ToolRound> {
-        let attempt = self.get_mut(&id).and_then(|frame| frame.attempt.as_mut());
-        match attempt.map(|attempt| &mut attempt.wait) {
-            Some(wait @ FrameWait::Tools(_)) => {
-                // Checked before the round is taken, so that a violation leaves the wait as it is.
-                let has_slot = matches!(wait, FrameWait::Tools(round) if slot < round.slots.len());
-                if has_slot
-                    && let FrameWait::Tools(round) = std::mem::replace(wait, FrameWait::Next)
-                {
-                    return Some(round);
-                }
-                cx.violated(Invariant::SlotExists, id);
-            }
-            _ => cx.violated(Invariant::RoundWaits, id),
+    ) -> Option<&mut Slot> {
+        let found = self.round_mut(cx, id)?.slots.get_mut(slot);
+        if found.is_none() {
+            cx.violated(Invariant::SlotExists, id);
         }
-        None
+        found
     }
 
     /// Returns whether a frame waits for the answer to this call. If it does not, the room ends.
@@ -191,7 +193,7 @@ impl RunControl<'_> {
 mod tests {
     use std::collections::{BTreeMap, VecDeque};
 
-    use super::super::frame::{Attempt, Responder, Slot};
+    use super::super::frame::{Attempt, Responder};
     use super::super::{Purpose, QueryPurpose};
     use super::*;
     use crate::protocol::event::Event;
@@ -200,7 +202,7 @@ mod tests {
     use crate::types::action::{Action, Turn};
     use crate::types::approval::{Approval, ApprovalAuthor};
     use crate::types::delivery::EndedTask;
-    use crate::types::fault::CallReport;
+    use crate::types::fault::{CallReport, Fault, FaultKind};
     use crate::types::ids::{Millis, TaskName};
     use crate::types::message::{Entity, Message, ToolCall};
     use crate::types::risk::Risk;
@@ -370,6 +372,14 @@ mod tests {
         let (mut half, id) = room(round(1), tool);
         half.frames.get_mut(&id).expect("it is there").task = TaskName::from("gone");
         assert_ends("a task that is not in the setup", half, answered(), Invariant::FrameExists);
+        let (mut half, id) = room(FrameWait::Call(CALL), |frame| Purpose::Step { frame });
+        half.frames.get_mut(&id).expect("it is there").task = TaskName::from("gone");
+        let failed = Event::AgentStepped {
+            call: CALL,
+            answer: Err(Fault::new(FaultKind::Trap, "it failed")),
+            report: CallReport::default(),
+        };
+        assert_ends("a failed step of no task", half, failed, Invariant::FrameExists);
         let ended = EndedTask::from_outcome(&Outcome::new(Status::Kill, "stopped"));
         let ended = Event::BackgroundEnded {
             call: CALL,

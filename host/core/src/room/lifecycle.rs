@@ -50,7 +50,7 @@ impl Room {
     pub fn status(&self) -> RoomStatus {
         match &self.cx.phase {
             RoomPhase::Finished { .. } => RoomStatus::Over,
-            _ if self.channels.closed.is_some() => RoomStatus::Closed,
+            _ if self.channels.is_closed() => RoomStatus::Closed,
             _ if self.pausing.paused().is_some() => RoomStatus::Paused,
             _ => RoomStatus::Active,
         }
@@ -88,7 +88,7 @@ impl Room {
 
     /// Runs after each event: begins queued turns, and ends waits for the user in a closed room.
     pub(super) fn host(&mut self) {
-        if self.channels.closed.is_some() {
+        if self.channels.is_closed() {
             self.end_waiting_for_user();
         }
         while self.cx.new_violation.is_none()
@@ -118,7 +118,7 @@ impl Room {
 
     pub(super) fn close(&mut self, request: RequestId, reason: &str) {
         self.cx.reply(request, Ok(RequestReply::Done));
-        if self.channels.closed.is_none() && !matches!(self.cx.phase, RoomPhase::Finished { .. }) {
+        if !self.channels.is_closed() && !matches!(self.cx.phase, RoomPhase::Finished { .. }) {
             self.channels.shut(&mut self.cx, reason);
             self.background_work().close_tasks(reason);
         }
@@ -146,9 +146,14 @@ impl RoomChannels {
         self.closed.as_deref()
     }
 
+    /// Returns whether the room was closed to anything new.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
     /// Returns whether the room stays open while no task is at work.
     pub(super) fn is_held(&self, cx: &RoomContext) -> bool {
-        cx.opening.hold && self.closed.is_none()
+        cx.opening.hold && !self.is_closed()
     }
 
     /// Returns whether messages are queued that can each begin a turn.
@@ -165,7 +170,7 @@ impl RoomChannels {
         cx.timers.retain(|_, purpose| *purpose != TimerPurpose::Wall);
         cx.opening.deadline = None;
         // If a budget closed the room, `stop_with` reports that instead.
-        if !(self.closed.is_some() && outcome.status.is_budget()) {
+        if !(self.is_closed() && outcome.status.is_budget()) {
             self.report_outcome(cx, outcome);
         }
     }

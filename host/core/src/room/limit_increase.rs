@@ -146,7 +146,7 @@ impl Room {
                     author,
                 });
                 self.cx.give(budget, more);
-                self.resume_with_held();
+                self.resume_held();
             }
             Err(reason) => {
                 let told = format!("{}, and more was not given: {reason}", budget.reason());
@@ -163,7 +163,7 @@ impl Room {
     }
 
     /// Checks all waiting work again; it may have to wait again for another budget.
-    fn resume_with_held(&mut self) {
+    fn resume_held(&mut self) {
         // First, because the granted amount may still be less than what was used.
         self.run_control().stop_if_spent();
         for held in std::mem::take(&mut self.budgets.held) {
@@ -181,7 +181,7 @@ impl Room {
         for (call, frame, slot, asked) in tools {
             // Resuming an earlier call may have ended the frame of a later one.
             if self.cx.calls.remove(&call).is_some() {
-                self.tool_rounds().resume_asked(frame, slot, asked);
+                self.tool_rounds().resume_slot(frame, slot, asked);
             }
         }
         let is_held = |id: &FrameId| {

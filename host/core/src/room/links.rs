@@ -100,3 +100,52 @@ fn held_by(frame: &Frame) -> impl Iterator<Item = &Arc<Message>> {
         .flatten()
         .chain(chain)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{self, Parts};
+    use super::*;
+    use crate::types::message::Entity;
+
+    /// Links a row of messages, each the answer to the one before.
+    fn row(parts: &mut Parts, length: u64) {
+        for seq in 0..length {
+            let mut message = fixture::message(seq, Entity::Llm, "a word");
+            message.parent = seq.checked_sub(1);
+            parts.histories.link(&Arc::new(message)).child = Some(seq + 1);
+        }
+    }
+
+    fn linked(parts: &Parts) -> Vec<u64> {
+        parts.histories.links.keys().copied().collect()
+    }
+
+    #[test]
+    fn few_links_stay_and_one_more_is_cleaned_up() {
+        let mut parts = Parts::new("");
+        row(&mut parts, FEW as u64 - 1);
+        parts.view().dialogue().forget_links();
+        assert_eq!(linked(&parts).len(), FEW - 1);
+        row(&mut parts, FEW as u64);
+        parts.view().dialogue().forget_links();
+        assert!(parts.histories.links.is_empty());
+    }
+
+    #[test]
+    fn a_message_in_use_keeps_its_ancestors_and_the_chain_skips_the_dropped() {
+        let mut parts = Parts::new("");
+        row(&mut parts, 300);
+        parts.histories.links.get_mut(&100).unwrap().place = Some(("desk".into(), 0));
+        let id = parts.begin("desk", None);
+        let pending = fixture::message(250, Entity::Llm, "a word");
+        parts.frames.get_mut(&id).unwrap().pending = Some(Arc::new(pending));
+        parts.view().dialogue().forget_links();
+        let above = ABOVE as u64;
+        let expected: Vec<u64> = (100 - above..=100).chain(250 - above..=250).collect();
+        assert_eq!(linked(&parts), expected);
+        assert_eq!(parts.histories.links[&99].child, Some(100));
+        assert_eq!(parts.histories.links[&100].child, Some(250 - above));
+        // The next cleanup is due once the number has doubled.
+        assert_eq!(parts.histories.links_due, expected.len() * 2);
+    }
+}

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::Invariant;
 use super::frame::Responder;
 use super::tools::failed;
 use crate::protocol::notice::Notice;
@@ -85,7 +86,7 @@ impl Frames {
         content: String,
     ) -> Arc<Message> {
         let message = self.host_message(cx, frame, content.clone());
-        self.remember(frame, None, Some(Observation::Error { content }), message.seq);
+        self.remember(cx, frame, None, Some(Observation::Error { content }), message.seq);
         message
     }
 
@@ -99,12 +100,15 @@ impl Frames {
 
     pub(super) fn remember(
         &mut self,
+        cx: &mut RoomContext,
         frame: FrameId,
         action: Option<Action>,
         observation: Option<Observation>,
         seq: u64,
     ) {
-        let Some(frame) = self.get_mut(&frame) else { return };
+        let Some(frame) = self.get_mut(&frame) else {
+            return cx.violated(Invariant::FrameExists, frame);
+        };
         // O-051: the last error stays readable.
         if let Some(Observation::Error { content }) = &observation {
             frame.acting.last_error = Some(content.clone());
@@ -119,8 +123,15 @@ impl Frames {
     }
 
     /// Records an observation that answers no action, as an entry of its own (O-054).
-    pub(super) fn remember_unsolicited(&mut self, frame: FrameId, past: PastAction) {
-        let Some(frame) = self.get_mut(&frame) else { return };
+    pub(super) fn remember_unsolicited(
+        &mut self,
+        cx: &mut RoomContext,
+        frame: FrameId,
+        past: PastAction,
+    ) {
+        let Some(frame) = self.get_mut(&frame) else {
+            return cx.violated(Invariant::FrameExists, frame);
+        };
         if let Some(Observation::Error { content }) = &past.observation {
             frame.acting.last_error = Some(content.clone());
         }
@@ -132,23 +143,29 @@ impl Frames {
     /// grant.
     pub(super) fn check_route(
         &self,
-        cx: &RoomContext,
+        cx: &mut RoomContext,
         id: FrameId,
         message: &Message,
     ) -> Result<(), Box<DenialRecord>> {
         let Some(recipient) = message.recipient.as_deref() else { return Ok(()) };
-        let Some(agent) = self.agent_of(cx, id).cloned() else { return Ok(()) };
+        let Some(agent) = self.agent_of(cx, id).cloned() else {
+            cx.violated(Invariant::FrameExists, id);
+            return Ok(());
+        };
         self.check_address(cx, id, &agent, recipient)
     }
 
     pub(super) fn check_address(
         &self,
-        cx: &RoomContext,
+        cx: &mut RoomContext,
         id: FrameId,
         agent: &PluginName,
         recipient: &str,
     ) -> Result<(), Box<DenialRecord>> {
-        let Some((frame, _)) = self.task_of(cx, id) else { return Ok(()) };
+        let Some((frame, _)) = self.task_of(cx, id) else {
+            cx.violated(Invariant::FrameExists, id);
+            return Ok(());
+        };
         let is_named = |name: &str| name.eq_ignore_ascii_case(recipient);
         let is_own = is_named(frame.task.as_str()) || self.caller_name(frame).is_some_and(is_named);
         // Names other than tasks need no grant; unknown ones are refused in the next step (L-053).
@@ -188,7 +205,10 @@ impl Frames {
             Responder::Agent | Responder::Llm => self.agent_of(cx, id).cloned(),
             Responder::Subtask(task) => cx.setup.tasks.get(task).map(|task| task.agent.clone()),
         };
-        let Some(agent) = agent else { return Ok(()) };
+        let Some(agent) = agent else {
+            cx.violated(Invariant::FrameExists, id);
+            return Ok(());
+        };
         self.check_address(cx, id, &agent, name).map_err(|record| cx.denied(&agent, *record))
     }
 }
@@ -209,7 +229,11 @@ impl Dialogue<'_> {
 
     /// Returns the message of an agent's turn; `None` if it says nothing.
     pub(super) fn turn_message(&mut self, frame: FrameId, turn: Turn) -> Option<Arc<Message>> {
-        let task = Arc::clone(self.frames.task_of(self.cx, frame)?.1);
+        let Some((_, task)) = self.frames.task_of(self.cx, frame) else {
+            self.cx.violated(Invariant::FrameExists, frame);
+            return None;
+        };
+        let task = Arc::clone(task);
         let mut message = self.cx.stamp(Entity::Llm, task.agent.as_str());
         let seq = message.seq;
         if turn.wait_for_response {
@@ -257,7 +281,7 @@ impl Dialogue<'_> {
                 message.action = Some(action);
             }
         }
-        self.frames.remember(frame, Some(remembered), None, seq);
+        self.frames.remember(self.cx, frame, Some(remembered), None, seq);
         // L-173: taint does not flow through an agent's own words; labels stay empty.
         Some(Arc::new(message))
     }
@@ -270,16 +294,19 @@ impl Dialogue<'_> {
         by: &Responder,
         mut message: Arc<Message>,
     ) -> (Arc<Message>, bool) {
-        let Some((_, task)) = self.frames.task_of(self.cx, id) else { return (message, false) };
+        let Some((_, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return (message, false);
+        };
         if !task.text.signals {
-            // In the reference, a pass is a pass even without signals, but it does not count as an
-            // empty answer.
+            // A pass without signals does not count as an empty answer.
             let text = message.text().trim();
             let passes = text == routing::PASS
                 || text.starts_with(routing::PASS_TO)
                 || routing::without_done(text) == routing::PASS;
-            if task.text.prefix.is_empty() || task.as_langroid {
-                return (message, task.as_langroid && passes);
+            let may_pass = task.rules().passes_without_signals;
+            if task.text.prefix.is_empty() || may_pass {
+                return (message, may_pass && passes);
             }
         }
         // L-152: the pending message can be passed on as the task's result.
@@ -312,7 +339,11 @@ impl Dialogue<'_> {
                 return (message, false);
             }
             Route::PassTo(name) => {
-                let Some(frame) = self.frames.get_mut(&id) else { return (message, true) };
+                let Some(frame) = self.frames.get_mut(&id) else {
+                    self.cx.violated(Invariant::FrameExists, id);
+                    return (message, true);
+                };
+                // An agent that begins a task without a message has nothing to pass on.
                 let Some(pending) = frame.pending.as_mut() else { return (message, true) };
                 Arc::make_mut(pending).recipient = Some(name);
                 self.keep_pending(id);
@@ -348,7 +379,8 @@ impl Dialogue<'_> {
         // If sub-tasks may carry it out, a call that one of them knows is not unknown, even if that
         // sub-task failed.
         let is_known_below = |name: &String| {
-            setup.as_langroid && setup.subtasks.iter().any(|task| knows(task, name))
+            setup.rules().unknown_calls_go_to_others
+                && setup.subtasks.iter().any(|task| knows(task, name))
         };
         if reading.unknown.is_empty()
             || !reading.all.is_empty()
@@ -402,7 +434,8 @@ fn fill_reply(message: &mut Message, reply: Reply, seq: u64, task: &TaskSetup) {
             .filter(|name| !name.is_empty())
             .map(str::to_owned)
     };
-    let named = message.tool_calls.iter().find_map(of_call).filter(|_| task.as_langroid);
+    let named =
+        message.tool_calls.iter().find_map(of_call).filter(|_| task.rules().arguments_address);
     if named.is_some() {
         message.content = Some(String::new());
     }

@@ -2,6 +2,9 @@
 //! Nothing is sent before the budget allows it, and no answer reaches a plugin before it is
 //! counted. `prompts` builds the prompt.
 
+#[cfg(test)]
+mod tests;
+
 use crate::room::{Frames, PluginCalls, RoomContext, RunControl};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,6 +58,17 @@ pub(super) struct ModelCalls {
 }
 
 impl ModelCall {
+    /// Returns a call that its plugin waits for.
+    pub(super) fn new(
+        call: CallId,
+        ordinal: u32,
+        plugin: PluginName,
+        model: ModelName,
+        aside: Aside,
+    ) -> Self {
+        Self { call, ordinal, plugin, model, reads_for: None, is_awaited: true, aside }
+    }
+
     pub(super) fn is_awaited(&self) -> bool {
         self.is_awaited
     }
@@ -129,13 +143,8 @@ impl RunControl<'_> {
         let reads_for = task.clone().filter(reads);
         let stream = prompt.stream;
         let under_way = ModelCall {
-            call,
-            ordinal,
-            plugin: plugin.clone(),
-            model: model.clone(),
             reads_for,
-            is_awaited: true,
-            aside,
+            ..ModelCall::new(call, ordinal, plugin.clone(), model.clone(), aside)
         };
         self.models.model_calls.push(under_way);
         self.cx.tell(Notice::ModelCalled {

@@ -2,6 +2,9 @@
 //! answer as usual, and holds back effects that would begin something, so it resumes exactly where
 //! it was. Time in a pause counts against no limit.
 
+#[cfg(test)]
+mod tests;
+
 use crate::room::{Frames, RoomContext, StepLoop};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -302,7 +305,7 @@ impl StepLoop<'_> {
         }
         // O-054: an event without an action, (message, null).
         let said = Action::Reply(Reply { content: Some(text), attachments, ..Reply::default() });
-        self.frames.remember(id, Some(said), None, message.seq);
+        self.frames.remember(self.cx, id, Some(said), None, message.seq);
         // A user message ends any loop, so the detector starts anew. Its verdict is not needed.
         drop(self.dialogue().watch(id, &Responder::User, &message, None));
         self.cx.tell(Notice::UserHeard { task, message });

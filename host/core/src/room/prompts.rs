@@ -233,7 +233,7 @@ impl Histories {
         let toolbox = self.toolbox(cx, name);
         let mut message = Message::new(0, Entity::Llm, task.agent.as_str());
         message.content = Some(text);
-        let name = task.as_langroid.then_some(name.as_str());
+        let name = task.rules().arguments_address.then_some(name.as_str());
         CallParser { toolbox: &toolbox, text: true, name, for_handlers: false, after_model: false }
             .read(&message)
             .all

@@ -5,6 +5,7 @@ use crate::room::{Dialogue, Frames, Histories, RoomContext};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::Invariant;
 use super::frame::{Frame, ParsedMessage, Responder};
 use crate::setup::TaskSetup;
 use crate::tool_calls::parse::{CallParser, ParsedCalls};
@@ -16,7 +17,10 @@ impl Dialogue<'_> {
     /// Returns the responders of a step, in the order in which they are tried.
     pub(super) fn order(&mut self, id: FrameId) -> VecDeque<Responder> {
         let attempts = self.pending_is_attempt(id);
-        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return VecDeque::new() };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return VecDeque::new();
+        };
         let task = Arc::clone(task);
         let human_tried =
             self.histories.memories.get(&frame.task).is_some_and(|memory| memory.human_tried);
@@ -28,9 +32,9 @@ impl Dialogue<'_> {
         }
         order.push_back(Responder::Agent);
         order.push_back(Responder::Llm);
-        // In the reference, a role that the task does not have is one that never answers.
+        let all = task.rules().tries_missing_seats;
         order.retain(|responder| {
-            task.as_langroid || responder.seat().is_some_and(|seat| task.seats.contains(&seat))
+            all || responder.seat().is_some_and(|seat| task.seats.contains(&seat))
         });
         order.extend(task.subtasks.iter().cloned().map(Responder::Subtask));
         order
@@ -40,7 +44,10 @@ impl Dialogue<'_> {
     pub(super) fn can_respond(&mut self, id: FrameId, responder: &Responder) -> bool {
         // Computed first, because it needs `&mut self`.
         let user_may = *responder != Responder::User || self.user_may_respond(id);
-        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return false;
+        };
         if frame.pending_sender == *responder || !user_may {
             return false;
         }
@@ -67,7 +74,10 @@ impl Dialogue<'_> {
     /// Returns whether the user may answer: in an interactive task always, in any other task if
     /// addressed (L-055, L-069).
     pub(super) fn user_may_respond(&mut self, id: FrameId) -> bool {
-        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return false;
+        };
         if task.interactive {
             return true;
         }
@@ -87,8 +97,11 @@ impl Dialogue<'_> {
             return false;
         }
         let Some(task) = self.cx.setup.tasks.get(name).cloned() else { return false };
-        let langroid = self.frames.task_of(self.cx, id).is_some_and(|(_, task)| task.as_langroid);
-        if !langroid && pending.sender == Entity::Llm && !self.reading(id).unknown.is_empty() {
+        let goes_on = self
+            .frames
+            .task_of(self.cx, id)
+            .is_some_and(|(_, task)| task.rules().unknown_calls_go_to_others);
+        if !goes_on && pending.sender == Entity::Llm && !self.reading(id).unknown.is_empty() {
             // A call must not gain permissions through another agent's grants.
             return false;
         }
@@ -116,7 +129,10 @@ impl Dialogue<'_> {
         // responder is asked.
         reading.is_attempt()
             || (native_unknown
-                && self.frames.task_of(self.cx, id).is_some_and(|(_, task)| !task.as_langroid))
+                && self
+                    .frames
+                    .task_of(self.cx, id)
+                    .is_some_and(|(_, task)| task.rules().unknown_calls_are_calls))
     }
 
     /// Returns the calls in the pending message as the task's agent reads them. Those that the task
@@ -132,7 +148,10 @@ impl Dialogue<'_> {
 
     /// Returns the calls in a message as the task's agent reads them, and caches them.
     pub(super) fn reading_of(&mut self, id: FrameId, message: &Message) -> Arc<ParsedCalls> {
-        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return Arc::default() };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return Arc::default();
+        };
         if let Some((of, reading)) = &frame.reading.0
             && *of == message.seq
         {
@@ -146,7 +165,9 @@ impl Dialogue<'_> {
     }
 
     fn attach_to_pending(&mut self, id: FrameId, reading: &ParsedCalls) {
-        let Some(frame) = self.frames.get_mut(&id) else { return };
+        let Some(frame) = self.frames.get_mut(&id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
         let Some(pending) = frame
             .pending
             .as_mut()
@@ -178,19 +199,19 @@ impl Histories {
     ) -> ParsedCalls {
         let toolbox = self.toolbox(cx, name);
         let history = self.memories.get(name).map(super::histories::AgentHistory::history);
-        let of_model = message.sender == Entity::Llm;
+        let (of_model, rules) = (message.sender == Entity::Llm, task.rules());
         let reader = CallParser {
             toolbox: &toolbox,
             text: task.text.calls
                 || (of_model && matches!(task.tool_format, ToolFormat::Json | ToolFormat::Xml)),
-            name: task.as_langroid.then_some(name.as_str()),
-            for_handlers: task.as_langroid,
+            name: rules.arguments_address.then_some(name.as_str()),
+            for_handlers: rules.models_call_handler_tools,
             after_model: history
                 .and_then(crate::types::history::History::last)
                 .is_some_and(|last| last.sender == Entity::Llm),
         };
         let mut reading = reader.read(message);
-        if !task.as_langroid {
+        if !rules.trusts_external_calls {
             // L-171: an external text is not a call, except of tools that the agent itself is
             // offered. The agent answers the rest as text.
             reading.mine.retain(|call| toolbox.trusts(message, call));
@@ -230,7 +251,7 @@ fn is_addressed(frame: &Frame, task: &TaskSetup, responder: &Responder, pending:
     if *responder == Responder::Agent
         && pending.sender == Entity::Llm
         && pending.wants_agent_seat()
-        && !task.as_langroid
+        && task.rules().calls_ignore_recipient
     {
         return true;
     }

@@ -105,3 +105,74 @@ pub(super) mod as_pairs {
         Ok(Vec::<(K, V)>::deserialize(deserializer)?.into_iter().collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::Parts;
+    use super::*;
+    use crate::types::ids::FrameId;
+
+    struct Call<'a> {
+        parts: &'a mut Parts,
+        scratch: &'a mut Scratch,
+    }
+
+    impl Call<'_> {
+        /// Makes a call that leaves `value`, and returns what it found.
+        fn make(&mut self, purpose: Purpose, ok: bool, value: Option<&str>) -> String {
+            let call = self.parts.cx.next_call(purpose);
+            let found = self.scratch.scratch(&self.parts.cx, &self.parts.frames, call);
+            let scratch = value.map(|value| value.as_bytes().to_vec());
+            let report = CallReport { scratch, ..CallReport::default() };
+            self.scratch.keep_scratch(&self.parts.cx, &self.parts.frames, call, ok, &report);
+            String::from_utf8(found.to_vec()).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_successful_call_leaves_data_and_others_change_nothing() {
+        let mut parts = Parts::new("");
+        let step = Purpose::Step { frame: parts.begin("desk", None) };
+        let mut call = Call { parts: &mut parts, scratch: &mut Scratch::default() };
+        assert_eq!(call.make(step.clone(), true, Some("one")), "");
+        assert_eq!(call.make(step.clone(), false, Some("two")), "one");
+        assert_eq!(call.make(step.clone(), true, None), "one");
+        assert_eq!(call.make(step.clone(), true, Some("")), "one");
+        assert_eq!(call.make(step, true, None), "");
+    }
+
+    #[test]
+    fn data_belong_to_a_plugin_in_a_task_and_those_of_a_strategy_to_the_room() {
+        let mut parts = Parts::new("");
+        let (desk, digest) = (parts.begin("desk", None), parts.begin("digest", None));
+        let tool = |frame, plugin: &str| Purpose::Tool { frame, slot: 0, plugin: plugin.into() };
+        let strategy = Purpose::Strategy { strategy: "worker".into() };
+        let mut call = Call { parts: &mut parts, scratch: &mut Scratch::default() };
+        let owners = [
+            (tool(desk, "worker"), "tool at the desk"),
+            (tool(digest, "worker"), "tool in the digest"),
+            (tool(desk, "chat"), "another plugin"),
+            (strategy, "strategy"),
+        ];
+        for (purpose, value) in &owners {
+            assert_eq!(call.make(purpose.clone(), true, Some(value)), "");
+        }
+        for (purpose, value) in owners {
+            assert_eq!(call.make(purpose, true, None), value);
+        }
+        // A step of the same plugin in the same task.
+        let step = Purpose::Step { frame: digest };
+        assert_eq!(call.make(step, true, None), "tool in the digest");
+    }
+
+    #[test]
+    fn calls_that_no_plugin_answers_have_no_data() {
+        let mut parts = Parts::new("");
+        let frame = parts.begin("desk", None);
+        let mut scratch = Scratch::default();
+        let mut call = Call { parts: &mut parts, scratch: &mut scratch };
+        call.make(Purpose::User { frame }, true, Some("a"));
+        call.make(Purpose::Step { frame: FrameId(9) }, true, Some("a"));
+        assert_eq!(scratch, Scratch::default());
+    }
+}

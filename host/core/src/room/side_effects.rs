@@ -87,3 +87,66 @@ fn over(side_effect: &SideEffect) -> Denial {
         target,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Purpose;
+    use super::super::fixture::Parts;
+    use super::*;
+    use crate::types::side_effect::Digest;
+
+    const GRANT: &str = r#"
+[plugins.worker.grants.fetch]
+urls = ["https://example.org/*"]
+requests = 2
+"#;
+
+    fn fetch() -> SideEffect {
+        SideEffect::Fetch {
+            method: "GET".to_owned(),
+            url: "https://example.org/a".to_owned(),
+            headers: Vec::new(),
+            body: None,
+            secrets: Vec::new(),
+        }
+    }
+
+    /// Asks for a side effect, and returns whether it may happen and how many notices that gave.
+    fn ask(parts: &mut Parts, call: CallId, side_effect: SideEffect) -> (bool, usize) {
+        parts.budgets.side_effect_asked(&mut parts.cx, &parts.frames, call, 0, side_effect);
+        let effects = parts.cx.take_effects();
+        let [Effect::AllowSideEffect { leave, .. }] = effects.as_slice() else {
+            panic!("{effects:?}")
+        };
+        (leave.is_ok(), parts.cx.take_notices().len())
+    }
+
+    #[test]
+    fn requests_beyond_the_grant_are_refused_and_other_side_effects_are_not_counted() {
+        let mut parts = Parts::new(GRANT);
+        let call = parts.cx.next_call(Purpose::Strategy { strategy: "worker".into() });
+        let set = || SideEffect::SetKey {
+            key: "k".to_owned(),
+            value: Digest { sha256: String::new(), length: 0 },
+        };
+        let asked = [fetch(), set(), fetch(), fetch(), set()];
+        let allowed = asked.map(|side_effect| ask(&mut parts, call, side_effect));
+        // A refusal is reported, too.
+        assert_eq!(allowed, [(true, 1), (true, 1), (true, 1), (false, 1), (true, 1)]);
+        assert_eq!(parts.budgets.used_by(&"worker".into()).requests, 2);
+    }
+
+    #[test]
+    fn a_call_that_is_over_leaves_nothing_behind() {
+        let mut parts = Parts::new(GRANT);
+        assert_eq!(ask(&mut parts, CallId(7), fetch()), (false, 0));
+        assert_eq!(parts.budgets, Budgets::default());
+    }
+
+    #[test]
+    fn a_plugin_without_the_grant_sends_no_request() {
+        let mut parts = Parts::new("");
+        let call = parts.cx.next_call(Purpose::Strategy { strategy: "worker".into() });
+        assert_eq!(ask(&mut parts, call, fetch()), (false, 1));
+    }
+}

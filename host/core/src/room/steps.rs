@@ -103,16 +103,16 @@ impl Dialogue<'_> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (pending, inputs, caller) =
             (frame.pending.clone(), Arc::clone(&frame.inputs), frame.task.clone());
-        let (one_call, langroid) = (!task.allow_subtask_multi_tools, task.as_langroid);
+        let (one_call, rules) = (!task.allow_subtask_multi_tools, task.rules());
         let recipient =
             pending.as_ref().and_then(|message| message.recipient.as_deref()).unwrap_or_default();
         let resets = self.cx.setup.tasks.get(name).is_some_and(|task| task.restart_as_subtask);
-        if resets && langroid {
-            // The reference resets a sub-task even if the message turns out not to be for it.
+        if resets && rules.resets_before_recipient_check {
             self.histories.reset(self.cx, name);
         }
-        // L-071: in the reference, a message to the whole task is for none of its sub-tasks.
-        let for_all = !langroid && recipient.eq_ignore_ascii_case(caller.as_str());
+        // L-071: a message to the whole task is for its sub-tasks too.
+        let for_all =
+            rules.task_messages_reach_subtasks && recipient.eq_ignore_ascii_case(caller.as_str());
         if !(recipient.is_empty() || recipient.eq_ignore_ascii_case(name.as_str()) || for_all) {
             return Some(FrameWait::Ready(None));
         }
@@ -124,7 +124,7 @@ impl Dialogue<'_> {
             let said = self.cx.one_call_at_a_time(pending.as_ref()?, name);
             return Some(FrameWait::Ready(Some(said)));
         }
-        if resets && !langroid {
+        if resets && !rules.resets_before_recipient_check {
             self.histories.reset(self.cx, name);
         }
         let said = pending.as_ref().map(|message| message.text());
@@ -170,12 +170,12 @@ impl Dialogue<'_> {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let Some(last) = newest_said(&self.histories.history(&task)).cloned() else {
-            // In the reference, the message that was pending at the end of the last run is still
-            // pending.
-            let langroid =
-                self.frames.task_of(self.cx, id).is_some_and(|(_, task)| task.as_langroid);
+            let outlives = self
+                .frames
+                .task_of(self.cx, id)
+                .is_some_and(|(_, task)| task.rules().pending_outlives_activation);
             let left =
-                self.histories.memory(self.cx, &task).left_pending.clone().filter(|_| langroid);
+                self.histories.memory(self.cx, &task).left_pending.clone().filter(|_| outlives);
             if let Some(frame) = self.frames.get_mut(&id) {
                 frame.pending = left;
             }
@@ -306,6 +306,7 @@ impl StepLoop<'_> {
         if self.frames.is_valid_recipient(self.cx, id, &recipient) {
             let rest = self.dialogue().order(id);
             self.frames.set_attempt(
+                self.cx,
                 id,
                 Attempt {
                     responder: Responder::User,
@@ -353,17 +354,39 @@ impl StepLoop<'_> {
             });
             let wait = match &responder {
                 _ if !is_taken => Some(FrameWait::Ready(None)),
-                Responder::Agent => self.tool_rounds().ask_agent_seat(id),
+                Responder::Agent => return self.ask_agent_seat(id, rest, do_not_know),
                 Responder::Llm => self.ask_agent(id),
                 Responder::User => self.ask_user(id),
                 Responder::Subtask(name) => self.dialogue().ask_subtask(id, name),
                 Responder::System => Some(FrameWait::Ready(None)),
             };
-            // `None`: the frame, and perhaps the run, has ended.
-            let Some(wait) = wait else { return };
-            self.frames.set_attempt(id, Attempt { responder, rest, wait, do_not_know });
+            if let Some(wait) = self.waits_or_ended(id, wait) {
+                let attempt = Attempt { responder, rest, wait, do_not_know };
+                self.frames.set_attempt(self.cx, id, attempt);
+            }
             return;
         }
+    }
+
+    /// Asks the agent role. The attempt is in its frame before, because a round works there.
+    fn ask_agent_seat(
+        &mut self,
+        id: FrameId,
+        rest: VecDeque<Responder>,
+        do_not_know: Option<(Responder, Arc<Message>)>,
+    ) {
+        let (responder, wait) = (Responder::Agent, FrameWait::Next);
+        self.frames.set_attempt(self.cx, id, Attempt { responder, rest, wait, do_not_know });
+        self.tool_rounds().ask_agent_seat(id);
+    }
+
+    /// Returns the wait for a responder; `None` if asking it has ended the frame. A frame that
+    /// neither waits nor has ended would begin the same step without end.
+    fn waits_or_ended(&mut self, id: FrameId, wait: Option<FrameWait>) -> Option<FrameWait> {
+        if wait.is_none() && self.frames.get(&id).is_some() {
+            self.cx.violated(Invariant::FrameExists, id);
+        }
+        wait
     }
 
     /// Asks the one role that the room was opened for.
@@ -372,15 +395,14 @@ impl StepLoop<'_> {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let wait = match only.seat {
-            Entity::Agent => self.tool_rounds().ask_agent_seat(id),
+            Entity::Agent => return self.ask_agent_seat(id, VecDeque::new(), None),
             Entity::Llm => self.ask_agent(id),
             Entity::User => self.ask_user(id),
             Entity::System => Some(FrameWait::Ready(None)),
         };
-        let Some(wait) = wait else { return };
-        let responder = Responder::of(only.seat);
-        self.frames
-            .set_attempt(id, Attempt { responder, rest: VecDeque::new(), wait, do_not_know: None });
+        let Some(wait) = self.waits_or_ended(id, wait) else { return };
+        let (responder, rest) = (Responder::of(only.seat), VecDeque::new());
+        self.frames.set_attempt(self.cx, id, Attempt { responder, rest, wait, do_not_know: None });
     }
 
     /// Takes the answer of the one role, and asks it again with its own answer if turns are left.
@@ -490,7 +512,7 @@ impl StepLoop<'_> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
         let is_addressed = recipient.and_then(Entity::named) == Some(Entity::User);
-        let (host_word, langroid) = (task.text.system_word, task.as_langroid);
+        let (host_word, rules) = (task.text.system_word, task.rules());
         let otherwise = task.default_human_response.clone().filter(|text| !text.trim().is_empty());
         let mut text = text;
         if text.trim().is_empty() && attachments.is_empty() {
@@ -504,7 +526,8 @@ impl StepLoop<'_> {
                 let mut message = self.cx.stamp(Entity::System, "user");
                 message.content = Some(rest.replace("SYSTEM", "").trim().to_owned());
                 // L-170: a person wrote it, under any name.
-                message.labels.extend((!langroid).then_some(Label::Untrusted));
+                let taint = rules.system_word_is_untrusted.then_some(Label::Untrusted);
+                message.labels.extend(taint);
                 message
             }
             None => self.handoffs.user_message(self.cx, text),
@@ -564,8 +587,8 @@ impl StepLoop<'_> {
                 if turn.is_some() {
                     self.cx.idle_steps = 0;
                 }
-                let wait = self.responded(id, turn);
-                self.frames.put_wait(self.cx, id, wait);
+                self.responded(id, turn);
+                self.frames.runnable.push_back(id);
                 return;
             }
             Err(fault) => {
@@ -578,9 +601,9 @@ impl StepLoop<'_> {
         self.frames.ready(self.cx, id, message);
     }
 
-    /// Returns the component's own answer as a wait; without one, applies the operator's rule for
-    /// messages without a call.
-    fn responded(&mut self, id: FrameId, turn: Option<Turn>) -> FrameWait {
+    /// Takes the component's own answer; without one, applies the operator's rule for messages
+    /// without a call.
+    fn responded(&mut self, id: FrameId, turn: Option<Turn>) {
         if let Some(turn) = &turn {
             self.frames.keep_outputs(id, &turn.action);
         }
@@ -589,10 +612,7 @@ impl StepLoop<'_> {
             return self.tool_rounds().without_tool(id);
         };
         if !message.tool_calls.is_empty() {
-            return self
-                .tool_rounds()
-                .respond_with_calls(id, &message.tool_calls)
-                .unwrap_or(FrameWait::Ready(None));
+            return self.tool_rounds().respond_with_calls(id, &message.tool_calls);
         }
         let mut message = Arc::unwrap_or_clone(message);
         message.sender = Entity::Agent;
@@ -601,7 +621,7 @@ impl StepLoop<'_> {
             // L-172: an answer to external text may repeat it.
             message.labels = super::tools::taint_of(pending);
         }
-        FrameWait::Ready(Some(Arc::new(message)))
+        self.frames.set_wait(self.cx, id, FrameWait::Ready(Some(Arc::new(message))));
     }
 
     /// Turns a failed step into an observation (O-072). Gives up the task after several in a row.
@@ -612,7 +632,11 @@ impl StepLoop<'_> {
         fault: &Fault,
         lacked_model: bool,
     ) -> Option<Arc<Message>> {
-        let agent = self.frames.agent_of(self.cx, id)?.clone();
+        let Some((_, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return None;
+        };
+        let (agent, interactive) = (task.agent.clone(), task.interactive);
         self.cx.tell(Notice::PluginFaulted { call, plugin: agent.clone(), fault: fault.clone() });
         // The agent cannot proceed without this budget, and its next step would fail for the same
         // reason.
@@ -620,15 +644,17 @@ impl StepLoop<'_> {
             self.run_control().stop(budget.status(), budget.reason());
             return None;
         }
-        let (_, task) = self.frames.task_of(self.cx, id)?;
         // The model client has already retried. The agent's next step would show the failure to the
         // model as a message.
-        if lacked_model && !task.interactive {
+        if lacked_model && !interactive {
             let reason = format!("the model of {agent} did not answer: {}", fault.message);
             self.run_control().end_frame(id, FrameEnd::new(Status::Error, reason));
             return None;
         }
-        let frame = self.frames.get_mut(&id)?;
+        let Some(frame) = self.frames.get_mut(&id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return None;
+        };
         frame.faults += 1;
         if frame.faults >= MAX_FAULTS {
             let reason = format!(
@@ -663,8 +689,8 @@ impl StepLoop<'_> {
         let Some((_, task)) = self.frames.task_of(self.cx, frame) else {
             return self.cx.violated(Invariant::FrameExists, frame);
         };
-        // In the reference, an absent user is a person who says nothing.
-        let text = if task.as_langroid { Some(text.unwrap_or_default()) } else { text };
+        let is_silent = text.is_none() && task.rules().absent_user_is_silent;
+        let text = if is_silent { Some(String::new()) } else { text };
         if let Some(frame) = self.frames.get_mut(&frame) {
             frame.is_unattended = text.is_none();
         }
@@ -750,9 +776,18 @@ impl Frames {
         self.runnable.push_back(id);
     }
 
-    pub(super) fn set_attempt(&mut self, id: FrameId, attempt: Attempt) {
-        if let Some(frame) = self.get_mut(&id) {
-            frame.attempt = Some(attempt);
+    /// Sets the wait of a step that is being advanced.
+    pub(super) fn set_wait(&mut self, cx: &mut RoomContext, id: FrameId, wait: FrameWait) {
+        match self.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) {
+            Some(attempt) => attempt.wait = wait,
+            None => cx.violated(Invariant::StepWaits, id),
         }
+    }
+
+    pub(super) fn set_attempt(&mut self, cx: &mut RoomContext, id: FrameId, attempt: Attempt) {
+        let Some(frame) = self.get_mut(&id) else {
+            return cx.violated(Invariant::FrameExists, id);
+        };
+        frame.attempt = Some(attempt);
     }
 }

@@ -114,7 +114,7 @@ impl Dialogue<'_> {
         answered: Option<&Arc<Message>>,
     ) -> Option<StuckFinding> {
         let (_, task) = self.frames.task_of(self.cx, id)?;
-        if task.as_langroid || !task.stuck.on {
+        if !task.rules().detects_stuck {
             return None;
         }
         let task = Arc::clone(task);
@@ -292,9 +292,9 @@ impl RunControl<'_> {
     /// agent (O-102).
     pub(super) fn watch_condensed(&mut self, id: FrameId) {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
-        let (rules, langroid, after) =
-            (task.stuck, task.as_langroid, frame.pending.as_ref().map(|pending| pending.seq));
-        let Some(after) = after.filter(|_| rules.on && !langroid) else { return };
+        let (rules, detects) = (task.stuck, task.rules().detects_stuck);
+        let after = frame.pending.as_ref().map(|pending| pending.seq);
+        let Some(after) = after.filter(|_| detects) else { return };
         let Some(verdict) = self
             .frames
             .get_mut(&id)

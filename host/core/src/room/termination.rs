@@ -116,7 +116,10 @@ impl Dialogue<'_> {
         by: Option<&Responder>,
         ends: bool,
     ) -> Option<FrameEnd> {
-        let frame = self.frames.get(&id)?;
+        let Some((frame, _)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return None;
+        };
         if frame.caller.is_none()
             && self.cx.opening.kill_after.is_some_and(|steps| frame.steps >= steps)
         {
@@ -147,10 +150,10 @@ impl Dialogue<'_> {
         let said = message
             .as_deref()
             .and_then(|message| self.histories.says_over(self.cx, self.frames, id, message));
-        // L-086: a result that a sub-task or a tool passes on is not a goodbye of the user, unless
-        // the task follows the reference.
+        // L-086: a result that a sub-task or a tool passes on is not a goodbye of the user.
+        let any_goodbye_quits = task.rules().any_goodbye_quits;
         let by_user = |message: &Message| {
-            message.sender == Entity::User && (task.as_langroid || by == Some(Responder::User))
+            message.sender == Entity::User && (any_goodbye_quits || by == Some(Responder::User))
         };
         let goodbye =
             message.as_deref().is_some_and(|message| by_user(message) && says_goodbye(message));
@@ -235,7 +238,9 @@ impl Dialogue<'_> {
 
     /// Appends the pending message to the chain that done sequences are matched against (L-093).
     pub(super) fn remember_answer(&mut self, id: FrameId) {
-        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
         let longest = task
             .done_sequences
             .iter()
@@ -248,7 +253,9 @@ impl Dialogue<'_> {
             return;
         }
         let tools = self.names_called(id, &pending);
-        let Some(frame) = self.frames.get_mut(&id) else { return };
+        let Some(frame) = self.frames.get_mut(&id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
         frame.chain.push_back(SequenceAnswer { message: pending, tools });
         while frame.chain.len() > longest {
             frame.chain.pop_front();
@@ -258,14 +265,19 @@ impl Dialogue<'_> {
     /// Returns whether only the user ends the task: an interactive task at the root (L-061). A
     /// sub-task ends like any other (L-161).
     pub(super) fn is_ended_by_user_alone(&mut self, id: FrameId) -> bool {
-        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            self.cx.violated(Invariant::FrameExists, id);
+            return false;
+        };
         frame.caller.is_none() && task.only_user_quits_root && self.user_may_respond(id)
     }
 
     /// Removes calls and signals that end this task from the pending message. Calls that end all
     /// tasks stay (L-061).
     pub(super) fn strip_endings(&mut self, id: FrameId) {
-        let Some(frame) = self.frames.get(&id) else { return };
+        let Some(frame) = self.frames.get(&id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
         let toolbox = self.histories.toolbox(self.cx, &frame.task);
         let Some(pending) = self.frames.get_mut(&id).and_then(|frame| frame.pending.as_mut())
         else {
@@ -285,6 +297,7 @@ impl Dialogue<'_> {
     /// its next responder (L-162).
     fn result_message(&mut self, frame: &Frame, ending: &FrameEnd) -> Option<Message> {
         let task = self.cx.setup.tasks.get(&frame.task).cloned()?;
+        let rules = task.rules();
         let mut message = match ending.status {
             Status::Stalled | Status::MaxTurns | Status::InfLoop | Status::NotAddressed => {
                 return None;
@@ -295,7 +308,7 @@ impl Dialogue<'_> {
                 message.content =
                     Some(format!("The task {} failed: {}", frame.task, ending.reason));
                 // The reason may quote a plugin.
-                message.labels.extend((!task.as_langroid).then_some(Label::Task));
+                message.labels.extend(rules.marks_results.then_some(Label::Task));
                 return Some(message);
             }
             // L-089: when a limit ends the task, the pending message is its result.
@@ -317,7 +330,7 @@ impl Dialogue<'_> {
             message.value.clone_from(value);
         }
         message.tool_calls.clone_from(&pending.tool_calls);
-        if !task.as_langroid {
+        if rules.results_limit_calls {
             // A task must not gain permissions through its caller's grants, nor call host tools on
             // the caller's behalf. Only calls of its own plugins pass.
             let may_go_on = |call: &ToolCall| {
@@ -338,8 +351,8 @@ impl Dialogue<'_> {
             Some((call, Ends::Task)) => {
                 let content = call.arguments.get("content").unwrap_or(&Value::Null);
                 message.content = Some(text_form(content));
-                // The reference turns the content of the simple done tool into text.
-                let is_text = task.as_langroid && is_host_tool(&toolbox, call, HostTool::Done);
+                let is_text =
+                    rules.done_content_is_text && is_host_tool(&toolbox, call, HostTool::Done);
                 message.value = Some(content.clone())
                     .filter(|value| !(is_text || value.is_null() || value.is_string()));
                 message.tool_calls.clear();
@@ -356,13 +369,13 @@ impl Dialogue<'_> {
         // Text of the child's own agent becomes data for the caller.
         let is_marked =
             pending.labels.iter().any(|label| matches!(label, Label::Tool | Label::Task));
-        let is_agents_word = !task.as_langroid && pending.sender != Entity::User && !is_marked;
+        let is_agents_word = rules.marks_results && pending.sender != Entity::User && !is_marked;
         message.labels.extend(is_agents_word.then_some(Label::Task));
         message.attachments.clone_from(&pending.attachments);
         message.from_agent = !message.tools.is_empty() && pending.from_agent;
         let recipient = pending.recipient.clone();
         message.recipient = recipient.filter(|name| {
-            task.as_langroid
+            rules.results_keep_recipient
                 || frame.caller.is_none()
                 || self.frames.is_for_caller(self.cx, frame, name)
         });
@@ -404,17 +417,20 @@ impl Histories {
         id: FrameId,
         message: &'a Message,
     ) -> Option<(&'a ToolCall, Ends)> {
-        let task = &frames.get(&id)?.task;
-        let toolbox = self.toolbox(cx, task);
+        let (frame, task) = frames.task_of(cx, id)?;
+        let (toolbox, rules) = (self.toolbox(cx, &frame.task), task.rules());
         // If one of several calls of a model ended the task, the others would be lost. The model is
         // asked to make the ending call alone (L-119).
-        let langroid = frames.task_of(cx, id).is_some_and(|(_, task)| task.as_langroid);
-        if message.sender == Entity::Llm && message.tools.len() > 1 && !langroid {
+        if message.sender == Entity::Llm
+            && message.tools.len() > 1
+            && rules.ending_calls_stand_alone
+        {
             return None;
         }
         // L-171: a message from outside cannot end a task by a call that the agent could not have
         // made itself.
-        let counts = |call: &&ToolCall| langroid || toolbox.trusts(message, call);
+        let counts =
+            |call: &&ToolCall| rules.trusts_external_calls || toolbox.trusts(message, call);
         message.tools.iter().filter(counts).find_map(|call| Some((call, Ends::of(&toolbox, call)?)))
     }
 
@@ -510,9 +526,12 @@ impl RunControl<'_> {
         let Some(ending) = self.background_work().asks_again(id, ending) else { return };
         // The frame leaves the table before its result is delivered, so its calls are already
         // abandoned.
-        let Some(frame) = self.background_work().remove_frame(id) else { return };
+        let Some(frame) = self.background_work().remove_frame(id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
         let ending = self.cx.failed_instead(&frame, ending);
-        if self.cx.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid) {
+        let task = self.cx.setup.tasks.get(&frame.task);
+        if task.is_some_and(|task| task.rules().pending_outlives_activation) {
             self.histories.memory(self.cx, &frame.task).left_pending.clone_from(&frame.pending);
         }
         let notice = Notice::TaskEnded {
@@ -584,7 +603,7 @@ impl RunControl<'_> {
                 message.map(|message| (Responder::Subtask(child.task.clone()), Arc::new(message))),
             );
         } else {
-            self.round_results().delegate_ended(caller, child, ending, message.as_ref());
+            self.dialogue().delegate_ended(caller, child, ending, message.as_ref());
         }
     }
 
@@ -603,7 +622,8 @@ impl RunControl<'_> {
                 || root.last_responder.is_some()
         };
         let task = self.cx.setup.tasks.get(&root.task).cloned();
-        let keeps_question = only || task.as_ref().is_some_and(|task| task.as_langroid);
+        let keeps_question =
+            only || task.as_ref().is_some_and(|task| task.rules().question_is_result);
         let kept = ending.status != Status::Error
             && (keeps_question
                 || root
@@ -763,13 +783,13 @@ impl RoomContext {
     /// Turns a success into `Status::Error` if the last step of the root failed. The host's message
     /// about the failure is not an answer.
     fn failed_instead(&self, frame: &Frame, ending: FrameEnd) -> FrameEnd {
-        let langroid = self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid);
+        let task = self.setup.tasks.get(&frame.task);
+        let fails = task.is_none_or(|task| task.rules().failed_step_fails_run);
         // The pending message of a failed step is the host's, on the agent role.
         let is_told = frame.faults > 0
             && frame.caller.is_none()
             && frame.pending.as_ref().is_some_and(|it| it.sender == Entity::Agent);
-        match frame.pending.as_ref().filter(|_| is_told && !langroid && ending.status.is_success())
-        {
+        match frame.pending.as_ref().filter(|_| is_told && fails && ending.status.is_success()) {
             Some(told) => FrameEnd::new(Status::Error, told.text()),
             None => ending,
         }

@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 
 use super::Invariant;
 use super::approvals::Consent;
-use super::frame::{CallOutcome, FrameWait, Slot, ToolRound};
+use super::frame::{CallOutcome, FrameWait, Slot, SlotAnswer, SlotState, ToolRound};
 use super::steps::MAX_WEIGHT;
 use crate::protocol::notice::Notice;
 use crate::setup::{AgentSeat, NoTool};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
+use crate::types::action::Action;
 use crate::types::fault::CallReport;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, PluginName, TaskName};
@@ -33,53 +34,57 @@ const STANDS_ALONE: &str =
     "not run: a call that steers the task must be the only one in its message; none was run";
 
 impl ToolRounds<'_> {
-    pub(super) fn ask_agent_seat(&mut self, id: FrameId) -> Option<FrameWait> {
-        let (frame, task) = self.frames.task_of(self.cx, id)?;
+    /// Asks the agent role, and sets the wait of its step.
+    pub(super) fn ask_agent_seat(&mut self, id: FrameId) {
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
         let task = Arc::clone(task);
-        if frame.pending.is_none() {
-            return Some(FrameWait::Ready(None));
-        }
+        let Some(pending) = frame.pending.clone() else {
+            return self.frames.set_wait(self.cx, id, FrameWait::Ready(None));
+        };
         if task.agent_seat == AgentSeat::Component {
-            return Some(self.plugin_calls().ask_responder(id).unwrap_or(FrameWait::Ready(None)));
+            let wait = self.plugin_calls().ask_responder(id).unwrap_or(FrameWait::Ready(None));
+            return self.frames.set_wait(self.cx, id, wait);
         }
         let reading = self.dialogue().reading(id);
-        let pending = self.frames.get(&id)?.pending.clone()?;
         if let (Entity::Llm, Some(action)) = (pending.sender, &pending.action) {
             // An action precedes calls: its text may look like one.
-            return Some(self.carry_out(id, action.clone()));
+            return self.carry_out(id, action.clone(), &pending);
         }
         if let Some(wrong) = &reading.wrong {
             // L-114: none of the calls was run.
             self.frames.report_refused(self.cx, id, &wrong.tool, None, &wrong.text);
-            return Some(FrameWait::Ready(Some(self.frames.refusal_message(
-                self.cx,
-                id,
-                &pending,
-                wrong.text.clone(),
-            ))));
+            let refusal = self.frames.refusal_message(self.cx, id, &pending, wrong.text.clone());
+            return self.frames.set_wait(self.cx, id, FrameWait::Ready(Some(refusal)));
         }
         let calls = self.histories.trusted_calls(self.cx, self.frames, id, &pending, &reading.mine);
         if !calls.is_empty() {
-            return Some(self.start_round(id, &pending, &calls));
+            return self.respond_to_calls(id, &pending, &calls);
         }
         if task.agent_seat == AgentSeat::HostThenComponent
             && let Some(wait) = self.plugin_calls().ask_responder(id)
         {
-            return Some(wait);
+            return self.frames.set_wait(self.cx, id, wait);
         }
-        Some(self.without_tool(id))
+        self.without_tool(id);
     }
 
     /// Applies the operator's rule for a message without a call (L-125).
-    pub(super) fn without_tool(&mut self, id: FrameId) -> FrameWait {
-        self.answer_without_tool(id).unwrap_or(FrameWait::Ready(None))
+    pub(super) fn without_tool(&mut self, id: FrameId) {
+        match self.answer_without_tool(id) {
+            Some(RuleAnswer::Round(round)) => self.start_round(id, round),
+            Some(RuleAnswer::Message(message)) => {
+                self.frames.set_wait(self.cx, id, FrameWait::Ready(Some(message)));
+            }
+            None => self.frames.set_wait(self.cx, id, FrameWait::Ready(None)),
+        }
     }
 
-    fn answer_without_tool(&mut self, id: FrameId) -> Option<FrameWait> {
+    fn answer_without_tool(&mut self, id: FrameId) -> Option<RuleAnswer> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (name, task) = (frame.task.clone(), Arc::clone(task));
-        if task.as_langroid && task.agent_seat == AgentSeat::Component {
-            // A native responder replaces all that the agent role does.
+        if task.rules().component_replaces_agent_seat {
             return None;
         }
         let pending = frame
@@ -91,16 +96,16 @@ impl ToolRounds<'_> {
         if super::histories::is_at_work(&toolbox, HostTool::RecipientMessage) {
             return match pending.recipient {
                 Some(_) => None,
-                None => Some(FrameWait::Ready(Some(Arc::new(self.dialogue().ask_for_recipient(
-                    id,
-                    pending.text().to_owned(),
-                    &pending.labels,
-                ))))),
+                None => {
+                    let (text, labels) = (pending.text().to_owned(), &pending.labels);
+                    let message = self.dialogue().ask_for_recipient(id, text, labels);
+                    Some(RuleAnswer::Message(Arc::new(message)))
+                }
             };
         }
         let reading = self.dialogue().reading(id);
         let waits = !reading.unknown.is_empty() || !reading.mine.is_empty();
-        if reading.is_for_others() || (waits && !task.as_langroid) {
+        if reading.is_for_others() || (waits && task.rules().unknown_calls_are_calls) {
             return None;
         }
         let call = match &task.no_tool {
@@ -109,7 +114,7 @@ impl ToolRounds<'_> {
                 let mut message =
                     Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text.clone()));
                 message.labels = taint_of(&pending);
-                return Some(FrameWait::Ready(Some(Arc::new(message))));
+                return Some(RuleAnswer::Message(Arc::new(message)));
             }
             NoTool::Done => {
                 let tools = calls_as_json(&pending.tools);
@@ -130,36 +135,35 @@ impl ToolRounds<'_> {
             untrusted: call.untrusted || pending.labels.contains(&Label::Untrusted),
             ..call
         };
-        let mut slot = Slot::new(call.clone(), None);
-        if let Some(tool) =
+        let said = if let Some(tool) =
             host_tool_of(&toolbox, &call).filter(|_| !matches!(task.no_tool, NoTool::Call(_)))
         {
             // The operator's rule made it, so it is not reported as an agent's call.
-            slot.said = Some(self.steer(id, tool, &call, None, &pending));
+            Some(self.steer(id, tool, &call, None, &pending))
         } else if self.histories.is_handed_on(self.cx, self.frames, id, &toolbox, &call, None) {
-            slot.said = Some(self.frames.handed_on(self.cx, id, call));
-        }
-        let mut round = ToolRound::new(vec![slot], pending);
-        self.run_slots(id, &mut round, 0);
-        Some(self.round_results().settle(id, round))
+            Some(self.frames.handed_on(self.cx, id, call.clone()))
+        } else {
+            None
+        };
+        let slot = Slot::new(call, None).answered(said);
+        Some(RuleAnswer::Round(ToolRound::new(vec![slot], pending)))
     }
 
     /// Carries out the calls in an agent's answer on the agent role, or passes them on (L-030).
-    pub(super) fn respond_with_calls(
-        &mut self,
-        id: FrameId,
-        calls: &[ToolCall],
-    ) -> Option<FrameWait> {
-        let (frame, _) = self.frames.task_of(self.cx, id)?;
-        let (toolbox, pending) =
-            (self.histories.toolbox(self.cx, &frame.task), frame.pending.clone()?);
+    pub(super) fn respond_with_calls(&mut self, id: FrameId, calls: &[ToolCall]) {
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
+        let Some(pending) = frame.pending.clone() else {
+            return self.frames.set_wait(self.cx, id, FrameWait::Ready(None));
+        };
+        let toolbox = self.histories.toolbox(self.cx, &frame.task);
         let untrusted = pending.labels.contains(&Label::Untrusted);
-        let mut round = ToolRound::new(Vec::with_capacity(calls.len()), pending);
-        let (frame, task) = self.frames.task_of(self.cx, id)?;
-        let (name, agent, langroid) = (frame.task.clone(), task.agent.clone(), task.as_langroid);
+        let mut slots = Vec::with_capacity(calls.len());
+        let (name, agent, langroid) = (frame.task.clone(), task.agent.clone(), task.rules());
         for call in calls.iter().take(MAX_ROUND) {
             let call = ToolCall { untrusted: call.untrusted || untrusted, ..call.clone() };
-            if !langroid
+            if !rules.unknown_calls_go_to_others
                 && host_tool_of(&toolbox, &call).is_none()
                 && toolbox.get(&call.name).is_none()
             {
@@ -167,31 +171,25 @@ impl ToolRounds<'_> {
                 let text =
                     self.histories.unknown_tool(self.cx, &agent, &name, &toolbox, &call.name);
                 let said = Some(self.frames.said_error(self.cx, id, text));
-                round.slots.push(Slot { said, ..Slot::new(call, None) });
+                slots.push(Slot::new(call, None).answered(said));
                 continue;
             }
             let said = self
                 .histories
                 .is_handed_on(self.cx, self.frames, id, &toolbox, &call, None)
                 .then(|| self.frames.handed_on(self.cx, id, call.clone()));
-            round.slots.push(Slot { said, ..Slot::new(call, None) });
+            slots.push(Slot::new(call, None).answered(said));
         }
-        self.run_slots(id, &mut round, 0);
-        Some(self.round_results().settle(id, round))
+        self.start_round(id, ToolRound::new(slots, pending));
     }
 
-    fn start_round(
-        &mut self,
-        id: FrameId,
-        pending: &Arc<Message>,
-        calls: &[ToolCall],
-    ) -> FrameWait {
+    /// Carries out the calls of the pending message.
+    fn respond_to_calls(&mut self, id: FrameId, pending: &Arc<Message>, calls: &[ToolCall]) {
         let origin = self.frames.origin_of(self.cx, id, pending);
         let slot = |call: &ToolCall| Slot::new(call.clone(), origin.clone());
-        let mut round = ToolRound::new(calls.iter().map(slot).collect(), Arc::clone(pending));
+        let mut slots: Vec<Slot> = calls.iter().map(slot).collect();
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
-            self.cx.violated(Invariant::FrameExists, id);
-            return FrameWait::Ready(None);
+            return self.cx.violated(Invariant::FrameExists, id);
         };
         let (several, toolbox, task) = (
             task.allow_multiple_tools,
@@ -201,94 +199,115 @@ impl ToolRounds<'_> {
         // L-119: a call that steers the task stands alone. L-118: so does every call, if the
         // operator wants it.
         let is_final = |slot: &Slot| {
-            !task.as_langroid && toolbox.get(&slot.call.name).is_some_and(|tool| tool.is_final)
+            task.rules().ending_calls_stand_alone
+                && toolbox.get(&slot.call.name).is_some_and(|tool| tool.is_final)
         };
         let steers = |slot: &Slot| {
             host_tool_of(&toolbox, &slot.call).is_some_and(HostTool::stands_alone) || is_final(slot)
         };
-        let refusal = if round.slots.len() < 2 {
+        let refusal = if slots.len() < 2 {
             None
         } else if !several {
             Some(ONE_CALL)
         } else {
-            round.slots.iter().any(steers).then_some(STANDS_ALONE)
+            slots.iter().any(steers).then_some(STANDS_ALONE)
         };
         // Refused slots get their results before any call starts.
-        for index in 0..round.slots.len() {
+        for (index, slot) in slots.iter_mut().enumerate() {
             let text = if index >= MAX_ROUND { Some(TOO_MANY) } else { refusal };
             if let Some(text) = text {
-                round.slots[index].said =
-                    Some(self.frames.said_error(self.cx, id, text.to_owned()));
+                let said = self.frames.said_error(self.cx, id, text.to_owned());
+                slot.state = SlotState::Answered(Box::new(said.into()));
             }
         }
-        if !task.as_langroid {
-            self.dialogue().add_unknown(id, &toolbox, &mut round);
+        if task.rules().every_call_gets_result {
+            self.dialogue().add_unknown(id, &toolbox, pending, &mut slots);
         }
-        self.run_slots(id, &mut round, 0);
-        self.round_results().settle(id, round)
+        self.start_round(id, ToolRound::new(slots, Arc::clone(pending)));
+    }
+
+    /// Puts a round in its frame, starts its slots, and ends it if all are answered.
+    pub(super) fn start_round(&mut self, id: FrameId, round: ToolRound) {
+        self.frames.set_wait(self.cx, id, FrameWait::Tools(round));
+        self.run_slots(id, 0);
+        self.dialogue().end_if_complete(id);
     }
 
     /// Starts every slot from `first` on that has no result.
-    pub(super) fn run_slots(&mut self, id: FrameId, round: &mut ToolRound, first: usize) {
-        for index in first..round.slots.len() {
-            self.run_slot(id, round, index, Consent::NotYet);
+    pub(super) fn run_slots(&mut self, id: FrameId, first: usize) {
+        let slots = self.frames.round_mut(self.cx, id).map_or(0, |round| round.slots.len());
+        for index in first..slots {
+            self.run_slot(id, index, Consent::NotYet);
         }
     }
 
     /// Starts one slot. `asked` is the consent that it has so far.
-    pub(super) fn run_slot(
-        &mut self,
-        id: FrameId,
-        round: &mut ToolRound,
-        index: usize,
-        asked: Consent,
-    ) {
+    pub(super) fn run_slot(&mut self, id: FrameId, index: usize, asked: Consent) {
         let Some(frame) = self.frames.get(&id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let toolbox = self.histories.toolbox(self.cx, &frame.task);
+        let Some(round) = self.frames.round_mut(self.cx, id) else { return };
+        round.begin_work();
+        let (weight, message) = (round.weight(), Arc::clone(&round.message));
         let Some(slot) = round.slots.get(index) else {
             return self.cx.violated(Invariant::SlotExists, id);
         };
-        if slot.said.is_some() {
-            return;
-        }
-        if let Some(action) = slot.action.clone() {
-            self.start_act(id, round, index, action, asked);
+        if !slot.is_open() {
             return;
         }
         let (call, asked_by) = (slot.now.clone(), slot.asked_by.clone());
-        let weight: usize = round
-            .slots
-            .iter()
-            .filter_map(|slot| slot.said.as_ref()?.message.as_ref())
-            .map(|message| message.weight())
-            .sum();
-        let said = match host_tool_of(&toolbox, &call) {
+        let said = match slot.work(&toolbox) {
+            SlotWork::Action(action) => {
+                let action = action.clone();
+                return self.start_act(id, index, action, asked);
+            }
             // Each result may repeat the message that it stands in.
-            Some(_) if weight > MAX_WEIGHT => {
+            SlotWork::HostTool(_) if weight > MAX_WEIGHT as u64 => {
                 Some(self.frames.said_error(self.cx, id, TOO_LARGE.to_owned()))
             }
             // It may wait for gates, then for an approver, then for its result.
-            Some(HostTool::DelegateTask) => self.background_work().delegate_by_call(
-                (id, index),
-                &call,
-                asked_by.as_ref(),
-                &round.message,
-                asked,
-            ),
-            Some(tool) => Some(self.steer(id, tool, &call, asked_by.as_ref(), &round.message)),
-            None => self
+            SlotWork::HostTool(HostTool::DelegateTask) => {
+                let (slot, by) = ((id, index), asked_by.as_ref());
+                self.background_work().delegate_by_call(slot, &call, by, message.seq, asked)
+            }
+            SlotWork::HostTool(tool) => {
+                Some(self.steer(id, tool, &call, asked_by.as_ref(), &message))
+            }
+            SlotWork::PluginTool => self
                 .start_tool(id, index, &call, asked_by.as_ref(), asked)
                 .map(|result| self.frames.said_result(self.cx, id, result)),
         };
-        if let Some(said) = &said {
-            self.frames.report_answer(self.cx, id, &call, said);
-        }
-        if let Some(slot) = round.slots.get_mut(index) {
-            slot.said = said;
+        if let Some(said) = said {
+            self.frames.report_answer(self.cx, id, &call, &said);
+            self.frames.answer_slot(self.cx, id, index, said.into());
         }
     }
+}
+
+/// The kind of a slot's work.
+enum SlotWork<'s> {
+    Action(&'s Action),
+    HostTool(HostTool),
+    PluginTool,
+}
+
+impl Slot {
+    /// Returns the kind of its work. A tool may have asked for another call in its place.
+    fn work(&self, toolbox: &Toolbox) -> SlotWork<'_> {
+        match (&self.action, host_tool_of(toolbox, &self.now)) {
+            (Some(action), _) => SlotWork::Action(action),
+            (None, Some(tool)) => SlotWork::HostTool(tool),
+            (None, None) => SlotWork::PluginTool,
+        }
+    }
+}
+
+/// The operator's answer to a message without a call.
+enum RuleAnswer {
+    Message(Arc<Message>),
+    /// A call in its place.
+    Round(ToolRound),
 }
 
 impl Histories {
@@ -319,7 +338,8 @@ impl Histories {
         before: Option<&ToolCall>,
     ) -> bool {
         let Some((_, task)) = frames.task_of(cx, id) else { return false };
-        let is_again = task.as_langroid && before.is_some_and(|before| before.name == call.name);
+        let is_again = task.rules().repeated_calls_go_to_others
+            && before.is_some_and(|before| before.name == call.name);
         let knows = |name: &TaskName| self.toolbox(cx, name).get(&call.name).is_some();
         let entry = match host_tool_of(toolbox, call) {
             Some(tool) => toolbox.host_tool(tool),
@@ -330,7 +350,7 @@ impl Histories {
             // A call that is unknown everywhere is refused when it starts.
             None => {
                 host_tool_of(toolbox, call).is_some()
-                    || task.as_langroid
+                    || task.rules().unknown_calls_go_to_others
                     || task.subtasks.iter().any(knows)
             }
         }
@@ -352,7 +372,9 @@ impl Frames {
     /// too.
     fn origin_of(&self, cx: &RoomContext, id: FrameId, message: &Message) -> Option<PluginName> {
         let (_, task) = self.task_of(cx, id)?;
-        let by_other = message.sender == Entity::User && message.from_agent && !task.as_langroid;
+        let by_other = message.sender == Entity::User
+            && message.from_agent
+            && task.rules().results_limit_calls;
         let origin =
             cx.setup.tasks.get(message.sender_name.as_str()).map(|task| task.agent.clone())?;
         Some(origin).filter(|origin| by_other && *origin != task.agent)
@@ -415,7 +437,39 @@ impl Frames {
         CallOutcome { message: Some(Box::new(message)), is_error: true, is_result: true }
     }
 
-    fn said_result(&self, cx: &mut RoomContext, id: FrameId, result: ToolResult) -> CallOutcome {
+    /// Answers a slot.
+    pub(super) fn answer_slot(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        index: usize,
+        answer: SlotAnswer,
+    ) {
+        let Some(round) = self.round_mut(cx, id) else { return };
+        if !round.answer(index, answer) {
+            cx.violated(Invariant::SlotExists, id);
+        }
+    }
+
+    /// Sets the state of a slot that waits.
+    pub(super) fn set_slot(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        index: usize,
+        state: SlotState,
+    ) {
+        if let Some(slot) = self.slot_mut(cx, id, index) {
+            slot.state = state;
+        }
+    }
+
+    pub(super) fn said_result(
+        &self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        result: ToolResult,
+    ) -> CallOutcome {
         let mut message = Arc::unwrap_or_clone(self.host_message(cx, id, result.content));
         message.value = result.value;
         CallOutcome { message: Some(Box::new(message)), is_error: result.is_error, is_result: true }
@@ -446,15 +500,19 @@ impl Frames {
 impl Dialogue<'_> {
     /// Adds an error result for native calls that are not carried out here, because model providers
     /// accept no call without one.
-    fn add_unknown(&mut self, id: FrameId, toolbox: &Toolbox, round: &mut ToolRound) {
+    fn add_unknown(
+        &mut self,
+        id: FrameId,
+        toolbox: &Toolbox,
+        message: &Message,
+        slots: &mut Vec<Slot>,
+    ) {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let (name, agent) = (frame.task.clone(), task.agent.clone());
-        let calls: Vec<ToolCall> =
-            round.message.tool_calls.iter().take(MAX_ROUND).cloned().collect();
-        for (index, call) in calls.into_iter().enumerate() {
-            if round.slots.iter().any(|slot| slot.call.id == call.id) {
+        for (index, call) in message.tool_calls.iter().take(MAX_ROUND).enumerate() {
+            if slots.iter().any(|slot| slot.call.id == call.id) {
                 continue;
             }
             let text = match toolbox.get(&call.name) {
@@ -466,8 +524,8 @@ impl Dialogue<'_> {
             };
             self.frames.report_refused(self.cx, id, &call.name, Some(&call.arguments), &text);
             let said = Some(self.frames.said_error(self.cx, id, text));
-            let slot = Slot { said, ..Slot::new(call, None) };
-            round.slots.insert(index.min(round.slots.len()), slot);
+            let slot = Slot::new(call.clone(), None).answered(said);
+            slots.insert(index.min(slots.len()), slot);
         }
     }
 }

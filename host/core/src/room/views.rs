@@ -23,14 +23,6 @@ pub(super) struct PluginCalls<'r> {
     pub(super) budgets: &'r mut Budgets,
 }
 
-/// Results that come back to the rounds of tool calls that wait for them.
-pub(super) struct RoundResults<'r> {
-    pub(super) cx: &'r mut RoomContext,
-    pub(super) frames: &'r mut Frames,
-    pub(super) histories: &'r mut Histories,
-    pub(super) background: &'r mut Background,
-}
-
 /// Items on their way through the gates.
 pub(super) struct GateChecks<'r> {
     pub(super) cx: &'r mut RoomContext,
@@ -122,15 +114,6 @@ impl Room {
         }
     }
 
-    pub(super) fn round_results(&mut self) -> RoundResults<'_> {
-        RoundResults {
-            cx: &mut self.cx,
-            frames: &mut self.frames,
-            histories: &mut self.histories,
-            background: &mut self.background,
-        }
-    }
-
     pub(super) fn gate_checks(&mut self) -> GateChecks<'_> {
         GateChecks {
             cx: &mut self.cx,
@@ -214,12 +197,6 @@ impl Room {
     }
 }
 
-impl RoundResults<'_> {
-    pub(super) fn dialogue(&mut self) -> Dialogue<'_> {
-        Dialogue { cx: self.cx, frames: self.frames, histories: self.histories }
-    }
-}
-
 impl ResultDelivery<'_> {
     pub(super) fn gate_checks(&mut self) -> GateChecks<'_> {
         GateChecks {
@@ -243,15 +220,6 @@ impl BackgroundWork<'_> {
             histories: self.histories,
             models: self.models,
             budgets: self.budgets,
-        }
-    }
-
-    pub(super) fn round_results(&mut self) -> RoundResults<'_> {
-        RoundResults {
-            cx: self.cx,
-            frames: self.frames,
-            histories: self.histories,
-            background: self.background,
         }
     }
 
@@ -289,15 +257,6 @@ impl RunControl<'_> {
             histories: self.histories,
             models: self.models,
             budgets: self.budgets,
-        }
-    }
-
-    pub(super) fn round_results(&mut self) -> RoundResults<'_> {
-        RoundResults {
-            cx: self.cx,
-            frames: self.frames,
-            histories: self.histories,
-            background: self.background,
         }
     }
 
@@ -340,15 +299,6 @@ impl ToolRounds<'_> {
             histories: self.histories,
             models: self.models,
             budgets: self.budgets,
-        }
-    }
-
-    pub(super) fn round_results(&mut self) -> RoundResults<'_> {
-        RoundResults {
-            cx: self.cx,
-            frames: self.frames,
-            histories: self.histories,
-            background: self.background,
         }
     }
 

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::Invariant;
 use super::super::approvals::Consent;
-use super::super::frame::{CallOutcome, Slot, ToolRound};
+use super::super::frame::{CallOutcome, Slot};
 use super::super::messages::{text_form, unknown_plugin};
 use super::{text_of, unsupported};
 use crate::tool_calls::toolbox::ToolTarget;
@@ -31,7 +30,6 @@ impl ToolRounds<'_> {
     pub(super) fn start_executor(
         &mut self,
         id: FrameId,
-        round: &mut ToolRound,
         index: usize,
         action: &Action,
         asked: Consent,
@@ -41,18 +39,18 @@ impl ToolRounds<'_> {
             && let Err(malformed) = Action::from_args(name, arguments)
         {
             // O-006: an error for the model to read.
-            self.frames.observe(self.cx, id, round, index, Err(malformed.text));
+            self.frames.observe(self.cx, id, index, Err(malformed.text));
             return;
         }
         if matches!(action, Action::Run { background: true, .. })
             && let Err(full) = self.frames.has_room_for_a_job(id)
         {
-            self.frames.observe(self.cx, id, round, index, Err(full));
+            self.frames.observe(self.cx, id, index, Err(full));
             return;
         }
         match self.frames.executor_of(self.cx, id, kind) {
-            Some(plugin) => self.run_executor(id, round, index, (&plugin, kind), asked),
-            None => self.frames.without_executor(self.cx, id, round, index, kind),
+            Some(plugin) => self.run_executor(id, index, (&plugin, kind), asked),
+            None => self.frames.without_executor(self.cx, id, index, kind),
         }
     }
 
@@ -60,23 +58,18 @@ impl ToolRounds<'_> {
     pub(super) fn run_executor(
         &mut self,
         id: FrameId,
-        round: &mut ToolRound,
         index: usize,
         (plugin, tool): (&PluginName, &str),
         asked: Consent,
     ) {
-        let Some(slot) = round.slots.get(index) else {
-            return self.cx.violated(Invariant::SlotExists, id);
-        };
         let name = self.histories.name_of_tool(self.cx, self.frames, id, plugin, tool);
-        let (now, asked_by) = (ToolCall { name, ..slot.call.clone() }, slot.asked_by.clone());
+        let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
+        slot.now = ToolCall { name, ..slot.call.clone() };
+        let (now, asked_by) = (slot.now.clone(), slot.asked_by.clone());
         // An approval of the action covers its tool call. Rules that deny are still applied.
         let asked = if asked == Consent::Approved { Consent::Edited } else { asked };
-        if let Some(slot) = round.slots.get_mut(index) {
-            slot.now = now.clone();
-        }
         if let Some(result) = self.start_tool(id, index, &now, asked_by.as_ref(), asked) {
-            self.frames.refuse_act(self.cx, id, round, index, result);
+            self.frames.refuse_act(self.cx, id, index, result);
         }
     }
 
@@ -133,10 +126,9 @@ impl Frames {
     /// Answers an action without an executor with an observation (O-132), and reports the missing
     /// one to the operator.
     pub(super) fn without_executor(
-        &self,
+        &mut self,
         cx: &mut RoomContext,
         id: FrameId,
-        round: &mut ToolRound,
         index: usize,
         kind: &str,
     ) {
@@ -169,7 +161,7 @@ impl Frames {
             };
             cx.denied(&agent, *record);
         }
-        self.observe(cx, id, round, index, Err(unsupported(kind)));
+        self.observe(cx, id, index, Err(unsupported(kind)));
     }
 }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::approvals::Consent;
-use super::super::frame::{Frame, Slot, ToolRound};
+use super::super::frame::{Frame, Slot};
 use super::super::knowledge::newest_said;
 use super::super::{Invariant, Purpose, Room, TimerPurpose};
 use super::text_of;
@@ -327,7 +327,6 @@ impl ToolRounds<'_> {
     pub(super) fn start_kill(
         &mut self,
         id: FrameId,
-        round: &mut ToolRound,
         index: usize,
         command_id: i64,
         asked: Consent,
@@ -337,16 +336,15 @@ impl ToolRounds<'_> {
             self.frames.observe(
                 self.cx,
                 id,
-                round,
                 index,
                 Err(format!("There is no background command with id {command_id}.")),
             );
             return;
         };
         if self.cx.offers(&plugin, KILL) {
-            self.run_executor(id, round, index, (&plugin, KILL), asked);
+            self.run_executor(id, index, (&plugin, KILL), asked);
         } else {
-            self.frames.without_executor(self.cx, id, round, index, KILL);
+            self.frames.without_executor(self.cx, id, index, KILL);
         }
     }
 
@@ -447,6 +445,7 @@ impl Dialogue<'_> {
             message.labels.extend(untrusted.then_some(Label::Untrusted));
             message.labels.push(Label::Tool);
             self.frames.remember_unsolicited(
+                self.cx,
                 id,
                 PastAction { action: None, observation: Some(observation), seq: message.seq },
             );

@@ -323,10 +323,10 @@ impl Background {
                 format!("Not started: {why}. Do the work yourself."),
             ))
         };
-        if channels.closed.is_some() {
+        if channels.is_closed() {
             return refused("the room is closed");
         }
-        if self.records.stopped.is_some() || has_result {
+        if self.is_stopped() || has_result {
             return refused("the run is over");
         }
         None

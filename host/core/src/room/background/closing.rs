@@ -66,6 +66,11 @@ impl Background {
         is_first
     }
 
+    /// Returns whether the run was stopped.
+    pub(in crate::room) fn is_stopped(&self) -> bool {
+        self.records.stopped.is_some()
+    }
+
     /// Returns whether this task continues after a stop of the run, alone or until its end.
     pub(in crate::room) fn resumes_after_stop(
         &mut self,

@@ -3,27 +3,41 @@
 //! the rules of consent as the gates left them.
 
 use crate::room::{BackgroundWork, Frames, RoomContext};
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
+use super::super::Purpose;
 use super::super::approvals::{Consent, Ruling};
 use super::super::confirming::RequestedAct;
-use super::super::frame::{CallOutcome, FrameWait, ToolRound};
+use super::super::frame::{CallOutcome, SlotState};
 use super::super::gates::GatedAct;
-use super::super::{Invariant, Purpose};
 use super::checks::CheckedDelegation;
-use super::{BackgroundTask, Delegating, TaskOrigin, Waiter, Wish};
+use super::{BackgroundTask, Delegating, DelegationAnswer, TaskOrigin, Waiter, Wish};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::setup::GatePoint;
 use crate::types::action::Action;
-use crate::types::delegation::Delegation;
+use crate::types::delegation::{BackgroundRecord, Delegation};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{BackgroundId, FrameId, PluginName, TaskName};
-use crate::types::message::{Message, ToolCall};
+use crate::types::message::ToolCall;
 use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
 use crate::types::usage::Spent;
+
+/// The result of the checks of a delegation.
+enum Checked {
+    MayStart(Box<CheckedDelegation>),
+    /// The result of an earlier delegation is its answer; `None` if it was sent to a client.
+    Answered(Option<DelegationAnswer>),
+}
+
+impl TaskOrigin {
+    fn waiter(&self) -> Option<Waiter> {
+        match *self {
+            Self::Slot { frame, slot, seq } => Some(Waiter { frame, slot, seq }),
+            Self::Request { .. } => None,
+        }
+    }
+}
 
 impl BackgroundWork<'_> {
     pub(in crate::room) fn delegate_on_request(
@@ -32,11 +46,9 @@ impl BackgroundWork<'_> {
         delegation: Delegation,
         by: Option<TaskName>,
     ) {
-        self.delegate(Delegating {
-            delegation,
-            origin: TaskOrigin::Request { request, by },
-            wish: None,
-        });
+        let origin = TaskOrigin::Request { request, by };
+        // A request is answered by a reply.
+        drop(self.delegate(Delegating { delegation, origin, wish: None }));
     }
 
     /// Delegates by a call of `delegate_task`; `None` if its slot waits.
@@ -45,7 +57,7 @@ impl BackgroundWork<'_> {
         (id, slot): (FrameId, usize),
         call: &ToolCall,
         asked_by: Option<&PluginName>,
-        message: &Arc<Message>,
+        seq: u64,
         asked: Consent,
     ) -> Option<CallOutcome> {
         if let Err(text) =
@@ -75,21 +87,21 @@ impl BackgroundWork<'_> {
         };
         delegation.wait = worker.is_some_and(|worker| worker.wait);
         let wish = Wish { call: call.clone(), action: None, asked_by: asked_by.cloned(), asked };
-        self.delegate_for_slot(Waiter { frame: id, slot, seq: message.seq }, delegation, wish)
+        self.delegate_for_slot(Waiter { frame: id, slot, seq }, delegation, wish)
     }
 
     /// Delegates by a `delegate_task` action; `None` if its slot waits.
     pub(in crate::room) fn delegate_by_action(
         &mut self,
         id: FrameId,
-        round: &ToolRound,
         slot: usize,
         delegation: Delegation,
         asked: Consent,
     ) -> Option<CallOutcome> {
-        let call = round.slots.get(slot)?.call.clone();
+        let round = self.frames.round_mut(self.cx, id)?;
+        let (call, seq) = (round.slots.get(slot)?.call.clone(), round.message.seq);
         let wish = Wish { call, action: Some(delegation.clone()), asked_by: None, asked };
-        self.delegate_for_slot(Waiter { frame: id, slot, seq: round.message.seq }, delegation, wish)
+        self.delegate_for_slot(Waiter { frame: id, slot, seq }, delegation, wish)
     }
 
     fn delegate_for_slot(
@@ -104,76 +116,89 @@ impl BackgroundWork<'_> {
             delegation.conversation = delegation.conversation.max(task.background.conversation);
         }
         let Waiter { frame, slot, seq } = waiter;
-        self.delegate(Delegating {
+        self.frames.set_slot(self.cx, frame, slot, SlotState::InBackground);
+        let answer = self.delegate(Delegating {
             delegation,
             origin: TaskOrigin::Slot { frame, slot, seq },
             wish: Some(Box::new(wish)),
-        });
-        self.background.take_answer(&waiter)
+        })?;
+        Some(self.frames.said_of_delegation(self.cx, frame, &answer))
     }
 
-    /// Refuses an invalid delegation before any gate is asked about it.
-    fn delegate(&mut self, delegating: Delegating) {
+    /// Refuses an invalid delegation before any gate is asked about it. Returns the answer to its
+    /// slot; `None` if the slot waits, or if a request from outside was answered.
+    fn delegate(&mut self, delegating: Delegating) -> Option<DelegationAnswer> {
         match self.may_start(&delegating) {
-            Ok(Some(checked)) => {
+            Ok(Checked::MayStart(checked)) => {
                 // The check is repeated after the gates, which may change the text.
                 drop(checked);
                 // Consent applies to the text that the gates left, so that the approved text is the
                 // one that runs.
                 match delegating.wish.as_ref().map(|wish| wish.asked) {
                     Some(Consent::Assessed { .. } | Consent::Approved) => {
-                        self.delegation_passed(delegating)
+                        self.start_delegation(delegating)
                     }
                     None | Some(Consent::NotYet | Consent::Edited)
                         if self.cx.has_gate(GatePoint::Delegate) =>
                     {
                         self.gate_checks().wait_for_gates(GatedAct::Delegation {
                             delegating: Box::new(delegating),
-                        })
+                        });
+                        None
                     }
                     None | Some(Consent::NotYet | Consent::Edited) => {
-                        self.delegation_passed(delegating)
+                        self.start_delegation(delegating)
                     }
                 }
             }
-            // The result of an earlier delegation has answered it.
-            Ok(None) => {}
-            Err(refusal) => self.refuse_delegation(&delegating.origin, refusal),
+            Ok(Checked::Answered(answer)) => answer,
+            Err(refusal) => self.cx.refuse_delegation(&delegating.origin, refusal),
         }
     }
 
     /// Resumes a delegation after the gates, which may have changed its text. The rules of consent
     /// see the new text.
     pub(in crate::room) fn delegation_passed(&mut self, delegating: Delegating) {
-        if let TaskOrigin::Slot { frame, slot, seq } = delegating.origin
-            && !self.frames.waits(self.cx, &Waiter { frame, slot, seq })
-        {
+        let waiter = delegating.origin.waiter();
+        if waiter.is_some_and(|waiter| !self.frames.waits(&waiter)) {
             // The task that requested it is over.
             return;
         }
+        let answer = self.start_delegation(delegating);
+        if let Some((waiter, answer)) = waiter.zip(answer) {
+            self.answer_waiter(&waiter, &answer);
+        }
+    }
+
+    /// Starts a delegation that its gates and its task's rules of consent allow. Returns the answer
+    /// to its slot, if there is one already.
+    fn start_delegation(&mut self, delegating: Delegating) -> Option<DelegationAnswer> {
         match self.may_start(&delegating) {
-            Ok(Some(checked)) => match self.frames.consent_to_delegation(self.cx, &delegating) {
-                Ruling::Runs => self.start_background(delegating, checked),
-                Ruling::Waits => {}
-                Ruling::Refused(result) => {
-                    self.refuse_delegation(
+            Ok(Checked::MayStart(checked)) => {
+                match self.frames.consent_to_delegation(self.cx, &delegating) {
+                    Ruling::Runs => self.start_background(delegating, *checked),
+                    Ruling::Waits => None,
+                    Ruling::Refused(result) => self.cx.refuse_delegation(
                         &delegating.origin,
                         Refusal::new(RefusalCode::TaskEnded, result.content),
-                    );
+                    ),
                 }
-            },
-            Ok(None) => {}
-            Err(refusal) => self.refuse_delegation(&delegating.origin, refusal),
+            }
+            Ok(Checked::Answered(answer)) => answer,
+            Err(refusal) => self.cx.refuse_delegation(&delegating.origin, refusal),
         }
     }
 
     pub(in crate::room) fn delegation_blocked(&mut self, delegating: Delegating, reason: &str) {
         let refusal = Refusal::new(RefusalCode::Blocked, reason);
-        self.refuse_delegation(&delegating.origin, refusal);
+        let answer = self.cx.refuse_delegation(&delegating.origin, refusal);
+        if let Some((waiter, answer)) = delegating.origin.waiter().zip(answer) {
+            self.answer_waiter(&waiter, &answer);
+        }
     }
 
-    /// Returns the checked delegation; `None` if the result of an earlier one answers it.
-    fn may_start(&mut self, delegating: &Delegating) -> Result<Option<CheckedDelegation>, Refusal> {
+    /// Checks whether a delegation may start, or is answered by the result of an earlier one.
+    fn may_start(&mut self, delegating: &Delegating) -> Result<Checked, Refusal> {
         let checked = self.check_delegation(delegating)?;
         let by = checked.by.as_ref();
         let cache_ms =
@@ -191,68 +216,19 @@ impl BackgroundWork<'_> {
             }),
         };
         if let Some(record) = earlier {
-            self.answer_from_before(delegating, &record);
-            return Ok(None);
+            return Ok(Checked::Answered(self.cx.answer_from_before(delegating, &record)));
         }
         // Earlier results cost nothing, so limits are checked last.
         self.check_limits(&checked)?;
-        Ok(Some(checked))
+        Ok(Checked::MayStart(Box::new(checked)))
     }
 
-    fn answer_from_before(
+    /// Starts the child room. Returns the receipt for a slot that does not wait for the result.
+    fn start_background(
         &mut self,
-        delegating: &Delegating,
-        record: &crate::types::delegation::BackgroundRecord,
-    ) {
-        match &delegating.origin {
-            TaskOrigin::Request { request, .. } => {
-                let (task, room, agent) =
-                    (record.id.clone(), record.room.clone(), record.agent.clone());
-                self.cx.reply(
-                    *request,
-                    Ok(RequestReply::Delegated {
-                        task,
-                        room,
-                        agent,
-                        from_cache: record.state.is_end(),
-                    }),
-                );
-            }
-            TaskOrigin::Slot { frame, slot, seq } => {
-                // A waiting call gets the state of the task; any other gets a receipt.
-                let status =
-                    if delegating.delegation.wait { record.state.as_str() } else { "delegated" };
-                let mut answer = json!({
-                    "status": status, "task_id": record.id, "room_id": record.room, "agent": record.agent, "from_cache": true,
-                });
-                if let Some(output) = &record.output {
-                    answer["output"] = json!(output);
-                }
-                self.answer_waiter(
-                    &Waiter { frame: *frame, slot: *slot, seq: *seq },
-                    &answer,
-                    false,
-                    true,
-                );
-            }
-        }
-    }
-
-    fn refuse_delegation(&mut self, origin: &TaskOrigin, refusal: Refusal) {
-        match origin {
-            TaskOrigin::Request { request, .. } => self.cx.reply(*request, Err(refusal)),
-            TaskOrigin::Slot { frame, slot, seq } => {
-                self.answer_waiter(
-                    &Waiter { frame: *frame, slot: *slot, seq: *seq },
-                    &refusal.to_value(),
-                    true,
-                    false,
-                );
-            }
-        }
-    }
-
-    fn start_background(&mut self, delegating: Delegating, checked: CheckedDelegation) {
+        delegating: Delegating,
+        checked: CheckedDelegation,
+    ) -> Option<DelegationAnswer> {
         let Delegating { delegation, origin, wish: _ } = delegating;
         // Counted before the child opens, so that the child's opening includes it.
         if let Some(agent) = &checked.agent {
@@ -269,12 +245,7 @@ impl BackgroundWork<'_> {
         let reserved = self.budgets.reserve(&opening.limits);
         let (room, task) = (opening.room.clone(), checked.task.clone());
         let call = self.cx.next_call(Purpose::Background { id: id.clone() });
-        let waiter = match origin {
-            TaskOrigin::Slot { frame, slot, seq } if delegation.wait => {
-                Some(Waiter { frame, slot, seq })
-            }
-            TaskOrigin::Slot { .. } | TaskOrigin::Request { .. } => None,
-        };
+        let waiter = origin.waiter().filter(|_| delegation.wait);
         let on_close = delegation
             .on_close
             .or_else(|| self.cx.setup.tasks.get(&task).map(|task| task.on_close))
@@ -321,14 +292,70 @@ impl BackgroundWork<'_> {
                     request,
                     Ok(RequestReply::Delegated { task: id, room, agent: task, from_cache: false }),
                 );
+                None
             }
-            TaskOrigin::Slot { frame, slot, seq } if waiter.is_none() => {
+            TaskOrigin::Slot { .. } if waiter.is_none() => {
                 // the receipt never carries the result.
-                let receipt =
+                let answer =
                     json!({ "status": "delegated", "task_id": id, "room_id": room, "agent": task });
-                self.answer_waiter(&Waiter { frame, slot, seq }, &receipt, false, false);
+                Some(DelegationAnswer { answer, is_error: false, is_data: false })
             }
-            TaskOrigin::Slot { .. } => {}
+            TaskOrigin::Slot { .. } => None,
+        }
+    }
+}
+
+impl RoomContext {
+    /// Answers a delegation with the record of an earlier one.
+    fn answer_from_before(
+        &mut self,
+        delegating: &Delegating,
+        record: &BackgroundRecord,
+    ) -> Option<DelegationAnswer> {
+        match &delegating.origin {
+            TaskOrigin::Request { request, .. } => {
+                let (task, room, agent) =
+                    (record.id.clone(), record.room.clone(), record.agent.clone());
+                self.reply(
+                    *request,
+                    Ok(RequestReply::Delegated {
+                        task,
+                        room,
+                        agent,
+                        from_cache: record.state.is_end(),
+                    }),
+                );
+                None
+            }
+            TaskOrigin::Slot { .. } => {
+                // A waiting call gets the state of the task; any other gets a receipt.
+                let status =
+                    if delegating.delegation.wait { record.state.as_str() } else { "delegated" };
+                let mut answer = json!({
+                    "status": status, "task_id": record.id, "room_id": record.room, "agent": record.agent, "from_cache": true,
+                });
+                if let Some(output) = &record.output {
+                    answer["output"] = json!(output);
+                }
+                Some(DelegationAnswer { answer, is_error: false, is_data: true })
+            }
+        }
+    }
+
+    fn refuse_delegation(
+        &mut self,
+        origin: &TaskOrigin,
+        refusal: Refusal,
+    ) -> Option<DelegationAnswer> {
+        match origin {
+            TaskOrigin::Request { request, .. } => {
+                self.reply(*request, Err(refusal));
+                None
+            }
+            TaskOrigin::Slot { .. } => {
+                let answer = refusal.to_value();
+                Some(DelegationAnswer { answer, is_error: true, is_data: false })
+            }
         }
     }
 }
@@ -360,7 +387,13 @@ impl Frames {
                 (None, Some(arguments)) => drop(arguments.insert("task".to_owned(), json!(task))),
                 (None, None) => {}
             }
-            self.rewrite_slot(cx, frame, slot, &call, action.as_ref());
+            // What the gates left is approved and run.
+            if let Some(slot) = self.slot_mut(cx, frame, slot) {
+                match &action {
+                    Some(action) => slot.set_action(action.clone(), call.arguments.clone()),
+                    None => slot.now.arguments.clone_from(&call.arguments),
+                }
+            }
         }
         let Some(caller) = self.agent_of(cx, frame).cloned() else { return Ruling::Runs };
         // An approver's edit was approved as written, but a gate has changed it since.
@@ -374,31 +407,6 @@ impl Frames {
             asked_by: asked_by.as_ref(),
         };
         self.consent_to(cx, &wanted, None, asked)
-    }
-
-    /// Replaces the text of a slot with what the gates left, so that this text is approved and run.
-    fn rewrite_slot(
-        &mut self,
-        cx: &mut RoomContext,
-        id: FrameId,
-        slot: usize,
-        call: &ToolCall,
-        action: Option<&Action>,
-    ) {
-        let Some(FrameWait::Tools(round)) = self
-            .get_mut(&id)
-            .and_then(|frame| frame.attempt.as_mut())
-            .map(|attempt| &mut attempt.wait)
-        else {
-            return cx.violated(Invariant::RoundWaits, id);
-        };
-        if let Some(slot) = round.slots.get_mut(slot) {
-            slot.now.arguments.clone_from(&call.arguments);
-            if let Some(action) = action {
-                slot.call.arguments.clone_from(&call.arguments);
-                slot.action = Some(action.clone());
-            }
-        }
     }
 }
 

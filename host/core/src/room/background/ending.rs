@@ -10,7 +10,7 @@ use super::super::termination::FrameEnd;
 use super::super::{Invariant, Purpose};
 use super::asking::CANCELLED;
 use super::structured::never_handed_in;
-use super::{BackgroundTask, Waiter};
+use super::{BackgroundTask, DelegationAnswer, Waiter};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::types::delivery::{BackgroundStatus, DeliveryRecord, DeliveryState, EndedTask};
@@ -158,7 +158,7 @@ impl BackgroundWork<'_> {
                 self.background.note_delivery(task, DeliveryState::Blocked, reason)
             }
             // R-063 done right: the end is recorded without a delivery.
-            _ if self.background.records.stopped.is_some() => {
+            _ if self.background.is_stopped() => {
                 self.background.note_delivery(task, DeliveryState::Blocked, CLOSED)
             }
             EndRecipient::Notified | EndRecipient::ExceptTo(_) => {
@@ -199,7 +199,7 @@ impl BackgroundWork<'_> {
             answer["result"] = Value::clone(result);
         }
         let is_error = ended.status != BackgroundStatus::Completed;
-        self.answer_waiter(waiter, &answer, is_error, true)
+        self.answer_waiter(waiter, &DelegationAnswer { answer, is_error, is_data: true })
     }
 
     /// Stops a background task while the run continues. Returns false if no such task runs. The

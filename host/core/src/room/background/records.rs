@@ -2,6 +2,9 @@
 //! . Ended and delivered tasks are retained up to a limit. Cached results that answer
 //! repeated delegations are here too.
 
+#[cfg(test)]
+mod tests;
+
 use crate::room::Background;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -9,9 +12,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::super::Room;
-use super::super::frame::CallOutcome;
+use super::BackgroundTask;
 use super::structured::Structured;
-use super::{BackgroundTask, Waiter};
 use crate::types::delegation::{BackgroundRecord, BackgroundState, Delegation};
 use crate::types::delivery::{DeliveryRecord, DeliveryState, EndedTask};
 use crate::types::ids::{BackgroundId, Millis, RoomId, TaskName};
@@ -44,13 +46,10 @@ pub(in crate::room) struct TaskRecords {
     recent: VecDeque<String>,
     /// Reason of a stop of the run: ends are recorded, but not delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::room) stopped: Option<String>,
+    pub(super) stopped: Option<String>,
     /// Progress of the room's own entry task towards a result in the fixed form.
     #[serde(skip_serializing_if = "Structured::is_new")]
     pub(super) structured: Structured,
-    /// Answers of slots whose round is being worked on; empty between events.
-    #[serde(skip)]
-    pub(super) answers: Vec<(Waiter, CallOutcome, bool)>,
     /// Not part of the folded state.
     #[serde(skip)]
     changed: Changed,
@@ -220,7 +219,6 @@ impl TaskRecords {
     pub(in crate::room) fn begin_run(&mut self) {
         self.stopped = None;
         self.structured = Structured::default();
-        self.answers.clear();
     }
 }
 

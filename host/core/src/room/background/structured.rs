@@ -118,7 +118,7 @@ impl BackgroundWork<'_> {
         };
         if self.background.records.structured.result.is_some()
             || !ending.status.is_success()
-            || self.channels.closed().is_some()
+            || self.channels.is_closed()
         {
             return Some(ending);
         }

@@ -94,3 +94,91 @@ impl RoomContext {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::fixture::context;
+    use super::*;
+    use crate::types::channel::{ChannelAccess, ChannelKind, Visibility};
+
+    /// Returns a room with channels of each kind that matters here.
+    fn channels(visibility: Visibility) -> RoomChannels {
+        let bindings = [
+            ("agent", Binding::of(ChannelKind::Agent)),
+            ("deaf", Binding { access: ChannelAccess::WriteOnly, ..Binding::default() }),
+            ("muted", Binding { muted: true, ..Binding::default() }),
+            ("phone", Binding { visibility, ..Binding::default() }),
+            ("terminal", Binding::default()),
+            ("web", Binding::default()),
+        ]
+        .map(|(name, binding)| (ChannelId::from(name), binding));
+        RoomChannels { bindings: bindings.into(), ..RoomChannels::default() }
+    }
+
+    /// Returns the speeches since the last call, as `channel: key`.
+    fn spoken(cx: &mut RoomContext) -> Vec<String> {
+        let spoken = |effect| match effect {
+            Effect::Speak { speech, .. } => format!("{}: {}", speech.channel, speech.key),
+            effect => panic!("{effect:?}"),
+        };
+        cx.take_effects().into_iter().map(spoken).collect()
+    }
+
+    #[test]
+    fn a_message_is_reported_on_the_other_channels_that_hear_and_see_its_source() {
+        let mut cx = context("");
+        let mut report = |visibility: &str, from: &str| {
+            let channels = channels(Visibility::parse(visibility));
+            channels.report_other_channels(&mut cx, 4, &Inbound::new(from, "hello"));
+            spoken(&mut cx)
+        };
+        assert_eq!(report("all", "phone"), ["terminal: inbound-4-terminal", "web: inbound-4-web"]);
+        assert_eq!(report("web", "phone"), ["web: inbound-4-web"]);
+        assert_eq!(report("internal", "phone"), [""; 0]);
+        assert_eq!(report("all", "stranger"), [""; 0]);
+    }
+
+    #[test]
+    fn each_answer_has_a_number_and_one_that_nobody_hears_takes_none() {
+        let mut cx = context("");
+        let mut nobody = RoomChannels::default();
+        nobody.report_channels(&mut cx, "hello", None);
+        assert_eq!((spoken(&mut cx).len(), nobody.next_answer), (0, 0));
+        let mut channels = channels(Visibility::All);
+        channels.report_channels(&mut cx, "hello", Some(&"web".into()));
+        channels.report_channels(&mut cx, "again", Some(&"phone".into()));
+        let keys = [
+            "phone: answer-0-phone",
+            "terminal: answer-0-terminal",
+            "terminal: answer-1-terminal",
+            "web: answer-1-web",
+        ];
+        assert_eq!(spoken(&mut cx), keys);
+    }
+
+    #[test]
+    fn an_outcome_is_reported_unless_the_user_made_it_or_there_is_nothing_to_say() {
+        let mut cx = context("");
+        let mut reports = |status, content: Option<&str>| {
+            let content = content.map(str::to_owned);
+            let outcome = Outcome { content, ..Outcome::new(status, "reason") };
+            channels(Visibility::All).report_outcome(&mut cx, &outcome);
+            !spoken(&mut cx).is_empty()
+        };
+        assert!(reports(Status::Done, Some("an answer")));
+        assert!(!reports(Status::Done, Some(" ")) && !reports(Status::Done, None));
+        assert!(reports(Status::MaxTurns, None), "the reason is said instead");
+        assert!(!reports(Status::Kill, Some("an answer")) && !reports(Status::UserQuit, None));
+    }
+
+    #[test]
+    fn a_channel_that_fails_is_reported_and_its_call_ends_once() {
+        let mut cx = context("");
+        channels(Visibility::All).report_channels(&mut cx, "hello", None);
+        cx.effects.clear();
+        assert!(cx.is_told(CallId(0), None));
+        assert!(cx.is_told(CallId(1), Some("down")));
+        assert!(!cx.is_told(CallId(1), Some("down")));
+        assert!(matches!(cx.take_notices().as_slice(), [Notice::NotTold { .. }]));
+    }
+}

@@ -264,3 +264,93 @@ impl RoomChannels {
         inbound.key.as_ref().and_then(|key| self.arriving.remove(key)).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::fixture::{Parts, context};
+    use super::*;
+    use crate::types::outcome::{Outcome, Status};
+
+    fn channels(binding: Binding) -> RoomChannels {
+        let bindings = [("phone".into(), binding)].into();
+        RoomChannels { bindings, ..RoomChannels::default() }
+    }
+
+    #[test]
+    fn a_flood_is_refused_and_reported_once_until_the_channel_is_quiet_again() {
+        let mut cx = context("");
+        let mut channels = channels(Binding { rate: Some(2), ..Binding::default() });
+        let inbound = Inbound::new("phone", "hello");
+        let mut send = |now| {
+            cx.now = crate::types::ids::Millis(now);
+            let counted = channels.count_message(&cx, &inbound);
+            let refusal = counted.err();
+            let code = refusal.as_ref().map(|refusal| refusal.error);
+            if let Some(refusal) = refusal {
+                channels.refuse_inbound(&mut cx, RequestId(0), &inbound, refusal);
+            }
+            (code, cx.take_notices().len(), cx.take_replies().len())
+        };
+        let flood = Some(RefusalCode::RateLimited);
+        let sent = [1_000, 1_000, 1_000, 1_000, 1_500, 1_500].map(&mut send);
+        assert_eq!(sent[..2], [(None, 0, 0); 2]);
+        assert_eq!(sent[2..4], [(flood, 1, 1), (flood, 0, 1)], "each gets a reply");
+        assert_eq!(sent[4..], [(None, 0, 0), (flood, 1, 1)]);
+    }
+
+    #[test]
+    fn a_channel_without_a_rate_is_not_counted() {
+        let mut channels = channels(Binding::default());
+        for name in ["phone", "stranger"] {
+            let counted = channels.count_message(&context(""), &Inbound::new(name, "hello"));
+            assert_eq!(counted, Ok(()));
+        }
+        assert!(channels.buckets.is_empty());
+    }
+
+    #[test]
+    fn messages_come_in_while_a_task_is_at_work_or_can_begin() {
+        let mut cx = context("");
+        let channels = channels(Binding::default());
+        let takes = |channels: &RoomChannels, cx: &RoomContext| channels.takes_messages(cx).is_ok();
+        assert!(takes(&channels, &cx));
+        cx.phase = RoomPhase::Draining { outcome: Outcome::new(Status::Done, "").into() };
+        assert!(!takes(&channels, &cx));
+        cx.opening.hold = true;
+        assert!(takes(&channels, &cx), "a persistent room begins a turn");
+        assert!(!takes(&RoomChannels { closed: Some("late".to_owned()), ..channels }, &cx));
+    }
+
+    #[test]
+    fn a_named_task_hears_at_work_or_in_a_persistent_room_that_knows_it() {
+        let mut parts = Parts::new("");
+        parts.begin("desk", None);
+        let allowed = |parts: &Parts, task: &str| {
+            let heard = parts.channels.can_hear(&parts.cx, &parts.frames, &task.into());
+            heard.map_err(|refusal| refusal.allowed.len())
+        };
+        let hearers = |parts: &Parts| ["desk", "digest", "stranger"].map(|it| allowed(parts, it));
+        assert_eq!(hearers(&parts), [Ok(()), Err(1), Err(1)], "the one at work is named");
+        parts.cx.opening.hold = true;
+        assert_eq!(hearers(&parts), [Ok(()), Ok(()), Err(2)]);
+    }
+
+    #[test]
+    fn a_message_turned_away_takes_its_copies_along() {
+        let mut cx = context("");
+        let mut channels = channels(Binding::default());
+        let inbound = Inbound { key: Some("a".to_owned()), ..Inbound::new("phone", "hello") };
+        channels.arriving.insert("a".to_owned(), vec![RequestId(2), RequestId(3)]);
+        channels.arriving.insert("b".to_owned(), vec![RequestId(4)]);
+        channels.inbound_blocked(&mut cx, RequestId(1), inbound, "no");
+        let refused: Vec<_> = cx
+            .take_replies()
+            .into_iter()
+            .map(|(request, reply)| (request, reply.unwrap_err().error))
+            .collect();
+        let blocked = RefusalCode::Blocked;
+        assert_eq!(refused, [(1, blocked), (2, blocked), (3, blocked)]);
+        assert_eq!(cx.take_notices().len(), 1, "it is one message");
+        assert_eq!(channels.arriving.keys().collect::<Vec<_>>(), ["b"]);
+    }
+}

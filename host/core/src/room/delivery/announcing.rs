@@ -12,7 +12,7 @@ use crate::types::ids::ChannelId;
 use crate::types::request::{Announcement, Refusal, RefusalCode, RequestId, RequestReply};
 
 /// Keys that are remembered; those of the oldest announcements are dropped.
-const MAX_KEYS: usize = 1_000;
+pub(super) const MAX_KEYS: usize = 1_000;
 
 /// An announcement with a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ impl RoomChannels {
         cx: &RoomContext,
         announcement: &Announcement,
     ) -> Result<ChannelId, Refusal> {
-        if self.closed.is_some() {
+        if self.is_closed() {
             return Err(Refusal::new(
                 RefusalCode::RoomClosed,
                 "the room was closed; nothing is said in it any more",

@@ -80,6 +80,7 @@ impl Dialogue<'_> {
             extras: json!({ "tasks": ids }),
         };
         self.frames.remember_unsolicited(
+            self.cx,
             id,
             PastAction { action: None, observation: Some(observation), seq: message.seq },
         );

@@ -197,7 +197,7 @@ impl ResultDelivery<'_> {
     /// Delivers a speech to people instead, because the task ended before its agent read it. After
     /// a stop, nothing more is said.
     fn found_nobody(&mut self, mut saying: GatedSpeech) {
-        let was_stopped = self.background.records.stopped.is_some()
+        let was_stopped = self.background.is_stopped()
             || matches!(&self.cx.phase, RoomPhase::Draining { outcome } if !outcome.status.is_success());
         match saying.otherwise.take().filter(|_| !was_stopped) {
             Some(text) => {

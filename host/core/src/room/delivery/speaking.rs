@@ -52,7 +52,7 @@ impl ResultDelivery<'_> {
         if ids.is_empty() {
             return;
         }
-        if self.channels.closed.is_some() {
+        if self.channels.is_closed() {
             ids.iter().for_each(|id| {
                 self.deliveries.bring(
                     self.cx,
@@ -258,7 +258,7 @@ impl ResultDelivery<'_> {
     }
 
     pub(in crate::room) fn delivery_passed(&mut self, saying: GatedSpeech) {
-        if self.channels.closed.is_some() {
+        if self.channels.is_closed() {
             self.deliveries.delivery_blocked(self.cx, self.background, saying, ROOM_CLOSED);
             return;
         }

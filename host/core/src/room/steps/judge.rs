@@ -66,7 +66,9 @@ impl Frames {
     }
 
     pub(in crate::room) fn report_step(&self, cx: &mut RoomContext, id: FrameId) {
-        let Some(frame) = self.get(&id) else { return };
+        let Some(frame) = self.get(&id) else {
+            return cx.violated(Invariant::FrameExists, id);
+        };
         let (task, by, message) =
             (frame.task.clone(), frame.pending_sender.label().to_owned(), frame.pending.clone());
         cx.tell(Notice::StepEnded { task, by, message });
@@ -111,7 +113,8 @@ impl StepLoop<'_> {
         }
         // If only the user ends the task, the answer ends nothing, and the other roles are still
         // asked.
-        let is_idle = !task.as_langroid && self.dialogue().is_ended_by_user_alone(id);
+        let is_idle =
+            !task.rules().done_response_ends_any_step && self.dialogue().is_ended_by_user_alone(id);
         let ends = !is_idle
             && self.histories.is_done_response(
                 self.cx,
@@ -131,9 +134,11 @@ impl StepLoop<'_> {
                 self.post(id, responder, message, ends);
             }
             _ if ends => self.no_valid_answer(id, do_not_know, true),
-            _ => self
-                .frames
-                .set_attempt(id, Attempt { responder, rest, wait: FrameWait::Next, do_not_know }),
+            _ => self.frames.set_attempt(
+                self.cx,
+                id,
+                Attempt { responder, rest, wait: FrameWait::Next, do_not_know },
+            ),
         }
     }
 
@@ -196,7 +201,10 @@ impl StepLoop<'_> {
             self.dialogue().strip_endings(id);
         }
         if !message.tool_results.is_empty()
-            && self.frames.task_of(self.cx, id).is_some_and(|(_, task)| !task.as_langroid)
+            && self
+                .frames
+                .task_of(self.cx, id)
+                .is_some_and(|(_, task)| task.rules().every_call_gets_result)
         {
             // Needed even if another responder, or none, answers it. Otherwise the agent's history
             // would hold calls without results.
@@ -289,10 +297,11 @@ impl StepLoop<'_> {
 
     /// Ends a step, and the task if the step has ended it (L-050e, L-080…L-086).
     fn finish_step(&mut self, id: FrameId, ends: bool) {
-        if let Some(frame) = self.frames.get_mut(&id) {
-            frame.steps = frame.steps.saturating_add(1);
-            frame.attempt = None;
-        }
+        let Some(frame) = self.frames.get_mut(&id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
+        frame.steps = frame.steps.saturating_add(1);
+        frame.attempt = None;
         // Done sequences in `ending_of` include this answer.
         self.dialogue().remember_answer(id);
         self.frames.report_step(self.cx, id);
@@ -324,9 +333,10 @@ fn leaves_it_to_others(message: &Message, task: &TaskSetup) -> bool {
     text.contains(DO_NOT_KNOW) && text.replace([',', '.', '!', '?', ':'], "") == DO_NOT_KNOW
 }
 
-/// Returns whether a tool's text is data to the task. In the reference, it may carry signals.
+/// Returns whether the message is a tool's text, and such text is data to the task.
 fn is_data(message: &Message, task: &TaskSetup) -> bool {
-    !task.as_langroid && (message.labels.contains(&Label::Tool) || !message.tool_results.is_empty())
+    task.rules().tool_text_is_data
+        && (message.labels.contains(&Label::Tool) || !message.tool_results.is_empty())
 }
 
 /// Returns whether the message holds nothing to answer (L-057).

@@ -121,3 +121,41 @@ fn a_watch_is_stored_and_goes_on_where_it_was() {
     let partial: StuckRules = serde_json::from_value(json!({ "errors": 7 })).unwrap();
     assert_eq!(partial, StuckRules { errors: 7, ..StuckRules::default() });
 }
+
+/// Returns a watch that saw these acts, whose messages are numbered from 0.
+fn seen(doings: &[Doing], rules: &StuckRules) -> StuckWatch {
+    let mut watch = StuckWatch::default();
+    for (seq, doing) in (0..).zip(doings) {
+        drop(watch.saw(&WatchedAct { doing: *doing, seq, what: String::new() }, rules));
+    }
+    watch
+}
+
+#[test]
+fn a_loop_began_with_the_first_of_its_acts() {
+    let rules = StuckRules::default();
+    let a = act(1, 1);
+    let watch = seen(&[act(2, 2), a, said(1), a, said(1), a, a, said(1)], &rules);
+    assert_eq!(watch.began(StuckKind::SameResult, 4), Some(1));
+    assert_eq!(watch.began(StuckKind::Alternating, 2), Some(5));
+    assert_eq!(watch.began(StuckKind::SameMessage, 2), Some(4));
+    assert_eq!(watch.began(StuckKind::SameMessage, 99), Some(2), "the oldest that is known");
+    assert_eq!(seen(&[said(1)], &rules).began(StuckKind::SameResult, 4), None);
+}
+
+#[test]
+fn a_watch_remembers_no_more_acts_than_its_longest_rule_needs() {
+    let acts: Vec<Doing> = (0..1_000).map(|what| act(what, what)).collect();
+    let longest = |errors| StuckRules { errors, ..StuckRules::default() };
+    assert_eq!(seen(&acts, &longest(9)).acts.len(), 9);
+    assert_eq!(seen(&acts, &longest(u32::MAX)).acts.len(), MAX_KEPT);
+}
+
+#[test]
+fn a_word_of_the_user_forgets_all_but_the_restart() {
+    let rules = StuckRules::default();
+    let mut watch = StuckWatch { restarted: true, ..seen(&[act(1, 1), said(1)], &rules) };
+    let word = WatchedAct { doing: Doing::user(), seq: 9, what: String::new() };
+    assert_eq!(watch.saw(&word, &rules), FINE);
+    assert_eq!(watch, StuckWatch { restarted: true, ..StuckWatch::default() });
+}

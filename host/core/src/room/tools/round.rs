@@ -1,11 +1,11 @@
 //! The end of a round of calls: the outcome of each, and the calls that it leads to (L-121). The
 //! agent role joins the outcomes in one message (L-117).
 
-use crate::room::{Dialogue, Frames, Histories, RoomContext, RoundResults, ToolRounds};
+use crate::room::{Dialogue, Frames, Histories, RoomContext, ToolRounds};
 use std::sync::Arc;
 
 use super::super::approvals::Consent;
-use super::super::frame::{CallOutcome, FrameWait, Slot, ToolRound};
+use super::super::frame::{CallOutcome, FrameWait, Slot, SlotAnswer, SlotState, ToolRound};
 use super::super::messages::text_form;
 use super::super::{Invariant, Purpose, Room};
 use super::{MAX_ROUND, ONE_CALL, TOO_MANY, host_tool_of};
@@ -44,23 +44,18 @@ impl Room {
         };
         self.end_call(call, answer.is_ok(), &report);
         self.cx.drop_limit(call);
-        let Some(mut round) = self.frames.take_round(&mut self.cx, id, index) else { return };
-        let Some(slot) = round.slots.get(index).cloned() else {
-            return self.cx.violated(Invariant::SlotExists, id);
-        };
-        let (said, then) = if slot.action.is_some() {
+        let Some(slot) = self.frames.slot_mut(&mut self.cx, id, index).cloned() else { return };
+        let (said, observation, then) = if slot.action.is_some() {
             // An observation inherits the taint of its call, its message and its server.
             let untrusted = slot.now.untrusted
-                || round.message.labels.contains(&Label::Untrusted)
+                || self.frames.round(id).is_some_and(ToolRound::is_untrusted)
                 || self.histories.is_from_a_server(&self.cx, &self.frames, id, &slot.now.name);
             let (said, observation) =
                 self.tool_rounds().executed(id, &slot, &plugin, untrusted, &answer);
-            if let Some(slot) = round.slots.get_mut(index) {
-                slot.observation = Some(observation);
-            }
-            (said, Vec::new())
+            (said, Some(observation), Vec::new())
         } else {
-            self.dialogue().said_of(id, &slot, &answer)
+            let (said, then) = self.dialogue().said_of(id, &slot, &answer);
+            (said, None, then)
         };
         let task =
             self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
@@ -80,8 +75,13 @@ impl Room {
             fault,
             report,
         });
-        self.tool_rounds().resume_after(id, &mut round, index, (said, then), (&plugin, call));
-        self.round_results().resume(id, round);
+        if then.is_empty() {
+            let answer = SlotAnswer { said, observation };
+            self.frames.answer_slot(&mut self.cx, id, index, answer);
+        } else {
+            self.tool_rounds().follow_calls(id, index, (said, then), (&plugin, call));
+        }
+        self.dialogue().resume_round(id);
     }
 }
 
@@ -191,20 +191,18 @@ impl Histories {
 
 impl ToolRounds<'_> {
     /// Records a tool's outcome, and starts the calls that it asks for.
-    fn resume_after(
+    fn follow_calls(
         &mut self,
         id: FrameId,
-        round: &mut ToolRound,
         index: usize,
         (said, then): (CallOutcome, Vec<ToolCall>),
         (plugin, call): (&PluginName, CallId),
     ) {
-        let Some(slot) = round.slots.get_mut(index) else {
-            return self.cx.violated(Invariant::SlotExists, id);
-        };
+        let is_untrusted = self.frames.round(id).is_some_and(ToolRound::is_untrusted);
+        let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
         let depth = slot.depth + 1;
         // A call that follows from an untrusted one is untrusted too.
-        let tainted = slot.now.untrusted || round.message.labels.contains(&Label::Untrusted);
+        let tainted = slot.now.untrusted || is_untrusted;
         let toolbox = self
             .frames
             .get(&id)
@@ -219,17 +217,18 @@ impl ToolRounds<'_> {
         if said.message.is_none() && then.len() == 1 {
             // L-121: the requested call takes its place.
             let next = then.remove(0);
+            let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
             let before = std::mem::replace(&mut slot.now, next.clone());
             (slot.asked_by, slot.depth) = (Some(plugin.clone()), depth);
-            let said = self.dialogue().said_instead(id, next, depth, Some(&before), plugin);
-            if let Some(slot) = round.slots.get_mut(index) {
-                slot.said = said;
+            slot.state = SlotState::Ready;
+            match self.dialogue().said_instead(id, next, depth, Some(&before), plugin) {
+                Some(said) => self.frames.answer_slot(self.cx, id, index, said.into()),
+                None => self.run_slot(id, index, Consent::NotYet),
             }
-            self.run_slot(id, round, index, Consent::NotYet);
             return;
         }
-        slot.said = Some(said);
-        let first = round.slots.len();
+        self.frames.answer_slot(self.cx, id, index, said.into());
+        let Some(first) = self.frames.round(id).map(|round| round.slots.len()) else { return };
         // One slot more than may run, so that the agent reads that there were more.
         for (offset, mut next) in
             then.into_iter().take((MAX_ROUND + 1).saturating_sub(first)).enumerate()
@@ -242,130 +241,105 @@ impl ToolRounds<'_> {
             } else {
                 self.dialogue().said_instead(id, next.clone(), depth, None, plugin)
             };
-            round.slots.push(Slot { depth, said, ..Slot::new(next, Some(plugin.clone())) });
+            let slot = Slot { depth, ..Slot::new(next, Some(plugin.clone())) }.answered(said);
+            let Some(round) = self.frames.round_mut(self.cx, id) else { return };
+            round.push(slot);
         }
-        self.run_slots(id, round, first);
-    }
-
-    /// Resumes a slot that did not wait for its tool. `start` returns its result, or `None` if it
-    /// started the tool.
-    pub(in crate::room) fn resume_with(
-        &mut self,
-        id: FrameId,
-        slot: usize,
-        start: impl FnOnce(&mut Self, &mut ToolCall) -> Option<ToolResult>,
-    ) {
-        let Some(mut round) = self.frames.take_round(self.cx, id, slot) else { return };
-        let Some(mut call) = round.slots.get(slot).map(|slot| slot.now.clone()) else {
-            return self.cx.violated(Invariant::SlotExists, id);
-        };
-        let said =
-            start(self, &mut call).map(|result| self.frames.said_result(self.cx, id, result));
-        if let Some(said) = &said {
-            self.frames.report_answer(self.cx, id, &call, said);
-        }
-        if let Some(slot) = round.slots.get_mut(slot) {
-            slot.now = call;
-            slot.said = said;
-        }
-        self.round_results().resume(id, round);
+        self.run_slots(id, first);
     }
 }
 
-impl RoundResults<'_> {
-    /// Waits for the rest of the round, or resumes the task.
-    pub(in crate::room) fn resume(&mut self, id: FrameId, round: ToolRound) {
-        let wait = self.settle(id, round);
-        self.frames.put_wait(self.cx, id, wait);
+impl Dialogue<'_> {
+    /// Resumes a round in which a slot was answered or started: its task continues if all slots are
+    /// answered.
+    pub(in crate::room) fn resume_round(&mut self, id: FrameId) {
+        self.end_if_complete(id);
+        self.frames.runnable.push_back(id);
     }
 
-    /// Returns the wait for the rest of the round, or its answer (L-117).
-    pub(in crate::room) fn settle(&mut self, id: FrameId, mut round: ToolRound) -> FrameWait {
-        // Answers of delegations may have arrived while the round was taken out.
-        self.background.fill_answered(self.cx, self.frames, id, &mut round);
+    /// Ends a round whose slots are all answered, with its answer as that of the agent role.
+    pub(in crate::room) fn end_if_complete(&mut self, id: FrameId) {
+        let Some(round) = self.frames.round_mut(self.cx, id) else { return };
         if !round.is_complete() {
-            round.weigh();
-            return FrameWait::Tools(round);
+            return round.rest();
         }
+        // The round is over, so its slots are moved out rather than copied.
+        let empty = ToolRound::new(Vec::new(), Arc::clone(&round.message));
+        let round = std::mem::replace(round, empty);
+        let answer = self.answer_of(id, round).map(Arc::new);
+        self.frames.set_wait(self.cx, id, FrameWait::Ready(answer));
+    }
+
+    /// Returns the answer of a complete round (L-117).
+    fn answer_of(&mut self, id: FrameId, mut round: ToolRound) -> Option<Message> {
         let Some((_, task)) = self.frames.task_of(self.cx, id) else {
             self.cx.violated(Invariant::FrameExists, id);
-            return FrameWait::Ready(None);
+            return None;
         };
         let task = Arc::clone(task);
         // Only native calls need results under their own ids.
         let is_native =
             |slot: &Slot| round.message.tool_calls.iter().any(|call| call.id == slot.call.id);
         let native: Vec<bool> = round.slots.iter().map(is_native).collect();
-        if !task.as_langroid {
+        if task.rules().every_call_gets_result {
             // A call needs a result, even an empty one.
             for (slot, native) in round.slots.iter_mut().zip(&native) {
                 let says_nothing = |message: &Message| message.is_empty() && !*native;
-                let is_silent = slot
-                    .said
-                    .as_ref()
-                    .is_some_and(|said| said.message.as_deref().is_none_or(says_nothing));
-                if is_silent {
+                let SlotState::Answered(answer) = &mut slot.state else { continue };
+                if answer.said.message.as_deref().is_none_or(says_nothing) {
                     let text = if *native {
                         String::new()
                     } else {
                         format!("{} gave an empty result.", slot.call.name)
                     };
                     let message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text));
-                    slot.said = Some(CallOutcome {
+                    answer.said = CallOutcome {
                         message: Some(Box::new(message)),
                         is_error: false,
                         is_result: true,
-                    });
+                    };
                 }
             }
         }
         for slot in &round.slots {
-            if let Some(observation) = slot.observation.clone().or_else(|| observation_of(slot)) {
-                self.frames.remember(id, None, Some(observation), round.message.seq);
+            if let Some(observation) = observation_of(slot) {
+                self.frames.remember(self.cx, id, None, Some(observation), round.message.seq);
             }
         }
-        let tainted = round.message.labels.contains(&Label::Untrusted)
+        let tainted = round.is_untrusted()
             || round.slots.iter().any(|slot| {
                 slot.now.untrusted
                     || self.histories.is_from_a_server(self.cx, self.frames, id, &slot.now.name)
             });
-        let message = match round.slots.as_mut_slice() {
+        let mut message = match round.slots.as_slice() {
             [] => None,
             [only] => alone(only, native.first().copied().unwrap_or_default()),
             slots => self.frames.together(self.cx, id, slots, &native, &task),
-        };
-        let Some(mut message) = message else { return FrameWait::Ready(None) };
+        }?;
         if tainted && message.tools.is_empty() && !message.labels.contains(&Label::Untrusted) {
             // L-172: anything derived from external text is external text.
             message.labels.insert(0, Label::Untrusted);
         }
-        FrameWait::Ready(Some(Arc::new(message)))
+        Some(message)
     }
 }
 
 impl Frames {
-    /// Replaces the wait of a step, and makes the frame runnable.
-    pub(in crate::room) fn put_wait(&mut self, cx: &mut RoomContext, id: FrameId, wait: FrameWait) {
-        let Some(attempt) = self.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) else {
-            return cx.violated(Invariant::StepWaits, id);
-        };
-        attempt.wait = wait;
-        self.runnable.push_back(id);
-    }
-
     /// Joins several results in one message.
     fn together(
         &self,
         cx: &mut RoomContext,
         id: FrameId,
-        slots: &mut [Slot],
+        slots: &[Slot],
         native: &[bool],
         task: &TaskSetup,
     ) -> Option<Message> {
         let said: Vec<(&Slot, &CallOutcome, &Message)> = slots
             .iter()
             .filter_map(|slot| {
-                slot.said.as_ref().and_then(|said| Some((slot, said, &**said.message.as_ref()?)))
+                slot.answer().and_then(|SlotAnswer { said, .. }| {
+                    Some((slot, said, &**said.message.as_ref()?))
+                })
             })
             .collect();
         if said.is_empty() {
@@ -388,7 +362,8 @@ impl Frames {
                 format!("Result from {}: {}", slot.call.name, text_of(message))
             })
             .collect();
-        let in_results_alone = task.as_langroid && all_native && said.len() > 1;
+        let rules = task.rules();
+        let in_results_alone = rules.native_results_lack_text && all_native && said.len() > 1;
         // Results that repeat the message they answer could double it with every step.
         let content = if in_results_alone {
             String::new()
@@ -402,7 +377,7 @@ impl Frames {
             .filter(|_| any_native)
             .zip(native)
             .filter(|((slot, ..), native)| {
-                **native || (!task.as_langroid && slot.asked_by.is_some())
+                **native || (rules.joined_results_steer && slot.asked_by.is_some())
             })
             .map(|((slot, said, message), _)| ToolResult {
                 content: text_of(message),
@@ -412,7 +387,7 @@ impl Frames {
         // Routing that a tool asked for applies, regardless of the other results.
         let steering: Vec<&Message> = said
             .iter()
-            .filter(|(slot, ..)| slot.asked_by.is_some() && !task.as_langroid)
+            .filter(|(slot, ..)| slot.asked_by.is_some() && rules.joined_results_steer)
             .map(|(_, _, message)| *message)
             .collect();
         let tools: Vec<ToolCall> =
@@ -430,23 +405,26 @@ impl Frames {
 }
 
 /// Returns the message of a round with a single call.
-fn alone(slot: &mut Slot, is_native: bool) -> Option<Message> {
-    let said = slot.said.take()?;
+fn alone(slot: &Slot, is_native: bool) -> Option<Message> {
+    let said = &slot.answer()?.said;
     let mut message = *said.message.clone()?;
     if said.is_result {
         if !message.labels.contains(&Label::Tool) {
             message.labels.push(Label::Tool);
         }
         if is_native {
-            message.tool_results = vec![result_of(slot, &said)];
+            message.tool_results = vec![result_of(slot, said)];
         }
     }
     Some(message)
 }
 
-/// Returns the observation of a slot that has none of its own (O-053).
+/// Returns the observation of a slot, made of its result if it has none of its own (O-053).
 fn observation_of(slot: &Slot) -> Option<Observation> {
-    let said = slot.said.as_ref()?;
+    let SlotAnswer { said, observation } = slot.answer()?;
+    if observation.is_some() {
+        return observation.clone();
+    }
     let content =
         || said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
     match slot.action {

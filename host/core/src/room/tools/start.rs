@@ -3,6 +3,7 @@
 
 use super::super::Purpose;
 use super::super::approvals::{Consent, Ruling};
+use super::super::frame::SlotState;
 use super::super::messages::unknown_plugin;
 use super::failed;
 use crate::policy::budget::Budget;
@@ -18,20 +19,9 @@ use crate::types::message::{ToolCall, ToolResult};
 use crate::types::usage::Spent;
 
 impl ToolRounds<'_> {
-    /// Starts a tool that an approver has allowed. Everything else is checked again, because
-    /// budgets may have been used up since.
-    pub(in crate::room) fn start_approved(
-        &mut self,
-        id: FrameId,
-        slot: usize,
-        call: &ToolCall,
-        asked_by: Option<&PluginName>,
-        asked: Consent,
-    ) -> Option<ToolResult> {
-        self.start_tool(id, slot, call, asked_by, asked)
-    }
-
     /// Starts a tool of a plugin, or asks for approval. Returns a result at once if it may not run.
+    /// After an approval everything else is checked again, because budgets may have been used up
+    /// since.
     pub(in crate::room) fn start_tool(
         &mut self,
         id: FrameId,
@@ -93,6 +83,7 @@ impl ToolRounds<'_> {
                 // All approvals are complete. Rules that deny still apply when it resumes.
                 let asked = if asked == Consent::Approved { asked } else { Consent::Edited };
                 self.cx.next_call(Purpose::HeldTool { frame: id, slot, asked });
+                self.frames.set_slot(self.cx, id, slot, SlotState::Confirming);
                 return None;
             }
             Err(budget) => {
@@ -124,6 +115,7 @@ impl ToolRounds<'_> {
             tool,
             arguments,
         });
+        self.frames.set_slot(self.cx, frame, slot, SlotState::Calling);
         None
     }
 }

@@ -1,0 +1,116 @@
+use super::super::fixture::{Parts, context};
+use super::*;
+use crate::types::completion::StopReason;
+
+const MODELS: &str = r#"
+[models.other]
+kind = "scripted"
+replies = "replies.json"
+[plugins.chat.grants.model]
+names = ["default"]
+cost_usd = 1
+"#;
+
+fn call(number: u64) -> ModelCall {
+    let (plugin, model) = (PluginName::from("chat"), ModelName::from("default"));
+    ModelCall::new(CallId(number), 0, plugin, model, Aside::default())
+}
+
+fn usage(input_tokens: u64, cached_input_tokens: u64, output_tokens: u64) -> TokenUsage {
+    TokenUsage { input_tokens, cached_input_tokens, output_tokens, cost_micro_usd: None }
+}
+
+#[test]
+fn a_forgotten_call_stays_to_be_counted_and_its_held_requests_go() {
+    let mut parts = Parts::new("");
+    parts.models.model_calls = vec![call(1), call(2), call(1)];
+    let held =
+        |number| HeldRequest { call: CallId(number), ordinal: 0, request: ModelRequest::default() };
+    parts.budgets.held = vec![held(1), held(2)];
+    parts.view().plugin_calls().forget_model_calls(CallId(1));
+    let awaited: Vec<bool> = parts.models.model_calls.iter().map(ModelCall::is_awaited).collect();
+    assert_eq!(awaited, [false, true, false]);
+    assert_eq!(parts.budgets.held, [held(2)]);
+}
+
+#[test]
+fn a_model_without_a_price_is_reported_once_and_only_under_a_limit_of_money() {
+    let mut cx = context(MODELS);
+    let mut models = ModelCalls::default();
+    let mut notices = |cx: &mut RoomContext, plugin: &str, model: &str| {
+        models.note_price(cx, &plugin.into(), &model.into());
+        cx.take_notices()
+    };
+    let unknown = |model: &str, limit: &str| {
+        [Notice::PriceUnknown { model: model.into(), limit: limit.to_owned() }]
+    };
+    assert_eq!(notices(&mut cx, "worker", "other"), []);
+    let of_grant = unknown("other", "plugins.chat.grants.model.cost_usd");
+    assert_eq!(notices(&mut cx, "chat", "other"), of_grant);
+    assert_eq!(notices(&mut cx, "chat", "other"), []);
+    cx.opening.limits.cost_micro_usd = Some(1);
+    assert_eq!(notices(&mut cx, "worker", "default"), unknown("default", "limits.run.cost_usd"));
+}
+
+#[test]
+fn an_answer_costs_what_the_provider_says_or_else_by_the_prices() {
+    let mut cx = context("");
+    let model = ModelName::from("default");
+    assert_eq!(cx.price(&model, usage(100, 0, 10)), Some(120));
+    // Cached tokens cost as much as others unless they have a price of their own.
+    assert_eq!(cx.price(&model, usage(100, 40, 10)), Some(120));
+    let setup = cx.setup_mut().models.get_mut("default").unwrap();
+    setup.cached_input_price = Some(500_000);
+    assert_eq!(cx.price(&model, usage(100, 40, 10)), Some(100));
+    assert_eq!(cx.price(&model, usage(100, 400, 10)), Some(70), "no more than the prompt");
+    let named = TokenUsage { cost_micro_usd: Some(7), ..usage(100, 0, 10) };
+    assert_eq!(cx.price(&model, named), Some(7));
+    cx.setup_mut().models.get_mut("default").unwrap().output_price = None;
+    assert_eq!(cx.price(&model, usage(100, 0, 10)), None);
+    assert_eq!(cx.price(&model, named), Some(7));
+    assert_eq!(cx.price(&"stranger".into(), named), None);
+}
+
+#[test]
+fn a_plugin_gets_the_model_of_its_grant_and_no_other() {
+    let mut cx = context(MODELS);
+    let model = |cx: &mut RoomContext, plugin: &str, name| {
+        cx.granted_model(&plugin.into(), None, name).map(|model| model.to_string())
+    };
+    assert_eq!(model(&mut cx, "chat", None).as_deref(), Ok("default"));
+    assert_eq!(cx.take_notices(), []);
+    for (plugin, name) in [("chat", Some("other")), ("worker", Some("default"))] {
+        let error = model(&mut cx, plugin, name);
+        assert!(matches!(error, Err(ModelError::Denied { .. })), "{plugin}: {error:?}");
+        assert!(matches!(cx.take_notices().as_slice(), [Notice::Denied { .. }]));
+    }
+    // Granted, but missing from the setup of a run.
+    cx.setup_mut().models.clear();
+    let unknown = ModelError::UnknownModel { name: "default".to_owned() };
+    assert_eq!(model(&mut cx, "chat", None), Err(unknown));
+}
+
+#[test]
+fn only_a_server_under_a_limit_has_its_missing_usage_estimated() {
+    let mut cx = context("");
+    let counted = |cx: &RoomContext, tokens, usage| {
+        let mut completion = Completion {
+            id: String::new(),
+            content: Some("eight by".to_owned()),
+            reasoning: None,
+            tool_calls: Vec::new(),
+            stop: StopReason::End,
+            usage,
+            model: String::new(),
+        };
+        let aside = Aside { input: 30, tokens, ..Aside::default() };
+        cx.fill_in_usage(&"default".into(), &aside, &mut completion);
+        (completion.usage.input_tokens, completion.usage.output_tokens)
+    };
+    assert_eq!(counted(&cx, 50, usage(0, 0, 0)), (0, 0), "inside the process");
+    cx.setup_mut().models.get_mut("default").unwrap().reached_at = Some("host:443".to_owned());
+    assert_eq!(counted(&cx, 0, usage(0, 0, 0)), (0, 0), "without a limit");
+    assert_eq!(counted(&cx, 50, usage(0, 0, 0)), (30, 2));
+    assert_eq!(counted(&cx, 50, usage(3, 0, 0)), (3, 2));
+    assert_eq!(counted(&cx, 50, usage(0, 0, 9)), (30, 9));
+}
