@@ -160,7 +160,7 @@ impl ToolRounds<'_> {
         let toolbox = self.histories.toolbox(self.cx, &frame.task);
         let untrusted = pending.labels.contains(&Label::Untrusted);
         let mut slots = Vec::with_capacity(calls.len());
-        let (name, agent, langroid) = (frame.task.clone(), task.agent.clone(), task.rules());
+        let (name, agent, rules) = (frame.task.clone(), task.agent.clone(), task.rules());
         for call in calls.iter().take(MAX_ROUND) {
             let call = ToolCall { untrusted: call.untrusted || untrusted, ..call.clone() };
             if !rules.unknown_calls_go_to_others

@@ -2,7 +2,6 @@ use serde_json::json;
 
 use super::super::budgets::Budgets;
 use super::super::fixture::{Parts, context};
-use super::super::frame::CallOutcome;
 use super::super::termination::FrameEnd;
 use super::super::{Purpose, RoomContext};
 use super::ending::EndRecipient;
@@ -272,19 +271,6 @@ fn messages_to_a_task_have_ids_of_their_own_and_reach_only_a_running_one() {
     assert_eq!(tell(background, cx, "task-1", " "), Err(RefusalCode::BadArguments));
     assert_eq!(tell(background, cx, "task-2", "hurry"), Err(RefusalCode::TaskEnded));
     assert_eq!(tell(background, cx, "task-3", "hurry"), Err(RefusalCode::UnknownTask));
-}
-
-#[test]
-fn an_answer_is_taken_once_by_the_slot_that_it_is_for() {
-    let mut background = Background::default();
-    let waiter = |slot, seq| Waiter { frame: FrameId(0), slot, seq };
-    let said = |is_error| CallOutcome { is_error, ..CallOutcome::default() };
-    background.records.answers =
-        vec![(waiter(0, 1), said(false), true), (waiter(1, 1), said(true), true)];
-    assert_eq!(background.take_answer(&waiter(1, 2)), None, "another round");
-    assert_eq!(background.take_answer(&waiter(1, 1)), Some(said(true)));
-    assert_eq!(background.take_answer(&waiter(1, 1)), None);
-    assert_eq!(background.take_answer(&waiter(0, 1)), Some(said(false)));
 }
 
 #[test]

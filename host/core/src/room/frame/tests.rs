@@ -41,10 +41,10 @@ fn an_observation_joins_its_action_after_other_events_and_once() {
     let id = parts.begin("desk", None);
     let error = |text: &str| Observation::Error { content: text.to_owned() };
     let event = PastAction { action: None, observation: Some(Observation::Null), seq: 2 };
-    parts.frames.remember(id, Some(Action::Null), None, 1);
-    parts.frames.remember_unsolicited(id, event.clone());
-    parts.frames.remember(id, None, Some(error("late")), 3);
-    parts.frames.remember(id, None, Some(error("again")), 4);
+    parts.frames.remember(&mut parts.cx, id, Some(Action::Null), None, 1);
+    parts.frames.remember_unsolicited(&mut parts.cx, id, event.clone());
+    parts.frames.remember(&mut parts.cx, id, None, Some(error("late")), 3);
+    parts.frames.remember(&mut parts.cx, id, None, Some(error("again")), 4);
     let frame = parts.frames.get(&id).unwrap();
     let alone = |seq, text| PastAction { action: None, observation: Some(error(text)), seq };
     let joined = PastAction { action: Some(Action::Null), ..alone(1, "late") };

@@ -131,6 +131,28 @@ fn several_calls_wait_at_once_and_are_answered_in_their_order() {
 }
 
 #[test]
+fn a_call_that_waits_is_answered_by_a_later_call_of_its_round() {
+    let setup = plain_with("desk", json!({ "background": { "wait": true } }));
+    let tool = |tool| TaskTool { offered: true, handled: true, ..TaskTool::of_host(tool) };
+    let tools = [HostTool::DelegateTask, HostTool::CancelTask].map(tool).to_vec();
+    let mut desk = Desk::open_with(setup, |setup| add_tools(setup, "desk", tools), |_| {});
+    let tool_calls = vec![
+        ToolCall::new("delegate_task", json!({ "agent": "slow", "task": "x" })),
+        ToolCall::new("cancel_task", json!({ "task_id": "task-1" })),
+    ];
+    desk.step(Action::Reply(Reply { tool_calls, ..Reply::default() }));
+    let answered = |notice: &Notice| match notice {
+        Notice::ToolAnswered { name, .. } => Some(name.clone()),
+        _ => None,
+    };
+    let answered: Vec<String> = desk.told.iter().filter_map(answered).collect();
+    assert_eq!(answered, ["delegate_task", "cancel_task"], "each when it has its answer");
+    assert!(desk.to_do.iter().find_map(step).is_some(), "it goes on");
+    assert_eq!(desk.delivery("task-1"), DeliveryState::Told);
+    desk.folds();
+}
+
+#[test]
 fn whoever_waits_and_is_stopped_leaves_nothing_behind() {
     let interactive = json!({ "interactive": true, "background": { "wait": true } });
     let mut desk = Desk::open(plain_with("desk", interactive));
