@@ -200,8 +200,8 @@ fn knowledge_is_a_text_that_triggers_call_for() {
 #[test]
 fn a_key_of_a_file_without_effect_is_refused_at_its_line() {
     let cases = [
-        ("micro", "---\nname: a\ntriggers: [git]\n---\nDo it.\n", (3, 1), Conflict),
-        ("micro", "---\nagent: CodeActAgent\n---\nDo it.\n", (2, 8), Conflict),
+        ("prompt_agent", "---\nname: a\ntriggers: [git]\n---\nDo it.\n", (3, 1), Conflict),
+        ("prompt_agent", "---\nagent: CodeActAgent\n---\nDo it.\n", (2, 8), Conflict),
         ("knowledge", "---\nname: a\n---\nKnow it.\n", (1, 1), MissingKey),
         ("knowledge", "---\ntriggers: [a]\ninputs: {b: c}\n---\nKnow it.\n", (3, 1), Conflict),
         ("knowledge", "---\ntriggers: [a]\noutputs: {b: c}\n---\nKnow it.\n", (3, 1), Conflict),
@@ -220,13 +220,13 @@ fn a_key_of_a_file_without_effect_is_refused_at_its_line() {
     insta::assert_snapshot!(shown);
     for agent in ["chat", "desk"] {
         let file = format!("---\nagent: {agent}\n---\nDo it.\n");
-        assert!(with_file("micro", &file).is_ok(), "{agent} is this task's");
+        assert!(with_file("prompt_agent", &file).is_ok(), "{agent} is this task's");
     }
 }
 
 #[test]
 fn tools_that_a_file_wants_must_be_the_tasks_and_are_no_grant() {
-    for key in ["micro", "knowledge"] {
+    for key in ["prompt_agent", "knowledge"] {
         let triggers = if key == "knowledge" { "triggers: [a]\n" } else { "" };
         let file =
             |tool: &str| format!("---\n{triggers}tools: [workspace.read, {tool}]\n---\nDo it.\n");

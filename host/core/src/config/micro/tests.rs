@@ -114,7 +114,7 @@ fn every_mistake_has_its_place_its_code_and_its_remedy() {
         ("- a", (2, 1), WrongType),
         ("name: \"a", (3, 1), Syntax),
         ("name: a\nname: b", (3, 1), Syntax),
-        ("a: b: c", (2, 1), Syntax),
+        ("a: b: c", (2, 5), Syntax),
         (many.as_str(), (2, 8), OutOfRange),
     ];
     let fronts = fronts.map(|(front, place, code)| (with_front(front), place, code));
