@@ -194,7 +194,7 @@ impl Room {
                 self.frames.side_effect_ended(&mut self.cx, call, ordinal, answer)
             }
             Event::Refused { call, plugin, record } => {
-                self.cx.tell(Notice::Denied { call: Some(call), plugin, record })
+                self.cx.notify(Notice::Denied { call: Some(call), plugin, record })
             }
             Event::Decided { call, approval, author } => self.decided(call, approval.by(author)),
             Event::StrategyDecided { call, answer, report } => {
@@ -202,7 +202,7 @@ impl Room {
             }
             Event::Spoken { call, failure } => {
                 // Reports on channels and speeches about results have the same answer event.
-                if !self.cx.is_told(call, failure.as_deref()) {
+                if !self.cx.end_report(call, failure.as_deref()) {
                     self.result_delivery().spoken(call, failure);
                 }
             }
@@ -213,7 +213,7 @@ impl Room {
             Event::ReadsKept { .. } => {}
             Event::Resumed { down_ms } => self.resumed(down_ms),
             Event::PluginReplaced { plugin, sha256 } => {
-                self.cx.tell(Notice::PluginReplaced { plugin, sha256 })
+                self.cx.notify(Notice::PluginReplaced { plugin, sha256 })
             }
             Event::Paused { reason } => self.pausing.pause(&mut self.cx, &reason),
             Event::Unpaused => self.pausing.unpause(&mut self.cx),
@@ -240,11 +240,11 @@ impl Room {
     ///    holds them any more.
     fn settle(&mut self) {
         self.step_loop().run();
-        self.handle_words();
+        self.deliver_user_messages();
         self.run_control().end_if_over();
         // Turns must not begin in a broken room.
         while self.cx.new_violation.is_none() {
-            self.host();
+            self.begin_queued_turns();
             self.handle_deliveries();
             self.run_control().end_if_over();
             // A relayed turn may have ended in this pass, and queued turns can then begin.

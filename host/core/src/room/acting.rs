@@ -221,7 +221,7 @@ impl ToolRounds<'_> {
         let task =
             self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
         let (name, report) = (slot.now.name.clone(), CallReport::default());
-        self.cx.tell(Notice::ToolAnswered {
+        self.cx.notify(Notice::ToolAnswered {
             call: Some(call),
             task,
             name,
@@ -231,7 +231,7 @@ impl ToolRounds<'_> {
             fault: None,
             report,
         });
-        let said = self.frames.said_error(self.cx, id, content.clone());
+        let said = self.frames.error_outcome(self.cx, id, content.clone());
         let observation = slot.action.is_some().then_some(Observation::Error { content });
         self.frames.answer_slot(self.cx, id, index, SlotAnswer { said, observation });
         self.dialogue().resume_round(id);

@@ -36,7 +36,7 @@ impl Room {
 
     /// Reports the states that changed in this event.
     pub(super) fn report_states(&mut self) {
-        let waiting = self.budgets.who_waits(&self.cx);
+        let waiting = self.budgets.awaited_people(&self.cx);
         let now: Vec<_> = self
             .frames
             .values()
@@ -115,12 +115,12 @@ impl AgentStates {
             return;
         }
         self.0.insert(task.clone(), state);
-        cx.tell(Notice::AgentStateChanged { task: task.clone(), state, reason });
+        cx.notify(Notice::AgentStateChanged { task: task.clone(), state, reason });
     }
 }
 
 impl Budgets {
-    fn who_waits(&self, cx: &RoomContext) -> AwaitedPeople {
+    fn awaited_people(&self, cx: &RoomContext) -> AwaitedPeople {
         let mut waiting = AwaitedPeople {
             confirmation: BTreeSet::new(),
             user: BTreeSet::new(),
@@ -227,7 +227,7 @@ mod tests {
         let mut pausing = Pausing::default();
         let mut states = Vec::new();
         let mut note = |parts: &super::super::fixture::Parts, pausing: &Pausing| {
-            let waiting = parts.budgets.who_waits(&parts.cx);
+            let waiting = parts.budgets.awaited_people(&parts.cx);
             let frame = parts.frames.get(&id).unwrap();
             states.push(pausing.state_of(&parts.cx, &parts.budgets, frame, &waiting).0);
         };

@@ -49,7 +49,7 @@ pub(super) enum Consent {
 
 impl Frames {
     /// Checks a call against the rules. A call that needs approval waits for `Decided`.
-    pub(super) fn rule_on(
+    pub(super) fn apply_rules(
         &mut self,
         cx: &mut RoomContext,
         id: FrameId,
@@ -108,7 +108,7 @@ impl RoomContext {
     ) {
         let expires = request.expires_ms;
         let waiting = self.next_call(Purpose::Approval { frame, slot });
-        self.tell(Notice::ApprovalAsked { call: waiting, request: request.clone() });
+        self.notify(Notice::ApprovalAsked { call: waiting, request: request.clone() });
         self.effects.push_back(Effect::AskApproval { call: waiting, request });
         if let Some(expires) = expires {
             let at = self.now.plus(expires);
@@ -142,7 +142,7 @@ impl Room {
             .map(|(timer, _)| *timer)
             .collect();
         timers.iter().for_each(|timer| drop(self.cx.timers.remove(timer)));
-        self.cx.tell(Notice::ApprovalGiven { call, approval: approval.clone(), author });
+        self.cx.notify(Notice::ApprovalGiven { call, approval: approval.clone(), author });
         let Some(waiting) = self.frames.slot_mut(&mut self.cx, id, slot) else { return };
         let name = waiting.now.name.clone();
         let mut rounds = self.tool_rounds();

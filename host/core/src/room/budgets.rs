@@ -262,7 +262,7 @@ impl Budgets {
         let cost_micro_usd =
             setup.and_then(|setup| cost_of(setup, input_tokens, 0)).unwrap_or_default();
         self.count(&lost.plugin, input_tokens, cost_micro_usd);
-        cx.tell(Notice::AttemptLost {
+        cx.notify(Notice::AttemptLost {
             call,
             ordinal,
             model: lost.model.clone(),
@@ -320,7 +320,7 @@ impl PluginCalls<'_> {
     ///
     /// # Errors
     /// If the rest is too small for an answer.
-    pub(super) fn aside_for(
+    pub(super) fn reservation_for(
         &self,
         plugin: &PluginName,
         task: Option<&TaskName>,
@@ -335,7 +335,7 @@ impl PluginCalls<'_> {
         }
         let wanted = prompt.max_output().unwrap_or(MAX_OUTPUT);
         let least = setup.min_output.unwrap_or(MIN_OUTPUT).min(wanted);
-        let leaves = self.leaves(plugin, setup, input, (least, wanted));
+        let leaves = self.output_limits(plugin, setup, input, (least, wanted));
         let Some(tightest) = leaves.iter().min_by_key(|leaves| leaves.output) else {
             // Without any limit there is nothing to reserve.
             return Ok(Aside { input, ..Aside::default() });
@@ -364,7 +364,7 @@ impl PluginCalls<'_> {
 
     /// Returns each limit on tokens and money with the answer length that it allows. Money limits
     /// nothing if the price is unknown.
-    fn leaves(
+    fn output_limits(
         &self,
         plugin: &PluginName,
         setup: &ModelSetup,
@@ -445,14 +445,14 @@ impl RoomContext {
     }
 
     /// Returns whether the call is a step or an answer of an agent.
-    pub(super) fn is_agents(&self, call: CallId) -> bool {
+    pub(super) fn is_agent_call(&self, call: CallId) -> bool {
         matches!(self.calls.get(&call), Some(Purpose::Step { .. } | Purpose::Respond { .. }))
     }
 }
 
 impl ModelCalls {
     /// Reports once that money is limited but the price of this model is unknown.
-    pub(super) fn note_price(
+    pub(super) fn report_unknown_price(
         &mut self,
         cx: &mut RoomContext,
         plugin: &PluginName,
@@ -465,7 +465,7 @@ impl ModelCalls {
         let of_run = cx.opening.limits.cost_micro_usd.map(|_| Budget::Cost.key().to_owned());
         let Some(limit) = of_run.or(of_grant) else { return };
         if self.unpriced.insert(model.clone()) {
-            cx.tell(Notice::PriceUnknown { model: model.clone(), limit });
+            cx.notify(Notice::PriceUnknown { model: model.clone(), limit });
         }
     }
 }

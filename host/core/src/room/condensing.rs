@@ -89,7 +89,7 @@ impl Room {
         });
         self.end_call(call, answer.is_ok(), report);
         if let Err(fault) = &answer {
-            self.cx.tell(Notice::PluginFaulted {
+            self.cx.notify(Notice::PluginFaulted {
                 call,
                 plugin: plugin.clone(),
                 fault: fault.clone(),
@@ -100,7 +100,7 @@ impl Room {
             QueryPurpose::Risk { slot } => self.tool_rounds().assessed(frame, slot, answer),
             QueryPurpose::Condense => {
                 if let Err(fault) = self.run_control().condensed(frame, answer, &lost) {
-                    self.cx.tell(Notice::PluginFaulted { call, plugin, fault });
+                    self.cx.notify(Notice::PluginFaulted { call, plugin, fault });
                 }
                 self.step_loop().resume_step(frame);
             }
@@ -282,7 +282,7 @@ impl RunControl<'_> {
         for (place, entry) in &condensed.masked {
             memory.set(*place, Arc::new(entry.clone()));
         }
-        self.dialogue().lose(name, &condensed.forget);
+        self.dialogue().remove_entries(name, &condensed.forget);
         if let Some(Summary { place, text, is_untrusted }) = &condensed.summary {
             // The host inserts the summary, so models read it at any position. The condenser wrote
             // it, so they read it inside a fence.
@@ -290,9 +290,9 @@ impl RunControl<'_> {
             message.sender_name = format!("{SUMMARY_BY}{by}");
             message.labels.extend(is_untrusted.then_some(Label::Untrusted));
             message.labels.push(Label::Tool);
-            self.dialogue().put_in(name, *place, &Arc::new(message));
+            self.dialogue().insert_entry(name, *place, &Arc::new(message));
         }
-        self.cx.tell(Notice::HistoryCondensed {
+        self.cx.notify(Notice::HistoryCondensed {
             task: name.clone(),
             forgotten: condensed.forget.len() as u64,
             masked: condensed.masked.len() as u64,

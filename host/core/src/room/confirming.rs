@@ -243,7 +243,7 @@ impl ToolRounds<'_> {
         if is_action {
             self.reject_action(id, index, reason);
         } else {
-            let said = self.frames.said_result(self.cx, id, failed(&call, answer));
+            let said = self.frames.result_outcome(self.cx, id, failed(&call, answer));
             self.frames.report_answer(self.cx, id, &call, &said);
             self.frames.answer_slot(self.cx, id, index, said.into());
         }

@@ -129,7 +129,7 @@ impl RoomContext {
         self.effects.push_back(Effect::SetTimer { timer, at });
     }
 
-    pub(super) fn tell(&mut self, notice: Notice) {
+    pub(super) fn notify(&mut self, notice: Notice) {
         self.notices.push_back(notice);
     }
 }

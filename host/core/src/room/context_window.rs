@@ -121,7 +121,7 @@ impl Dialogue<'_> {
                 memory.set(*place, Arc::new(shorter));
             }
         }
-        self.lose(task, &lost);
+        self.remove_entries(task, &lost);
         let lost: Vec<usize> = lost.into_iter().collect();
         for piece in &mut prompt.pieces {
             if let PromptPiece::History { messages, start, end } = piece {
@@ -129,7 +129,7 @@ impl Dialogue<'_> {
                 (*start, *end) = (moved(*start, &lost), moved(*end, &lost));
             }
         }
-        self.cx.tell(Notice::HistoryCut {
+        self.cx.notify(Notice::HistoryCut {
             task: task.clone(),
             cut: cuts.len() as u64,
             dropped: lost.len() as u64,
@@ -140,7 +140,7 @@ impl Dialogue<'_> {
     }
 
     /// Removes entries from a history; later ones move up.
-    pub(super) fn lose(&mut self, task: &TaskName, lost: &BTreeSet<usize>) {
+    pub(super) fn remove_entries(&mut self, task: &TaskName, lost: &BTreeSet<usize>) {
         let Some(first) = lost.first().copied() else { return };
         let memory = self.histories.memory(self.cx, task);
         let tail = memory.split_off(first);

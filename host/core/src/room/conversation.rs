@@ -125,7 +125,7 @@ impl RoomChannels {
                 "with a rate of 0 nothing could come in from {name}; bind it with the access `read-only`"
             ));
         }
-        cx.tell(Notice::ChannelBound { channel: channel.clone(), binding: binding.clone() });
+        cx.notify(Notice::ChannelBound { channel: channel.clone(), binding: binding.clone() });
         self.bindings.insert(channel.clone(), binding);
         Ok(())
     }
@@ -137,7 +137,7 @@ impl RoomChannels {
         }
         self.activities.remove(channel);
         self.buckets.remove(channel);
-        cx.tell(Notice::ChannelUnbound { channel: channel.clone() });
+        cx.notify(Notice::ChannelUnbound { channel: channel.clone() });
     }
 
     /// Returns the refusal of an unknown channel, with the room's own channels.
@@ -154,7 +154,7 @@ impl RoomChannels {
 }
 
 impl ResultDelivery<'_> {
-    pub(super) fn channel_is(
+    pub(super) fn report_activity(
         &mut self,
         request: RequestId,
         channel: ChannelId,
@@ -294,7 +294,7 @@ mod tests {
         for (request, channel) in [(1, &phone), (2, &web)] {
             let mut view = parts.view();
             let mut delivery = view.result_delivery();
-            delivery.channel_is(RequestId(request), channel.clone(), Activity::UserSpeaking);
+            delivery.report_activity(RequestId(request), channel.clone(), Activity::UserSpeaking);
         }
         let replies: Vec<bool> =
             parts.cx.take_replies().into_iter().map(|(_, reply)| reply.is_ok()).collect();
@@ -316,7 +316,7 @@ mod tests {
         };
         channels.waiting.push_back(words);
         assert!(channels.has_turns_waiting(&cx));
-        channels.shut(&mut cx, "it is late");
+        channels.close_to_messages(&mut cx, "it is late");
         assert!(!channels.has_turns_waiting(&cx) && channels.waiting.is_empty());
         let [Notice::RoomClosed { .. }, Notice::UserUnheard { .. }] = cx.take_notices()[..] else {
             panic!("both are reported")

@@ -202,7 +202,7 @@ impl Room {
         if self.channels.is_closed() && !self.deliveries.waiting.is_empty() {
             let strategies: Vec<PluginName> = self.deliveries.waiting.keys().cloned().collect();
             strategies.iter().for_each(|strategy| {
-                self.deliveries.bring_all(
+                self.deliveries.set_delivery_states(
                     &mut self.cx,
                     &mut self.background,
                     strategy,
@@ -232,7 +232,7 @@ impl Deliveries {
 
     /// Moves a result to another state, updates its delivery record, and reports it if it does not
     /// reach people.
-    fn bring(
+    fn set_delivery_state(
         &mut self,
         cx: &mut RoomContext,
         background: &mut Background,
@@ -255,10 +255,10 @@ impl Deliveries {
         let reason = reason.unwrap_or_default().to_owned();
         match state {
             DeliveryState::Attached | DeliveryState::Blocked => {
-                cx.tell(Notice::NotDelivered { id: id.clone(), agent, reason })
+                cx.notify(Notice::NotDelivered { id: id.clone(), agent, reason })
             }
             DeliveryState::DeadLetter => {
-                cx.tell(Notice::DeadLetter { id: id.clone(), agent, attempts, reason })
+                cx.notify(Notice::DeadLetter { id: id.clone(), agent, attempts, reason })
             }
             _ => {}
         }
@@ -284,22 +284,29 @@ impl Deliveries {
             let reason = format!(
                 "inbox_full: the agent of {notify} has read none of its newest {INBOX_MAX} results"
             );
-            self.bring(cx, background, &oldest, DeliveryState::Blocked, None, Some(&reason));
+            self.set_delivery_state(
+                cx,
+                background,
+                &oldest,
+                DeliveryState::Blocked,
+                None,
+                Some(&reason),
+            );
         }
     }
 
     /// Moves all results that wait for a strategy to the inbox.
-    fn keep_all(
+    fn move_to_inbox(
         &mut self,
         cx: &mut RoomContext,
         background: &mut Background,
         strategy: &PluginName,
         reason: &str,
     ) {
-        self.bring_all(cx, background, strategy, DeliveryState::Attached, reason);
+        self.set_delivery_states(cx, background, strategy, DeliveryState::Attached, reason);
     }
 
-    fn bring_all(
+    fn set_delivery_states(
         &mut self,
         cx: &mut RoomContext,
         background: &mut Background,
@@ -308,7 +315,7 @@ impl Deliveries {
         reason: &str,
     ) {
         for id in self.ids_waiting(strategy) {
-            self.bring(cx, background, &id, state, None, Some(reason));
+            self.set_delivery_state(cx, background, &id, state, None, Some(reason));
         }
     }
 
@@ -345,7 +352,7 @@ impl ResultDelivery<'_> {
         self.deliveries.results.insert(number, entry);
         if self.channels.is_closed() {
             // R-063 done right: the result is recorded without a speech.
-            self.deliveries.bring(
+            self.deliveries.set_delivery_state(
                 self.cx,
                 self.background,
                 &id,
@@ -358,7 +365,7 @@ impl ResultDelivery<'_> {
         match strategy {
             Some(strategy) => {
                 // Set before the wake, which ignores strategies without waiting results.
-                self.deliveries.bring(
+                self.deliveries.set_delivery_state(
                     self.cx,
                     self.background,
                     &id,
@@ -368,7 +375,7 @@ impl ResultDelivery<'_> {
                 );
                 self.wake(&strategy, crate::types::delivery::Wake::Ended { task: id });
             }
-            None => self.deliveries.bring(
+            None => self.deliveries.set_delivery_state(
                 self.cx,
                 self.background,
                 &id,
@@ -400,7 +407,7 @@ impl ResultDelivery<'_> {
             .collect();
         for (id, reason) in left {
             match closed {
-                true => self.deliveries.bring(
+                true => self.deliveries.set_delivery_state(
                     self.cx,
                     self.background,
                     &id,
@@ -408,7 +415,7 @@ impl ResultDelivery<'_> {
                     None,
                     Some(ROOM_CLOSED),
                 ),
-                false => self.deliveries.bring(
+                false => self.deliveries.set_delivery_state(
                     self.cx,
                     self.background,
                     &id,

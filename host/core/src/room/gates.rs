@@ -162,7 +162,7 @@ impl GateChecks<'_> {
         let (Some(waiting), Some(rule)) = (self.gating.waiting.get(&number), rule) else {
             return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
         };
-        let question = PluginQuery::Gate { passing: Box::new(self.shown(&waiting.passing)) };
+        let question = PluginQuery::Gate { passing: Box::new(self.gate_view(&waiting.passing)) };
         let call = self.cx.next_call(Purpose::Gate { plugin: rule.plugin.clone(), number });
         if let Some(waiting) = self.gating.waiting.get_mut(&number) {
             waiting.call = Some(call);
@@ -173,7 +173,7 @@ impl GateChecks<'_> {
     }
 
     /// Returns the item as a gate sees it.
-    fn shown(&self, passing: &GatedAct) -> plugin_query::Passing {
+    fn gate_view(&self, passing: &GatedAct) -> plugin_query::Passing {
         let mut shown = plugin_query::Passing {
             on: passing.point(),
             room: self.cx.opening.room.clone(),
@@ -273,17 +273,17 @@ impl Room {
                 if waiting.passing.text() != text {
                     waiting.passing.set_text(text);
                     let point = waiting.passing.point();
-                    self.cx.tell(Notice::GateModified { point, plugin: plugin.clone() });
+                    self.cx.notify(Notice::GateModified { point, plugin: plugin.clone() });
                 }
                 self.release(number);
             }
             Ok(GateVerdict::Block { reason }) if reason.trim().is_empty() => {
                 let reason = format!("gate {plugin} blocked it, and gave no reason");
-                self.background_work().hold_back(number, plugin, &reason, &reason);
+                self.background_work().block(number, plugin, &reason, &reason);
             }
             Ok(GateVerdict::Block { reason }) => {
                 let reason = format!("gate {plugin} blocked it: {}", bounded(reason));
-                self.background_work().hold_back(number, plugin, &reason, &reason);
+                self.background_work().block(number, plugin, &reason, &reason);
             }
             Err(fault) => self.gate_failed(call, plugin, number, fault),
         }
@@ -302,13 +302,13 @@ impl Room {
 
     fn gate_failed(&mut self, call: CallId, plugin: &PluginName, number: u64, fault: Fault) {
         let reason = format!("gate {plugin} failed: {}", bounded(fault.message.clone()));
-        self.cx.tell(Notice::PluginFaulted { call, plugin: plugin.clone(), fault });
+        self.cx.notify(Notice::PluginFaulted { call, plugin: plugin.clone(), fault });
         if self.gate_checks().rule_of(number).is_some_and(|rule| rule.fails_open) {
             self.release(number);
             return;
         }
         // The details are for the operator; the sender learns only that the gate failed.
-        self.background_work().hold_back(number, plugin, &reason, &format!("gate {plugin} failed"));
+        self.background_work().block(number, plugin, &reason, &format!("gate {plugin} failed"));
     }
 
     /// Moves an item to its next gate. Behind the last one it takes effect.
@@ -327,12 +327,12 @@ impl Room {
 }
 
 impl BackgroundWork<'_> {
-    fn hold_back(&mut self, number: u64, plugin: &PluginName, reason: &str, told: &str) {
+    fn block(&mut self, number: u64, plugin: &PluginName, reason: &str, told: &str) {
         let Some(GatedItem { passing, .. }) = self.gating.waiting.remove(&number) else {
             return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
         };
         let lane = passing.lane().cloned();
-        self.cx.tell(Notice::GateBlocked {
+        self.cx.notify(Notice::GateBlocked {
             point: passing.point(),
             plugin: plugin.clone(),
             reason: reason.to_owned(),

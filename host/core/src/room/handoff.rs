@@ -126,7 +126,7 @@ impl Handoffs {
             .unwrap_or_default()
             .trim()
             .to_owned();
-        match self.agree(cx, frames, id, call) {
+        match self.accept_handoff(cx, frames, id, call) {
             Ok(handoff) => {
                 let to = handoff.to.as_ref().map_or("user", TaskName::as_str);
                 let receipt =
@@ -138,15 +138,15 @@ impl Handoffs {
             Err(refusal) => {
                 let text = refusal.to_value().to_string();
                 if let Some(from) = frames.get(&id).map(|frame| frame.task.clone()) {
-                    cx.tell(Notice::HandoffRejected { from, to: named, refusal });
+                    cx.notify(Notice::HandoffRejected { from, to: named, refusal });
                 }
-                frames.said_error(cx, id, text)
+                frames.error_outcome(cx, id, text)
             }
         }
     }
 
     /// Returns the handoff that a call asks for, if it is allowed.
-    fn agree(
+    fn accept_handoff(
         &self,
         cx: &mut RoomContext,
         frames: &Frames,
@@ -239,7 +239,7 @@ impl Handoffs {
 
 impl StepLoop<'_> {
     /// Carries out the accepted handoff of a step. Returns whether there was one.
-    pub(super) fn hands_over(&mut self, id: FrameId) -> bool {
+    pub(super) fn perform_handoff(&mut self, id: FrameId) -> bool {
         let Some(agreed) = self.handoffs.agreed.take_if(|agreed| agreed.frame == id) else {
             return false;
         };
@@ -265,7 +265,7 @@ impl StepLoop<'_> {
         state.history.drain(..older);
         self.handoffs.in_a_row = self.handoffs.in_a_row.saturating_add(1);
         let Handoff { from, to, phase, reason, .. } = handoff.clone();
-        self.cx.tell(Notice::HandedOff { from, to: to.clone(), phase, reason });
+        self.cx.notify(Notice::HandedOff { from, to: to.clone(), phase, reason });
         match to {
             Some(to) => self.hand_to_task(id, &to, &handoff),
             None => self.hand_to_user(id, &handoff),
@@ -279,7 +279,7 @@ impl StepLoop<'_> {
         };
         let reason =
             format!("{} handed the conversation to {to}: {}", handoff.from, handoff.reason);
-        self.cx.tell(Notice::TaskEnded {
+        self.cx.notify(Notice::TaskEnded {
             task: frame.task.clone(),
             status: Status::Done,
             reason: reason.clone(),
@@ -305,7 +305,7 @@ impl StepLoop<'_> {
         if let Some(next) = self.frames.get_mut(&root) {
             next.chain_depth = frame.chain_depth;
         }
-        let known = self.frames.known(self.cx, root, handoff);
+        let known = self.frames.handoff_message(self.cx, root, handoff);
         match &frame.intent {
             Some(asked) => {
                 self.dialogue().write_history(root, &Arc::new(known));
@@ -349,7 +349,7 @@ impl StepLoop<'_> {
 
 impl Frames {
     /// Returns the data for the next agent. Another agent wrote it, so it is untrusted.
-    fn known(&self, cx: &mut RoomContext, root: FrameId, handoff: &Handoff) -> Message {
+    fn handoff_message(&self, cx: &mut RoomContext, root: FrameId, handoff: &Handoff) -> Message {
         let Handoff { from, phase, reason, summary, channel_escalation, .. } = handoff;
         let mut data =
             json!({ "from": from, "phase": phase, "reason": reason, "summary": summary });

@@ -322,7 +322,7 @@ impl Dialogue<'_> {
     }
 
     /// Inserts an entry at a place; later entries move down.
-    pub(super) fn put_in(&mut self, task: &TaskName, place: usize, message: &Arc<Message>) {
+    pub(super) fn insert_entry(&mut self, task: &TaskName, place: usize, message: &Arc<Message>) {
         let memory = self.histories.memory(self.cx, task);
         let tail = memory.split_off(place);
         let places: Vec<(u64, usize)> = [message]

@@ -19,7 +19,7 @@ use crate::types::message::{Entity, Label, Message, ToolCall};
 impl ToolRounds<'_> {
     /// Carries out a call of a host tool. The call stands in `message`, or a tool plugin asked for
     /// it because of that message.
-    pub(super) fn steer(
+    pub(super) fn run_host_tool(
         &mut self,
         id: FrameId,
         tool: HostTool,
@@ -27,8 +27,8 @@ impl ToolRounds<'_> {
         asked_by: Option<&PluginName>,
         message: &Arc<Message>,
     ) -> CallOutcome {
-        if let Err(text) = self.dialogue().check_steering(id, tool, call, asked_by) {
-            return self.frames.said_error(self.cx, id, text);
+        if let Err(text) = self.dialogue().check_host_tool(id, tool, call, asked_by) {
+            return self.frames.error_outcome(self.cx, id, text);
         }
         // These tools build their own outcome.
         if tool == HostTool::HandoffConversation {
@@ -46,23 +46,25 @@ impl ToolRounds<'_> {
         let said = match tool {
             HostTool::Done => self.frames.done(self.cx, id, call),
             HostTool::AgentDone => self.frames.agent_done(self.cx, id, call),
-            HostTool::Result => self.dialogue().result_is(id, call),
+            HostTool::Result => self.dialogue().result_call_message(id, call),
             HostTool::FinalResult | HostTool::DelegateTask | HostTool::HandoffConversation => {
-                self.frames.handed(self.cx, id, vec![call.clone()], String::new())
+                self.frames.message_with_calls(self.cx, id, vec![call.clone()], String::new())
             }
             HostTool::TaskStatus
             | HostTool::CancelTask
             | HostTool::TellTask
             | HostTool::SubmitResult => None,
-            HostTool::Pass => Some(self.dialogue().passed(id, message, tool)),
-            HostTool::DonePass => self.dialogue().done_passed(id, message),
+            HostTool::Pass => Some(self.dialogue().passed_message(id, message, tool)),
+            HostTool::DonePass => self.dialogue().final_passed_message(id, message),
             // L-146: passed on with another recipient.
             HostTool::Forward => {
-                let mut passed = self.dialogue().passed(id, message, tool);
+                let mut passed = self.dialogue().passed_message(id, message, tool);
                 passed.recipient = Some(text(call, "agent"));
                 Some(passed)
             }
-            HostTool::Send | HostTool::AgentSend => self.frames.sent(self.cx, id, tool, call),
+            HostTool::Send | HostTool::AgentSend => {
+                self.frames.addressed_message(self.cx, id, tool, call)
+            }
             HostTool::RecipientMessage => Some(self.dialogue().addressed(id, call, message)),
             HostTool::AddRecipient => Some(self.dialogue().address_added(id, call, message)),
             HostTool::Rewind => Some(self.dialogue().rewound(id, call, message)),
@@ -74,7 +76,7 @@ impl ToolRounds<'_> {
 impl Dialogue<'_> {
     /// Checks that the caller may use the tool in this way. Returns the refusal for the agent
     /// otherwise.
-    pub(super) fn check_steering(
+    pub(super) fn check_host_tool(
         &mut self,
         id: FrameId,
         tool: HostTool,
@@ -87,7 +89,7 @@ impl Dialogue<'_> {
             return Err(self.cx.denied(plugin, *record));
         }
         self.may_hand_on(id, tool, call, asked_by)?;
-        self.frames.may_steer_to(self.cx, id, tool, call)
+        self.frames.may_hand_to(self.cx, id, tool, call)
     }
 
     /// Checks the calls that a call passes on. An agent passes on only calls of its own tools,
@@ -119,7 +121,7 @@ impl Dialogue<'_> {
     }
 
     /// Returns the message that ends the task with this call as its result (L-142).
-    fn result_is(&mut self, id: FrameId, call: &ToolCall) -> Option<Message> {
+    fn result_call_message(&mut self, id: FrameId, call: &ToolCall) -> Option<Message> {
         let arguments =
             json!({ "content": null, "tools": calls_as_json(std::slice::from_ref(call)) });
         let done = ToolCall {
@@ -134,7 +136,7 @@ impl Dialogue<'_> {
 
     /// Returns the nearest message above that does not itself ask to be passed on, as the agent
     /// role's (L-144).
-    fn passed(&mut self, id: FrameId, message: &Arc<Message>, tool: HostTool) -> Message {
+    fn passed_message(&mut self, id: FrameId, message: &Arc<Message>, tool: HostTool) -> Message {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             return Message::clone(message);
         };
@@ -177,8 +179,8 @@ impl Dialogue<'_> {
     }
 
     /// Returns the message that ends the task with the one that is passed on (L-145).
-    fn done_passed(&mut self, id: FrameId, message: &Arc<Message>) -> Option<Message> {
-        let passed = self.passed(id, message, HostTool::DonePass);
+    fn final_passed_message(&mut self, id: FrameId, message: &Arc<Message>) -> Option<Message> {
+        let passed = self.passed_message(id, message, HostTool::DonePass);
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let mut calls = self.histories.read(self.cx, &frame.task, task, &passed).mine;
         let tainted = passed.labels.contains(&Label::Untrusted);
@@ -197,7 +199,7 @@ impl Dialogue<'_> {
         let mut message = if by_hand {
             self.frames.agent_done(self.cx, id, &done)?
         } else {
-            self.frames.handed(self.cx, id, vec![done], String::new())?
+            self.frames.message_with_calls(self.cx, id, vec![done], String::new())?
         };
         message.attachments = passed.attachments;
         Some(message)
@@ -221,7 +223,13 @@ impl Dialogue<'_> {
         if recipient.is_empty() {
             return self.ask_for_recipient(id, text(call, "content"), &message.labels);
         }
-        self.frames.as_agent_said(self.cx, id, text(call, "content"), recipient, taint_of(message))
+        self.frames.as_agent_message(
+            self.cx,
+            id,
+            text(call, "content"),
+            recipient,
+            taint_of(message),
+        )
     }
 
     /// Stores the text, and asks the agent for its recipient (L-148, L-149).
@@ -258,7 +266,7 @@ impl Dialogue<'_> {
                     .to_owned()
             }
         };
-        self.frames.as_agent_said(self.cx, id, content, text(call, "intended_recipient"), labels)
+        self.frames.as_agent_message(self.cx, id, content, text(call, "intended_recipient"), labels)
     }
 
     /// Replaces an earlier message of the agent, and returns the new one (L-150).
@@ -296,7 +304,7 @@ impl Dialogue<'_> {
 
 impl Frames {
     /// Checks that the agent may address the recipient of a call.
-    fn may_steer_to(
+    fn may_hand_to(
         &self,
         cx: &mut RoomContext,
         id: FrameId,
@@ -316,20 +324,20 @@ impl Frames {
 
     /// Returns the message that ends the task with a text (L-140).
     fn done(&self, cx: &mut RoomContext, id: FrameId, call: &ToolCall) -> Option<Message> {
-        self.handed(cx, id, vec![call.clone()], text_form(argument(call, "content")))
+        self.message_with_calls(cx, id, vec![call.clone()], text_form(argument(call, "content")))
     }
 
     /// Returns the message that ends the task with content and calls (L-141).
     fn agent_done(&self, cx: &mut RoomContext, id: FrameId, call: &ToolCall) -> Option<Message> {
         let content = argument(call, "content").clone();
         let tools = [call.clone()].into_iter().chain(calls_in(call)).collect();
-        let mut message = self.handed(cx, id, tools, text_form(&content))?;
+        let mut message = self.message_with_calls(cx, id, tools, text_form(&content))?;
         message.value = Some(content).filter(|value| !value.is_null() && !value.is_string());
         Some(message)
     }
 
     /// Returns a message of the agent role with calls for other tasks.
-    fn handed(
+    fn message_with_calls(
         &self,
         cx: &mut RoomContext,
         id: FrameId,
@@ -344,7 +352,7 @@ impl Frames {
     }
 
     /// Returns a message to a recipient, with calls in the case of `AgentSend` (L-147).
-    fn sent(
+    fn addressed_message(
         &self,
         cx: &mut RoomContext,
         id: FrameId,
@@ -352,7 +360,7 @@ impl Frames {
         call: &ToolCall,
     ) -> Option<Message> {
         let tools = if tool == HostTool::AgentSend { calls_in(call) } else { Vec::new() };
-        let mut message = self.handed(cx, id, tools, text(call, "content"))?;
+        let mut message = self.message_with_calls(cx, id, tools, text(call, "content"))?;
         message.from_agent = !message.tools.is_empty();
         message.recipient = Some(text(call, "to"));
         if call.untrusted && !message.labels.contains(&Label::Untrusted) {
@@ -361,7 +369,7 @@ impl Frames {
         Some(message)
     }
 
-    fn as_agent_said(
+    fn as_agent_message(
         &self,
         cx: &mut RoomContext,
         id: FrameId,

@@ -168,7 +168,7 @@ impl RunControl<'_> {
         let violation = *self.cx.violation.get_or_insert(violation);
         let reason = violation.to_string();
         if is_first {
-            self.cx.tell(Notice::InvariantViolated {
+            self.cx.notify(Notice::InvariantViolated {
                 code: violation.invariant.as_str().to_owned(),
                 reason: reason.clone(),
             });

@@ -63,7 +63,7 @@ impl Dialogue<'_> {
             entry.parent = Some(message.seq);
             self.histories.memory(self.cx, task).push(&Arc::new(entry));
             let (file, trigger) = (known.file.clone(), trigger.to_owned());
-            self.cx.tell(Notice::KnowledgeAdded { task: task.clone(), file, trigger });
+            self.cx.notify(Notice::KnowledgeAdded { task: task.clone(), file, trigger });
         }
     }
 }

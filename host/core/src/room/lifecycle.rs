@@ -76,18 +76,18 @@ impl Room {
 
     /// Queues a message for the next step of a task at work. In a persistent room, a message for
     /// any other task begins a turn later.
-    pub(super) fn hear_or_begin(&mut self, words: UserWords) {
-        if self.frames.at_work(&words.task).is_some() {
+    pub(super) fn queue_or_begin_turn(&mut self, words: UserWords) {
+        if self.frames.active_frame(&words.task).is_some() {
             self.pausing.words.push(words);
         } else if self.channels.is_held(&self.cx) {
             self.channels.waiting.push_back(words);
         } else {
-            self.cx.unheard(words);
+            self.cx.report_unread(words);
         }
     }
 
     /// Runs after each event: begins queued turns, and ends waits for the user in a closed room.
-    pub(super) fn host(&mut self) {
+    pub(super) fn begin_queued_turns(&mut self) {
         if self.channels.is_closed() {
             self.end_waiting_for_user();
         }
@@ -98,7 +98,7 @@ impl Room {
             let Some(words) = self.channels.waiting.pop_front() else { return };
             self.begin_turn(words);
             self.step_loop().run();
-            self.handle_words();
+            self.deliver_user_messages();
             self.run_control().end_if_over();
         }
     }
@@ -119,7 +119,7 @@ impl Room {
     pub(super) fn close(&mut self, request: RequestId, reason: &str) {
         self.cx.reply(request, Ok(RequestReply::Done));
         if !self.channels.is_closed() && !matches!(self.cx.phase, RoomPhase::Finished { .. }) {
-            self.channels.shut(&mut self.cx, reason);
+            self.channels.close_to_messages(&mut self.cx, reason);
             self.background_work().close_tasks(reason);
         }
     }
@@ -188,12 +188,12 @@ impl RoomChannels {
     }
 
     /// Closes the room to anything new, and reports queued messages as unread.
-    pub(super) fn shut(&mut self, cx: &mut RoomContext, reason: &str) {
+    pub(super) fn close_to_messages(&mut self, cx: &mut RoomContext, reason: &str) {
         self.closed = Some(reason.to_owned());
-        cx.tell(Notice::RoomClosed { reason: reason.to_owned() });
+        cx.notify(Notice::RoomClosed { reason: reason.to_owned() });
         for words in std::mem::take(&mut self.waiting) {
             let reason = format!("the room was closed before it was read: {reason}");
-            cx.tell(Notice::UserUnheard { task: words.task, text: words.text, reason });
+            cx.notify(Notice::UserUnheard { task: words.task, text: words.text, reason });
         }
     }
 }

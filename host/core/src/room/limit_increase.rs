@@ -31,7 +31,7 @@ impl RoomContext {
         is_running && self.opening.depth == 0 && self.opening.limits.when_used_up == WhenUsedUp::Ask
     }
 
-    fn give(&mut self, budget: Budget, more: u64) {
+    fn raise_limit(&mut self, budget: Budget, more: u64) {
         budget.raise(&mut self.opening.limits, more);
         if budget == Budget::Wall
             && let Some(deadline) = self.opening.deadline
@@ -110,7 +110,7 @@ impl PluginCalls<'_> {
             LimitIncrease { budget, limit, used, set_aside, needed, proposed, task, problem: None };
         let call = self.cx.next_call(Purpose::TopUp { top_up: Box::new(top_up.clone()) });
         self.budgets.top_up = Some(call);
-        self.cx.tell(Notice::TopUpAsked { call, top_up: top_up.clone() });
+        self.cx.notify(Notice::TopUpAsked { call, top_up: top_up.clone() });
         self.cx.effects.push_back(Effect::AskTopUp { call, top_up });
     }
 }
@@ -128,7 +128,7 @@ impl Room {
                     // An invalid amount is no decision: the request stays open for a valid one.
                     top_up.problem = Some(problem.to_string());
                     let top_up = LimitIncrease::clone(top_up);
-                    self.cx.tell(Notice::TopUpAsked { call, top_up });
+                    self.cx.notify(Notice::TopUpAsked { call, top_up });
                     return;
                 }
             },
@@ -138,19 +138,19 @@ impl Room {
         self.budgets.top_up = None;
         match more {
             Ok(more) => {
-                self.cx.tell(Notice::ToppedUp {
+                self.cx.notify(Notice::ToppedUp {
                     call,
                     budget,
                     more: Some(more),
                     reason: None,
                     author,
                 });
-                self.cx.give(budget, more);
+                self.cx.raise_limit(budget, more);
                 self.resume_held();
             }
             Err(reason) => {
                 let told = format!("{}, and more was not given: {reason}", budget.reason());
-                self.cx.tell(Notice::ToppedUp {
+                self.cx.notify(Notice::ToppedUp {
                     call,
                     budget,
                     more: None,

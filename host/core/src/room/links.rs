@@ -47,7 +47,7 @@ impl Histories {
             .values()
             .filter_map(|memory| memory.left_pending.as_ref())
             .map(|message| message.seq);
-        let at_work = frames.values().flat_map(held_by).map(|message| message.seq);
+        let at_work = frames.values().flat_map(messages_held_by).map(|message| message.seq);
         let held: BTreeSet<u64> = in_histories.chain(left).chain(at_work).collect();
         let mut kept = held.clone();
         for seq in &held {
@@ -85,7 +85,7 @@ impl Histories {
 }
 
 /// Returns the messages that a frame may still answer, post or pass on.
-fn held_by(frame: &Frame) -> impl Iterator<Item = &Arc<Message>> {
+fn messages_held_by(frame: &Frame) -> impl Iterator<Item = &Arc<Message>> {
     let attempt = frame.attempt.as_ref();
     let waits = attempt.and_then(|attempt| match &attempt.wait {
         FrameWait::Tools(round) => Some(&round.message),

@@ -31,7 +31,7 @@ impl RoomContext {
     /// Reports a refusal to the operator, and returns the text for the agent.
     pub(super) fn denied(&mut self, plugin: &PluginName, record: DenialRecord) -> String {
         let text = record.denial.to_text();
-        self.tell(Notice::Denied { call: None, plugin: plugin.clone(), record });
+        self.notify(Notice::Denied { call: None, plugin: plugin.clone(), record });
         text
     }
 }

@@ -76,7 +76,7 @@ impl ModelCall {
 
 impl RunControl<'_> {
     pub(super) fn model_asked(&mut self, call: CallId, ordinal: u32, request: ModelRequest) {
-        if self.frames.who_asks(self.cx, call).is_none() {
+        if self.frames.caller_of(self.cx, call).is_none() {
             // The call was abandoned, and its plugin is being stopped.
             return;
         }
@@ -112,7 +112,7 @@ impl RunControl<'_> {
             return;
         }
         // The fault of this step then ends the run with the budget as its reason.
-        if self.cx.is_agents(call) {
+        if self.cx.is_agent_call(call) {
             self.budgets.out_of_budget.insert(call, short.budget);
         }
         let answer = Err(ModelError::BudgetExhausted { what: short.budget.key().to_owned() });
@@ -125,13 +125,15 @@ impl RunControl<'_> {
         ordinal: u32,
         request: ModelRequest,
     ) -> Result<Option<Effect>, Unasked> {
-        let Some((plugin, task)) = self.frames.who_asks(self.cx, call) else { return Ok(None) };
+        let Some((plugin, task)) = self.frames.caller_of(self.cx, call) else { return Ok(None) };
         let model = self.cx.granted_model(&plugin, task.as_ref(), request.model.as_deref())?;
         self.plugin_calls().check_model_budget(&plugin)?;
         let mut prompt = self.dialogue().prompt(call, task.as_ref(), request)?;
         let fits = self.dialogue().fit_prompt(call, task.as_ref(), &model, &mut prompt);
         let aside = match &fits {
-            Ok(()) => self.plugin_calls().aside_for(&plugin, task.as_ref(), &model, &mut prompt)?,
+            Ok(()) => {
+                self.plugin_calls().reservation_for(&plugin, task.as_ref(), &model, &mut prompt)?
+            }
             Err(_) => Aside::default(),
         };
         // Reserved before the call is sent, so that concurrent calls cannot spend it too.
@@ -147,7 +149,7 @@ impl RunControl<'_> {
             ..ModelCall::new(call, ordinal, plugin.clone(), model.clone(), aside)
         };
         self.models.model_calls.push(under_way);
-        self.cx.tell(Notice::ModelCalled {
+        self.cx.notify(Notice::ModelCalled {
             call,
             ordinal,
             task: task.clone(),
@@ -202,7 +204,7 @@ impl RunControl<'_> {
         let usage = answer.as_ref().map(|completion| completion.usage).unwrap_or_default();
         self.budgets.settle_model_call(&plugin, aside, usage);
         if answer.is_ok() && usage.cost_micro_usd.is_none() {
-            self.models.note_price(self.cx, &plugin, &model);
+            self.models.report_unknown_price(self.cx, &plugin, &model);
         }
         let error = answer.as_ref().err().map(error_text);
         let named = answer.as_ref().ok().map(|completion| completion.model.clone());
@@ -210,7 +212,7 @@ impl RunControl<'_> {
         let is_empty = answer.as_ref().is_ok_and(|answer| {
             answer.tool_calls.is_empty() && answer.content.iter().all(|text| text.trim().is_empty())
         });
-        self.cx.tell(Notice::ModelAnswered {
+        self.cx.notify(Notice::ModelAnswered {
             call,
             ordinal,
             usage,
@@ -222,7 +224,7 @@ impl RunControl<'_> {
         });
         // The last answer counts: an agent that got an answer in the end did not fail for lack of a
         // model.
-        let is_step = self.cx.is_agents(call);
+        let is_step = self.cx.is_agent_call(call);
         if answer.is_ok() {
             self.models.without_model.remove(&call);
             self.budgets.out_of_budget.remove(&call);
@@ -251,7 +253,7 @@ impl RunControl<'_> {
 impl Frames {
     /// Returns the plugin behind a call, and the task that its prompt may draw on. Steps, answers
     /// of agents, and queries on behalf of a frame have a task; others do not.
-    pub(super) fn who_asks(
+    pub(super) fn caller_of(
         &self,
         cx: &RoomContext,
         call: CallId,
@@ -281,7 +283,7 @@ impl Frames {
 
     /// Returns the task that the agent behind a call works on; `None` for tools and strategies.
     pub(super) fn works_on(&self, cx: &RoomContext, call: CallId) -> Option<TaskName> {
-        let (plugin, task) = self.who_asks(cx, call)?;
+        let (plugin, task) = self.caller_of(cx, call)?;
         // A task narrows the grants of its own agent only.
         task.filter(|task| cx.setup.tasks.get(task).is_some_and(|setup| setup.agent == plugin))
     }

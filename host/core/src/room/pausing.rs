@@ -84,23 +84,23 @@ impl Room {
         let reason = if !self.cx.setup.tasks.contains_key(&task) {
             "the config has no task of that name"
         } else if self.channels.is_held(&self.cx) {
-            self.hear_or_begin(UserWords { task, text, attachments, chain_depth: 0 });
+            self.queue_or_begin_turn(UserWords { task, text, attachments, chain_depth: 0 });
             return;
         } else if !matches!(self.cx.phase, RoomPhase::Running { .. }) {
             "the run has its result already"
-        } else if self.frames.at_work(&task).is_none() {
+        } else if self.frames.active_frame(&task).is_none() {
             "that task is not at work now"
         } else {
             self.pausing.words.push(UserWords { task, text, attachments, chain_depth: 0 });
             return;
         };
-        self.cx.tell(Notice::UserUnheard { task, text, reason: reason.to_owned() });
+        self.cx.notify(Notice::UserUnheard { task, text, reason: reason.to_owned() });
     }
 
     /// Runs after each event: passes user messages to a question or a step that waits for them.
     /// Messages to a task that is over begin a turn, or are reported as unread.
-    pub(super) fn handle_words(&mut self) {
-        while let Some(next) = self.pausing.next_words(&self.cx, &self.frames) {
+    pub(super) fn deliver_user_messages(&mut self) {
+        while let Some(next) = self.pausing.next_user_message(&self.cx, &self.frames) {
             let words = self.pausing.words.remove(next.0);
             match next.1 {
                 // The message answers the task's question.
@@ -121,8 +121,8 @@ impl Room {
                     }
                     self.step_loop().run();
                 }
-                UserWordsTarget::Step(frame) => self.step_loop().read_out(frame, words),
-                UserWordsTarget::Nobody => self.hear_or_begin(words),
+                UserWordsTarget::Step(frame) => self.step_loop().write_user_message(frame, words),
+                UserWordsTarget::Nobody => self.queue_or_begin_turn(words),
             }
         }
     }
@@ -140,7 +140,7 @@ impl Pausing {
         }
         self.reason = Some(reason.to_owned());
         self.counted = cx.now;
-        cx.tell(Notice::RunPaused { reason: reason.to_owned() });
+        cx.notify(Notice::RunPaused { reason: reason.to_owned() });
     }
 
     pub(super) fn unpause(&mut self, cx: &mut RoomContext) {
@@ -156,7 +156,7 @@ impl Pausing {
         let timers = &cx.timers;
         self.owed.retain(|timer, _| timers.contains_key(timer));
         self.counted = Millis::default();
-        cx.tell(Notice::RunUnpaused);
+        cx.notify(Notice::RunUnpaused);
     }
 
     /// Runs before each event: counts the time that passed in a pause. Held effects return to the
@@ -191,7 +191,7 @@ impl Pausing {
 
     /// Corrects timers after a downtime of the host in a pause. They were set anew without that
     /// time, so it is not owed twice. Returns true if the pause has counted it already.
-    pub(super) fn slept_paused(&mut self, down_ms: u64) -> bool {
+    pub(super) fn count_downtime(&mut self, down_ms: u64) -> bool {
         if self.reason.is_none() {
             return false;
         }
@@ -233,14 +233,18 @@ impl Pausing {
     pub(super) fn end_pause(&mut self, cx: &mut RoomContext) {
         if matches!(cx.phase, RoomPhase::Finished { .. }) && !self.is_idle() {
             let Pausing { words, .. } = std::mem::take(self);
-            words.into_iter().for_each(|words| cx.unheard(words));
+            words.into_iter().for_each(|words| cx.report_unread(words));
         }
     }
 
-    fn next_words(&self, cx: &RoomContext, frames: &Frames) -> Option<(usize, UserWordsTarget)> {
+    fn next_user_message(
+        &self,
+        cx: &RoomContext,
+        frames: &Frames,
+    ) -> Option<(usize, UserWordsTarget)> {
         let is_paused = self.reason.is_some();
         self.words.iter().enumerate().find_map(|(place, words)| {
-            let Some(frame) = frames.at_work(&words.task) else { return Some((place, UserWordsTarget::Nobody)) };
+            let Some(frame) = frames.active_frame(&words.task) else { return Some((place, UserWordsTarget::Nobody)) };
             if is_paused {
                 return None;
             }
@@ -255,14 +259,14 @@ impl Pausing {
 }
 
 impl Frames {
-    pub(super) fn at_work(&self, task: &TaskName) -> Option<FrameId> {
+    pub(super) fn active_frame(&self, task: &TaskName) -> Option<FrameId> {
         self.values().find(|frame| frame.task == *task).map(|frame| frame.id)
     }
 }
 
 impl RoomContext {
-    pub(super) fn unheard(&mut self, UserWords { task, text, .. }: UserWords) {
-        self.tell(Notice::UserUnheard {
+    pub(super) fn report_unread(&mut self, UserWords { task, text, .. }: UserWords) {
+        self.notify(Notice::UserUnheard {
             task,
             text,
             reason: "the task was over before its agent made another step".to_owned(),
@@ -273,7 +277,7 @@ impl RoomContext {
 impl StepLoop<'_> {
     /// Writes user messages to the history right before an agent's step. Messages in a pause wait
     /// for its end.
-    pub(super) fn hear(&mut self, id: FrameId) {
+    pub(super) fn read_user_messages(&mut self, id: FrameId) {
         if self.pausing.words.is_empty() || self.pausing.reason.is_some() {
             return;
         }
@@ -283,10 +287,10 @@ impl StepLoop<'_> {
             .partition(|words| words.task == task);
         self.pausing.words = others;
         let mine: Vec<UserWords> = mine;
-        mine.into_iter().for_each(|words| self.read_out(id, words));
+        mine.into_iter().for_each(|words| self.write_user_message(id, words));
     }
 
-    fn read_out(
+    fn write_user_message(
         &mut self,
         id: FrameId,
         UserWords { task, text, attachments, chain_depth }: UserWords,
@@ -308,7 +312,7 @@ impl StepLoop<'_> {
         self.frames.remember(self.cx, id, Some(said), None, message.seq);
         // A user message ends any loop, so the detector starts anew. Its verdict is not needed.
         drop(self.dialogue().watch(id, &Responder::User, &message, None));
-        self.cx.tell(Notice::UserHeard { task, message });
+        self.cx.notify(Notice::UserHeard { task, message });
     }
 }
 

@@ -37,7 +37,7 @@ impl Frames {
                 Box::new(move |plan: &mut Plan| added(plan, parent, goal, subtasks))
             }
             Action::ModifyTask { task_id, state } => {
-                Box::new(move |plan: &mut Plan| modified(plan, task_id, word(*state)))
+                Box::new(move |plan: &mut Plan| modified(plan, task_id, state_word(*state)))
             }
             // Actions that did not fit their type are untyped: an unknown state, or a missing text.
             Action::Custom { name, arguments } if name == "modify_task" => {
@@ -76,7 +76,7 @@ impl Frames {
             return Some(answer);
         }
         let (task, plan) = (frame.task.clone(), frame.acting.plan.to_json());
-        cx.tell(Notice::PlanChanged { task, plan });
+        cx.notify(Notice::PlanChanged { task, plan });
         Some(answer)
     }
 }
@@ -105,7 +105,7 @@ fn shown(plan: &Plan) -> String {
     truncate::cut(plan.to_text().trim_end(), MAX_SHOWN, 1)
 }
 
-fn word(state: PlanState) -> &'static str {
+fn state_word(state: PlanState) -> &'static str {
     match state {
         PlanState::Open => "open",
         PlanState::InProgress => "in_progress",

@@ -8,14 +8,14 @@ use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply, RoomR
 
 impl Room {
     pub(super) fn requested(&mut self, request: RequestId, what: RoomRequest) {
-        if let Some(refusal) = self.cx.takes_nothing(&what) {
+        if let Some(refusal) = self.cx.refusal_of(&what) {
             self.cx.reply(request, Err(refusal));
             return;
         }
         match what {
             RoomRequest::Inbound { inbound } => self.inbound(request, inbound),
             RoomRequest::Activity { channel, activity } => {
-                self.result_delivery().channel_is(request, channel, activity)
+                self.result_delivery().report_activity(request, channel, activity)
             }
             RoomRequest::Bind { channel, binding } => {
                 self.result_delivery().bind(request, channel, binding)
@@ -39,7 +39,7 @@ impl Room {
 
 impl RoomContext {
     /// Returns the refusal of a request in the current phase, if any.
-    fn takes_nothing(&self, what: &RoomRequest) -> Option<Refusal> {
+    fn refusal_of(&self, what: &RoomRequest) -> Option<Refusal> {
         match self.phase {
             RoomPhase::Unopened => {
                 Some(Refusal::new(RefusalCode::RoomNotFound, "there is no such room"))

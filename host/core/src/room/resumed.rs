@@ -7,9 +7,9 @@ use crate::protocol::notice::Notice;
 
 impl Room {
     pub(super) fn resumed(&mut self, down_ms: u64) {
-        self.cx.tell(Notice::Resumed { down_ms });
+        self.cx.notify(Notice::Resumed { down_ms });
         // A pause counts the downtime itself.
-        if !self.pausing.slept_paused(down_ms) {
+        if !self.pausing.count_downtime(down_ms) {
             self.cx.opening.deadline =
                 self.cx.opening.deadline.map(|deadline| deadline.plus(down_ms));
             for purpose in self.cx.timers.values_mut() {

@@ -101,7 +101,7 @@ impl Room {
         let opening = &self.cx.opening;
         if opening.content.is_none() && opening.tools.is_empty() && opening.attachments.is_empty() {
             if self.cx.opening.seat.is_none() {
-                self.dialogue().begin_where_it_ended(root);
+                self.dialogue().begin_with_last_entry(root);
             }
             return;
         }

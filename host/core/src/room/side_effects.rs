@@ -20,10 +20,10 @@ impl Budgets {
         side_effect: SideEffect,
     ) {
         // The plugin is being stopped, and must not leave anything behind.
-        let leave = match frames.who_asks(cx, call) {
+        let leave = match frames.caller_of(cx, call) {
             None => Err(over(&side_effect)),
             Some((plugin, _)) => self.admit_side_effect(cx, &plugin, &side_effect).map(|()| {
-                cx.tell(Notice::SideEffectStarted { call, ordinal, plugin, side_effect });
+                cx.notify(Notice::SideEffectStarted { call, ordinal, plugin, side_effect });
             }),
         };
         cx.effects.push_back(Effect::AllowSideEffect { call, ordinal, leave });
@@ -71,8 +71,8 @@ impl Frames {
         ordinal: u32,
         answer: SideEffectAnswer,
     ) {
-        if let Some((plugin, _)) = self.who_asks(cx, call) {
-            cx.tell(Notice::SideEffectEnded { call, ordinal, plugin, answer });
+        if let Some((plugin, _)) = self.caller_of(cx, call) {
+            cx.notify(Notice::SideEffectEnded { call, ordinal, plugin, answer });
         }
         cx.effects.push_back(Effect::ConfirmSideEffect { call, ordinal });
     }

@@ -88,7 +88,7 @@ impl Dialogue<'_> {
         if let Some(task_setup) = task_setup {
             let caller =
                 caller.and_then(|caller| self.frames.get(&caller)).map(|frame| frame.task.clone());
-            self.cx.tell(Notice::TaskStarted {
+            self.cx.notify(Notice::TaskStarted {
                 task: task.clone(),
                 agent: task_setup.agent.clone(),
                 caller,
@@ -157,7 +157,7 @@ impl Dialogue<'_> {
                 self.histories.link(&pending).child = Some(message.seq);
                 self.put_pending(child, Responder::User, message);
             }
-            None => self.begin_where_it_ended(child),
+            None => self.begin_with_last_entry(child),
         }
         self.frames.runnable.push_back(child);
         Some(FrameWait::Subtask(child))
@@ -165,7 +165,7 @@ impl Dialogue<'_> {
 
     /// Makes the newest entry of the task's history pending, for a frame that began without a
     /// message (L-051a). With an empty history nothing is pending.
-    pub(super) fn begin_where_it_ended(&mut self, id: FrameId) {
+    pub(super) fn begin_with_last_entry(&mut self, id: FrameId) {
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
@@ -270,7 +270,7 @@ impl StepLoop<'_> {
                 return;
             };
             match frame.attempt.take() {
-                None if frame.only.is_some() => self.ask_only(id),
+                None if frame.only.is_some() => self.ask_single_role(id),
                 None => self.begin_step(id),
                 Some(Attempt { wait: FrameWait::Ready(answer), .. }) if frame.only.is_some() => {
                     self.seat_answered(id, answer)
@@ -390,7 +390,7 @@ impl StepLoop<'_> {
     }
 
     /// Asks the one role that the room was opened for.
-    fn ask_only(&mut self, id: FrameId) {
+    fn ask_single_role(&mut self, id: FrameId) {
         let Some(only) = self.frames.get(&id).and_then(|frame| frame.only.clone()) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
@@ -473,14 +473,14 @@ impl StepLoop<'_> {
     pub(super) fn start_step(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (name, agent) = (frame.task.clone(), task.agent.clone());
-        self.hear(id);
-        self.hear_results(id);
+        self.read_user_messages(id);
+        self.read_inbox(id);
         if let Some(turn) = self.frames.replayed(self.cx, id) {
             let answer = self.dialogue().take_turn(id, turn, false);
             return Some(FrameWait::Ready(answer.map(|(_, message)| message)));
         }
         let call = self.cx.next_call(Purpose::Step { frame: id });
-        self.cx.tell(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
+        self.cx.notify(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
         self.cx.effects.push_back(Effect::StepAgent { call, frame: id, task: name, agent });
         Some(FrameWait::Call(call))
     }
@@ -637,7 +637,7 @@ impl StepLoop<'_> {
             return None;
         };
         let (agent, interactive) = (task.agent.clone(), task.interactive);
-        self.cx.tell(Notice::PluginFaulted { call, plugin: agent.clone(), fault: fault.clone() });
+        self.cx.notify(Notice::PluginFaulted { call, plugin: agent.clone(), fault: fault.clone() });
         // The agent cannot proceed without this budget, and its next step would fail for the same
         // reason.
         if let Some(budget) = self.budgets.out_of_budget.remove(&call) {
@@ -723,7 +723,7 @@ impl PluginCalls<'_> {
             return Some(FrameWait::More);
         }
         let call = self.cx.next_call(Purpose::Respond { frame: id });
-        self.cx.tell(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
+        self.cx.notify(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
         self.cx.effects.push_back(Effect::AskResponder { call, frame: id, task: name, agent });
         Some(FrameWait::Call(call))
     }

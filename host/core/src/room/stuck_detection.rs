@@ -76,7 +76,7 @@ impl StuckWatch {
         while numbers.len() > longest {
             numbers.pop_front();
         }
-        self.watch.saw(&seen.doing, rules)
+        self.watch.record(&seen.doing, rules)
     }
 
     /// Returns the number of the agent's message that began a loop.
@@ -118,7 +118,7 @@ impl Dialogue<'_> {
             return None;
         }
         let task = Arc::clone(task);
-        let seen = self.seen(id, &task, by, message, answered)?;
+        let seen = self.completed_act(id, &task, by, message, answered)?;
         let verdict = self.frames.get_mut(&id)?.astray.saw(&seen, &task.stuck);
         (verdict != StuckVerdict::Fine).then_some(StuckFinding {
             verdict,
@@ -128,7 +128,7 @@ impl Dialogue<'_> {
     }
 
     /// Returns the act that an answer completes; `None` if it completes none.
-    fn seen(
+    fn completed_act(
         &mut self,
         id: FrameId,
         task: &TaskSetup,
@@ -162,7 +162,8 @@ impl Dialogue<'_> {
                         Some(act(what, message, is_error, asked, action.name().to_owned()))
                     }
                     None => {
-                        let (what, named) = asked_for(task, by, message, asked, is_error)?;
+                        let (what, named) =
+                            request_fingerprint(task, by, message, asked, is_error)?;
                         Some(act(what, message, is_error, asked, named))
                     }
                 }
@@ -195,7 +196,7 @@ impl Dialogue<'_> {
         self.put_pending(id, Responder::Agent, message);
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
         let (task, agent) = (frame.task.clone(), task.agent.clone());
-        self.cx.tell(Notice::MessagePosted { task, agent, message: said });
+        self.cx.notify(Notice::MessagePosted { task, agent, message: said });
     }
 
     /// Applies a recovery, and returns the one that was possible.
@@ -213,7 +214,7 @@ impl Dialogue<'_> {
             // restarted.
             _ if kind == StuckKind::OnlyCondensing => false,
             Recovery::Ask => self.turn_to_user(id, how),
-            Recovery::Restart => self.begin_anew(id, kind, repeats),
+            Recovery::Restart => self.restart_from_beginning(id, kind, repeats),
         };
         if done { wanted } else { Recovery::Stop }
     }
@@ -251,7 +252,7 @@ impl Dialogue<'_> {
     /// Cuts the history to where the loop began, and makes the user's last request pending again,
     /// once in an activation (O-108). Returns false if it was done before, there is no request, or
     /// the beginning is gone.
-    fn begin_anew(&mut self, id: FrameId, kind: StuckKind, repeats: u32) -> bool {
+    fn restart_from_beginning(&mut self, id: FrameId, kind: StuckKind, repeats: u32) -> bool {
         let Some(frame) = self.frames.get(&id).filter(|frame| !frame.astray.restarted) else {
             return false;
         };
@@ -298,12 +299,12 @@ impl RunControl<'_> {
         let Some(verdict) = self
             .frames
             .get_mut(&id)
-            .map(|frame| frame.astray.watch.saw(&Doing::condensation(), &rules))
+            .map(|frame| frame.astray.watch.record(&Doing::condensation(), &rules))
         else {
             return;
         };
         if verdict != StuckVerdict::Fine {
-            self.lead_back(
+            self.respond_to_stuck(
                 id,
                 StuckFinding {
                     verdict,
@@ -315,7 +316,7 @@ impl RunControl<'_> {
     }
 
     /// Responds to a stuck agent, unless its task is over.
-    pub(super) fn lead_back(&mut self, id: FrameId, found: StuckFinding) {
+    pub(super) fn respond_to_stuck(&mut self, id: FrameId, found: StuckFinding) {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
         // The step may have ended the task or posted another message since.
         if frame.pending.as_ref().is_none_or(|pending| pending.seq != found.after) {
@@ -333,8 +334,9 @@ impl RunControl<'_> {
         };
         let how = format!("{} ({what})", kind.describe(repeats));
         let recovery = self.dialogue().recover(id, rules.recovery, kind, repeats, &how);
-        let reason = format!("{name} is stuck: {how}; tasks.{name}.stuck_detection = false lets it go on");
-        self.cx.tell(Notice::AgentStuck { task: name, reason: reason.clone(), recovery });
+        let reason =
+            format!("{name} is stuck: {how}; tasks.{name}.stuck_detection = false lets it go on");
+        self.cx.notify(Notice::AgentStuck { task: name, reason: reason.clone(), recovery });
         if recovery == Recovery::Stop {
             self.end_frame(id, FrameEnd::new(Status::InfLoop, reason));
         }
@@ -389,7 +391,7 @@ fn act(
 
 /// Returns a fingerprint and a description of the request in a message without an action: calls, or
 /// an answered text. `None` if it requested nothing.
-fn asked_for(
+fn request_fingerprint(
     task: &TaskSetup,
     by: &Responder,
     answer: &Message,

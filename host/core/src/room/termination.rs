@@ -539,7 +539,7 @@ impl RunControl<'_> {
             status: ending.status,
             reason: ending.reason.clone(),
         };
-        self.cx.tell(notice);
+        self.cx.notify(notice);
         self.agent_states.state_at_end(self.cx, &frame.task, ending.status, &ending.reason);
         let ends_callers = ending.status == Status::InfLoop
             || (ending.cause == Some(EndCause::NobodyToAsk)
@@ -659,7 +659,7 @@ impl RunControl<'_> {
         });
         // The question for more budget is dropped first, so that no grant can revive the ended run.
         self.budgets.drop_top_up(self.cx);
-        self.cx.tell(Notice::ResultReady { outcome: Arc::clone(&outcome) });
+        self.cx.notify(Notice::ResultReady { outcome: Arc::clone(&outcome) });
         self.cx.phase = RoomPhase::Draining { outcome: Arc::clone(&outcome) };
         self.channels.turn_ended(self.cx, &outcome);
         self.channels.report_shared_channels(self.cx, &outcome);
@@ -676,7 +676,7 @@ impl RunControl<'_> {
         // The ids are copied because killing changes the table of calls.
         let in_background: Vec<CallId> = self.cx.calls
             .iter()
-            .filter(|(_, purpose)| matches!(purpose, Purpose::Background { id } if self.background.background_is(id, task)))
+            .filter(|(_, purpose)| matches!(purpose, Purpose::Background { id } if self.background.is_task_of(id, task)))
             .map(|(call, _)| *call)
             .collect();
         for call in in_background {
@@ -698,7 +698,7 @@ impl RunControl<'_> {
         let was_held = self.channels.is_held(self.cx);
         if was_held {
             // Closed first, so that no queued turn begins while the room stops.
-            self.channels.shut(self.cx, reason);
+            self.channels.close_to_messages(self.cx, reason);
         }
         let was_running = matches!(self.cx.phase, RoomPhase::Running { .. });
         let is_first = self.background.begin_stop(reason);
@@ -870,7 +870,7 @@ impl Room {
         self.dialogue().put_pending(root, Responder::Agent, Arc::unwrap_or_clone(message));
         // Lets the next step ask the user.
         self.histories.memory(&self.cx, &name).human_tried = false;
-        self.cx.tell(Notice::TurnStopped { task: name, reason: reason.to_owned() });
+        self.cx.notify(Notice::TurnStopped { task: name, reason: reason.to_owned() });
         self.frames.runnable.push_back(root);
     }
 }

@@ -139,7 +139,7 @@ impl ToolRounds<'_> {
             host_tool_of(&toolbox, &call).filter(|_| !matches!(task.no_tool, NoTool::Call(_)))
         {
             // The operator's rule made it, so it is not reported as an agent's call.
-            Some(self.steer(id, tool, &call, None, &pending))
+            Some(self.run_host_tool(id, tool, &call, None, &pending))
         } else if self.histories.is_handed_on(self.cx, self.frames, id, &toolbox, &call, None) {
             Some(self.frames.handed_on(self.cx, id, call.clone()))
         } else {
@@ -170,7 +170,7 @@ impl ToolRounds<'_> {
                 // A call must not gain permissions through another agent's grants.
                 let text =
                     self.histories.unknown_tool(self.cx, &agent, &name, &toolbox, &call.name);
-                let said = Some(self.frames.said_error(self.cx, id, text));
+                let said = Some(self.frames.error_outcome(self.cx, id, text));
                 slots.push(Slot::new(call, None).answered(said));
                 continue;
             }
@@ -216,7 +216,7 @@ impl ToolRounds<'_> {
         for (index, slot) in slots.iter_mut().enumerate() {
             let text = if index >= MAX_ROUND { Some(TOO_MANY) } else { refusal };
             if let Some(text) = text {
-                let said = self.frames.said_error(self.cx, id, text.to_owned());
+                let said = self.frames.error_outcome(self.cx, id, text.to_owned());
                 slot.state = SlotState::Answered(Box::new(said.into()));
             }
         }
@@ -264,7 +264,7 @@ impl ToolRounds<'_> {
             }
             // Each result may repeat the message that it stands in.
             SlotWork::HostTool(_) if weight > MAX_WEIGHT as u64 => {
-                Some(self.frames.said_error(self.cx, id, TOO_LARGE.to_owned()))
+                Some(self.frames.error_outcome(self.cx, id, TOO_LARGE.to_owned()))
             }
             // It may wait for gates, then for an approver, then for its result.
             SlotWork::HostTool(HostTool::DelegateTask) => {
@@ -272,11 +272,11 @@ impl ToolRounds<'_> {
                 self.background_work().delegate_by_call(slot, &call, by, message.seq, asked)
             }
             SlotWork::HostTool(tool) => {
-                Some(self.steer(id, tool, &call, asked_by.as_ref(), &message))
+                Some(self.run_host_tool(id, tool, &call, asked_by.as_ref(), &message))
             }
             SlotWork::PluginTool => self
                 .start_tool(id, index, &call, asked_by.as_ref(), asked)
-                .map(|result| self.frames.said_result(self.cx, id, result)),
+                .map(|result| self.frames.result_outcome(self.cx, id, result)),
         };
         if let Some(said) = said {
             self.frames.report_answer(self.cx, id, &call, &said);
@@ -390,7 +390,7 @@ impl Frames {
         text: &str,
     ) {
         let Some(task) = self.get(&id).map(|frame| frame.task.clone()) else { return };
-        cx.tell(Notice::ToolAnswered {
+        cx.notify(Notice::ToolAnswered {
             call: None,
             task,
             name: name.to_owned(),
@@ -410,7 +410,7 @@ impl Frames {
         said: &CallOutcome,
     ) {
         let Some(frame) = self.get(&id) else { return };
-        cx.tell(Notice::ToolAnswered {
+        cx.notify(Notice::ToolAnswered {
             call: None,
             task: frame.task.clone(),
             name: call.name.clone(),
@@ -427,7 +427,7 @@ impl Frames {
     }
 
     /// Returns an error as the outcome of a call.
-    pub(super) fn said_error(
+    pub(super) fn error_outcome(
         &self,
         cx: &mut RoomContext,
         id: FrameId,
@@ -464,7 +464,7 @@ impl Frames {
         }
     }
 
-    pub(super) fn said_result(
+    pub(super) fn result_outcome(
         &self,
         cx: &mut RoomContext,
         id: FrameId,
@@ -523,7 +523,7 @@ impl Dialogue<'_> {
                 None => self.histories.unknown_tool(self.cx, &agent, &name, toolbox, &call.name),
             };
             self.frames.report_refused(self.cx, id, &call.name, Some(&call.arguments), &text);
-            let said = Some(self.frames.said_error(self.cx, id, text));
+            let said = Some(self.frames.error_outcome(self.cx, id, text));
             let slot = Slot::new(call.clone(), None).answered(said);
             slots.insert(index.min(slots.len()), slot);
         }

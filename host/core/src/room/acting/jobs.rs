@@ -109,7 +109,7 @@ impl Frames {
 
     /// Adds output to the command's unread output, so that a flood stays as small as one
     /// observation.
-    fn put_news(&mut self, cx: &mut RoomContext, id: FrameId, news: News) {
+    fn add_unread_output(&mut self, cx: &mut RoomContext, id: FrameId, news: News) {
         let Some(frame) = self.get_mut(&id) else {
             return cx.violated(Invariant::FrameExists, id);
         };
@@ -267,7 +267,7 @@ impl ToolRounds<'_> {
         else {
             return self.cx.violated(Invariant::CommandKnown, id);
         };
-        let (content, exit) = (said_by(outcome), exit_of(outcome));
+        let (content, exit) = (poll_output(outcome), exit_of(outcome));
         job.faults = 0;
         job.idle = if content.is_empty() { job.idle.saturating_add(1) } else { 0 };
         let (command, untrusted) = (job.command.clone(), job.untrusted);
@@ -278,7 +278,7 @@ impl ToolRounds<'_> {
                 exit_code: exit.unwrap_or_default(),
                 content,
             };
-            self.frames.put_news(
+            self.frames.add_unread_output(
                 self.cx,
                 id,
                 News { command_id, observation, untrusted, goes_on: exit.is_none() },
@@ -311,7 +311,7 @@ impl ToolRounds<'_> {
         );
         let untrusted = job.untrusted;
         self.forget_job(id, command_id);
-        self.frames.put_news(
+        self.frames.add_unread_output(
             self.cx,
             id,
             News {
@@ -440,7 +440,7 @@ impl Dialogue<'_> {
             let mut message = Arc::unwrap_or_clone(self.frames.host_message(
                 self.cx,
                 id,
-                words(command_id, &observation, goes_on),
+                output_text(command_id, &observation, goes_on),
             ));
             message.labels.extend(untrusted.then_some(Label::Untrusted));
             message.labels.push(Label::Tool);
@@ -517,16 +517,16 @@ impl RoomContext {
         };
         let wanted = ToolCall::new(format!("{plugin}.{tool}"), json!({ "command_id": command_id }));
         let (name, arguments) = (wanted.name.clone(), wanted.arguments);
-        self.tell(Notice::ToolCalled { call, task: task.clone(), caller, name, arguments });
+        self.notify(Notice::ToolCalled { call, task: task.clone(), caller, name, arguments });
         let (content, fault) = match answer {
-            Ok(outcome) => (said_by(outcome), None),
+            Ok(outcome) => (poll_output(outcome), None),
             Err(error @ ToolError::Fault { fault }) => {
                 (error.to_text(&wanted.name), Some(fault.clone()))
             }
             Err(error) => (error.to_text(&wanted.name), None),
         };
         let (task, name, report) = (task.clone(), wanted.name, report.clone());
-        self.tell(Notice::ToolAnswered {
+        self.notify(Notice::ToolAnswered {
             call: Some(call),
             task,
             name,
@@ -559,7 +559,7 @@ impl Room {
             JobCall::Poll { frame, command_id } => {
                 // Polls without output are not reported; failures always are.
                 let is_news = answer.as_ref().map_or(true, |outcome| {
-                    !said_by(outcome).is_empty() || exit_of(outcome).is_some()
+                    !poll_output(outcome).is_empty() || exit_of(outcome).is_some()
                 });
                 if is_news {
                     self.cx.report_job(call, (&task, &plugin), POLL, command_id, answer, report);
@@ -606,7 +606,7 @@ impl PluginCalls<'_> {
 }
 
 /// Returns the output of a poll, cut to the limit of an observation (O-009).
-fn said_by(outcome: &ToolOutcome) -> String {
+fn poll_output(outcome: &ToolOutcome) -> String {
     outcome
         .content
         .as_deref()
@@ -620,7 +620,7 @@ fn exit_of(outcome: &ToolOutcome) -> Option<i32> {
 }
 
 /// Returns the text of an observation for the model.
-fn words(command_id: i64, observation: &Observation, goes_on: bool) -> String {
+fn output_text(command_id: i64, observation: &Observation, goes_on: bool) -> String {
     match observation {
         Observation::Command { command, content, .. } if goes_on => {
             format!(

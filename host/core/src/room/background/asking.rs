@@ -83,7 +83,7 @@ impl BackgroundWork<'_> {
                 message.labels.extend(is_data.then_some(Label::Untrusted));
                 CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true }
             }
-            Err(refusal) => self.frames.said_error(self.cx, id, refusal.to_value().to_string()),
+            Err(refusal) => self.frames.error_outcome(self.cx, id, refusal.to_value().to_string()),
         }
     }
 

@@ -64,7 +64,7 @@ impl Frames {
 
     /// Returns the task and the plugin that delegate, and the number of automatic answers that led
     /// there.
-    fn on_whose_behalf(
+    fn delegating_task(
         &self,
         cx: &RoomContext,
         origin: &TaskOrigin,
@@ -110,13 +110,13 @@ impl BackgroundWork<'_> {
         delegating: &Delegating,
     ) -> Result<CheckedDelegation, Refusal> {
         let delegation = &delegating.delegation;
-        let (by, agent, depth) = self.frames.on_whose_behalf(self.cx, &delegating.origin)?;
+        let (by, agent, depth) = self.frames.delegating_task(self.cx, &delegating.origin)?;
         let context = checked_context(delegation)?;
         let notify = self.cx.checked_notify(delegation, by.as_ref())?;
         if let Deliver::By(strategy) = &delegation.deliver {
             self.cx.check_strategy(strategy)?;
         }
-        if let Some(refusal) = self.background.takes_no_work(self.cx, self.channels) {
+        if let Some(refusal) = self.background.refusal_of_work(self.cx, self.channels) {
             return Err(refusal);
         }
         let task = self.cx.checked_agent(delegation, by.as_ref().zip(agent.as_ref()))?;
@@ -315,7 +315,7 @@ impl RoomContext {
 
 impl Background {
     /// Returns the refusal of a room that is closed or has its result.
-    fn takes_no_work(&self, cx: &RoomContext, channels: &RoomChannels) -> Option<Refusal> {
+    fn refusal_of_work(&self, cx: &RoomContext, channels: &RoomChannels) -> Option<Refusal> {
         let has_result = matches!(cx.phase, RoomPhase::Draining { .. }) && !channels.is_held(cx);
         let refused = |why: &str| {
             Some(Refusal::new(

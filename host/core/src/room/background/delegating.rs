@@ -61,9 +61,9 @@ impl BackgroundWork<'_> {
         asked: Consent,
     ) -> Option<CallOutcome> {
         if let Err(text) =
-            self.dialogue().check_steering(id, HostTool::DelegateTask, call, asked_by)
+            self.dialogue().check_host_tool(id, HostTool::DelegateTask, call, asked_by)
         {
-            return Some(self.frames.said_error(self.cx, id, text));
+            return Some(self.frames.error_outcome(self.cx, id, text));
         }
         let worker = self.frames.get(&id).and_then(|frame| {
             self.histories.toolbox(self.cx, &frame.task).get(&call.name)?.worker.clone()
@@ -82,7 +82,11 @@ impl BackgroundWork<'_> {
                     RefusalCode::BadArguments,
                     format!("The arguments of delegate_task are not right: {error}."),
                 );
-                return Some(self.frames.said_error(self.cx, id, refusal.to_value().to_string()));
+                return Some(self.frames.error_outcome(
+                    self.cx,
+                    id,
+                    refusal.to_value().to_string(),
+                ));
             }
         };
         delegation.wait = worker.is_some_and(|worker| worker.wait);
@@ -274,7 +278,7 @@ impl BackgroundWork<'_> {
         let checked_by = checked.by.clone();
         self.background.records.begin(number, &running, room.clone(), checked.by, delegation.key);
         self.background.tasks.insert(id.clone(), running);
-        self.cx.tell(Notice::BackgroundStarted {
+        self.cx.notify(Notice::BackgroundStarted {
             id: id.clone(),
             task: task.clone(),
             room: room.clone(),

@@ -54,7 +54,7 @@ impl RunControl<'_> {
             self.budgets.used_by(plugin).add(used.since(before));
         }
         if !task.is_stopped {
-            let ended = self.cx.end_of(&task, ended);
+            let ended = self.cx.checked_end(&task, ended);
             self.background_work().conclude(&task, ended, &EndRecipient::Notified);
         }
         // The child may have used more than was reserved.
@@ -72,7 +72,7 @@ impl Budgets {
 impl RoomContext {
     /// Returns the end that a child reports, with corrections. A child may not name another task,
     /// nor complete without an answer.
-    fn end_of(&self, task: &BackgroundTask, said: EndedTask) -> EndedTask {
+    fn checked_end(&self, task: &BackgroundTask, said: EndedTask) -> EndedTask {
         // Blank text is not an answer.
         let output = said.output.filter(|output| !output.trim().is_empty());
         let (status, error) = match (said.status, &output) {
@@ -118,12 +118,12 @@ impl RoomContext {
     }
 
     /// Returns the end of a task that this room stopped.
-    fn stopped(&self, task: &BackgroundTask, why: &FrameEnd) -> EndedTask {
+    fn end_of_stopped(&self, task: &BackgroundTask, why: &FrameEnd) -> EndedTask {
         let is_late = why.cause == Some(EndCause::WallTime);
         let status = if is_late { BackgroundStatus::TimedOut } else { BackgroundStatus::Cancelled };
         let ended =
             EndedTask { status, cause: why.cause, ..EndedTask::interrupted(why.reason.clone()) };
-        self.end_of(task, ended)
+        self.checked_end(task, ended)
     }
 }
 
@@ -134,7 +134,7 @@ impl BackgroundWork<'_> {
         if !self.background.records.end(&ended, self.cx.now) {
             return;
         }
-        self.cx.tell(Notice::BackgroundEnded { ended: ended.clone() });
+        self.cx.notify(Notice::BackgroundEnded { ended: ended.clone() });
         if let Some(waiter) = &task.waiter {
             let was_told = self.report_waiter(waiter, task, &ended);
             let reason = if was_told {
@@ -223,7 +223,7 @@ impl BackgroundWork<'_> {
             };
             self.budgets.settle_reserve(task.reserved, Spent::default());
             self.plugin_calls().abandon(call);
-            let ended = self.cx.stopped(&task, why);
+            let ended = self.cx.end_of_stopped(&task, why);
             self.conclude(&task, ended, told);
             return true;
         }
@@ -231,7 +231,7 @@ impl BackgroundWork<'_> {
         task.is_stopped = true;
         let task = task.clone();
         self.cx.effects.push_back(Effect::AbandonCall { call });
-        let ended = self.cx.stopped(&task, why);
+        let ended = self.cx.end_of_stopped(&task, why);
         self.conclude(&task, ended, told);
         true
     }
@@ -273,7 +273,7 @@ impl BackgroundWork<'_> {
         let unknown = if self.cx.opening.depth > 0 { task.reserved } else { Spent::default() };
         self.budgets.settle_reserve(task.reserved, unknown);
         if !task.is_stopped {
-            let ended = self.cx.stopped(&task, why);
+            let ended = self.cx.end_of_stopped(&task, why);
             self.conclude(&task, ended, &EndRecipient::Nobody(CLOSED));
         }
     }

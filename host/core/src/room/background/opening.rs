@@ -59,7 +59,7 @@ impl BackgroundWork<'_> {
         let opening = RunOpening {
             room: RoomId::from(format!("{}/{}", self.cx.opening.room, self.cx.counters.background)),
             entry: checked.task.clone(),
-            content: Some(self.histories.first_words(delegation, &context, &checked.notify)),
+            content: Some(self.histories.first_message_text(delegation, &context, &checked.notify)),
             inputs: context.clone(),
             limits: self.share_of(&checked.task),
             deadline,
@@ -102,7 +102,12 @@ impl Frames {
 
 impl Histories {
     /// Returns the first message: the brief or else the label, then facts and conversation as data.
-    fn first_words(&self, delegation: &Delegation, context: &Value, notify: &TaskName) -> String {
+    fn first_message_text(
+        &self,
+        delegation: &Delegation,
+        context: &Value,
+        notify: &TaskName,
+    ) -> String {
         let brief = delegation.brief.as_ref().filter(|brief| !brief.trim().is_empty());
         let mut words = brief.unwrap_or(&delegation.task).clone();
         if context.as_object().is_some_and(|facts| !facts.is_empty()) {

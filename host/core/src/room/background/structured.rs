@@ -60,7 +60,7 @@ impl Background {
     ) -> CallOutcome {
         let is_root = frames.get(&id).is_some_and(|frame| frame.caller.is_none());
         if cx.opening.structured.is_none() || !is_root {
-            return frames.said_error(
+            return frames.error_outcome(
                 cx,
                 id,
                 "No result in a fixed form is asked of this task: end it as usual.".to_owned(),
@@ -70,14 +70,14 @@ impl Background {
             |name: &str| call.arguments.get(name).and_then(Value::as_str).unwrap_or_default();
         let (status, summary) = (text("status"), text("summary").trim().to_owned());
         if !matches!(status, "completed" | "failed" | "blocked") {
-            return frames.said_error(
+            return frames.error_outcome(
                 cx,
                 id,
                 format!("`status` must be completed, failed or blocked, not {status:?}."),
             );
         }
         if summary.is_empty() {
-            return frames.said_error(
+            return frames.error_outcome(
                 cx,
                 id,
                 "`summary` is empty: say in words what came of the task.".to_owned(),

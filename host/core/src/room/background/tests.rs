@@ -176,7 +176,7 @@ fn a_task_that_has_not_begun_costs_nothing_and_one_that_has_keeps_its_reserve() 
     let abandoned = Effect::AbandonCall { call: CallId(1) };
     assert_eq!(parts.cx.take_effects(), [abandoned]);
     assert_eq!(tokens(&parts.budgets), (10, 0));
-    assert!(!parts.background.background_is(&"task-2".into(), &"digest".into()));
+    assert!(!parts.background.is_task_of(&"task-2".into(), &"digest".into()));
     assert_eq!(states(&parts), [(BackgroundState::Cancelled, DeliveryState::Blocked); 2]);
     // When the host stops before the room has reported, the whole reserve counts.
     parts.background.settle_stopped_tasks(&mut parts.cx, &mut parts.budgets);

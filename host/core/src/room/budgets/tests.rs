@@ -34,7 +34,8 @@ fn prompt() -> Prompt {
 fn aside(parts: &mut Parts) -> Result<(Aside, Option<u64>), Unasked> {
     let mut prompt = prompt();
     let model = ModelName::from("default");
-    let aside = parts.view().plugin_calls().aside_for(&"chat".into(), None, &model, &mut prompt)?;
+    let aside =
+        parts.view().plugin_calls().reservation_for(&"chat".into(), None, &model, &mut prompt)?;
     Ok((aside, prompt.max_output()))
 }
 

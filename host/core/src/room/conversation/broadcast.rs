@@ -31,7 +31,7 @@ impl RoomChannels {
         for channel in targets {
             // Unique for each message and channel, so a channel recognizes a repeated speech.
             let key = format!("inbound-{index}-{channel}");
-            cx.say(channel, text.clone(), key);
+            cx.post_message(channel, text.clone(), key);
         }
     }
 
@@ -66,7 +66,7 @@ impl RoomChannels {
         self.next_answer += 1;
         for channel in targets {
             let key = format!("answer-{number}-{channel}");
-            cx.say(channel, text.to_owned(), key);
+            cx.post_message(channel, text.to_owned(), key);
         }
     }
 
@@ -77,19 +77,19 @@ impl RoomChannels {
 }
 
 impl RoomContext {
-    fn say(&mut self, channel: ChannelId, text: String, key: String) {
+    fn post_message(&mut self, channel: ChannelId, text: String, key: String) {
         let call = self.next_call(Purpose::Post { channel: channel.clone(), key: key.clone() });
         let speech = Speech { channel, text, interrupt: false, key, tasks: Vec::new() };
         self.effects.push_back(Effect::Speak { call, speech: Box::new(speech) });
     }
 
     /// Takes a channel's response to a report. Returns false if the call is not a report.
-    pub(in crate::room) fn is_told(&mut self, call: CallId, failure: Option<&str>) -> bool {
+    pub(in crate::room) fn end_report(&mut self, call: CallId, failure: Option<&str>) -> bool {
         let Some(Purpose::Post { channel, key }) = self.calls.get(&call) else { return false };
         let (channel, key) = (channel.clone(), key.clone());
         self.calls.remove(&call);
         if let Some(reason) = failure {
-            self.tell(Notice::NotTold { channel, key, reason: reason.to_owned() });
+            self.notify(Notice::NotTold { channel, key, reason: reason.to_owned() });
         }
         true
     }
@@ -176,9 +176,9 @@ mod tests {
         let mut cx = context("");
         channels(Visibility::All).report_channels(&mut cx, "hello", None);
         cx.effects.clear();
-        assert!(cx.is_told(CallId(0), None));
-        assert!(cx.is_told(CallId(1), Some("down")));
-        assert!(!cx.is_told(CallId(1), Some("down")));
+        assert!(cx.end_report(CallId(0), None));
+        assert!(cx.end_report(CallId(1), Some("down")));
+        assert!(!cx.end_report(CallId(1), Some("down")));
         assert!(matches!(cx.take_notices().as_slice(), [Notice::NotTold { .. }]));
     }
 }

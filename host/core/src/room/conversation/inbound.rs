@@ -26,7 +26,7 @@ impl Room {
     pub(in crate::room) fn inbound(&mut self, request: RequestId, inbound: Inbound) {
         // Invalid messages do not count towards the rate, but repeated ones do.
         if let Err(refusal) = self
-            .may_come_in(&inbound)
+            .check_inbound(&inbound)
             .and_then(|()| self.channels.count_message(&self.cx, &inbound))
         {
             self.channels.refuse_inbound(&mut self.cx, request, &inbound, refusal);
@@ -71,8 +71,8 @@ impl Room {
 
     /// Checks that the room takes the message, that its channel may send it, and that it has
     /// content and a recipient.
-    fn may_come_in(&self, inbound: &Inbound) -> Result<(), Refusal> {
-        self.channels.takes_messages(&self.cx)?;
+    fn check_inbound(&self, inbound: &Inbound) -> Result<(), Refusal> {
+        self.channels.check_is_open(&self.cx)?;
         // Messages for a later turn queue in `waiting`, those for a task at work in `words`.
         let waiting = self.channels.waiting.len().max(self.pausing.words.len());
         if waiting >= WAITING_MAX {
@@ -107,29 +107,29 @@ impl Room {
     /// Accepts a message: numbers it, reports it on the other channels, and passes it to an agent.
     pub(in crate::room) fn inbound_passed(&mut self, request: RequestId, inbound: Inbound) {
         // The gates took time, in which the room may have closed or the channel changed.
-        if let Err(refusal) = self.may_come_in(&inbound) {
-            self.channels.turn_away(&mut self.cx, request, &inbound, &refusal);
+        if let Err(refusal) = self.check_inbound(&inbound) {
+            self.channels.refuse_arrived(&mut self.cx, request, &inbound, &refusal);
             return;
         }
         let index = self.channels.next_index;
         self.channels.next_index += 1;
-        let others = self.channels.no_longer_arriving(&inbound);
+        let others = self.channels.end_arrival(&inbound);
         if let Some(key) = &inbound.key {
             self.channels.seen.insert(key.clone(), index);
         }
         let (channel, sender, text) =
             (inbound.channel.clone(), inbound.sender.clone(), inbound.text.clone());
-        self.cx.tell(Notice::Inbound { index, channel, sender, text });
+        self.cx.notify(Notice::Inbound { index, channel, sender, text });
         self.cx.reply(request, Ok(RequestReply::Accepted { index, duplicate: false }));
         others.into_iter().for_each(|other| {
             self.cx.reply(other, Ok(RequestReply::Accepted { index, duplicate: true }))
         });
         self.channels.report_other_channels(&mut self.cx, index, &inbound);
-        self.lead_to_agent(inbound);
+        self.route_inbound(inbound);
     }
 
     /// Passes the message to the task that answers it, now or in a later turn.
-    fn lead_to_agent(&mut self, inbound: Inbound) {
+    fn route_inbound(&mut self, inbound: Inbound) {
         let Some(binding) = self.channels.bindings.get(&inbound.channel) else { return };
         // an agent's message goes to another agent only if it is addressed.
         if inbound.to.is_none() && !binding.kind.is_transport() {
@@ -141,7 +141,7 @@ impl Room {
         if !binding.visibility.is_for_task(&task) {
             return;
         }
-        self.hear_or_begin(UserWords {
+        self.queue_or_begin_turn(UserWords {
             task,
             text: inbound.text,
             attachments: inbound.attachments,
@@ -151,7 +151,7 @@ impl Room {
 }
 
 impl RoomChannels {
-    fn takes_messages(&self, cx: &RoomContext) -> Result<(), Refusal> {
+    fn check_is_open(&self, cx: &RoomContext) -> Result<(), Refusal> {
         let closed = |why: &str| {
             Err(Refusal::new(
                 RefusalCode::RoomClosed,
@@ -173,7 +173,7 @@ impl RoomChannels {
     /// Checks that a named task is at work, or can begin.
     fn can_hear(&self, cx: &RoomContext, frames: &Frames, task: &TaskName) -> Result<(), Refusal> {
         let is_known = cx.setup.tasks.contains_key(task);
-        if frames.at_work(task).is_some() || (is_known && self.is_held(cx)) {
+        if frames.active_frame(task).is_some() || (is_known && self.is_held(cx)) {
             return Ok(());
         }
         let (message, allowed) = if self.is_held(cx) {
@@ -218,9 +218,9 @@ impl RoomChannels {
         inbound: &Inbound,
         refusal: Refusal,
     ) {
-        if !self.is_told_already(inbound, refusal.error) {
+        if !self.was_flood_reported(inbound, refusal.error) {
             let (channel, sender) = (inbound.channel.clone(), inbound.sender.clone());
-            cx.tell(Notice::InboundRefused {
+            cx.notify(Notice::InboundRefused {
                 channel,
                 sender,
                 error: refusal.error,
@@ -231,7 +231,7 @@ impl RoomChannels {
     }
 
     /// Returns whether a refused message belongs to a flood that was already reported.
-    fn is_told_already(&mut self, inbound: &Inbound, error: RefusalCode) -> bool {
+    fn was_flood_reported(&mut self, inbound: &Inbound, error: RefusalCode) -> bool {
         let bucket =
             self.buckets.get_mut(&inbound.channel).filter(|_| error == RefusalCode::RateLimited);
         bucket.is_some_and(|bucket| std::mem::replace(&mut bucket.is_empty, true))
@@ -244,23 +244,23 @@ impl RoomChannels {
         inbound: Inbound,
         reason: &str,
     ) {
-        self.turn_away(cx, request, &inbound, &Refusal::new(RefusalCode::Blocked, reason));
+        self.refuse_arrived(cx, request, &inbound, &Refusal::new(RefusalCode::Blocked, reason));
     }
 
     /// Refuses a message after the gates, along with its repeated copies.
-    fn turn_away(
+    fn refuse_arrived(
         &mut self,
         cx: &mut RoomContext,
         request: RequestId,
         inbound: &Inbound,
         refusal: &Refusal,
     ) {
-        let others = self.no_longer_arriving(inbound);
+        let others = self.end_arrival(inbound);
         self.refuse_inbound(cx, request, inbound, refusal.clone());
         others.into_iter().for_each(|other| cx.reply(other, Err(refusal.clone())));
     }
 
-    fn no_longer_arriving(&mut self, inbound: &Inbound) -> Vec<RequestId> {
+    fn end_arrival(&mut self, inbound: &Inbound) -> Vec<RequestId> {
         inbound.key.as_ref().and_then(|key| self.arriving.remove(key)).unwrap_or_default()
     }
 }
@@ -312,7 +312,7 @@ mod tests {
     fn messages_come_in_while_a_task_is_at_work_or_can_begin() {
         let mut cx = context("");
         let channels = channels(Binding::default());
-        let takes = |channels: &RoomChannels, cx: &RoomContext| channels.takes_messages(cx).is_ok();
+        let takes = |channels: &RoomChannels, cx: &RoomContext| channels.check_is_open(cx).is_ok();
         assert!(takes(&channels, &cx));
         cx.phase = RoomPhase::Draining { outcome: Outcome::new(Status::Done, "").into() };
         assert!(!takes(&channels, &cx));

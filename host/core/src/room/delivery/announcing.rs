@@ -62,7 +62,8 @@ impl ResultDelivery<'_> {
         }
         self.deliveries.asked.insert(request);
         // If the addressed task cannot take a turn, the text is said on the channel.
-        let relay = addressed_to.filter(|task| self.channels.will_hear(self.cx, self.frames, task));
+        let relay =
+            addressed_to.filter(|task| self.channels.can_take_turn(self.cx, self.frames, task));
         let key = key.unwrap_or_else(|| format!("announcement-{number}"));
         let otherwise = relay.is_some().then(|| content.clone());
         let speech = Speech { channel, text: content, interrupt, key, tasks: Vec::new() };
@@ -157,7 +158,7 @@ impl Deliveries {
     }
 
     /// Ends an announcement that a channel took.
-    pub(super) fn announcement_heard(&mut self, cx: &mut RoomContext, saying: &GatedSpeech) {
+    pub(super) fn announcement_delivered(&mut self, cx: &mut RoomContext, saying: &GatedSpeech) {
         let channel = Some(saying.speech.channel.clone());
         self.announcement_taken(
             cx,
@@ -177,7 +178,7 @@ impl Deliveries {
         saying: &GatedSpeech,
         record: DeliveryRecord,
     ) {
-        self.announcement_is(cx, saying, Ok(record));
+        self.end_announcement(cx, saying, Ok(record));
     }
 
     pub(super) fn announcement_blocked(
@@ -195,7 +196,7 @@ impl Deliveries {
                 ..DeliveryRecord::default()
             })
         };
-        self.announcement_is(cx, saying, came_of_it);
+        self.end_announcement(cx, saying, came_of_it);
     }
 
     /// Ends a failed announcement. The client may try again.
@@ -205,7 +206,7 @@ impl Deliveries {
         saying: &GatedSpeech,
         reason: &str,
     ) {
-        self.announcement_is(cx, saying, Err(Refusal::new(RefusalCode::Busy, reason)));
+        self.end_announcement(cx, saying, Err(Refusal::new(RefusalCode::Busy, reason)));
     }
 
     pub(super) fn announcement_interrupted(
@@ -214,10 +215,10 @@ impl Deliveries {
         saying: &GatedSpeech,
         reason: &str,
     ) {
-        self.announcement_is(cx, saying, Err(Refusal::new(RefusalCode::RoomClosed, reason)));
+        self.end_announcement(cx, saying, Err(Refusal::new(RefusalCode::RoomClosed, reason)));
     }
 
-    fn announcement_is(
+    fn end_announcement(
         &mut self,
         cx: &mut RoomContext,
         saying: &GatedSpeech,

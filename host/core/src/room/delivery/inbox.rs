@@ -30,11 +30,11 @@ const AT_ONCE: usize = 100;
 
 impl StepLoop<'_> {
     /// Writes the results in the inbox to the history, right before an agent's step.
-    pub(in crate::room) fn hear_results(&mut self, id: FrameId) {
+    pub(in crate::room) fn read_inbox(&mut self, id: FrameId) {
         if self.deliveries.is_new() {
             return;
         }
-        self.hear_relays(id);
+        self.read_relayed_speeches(id);
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
@@ -49,9 +49,16 @@ impl StepLoop<'_> {
         let text = texts::for_inbox(results.iter().map(Arc::as_ref));
         self.dialogue().read_data(id, text, &ids);
         ids.iter().for_each(|id| {
-            self.deliveries.bring(self.cx, self.background, id, DeliveryState::Told, None, None)
+            self.deliveries.set_delivery_state(
+                self.cx,
+                self.background,
+                id,
+                DeliveryState::Told,
+                None,
+                None,
+            )
         });
-        self.cx.tell(Notice::ResultsTold { task, ids });
+        self.cx.notify(Notice::ResultsTold { task, ids });
     }
 }
 

@@ -32,13 +32,14 @@ enum Hearer {
 
 impl RoomChannels {
     /// Returns whether the task can take a turn about a relayed speech.
-    pub(super) fn will_hear(&self, cx: &RoomContext, frames: &Frames, task: &TaskName) -> bool {
-        cx.setup.tasks.contains_key(task) && (self.is_held(cx) || frames.hearing(task).is_some())
+    pub(super) fn can_take_turn(&self, cx: &RoomContext, frames: &Frames, task: &TaskName) -> bool {
+        cx.setup.tasks.contains_key(task)
+            && (self.is_held(cx) || frames.active_turn_frame(task).is_some())
     }
 }
 
 impl Frames {
-    fn hearing(&self, task: &TaskName) -> Option<FrameId> {
+    fn active_turn_frame(&self, task: &TaskName) -> Option<FrameId> {
         self.values()
             .find(|frame| frame.task == *task && frame.only.is_none())
             .map(|frame| frame.id)
@@ -49,7 +50,7 @@ impl Room {
     pub(super) fn handle_relays(&mut self) {
         let tasks: Vec<TaskName> = self.deliveries.relays.keys().cloned().collect();
         for task in tasks {
-            match self.hearer(&task) {
+            match self.relay_target(&task) {
                 Hearer::Asking(frame, call) => {
                     let not_yet_asked =
                         self.cx.effects.iter().position(|effect| effect.starts() == Some(call));
@@ -61,7 +62,7 @@ impl Room {
                     self.cx.calls.remove(&call);
                     self.take_turn_about(frame, &task);
                 }
-                Hearer::Beginning(frame) => self.step_loop().hear_relays(frame),
+                Hearer::Beginning(frame) => self.step_loop().read_relayed_speeches(frame),
                 Hearer::Held => {
                     let frame = self.dialogue().open_turn(&task, None);
                     self.take_turn_about(frame, &task);
@@ -71,15 +72,15 @@ impl Room {
                     let relays = self.deliveries.relays.remove(&task).unwrap_or_default();
                     relays
                         .into_iter()
-                        .for_each(|saying| self.result_delivery().found_nobody(saying));
+                        .for_each(|saying| self.result_delivery().deliver_to_people(saying));
                 }
             }
         }
     }
 
-    fn hearer(&self, task: &TaskName) -> Hearer {
+    fn relay_target(&self, task: &TaskName) -> Hearer {
         let is_paused = self.pausing.paused().is_some();
-        let Some(frame) = self.frames.hearing(task) else {
+        let Some(frame) = self.frames.active_turn_frame(task) else {
             return match self.cx.phase {
                 _ if !self.channels.is_held(&self.cx) => Hearer::Nobody,
                 RoomPhase::Draining { .. } if !is_paused => Hearer::Held,
@@ -123,7 +124,7 @@ impl Room {
 
 impl StepLoop<'_> {
     /// Adds relayed speeches to the history right before an agent's step.
-    pub(super) fn hear_relays(&mut self, id: FrameId) {
+    pub(super) fn read_relayed_speeches(&mut self, id: FrameId) {
         if self.deliveries.relays.is_empty() || self.pausing.paused().is_some() {
             return;
         }
@@ -151,7 +152,7 @@ impl StepLoop<'_> {
                 frame.chain_depth = frame.chain_depth.max(saying.chain_depth);
             }
             for result in &saying.speech.tasks {
-                self.deliveries.bring(
+                self.deliveries.set_delivery_state(
                     self.cx,
                     self.background,
                     result,
@@ -161,7 +162,7 @@ impl StepLoop<'_> {
                 );
             }
             let ids = saying.speech.tasks.clone();
-            self.cx.tell(Notice::ResultsRelayed {
+            self.cx.notify(Notice::ResultsRelayed {
                 task: task.clone(),
                 ids,
                 message: Arc::clone(&message),
@@ -196,7 +197,7 @@ impl Background {
 impl ResultDelivery<'_> {
     /// Delivers a speech to people instead, because the task ended before its agent read it. After
     /// a stop, nothing more is said.
-    fn found_nobody(&mut self, mut saying: GatedSpeech) {
+    fn deliver_to_people(&mut self, mut saying: GatedSpeech) {
         let was_stopped = self.background.is_stopped()
             || matches!(&self.cx.phase, RoomPhase::Draining { outcome } if !outcome.status.is_success());
         match saying.otherwise.take().filter(|_| !was_stopped) {

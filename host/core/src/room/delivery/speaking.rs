@@ -54,7 +54,7 @@ impl ResultDelivery<'_> {
         }
         if self.channels.is_closed() {
             ids.iter().for_each(|id| {
-                self.deliveries.bring(
+                self.deliveries.set_delivery_state(
                     self.cx,
                     self.background,
                     id,
@@ -71,7 +71,7 @@ impl ResultDelivery<'_> {
                 prompt.len()
             );
             ids.iter().for_each(|id| {
-                self.deliveries.bring(
+                self.deliveries.set_delivery_state(
                     self.cx,
                     self.background,
                     id,
@@ -82,7 +82,7 @@ impl ResultDelivery<'_> {
             });
             return;
         }
-        for (relay, ids) in self.by_hearer(&ids) {
+        for (relay, ids) in self.group_by_recipient(&ids) {
             // Checked for each speech, because every one counts against the grant.
             match self.granted_channel(strategy, channel.as_deref()) {
                 Ok(channel) => self.speak_of(strategy, &ids, channel, relay, prompt, interrupt),
@@ -90,7 +90,7 @@ impl ResultDelivery<'_> {
                     let reason = record.reason.clone();
                     self.cx.denied(strategy, *record);
                     ids.iter().for_each(|id| {
-                        self.deliveries.bring(
+                        self.deliveries.set_delivery_state(
                             self.cx,
                             self.background,
                             id,
@@ -101,7 +101,7 @@ impl ResultDelivery<'_> {
                     });
                 }
                 Err(NoChannel::Unavailable(reason)) => {
-                    self.not_accepted(strategy, &ids, &format!("unavailable: {reason}"))
+                    self.count_failed_speech(strategy, &ids, &format!("unavailable: {reason}"))
                 }
             }
         }
@@ -109,7 +109,10 @@ impl ResultDelivery<'_> {
 
     /// Groups results into speeches: one for each task whose agent takes a turn, and one for all
     /// that go to people directly.
-    fn by_hearer(&mut self, ids: &[BackgroundId]) -> BTreeMap<Option<TaskName>, Vec<BackgroundId>> {
+    fn group_by_recipient(
+        &mut self,
+        ids: &[BackgroundId],
+    ) -> BTreeMap<Option<TaskName>, Vec<BackgroundId>> {
         let mut groups: BTreeMap<Option<TaskName>, Vec<BackgroundId>> = BTreeMap::new();
         for id in ids {
             let Some((_, entry)) = self.deliveries.entry(id) else { continue };
@@ -119,7 +122,7 @@ impl ResultDelivery<'_> {
                 // too many automatic answers in a row. The agent reads the result in a turn
                 // with another cause.
                 let reason = format!("chain_depth: {CHAIN_MAX} automatic answers led to it");
-                self.deliveries.bring(
+                self.deliveries.set_delivery_state(
                     self.cx,
                     self.background,
                     id,
@@ -159,7 +162,7 @@ impl ResultDelivery<'_> {
         };
         // Set before the gates are asked, because without gates the speech passes at once.
         ids.iter().for_each(|id| {
-            self.deliveries.bring(
+            self.deliveries.set_delivery_state(
                 self.cx,
                 self.background,
                 id,
@@ -244,7 +247,7 @@ impl ResultDelivery<'_> {
                 .refuse(Capability::Channels, target, Layer::Runtime, &reason, None)
                 .into());
         }
-        self.channels.can_be_told(&found).map_err(NoChannel::Unavailable)?;
+        self.channels.check_reachable(&found).map_err(NoChannel::Unavailable)?;
         Ok(found)
     }
 
@@ -271,8 +274,8 @@ impl ResultDelivery<'_> {
     }
 
     fn put_on_channel(&mut self, saying: GatedSpeech) {
-        if let Err(reason) = self.channels.can_be_told(&saying.speech.channel) {
-            self.not_said(saying, &format!("unavailable: {reason}"));
+        if let Err(reason) = self.channels.check_reachable(&saying.speech.channel) {
+            self.speech_failed(saying, &format!("unavailable: {reason}"));
             return;
         }
         *self.deliveries.speaking.entry(saying.speech.channel.clone()).or_default() += 1;
@@ -292,28 +295,28 @@ impl ResultDelivery<'_> {
             }
         }
         match failure {
-            None => self.deliveries.said(self.cx, self.background, &saying),
-            Some(reason) => self.not_said(saying, &reason),
+            None => self.deliveries.speech_succeeded(self.cx, self.background, &saying),
+            Some(reason) => self.speech_failed(saying, &reason),
         }
     }
 
-    fn not_said(&mut self, saying: GatedSpeech, reason: &str) {
+    fn speech_failed(&mut self, saying: GatedSpeech, reason: &str) {
         if let Some(strategy) = &saying.strategy {
-            self.not_accepted(strategy, &saying.speech.tasks, reason);
+            self.count_failed_speech(strategy, &saying.speech.tasks, reason);
         }
         self.deliveries.announcement_failed(self.cx, &saying, reason);
     }
 
     /// Counts a failed speech. The strategy may try again a few times; then the result is a dead
     /// letter.
-    fn not_accepted(&mut self, strategy: &PluginName, ids: &[BackgroundId], reason: &str) {
+    fn count_failed_speech(&mut self, strategy: &PluginName, ids: &[BackgroundId], reason: &str) {
         for id in ids {
             let Some(entry) = self.deliveries.entry_mut(id) else { continue };
             let ended = Arc::make_mut(&mut entry.ended);
             ended.attempts = ended.attempts.saturating_add(1);
             if ended.attempts >= MAX_ATTEMPTS {
                 let reason = format!("it was tried {MAX_ATTEMPTS} times; the last time: {reason}");
-                self.deliveries.bring(
+                self.deliveries.set_delivery_state(
                     self.cx,
                     self.background,
                     id,
@@ -322,7 +325,7 @@ impl ResultDelivery<'_> {
                     Some(&reason),
                 );
             } else {
-                self.deliveries.bring(
+                self.deliveries.set_delivery_state(
                     self.cx,
                     self.background,
                     id,
@@ -353,11 +356,11 @@ impl RoomChannels {
             }
         };
         entry.hand_back.or_else(of_task).unwrap_or_else(usual) == HandBack::Relay
-            && self.will_hear(cx, frames, &entry.notify)
+            && self.can_take_turn(cx, frames, &entry.notify)
     }
 
     /// Checks that something can be said on the channel now.
-    pub(super) fn can_be_told(&self, channel: &ChannelId) -> Result<(), String> {
+    pub(super) fn check_reachable(&self, channel: &ChannelId) -> Result<(), String> {
         match self.bound().get(channel) {
             None => Err(format!("the room has no channel {channel}")),
             Some(binding) if !binding.kind.is_transport() => {
@@ -401,7 +404,7 @@ impl Deliveries {
         reason: &str,
     ) {
         saying.speech.tasks.iter().for_each(|id| {
-            self.bring(cx, background, id, DeliveryState::Blocked, None, Some(reason))
+            self.set_delivery_state(cx, background, id, DeliveryState::Blocked, None, Some(reason))
         });
         self.announcement_blocked(cx, &saying, reason);
     }
@@ -415,20 +418,32 @@ impl Deliveries {
         reason: &str,
     ) {
         saying.speech.tasks.iter().for_each(|id| {
-            self.bring(cx, background, id, DeliveryState::Attached, None, Some(reason))
+            self.set_delivery_state(cx, background, id, DeliveryState::Attached, None, Some(reason))
         });
         self.announcement_interrupted(cx, &saying, reason);
     }
 
-    fn said(&mut self, cx: &mut RoomContext, background: &mut Background, saying: &GatedSpeech) {
+    fn speech_succeeded(
+        &mut self,
+        cx: &mut RoomContext,
+        background: &mut Background,
+        saying: &GatedSpeech,
+    ) {
         let Speech { channel, text, tasks, .. } = &saying.speech;
         for id in tasks {
             let Some(agent) = self.entry(id).map(|(_, entry)| entry.ended.agent.clone()) else {
                 continue;
             };
-            self.bring(cx, background, id, DeliveryState::Delivered, Some(channel), None);
+            self.set_delivery_state(
+                cx,
+                background,
+                id,
+                DeliveryState::Delivered,
+                Some(channel),
+                None,
+            );
             if let Some(strategy) = saying.strategy.clone() {
-                cx.tell(Notice::Delivered {
+                cx.notify(Notice::Delivered {
                     id: id.clone(),
                     agent,
                     strategy,
@@ -437,6 +452,6 @@ impl Deliveries {
                 });
             }
         }
-        self.announcement_heard(cx, saying);
+        self.announcement_delivered(cx, saying);
     }
 }

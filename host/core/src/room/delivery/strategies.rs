@@ -78,7 +78,7 @@ impl Deliveries {
         channels: &RoomChannels,
         strategy: &PluginName,
     ) -> DeliveryView {
-        let shown = self.shown_to(strategy);
+        let shown = self.results_for(strategy);
         let shown = || shown.iter().filter_map(|number| self.results.get(number));
         DeliveryView {
             room: cx.opening.room.clone(),
@@ -90,7 +90,7 @@ impl Deliveries {
     }
 
     /// Returns the numbers of the oldest results that wait for it, as many as fit in one call.
-    fn shown_to(&self, strategy: &PluginName) -> Vec<u64> {
+    fn results_for(&self, strategy: &PluginName) -> Vec<u64> {
         let mut bytes = 0_usize;
         let waiting = self.waiting.get(strategy).into_iter().flatten().copied();
         let fits = |(place, number): &(usize, u64)| {
@@ -138,12 +138,12 @@ impl Deliveries {
         strategy: &PluginName,
         reason: &str,
     ) {
-        self.keep_all(cx, background, strategy, reason);
+        self.move_to_inbox(cx, background, strategy, reason);
         self.is_at_rest(cx, strategy);
     }
 
     fn is_at_rest(&mut self, cx: &mut RoomContext, strategy: &PluginName) {
-        cx.drop_waits(strategy);
+        cx.drop_timers_of(strategy);
         let deciding =
             self.couriers.get(strategy).is_some_and(|courier| courier.deciding.is_some());
         if !deciding {
@@ -209,7 +209,7 @@ impl ResultDelivery<'_> {
         self.budgets.used_by(strategy).wakes += 1;
         let call = self.cx.next_call(Purpose::Strategy { strategy: strategy.clone() });
         // Results that arrive later are unseen, and lead to another wake.
-        let shown = self.deliveries.shown_to(strategy).last().copied().unwrap_or_default();
+        let shown = self.deliveries.results_for(strategy).last().copied().unwrap_or_default();
         let busy = self
             .deliveries
             .channels_of(self.cx, self.frames, self.channels, strategy)
@@ -283,7 +283,7 @@ impl ResultDelivery<'_> {
                 }
                 Decision::Attach { tasks } => {
                     for id in self.deliveries.named(strategy, &tasks) {
-                        self.deliveries.bring(
+                        self.deliveries.set_delivery_state(
                             self.cx,
                             self.background,
                             &id,
@@ -301,7 +301,7 @@ impl ResultDelivery<'_> {
                     }
                     waits = Some(waits.map_or(at_most, |earliest| earliest.min(at_most)));
                 }
-                Decision::GiveUp { reason } => self.deliveries.keep_all(
+                Decision::GiveUp { reason } => self.deliveries.move_to_inbox(
                     self.cx,
                     self.background,
                     strategy,
@@ -311,7 +311,7 @@ impl ResultDelivery<'_> {
         }
         if let Some(at_most) = waits.filter(|_| self.deliveries.has_waiting(strategy)) {
             self.cx.wait_until(strategy, self.cx.now.plus(at_most));
-            self.woken_meanwhile(strategy);
+            self.wake_for_idle_channel(strategy);
         }
     }
 
@@ -337,7 +337,7 @@ impl ResultDelivery<'_> {
     }
 
     /// Wakes a strategy whose channel became idle while it decided.
-    fn woken_meanwhile(&mut self, strategy: &PluginName) {
+    fn wake_for_idle_channel(&mut self, strategy: &PluginName) {
         let waited =
             self.deliveries.couriers.get(strategy).and_then(|courier| courier.waits_for.clone());
         if let Some((channel, false)) = waited
@@ -350,7 +350,7 @@ impl ResultDelivery<'_> {
 }
 
 impl RoomContext {
-    fn drop_waits(&mut self, strategy: &PluginName) {
+    fn drop_timers_of(&mut self, strategy: &PluginName) {
         self.timers.retain(|_, purpose| !matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
     }
 
@@ -358,7 +358,7 @@ impl RoomContext {
     fn wait_until(&mut self, strategy: &PluginName, at: Millis) {
         let purpose = TimerPurpose::Delivery { strategy: strategy.clone(), at };
         if !self.timers.values().any(|other| *other == purpose) {
-            self.drop_waits(strategy);
+            self.drop_timers_of(strategy);
             self.set_timer(purpose, at);
         }
     }
@@ -379,12 +379,12 @@ impl Room {
         match answer {
             Ok(decisions) => self.result_delivery().perform_all(&strategy, decisions),
             Err(fault) => {
-                self.cx.tell(Notice::PluginFaulted {
+                self.cx.notify(Notice::PluginFaulted {
                     call,
                     plugin: strategy.clone(),
                     fault: fault.clone(),
                 });
-                self.deliveries.keep_all(
+                self.deliveries.move_to_inbox(
                     &mut self.cx,
                     &mut self.background,
                     &strategy,

@@ -162,7 +162,7 @@ fn an_entry_put_in_moves_the_later_ones_and_the_start_of_the_activation() {
     let id = parts.begin("desk", None);
     assert_eq!(parts.frames.get(&id).unwrap().history_start, 3);
     let summary = Arc::new(fixture::message(9, Entity::Agent, "a summary"));
-    parts.view().dialogue().put_in(&"desk".into(), 1, &summary);
+    parts.view().dialogue().insert_entry(&"desk".into(), 1, &summary);
     assert_eq!(parts.history_of("desk"), [0, 9, 1, 2]);
     let place = |seq| parts.histories.links[&seq].place.as_ref().unwrap().1;
     assert_eq!([0, 1, 2, 9].map(place), [0, 2, 3, 1]);

@@ -73,12 +73,12 @@ fn a_timer_that_fires_in_a_pause_has_as_much_time_left_as_when_it_began() {
 #[test]
 fn time_without_a_host_is_not_owed_twice() {
     let (mut cx, mut pausing) = (context(""), Pausing::default());
-    assert!(!pausing.slept_paused(300), "no pause has counted it");
+    assert!(!pausing.count_downtime(300), "no pause has counted it");
     cx.set_timer(TimerPurpose::Wall, Millis(1_500));
     pausing.pause(&mut cx, "lunch");
     at(&mut cx, &mut pausing, 1_400);
     // The host set its timer anew for 300 ms later.
-    assert!(pausing.slept_paused(300));
+    assert!(pausing.count_downtime(300));
     pausing.unpause(&mut cx);
     cx.effects.clear();
     at(&mut cx, &mut pausing, 1_800);
@@ -151,7 +151,8 @@ fn words_wait_for_a_question_or_a_step_of_their_task_and_for_the_end_of_a_pause(
     let (mut parts, mut pausing) = (Parts::new(""), Pausing::default());
     let frame = parts.begin("desk", None);
     pausing.words = vec![words("desk"), words("digest")];
-    let next = |parts: &Parts, pausing: &Pausing| pausing.next_words(&parts.cx, &parts.frames);
+    let next =
+        |parts: &Parts, pausing: &Pausing| pausing.next_user_message(&parts.cx, &parts.frames);
     // No frame of `digest` will ever read them, so they do not wait.
     assert!(matches!(next(&parts, &pausing), Some((1, UserWordsTarget::Nobody))));
     pausing.words.pop();

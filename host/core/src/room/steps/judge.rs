@@ -71,7 +71,7 @@ impl Frames {
         };
         let (task, by, message) =
             (frame.task.clone(), frame.pending_sender.label().to_owned(), frame.pending.clone());
-        cx.tell(Notice::StepEnded { task, by, message });
+        cx.notify(Notice::StepEnded { task, by, message });
     }
 }
 
@@ -192,7 +192,7 @@ impl StepLoop<'_> {
         let task =
             self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
         if let Some(agent) = self.frames.agent_of(self.cx, id).cloned().filter(|_| !passes) {
-            self.cx.tell(Notice::MessagePosted { task, agent, message: Arc::clone(&message) });
+            self.cx.notify(Notice::MessagePosted { task, agent, message: Arc::clone(&message) });
         }
         if self.dialogue().is_ended_by_user_alone(id)
             && self.histories.is_done_response(self.cx, self.frames, id, Some(&message), &responder)
@@ -220,7 +220,7 @@ impl StepLoop<'_> {
         };
         self.finish_step(id, ends);
         if let Some(found) = found {
-            self.run_control().lead_back(id, found);
+            self.run_control().respond_to_stuck(id, found);
         }
     }
 
@@ -259,7 +259,7 @@ impl StepLoop<'_> {
             (frame.task.clone(), frame.stalled, frame.pending_sender.clone(), frame.steps);
         let (parent, passes) = (frame.pending.as_ref().map(|pending| pending.seq), frame.passes);
         if !ends {
-            self.cx.tell(Notice::StepStalled { task: task.clone(), stalled, of });
+            self.cx.notify(Notice::StepStalled { task: task.clone(), stalled, of });
         }
         if allow_null && !passes {
             let (sender, responder) = if pending_sender == Responder::User {
@@ -291,7 +291,7 @@ impl StepLoop<'_> {
         let question =
             frame.pending.as_ref().filter(|pending| !super::super::delivery::is_data(pending));
         let question = question.map(|pending| pending.text().to_owned()).unwrap_or_default();
-        self.cx.tell(Notice::QuestionUnanswered { task: task.clone(), question });
+        self.cx.notify(Notice::QuestionUnanswered { task: task.clone(), question });
         self.run_control().end_frame(id, FrameEnd::unattended(&task));
     }
 
@@ -314,7 +314,7 @@ impl StepLoop<'_> {
             return;
         }
         // A handoff precedes the checks: its frame ends with this step in any case.
-        if self.hands_over(id) {
+        if self.perform_handoff(id) {
             return;
         }
         if let Some(ending) = self.dialogue().ending_of(id, ends) {

@@ -19,7 +19,8 @@ fn said(what: u64) -> Doing {
 /// Returns the last verdict, and the number of the first act that was not fine.
 fn watched(doings: &[Doing], rules: &StuckRules) -> (StuckVerdict, Option<usize>) {
     let mut watch = ActWatch::default();
-    let verdicts: Vec<StuckVerdict> = doings.iter().map(|doing| watch.saw(doing, rules)).collect();
+    let verdicts: Vec<StuckVerdict> =
+        doings.iter().map(|doing| watch.record(doing, rules)).collect();
     (
         verdicts.last().cloned().unwrap_or(FINE),
         verdicts.iter().position(|verdict| *verdict != FINE).map(|at| at + 1),
@@ -72,7 +73,8 @@ fn errors_are_counted_whatever_they_say_and_the_agent_is_nudged_once() {
     let rules = StuckRules::default();
     let errors: Vec<Doing> = (0..4).map(|text| failed(1, text)).collect();
     let mut watch = ActWatch::default();
-    let verdicts: Vec<StuckVerdict> = errors.iter().map(|doing| watch.saw(doing, &rules)).collect();
+    let verdicts: Vec<StuckVerdict> =
+        errors.iter().map(|doing| watch.record(doing, &rules)).collect();
     assert_eq!(verdicts[..2], [FINE, FINE]);
     assert!(
         matches!(&verdicts[2], StuckVerdict::Nudge { repeats: 3, text } if text.contains("3 times")),
@@ -82,9 +84,9 @@ fn errors_are_counted_whatever_they_say_and_the_agent_is_nudged_once() {
     // A message changes nothing and causes no second nudge. Another action, or a success, resets
     // the count.
     let mut watch = ActWatch::default();
-    errors[..3].iter().for_each(|doing| drop(watch.saw(doing, &rules)));
-    assert_eq!(watch.saw(&said(1), &rules), FINE);
-    assert_eq!(watch.saw(&errors[3], &rules), stuck(StuckKind::SameError, 4));
+    errors[..3].iter().for_each(|doing| drop(watch.record(doing, &rules)));
+    assert_eq!(watch.record(&said(1), &rules), FINE);
+    assert_eq!(watch.record(&errors[3], &rules), stuck(StuckKind::SameError, 4));
     for other in [failed(2, 0), act(1, 0)] {
         let doings = [errors[0], errors[1], errors[2], other, errors[0], errors[1]];
         assert_eq!(watched(&doings, &rules).0, FINE, "{other:?}");
@@ -113,11 +115,11 @@ fn thresholds_are_the_operators_and_zero_switches_one_off() {
 fn a_watch_is_stored_and_goes_on_where_it_was() {
     let rules = StuckRules::default();
     let mut watch = ActWatch::default();
-    (0..3).for_each(|_| drop(watch.saw(&act(1, 1), &rules)));
+    (0..3).for_each(|_| drop(watch.record(&act(1, 1), &rules)));
     let stored = serde_json::to_string(&watch).unwrap();
     assert!(stored.len() < 400, "{stored}");
     let mut again: ActWatch = serde_json::from_str(&stored).unwrap();
-    assert_eq!(again.saw(&act(1, 1), &rules), stuck(StuckKind::SameResult, 4));
+    assert_eq!(again.record(&act(1, 1), &rules), stuck(StuckKind::SameResult, 4));
     let partial: StuckRules = serde_json::from_value(json!({ "errors": 7 })).unwrap();
     assert_eq!(partial, StuckRules { errors: 7, ..StuckRules::default() });
 }

@@ -146,7 +146,7 @@ pub struct ActWatch {
 
 impl ActWatch {
     /// Counts one act. Messages do not end a streak of actions; actions end a streak of messages.
-    pub fn saw(&mut self, doing: &Doing, rules: &StuckRules) -> StuckVerdict {
+    pub fn record(&mut self, doing: &Doing, rules: &StuckRules) -> StuckVerdict {
         // Condensations count only without other acts between them.
         if doing.kind != DoingKind::Condensation {
             self.condensations = 0;
@@ -157,7 +157,7 @@ impl ActWatch {
                 None
             }
             DoingKind::Act => {
-                self.saw_act(*doing);
+                self.record_action(*doing);
                 self.circling(rules)
             }
             DoingKind::Message => {
@@ -183,7 +183,7 @@ impl ActWatch {
         }
     }
 
-    fn saw_act(&mut self, doing: Doing) {
+    fn record_action(&mut self, doing: Doing) {
         (self.message, self.messages) = (None, 0);
         let is_same = self.last.is_some_and(|last| last.is_same_as(&doing));
         let is_same_action = self.last.is_some_and(|last| last.what == doing.what);

@@ -54,7 +54,7 @@ impl Room {
                 self.tool_rounds().executed(id, &slot, &plugin, untrusted, &answer);
             (said, Some(observation), Vec::new())
         } else {
-            let (said, then) = self.dialogue().said_of(id, &slot, &answer);
+            let (said, then) = self.dialogue().outcome_of(id, &slot, &answer);
             (said, None, then)
         };
         let task =
@@ -65,7 +65,7 @@ impl Room {
         };
         let content =
             said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
-        self.cx.tell(Notice::ToolAnswered {
+        self.cx.notify(Notice::ToolAnswered {
             call: Some(call),
             task,
             name: slot.now.name,
@@ -87,7 +87,7 @@ impl Room {
 
 impl Dialogue<'_> {
     /// Returns a tool's answer, cut to its limit (L-120), and the calls that it asks for.
-    fn said_of(
+    fn outcome_of(
         &mut self,
         id: FrameId,
         slot: &Slot,
@@ -98,7 +98,7 @@ impl Dialogue<'_> {
             // L-050k: a tool's failure is an answer, and the run continues.
             Err(error) => {
                 return (
-                    self.frames.said_error(self.cx, id, error.to_text(&slot.now.name)),
+                    self.frames.error_outcome(self.cx, id, error.to_text(&slot.now.name)),
                     Vec::new(),
                 );
             }
@@ -127,7 +127,7 @@ impl Dialogue<'_> {
 
     /// Returns the outcome of a requested call that is not carried out here; `None` if it is. It
     /// may exceed the chain limit, or belong to another task.
-    fn said_instead(
+    fn outcome_without_call(
         &mut self,
         id: FrameId,
         next: ToolCall,
@@ -136,7 +136,7 @@ impl Dialogue<'_> {
         plugin: &PluginName,
     ) -> Option<CallOutcome> {
         if depth > MAX_CHAIN {
-            return Some(self.frames.said_error(
+            return Some(self.frames.error_outcome(
                 self.cx,
                 id,
                 format!("more than {MAX_CHAIN} tools led to one another"),
@@ -150,7 +150,7 @@ impl Dialogue<'_> {
         let steering = host_tool_of(&toolbox, &next).unwrap_or(HostTool::AgentSend);
         if let Err(record) = self.frames.require_route(self.cx, id, plugin, steering.as_str()) {
             let text = self.cx.denied(plugin, *record);
-            return Some(self.frames.said_error(self.cx, id, text));
+            return Some(self.frames.error_outcome(self.cx, id, text));
         }
         Some(self.frames.handed_on(self.cx, id, next))
     }
@@ -210,7 +210,7 @@ impl ToolRounds<'_> {
             .unwrap_or_default();
         let as_here = |next: ToolCall| ToolCall {
             untrusted: next.untrusted || tainted,
-            name: name_here(&toolbox, next.name),
+            name: name_in_task(&toolbox, next.name),
             ..next
         };
         let mut then: Vec<ToolCall> = then.into_iter().map(as_here).collect();
@@ -221,7 +221,7 @@ impl ToolRounds<'_> {
             let before = std::mem::replace(&mut slot.now, next.clone());
             (slot.asked_by, slot.depth) = (Some(plugin.clone()), depth);
             slot.state = SlotState::Ready;
-            match self.dialogue().said_instead(id, next, depth, Some(&before), plugin) {
+            match self.dialogue().outcome_without_call(id, next, depth, Some(&before), plugin) {
                 Some(said) => self.frames.answer_slot(self.cx, id, index, said.into()),
                 None => self.run_slot(id, index, Consent::NotYet),
             }
@@ -237,9 +237,9 @@ impl ToolRounds<'_> {
             // that of another call.
             next.id = format!("{call}-{offset}");
             let said = if first + offset >= MAX_ROUND {
-                Some(self.frames.said_error(self.cx, id, TOO_MANY.to_owned()))
+                Some(self.frames.error_outcome(self.cx, id, TOO_MANY.to_owned()))
             } else {
-                self.dialogue().said_instead(id, next.clone(), depth, None, plugin)
+                self.dialogue().outcome_without_call(id, next.clone(), depth, None, plugin)
             };
             let slot = Slot { depth, ..Slot::new(next, Some(plugin.clone())) }.answered(said);
             let Some(round) = self.frames.round_mut(self.cx, id) else { return };
@@ -449,7 +449,7 @@ fn result_of(slot: &Slot, said: &CallOutcome) -> ToolResult {
 
 /// Returns a tool's name in this task. Plugins name the tools of others as `plugin.tool`, under any
 /// name that the operator gave them.
-fn name_here(toolbox: &Toolbox, name: String) -> String {
+fn name_in_task(toolbox: &Toolbox, name: String) -> String {
     if toolbox.get(&name).is_some() {
         return name;
     }

@@ -63,7 +63,7 @@ impl ToolRounds<'_> {
             return Some(failed(call, self.cx.denied(origin, *record)));
         }
         if asked != Consent::Approved {
-            match self.frames.rule_on(
+            match self.frames.apply_rules(
                 self.cx,
                 id,
                 slot,
@@ -100,7 +100,7 @@ impl ToolRounds<'_> {
         let id = self.cx.next_call(Purpose::Tool { frame, slot, plugin: plugin.clone() });
         self.frames.limit_pending(self.cx, frame, id);
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
-        self.cx.tell(Notice::ToolCalled {
+        self.cx.notify(Notice::ToolCalled {
             call: id,
             task: task_name.clone(),
             caller: agent.clone(),
@@ -132,7 +132,7 @@ impl Histories {
         name: &str,
     ) -> String {
         if cx.setup.tool(name).is_some() {
-            let record = self.why_not(cx, agent, task, name);
+            let record = self.unavailable_reason(cx, agent, task, name);
             return cx.denied(agent, *record);
         }
         let known: Vec<&str> = toolbox.offered().iter().map(|tool| tool.name.as_str()).collect();
@@ -143,7 +143,7 @@ impl Histories {
     }
 
     /// Returns the reason why an admitted tool is not available to the task's agent.
-    fn why_not(
+    fn unavailable_reason(
         &self,
         cx: &RoomContext,
         agent: &PluginName,
