@@ -74,7 +74,7 @@ pub(crate) use tools::{naming_task_list, wider_tools};
 
 use agent_states::AgentStates;
 use background::Background;
-use budgets::{Budgets, Short};
+use budgets::{BudgetShortage, Budgets};
 use calls::{Purpose, QueryPurpose, TimerPurpose};
 use context::{RoomContext, RoomPhase};
 use controls::ReceivedControls;
@@ -397,7 +397,7 @@ impl Room {
         match self.cx.timers.remove(&timer) {
             Some(TimerPurpose::Wall) if self.cx.asks_for_more() => self
                 .plugin_calls()
-                .ask_for_more(Short { budget: Budget::Wall, needed: 1, least: 1 }),
+                .ask_for_more(BudgetShortage { budget: Budget::Wall, needed: 1, least: 1 }),
             Some(TimerPurpose::Wall) => {
                 let end = termination::FrameEnd::out_of_time(self.cx.opening.depth > 0);
                 self.run_control().stop_work(end);

@@ -28,7 +28,7 @@ use crate::types::message::{Message, ToolResult};
 use crate::types::plan::Plan;
 
 pub(super) use jobs::JobCall;
-use jobs::{Job, News};
+use jobs::{Job, UnreadOutput};
 
 /// Number of memories that `recall` asks for.
 const MEMORIES: u32 = 10;
@@ -55,7 +55,7 @@ pub(super) struct Acting {
     jobs: BTreeMap<i64, Job>,
     /// Output of its background commands since its last step (O-054).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    news: Vec<News>,
+    news: Vec<UnreadOutput>,
 }
 
 impl Acting {

@@ -117,12 +117,12 @@ pub(super) struct Delegating {
     /// The request for the task's rules of consent, which follow the gates; `None` for a request
     /// from outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) wish: Option<Box<Wish>>,
+    pub(super) wish: Option<Box<RequestedDelegation>>,
 }
 
 /// A delegation as its agent requested it, for the rules of consent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Wish {
+pub(super) struct RequestedDelegation {
     pub(super) call: ToolCall,
     /// `None` for a call of a host tool.
     pub(super) action: Option<Delegation>,

@@ -35,7 +35,7 @@ const PER: u128 = 1_000_000;
 
 /// The reservation for a model call: the most that it may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Aside {
+pub(super) struct Reservation {
     /// Tokens of the prompt, as estimated; part of `tokens`.
     pub(super) input: u64,
     /// Tokens of prompt and answer together.
@@ -48,7 +48,7 @@ pub(super) struct Aside {
 
 /// A budget with too little left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Short {
+pub(super) struct BudgetShortage {
     pub(super) budget: Budget,
     /// The amount to reserve.
     pub(super) needed: u64,
@@ -80,13 +80,13 @@ pub(super) struct Budgets {
 
 /// The reason why a model is not asked.
 #[derive(Debug)]
-pub(super) enum Unasked {
+pub(super) enum ModelRefusal {
     /// The run's budget is too low.
-    Short(Short),
+    Short(BudgetShortage),
     Error(ModelError),
 }
 
-impl From<ModelError> for Unasked {
+impl From<ModelError> for ModelRefusal {
     fn from(error: ModelError) -> Self {
         Self::Error(error)
     }
@@ -94,7 +94,7 @@ impl From<ModelError> for Unasked {
 
 /// The owner of a limit.
 #[derive(Clone, Copy, Debug)]
-enum Whose {
+enum LimitOwner {
     Run(Budget),
     /// The grant of the plugin, by the key of its limit.
     Grant(&'static str),
@@ -102,8 +102,8 @@ enum Whose {
 
 /// The answer length that a limit allows, in tokens. `output` is `None` if not even the prompt
 /// fits.
-struct Leaves {
-    whose: Whose,
+struct OutputLimit {
+    whose: LimitOwner,
     output: Option<u64>,
     needed: u64,
     least: u64,
@@ -212,7 +212,7 @@ impl Budgets {
     pub(super) fn settle_model_call(
         &mut self,
         plugin: &PluginName,
-        aside: Aside,
+        aside: Reservation,
         usage: TokenUsage,
     ) {
         self.reserved = self.reserved.minus(aside.of_run);
@@ -293,12 +293,12 @@ impl Histories {
 
 impl PluginCalls<'_> {
     /// Checks that a model may be asked at all.
-    pub(super) fn check_model_budget(&mut self, plugin: &PluginName) -> Result<(), Unasked> {
+    pub(super) fn check_model_budget(&mut self, plugin: &PluginName) -> Result<(), ModelRefusal> {
         if let Some(budget) = [Budget::Tokens, Budget::Cost, Budget::ModelCalls]
             .into_iter()
             .find(|budget| self.budgets.is_used_up(self.cx, self.frames, self.histories, *budget))
         {
-            return Err(Unasked::Short(Short { budget, needed: 1, least: 1 }));
+            return Err(ModelRefusal::Short(BudgetShortage { budget, needed: 1, least: 1 }));
         }
         let used = self.budgets.used_by(plugin).model_calls;
         let over = |limit: Option<u64>, left: Option<u64>| limit.is_some() && left == Some(0);
@@ -310,7 +310,7 @@ impl PluginCalls<'_> {
             ("cost_usd", over(grant.cost_micro_usd, cost)),
         ];
         match granted.iter().find(|(_, over)| *over) {
-            Some((what, _)) => Err(Unasked::Error(grant_used_up(plugin, what))),
+            Some((what, _)) => Err(ModelRefusal::Error(grant_used_up(plugin, what))),
             None => Ok(()),
         }
     }
@@ -326,27 +326,31 @@ impl PluginCalls<'_> {
         task: Option<&TaskName>,
         model: &ModelName,
         prompt: &mut Prompt,
-    ) -> Result<Aside, Unasked> {
-        let Some(setup) = self.cx.setup.models.get(model) else { return Ok(Aside::default()) };
+    ) -> Result<Reservation, ModelRefusal> {
+        let Some(setup) = self.cx.setup.models.get(model) else {
+            return Ok(Reservation::default());
+        };
         let input = self.histories.prompt_tokens(self.cx, task, prompt);
         // L-085: without reservations only past use counts.
         if !self.cx.reserves_budgets() {
-            return Ok(Aside { input, ..Aside::default() });
+            return Ok(Reservation { input, ..Reservation::default() });
         }
         let wanted = prompt.max_output().unwrap_or(MAX_OUTPUT);
         let least = setup.min_output.unwrap_or(MIN_OUTPUT).min(wanted);
         let leaves = self.output_limits(plugin, setup, input, (least, wanted));
         let Some(tightest) = leaves.iter().min_by_key(|leaves| leaves.output) else {
             // Without any limit there is nothing to reserve.
-            return Ok(Aside { input, ..Aside::default() });
+            return Ok(Reservation { input, ..Reservation::default() });
         };
         let output = tightest.output.map(|output| output.min(wanted));
         let Some(output) = output.filter(|output| *output >= least) else {
             return Err(match tightest.whose {
-                Whose::Run(budget) => {
-                    Unasked::Short(Short { budget, needed: tightest.needed, least: tightest.least })
-                }
-                Whose::Grant(what) => Unasked::Error(grant_used_up(plugin, what)),
+                LimitOwner::Run(budget) => ModelRefusal::Short(BudgetShortage {
+                    budget,
+                    needed: tightest.needed,
+                    least: tightest.least,
+                }),
+                LimitOwner::Grant(what) => ModelRefusal::Error(grant_used_up(plugin, what)),
             });
         };
         // The reservation only holds if the model cannot write more.
@@ -359,7 +363,7 @@ impl PluginCalls<'_> {
             cost_micro_usd: limits.cost_micro_usd.map_or(0, |_| cost),
             ..Spent::default()
         };
-        Ok(Aside { input, tokens, cost, of_run })
+        Ok(Reservation { input, tokens, cost, of_run })
     }
 
     /// Returns each limit on tokens and money with the answer length that it allows. Money limits
@@ -370,11 +374,11 @@ impl PluginCalls<'_> {
         setup: &ModelSetup,
         input: u64,
         (least, wanted): (u64, u64),
-    ) -> Vec<Leaves> {
+    ) -> Vec<OutputLimit> {
         let (of_grant, money_of_grant) = self.budgets.left_of_grant(self.cx, self.models, plugin);
         let tokens = |output: u64| input.saturating_add(output);
         let by_tokens = |whose, left: Option<u64>| {
-            Some(Leaves {
+            Some(OutputLimit {
                 whose,
                 output: left?.checked_sub(input),
                 needed: tokens(wanted),
@@ -386,19 +390,24 @@ impl PluginCalls<'_> {
                 (left?, cost_of(setup, input, wanted)?, cost_of(setup, input, least)?);
             // The prompt is paid first; the rest buys the answer.
             let rest = left.checked_sub(cost_of(setup, input, 0)?);
-            Some(Leaves { whose, output: rest.map(|rest| affordable(setup, rest)), needed, least })
+            Some(OutputLimit {
+                whose,
+                output: rest.map(|rest| affordable(setup, rest)),
+                needed,
+                least,
+            })
         };
         let all = [
             by_tokens(
-                Whose::Run(Budget::Tokens),
+                LimitOwner::Run(Budget::Tokens),
                 self.budgets.left(self.cx, self.frames, self.histories, Budget::Tokens),
             ),
             by_money(
-                Whose::Run(Budget::Cost),
+                LimitOwner::Run(Budget::Cost),
                 self.budgets.left(self.cx, self.frames, self.histories, Budget::Cost),
             ),
-            by_tokens(Whose::Grant("tokens"), of_grant),
-            by_money(Whose::Grant("cost_usd"), money_of_grant),
+            by_tokens(LimitOwner::Grant("tokens"), of_grant),
+            by_money(LimitOwner::Grant("cost_usd"), money_of_grant),
         ];
         all.into_iter().flatten().collect()
     }
@@ -420,7 +429,7 @@ impl RoomContext {
     pub(super) fn fill_in_usage(
         &self,
         model: &ModelName,
-        aside: &Aside,
+        aside: &Reservation,
         completion: &mut Completion,
     ) {
         let is_server =
@@ -545,7 +554,7 @@ impl RunControl<'_> {
             return;
         };
         if self.cx.asks_for_more() {
-            self.plugin_calls().ask_for_more(Short { budget, needed, least: needed });
+            self.plugin_calls().ask_for_more(BudgetShortage { budget, needed, least: needed });
         } else {
             self.stop(budget.status(), budget.reason());
         }

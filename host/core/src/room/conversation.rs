@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::Room;
-use super::pausing::UserWords;
+use super::pausing::UserMessage;
 use crate::protocol::event::RunOpening;
 use crate::protocol::notice::Notice;
 use crate::types::channel::{Activity, Binding, ChannelKind};
@@ -52,7 +52,7 @@ pub(super) struct RoomChannels {
     next_answer: u64,
     /// Messages for a task that could not begin yet.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
-    pub(super) waiting: VecDeque<UserWords>,
+    pub(super) waiting: VecDeque<UserMessage>,
     /// Number of automatic answers that led to the current work.
     #[serde(skip_serializing_if = "is_none")]
     pub(super) chain_depth: u32,
@@ -308,7 +308,7 @@ mod tests {
     fn a_closed_room_reports_queued_words_as_unread_and_begins_no_turn() {
         let (mut channels, mut cx) = (RoomChannels::default(), context(""));
         cx.opening.hold = true;
-        let words = UserWords {
+        let words = UserMessage {
             task: "desk".into(),
             text: "hello".to_owned(),
             attachments: Vec::new(),

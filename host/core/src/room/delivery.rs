@@ -33,7 +33,7 @@ use crate::types::request::{Refusal, RefusalCode, RequestId};
 pub(super) use inbox::is_data;
 
 use announcing::KeyedAnnouncement;
-use strategies::Courier;
+use strategies::StrategyState;
 
 /// Results that wait for one task's agent; the oldest are dropped first.
 const INBOX_MAX: usize = 1_000;
@@ -108,7 +108,7 @@ pub(super) struct Deliveries {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     inbox: BTreeMap<TaskName, BTreeSet<u64>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    couriers: BTreeMap<PluginName, Courier>,
+    couriers: BTreeMap<PluginName, StrategyState>,
     /// Speeches that each task's agent is to take a turn about, in order of arrival.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     relays: BTreeMap<TaskName, Vec<GatedSpeech>>,

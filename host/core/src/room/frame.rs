@@ -188,7 +188,7 @@ pub(super) struct Frame {
     pub(super) passes: bool,
     /// The responder of the last valid answer (L-059).
     pub(super) last_responder: Option<Responder>,
-    pub(super) circles: LoopDetector,
+    pub(super) loops: LoopDetector,
     /// The newest answers, oldest first, as many as the longest done sequence has events (L-093).
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub(super) chain: VecDeque<SequenceAnswer>,
@@ -206,7 +206,7 @@ pub(super) struct Frame {
     pub(super) acting: Acting,
     /// The stuck detector (O-098…O-108).
     #[serde(default, skip_serializing_if = "super::stuck_detection::StuckWatch::is_new")]
-    pub(super) astray: StuckWatch,
+    pub(super) stuck_watch: StuckWatch,
     /// Number of automatic answers that led to the current work.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) chain_depth: u32,

@@ -42,7 +42,7 @@ pub(super) struct Handoffs {
     in_a_row: u32,
     /// The accepted handoff, carried out when the step is over.
     #[serde(skip_serializing_if = "Option::is_none")]
-    agreed: Option<Box<Agreed>>,
+    agreed: Option<Box<AcceptedHandoff>>,
 }
 
 impl Handoffs {
@@ -54,7 +54,7 @@ impl Handoffs {
 
 /// A handoff that was accepted in a round that is still running.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Agreed {
+struct AcceptedHandoff {
     frame: FrameId,
     handoff: Handoff,
 }
@@ -131,7 +131,7 @@ impl Handoffs {
                 let to = handoff.to.as_ref().map_or("user", TaskName::as_str);
                 let receipt =
                     json!({ "status": "accepted", "to": to, "phase": handoff.phase }).to_string();
-                self.agreed = Some(Box::new(Agreed { frame: id, handoff }));
+                self.agreed = Some(Box::new(AcceptedHandoff { frame: id, handoff }));
                 let message = Arc::unwrap_or_clone(frames.host_message(cx, id, receipt));
                 CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true }
             }

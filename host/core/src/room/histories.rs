@@ -6,7 +6,7 @@
 mod tests;
 
 use super::context_window::Lost;
-use super::prompts::Texts;
+use super::prompts::SystemTexts;
 use crate::room::{Dialogue, RoomContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -487,7 +487,7 @@ pub(super) struct Histories {
     pub(super) lost: Lost,
     /// Cache of system texts.
     #[serde(skip)]
-    pub(super) texts: Texts,
+    pub(super) texts: SystemTexts,
 }
 
 /// Links by the number of the message.

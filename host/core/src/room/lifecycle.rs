@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::frame::Responder;
-use super::pausing::UserWords;
+use super::pausing::UserMessage;
 use super::prompt_agent::with_message;
 use super::termination::FrameEnd;
 use super::{Purpose, Room, RoomPhase, TimerPurpose};
@@ -76,7 +76,7 @@ impl Room {
 
     /// Queues a message for the next step of a task at work. In a persistent room, a message for
     /// any other task begins a turn later.
-    pub(super) fn queue_or_begin_turn(&mut self, words: UserWords) {
+    pub(super) fn queue_or_begin_turn(&mut self, words: UserMessage) {
         if self.frames.active_frame(&words.task).is_some() {
             self.pausing.words.push(words);
         } else if self.channels.is_held(&self.cx) {
@@ -103,7 +103,7 @@ impl Room {
         }
     }
 
-    fn begin_turn(&mut self, UserWords { task, text, attachments, chain_depth }: UserWords) {
+    fn begin_turn(&mut self, UserMessage { task, text, attachments, chain_depth }: UserMessage) {
         // The depth counts on from the message that begins the turn.
         self.channels.chain_depth = self.cx.opening.chain_depth.max(chain_depth);
         let root = self.dialogue().open_turn(&task, Some(&text));

@@ -5,7 +5,7 @@ use crate::room::{Budgets, Frames, PluginCalls, RoomContext};
 use serde::{Deserialize, Serialize};
 
 use super::approvals::Consent;
-use super::budgets::Short;
+use super::budgets::BudgetShortage;
 use super::frame::FrameWait;
 use super::{Invariant, Purpose, Room, RoomPhase, TimerPurpose};
 use crate::policy::budget::{Budget, LimitIncrease};
@@ -73,16 +73,16 @@ impl PluginCalls<'_> {
         if !self.cx.asks_for_more() {
             return Err(budget);
         }
-        self.ask_for_more(Short { budget, needed: 1, least: 1 });
+        self.ask_for_more(BudgetShortage { budget, needed: 1, least: 1 });
         Ok(true)
     }
 
     /// Requests more of a budget, unless a request is open.
-    pub(super) fn ask_for_more(&mut self, short: Short) {
+    pub(super) fn ask_for_more(&mut self, short: BudgetShortage) {
         if self.budgets.is_waiting_for_more() {
             return;
         }
-        let Short { budget, needed, least } = short;
+        let BudgetShortage { budget, needed, least } = short;
         let limit = budget.limit(&self.cx.opening.limits).unwrap_or_default();
         let (used, set_aside) = match budget {
             Budget::Wall => (self.cx.now.since(self.cx.opened), 0),

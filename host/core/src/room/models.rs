@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::budgets::{Aside, Short, Unasked};
+use super::budgets::{BudgetShortage, ModelRefusal, Reservation};
 use super::limit_increase::HeldRequest;
 use super::prompts::{is_filtered, is_text};
 use super::{Purpose, Room};
@@ -39,7 +39,7 @@ pub(super) struct ModelCall {
     is_awaited: bool,
     /// The reservation for it.
     #[serde(default)]
-    pub(super) aside: Aside,
+    pub(super) aside: Reservation,
 }
 
 /// The pending model calls of a room's plugins.
@@ -64,7 +64,7 @@ impl ModelCall {
         ordinal: u32,
         plugin: PluginName,
         model: ModelName,
-        aside: Aside,
+        aside: Reservation,
     ) -> Self {
         Self { call, ordinal, plugin, model, reads_for: None, is_awaited: true, aside }
     }
@@ -90,8 +90,8 @@ impl RunControl<'_> {
             Ok(Some(effect)) => self.cx.effects.push_back(effect),
             // It is answered already.
             Ok(None) => {}
-            Err(Unasked::Short(short)) => self.has_too_little(call, ordinal, short, again),
-            Err(Unasked::Error(error)) => {
+            Err(ModelRefusal::Short(short)) => self.has_too_little(call, ordinal, short, again),
+            Err(ModelRefusal::Error(error)) => {
                 self.cx.effects.push_back(Effect::AnswerModel { call, ordinal, answer: Err(error) })
             }
         }
@@ -103,7 +103,7 @@ impl RunControl<'_> {
         &mut self,
         call: CallId,
         ordinal: u32,
-        short: Short,
+        short: BudgetShortage,
         again: Option<ModelRequest>,
     ) {
         if let Some(request) = again {
@@ -124,7 +124,7 @@ impl RunControl<'_> {
         call: CallId,
         ordinal: u32,
         request: ModelRequest,
-    ) -> Result<Option<Effect>, Unasked> {
+    ) -> Result<Option<Effect>, ModelRefusal> {
         let Some((plugin, task)) = self.frames.caller_of(self.cx, call) else { return Ok(None) };
         let model = self.cx.granted_model(&plugin, task.as_ref(), request.model.as_deref())?;
         self.plugin_calls().check_model_budget(&plugin)?;
@@ -134,7 +134,7 @@ impl RunControl<'_> {
             Ok(()) => {
                 self.plugin_calls().reservation_for(&plugin, task.as_ref(), &model, &mut prompt)?
             }
-            Err(_) => Aside::default(),
+            Err(_) => Reservation::default(),
         };
         // Reserved before the call is sent, so that concurrent calls cannot spend it too.
         self.budgets.reserved = self.budgets.reserved.plus(aside.of_run);

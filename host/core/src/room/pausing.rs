@@ -39,7 +39,7 @@ pub(super) struct Pausing {
     fired: BTreeMap<TimerId, u64>,
     /// Unread user messages, in order of arrival.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) words: Vec<UserWords>,
+    pub(super) words: Vec<UserMessage>,
 }
 
 impl Pausing {
@@ -51,7 +51,7 @@ impl Pausing {
 
 /// A user message to a task at work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct UserWords {
+pub(super) struct UserMessage {
     pub(super) task: TaskName,
     pub(super) text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -84,14 +84,14 @@ impl Room {
         let reason = if !self.cx.setup.tasks.contains_key(&task) {
             "the config has no task of that name"
         } else if self.channels.is_held(&self.cx) {
-            self.queue_or_begin_turn(UserWords { task, text, attachments, chain_depth: 0 });
+            self.queue_or_begin_turn(UserMessage { task, text, attachments, chain_depth: 0 });
             return;
         } else if !matches!(self.cx.phase, RoomPhase::Running { .. }) {
             "the run has its result already"
         } else if self.frames.active_frame(&task).is_none() {
             "that task is not at work now"
         } else {
-            self.pausing.words.push(UserWords { task, text, attachments, chain_depth: 0 });
+            self.pausing.words.push(UserMessage { task, text, attachments, chain_depth: 0 });
             return;
         };
         self.cx.notify(Notice::UserUnheard { task, text, reason: reason.to_owned() });
@@ -104,7 +104,7 @@ impl Room {
             let words = self.pausing.words.remove(next.0);
             match next.1 {
                 // The message answers the task's question.
-                UserWordsTarget::Answer(call) => {
+                MessageTarget::Answer(call) => {
                     let not_yet_asked =
                         self.cx.effects.iter().position(|effect| effect.starts() == Some(call));
                     // A question that was not sent yet needs no `AbandonCall`.
@@ -121,8 +121,8 @@ impl Room {
                     }
                     self.step_loop().run();
                 }
-                UserWordsTarget::Step(frame) => self.step_loop().write_user_message(frame, words),
-                UserWordsTarget::Nobody => self.queue_or_begin_turn(words),
+                MessageTarget::Step(frame) => self.step_loop().write_user_message(frame, words),
+                MessageTarget::Nobody => self.queue_or_begin_turn(words),
             }
         }
     }
@@ -241,19 +241,19 @@ impl Pausing {
         &self,
         cx: &RoomContext,
         frames: &Frames,
-    ) -> Option<(usize, UserWordsTarget)> {
+    ) -> Option<(usize, MessageTarget)> {
         let is_paused = self.reason.is_some();
         self.words.iter().enumerate().find_map(|(place, words)| {
-            let Some(frame) = frames.active_frame(&words.task) else { return Some((place, UserWordsTarget::Nobody)) };
+            let Some(frame) = frames.active_frame(&words.task) else { return Some((place, MessageTarget::Nobody)) };
             if is_paused {
                 return None;
             }
             let asks = |(call, purpose): (&CallId, &Purpose)| (*purpose == Purpose::User { frame }).then_some(*call);
             if let Some(call) = cx.calls.iter().find_map(asks) {
-                return Some((place, UserWordsTarget::Answer(call)));
+                return Some((place, MessageTarget::Answer(call)));
             }
             let steps = |effect: &Effect| matches!(effect, Effect::StepAgent { frame: of, .. } if *of == frame);
-            cx.effects.iter().any(steps).then_some((place, UserWordsTarget::Step(frame)))
+            cx.effects.iter().any(steps).then_some((place, MessageTarget::Step(frame)))
         })
     }
 }
@@ -265,7 +265,7 @@ impl Frames {
 }
 
 impl RoomContext {
-    pub(super) fn report_unread(&mut self, UserWords { task, text, .. }: UserWords) {
+    pub(super) fn report_unread(&mut self, UserMessage { task, text, .. }: UserMessage) {
         self.notify(Notice::UserUnheard {
             task,
             text,
@@ -286,14 +286,14 @@ impl StepLoop<'_> {
             .into_iter()
             .partition(|words| words.task == task);
         self.pausing.words = others;
-        let mine: Vec<UserWords> = mine;
+        let mine: Vec<UserMessage> = mine;
         mine.into_iter().for_each(|words| self.write_user_message(id, words));
     }
 
     fn write_user_message(
         &mut self,
         id: FrameId,
-        UserWords { task, text, attachments, chain_depth }: UserWords,
+        UserMessage { task, text, attachments, chain_depth }: UserMessage,
     ) {
         if text.trim().is_empty() && attachments.is_empty() {
             return;
@@ -317,7 +317,7 @@ impl StepLoop<'_> {
 }
 
 /// The target of a user message.
-enum UserWordsTarget {
+enum MessageTarget {
     /// It answers this question.
     Answer(CallId),
     /// It joins this frame's step, which has not begun.

@@ -58,10 +58,10 @@ impl Frames {
             }
             Action::Custom { name, arguments } if name == TASK_TRACKING => match tracked(arguments)
             {
-                Ok(Tracking::View) => {
+                Ok(PlanRequest::View) => {
                     return self.get(&id).map(|frame| Ok(shown(&frame.acting.plan)));
                 }
-                Ok(Tracking::Replace(list)) => Box::new(move |plan: &mut Plan| {
+                Ok(PlanRequest::Replace(list)) => Box::new(move |plan: &mut Plan| {
                     *plan = list;
                     Ok(format!("The plan has {} tasks now.\n\n{}", plan.len(), shown(plan)))
                 }),
@@ -116,15 +116,15 @@ fn state_word(state: PlanState) -> &'static str {
 }
 
 /// The request of a `task_tracking`.
-enum Tracking {
+enum PlanRequest {
     View,
     Replace(Plan),
 }
 
 /// Parses `{command: "plan", task_list: [{title, notes, status}]}` or `{command: "view"}` (O-067).
-fn tracked(arguments: &Value) -> Result<Tracking, String> {
+fn tracked(arguments: &Value) -> Result<PlanRequest, String> {
     match arguments.get("command").and_then(Value::as_str) {
-        Some("view") => Ok(Tracking::View),
+        Some("view") => Ok(PlanRequest::View),
         Some("plan") => {
             // An empty list is most likely a mistake, and would erase the plan.
             let list = arguments
@@ -134,7 +134,7 @@ fn tracked(arguments: &Value) -> Result<Tracking, String> {
             let list = list.ok_or(
                 "task_tracking: `plan` needs a task_list, a list of {title, notes, status}",
             )?;
-            listed(list).map(Tracking::Replace)
+            listed(list).map(PlanRequest::Replace)
         }
         _ => Err("task_tracking: the command is `plan`, with a task_list, or `view`".to_owned()),
     }

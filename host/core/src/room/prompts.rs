@@ -32,9 +32,9 @@ const FILTERED: &str = "The model's provider held its answer back: its content f
 
 /// Cached system texts. They follow from other state, so two caches always compare equal.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Texts(BTreeMap<TaskName, Vec<Made>>);
+pub(super) struct SystemTexts(BTreeMap<TaskName, Vec<CachedText>>);
 
-impl PartialEq for Texts {
+impl PartialEq for SystemTexts {
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -42,7 +42,7 @@ impl PartialEq for Texts {
 
 /// A system text with its inputs.
 #[derive(Clone, Debug)]
-struct Made {
+struct CachedText {
     system: Arc<str>,
     toolbox: Arc<Toolbox>,
     asked: PromptNote,
@@ -58,7 +58,7 @@ struct PromptNote {
     schema: Option<Value>,
 }
 
-impl Made {
+impl CachedText {
     fn fits(&self, system: &Arc<str>, toolbox: &Arc<Toolbox>, asked: &PromptNote) -> bool {
         // The cache keeps both alive, so no other value can have the same address.
         Arc::ptr_eq(&self.system, system)
@@ -193,7 +193,7 @@ impl Histories {
             recipients: &recipients(toolbox),
         };
         let text: Arc<str> = instructions.to_text().into();
-        let made = Made {
+        let made = CachedText {
             system: Arc::clone(system),
             toolbox: Arc::clone(toolbox),
             asked: asked.clone(),

@@ -77,12 +77,12 @@ impl Dialogue<'_> {
             is_unattended: false,
             passes: false,
             last_responder: None,
-            circles: LoopDetector::default(),
+            loops: LoopDetector::default(),
             chain: VecDeque::new(),
             history_start: self.histories.history(task).len(),
             only: None,
             acting: Acting::default(),
-            astray: StuckWatch::default(),
+            stuck_watch: StuckWatch::default(),
         };
         self.frames.insert(id, frame);
         if let Some(task_setup) = task_setup {

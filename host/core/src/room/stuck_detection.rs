@@ -29,7 +29,7 @@ use crate::types::outcome::Status;
 use crate::types::stuck_rules::{Recovery, StuckRules};
 
 pub use watch::StuckKind;
-use watch::{ActWatch, Doing, DoingKind, StuckVerdict};
+use watch::{Act, ActWatch, DoingKind, StuckVerdict};
 
 /// Messages whose numbers are retained, even if the operator allows longer loops.
 const MAX_KEPT: usize = 256;
@@ -89,7 +89,7 @@ impl StuckWatch {
 
 /// One act of the agent.
 struct WatchedAct {
-    doing: Doing,
+    doing: Act,
     /// Number of the agent's message.
     seq: u64,
     /// Description for people: an action, tools, or a message.
@@ -119,7 +119,7 @@ impl Dialogue<'_> {
         }
         let task = Arc::clone(task);
         let seen = self.completed_act(id, &task, by, message, answered)?;
-        let verdict = self.frames.get_mut(&id)?.astray.saw(&seen, &task.stuck);
+        let verdict = self.frames.get_mut(&id)?.stuck_watch.saw(&seen, &task.stuck);
         (verdict != StuckVerdict::Fine).then_some(StuckFinding {
             verdict,
             what: seen.what,
@@ -139,7 +139,7 @@ impl Dialogue<'_> {
         match by {
             // A default text set by the operator is not an answer of the user.
             Responder::User => task.default_human_response.is_none().then(|| WatchedAct {
-                doing: Doing::user(),
+                doing: Act::user(),
                 seq: 0,
                 what: String::new(),
             }),
@@ -226,7 +226,7 @@ impl Dialogue<'_> {
         let is_asked = task.interactive
             && task.seats.contains(&Entity::User)
             && task.default_human_response.is_none();
-        if !is_asked || frame.astray.asked {
+        if !is_asked || frame.stuck_watch.asked {
             return false;
         }
         let Some(before) = frame.pending.clone() else { return false };
@@ -240,9 +240,9 @@ impl Dialogue<'_> {
         self.histories.memory(self.cx, &name).human_tried = false;
         // All counts start anew; only the question and the restart are remembered.
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.astray = StuckWatch {
+            frame.stuck_watch = StuckWatch {
                 asked: true,
-                restarted: frame.astray.restarted,
+                restarted: frame.stuck_watch.restarted,
                 ..StuckWatch::default()
             };
         }
@@ -253,10 +253,11 @@ impl Dialogue<'_> {
     /// once in an activation (O-108). Returns false if it was done before, there is no request, or
     /// the beginning is gone.
     fn restart_from_beginning(&mut self, id: FrameId, kind: StuckKind, repeats: u32) -> bool {
-        let Some(frame) = self.frames.get(&id).filter(|frame| !frame.astray.restarted) else {
+        let Some(frame) = self.frames.get(&id).filter(|frame| !frame.stuck_watch.restarted) else {
             return false;
         };
-        let (Some(intent), Some(began)) = (frame.intent.clone(), frame.astray.began(kind, repeats))
+        let (Some(intent), Some(began)) =
+            (frame.intent.clone(), frame.stuck_watch.began(kind, repeats))
         else {
             return false;
         };
@@ -277,8 +278,8 @@ impl Dialogue<'_> {
         self.put_pending(id, Responder::User, message);
         // All detectors start anew, or the old loop would be found again.
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.astray = StuckWatch { restarted: true, ..StuckWatch::default() };
-            frame.circles = LoopDetector::default();
+            frame.stuck_watch = StuckWatch { restarted: true, ..StuckWatch::default() };
+            frame.loops = LoopDetector::default();
             frame.reading = ParsedMessage::default();
             frame.past.clear();
             frame.chain.clear();
@@ -299,7 +300,7 @@ impl RunControl<'_> {
         let Some(verdict) = self
             .frames
             .get_mut(&id)
-            .map(|frame| frame.astray.watch.record(&Doing::condensation(), &rules))
+            .map(|frame| frame.stuck_watch.watch.record(&Act::condensation(), &rules))
         else {
             return;
         };
@@ -367,7 +368,7 @@ impl Frames {
 fn said(how: &str, text: &str, message: &Message) -> WatchedAct {
     let what = fingerprint(&(how, text, &message.recipient));
     WatchedAct {
-        doing: Doing::message(what),
+        doing: Act::message(what),
         seq: message.seq,
         what: if how == "thinks" { "a thought" } else { "a message" }.to_owned(),
     }
@@ -386,7 +387,7 @@ fn act(
         .map(|result| (&result.name, &result.content, &result.value))
         .collect();
     let result = fingerprint(&(answer.text(), &answer.value, results));
-    WatchedAct { doing: Doing::act(what, result, is_error), seq: asked.seq, what: named }
+    WatchedAct { doing: Act::act(what, result, is_error), seq: asked.seq, what: named }
 }
 
 /// Returns a fingerprint and a description of the request in a message without an action: calls, or

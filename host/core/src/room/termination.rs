@@ -98,7 +98,7 @@ impl Dialogue<'_> {
         }
         // L-050g: a loop of the task's messages.
         let frame = self.frames.get_mut(&id)?;
-        let how = frame.circles.loops(steps, &rules)?;
+        let how = frame.loops.loops(steps, &rules)?;
         Some(FrameEnd::new(
             Status::InfLoop,
             format!(
@@ -285,7 +285,7 @@ impl Dialogue<'_> {
         };
         let pending = Arc::make_mut(pending);
         pending.signal = None;
-        pending.tools.retain(|call| Ends::of(&toolbox, call) != Some(Ends::Task));
+        pending.tools.retain(|call| EndScope::of(&toolbox, call) != Some(EndScope::Task));
         if let Some(frame) = self.frames.get_mut(&id) {
             // The cached parse still holds the removed calls.
             frame.reading = ParsedMessage::default();
@@ -342,13 +342,14 @@ impl Dialogue<'_> {
         }
         message.tool_results.clone_from(&pending.tool_results);
         message.tools.clone_from(&pending.tools);
-        let ends = pending.tools.iter().find_map(|call| Some((call, Ends::of(&toolbox, call)?)));
+        let ends =
+            pending.tools.iter().find_map(|call| Some((call, EndScope::of(&toolbox, call)?)));
         match ends {
-            Some((call, Ends::Everything)) => {
+            Some((call, EndScope::Everything)) => {
                 (message.content, message.value, message.tools) =
                     (Some(String::new()), None, vec![call.clone()]);
             }
-            Some((call, Ends::Task)) => {
+            Some((call, EndScope::Task)) => {
                 let content = call.arguments.get("content").unwrap_or(&Value::Null);
                 message.content = Some(text_form(content));
                 let is_text =
@@ -364,7 +365,7 @@ impl Dialogue<'_> {
             None => {}
         }
         // The same applies to calls that end a task.
-        message.tools.retain(|call| Ends::of(&toolbox, call) != Some(Ends::Task));
+        message.tools.retain(|call| EndScope::of(&toolbox, call) != Some(EndScope::Task));
         message.labels.clone_from(&pending.labels);
         // Text of the child's own agent becomes data for the caller.
         let is_marked =
@@ -416,7 +417,7 @@ impl Histories {
         frames: &Frames,
         id: FrameId,
         message: &'a Message,
-    ) -> Option<(&'a ToolCall, Ends)> {
+    ) -> Option<(&'a ToolCall, EndScope)> {
         let (frame, task) = frames.task_of(cx, id)?;
         let (toolbox, rules) = (self.toolbox(cx, &frame.task), task.rules());
         // If one of several calls of a model ended the task, the others would be lost. The model is
@@ -431,7 +432,11 @@ impl Histories {
         // made itself.
         let counts =
             |call: &&ToolCall| rules.trusts_external_calls || toolbox.trusts(message, call);
-        message.tools.iter().filter(counts).find_map(|call| Some((call, Ends::of(&toolbox, call)?)))
+        message
+            .tools
+            .iter()
+            .filter(counts)
+            .find_map(|call| Some((call, EndScope::of(&toolbox, call)?)))
     }
 
     /// Returns the end of the task if the message declares it over.
@@ -881,14 +886,14 @@ fn says_goodbye(message: &Message) -> bool {
 
 /// The scope that a call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
+pub(super) enum EndScope {
     /// The task that it is made in (L-140, L-141).
     Task,
     /// That task and all its callers (L-143).
     Everything,
 }
 
-impl Ends {
+impl EndScope {
     fn of(toolbox: &Toolbox, call: &ToolCall) -> Option<Self> {
         let tool = toolbox.get(&call.name);
         if tool.is_some_and(|tool| tool.is_final)

@@ -65,7 +65,7 @@ pub(super) struct Job {
 
 /// Output of a background command since the agent's last step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct News {
+pub(super) struct UnreadOutput {
     command_id: i64,
     observation: Observation,
     untrusted: bool,
@@ -109,7 +109,7 @@ impl Frames {
 
     /// Adds output to the command's unread output, so that a flood stays as small as one
     /// observation.
-    fn add_unread_output(&mut self, cx: &mut RoomContext, id: FrameId, news: News) {
+    fn add_unread_output(&mut self, cx: &mut RoomContext, id: FrameId, news: UnreadOutput) {
         let Some(frame) = self.get_mut(&id) else {
             return cx.violated(Invariant::FrameExists, id);
         };
@@ -132,7 +132,7 @@ impl Frames {
                 if all.len() >= MAX_NEWS {
                     all.remove(0);
                 }
-                all.push(News { observation, ..news });
+                all.push(UnreadOutput { observation, ..news });
             }
         }
     }
@@ -281,7 +281,7 @@ impl ToolRounds<'_> {
             self.frames.add_unread_output(
                 self.cx,
                 id,
-                News { command_id, observation, untrusted, goes_on: exit.is_none() },
+                UnreadOutput { command_id, observation, untrusted, goes_on: exit.is_none() },
             );
         }
         match exit {
@@ -314,7 +314,7 @@ impl ToolRounds<'_> {
         self.frames.add_unread_output(
             self.cx,
             id,
-            News {
+            UnreadOutput {
                 command_id,
                 observation: Observation::Error { content },
                 untrusted,
@@ -436,7 +436,7 @@ impl Dialogue<'_> {
             .get_mut(&id)
             .map(|frame| std::mem::take(&mut frame.acting.news))
             .unwrap_or_default();
-        for News { command_id, observation, untrusted, goes_on } in news {
+        for UnreadOutput { command_id, observation, untrusted, goes_on } in news {
             let mut message = Arc::unwrap_or_clone(self.frames.host_message(
                 self.cx,
                 id,

@@ -11,7 +11,9 @@ use super::super::confirming::RequestedAct;
 use super::super::frame::{CallOutcome, SlotState};
 use super::super::gates::GatedAct;
 use super::checks::CheckedDelegation;
-use super::{BackgroundTask, Delegating, DelegationAnswer, TaskOrigin, Waiter, Wish};
+use super::{
+    BackgroundTask, Delegating, DelegationAnswer, RequestedDelegation, TaskOrigin, Waiter,
+};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::setup::GatePoint;
@@ -24,7 +26,7 @@ use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
 use crate::types::usage::Spent;
 
 /// The result of the checks of a delegation.
-enum Checked {
+enum DelegationCheck {
     MayStart(Box<CheckedDelegation>),
     /// The result of an earlier delegation is its answer; `None` if it was sent to a client.
     Answered(Option<DelegationAnswer>),
@@ -90,7 +92,12 @@ impl BackgroundWork<'_> {
             }
         };
         delegation.wait = worker.is_some_and(|worker| worker.wait);
-        let wish = Wish { call: call.clone(), action: None, asked_by: asked_by.cloned(), asked };
+        let wish = RequestedDelegation {
+            call: call.clone(),
+            action: None,
+            asked_by: asked_by.cloned(),
+            asked,
+        };
         self.delegate_for_slot(Waiter { frame: id, slot, seq }, delegation, wish)
     }
 
@@ -104,7 +111,8 @@ impl BackgroundWork<'_> {
     ) -> Option<CallOutcome> {
         let round = self.frames.round_mut(self.cx, id)?;
         let (call, seq) = (round.slots.get(slot)?.call.clone(), round.message.seq);
-        let wish = Wish { call, action: Some(delegation.clone()), asked_by: None, asked };
+        let wish =
+            RequestedDelegation { call, action: Some(delegation.clone()), asked_by: None, asked };
         self.delegate_for_slot(Waiter { frame: id, slot, seq }, delegation, wish)
     }
 
@@ -112,7 +120,7 @@ impl BackgroundWork<'_> {
         &mut self,
         waiter: Waiter,
         mut delegation: Delegation,
-        wish: Wish,
+        wish: RequestedDelegation,
     ) -> Option<CallOutcome> {
         if let Some((_, task)) = self.frames.task_of(self.cx, waiter.frame) {
             // The operator's settings are minimums.
@@ -133,7 +141,7 @@ impl BackgroundWork<'_> {
     /// slot; `None` if the slot waits, or if a request from outside was answered.
     fn delegate(&mut self, delegating: Delegating) -> Option<DelegationAnswer> {
         match self.may_start(&delegating) {
-            Ok(Checked::MayStart(checked)) => {
+            Ok(DelegationCheck::MayStart(checked)) => {
                 // The check is repeated after the gates, which may change the text.
                 drop(checked);
                 // Consent applies to the text that the gates left, so that the approved text is the
@@ -155,7 +163,7 @@ impl BackgroundWork<'_> {
                     }
                 }
             }
-            Ok(Checked::Answered(answer)) => answer,
+            Ok(DelegationCheck::Answered(answer)) => answer,
             Err(refusal) => self.cx.refuse_delegation(&delegating.origin, refusal),
         }
     }
@@ -178,7 +186,7 @@ impl BackgroundWork<'_> {
     /// to its slot, if there is one already.
     fn start_delegation(&mut self, delegating: Delegating) -> Option<DelegationAnswer> {
         match self.may_start(&delegating) {
-            Ok(Checked::MayStart(checked)) => {
+            Ok(DelegationCheck::MayStart(checked)) => {
                 match self.frames.consent_to_delegation(self.cx, &delegating) {
                     Ruling::Runs => self.start_background(delegating, *checked),
                     Ruling::Waits => None,
@@ -188,7 +196,7 @@ impl BackgroundWork<'_> {
                     ),
                 }
             }
-            Ok(Checked::Answered(answer)) => answer,
+            Ok(DelegationCheck::Answered(answer)) => answer,
             Err(refusal) => self.cx.refuse_delegation(&delegating.origin, refusal),
         }
     }
@@ -202,7 +210,7 @@ impl BackgroundWork<'_> {
     }
 
     /// Checks whether a delegation may start, or is answered by the result of an earlier one.
-    fn may_start(&mut self, delegating: &Delegating) -> Result<Checked, Refusal> {
+    fn may_start(&mut self, delegating: &Delegating) -> Result<DelegationCheck, Refusal> {
         let checked = self.check_delegation(delegating)?;
         let by = checked.by.as_ref();
         let cache_ms =
@@ -220,11 +228,11 @@ impl BackgroundWork<'_> {
             }),
         };
         if let Some(record) = earlier {
-            return Ok(Checked::Answered(self.cx.answer_from_before(delegating, &record)));
+            return Ok(DelegationCheck::Answered(self.cx.answer_from_before(delegating, &record)));
         }
         // Earlier results cost nothing, so limits are checked last.
         self.check_limits(&checked)?;
-        Ok(Checked::MayStart(Box::new(checked)))
+        Ok(DelegationCheck::MayStart(Box::new(checked)))
     }
 
     /// Starts the child room. Returns the receipt for a slot that does not wait for the result.
@@ -373,7 +381,8 @@ impl Frames {
             return Ruling::Runs;
         };
         let (frame, slot) = (*frame, *slot);
-        let Wish { mut call, action, asked_by, asked } = Wish::clone(wish);
+        let RequestedDelegation { mut call, action, asked_by, asked } =
+            RequestedDelegation::clone(wish);
         let Delegation { task, brief, .. } = &delegating.delegation;
         let (action, is_changed) = match action {
             Some(mut wanted) => {

@@ -52,14 +52,14 @@ pub(in crate::room) struct TaskRecords {
     pub(super) structured: Structured,
     /// Not part of the folded state.
     #[serde(skip)]
-    changed: Changed,
+    changed: ChangedRecords,
 }
 
 /// Numbers of the records that changed since they were polled.
 #[derive(Clone, Debug, Default)]
-struct Changed(BTreeSet<u32>);
+struct ChangedRecords(BTreeSet<u32>);
 
-impl PartialEq for Changed {
+impl PartialEq for ChangedRecords {
     fn eq(&self, _: &Self) -> bool {
         true
     }

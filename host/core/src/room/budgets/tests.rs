@@ -31,7 +31,7 @@ fn prompt() -> Prompt {
 
 /// Returns the reservation for a prompt with an answer of at most 400 tokens, and the length that
 /// is left for the answer.
-fn aside(parts: &mut Parts) -> Result<(Aside, Option<u64>), Unasked> {
+fn aside(parts: &mut Parts) -> Result<(Reservation, Option<u64>), ModelRefusal> {
     let mut prompt = prompt();
     let model = ModelName::from("default");
     let aside =
@@ -41,7 +41,7 @@ fn aside(parts: &mut Parts) -> Result<(Aside, Option<u64>), Unasked> {
 
 fn asked(plugin: &str, number: u64, tokens: u64) -> ModelCall {
     let of_run = Spent { tokens, ..Spent::default() };
-    let aside = Aside { input: 10, tokens, cost: tokens, of_run };
+    let aside = Reservation { input: 10, tokens, cost: tokens, of_run };
     ModelCall::new(CallId(number), 0, plugin.into(), "default".into(), aside)
 }
 
@@ -49,7 +49,10 @@ fn asked(plugin: &str, number: u64, tokens: u64) -> ModelCall {
 fn a_reservation_takes_what_is_left_and_one_token_less_is_too_little() {
     let mut parts = Parts::new("");
     let (free, most) = aside(&mut parts).unwrap();
-    assert_eq!((free, most), (Aside { input: free.input, ..Aside::default() }, Some(400)));
+    assert_eq!(
+        (free, most),
+        (Reservation { input: free.input, ..Reservation::default() }, Some(400))
+    );
     for (left, output) in [(400, 400), (399, 399), (MIN_OUTPUT, MIN_OUTPUT)] {
         parts.cx.opening.limits.tokens = Some(free.input + left);
         let (aside, most) = aside(&mut parts).unwrap();
@@ -58,7 +61,7 @@ fn a_reservation_takes_what_is_left_and_one_token_less_is_too_little() {
         assert_eq!((aside.cost, aside.of_run.cost_micro_usd), (free.input + 2 * output, 0));
     }
     parts.cx.opening.limits.tokens = Some(free.input + MIN_OUTPUT - 1);
-    let Err(Unasked::Short(short)) = aside(&mut parts) else { panic!("it is too little") };
+    let Err(ModelRefusal::Short(short)) = aside(&mut parts) else { panic!("it is too little") };
     let expected = (Budget::Tokens, free.input + 400, free.input + MIN_OUTPUT);
     assert_eq!((short.budget, short.needed, short.least), expected);
 }
@@ -73,7 +76,7 @@ fn what_is_reserved_cannot_be_reserved_again() {
     let (second, _) = aside(&mut parts).unwrap();
     parts.budgets.reserved = parts.budgets.reserved.plus(second.of_run);
     assert_eq!(first, second);
-    assert!(matches!(aside(&mut parts), Err(Unasked::Short(_))));
+    assert!(matches!(aside(&mut parts), Err(ModelRefusal::Short(_))));
     parts.budgets.settle_model_call(&"chat".into(), second, TokenUsage::default());
     assert_eq!(aside(&mut parts).unwrap().0, second);
 }
@@ -105,7 +108,7 @@ fn pending_calls_count_against_the_grant_of_their_plugin_only() {
         .check_model_budget(&plugin.into())
     {
         Ok(()) => String::new(),
-        Err(Unasked::Error(ModelError::BudgetExhausted { what })) => what,
+        Err(ModelRefusal::Error(ModelError::BudgetExhausted { what })) => what,
         Err(unasked) => panic!("{unasked:?}"),
     };
     parts.models.model_calls = vec![asked("chat", 0, 600), asked("chat", 1, 399)];
@@ -118,7 +121,10 @@ fn pending_calls_count_against_the_grant_of_their_plugin_only() {
     // The run's own budget comes before any grant.
     parts.cx.opening.limits.model_calls = Some(0);
     let unasked = parts.view().plugin_calls().check_model_budget(&"chat".into());
-    assert!(matches!(unasked, Err(Unasked::Short(Short { budget: Budget::ModelCalls, .. }))));
+    assert!(matches!(
+        unasked,
+        Err(ModelRefusal::Short(BudgetShortage { budget: Budget::ModelCalls, .. }))
+    ));
 }
 
 #[test]

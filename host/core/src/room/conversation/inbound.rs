@@ -5,7 +5,7 @@
 use super::limits::Bucket;
 use crate::protocol::notice::Notice;
 use crate::room::gates::GatedAct;
-use crate::room::pausing::UserWords;
+use crate::room::pausing::UserMessage;
 use crate::room::{Frames, RoomChannels, RoomContext};
 use crate::room::{Room, RoomPhase};
 use crate::setup::GatePoint;
@@ -141,7 +141,7 @@ impl Room {
         if !binding.visibility.is_for_task(&task) {
             return;
         }
-        self.queue_or_begin_turn(UserWords {
+        self.queue_or_begin_turn(UserMessage {
             task,
             text: inbound.text,
             attachments: inbound.attachments,

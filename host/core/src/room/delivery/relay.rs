@@ -18,7 +18,7 @@ use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::Message;
 
 /// The recipient of a relayed speech.
-enum Hearer {
+enum RelayTarget {
     /// The task waits for its user with this call.
     Asking(FrameId, CallId),
     /// The task's next step has not begun.
@@ -51,7 +51,7 @@ impl Room {
         let tasks: Vec<TaskName> = self.deliveries.relays.keys().cloned().collect();
         for task in tasks {
             match self.relay_target(&task) {
-                Hearer::Asking(frame, call) => {
+                RelayTarget::Asking(frame, call) => {
                     let not_yet_asked =
                         self.cx.effects.iter().position(|effect| effect.starts() == Some(call));
                     // A question that was not sent yet needs no `AbandonCall`.
@@ -62,13 +62,13 @@ impl Room {
                     self.cx.calls.remove(&call);
                     self.take_turn_about(frame, &task);
                 }
-                Hearer::Beginning(frame) => self.step_loop().read_relayed_speeches(frame),
-                Hearer::Held => {
+                RelayTarget::Beginning(frame) => self.step_loop().read_relayed_speeches(frame),
+                RelayTarget::Held => {
                     let frame = self.dialogue().open_turn(&task, None);
                     self.take_turn_about(frame, &task);
                 }
-                Hearer::Later => {}
-                Hearer::Nobody => {
+                RelayTarget::Later => {}
+                RelayTarget::Nobody => {
                     let relays = self.deliveries.relays.remove(&task).unwrap_or_default();
                     relays
                         .into_iter()
@@ -78,17 +78,17 @@ impl Room {
         }
     }
 
-    fn relay_target(&self, task: &TaskName) -> Hearer {
+    fn relay_target(&self, task: &TaskName) -> RelayTarget {
         let is_paused = self.pausing.paused().is_some();
         let Some(frame) = self.frames.active_turn_frame(task) else {
             return match self.cx.phase {
-                _ if !self.channels.is_held(&self.cx) => Hearer::Nobody,
-                RoomPhase::Draining { .. } if !is_paused => Hearer::Held,
-                _ => Hearer::Later,
+                _ if !self.channels.is_held(&self.cx) => RelayTarget::Nobody,
+                RoomPhase::Draining { .. } if !is_paused => RelayTarget::Held,
+                _ => RelayTarget::Later,
             };
         };
         if is_paused {
-            return Hearer::Later;
+            return RelayTarget::Later;
         }
         let wait = self
             .frames
@@ -98,11 +98,15 @@ impl Room {
         if let Some(FrameWait::Call(call)) = wait
             && matches!(self.cx.calls.get(call), Some(Purpose::User { .. }))
         {
-            return Hearer::Asking(frame, *call);
+            return RelayTarget::Asking(frame, *call);
         }
         let steps =
             |effect: &Effect| matches!(effect, Effect::StepAgent { frame: of, .. } if *of == frame);
-        if self.cx.effects.iter().any(steps) { Hearer::Beginning(frame) } else { Hearer::Later }
+        if self.cx.effects.iter().any(steps) {
+            RelayTarget::Beginning(frame)
+        } else {
+            RelayTarget::Later
+        }
     }
 
     /// Lets the agent take a turn about all speeches that are put to it; the task then continues as

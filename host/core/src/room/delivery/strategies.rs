@@ -37,7 +37,7 @@ const LAST_REMINDER_MS: u64 = 60_000;
 /// The state of a strategy with waiting results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Courier {
+pub(super) struct StrategyState {
     /// Its unanswered call.
     #[serde(skip_serializing_if = "Option::is_none")]
     deciding: Option<CallId>,

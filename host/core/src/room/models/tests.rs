@@ -13,7 +13,7 @@ cost_usd = 1
 
 fn call(number: u64) -> ModelCall {
     let (plugin, model) = (PluginName::from("chat"), ModelName::from("default"));
-    ModelCall::new(CallId(number), 0, plugin, model, Aside::default())
+    ModelCall::new(CallId(number), 0, plugin, model, Reservation::default())
 }
 
 fn usage(input_tokens: u64, cached_input_tokens: u64, output_tokens: u64) -> TokenUsage {
@@ -103,7 +103,7 @@ fn only_a_server_under_a_limit_has_its_missing_usage_estimated() {
             usage,
             model: String::new(),
         };
-        let aside = Aside { input: 30, tokens, ..Aside::default() };
+        let aside = Reservation { input: 30, tokens, ..Reservation::default() };
         cx.fill_in_usage(&"default".into(), &aside, &mut completion);
         (completion.usage.input_tokens, completion.usage.output_tokens)
     };

@@ -137,8 +137,8 @@ fn a_finished_run_is_not_paused_and_its_unread_words_are_reported() {
     assert!(matches!(cx.take_notices().as_slice(), [Notice::UserUnheard { .. }]));
 }
 
-fn words(task: &str) -> UserWords {
-    UserWords {
+fn words(task: &str) -> UserMessage {
+    UserMessage {
         task: task.into(),
         text: "hello".to_owned(),
         attachments: Vec::new(),
@@ -154,14 +154,14 @@ fn words_wait_for_a_question_or_a_step_of_their_task_and_for_the_end_of_a_pause(
     let next =
         |parts: &Parts, pausing: &Pausing| pausing.next_user_message(&parts.cx, &parts.frames);
     // No frame of `digest` will ever read them, so they do not wait.
-    assert!(matches!(next(&parts, &pausing), Some((1, UserWordsTarget::Nobody))));
+    assert!(matches!(next(&parts, &pausing), Some((1, MessageTarget::Nobody))));
     pausing.words.pop();
     assert!(next(&parts, &pausing).is_none());
     let (task, agent) = (TaskName::from("desk"), "chat".into());
     parts.cx.effects.push_back(Effect::StepAgent { call: CallId(8), frame, task, agent });
-    assert!(matches!(next(&parts, &pausing), Some((0, UserWordsTarget::Step(of))) if of == frame));
+    assert!(matches!(next(&parts, &pausing), Some((0, MessageTarget::Step(of))) if of == frame));
     let call = parts.cx.next_call(Purpose::User { frame });
-    assert!(matches!(next(&parts, &pausing), Some((0, UserWordsTarget::Answer(to))) if to == call));
+    assert!(matches!(next(&parts, &pausing), Some((0, MessageTarget::Answer(to))) if to == call));
     pausing.pause(&mut parts.cx, "lunch");
     assert!(next(&parts, &pausing).is_none());
 }

@@ -61,7 +61,7 @@ impl Frames {
         if let Some(frame) = self.get_mut(&id)
             && let Some(pending) = &frame.pending
         {
-            frame.circles.saw(pending, &rules);
+            frame.loops.saw(pending, &rules);
         }
     }
 
@@ -162,7 +162,7 @@ impl StepLoop<'_> {
         }
         // Tool results are data, so DO-NOT-KNOW in one is not an answer.
         if !is_tools_word {
-            frame.circles.answered(&message, step);
+            frame.loops.answered(&message, step);
         }
         frame.last_responder = Some(responder.clone());
         let passes = frame.passes;
@@ -273,7 +273,7 @@ impl StepLoop<'_> {
             if let Some(frame) = self.frames.get_mut(&id) {
                 // Not `put_pending`: it would replace the user's intent, and this message is the
                 // host's.
-                frame.circles.answered(&message, step);
+                frame.loops.answered(&message, step);
                 frame.pending_sender = responder;
                 frame.pending = Some(Arc::new(message));
             }

@@ -4,20 +4,20 @@ use super::*;
 
 const FINE: StuckVerdict = StuckVerdict::Fine;
 
-fn act(what: u64, result: u64) -> Doing {
-    Doing::act([what, 0], [result, 0], false)
+fn act(what: u64, result: u64) -> Act {
+    Act::act([what, 0], [result, 0], false)
 }
 
-fn failed(what: u64, result: u64) -> Doing {
-    Doing::act([what, 0], [result, 0], true)
+fn failed(what: u64, result: u64) -> Act {
+    Act::act([what, 0], [result, 0], true)
 }
 
-fn said(what: u64) -> Doing {
-    Doing::message([what, 0])
+fn said(what: u64) -> Act {
+    Act::message([what, 0])
 }
 
 /// Returns the last verdict, and the number of the first act that was not fine.
-fn watched(doings: &[Doing], rules: &StuckRules) -> (StuckVerdict, Option<usize>) {
+fn watched(doings: &[Act], rules: &StuckRules) -> (StuckVerdict, Option<usize>) {
     let mut watch = ActWatch::default();
     let verdicts: Vec<StuckVerdict> =
         doings.iter().map(|doing| watch.record(doing, rules)).collect();
@@ -43,7 +43,7 @@ fn the_same_again_and_again_is_stuck_at_its_threshold() {
         (vec![a, a, a, b, a], FINE, None),
         // Messages between do not count as acts.
         (vec![a, said(1), a, said(2), a, said(3), a], stuck(StuckKind::SameResult, 4), Some(7)),
-        (vec![a, a, Doing::condensation(), a, a], stuck(StuckKind::SameResult, 4), Some(5)),
+        (vec![a, a, Act::condensation(), a, a], stuck(StuckKind::SameResult, 4), Some(5)),
         (vec![a, b, a, b, a], FINE, None),
         (vec![a, b, a, b, a, b], stuck(StuckKind::Alternating, 6), Some(6)),
         (vec![b, b, a, b, a, b, a], stuck(StuckKind::Alternating, 6), Some(7)),
@@ -53,16 +53,16 @@ fn the_same_again_and_again_is_stuck_at_its_threshold() {
         (vec![said(1); 3], stuck(StuckKind::SameMessage, 3), Some(3)),
         (vec![said(1), said(1), a, said(1)], FINE, None),
         (vec![said(1), said(2), said(3), said(4)], FINE, None),
-        (vec![Doing::condensation(); 9], FINE, None),
-        (vec![Doing::condensation(); 10], stuck(StuckKind::OnlyCondensing, 10), Some(10)),
+        (vec![Act::condensation(); 9], FINE, None),
+        (vec![Act::condensation(); 10], stuck(StuckKind::OnlyCondensing, 10), Some(10)),
         (
-            [vec![Doing::condensation(); 9], vec![a], vec![Doing::condensation(); 9]].concat(),
+            [vec![Act::condensation(); 9], vec![a], vec![Act::condensation(); 9]].concat(),
             FINE,
             None,
         ),
         // Any user message resets the counts.
-        (vec![a, a, a, Doing::user(), a, a, a], FINE, None),
-        (vec![said(1), said(1), Doing::user(), said(1)], FINE, None),
+        (vec![a, a, a, Act::user(), a, a, a], FINE, None),
+        (vec![said(1), said(1), Act::user(), said(1)], FINE, None),
     ] {
         assert_eq!(watched(&doings, &rules), (expected, at), "{doings:?}");
     }
@@ -71,7 +71,7 @@ fn the_same_again_and_again_is_stuck_at_its_threshold() {
 #[test]
 fn errors_are_counted_whatever_they_say_and_the_agent_is_nudged_once() {
     let rules = StuckRules::default();
-    let errors: Vec<Doing> = (0..4).map(|text| failed(1, text)).collect();
+    let errors: Vec<Act> = (0..4).map(|text| failed(1, text)).collect();
     let mut watch = ActWatch::default();
     let verdicts: Vec<StuckVerdict> =
         errors.iter().map(|doing| watch.record(doing, &rules)).collect();
@@ -104,7 +104,7 @@ fn thresholds_are_the_operators_and_zero_switches_one_off() {
         StuckVerdict::Nudge { repeats: 2, .. }
     ));
     assert_eq!(watched(&[said(1); 50], &rules), (FINE, None));
-    let turns: Vec<Doing> = (0..50).map(|step| act(step % 2, step % 2)).collect();
+    let turns: Vec<Act> = (0..50).map(|step| act(step % 2, step % 2)).collect();
     assert_eq!(watched(&turns, &rules), (FINE, None));
     assert_eq!(watched(&[a; 50], &StuckRules { on: false, ..rules }), (FINE, None));
     // The first error is never a loop.
@@ -125,7 +125,7 @@ fn a_watch_is_stored_and_goes_on_where_it_was() {
 }
 
 /// Returns a watch that saw these acts, whose messages are numbered from 0.
-fn seen(doings: &[Doing], rules: &StuckRules) -> StuckWatch {
+fn seen(doings: &[Act], rules: &StuckRules) -> StuckWatch {
     let mut watch = StuckWatch::default();
     for (seq, doing) in (0..).zip(doings) {
         drop(watch.saw(&WatchedAct { doing: *doing, seq, what: String::new() }, rules));
@@ -147,7 +147,7 @@ fn a_loop_began_with_the_first_of_its_acts() {
 
 #[test]
 fn a_watch_remembers_no_more_acts_than_its_longest_rule_needs() {
-    let acts: Vec<Doing> = (0..1_000).map(|what| act(what, what)).collect();
+    let acts: Vec<Act> = (0..1_000).map(|what| act(what, what)).collect();
     let longest = |errors| StuckRules { errors, ..StuckRules::default() };
     assert_eq!(seen(&acts, &longest(9)).acts.len(), 9);
     assert_eq!(seen(&acts, &longest(u32::MAX)).acts.len(), MAX_KEPT);
@@ -157,7 +157,7 @@ fn a_watch_remembers_no_more_acts_than_its_longest_rule_needs() {
 fn a_word_of_the_user_forgets_all_but_the_restart() {
     let rules = StuckRules::default();
     let mut watch = StuckWatch { restarted: true, ..seen(&[act(1, 1), said(1)], &rules) };
-    let word = WatchedAct { doing: Doing::user(), seq: 9, what: String::new() };
+    let word = WatchedAct { doing: Act::user(), seq: 9, what: String::new() };
     assert_eq!(watch.saw(&word, &rules), FINE);
     assert_eq!(watch, StuckWatch { restarted: true, ..StuckWatch::default() });
 }

@@ -26,7 +26,7 @@ pub enum DoingKind {
 
 /// One act, as [`ActWatch::saw`] takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Doing {
+pub struct Act {
     /// Fingerprint of the action without its thought and ids, or of a message's text.
     pub what: Fingerprint,
     /// Fingerprint of the answer, without ids.
@@ -35,7 +35,7 @@ pub struct Doing {
     pub kind: DoingKind,
 }
 
-impl Doing {
+impl Act {
     /// Returns an action with its answer.
     #[must_use]
     pub fn act(what: Fingerprint, result: Fingerprint, is_error: bool) -> Self {
@@ -131,8 +131,8 @@ pub enum StuckVerdict {
 #[serde(default)]
 pub struct ActWatch {
     /// The last action and the one before it.
-    last: Option<Doing>,
-    before: Option<Doing>,
+    last: Option<Act>,
+    before: Option<Act>,
     /// Consecutive actions equal to the last one, with the same result.
     same: u32,
     /// Consecutive failures of the last action.
@@ -146,7 +146,7 @@ pub struct ActWatch {
 
 impl ActWatch {
     /// Counts one act. Messages do not end a streak of actions; actions end a streak of messages.
-    pub fn record(&mut self, doing: &Doing, rules: &StuckRules) -> StuckVerdict {
+    pub fn record(&mut self, doing: &Act, rules: &StuckRules) -> StuckVerdict {
         // Condensations count only without other acts between them.
         if doing.kind != DoingKind::Condensation {
             self.condensations = 0;
@@ -183,7 +183,7 @@ impl ActWatch {
         }
     }
 
-    fn record_action(&mut self, doing: Doing) {
+    fn record_action(&mut self, doing: Act) {
         (self.message, self.messages) = (None, 0);
         let is_same = self.last.is_some_and(|last| last.is_same_as(&doing));
         let is_same_action = self.last.is_some_and(|last| last.what == doing.what);
