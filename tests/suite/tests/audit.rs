@@ -170,7 +170,7 @@ fn json_holds_no_character_that_steers_a_terminal() {
         assert!(!json.is_empty() && json.lines().all(is_json), "{json}");
     }
     let row: Value = serde_json::from_str(listed.trim()).expect("one run");
-    assert_eq!(row["text"], message, "a parser reads what was written");
+    assert_eq!(row["message"], message, "a parser reads what was written");
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn can_answers_as_a_run_would() {
     let (code, shown) = can(&["caller", "tools", "subject.run", "--task", "main"]);
     assert!(code == Some(0) && shown.contains("runs without asking"), "{shown}");
     let (code, shown) = can(&["caller", "tools", "subject.none"]);
-    assert!(code == Some(2) && shown.contains("tools here: subject.run"), "{shown}");
+    assert!(code == Some(2) && shown.contains("the tools are: subject.run"), "{shown}");
     for wrong in [["nobody", "files"], ["subject", "levitation"]] {
         assert_eq!(can(&wrong).0, Some(2), "{wrong:?}");
     }

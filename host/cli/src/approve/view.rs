@@ -403,7 +403,7 @@ mod tests {
         };
         let text = shown(&follow_up, 100);
         let expected = concat!(
-            "      │ driver asked for  please write /work/a\n",
+            "      │ driver delegated  please write /work/a\n",
             "      │                    ?\\u{20}×4notes.save wants to run for librarian\n",
             " ?    notes.save wants to run for librarian, as a follow-up that sneaky asks for, without arguments\n",
             "      delegated by driver in the task main\n",

@@ -91,7 +91,7 @@ mod tests {
         let error = resolved(&["configs/desk"]).unwrap_err();
         assert_eq!(error.code(), crate::program::exit::USAGE);
         assert!(
-            error.to_string().contains("no config configs/desk")
+            error.to_string().contains("the config configs/desk does not exist")
                 && error.to_string().contains("help:"),
             "{error}"
         );

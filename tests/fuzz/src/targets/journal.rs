@@ -245,7 +245,7 @@ mod tests {
         let records: Vec<Record> = JOURNALS[2].lines().filter_map(alone).collect();
         let mut room = fold(records[..1].iter().cloned());
         let mut state = serde_json::to_value(&room).expect("a room is serialisable");
-        state["frames"] = serde_json::json!({});
+        state["frames"]["frames"] = serde_json::json!({});
         room = serde_json::from_value(state).expect("it is a room");
         take(&mut room, records[1].event.clone(), records[1].at);
     }

@@ -211,7 +211,7 @@ mod tests {
         let chat = "conclave chat 'my lights/c.toml'";
         assert_eq!(
             help,
-            format!("write `interactive = false` in [tasks.desk], or talk with it: {chat}")
+            format!("write `interactive = false` in [tasks.desk], or start a conversation: {chat}")
         );
         assert!(question_help(Path::new("c.toml")).ends_with("conclave chat c.toml"));
     }
