@@ -92,7 +92,7 @@ fn staged(case: &Case<'_>) -> Stage {
     let handler = case.given.get("handler").cloned().unwrap_or_default();
     let shares = handler.get("default_share_channels").filter(|shares| shares.is_array());
     if let Some(shares) = shares {
-        stage.background.insert("share".to_owned(), shares.clone());
+        stage.background.insert("channels".to_owned(), shares.clone());
     }
     if let Some(seconds) = handler.pointer("/cache/ttl_s").and_then(Value::as_u64) {
         stage.background.insert("cache".to_owned(), json!(format!("{seconds} s")));
