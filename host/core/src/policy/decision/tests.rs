@@ -141,7 +141,7 @@ fn without_a_rule_a_call_is_allowed_if_its_plugin_only_reads() {
 
 #[test]
 fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
-    use Capability::{Delegate, Fetch, Files, Kv, Model, Channels, Secrets};
+    use Capability::{Channels, Delegate, Fetch, Files, Kv, Model, Secrets};
     let model = ModelGrant {
         names: vec![ModelName::from("default")],
         tokens: None,
