@@ -45,7 +45,7 @@ fn a_file_that_is_no_component_is_refused() {
         let rig = Rig::new().with_file("x.wasm", content);
         let config = "entry = \"t\"\n[plugins.p]\nsource = \"x.wasm\"\n[tasks.t]\nagent = \"p\"\n";
         let problems = refused(&rig, config);
-        let place = "conclave.toml:3:10: error[config/plugin-refused]";
+        let place = "conclave.toml:3:1: error[config/plugin-refused]";
         assert!(problems.contains(place), "{what}: {problems}");
     }
 }
@@ -74,9 +74,9 @@ fn all_problems_of_a_config_and_its_plugins_come_at_once() {
     );
     let problems = refused(&Rig::new(), &config);
     for found in [
-        "3:10: error[config/missing-plugin]",
-        "5:10: error[config/missing-plugin]",
-        "7:10: error[config/plugin-refused]",
+        "3:1: error[config/missing-plugin]",
+        "5:1: error[config/missing-plugin]",
+        "7:1: error[config/plugin-refused]",
         "8:17: error[config/missing-folder]",
     ] {
         assert!(problems.contains(found), "{found} is missing:\n{problems}");
