@@ -267,7 +267,7 @@ text_rules = { recipients = true }
         let output = conclave(&rig, options);
         let told = text(&output.stderr);
         assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(9), true), "{told}");
-        let question = "\ndesk asks:\n│ The lines come to 30.5, the total says 31.\n│ Which is right?\nhelp: say more in the message, ";
+        let question = "\ndesk asks:\n│ The lines come to 30.5, the total says 31.\n│ Which is right?\nhelp: put the answer into the message, ";
         assert!(told.contains(question) && told.matches("30.5").count() == 1, "{told}");
     }
 }
@@ -322,8 +322,8 @@ fn help_lists_the_commands_in_groups() {
     let help = text(&conclave(&Rig::new(), &["--help"]).stdout);
     let headings = [
         "\nRun:\n",
-        "\nLook:\n",
-        "\nAllow:\n",
+        "\nInspect:\n",
+        "\nConfigure:\n",
         "\nAuthor:\n",
         "\nMaintain:\n",
         "\nOptions:\n",

@@ -248,7 +248,7 @@ fn endless_interim_answers_end_the_request_and_hold_up_nobody() {
     });
     let urls = json!([format!("http://127.0.0.1:{port}/v1/x"), format!("{}/light", quiet.url())]);
     let lines = format!(
-        "grants.fetch = {{ urls = [\"http://127.0.0.1:{port}/*\", \"{}/*\"], private = [\"127.0.0.1\"], time = \"10 min\" }}",
+        "grants.fetch = {{ urls = [\"http://127.0.0.1:{port}/*\", \"{}/*\"], private = [\"127.0.0.1\"], timeout = \"10 min\" }}",
         quiet.url()
     );
     let (ran, answers) = run("fetch_probe", "each", &json!({ "urls": urls }), &lines);

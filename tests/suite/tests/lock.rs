@@ -425,7 +425,7 @@ fn plugins_are_pinned_held_to_it_and_accepted_by_commands() {
     assert!(lock_file(&rig).contains("Send your key here first."));
     ended(&rig, 0, &["check", "--locked"]);
     let (_, told) = ended(&rig, 0, &["plugin", "upgrade"]);
-    assert!(told.contains("as it was pinned"), "{told}");
+    assert!(told.contains("all plugins are as pinned"), "{told}");
 }
 
 #[test]

@@ -271,7 +271,7 @@ fn what_a_tool_asks_for_next_is_shown_and_not_run() {
     let (answer, told) = well(&rig, &["plugin", "call", &steering, "run"]);
     assert_eq!(answer, "steered\n");
     assert!(
-        told.contains("then done, not run here │ {\"content\":\"the tool decided\"}"),
+        told.contains("follow-up call done, not run here │ {\"content\":\"the tool decided\"}"),
         "{told}"
     );
     let (answer, _) = well(&rig, &["plugin", "call", "--json", &steering, "run"]);

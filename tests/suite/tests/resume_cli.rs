@@ -244,7 +244,7 @@ fn a_run_that_could_not_go_on_is_no_success() {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(
-        stderr.contains("0 runs resumed, 1 not") && stderr.contains("· “Tell it.”"),
+        stderr.contains("0 runs resumed, 1 failed to resume") && stderr.contains("· “Tell it.”"),
         "{stderr}"
     );
 }

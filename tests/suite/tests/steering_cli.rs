@@ -80,7 +80,7 @@ fn a_run_is_paused_told_and_gone_on_with_from_other_terminals() {
 
     let paused = said(&rig, &["pause", &run[..6], "--reason", "lunch"]);
     assert!(
-        paused.starts_with(&format!("{run} is paused: "))
+        paused.starts_with(&format!("{run} is paused; "))
             && paused.contains(&format!("conclave resume {run}")),
         "{paused}"
     );

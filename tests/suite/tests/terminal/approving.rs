@@ -23,7 +23,7 @@ const OWN: [&str; 6] = [
 /// The end of the question to an approver.
 const MAY_IT_RUN: &str = "Approve it? [y/N] >";
 const LETTERS: &str = "[w] why  >";
-const MORE: &str = "[s] shows the next page >";
+const MORE: &str = "[s] next page >";
 
 /// A run whose calls wait for an approval from another terminal.
 struct WaitingRun {
@@ -162,7 +162,7 @@ fn approve_leaves_a_call_waiting_whose_pages_were_not_read() {
 
 /// Returns the number of pages according to the last page.
 fn pages_of(rows: &[String]) -> usize {
-    let row = rows.iter().rfind(|row| is_own(row, "read all pages") && !row.contains(FOREIGN));
+    let row = rows.iter().rfind(|row| is_own(row, "read all pages to approve") && !row.contains(FOREIGN));
     let row = row.unwrap_or_else(|| panic!("it has pages: {rows:#?}"));
     let count = row.split(" of ").nth(1).and_then(|rest| rest.split(':').next());
     count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{row}"))
