@@ -232,11 +232,9 @@ pub struct TaskSetup {
     /// Sequences of messages; the task ends when the newest messages match one (L-083).
     pub done_sequences: Vec<Sequence>,
     pub no_tool: NoTool,
-    #[serde(rename = "agent_responder")]
-    pub agent_seat: AgentSeat,
+    pub agent_responder: AgentSeat,
     /// The responders that take part.
-    #[serde(rename = "responders")]
-    pub seats: BTreeSet<Entity>,
+    pub responders: BTreeSet<Entity>,
     /// Whether a missing answer is replaced with DO-NOT-KNOW from the other side (L-058).
     pub allow_null_result: bool,
     pub tool_format: ToolFormat,
@@ -269,8 +267,8 @@ pub struct TaskSetup {
     /// The number of bytes counted as one token in estimates; 4 by default.
     pub bytes_per_token: u32,
     /// The plugins whose tools carry out the agent's actions, in order of preference (O-132).
-    #[serde(rename = "action_plugins", default, skip_serializing_if = "Vec::is_empty")]
-    pub executors: Vec<PluginName>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub action_plugins: Vec<PluginName>,
     /// The time limit of an action or tool call, in milliseconds; `None` for the plugin's own
     /// limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -296,8 +294,8 @@ pub struct TaskSetup {
     pub knowledge: Vec<Arc<Knowledge>>,
     /// The way in which a result is delivered. `None`: an agent turn if the notified task is
     /// interactive and its agent has a model, or if the room is persistent; else the text.
-    #[serde(rename = "result_delivery", default, skip_serializing_if = "Option::is_none")]
-    pub hand_back: Option<HandBack>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_delivery: Option<HandBack>,
     /// The time limit in the background, in milliseconds; `None` for the rest of the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
@@ -463,8 +461,8 @@ impl Default for TaskSetup {
             done_if_tool: false,
             done_sequences: Vec::new(),
             no_tool: NoTool::default(),
-            agent_seat: AgentSeat::default(),
-            seats: [Entity::Llm, Entity::Agent, Entity::User].into(),
+            agent_responder: AgentSeat::default(),
+            responders: [Entity::Llm, Entity::Agent, Entity::User].into(),
             allow_null_result: false,
             tool_format: ToolFormat::Native,
             only_user_quits_root: true,
@@ -482,7 +480,7 @@ impl Default for TaskSetup {
             overflow: Overflow::default(),
             as_langroid: false,
             bytes_per_token: 4,
-            executors: Vec::new(),
+            action_plugins: Vec::new(),
             action_timeout_ms: None,
             memory: None,
             confirm: ConfirmRules::default(),
@@ -490,7 +488,7 @@ impl Default for TaskSetup {
             stuck: StuckRules::default(),
             micro: None,
             knowledge: Vec::new(),
-            hand_back: None,
+            result_delivery: None,
             deadline_ms: None,
             on_close: OnClose::default(),
             structured: None,

@@ -225,7 +225,10 @@ fn what_a_rule_asks_about_is_refused_where_nobody_can_be_asked() {
     assert_eq!(run.status.code(), Some(6), "{}", text(&run.stderr));
     for output in [output, run] {
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-        assert!((stdout.clone() + &stderr).contains("Not approved: no user can approve it"), "{stderr}");
+        assert!(
+            (stdout.clone() + &stderr).contains("Not approved: no user can approve it"),
+            "{stderr}"
+        );
         assert!(!stdout.contains("done anyway"), "{stdout}");
         let called = "calls #1 subject.run │ {\"text\":\"done anyway\"}\n";
         assert!(stderr.contains(called) && stderr.contains(" #1 subject.run refused"), "{stderr}");
@@ -340,7 +343,10 @@ fn a_word_of_farewell_is_no_turn_and_a_letter_is_none() {
     let output = chat(&rig, &["c.toml"], "one\nx\ntwo\nbye\nthree\n");
     assert_eq!(outcome(&output), (Some(0), "one\ntwo\n".to_owned()), "{}", text(&output.stderr));
     let stderr = text(&output.stderr);
-    assert!(stderr.contains("x on its own would end the task, so it was not sent; /quit"), "{stderr}");
+    assert!(
+        stderr.contains("x on its own would end the task, so it was not sent; /quit"),
+        "{stderr}"
+    );
     assert_eq!(stderr.matches("1 sandbox\n").count(), 2, "a summary for each turn: {stderr}");
     assert!(!stderr.contains("0 sandboxes"), "{stderr}");
     let langroid =

@@ -210,7 +210,7 @@ fn check_exports(
     if let Some(strategy) = &task.setup.deliver {
         need(strategy, PluginKind::DeliveryStrategy, "delivery_strategy", None);
     }
-    for (index, executor) in task.setup.executors.iter().enumerate() {
+    for (index, executor) in task.setup.action_plugins.iter().enumerate() {
         need(executor, PluginKind::Tools, &format!("action_plugins[{index}]"), None);
     }
     if let Some(memory) = &task.setup.memory {
@@ -222,7 +222,7 @@ fn check_exports(
     if let Some(condense) = &task.setup.condense {
         need(&condense.plugin, PluginKind::Condenser, "condense.plugin", None);
     }
-    if task.setup.agent_seat == AgentSeat::Component {
+    if task.setup.agent_responder == AgentSeat::Component {
         let help =
             "write `agent_responder = \"host\"`: the host then answers with tools and actions"
                 .to_owned();

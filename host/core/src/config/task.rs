@@ -99,7 +99,7 @@ fn read(
     table.set(reader, "only_user_quits_root", &mut setup.only_user_quits_root);
     table.set(reader, "default_human_response", &mut setup.default_human_response);
     seats(reader, table, &mut setup);
-    table.set(reader, "agent_responder", &mut setup.agent_seat);
+    table.set(reader, "agent_responder", &mut setup.agent_responder);
     setup.no_tool = no_tool(reader, table, &setup);
     setup.turns = turns(reader, table);
     table.set(reader, "max_stalled_steps", &mut setup.max_stalled_steps);
@@ -133,8 +133,8 @@ fn read(
     table.set(reader, "structured_retries", &mut setup.structured);
     setup.deliver =
         table.get("delivery_strategy").and_then(|item| plugin_name(reader, references, &item));
-    table.set(reader, "result_delivery", &mut setup.hand_back);
-    setup.executors = acting::executors(reader, references, table);
+    table.set(reader, "result_delivery", &mut setup.result_delivery);
+    setup.action_plugins = acting::executors(reader, references, table);
     table.set(reader, "action_timeout", &mut setup.action_timeout_ms);
     setup.memory = table.get("memory").and_then(|item| plugin_name(reader, references, &item));
     setup.confirm = acting::confirm(reader, references, table);
@@ -215,7 +215,7 @@ fn turns(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
 
 /// `responders`: those that take part. A task without sub-tasks needs one.
 fn seats(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut TaskSetup) {
-    table.set(reader, "responders", &mut setup.seats);
+    table.set(reader, "responders", &mut setup.responders);
     let item = table.get("responders").filter(|item| item.is_empty_list());
     if let Some(item) = item.filter(|_| setup.subtasks.is_empty()) {
         item.wrong(

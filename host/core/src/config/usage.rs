@@ -103,7 +103,7 @@ fn check_executors(config: &Config, problems: &mut Problems) {
             config.plugins.get(&task.setup.agent).and_then(|agent| agent.grants.tools.as_ref());
         let granted: Vec<&ToolPattern> =
             granted.into_iter().flat_map(|grant| &grant.names).collect();
-        for (index, executor) in task.setup.executors.iter().enumerate() {
+        for (index, executor) in task.setup.action_plugins.iter().enumerate() {
             let is_of = |pattern: &&ToolPattern| {
                 pattern.0.split_once('.').is_none_or(|(plugin, _)| plugin == executor.as_str())
             };
@@ -246,13 +246,13 @@ fn check_offers(config: &Config, tasks: &BTreeSet<&TaskName>, problems: &mut Pro
 /// and without another end, the task stalls.
 fn check_seats(config: &Config, problems: &mut Problems) {
     for (name, task) in &config.tasks {
-        let is_carried_out =
-            task.setup.seats.contains(&Entity::Agent) || !task.setup.seats.contains(&Entity::Llm);
+        let is_carried_out = task.setup.responders.contains(&Entity::Agent)
+            || !task.setup.responders.contains(&Entity::Llm);
         if is_carried_out || task.setup.no_tool == NoTool::Nothing {
             continue;
         }
         let goes_on = !task.setup.subtasks.is_empty()
-            || (task.setup.interactive && task.setup.seats.contains(&Entity::User));
+            || (task.setup.interactive && task.setup.responders.contains(&Entity::User));
         let ends = task.setup.turns.is_some()
             || task.setup.done_if_response.contains(&Entity::Llm)
             || !task.setup.done_sequences.is_empty();
@@ -382,7 +382,7 @@ fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet
             task.setup
                 .deliver
                 .iter()
-                .chain(&task.setup.executors)
+                .chain(&task.setup.action_plugins)
                 .chain(&task.setup.memory)
                 .chain(&task.setup.confirm.analyzer),
         );

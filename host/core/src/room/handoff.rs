@@ -326,7 +326,7 @@ impl StepLoop<'_> {
         let asks = self
             .frames
             .task_of(self.cx, id)
-            .is_some_and(|(_, task)| task.interactive && task.seats.contains(&Entity::User));
+            .is_some_and(|(_, task)| task.interactive && task.responders.contains(&Entity::User));
         let mut message =
             Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, handoff.summary.clone()));
         message.parent = self

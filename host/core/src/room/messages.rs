@@ -368,7 +368,7 @@ impl Dialogue<'_> {
             .pending
             .clone()
             .filter(|pending| pending.sender == Entity::Llm)?;
-        if self.frames.task_of(self.cx, id)?.1.agent_seat == AgentSeat::Component {
+        if self.frames.task_of(self.cx, id)?.1.agent_responder == AgentSeat::Component {
             // The component carries out calls itself, and knows its own tools.
             return None;
         }

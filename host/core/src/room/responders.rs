@@ -34,7 +34,7 @@ impl Dialogue<'_> {
         order.push_back(Responder::Llm);
         let all = task.rules().tries_missing_seats;
         order.retain(|responder| {
-            all || responder.seat().is_some_and(|seat| task.seats.contains(&seat))
+            all || responder.seat().is_some_and(|seat| task.responders.contains(&seat))
         });
         order.extend(task.subtasks.iter().cloned().map(Responder::Subtask));
         order

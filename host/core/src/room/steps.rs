@@ -350,7 +350,9 @@ impl StepLoop<'_> {
             // L-052: set before the call, so that it also holds without an answer.
             self.histories.memory(self.cx, &task).human_tried = responder == Responder::User;
             let is_taken = responder.seat().is_none_or(|seat| {
-                self.frames.task_of(self.cx, id).is_some_and(|(_, task)| task.seats.contains(&seat))
+                self.frames
+                    .task_of(self.cx, id)
+                    .is_some_and(|(_, task)| task.responders.contains(&seat))
             });
             let wait = match &responder {
                 _ if !is_taken => Some(FrameWait::Ready(None)),

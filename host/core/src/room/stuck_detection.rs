@@ -224,7 +224,7 @@ impl Dialogue<'_> {
     fn turn_to_user(&mut self, id: FrameId, how: &str) -> bool {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
         let is_asked = task.interactive
-            && task.seats.contains(&Entity::User)
+            && task.responders.contains(&Entity::User)
             && task.default_human_response.is_none();
         if !is_asked || frame.stuck_watch.asked {
             return false;

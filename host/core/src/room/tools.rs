@@ -43,7 +43,7 @@ impl ToolRounds<'_> {
         let Some(pending) = frame.pending.clone() else {
             return self.frames.set_wait(self.cx, id, FrameWait::Ready(None));
         };
-        if task.agent_seat == AgentSeat::Component {
+        if task.agent_responder == AgentSeat::Component {
             let wait = self.plugin_calls().ask_responder(id).unwrap_or(FrameWait::Ready(None));
             return self.frames.set_wait(self.cx, id, wait);
         }
@@ -62,7 +62,7 @@ impl ToolRounds<'_> {
         if !calls.is_empty() {
             return self.respond_to_calls(id, &pending, &calls);
         }
-        if task.agent_seat == AgentSeat::HostThenComponent
+        if task.agent_responder == AgentSeat::HostThenComponent
             && let Some(wait) = self.plugin_calls().ask_responder(id)
         {
             return self.frames.set_wait(self.cx, id, wait);

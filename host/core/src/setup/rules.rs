@@ -112,7 +112,8 @@ impl TaskRules {
             absent_user_is_silent: reference,
             unknown_calls_go_to_others: reference,
             unknown_calls_are_calls: ours,
-            component_replaces_agent_seat: reference && task.agent_seat == AgentSeat::Component,
+            component_replaces_agent_seat: reference
+                && task.agent_responder == AgentSeat::Component,
             models_call_handler_tools: reference,
             checks_handler_arguments: ours,
             ending_calls_stand_alone: ours,
@@ -154,7 +155,8 @@ mod tests {
     /// Returns the rules of a task by name.
     fn rules(as_langroid: bool, agent_seat: AgentSeat, on: bool) -> BTreeMap<String, bool> {
         let stuck = StuckRules { on, ..StuckRules::default() };
-        let task = TaskSetup { as_langroid, agent_seat, stuck, ..TaskSetup::default() };
+        let task =
+            TaskSetup { as_langroid, agent_responder: agent_seat, stuck, ..TaskSetup::default() };
         let text = format!("{:?}", task.rules());
         let fields = text.trim_start_matches("TaskRules { ").trim_end_matches(" }").split(", ");
         fields

@@ -47,7 +47,7 @@ fn every_rule_of_an_agent_that_acts_reaches_its_setup() {
          condense = { plugin = \"recent\", max_entries = 50 }\n\
          stuck_detection = { repeats = 5, errors = 6, alternations = 8, messages = 4, recovery = \"restart\" }",
     );
-    assert_eq!(task.executors, [PluginName::from("workspace")]);
+    assert_eq!(task.action_plugins, [PluginName::from("workspace")]);
     assert_eq!(task.action_timeout_ms, Some(120_000));
     assert_eq!(task.memory, Some("notes".into()));
     let policy = ConfirmPolicy::Risky { threshold: Risk::Medium, unknown: false };

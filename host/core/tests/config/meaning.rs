@@ -179,7 +179,7 @@ fn what_is_not_written_has_its_default() {
         (5, None, false, false)
     );
     assert_eq!(
-        (task.tools.as_ref(), task.setup.agent_seat, &task.setup.no_tool),
+        (task.tools.as_ref(), task.setup.agent_responder, &task.setup.no_tool),
         (None, AgentSeat::HostThenComponent, &NoTool::Done)
     );
     let plugin = &config.plugins[&PluginName::from("chat")];
@@ -248,7 +248,7 @@ fn a_task_says_how_it_works_and_ends() {
         ("D", "S", Some(3), 2)
     );
     assert_eq!(
-        (task.setup.interactive, task.setup.allow_null_result, task.setup.agent_seat),
+        (task.setup.interactive, task.setup.allow_null_result, task.setup.agent_responder),
         (true, true, AgentSeat::Component)
     );
     assert_eq!(
@@ -258,7 +258,7 @@ fn a_task_says_how_it_works_and_ends() {
     assert_eq!(task.setup.done_if_no_response.iter().copied().collect::<Vec<_>>(), [Entity::Agent]);
     assert_eq!(task.tools, Some(vec![]));
     let host = good(&Parts { task: "agent_responder = \"host\"", ..Parts::default() }.text());
-    assert_eq!(host.tasks[&TaskName::from("desk")].setup.agent_seat, AgentSeat::Host);
+    assert_eq!(host.tasks[&TaskName::from("desk")].setup.agent_responder, AgentSeat::Host);
 }
 
 #[test]

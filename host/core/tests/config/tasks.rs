@@ -56,8 +56,8 @@ fn every_rule_of_a_task_reaches_its_setup() {
             .map(|text| Sequence::parse(text).unwrap())
             .to_vec(),
         no_tool: NoTool::Call(ToolCall::new("find", json!({ "query": "q", "n": 1 }))),
-        agent_seat: AgentSeat::Host,
-        seats: [Entity::Llm, Entity::Agent].into(),
+        agent_responder: AgentSeat::Host,
+        responders: [Entity::Llm, Entity::Agent].into(),
         allow_null_result: true,
         tool_format: ToolFormat::Xml,
         only_user_quits_root: false,
@@ -152,7 +152,7 @@ fn each_word_of_a_rule_means_one_thing() {
             "tool_format = \"off\"\nresponders = [\"user\"]",
             TaskSetup {
                 tool_format: ToolFormat::Off,
-                seats: [Entity::User].into(),
+                responders: [Entity::User].into(),
                 ..desk("", "")
             },
         ),

@@ -120,7 +120,7 @@ impl Frames {
         kind: &str,
     ) -> Option<PluginName> {
         let (_, task) = self.task_of(cx, id)?;
-        task.executors.iter().find(|plugin| cx.offers(plugin, kind)).cloned()
+        task.action_plugins.iter().find(|plugin| cx.offers(plugin, kind)).cloned()
     }
 
     /// Answers an action without an executor with an observation (O-132), and reports the missing

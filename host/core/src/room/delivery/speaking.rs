@@ -343,7 +343,8 @@ impl RoomChannels {
     /// Returns whether the notified task's agent takes a turn about the result: by its setting, and
     /// if the task can be active.
     fn is_relayed(&self, cx: &RoomContext, frames: &Frames, entry: &super::QueuedResult) -> bool {
-        let of_task = || cx.setup.tasks.get(&entry.ended.agent).and_then(|task| task.hand_back);
+        let of_task =
+            || cx.setup.tasks.get(&entry.ended.agent).and_then(|task| task.result_delivery);
         let is_interactive =
             || cx.setup.tasks.get(&entry.notify).is_some_and(|task| task.interactive);
         // An agent without a model would only pass the data on.

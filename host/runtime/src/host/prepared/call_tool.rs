@@ -272,7 +272,7 @@ fn task(caller: Caller, tool: TaskTool) -> TaskSetup {
         toolbox: Arc::new(vec![tool].into()),
         max_stalled_steps: 1,
         done_if_response: BTreeSet::from([Entity::Agent]),
-        agent_seat: AgentSeat::Host,
+        agent_responder: AgentSeat::Host,
         tool_format: ToolFormat::Off,
         ..TaskSetup::default()
     }
