@@ -23,7 +23,7 @@ use conclave_core::types::delivery::{BackgroundStatus, DeliveryState, EndedTask}
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::ids::{BackgroundId, CallId, Millis};
-use conclave_core::types::message::ToolCall;
+use conclave_core::types::message::{Label, ToolCall};
 use conclave_core::types::outcome::{EndCause, Outcome, Status};
 use conclave_core::types::request::{
     Refusal, RefusalCode, RequestId, RequestReply as Answer, RoomRequest,
@@ -839,6 +839,23 @@ fn the_same_again_is_answered_from_before_while_it_is_new() {
         json!(["a", "search cats", "search cats"]),
         "three at most"
     );
+    desk.folds();
+}
+
+#[test]
+fn results_from_before_are_data_in_a_round_of_several_too() {
+    // L-172
+    let mut desk = Desk::open(plain_with("desk", json!({ "background": { "cache_ms": 1_000 } })));
+    let cats = || json!({ "agent": "slow", "task": "cats" });
+    desk.calls("delegate_task", cats());
+    let (call, _, _) = desk.begun();
+    desk.ended(call, done("cats"));
+    let again = vec![ToolCall::new("delegate_task", cats()); 2];
+    desk.step(Action::Reply(Reply { tool_calls: again, ..Reply::default() }));
+    let call = desk.to_do.iter().find_map(step).expect("an agent steps");
+    let pending = desk.room.agent_view(call).and_then(|view| view.pending).expect("a message");
+    assert_eq!(pending.tool_results.len(), 2);
+    assert!(pending.labels.contains(&Label::Untrusted), "{pending:?}");
     desk.folds();
 }
 

@@ -134,6 +134,10 @@ impl BackgroundWork<'_> {
             origin: TaskOrigin::Slot { frame, slot, seq },
             wish: Some(Box::new(wish)),
         })?;
+        if let Some(slot) = self.frames.slot_mut(self.cx, frame, slot) {
+            // L-172: an answer from an earlier result is a worker's as well.
+            slot.now.untrusted |= answer.is_data;
+        }
         Some(self.frames.said_of_delegation(self.cx, frame, &answer))
     }
 
