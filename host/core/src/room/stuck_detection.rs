@@ -387,7 +387,7 @@ fn act(
         .map(|result| (&result.name, &result.content, &result.value))
         .collect();
     let result = fingerprint(&(answer.text(), &answer.value, results));
-    WatchedAct { doing: Act::act(what, result, is_error), seq: asked.seq, what: named }
+    WatchedAct { doing: Act::action(what, result, is_error), seq: asked.seq, what: named }
 }
 
 /// Returns a fingerprint and a description of the request in a message without an action: calls, or

@@ -164,8 +164,7 @@ fn approve_leaves_a_call_waiting_whose_pages_were_not_read() {
 
 /// Returns the number of pages according to the last page.
 fn pages_of(rows: &[String]) -> usize {
-    let row =
-        rows.iter().rfind(|row| is_own(row, "read all pages to approve") && !row.contains(FOREIGN));
+    let row = rows.iter().rfind(|row| is_own(row, "read all pages to") && !row.contains(FOREIGN));
     let row = row.unwrap_or_else(|| panic!("it has pages: {rows:#?}"));
     let count = row.split(" of ").nth(1).and_then(|rest| rest.split(':').next());
     count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{row}"))

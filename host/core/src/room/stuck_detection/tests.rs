@@ -5,11 +5,11 @@ use super::*;
 const FINE: StuckVerdict = StuckVerdict::Fine;
 
 fn act(what: u64, result: u64) -> Act {
-    Act::act([what, 0], [result, 0], false)
+    Act::action([what, 0], [result, 0], false)
 }
 
 fn failed(what: u64, result: u64) -> Act {
-    Act::act([what, 0], [result, 0], true)
+    Act::action([what, 0], [result, 0], true)
 }
 
 fn said(what: u64) -> Act {

@@ -38,7 +38,7 @@ pub struct Act {
 impl Act {
     /// Returns an action with its answer.
     #[must_use]
-    pub fn act(what: Fingerprint, result: Fingerprint, is_error: bool) -> Self {
+    pub fn action(what: Fingerprint, result: Fingerprint, is_error: bool) -> Self {
         Self { what, result, is_error, kind: DoingKind::Act }
     }
 
