@@ -1,5 +1,5 @@
-//! Grants and the decisions about them: requested in the manifest, granted in the config, narrowed
-//! by the task. Pure functions, called in every import; nothing else grants.
+//! The grants of a plugin: requested in the manifest, granted in the config, narrowed by the task.
+//! Nothing else grants. The decision about one request is in `authorize`.
 
 use std::collections::BTreeSet;
 
