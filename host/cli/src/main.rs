@@ -12,7 +12,7 @@ mod program {
     pub(crate) mod shell;
 }
 mod args;
-/// The terminal: what is shown there, and what the user types.
+/// The terminal: output, screen, questions, the keys of the user.
 mod ui {
     pub(crate) mod ask;
     pub(crate) mod interrupt;

@@ -32,7 +32,7 @@ struct Options {
     /// Hosts at once
     #[arg(long, default_value_t = 2)]
     at_once: u32,
-    /// When what is kept is safe from a power cut: sync, group or exit
+    /// When records survive a power cut: sync, group or exit
     #[arg(long, default_value = "group")]
     keep: String,
     /// Milliseconds that the world takes to answer, at most

@@ -1,5 +1,5 @@
-//! The pending calls and timers of a room with their purpose, and the calls that ended within the last event. Clients of the room
-//! need not compare all calls after each event.
+//! The pending calls and timers of a room with their purpose, and the calls that ended within the
+//! last event. Clients of the room need not compare all calls after each event.
 
 use std::collections::BTreeMap;
 

@@ -118,7 +118,7 @@ mod tests {
     }
 
     impl Call<'_> {
-        /// Makes a call that leaves `value`, and returns what it found.
+        /// Returns the scratch data that a new call reads, and ends the call with `value`.
         fn make(&mut self, purpose: Purpose, ok: bool, value: Option<&str>) -> String {
             let call = self.parts.cx.next_call(purpose);
             let found = self.scratch.scratch(&self.parts.cx, &self.parts.frames, call);

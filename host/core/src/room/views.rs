@@ -7,372 +7,125 @@ use super::{
     Pausing, Room, RoomChannels, RoomContext,
 };
 
-/// The tasks at work and what their agents have said: frames and histories.
-pub(super) struct Dialogue<'r> {
-    pub(super) cx: &'r mut RoomContext,
-    pub(super) frames: &'r mut Frames,
-    pub(super) histories: &'r mut Histories,
+/// Declares a view, and for each type that has all of its parts the method that lends it.
+macro_rules! view {
+    (
+        $(#[doc = $doc:literal])+
+        $view:ident { $($part:ident: $type:ty),+ $(,)? }
+        $lend:ident by $($larger:ty),+
+    ) => {
+        $(#[doc = $doc])+
+        pub(super) struct $view<'r> {
+            pub(super) cx: &'r mut RoomContext,
+            $(pub(super) $part: &'r mut $type,)+
+        }
+
+        $(view!(@lend $view { $($part),+ } $lend $larger);)+
+    };
+    (@lend $view:ident $parts:tt $lend:ident $larger:ty) => {
+        impl $larger {
+            view!(@method $view $parts $lend self);
+        }
+    };
+    (@method $view:ident { $($part:ident),+ } $lend:ident $self:tt) => {
+        pub(super) fn $lend(&mut $self) -> $view<'_> {
+            $view { cx: &mut $self.cx, $($part: &mut $self.$part),+ }
+        }
+    };
 }
 
-/// Calls of plugins on behalf of a task, and the amounts that they use up.
-pub(super) struct PluginCalls<'r> {
-    pub(super) cx: &'r mut RoomContext,
-    pub(super) frames: &'r mut Frames,
-    pub(super) histories: &'r mut Histories,
-    pub(super) models: &'r mut ModelCalls,
-    pub(super) budgets: &'r mut Budgets,
+view! {
+    /// The tasks at work and what their agents have said: frames and histories.
+    Dialogue { frames: Frames, histories: Histories }
+    dialogue by Room, BackgroundWork<'_>, RunControl<'_>, ToolRounds<'_>, StepLoop<'_>
 }
 
-/// Items on their way through the gates.
-pub(super) struct GateChecks<'r> {
-    pub(super) cx: &'r mut RoomContext,
-    pub(super) frames: &'r mut Frames,
-    pub(super) gating: &'r mut Gating,
-    pub(super) background: &'r mut Background,
+view! {
+    /// Calls of plugins on behalf of a task, and the amounts that they use up.
+    PluginCalls { frames: Frames, histories: Histories, models: ModelCalls, budgets: Budgets }
+    plugin_calls by Room, BackgroundWork<'_>, RunControl<'_>, ToolRounds<'_>, StepLoop<'_>
 }
 
-/// Results of background tasks on their way to a channel or to an agent.
-pub(super) struct ResultDelivery<'r> {
-    pub(super) cx: &'r mut RoomContext,
-    pub(super) frames: &'r mut Frames,
-    pub(super) budgets: &'r mut Budgets,
-    pub(super) channels: &'r mut RoomChannels,
-    pub(super) gating: &'r mut Gating,
-    pub(super) background: &'r mut Background,
-    pub(super) deliveries: &'r mut Deliveries,
+view! {
+    /// Items on their way through the gates.
+    GateChecks { frames: Frames, gating: Gating, background: Background }
+    gate_checks by Room, ResultDelivery<'_>, BackgroundWork<'_>
 }
 
-/// Background tasks, from the request to the result.
-pub(super) struct BackgroundWork<'r> {
-    pub(super) cx: &'r mut RoomContext,
-    pub(super) frames: &'r mut Frames,
-    pub(super) histories: &'r mut Histories,
-    pub(super) models: &'r mut ModelCalls,
-    pub(super) budgets: &'r mut Budgets,
-    pub(super) channels: &'r mut RoomChannels,
-    pub(super) gating: &'r mut Gating,
-    pub(super) background: &'r mut Background,
-    pub(super) deliveries: &'r mut Deliveries,
+view! {
+    /// Results of background tasks on their way to a channel or to an agent.
+    ResultDelivery {
+        frames: Frames,
+        budgets: Budgets,
+        channels: RoomChannels,
+        gating: Gating,
+        background: Background,
+        deliveries: Deliveries,
+    }
+    result_delivery by Room, BackgroundWork<'_>, RunControl<'_>
 }
 
-/// Ends of activations and of runs, and the model calls and budgets that may cause one.
-pub(super) struct RunControl<'r> {
-    pub(super) cx: &'r mut RoomContext,
-    pub(super) frames: &'r mut Frames,
-    pub(super) histories: &'r mut Histories,
-    pub(super) models: &'r mut ModelCalls,
-    pub(super) budgets: &'r mut Budgets,
-    pub(super) channels: &'r mut RoomChannels,
-    pub(super) gating: &'r mut Gating,
-    pub(super) agent_states: &'r mut AgentStates,
-    pub(super) background: &'r mut Background,
-    pub(super) deliveries: &'r mut Deliveries,
+view! {
+    /// Background tasks, from the request to the result.
+    BackgroundWork {
+        frames: Frames,
+        histories: Histories,
+        models: ModelCalls,
+        budgets: Budgets,
+        channels: RoomChannels,
+        gating: Gating,
+        background: Background,
+        deliveries: Deliveries,
+    }
+    background_work by Room, RunControl<'_>, ToolRounds<'_>, StepLoop<'_>
 }
 
-/// Rounds of tool calls and actions, from the message to the answers.
-pub(super) struct ToolRounds<'r> {
-    pub(super) cx: &'r mut RoomContext,
-    pub(super) frames: &'r mut Frames,
-    pub(super) histories: &'r mut Histories,
-    pub(super) models: &'r mut ModelCalls,
-    pub(super) budgets: &'r mut Budgets,
-    pub(super) channels: &'r mut RoomChannels,
-    pub(super) gating: &'r mut Gating,
-    pub(super) handoffs: &'r mut Handoffs,
-    pub(super) background: &'r mut Background,
-    pub(super) deliveries: &'r mut Deliveries,
+view! {
+    /// Ends of activations and of runs, and the model calls and budgets that may cause one.
+    RunControl {
+        frames: Frames,
+        histories: Histories,
+        models: ModelCalls,
+        budgets: Budgets,
+        channels: RoomChannels,
+        gating: Gating,
+        agent_states: AgentStates,
+        background: Background,
+        deliveries: Deliveries,
+    }
+    run_control by Room, StepLoop<'_>
 }
 
-/// The step loop: which responder answers next, and what its answer leads to.
-pub(super) struct StepLoop<'r> {
-    pub(super) cx: &'r mut RoomContext,
-    pub(super) frames: &'r mut Frames,
-    pub(super) histories: &'r mut Histories,
-    pub(super) models: &'r mut ModelCalls,
-    pub(super) budgets: &'r mut Budgets,
-    pub(super) channels: &'r mut RoomChannels,
-    pub(super) gating: &'r mut Gating,
-    pub(super) handoffs: &'r mut Handoffs,
-    pub(super) pausing: &'r mut Pausing,
-    pub(super) agent_states: &'r mut AgentStates,
-    pub(super) background: &'r mut Background,
-    pub(super) deliveries: &'r mut Deliveries,
+view! {
+    /// Rounds of tool calls and actions, from the message to the answers.
+    ToolRounds {
+        frames: Frames,
+        histories: Histories,
+        models: ModelCalls,
+        budgets: Budgets,
+        channels: RoomChannels,
+        gating: Gating,
+        handoffs: Handoffs,
+        background: Background,
+        deliveries: Deliveries,
+    }
+    tool_rounds by Room, StepLoop<'_>
 }
 
-impl Room {
-    pub(super) fn dialogue(&mut self) -> Dialogue<'_> {
-        Dialogue { cx: &mut self.cx, frames: &mut self.frames, histories: &mut self.histories }
+view! {
+    /// The step loop: which responder answers next, and what its answer leads to.
+    StepLoop {
+        frames: Frames,
+        histories: Histories,
+        models: ModelCalls,
+        budgets: Budgets,
+        channels: RoomChannels,
+        gating: Gating,
+        handoffs: Handoffs,
+        pausing: Pausing,
+        agent_states: AgentStates,
+        background: Background,
+        deliveries: Deliveries,
     }
-
-    pub(super) fn plugin_calls(&mut self) -> PluginCalls<'_> {
-        PluginCalls {
-            cx: &mut self.cx,
-            frames: &mut self.frames,
-            histories: &mut self.histories,
-            models: &mut self.models,
-            budgets: &mut self.budgets,
-        }
-    }
-
-    pub(super) fn gate_checks(&mut self) -> GateChecks<'_> {
-        GateChecks {
-            cx: &mut self.cx,
-            frames: &mut self.frames,
-            gating: &mut self.gating,
-            background: &mut self.background,
-        }
-    }
-
-    pub(super) fn result_delivery(&mut self) -> ResultDelivery<'_> {
-        ResultDelivery {
-            cx: &mut self.cx,
-            frames: &mut self.frames,
-            budgets: &mut self.budgets,
-            channels: &mut self.channels,
-            gating: &mut self.gating,
-            background: &mut self.background,
-            deliveries: &mut self.deliveries,
-        }
-    }
-
-    pub(super) fn background_work(&mut self) -> BackgroundWork<'_> {
-        BackgroundWork {
-            cx: &mut self.cx,
-            frames: &mut self.frames,
-            histories: &mut self.histories,
-            models: &mut self.models,
-            budgets: &mut self.budgets,
-            channels: &mut self.channels,
-            gating: &mut self.gating,
-            background: &mut self.background,
-            deliveries: &mut self.deliveries,
-        }
-    }
-
-    pub(super) fn run_control(&mut self) -> RunControl<'_> {
-        RunControl {
-            cx: &mut self.cx,
-            frames: &mut self.frames,
-            histories: &mut self.histories,
-            models: &mut self.models,
-            budgets: &mut self.budgets,
-            channels: &mut self.channels,
-            gating: &mut self.gating,
-            agent_states: &mut self.agent_states,
-            background: &mut self.background,
-            deliveries: &mut self.deliveries,
-        }
-    }
-
-    pub(super) fn tool_rounds(&mut self) -> ToolRounds<'_> {
-        ToolRounds {
-            cx: &mut self.cx,
-            frames: &mut self.frames,
-            histories: &mut self.histories,
-            models: &mut self.models,
-            budgets: &mut self.budgets,
-            channels: &mut self.channels,
-            gating: &mut self.gating,
-            handoffs: &mut self.handoffs,
-            background: &mut self.background,
-            deliveries: &mut self.deliveries,
-        }
-    }
-
-    pub(super) fn step_loop(&mut self) -> StepLoop<'_> {
-        StepLoop {
-            cx: &mut self.cx,
-            frames: &mut self.frames,
-            histories: &mut self.histories,
-            models: &mut self.models,
-            budgets: &mut self.budgets,
-            channels: &mut self.channels,
-            gating: &mut self.gating,
-            handoffs: &mut self.handoffs,
-            pausing: &mut self.pausing,
-            agent_states: &mut self.agent_states,
-            background: &mut self.background,
-            deliveries: &mut self.deliveries,
-        }
-    }
-}
-
-impl ResultDelivery<'_> {
-    pub(super) fn gate_checks(&mut self) -> GateChecks<'_> {
-        GateChecks {
-            cx: self.cx,
-            frames: self.frames,
-            gating: self.gating,
-            background: self.background,
-        }
-    }
-}
-
-impl BackgroundWork<'_> {
-    pub(super) fn dialogue(&mut self) -> Dialogue<'_> {
-        Dialogue { cx: self.cx, frames: self.frames, histories: self.histories }
-    }
-
-    pub(super) fn plugin_calls(&mut self) -> PluginCalls<'_> {
-        PluginCalls {
-            cx: self.cx,
-            frames: self.frames,
-            histories: self.histories,
-            models: self.models,
-            budgets: self.budgets,
-        }
-    }
-
-    pub(super) fn gate_checks(&mut self) -> GateChecks<'_> {
-        GateChecks {
-            cx: self.cx,
-            frames: self.frames,
-            gating: self.gating,
-            background: self.background,
-        }
-    }
-
-    pub(super) fn result_delivery(&mut self) -> ResultDelivery<'_> {
-        ResultDelivery {
-            cx: self.cx,
-            frames: self.frames,
-            budgets: self.budgets,
-            channels: self.channels,
-            gating: self.gating,
-            background: self.background,
-            deliveries: self.deliveries,
-        }
-    }
-}
-
-impl RunControl<'_> {
-    pub(super) fn dialogue(&mut self) -> Dialogue<'_> {
-        Dialogue { cx: self.cx, frames: self.frames, histories: self.histories }
-    }
-
-    pub(super) fn plugin_calls(&mut self) -> PluginCalls<'_> {
-        PluginCalls {
-            cx: self.cx,
-            frames: self.frames,
-            histories: self.histories,
-            models: self.models,
-            budgets: self.budgets,
-        }
-    }
-
-    pub(super) fn result_delivery(&mut self) -> ResultDelivery<'_> {
-        ResultDelivery {
-            cx: self.cx,
-            frames: self.frames,
-            budgets: self.budgets,
-            channels: self.channels,
-            gating: self.gating,
-            background: self.background,
-            deliveries: self.deliveries,
-        }
-    }
-
-    pub(super) fn background_work(&mut self) -> BackgroundWork<'_> {
-        BackgroundWork {
-            cx: self.cx,
-            frames: self.frames,
-            histories: self.histories,
-            models: self.models,
-            budgets: self.budgets,
-            channels: self.channels,
-            gating: self.gating,
-            background: self.background,
-            deliveries: self.deliveries,
-        }
-    }
-}
-
-impl ToolRounds<'_> {
-    pub(super) fn dialogue(&mut self) -> Dialogue<'_> {
-        Dialogue { cx: self.cx, frames: self.frames, histories: self.histories }
-    }
-
-    pub(super) fn plugin_calls(&mut self) -> PluginCalls<'_> {
-        PluginCalls {
-            cx: self.cx,
-            frames: self.frames,
-            histories: self.histories,
-            models: self.models,
-            budgets: self.budgets,
-        }
-    }
-
-    pub(super) fn background_work(&mut self) -> BackgroundWork<'_> {
-        BackgroundWork {
-            cx: self.cx,
-            frames: self.frames,
-            histories: self.histories,
-            models: self.models,
-            budgets: self.budgets,
-            channels: self.channels,
-            gating: self.gating,
-            background: self.background,
-            deliveries: self.deliveries,
-        }
-    }
-}
-
-impl StepLoop<'_> {
-    pub(super) fn dialogue(&mut self) -> Dialogue<'_> {
-        Dialogue { cx: self.cx, frames: self.frames, histories: self.histories }
-    }
-
-    pub(super) fn plugin_calls(&mut self) -> PluginCalls<'_> {
-        PluginCalls {
-            cx: self.cx,
-            frames: self.frames,
-            histories: self.histories,
-            models: self.models,
-            budgets: self.budgets,
-        }
-    }
-
-    pub(super) fn background_work(&mut self) -> BackgroundWork<'_> {
-        BackgroundWork {
-            cx: self.cx,
-            frames: self.frames,
-            histories: self.histories,
-            models: self.models,
-            budgets: self.budgets,
-            channels: self.channels,
-            gating: self.gating,
-            background: self.background,
-            deliveries: self.deliveries,
-        }
-    }
-
-    pub(super) fn run_control(&mut self) -> RunControl<'_> {
-        RunControl {
-            cx: self.cx,
-            frames: self.frames,
-            histories: self.histories,
-            models: self.models,
-            budgets: self.budgets,
-            channels: self.channels,
-            gating: self.gating,
-            agent_states: self.agent_states,
-            background: self.background,
-            deliveries: self.deliveries,
-        }
-    }
-
-    pub(super) fn tool_rounds(&mut self) -> ToolRounds<'_> {
-        ToolRounds {
-            cx: self.cx,
-            frames: self.frames,
-            histories: self.histories,
-            models: self.models,
-            budgets: self.budgets,
-            channels: self.channels,
-            gating: self.gating,
-            handoffs: self.handoffs,
-            background: self.background,
-            deliveries: self.deliveries,
-        }
-    }
+    step_loop by Room
 }

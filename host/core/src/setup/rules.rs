@@ -8,8 +8,8 @@ use super::{AgentSeat, TaskSetup};
 /// `docs/internals/rules`, the reasons in `docs/migrate/differences.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskRules {
-    /// Whether a pass passes on where `text.signals` is off, and a prefix then addresses nobody
-    /// (L-066, L-067).
+    /// Whether a pass takes effect without `text_rules.signals`, and an address prefix then has no
+    /// effect (L-066, L-067).
     pub(crate) passes_without_signals: bool,
     /// Whether the argument `recipient` of a call addresses it (L-065, L-116).
     pub(crate) arguments_address: bool,

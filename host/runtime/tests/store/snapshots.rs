@@ -200,7 +200,7 @@ fn a_snapshot_is_never_ahead_of_its_records() {
     // Its records were never appended.
     room.room.extend((15..20).map(|seq| Record::clone(&said(seq, "yes"))));
     room.journal.keep_snapshot(room.room.clone());
-    // The journal failed, so what it holds is not what led to the room.
+    // The journal failed, so its records do not lead to this room.
     assert!(append(&mut *room.journal, &[said(20, "a gap")]).is_err());
     drop(room);
     assert_eq!(resumed(&store).0, 10);
@@ -289,7 +289,7 @@ impl ModelClient for StallingModel {
     }
 }
 
-/// Returns an agent that asks its model ten times in each step, and says what it was answered.
+/// Returns an agent that calls its model ten times in each step, and answers with the last reply.
 async fn prepared(model: &Arc<Stalls>) -> Prepared {
     let desk = Plugin::agent("desk", |step: Step| async move {
         let mut said = Vec::new();

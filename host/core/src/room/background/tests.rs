@@ -172,7 +172,7 @@ fn a_task_that_has_not_begun_costs_nothing_and_one_that_has_keeps_its_reserve() 
         let stopped = parts.view().stop_task(&id.into(), &why, &EndRecipient::Nobody("test"));
         assert_eq!(stopped, expected, "{id}");
     }
-    // Only the room of the second one exists, and is told.
+    // Only the second task has a room, so only its call is abandoned.
     let abandoned = Effect::AbandonCall { call: CallId(1) };
     assert_eq!(parts.cx.take_effects(), [abandoned]);
     assert_eq!(tokens(&parts.budgets), (10, 0));
@@ -191,7 +191,7 @@ fn an_end_is_not_told_to_the_agent_that_caused_it() {
     let (desk, other) = (TaskName::from("desk"), TaskName::from("other"));
     for (number, by, state) in [
         (1, &desk, DeliveryState::Told),
-        // Nobody delivers it, so it waits for the next turn of `desk`.
+        // It has no delivery strategy, so it waits for the next turn of `desk`.
         (2, &other, DeliveryState::Attached),
     ] {
         start(&mut parts, number, true, |_| ());

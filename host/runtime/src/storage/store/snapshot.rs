@@ -99,7 +99,7 @@ fn usable(
     Ok(Unfinished::from_snapshot(text)?)
 }
 
-/// Returns the rooms whose snapshot is not what was written, or does not follow a record.
+/// Returns the rooms whose snapshot was changed since it was written, or follows no record.
 pub(super) fn damaged(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut query = connection.prepare(
         "SELECT snapshots.room, snapshots.body, snapshots.hash, events.hash FROM snapshots
