@@ -177,7 +177,7 @@ impl Room {
             Event::ToolAnswered { call, answer, report } => {
                 self.tool_answered(call, answer, report)
             }
-            Event::Consulted { call, answer, report } => self.consulted(call, answer, &report),
+            Event::PluginQueried { call, answer, report } => self.consulted(call, answer, &report),
             Event::UserAnswered { call, text, attachments, .. } => {
                 self.step_loop().user_answered(call, text, attachments)
             }
@@ -355,8 +355,9 @@ impl Room {
     /// one, or was abandoned.
     #[must_use]
     pub fn agent_view(&self, call: CallId) -> Option<AgentView> {
-        let (Purpose::Step { frame } | Purpose::Respond { frame } | Purpose::Consult { frame, .. }) =
-            self.cx.calls.get(&call)?
+        let (Purpose::Step { frame }
+        | Purpose::Respond { frame }
+        | Purpose::QueryPlugin { frame, .. }) = self.cx.calls.get(&call)?
         else {
             return None;
         };

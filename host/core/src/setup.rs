@@ -14,13 +14,13 @@ use serde_json::Value;
 use crate::permissions::grant::{Grants, Rights};
 use crate::permissions::manifest::Manifest;
 use crate::permissions::policy_rules::Rule;
-use crate::permissions::task_scope::{Narrow, Narrowed};
+use crate::permissions::task_scope::{ScopedTask, TaskScope};
 use crate::tool_calls::sequence::Sequence;
 use crate::tool_calls::toolbox::Toolbox;
 use crate::types::channel::Binding;
 use crate::types::completion::ToolFormat;
 use crate::types::confirm::ConfirmRules;
-use crate::types::delegation::{BackgroundRules, HandBack, OnClose};
+use crate::types::delegation::{BackgroundRules, OnClose, ResultForm};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{ChannelId, ModelName, PluginName, TaskName};
 use crate::types::limits::{PluginLimits, RunLimits};
@@ -97,8 +97,8 @@ impl PluginFacts {
     }
 }
 
-fn is_unnarrowed(narrow: &Narrow) -> bool {
-    *narrow == Narrow::default()
+fn is_unnarrowed(narrow: &TaskScope) -> bool {
+    *narrow == TaskScope::default()
 }
 
 /// A plugin in a room.
@@ -114,7 +114,7 @@ pub struct PluginSetup {
 /// The way in which the agent seat answers (L-021, L-125).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum AgentSeat {
+pub enum AgentResponder {
     /// The host carries out tools and actions; the component is not asked.
     Host,
     /// The component's `respond`, if the host has nothing to do.
@@ -212,11 +212,11 @@ pub struct TaskSetup {
     pub toolbox: Arc<Toolbox>,
     /// The task's restriction of its agent's other grants.
     #[serde(default, skip_serializing_if = "is_unnarrowed")]
-    pub narrow: Narrow,
+    pub scope: TaskScope,
     /// The tool that the model must call (L-101).
-    pub force: Option<String>,
+    pub force_tool: Option<String>,
     /// The delivery strategy for its results when it runs in the background.
-    pub deliver: Option<PluginName>,
+    pub delivery_strategy: Option<PluginName>,
     /// Whether the user is asked after each step of another seat.
     pub interactive: bool,
     /// The limit of steps in one activation (L-050f); `None` for no limit of its own.
@@ -232,7 +232,7 @@ pub struct TaskSetup {
     /// Sequences of messages; the task ends when the newest messages match one (L-083).
     pub done_sequences: Vec<Sequence>,
     pub no_tool: NoTool,
-    pub agent_responder: AgentSeat,
+    pub agent_responder: AgentResponder,
     /// The responders that take part.
     pub responders: BTreeSet<Entity>,
     /// Whether a missing answer is replaced with DO-NOT-KNOW from the other side (L-058).
@@ -250,8 +250,8 @@ pub struct TaskSetup {
     pub restart_as_subtask: bool,
     /// Whether histories drop the messages that led to the result (L-050l).
     pub erase_substeps: bool,
-    pub loops: LoopRules,
-    pub text: TextRules,
+    pub loop_detection: LoopRules,
+    pub text_rules: TextRules,
     /// Whether a message may hold several tool calls (L-118).
     pub allow_multiple_tools: bool,
     /// Whether the task, as a sub-task, is tried only for calls that it carries out (L-032).
@@ -285,17 +285,17 @@ pub struct TaskSetup {
     pub condense: Option<CondenseRules>,
     /// The rules for stuck detection (O-098…O-108).
     #[serde(default, skip_serializing_if = "is_default")]
-    pub stuck: StuckRules,
+    pub stuck_detection: StuckRules,
     /// Inputs and outputs of a prompt agent; `None` if the task's agent is not one (O-093).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub micro: Option<Arc<MicroAgent>>,
+    pub prompt_agent: Option<Arc<MicroAgent>>,
     /// Texts that the agent reads when a user's message contains one of their triggers (O-126).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knowledge: Vec<Arc<Knowledge>>,
     /// The way in which a result is delivered. `None`: an agent turn if the notified task is
     /// interactive and its agent has a model, or if the room is persistent; else the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result_delivery: Option<HandBack>,
+    pub result_delivery: Option<ResultForm>,
     /// The time limit in the background, in milliseconds; `None` for the rest of the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
@@ -305,7 +305,7 @@ pub struct TaskSetup {
     /// The number of re-prompts for a result with `submit_result` when the task runs in the
     /// background; `None` if none is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub structured: Option<u32>,
+    pub structured_retries: Option<u32>,
     /// The targets of a handoff, which may include `user`; `None` for every task that its agent may
     /// address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -449,10 +449,10 @@ impl Default for TaskSetup {
             description: String::new(),
             system: Arc::from(""),
             subtasks: Vec::new(),
-            narrow: Narrow::default(),
+            scope: TaskScope::default(),
             toolbox: Arc::default(),
-            force: None,
-            deliver: None,
+            force_tool: None,
+            delivery_strategy: None,
             interactive: false,
             turns: None,
             max_stalled_steps: 5,
@@ -461,7 +461,7 @@ impl Default for TaskSetup {
             done_if_tool: false,
             done_sequences: Vec::new(),
             no_tool: NoTool::default(),
-            agent_responder: AgentSeat::default(),
+            agent_responder: AgentResponder::default(),
             responders: [Entity::Llm, Entity::Agent, Entity::User].into(),
             allow_null_result: false,
             tool_format: ToolFormat::Native,
@@ -471,8 +471,8 @@ impl Default for TaskSetup {
             restart: true,
             restart_as_subtask: false,
             erase_substeps: false,
-            loops: LoopRules::default(),
-            text: TextRules::default(),
+            loop_detection: LoopRules::default(),
+            text_rules: TextRules::default(),
             allow_multiple_tools: true,
             respond_tools_only: false,
             allow_subtask_multi_tools: true,
@@ -485,13 +485,13 @@ impl Default for TaskSetup {
             memory: None,
             confirm: ConfirmRules::default(),
             condense: None,
-            stuck: StuckRules::default(),
-            micro: None,
+            stuck_detection: StuckRules::default(),
+            prompt_agent: None,
             knowledge: Vec::new(),
             result_delivery: None,
             deadline_ms: None,
             on_close: OnClose::default(),
-            structured: None,
+            structured_retries: None,
             handoff: None,
             budget: TaskBudget::default(),
             background: BackgroundRules::default(),
@@ -560,7 +560,7 @@ impl Setup {
     #[must_use]
     pub fn rights_in<'a>(&'a self, plugin: &'a PluginName, task: &TaskName) -> Option<Rights<'a>> {
         let found = self.tasks.get_key_value(task).filter(|(_, setup)| setup.agent == *plugin);
-        let narrowed = found.map(|(task, setup)| Narrowed { task, narrow: &setup.narrow });
+        let narrowed = found.map(|(task, setup)| ScopedTask { task, scope: &setup.scope });
         Some(Rights { narrowed, ..self.rights(plugin)? })
     }
 

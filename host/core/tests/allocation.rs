@@ -11,7 +11,7 @@ use conclave_core::permissions::fetch::target;
 use conclave_core::permissions::grant::Rights;
 use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
 use conclave_core::permissions::policy_rules::Decide;
-use conclave_core::permissions::task_scope::{Narrow, Narrowed};
+use conclave_core::permissions::task_scope::{ScopedTask, TaskScope};
 use conclave_core::policy::decision::decide;
 use conclave_core::protocol::event::{self, Event, HistoryChange, Principal, Record};
 use conclave_core::setup::Setup;
@@ -131,19 +131,19 @@ fn a_yes_of_every_capability_allocates_nothing() {
     // The task keeps all grants; the other task narrows folders by its own list.
     let (task, narrow) = (
         TaskName::from("desk"),
-        Narrow { files: Some(vec!["/docs".into(), "/out".into()]), ..Narrow::default() },
+        TaskScope { files: Some(vec!["/docs".into(), "/out".into()]), ..TaskScope::default() },
     );
     let rights = Rights {
         plugin: "all",
         manifest: &manifest,
         grants: &config.plugins["all"].grants,
-        narrowed: Some(Narrowed { task: &task, narrow: &narrow }),
+        narrowed: Some(ScopedTask { task: &task, scope: &narrow }),
     };
     let rights = black_box(&rights);
     let url = target("https://api.example.org/v1/now?at=1").expect("it is an address");
     let (granted, other) = (SecretName::from("token_of_test"), SecretName::from("another"));
-    let closed = Narrow { kv: Some(false), ..Narrow::default() };
-    let without = Rights { narrowed: Some(Narrowed { task: &task, narrow: &closed }), ..*rights };
+    let closed = TaskScope { kv: Some(false), ..TaskScope::default() };
+    let without = Rights { narrowed: Some(ScopedTask { task: &task, scope: &closed }), ..*rights };
     let decisions: [Decision<'_>; 10] = [
         ("model", &|name| rights.may_use_model(Some(name)).is_ok(), "default", "none"),
         ("tools", &|name| rights.may_call(name).is_ok(), "notes.save", "web.get"),

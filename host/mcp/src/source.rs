@@ -5,9 +5,9 @@
 mod address;
 mod connection;
 mod program;
+mod redaction;
 mod refusing;
 mod result;
-mod said;
 mod server;
 mod tools;
 

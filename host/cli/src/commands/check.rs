@@ -6,7 +6,7 @@ use std::path::Path;
 
 use conclave_core::config::Problems;
 use conclave_core::inspect::permission_summary::data_can_leave;
-use conclave_core::permissions::task_scope::Narrow;
+use conclave_core::permissions::task_scope::TaskScope;
 use conclave_core::types::ids::TaskName;
 use conclave_core::types::limits::PluginLimits;
 use conclave_core::types::text::{show_duration, show_size};
@@ -72,9 +72,11 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
         parts.extend((*name == setup.entry).then(|| "entry".to_owned()));
         parts.push(format!("agent {}", task.agent));
         parts.extend((!tools.is_empty()).then(|| format!("tools {}", tools.join(", "))));
-        parts.extend(narrows(&task.narrow));
+        parts.extend(narrows(&task.scope));
         parts.extend((!subtasks.is_empty()).then(|| format!("subtasks {}", subtasks.join(", "))));
-        parts.extend(task.deliver.as_ref().map(|strategy| format!("delivered by {strategy}")));
+        parts.extend(
+            task.delivery_strategy.as_ref().map(|strategy| format!("delivered by {strategy}")),
+        );
         let name = paint(NAME, format_args!("{name:<wide$}"));
         stdout::hanging(wide + 3, format_args!("  {name} {}", parts.join(" · ")))?;
     }
@@ -106,7 +108,7 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
 }
 
 /// Returns what a task keeps of its agent's grants, or `None` if it keeps all.
-fn narrows(narrow: &Narrow) -> Option<String> {
+fn narrows(narrow: &TaskScope) -> Option<String> {
     fn list<T: std::fmt::Display>(key: &str, names: Option<&Vec<T>>) -> Option<String> {
         let names: Vec<String> = names?.iter().map(ToString::to_string).collect();
         Some(if names.is_empty() {
@@ -115,7 +117,7 @@ fn narrows(narrow: &Narrow) -> Option<String> {
             format!("{key} {}", names.join(", "))
         })
     }
-    let Narrow { model, delegate, route, files, read_only, fetch, secrets, kv } = narrow;
+    let TaskScope { model, delegate, route, files, read_only, fetch, secrets, kv } = narrow;
     let lists = [
         list("model", model.as_ref()),
         list("delegate", delegate.as_ref()),
@@ -186,16 +188,16 @@ fn limits(limits: &PluginLimits) -> [String; 5] {
 
 #[cfg(test)]
 mod tests {
-    use super::{Narrow, narrows};
+    use super::{TaskScope, narrows};
 
     #[test]
     fn a_narrowed_task_is_described() {
-        assert_eq!(narrows(&Narrow::default()), None);
-        let narrow = Narrow {
+        assert_eq!(narrows(&TaskScope::default()), None);
+        let narrow = TaskScope {
             files: Some(vec!["/notes".into()]),
             read_only: true,
             route: Some(Vec::new()),
-            ..Narrow::default()
+            ..TaskScope::default()
         };
         assert_eq!(
             narrows(&narrow).as_deref(),

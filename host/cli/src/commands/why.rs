@@ -12,7 +12,7 @@ use conclave_core::config::Config;
 use conclave_core::inspect::explain::{
     AccessQuestion, Explanation, LayerVerdict, explain, explain_denial,
 };
-use conclave_core::journal::record::Retold;
+use conclave_core::journal::record::ReplayedRecord;
 use conclave_core::permissions::grant::Grants;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::Setup;
@@ -101,7 +101,7 @@ fn list(rooms: &[RoomJournal], output: OutputArgs) -> Result<u8, CliError> {
     for room in rooms {
         let mut asked = words::Asked::new();
         for told in &room.retold {
-            for notice in &told.told {
+            for notice in &told.notices {
                 if let Notice::ApprovalAsked { call, request } = notice {
                     asked.insert(*call, request.clone());
                 }
@@ -175,7 +175,7 @@ fn event(
         let explained: Vec<Value> = explained.collect();
         let on_behalf = &told.record.principal;
         stdout::json(
-            json!({ "type": "why", "event": address, "principal": on_behalf, "record": without_setup(told), "notices": told.told, "explanations": explained }),
+            json!({ "type": "why", "event": address, "principal": on_behalf, "record": without_setup(told), "notices": told.notices, "explanations": explained }),
         )?;
         return Ok(exit::OK);
     }
@@ -206,7 +206,7 @@ fn event(
 }
 
 fn lines_of<'a>(
-    told: &Retold,
+    told: &ReplayedRecord,
     config: &'a CurrentConfig,
     explanation: &Explanation,
 ) -> ConfigLines<'a> {
@@ -217,7 +217,7 @@ fn lines_of<'a>(
 }
 
 /// Returns the layers of each denial and of each allowed request.
-fn explanations(told: &Retold, calls: &CallIndex) -> Vec<(String, Explanation)> {
+fn explanations(told: &ReplayedRecord, calls: &CallIndex) -> Vec<(String, Explanation)> {
     let Some(setup) = &told.setup else { return Vec::new() };
     // An action has no layers but its executor's.
     let of_request = |request: &ApprovalRequest| {
@@ -260,7 +260,7 @@ fn explanations(told: &Retold, calls: &CallIndex) -> Vec<(String, Explanation)> 
             _ => None,
         }
     };
-    told.told
+    told.notices
         .iter()
         .filter_map(explain_one)
         .map(|(asker, explanation)| (asker.to_string(), explanation))
@@ -296,7 +296,7 @@ fn admitted(setup: &Setup, task: &TaskName, name: &str) -> String {
 }
 
 /// Returns the record as JSON without the setup, which is in the journal.
-fn without_setup(told: &Retold) -> Value {
+fn without_setup(told: &ReplayedRecord) -> Value {
     let mut record = json!(told.record);
     if let Some(fields) = record.as_object_mut() {
         fields.remove("setup");

@@ -17,7 +17,7 @@ use crate::config::confusables::pairs;
 use crate::config::{
     Config, ConfigProblem, ModelKind, OpenAiConfig, PluginConfig, ProblemCode, Problems, TaskConfig,
 };
-use crate::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
+use crate::setup::{AgentResponder, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::limits::PluginLimits;
 use crate::types::wording::code;
@@ -207,7 +207,7 @@ fn check_exports(
         );
     };
     need(&task.setup.agent, PluginKind::Agent, "agent", None);
-    if let Some(strategy) = &task.setup.deliver {
+    if let Some(strategy) = &task.setup.delivery_strategy {
         need(strategy, PluginKind::DeliveryStrategy, "delivery_strategy", None);
     }
     for (index, executor) in task.setup.action_plugins.iter().enumerate() {
@@ -222,7 +222,7 @@ fn check_exports(
     if let Some(condense) = &task.setup.condense {
         need(&condense.plugin, PluginKind::Condenser, "condense.plugin", None);
     }
-    if task.setup.agent_responder == AgentSeat::Component {
+    if task.setup.agent_responder == AgentResponder::Component {
         let help =
             "write `agent_responder = \"host\"`: the host then answers with tools and actions"
                 .to_owned();

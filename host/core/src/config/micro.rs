@@ -241,7 +241,7 @@ impl Config {
             task.setup.description = micro.description;
         }
         task.setup.system = micro.prompt.into();
-        task.setup.micro =
+        task.setup.prompt_agent =
             Some(Arc::new(MicroAgent { inputs: micro.inputs, outputs: micro.outputs }));
         Ok(micro.warnings)
     }

@@ -7,7 +7,7 @@ use super::names;
 use super::reader::{ConfigReader, SpannedValue};
 use super::references::References;
 use crate::permissions::fetch::UrlPattern;
-use crate::permissions::task_scope::Narrow;
+use crate::permissions::task_scope::TaskScope;
 use crate::types::ids::{ModelName, SecretName, TaskName};
 use crate::types::wording::{code, string};
 
@@ -15,8 +15,8 @@ pub(crate) fn read(
     reader: &mut ConfigReader,
     references: &mut References,
     item: &SpannedValue<'_>,
-) -> Narrow {
-    let Some(table) = item.table(reader, SCOPE) else { return Narrow::default() };
+) -> TaskScope {
+    let Some(table) = item.table(reader, SCOPE) else { return TaskScope::default() };
     let mut list = |name: &str| table.get(name).and_then(|item| names_of(reader, &item, false));
     let (model, delegate, route) = (list("model"), list("delegate"), list("route"));
     let (files, fetch, secrets) = (list("files"), list("fetch"), list("secrets"));
@@ -51,7 +51,7 @@ pub(crate) fn read(
         }
     };
     let fetch = fetch.map(|fetch| fetch.into_iter().filter_map(&mut pattern).collect());
-    Narrow {
+    TaskScope {
         model: model
             .map(|names| names.into_iter().map(|(_, name)| ModelName::from(name)).collect()),
         delegate: delegate

@@ -112,26 +112,26 @@ fn read(
     table.set(reader, "restart", &mut setup.restart);
     table.set(reader, "restart_as_subtask", &mut setup.restart_as_subtask);
     table.set(reader, "erase_substeps", &mut setup.erase_substeps);
-    table.set(reader, "force_tool", &mut setup.force);
+    table.set(reader, "force_tool", &mut setup.force_tool);
     table.set(reader, "tool_format", &mut setup.tool_format);
     table.set(reader, "allow_multiple_tools", &mut setup.allow_multiple_tools);
     table.set(reader, "respond_tools_only", &mut setup.respond_tools_only);
     table.set(reader, "allow_subtask_multi_tools", &mut setup.allow_subtask_multi_tools);
     table.set(reader, "overflow", &mut setup.overflow);
     table.set(reader, "bytes_per_token", &mut setup.bytes_per_token);
-    setup.text = task_rules::words(reader, table, as_langroid);
-    setup.loops = task_rules::loops(reader, table);
-    setup.stuck = acting::stuck(reader, table, as_langroid);
+    setup.text_rules = task_rules::words(reader, table, as_langroid);
+    setup.loop_detection = task_rules::loops(reader, table);
+    setup.stuck_detection = acting::stuck(reader, table, as_langroid);
     if let Some(item) = table.get("scope") {
-        setup.narrow = narrow::read(reader, references, &item);
+        setup.scope = narrow::read(reader, references, &item);
     }
     setup.handoff = handoff(reader, references, table);
     setup.background = background::rules(reader, references, table);
     setup.budget = background::budget(reader, table);
     table.set(reader, "deadline", &mut setup.deadline_ms);
     table.set(reader, "on_close", &mut setup.on_close);
-    table.set(reader, "structured_retries", &mut setup.structured);
-    setup.deliver =
+    table.set(reader, "structured_retries", &mut setup.structured_retries);
+    setup.delivery_strategy =
         table.get("delivery_strategy").and_then(|item| plugin_name(reader, references, &item));
     table.set(reader, "result_delivery", &mut setup.result_delivery);
     setup.action_plugins = acting::executors(reader, references, table);

@@ -256,7 +256,7 @@ fn check_seats(config: &Config, problems: &mut Problems) {
         let ends = task.setup.turns.is_some()
             || task.setup.done_if_response.contains(&Entity::Llm)
             || !task.setup.done_sequences.is_empty();
-        let stalls = !goes_on && !ends && !task.setup.text.signals;
+        let stalls = !goes_on && !ends && !task.setup.text_rules.signals;
         let is_written = config.is_written(&format!("tasks.{name}.on_no_tool_call"));
         let (why, ends_it) = match (stalls, is_written) {
             (true, _) => (
@@ -380,7 +380,7 @@ fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet
     for task in tasks.iter().filter_map(|name| config.tasks.get(*name)) {
         used.extend(
             task.setup
-                .deliver
+                .delivery_strategy
                 .iter()
                 .chain(&task.setup.action_plugins)
                 .chain(&task.setup.memory)

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::inspect::permission_summary::{data_can_leave, rights_table};
-use crate::journal::record::Retold;
+use crate::journal::record::ReplayedRecord;
 use crate::policy::budget::Budget;
 use crate::protocol::event::Event;
 use crate::protocol::notice::Notice;
@@ -117,11 +117,11 @@ impl AuditKind {
 
 /// Returns the entries of one room, in order.
 #[must_use]
-pub fn entries(retold: &[Retold]) -> Vec<AuditEntry> {
+pub fn entries(retold: &[ReplayedRecord]) -> Vec<AuditEntry> {
     let mut found = AuditFindings::default();
     for told in retold {
         found.event(told);
-        for notice in &told.told {
+        for notice in &told.notices {
             found.notice(told, notice);
         }
     }
@@ -138,7 +138,13 @@ struct AuditFindings {
 }
 
 impl AuditFindings {
-    fn put(&mut self, of: &Retold, kind: AuditKind, plugin: Option<&PluginName>, what: String) {
+    fn put(
+        &mut self,
+        of: &ReplayedRecord,
+        kind: AuditKind,
+        plugin: Option<&PluginName>,
+        what: String,
+    ) {
         let record = &of.record;
         let principal = record.principal.0.to_string();
         self.entries.push(AuditEntry {
@@ -151,7 +157,7 @@ impl AuditFindings {
         });
     }
 
-    fn event(&mut self, of: &Retold) {
+    fn event(&mut self, of: &ReplayedRecord) {
         if !of.has_effect {
             return;
         }
@@ -199,7 +205,7 @@ impl AuditFindings {
 
     /// Appends the permissions of every plugin. Does nothing for a child room, whose setup is that
     /// of its root.
-    fn allowed(&mut self, of: &Retold, setup: &Setup) {
+    fn allowed(&mut self, of: &ReplayedRecord, setup: &Setup) {
         if matches!(&of.record.event, Event::RoomOpened { opening, .. } if opening.depth > 0) {
             return;
         }
@@ -219,12 +225,12 @@ impl AuditFindings {
         }
     }
 
-    fn fault(&mut self, of: &Retold, call: CallId, fault: &Fault) {
+    fn fault(&mut self, of: &ReplayedRecord, call: CallId, fault: &Fault) {
         let Some(plugin) = self.at_work.remove(&call) else { return };
         self.fault_of(of, &plugin, fault);
     }
 
-    fn fault_of(&mut self, of: &Retold, plugin: &PluginName, fault: &Fault) {
+    fn fault_of(&mut self, of: &ReplayedRecord, plugin: &PluginName, fault: &Fault) {
         let kind = if fault.kind == FaultKind::Interrupted {
             AuditKind::Interrupted
         } else {
@@ -233,11 +239,11 @@ impl AuditFindings {
         self.put(of, kind, Some(plugin), format!("{}: {}", fault.kind.as_str(), fault.message));
     }
 
-    fn notice(&mut self, of: &Retold, notice: &Notice) {
+    fn notice(&mut self, of: &ReplayedRecord, notice: &Notice) {
         match notice {
             // Steps, strategies and queries. Faults of tools are in the tools' answers.
             Notice::PluginFaulted { plugin, fault, .. } => self.fault_of(of, plugin, fault),
-            Notice::UserHeard { task, message } => {
+            Notice::UserMessageRead { task, message } => {
                 self.put(
                     of,
                     AuditKind::Message,

@@ -86,7 +86,7 @@ impl ExportLog {
     }
 
     fn told(&mut self, at: Millis, notice: &Notice) {
-        if let Notice::UserHeard { message, .. } = notice {
+        if let Notice::UserMessageRead { message, .. } = notice {
             self.heard.insert(message.seq);
         }
         if let Notice::AgentStateChanged { state, reason, .. } = notice {

@@ -133,7 +133,7 @@ fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
         task.confirm.policy != ConfirmPolicy::Never && is_it(task.confirm.analyzer.as_ref())
     });
     let reminded = tasks(&|task| is_it(task.memory.as_ref()));
-    let delivered = tasks(&|task| is_it(task.deliver.as_ref()));
+    let delivered = tasks(&|task| is_it(task.delivery_strategy.as_ref()));
     let of_tasks = [
         (condensed, "shorten and sum up the history of ", ""),
         (rated, "rate the risk of what is done by ", " and so decide what is asked about"),

@@ -69,7 +69,7 @@ impl WaitChange {
             Effect::CallTool { call, plugin, tool, .. } => {
                 begun(WaitKey::Call(*call), "tool", format!("{plugin}.{tool}"))
             }
-            Effect::Consult { call, plugin, question, .. } => {
+            Effect::QueryPlugin { call, plugin, question, .. } => {
                 begun(WaitKey::Call(*call), question.kind().as_str(), plugin.to_string())
             }
             Effect::AskApproval { call, request } => Some(Self::Begun(PendingWork {
@@ -125,7 +125,7 @@ impl WaitChange {
             Event::AgentStepped { call, .. }
             | Event::AgentResponded { call, .. }
             | Event::ToolAnswered { call, .. }
-            | Event::Consulted { call, .. }
+            | Event::PluginQueried { call, .. }
             | Event::StrategyDecided { call, .. }
             | Event::UserAnswered { call, .. }
             | Event::Decided { call, .. }
@@ -158,7 +158,7 @@ impl Effect {
             Self::StepAgent { agent: plugin, .. }
             | Self::AskResponder { agent: plugin, .. }
             | Self::CallTool { plugin, .. }
-            | Self::Consult { plugin, .. } => setup
+            | Self::QueryPlugin { plugin, .. } => setup
                 .plugins
                 .get(plugin)
                 .is_none_or(|plugin| plugin.facts.mcp || plugin.facts.is_native()),

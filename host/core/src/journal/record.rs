@@ -135,7 +135,7 @@ pub fn fold(records: impl IntoIterator<Item = Record>) -> Room {
 /// Returns the notices of each record, with the setup in force at that record. Used to inspect a
 /// run that has ended.
 #[must_use]
-pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<Retold> {
+pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<ReplayedRecord> {
     let (mut room, mut setup, mut all) = (Room::new(), None, Vec::new());
     for record in records {
         match &record.event {
@@ -147,18 +147,18 @@ pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<Retold> {
         room.handle(record.event.clone(), record.at);
         while room.poll_effect().is_some() {}
         let told = std::iter::from_fn(|| room.poll_notice()).collect();
-        all.push(Retold { record, has_effect, told, setup: setup.clone() });
+        all.push(ReplayedRecord { record, has_effect, notices: told, setup: setup.clone() });
     }
     all
 }
 
 /// A record with the notices that it caused.
 #[derive(Clone, Debug)]
-pub struct Retold {
+pub struct ReplayedRecord {
     pub record: Record,
     /// False for a control message that had already taken effect.
     pub has_effect: bool,
-    pub told: Vec<Notice>,
+    pub notices: Vec<Notice>,
     /// The setup in force; `None` if the journal does not begin with an opening record.
     pub setup: Option<Arc<Setup>>,
 }

@@ -50,7 +50,7 @@ impl Start {
         let (Effect::StepAgent { call, .. }
         | Effect::AskResponder { call, .. }
         | Effect::CallTool { call, .. }
-        | Effect::Consult { call, .. }
+        | Effect::QueryPlugin { call, .. }
         | Effect::WakeStrategy { call, .. }) = effect
         else {
             return None;
@@ -455,7 +455,7 @@ fn plugin_of(effect: &Effect) -> Option<&PluginName> {
             Some(plugin)
         }
         Effect::CallTool { plugin, .. }
-        | Effect::Consult { plugin, .. }
+        | Effect::QueryPlugin { plugin, .. }
         | Effect::WakeStrategy { strategy: plugin, .. } => Some(plugin),
         _ => None,
     }

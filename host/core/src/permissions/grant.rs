@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::permissions::fetch::{HostPattern, UrlPattern};
 use crate::permissions::manifest::Manifest;
-use crate::permissions::task_scope::Narrowed;
+use crate::permissions::task_scope::ScopedTask;
 use crate::types::capability::Capability;
 use crate::types::denial::Denial;
 use crate::types::denial::DenialRecord;
@@ -305,7 +305,7 @@ pub struct Rights<'a> {
     pub grants: &'a Grants,
     /// The restriction by the current task; `None` for a plugin without a task of its own, such as
     /// a tool.
-    pub narrowed: Option<Narrowed<'a>>,
+    pub narrowed: Option<ScopedTask<'a>>,
 }
 
 impl Rights<'_> {

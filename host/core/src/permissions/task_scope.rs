@@ -13,7 +13,7 @@ use crate::types::ids::{ModelName, SecretName, TaskName};
 
 /// `tasks.NAME.scope`; the task's list of tools narrows tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Narrow {
+pub struct TaskScope {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Vec<ModelName>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,20 +37,20 @@ pub struct Narrow {
 
 /// A task with its restriction.
 #[derive(Clone, Copy, Debug)]
-pub struct Narrowed<'a> {
+pub struct ScopedTask<'a> {
     pub task: &'a TaskName,
-    pub narrow: &'a Narrow,
+    pub scope: &'a TaskScope,
 }
 
 impl Rights<'_> {
     /// Checks that the task leaves the capability; allocates nothing if it does.
-    fn left(
+    fn leaves(
         &self,
         capability: Capability,
         target: &str,
-        leaves: impl FnOnce(&Narrow) -> bool,
+        leaves: impl FnOnce(&TaskScope) -> bool,
     ) -> Result<(), Box<DenialRecord>> {
-        let Some(Narrowed { task, narrow }) = self.narrowed else { return Ok(()) };
+        let Some(ScopedTask { task, scope: narrow }) = self.narrowed else { return Ok(()) };
         if leaves(narrow) {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl Rights<'_> {
     }
 
     pub(crate) fn leaves_model(&self, model: &ModelName) -> Result<(), Box<DenialRecord>> {
-        self.left(Capability::Model, model.as_str(), |narrow| {
+        self.leaves(Capability::Model, model.as_str(), |narrow| {
             narrow.model.as_ref().is_none_or(|models| models.contains(model))
         })
     }
@@ -70,11 +70,11 @@ impl Rights<'_> {
     pub(crate) fn leaves_route(&self, name: &str) -> Result<(), Box<DenialRecord>> {
         let holds =
             |names: &Vec<String>| names.iter().any(|other| other.eq_ignore_ascii_case(name));
-        self.left(Capability::Route, name, |narrow| narrow.route.as_ref().is_none_or(holds))
+        self.leaves(Capability::Route, name, |narrow| narrow.route.as_ref().is_none_or(holds))
     }
 
     pub(crate) fn leaves_delegate(&self, task: &TaskName) -> Result<(), Box<DenialRecord>> {
-        self.left(Capability::Delegate, task.as_str(), |narrow| {
+        self.leaves(Capability::Delegate, task.as_str(), |narrow| {
             narrow.delegate.as_ref().is_none_or(|tasks| tasks.contains(task))
         })
     }
@@ -86,23 +86,25 @@ impl Rights<'_> {
         writes: bool,
     ) -> Result<(), Box<DenialRecord>> {
         let holds = |folders: &Vec<String>| folders.iter().any(|place| place == folder);
-        self.left(Capability::Files, path, |narrow| {
+        self.leaves(Capability::Files, path, |narrow| {
             !(writes && narrow.read_only) && narrow.files.as_ref().is_none_or(holds)
         })
     }
 
     pub(crate) fn leaves_address(&self, url: &Url) -> Result<(), Box<DenialRecord>> {
         let holds = |patterns: &Vec<UrlPattern>| patterns.iter().any(|pattern| pattern.covers(url));
-        self.left(Capability::Fetch, url.as_str(), |narrow| narrow.fetch.as_ref().is_none_or(holds))
+        self.leaves(Capability::Fetch, url.as_str(), |narrow| {
+            narrow.fetch.as_ref().is_none_or(holds)
+        })
     }
 
     pub(crate) fn leaves_secret(&self, name: &str) -> Result<(), Box<DenialRecord>> {
         let holds = |names: &Vec<SecretName>| names.iter().any(|other| other.as_str() == name);
-        self.left(Capability::Secrets, name, |narrow| narrow.secrets.as_ref().is_none_or(holds))
+        self.leaves(Capability::Secrets, name, |narrow| narrow.secrets.as_ref().is_none_or(holds))
     }
 
     pub(crate) fn leaves_store(&self, key: &str) -> Result<(), Box<DenialRecord>> {
-        self.left(Capability::Kv, key, |narrow| narrow.kv != Some(false))
+        self.leaves(Capability::Kv, key, |narrow| narrow.kv != Some(false))
     }
 }
 
@@ -163,13 +165,13 @@ mod tests {
 
     /// Returns the refusing layers for the imports, in the order files to read, files to write,
     /// fetch, secret, store.
-    fn answers(narrow: &Narrow) -> [Option<Layer>; 5] {
+    fn answers(narrow: &TaskScope) -> [Option<Layer>; 5] {
         let (manifest, grants, task) = (manifest(), grants(), TaskName::from("desk"));
         let rights = Rights {
             plugin: "desk",
             manifest: &manifest,
             grants: &grants,
-            narrowed: Some(Narrowed { task: &task, narrow }),
+            narrowed: Some(ScopedTask { task: &task, scope: narrow }),
         };
         let url = target("https://a.example/v1/x").unwrap();
         let layer = |refused: Option<Box<DenialRecord>>| refused.map(|record| record.layer);
@@ -184,14 +186,14 @@ mod tests {
 
     #[test]
     fn what_is_not_named_is_left_as_it_was_granted() {
-        assert_eq!(answers(&Narrow::default()), [None; 5]);
+        assert_eq!(answers(&TaskScope::default()), [None; 5]);
     }
 
     #[test]
     fn each_capability_is_narrowed_by_its_own_list() {
         let task = Some(Layer::Task);
-        let with = |change: fn(&mut Narrow)| {
-            let mut narrow = Narrow::default();
+        let with = |change: fn(&mut TaskScope)| {
+            let mut narrow = TaskScope::default();
             change(&mut narrow);
             answers(&narrow)
         };

@@ -39,7 +39,7 @@ pub enum Effect {
     },
     /// Send a query to a plugin, besides steps and tool calls, with `room.agent_view(call)`.
     /// Answer: `Consulted`.
-    Consult { call: CallId, task: TaskName, plugin: PluginName, question: PluginQuery },
+    QueryPlugin { call: CallId, task: TaskName, plugin: PluginName, question: PluginQuery },
     /// Ask an approver whether a tool call may run. Answer: `Decided`.
     AskApproval { call: CallId, request: ApprovalRequest },
     /// Ask an approver whether to raise a limit of the run. Answer: `Decided`.
@@ -87,7 +87,7 @@ impl Effect {
             Self::StepAgent { call, .. }
             | Self::AskResponder { call, .. }
             | Self::CallTool { call, .. }
-            | Self::Consult { call, .. }
+            | Self::QueryPlugin { call, .. }
             | Self::AskApproval { call, .. }
             | Self::AskTopUp { call, .. }
             | Self::AskUser { call, .. }

@@ -119,7 +119,7 @@ pub struct RunOpening {
     /// The number of re-prompts for the result, which the entry task must return with
     /// `submit_result`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub structured: Option<u32>,
+    pub structured_retries: Option<u32>,
     /// Facts about the room, such as its opener and purpose: a JSON object, or null.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub metadata: Value,
@@ -157,7 +157,7 @@ impl Default for RunOpening {
             channel: ChannelId::from(""),
             hold: false,
             bindings: None,
-            structured: None,
+            structured_retries: None,
             metadata: Value::Null,
             chain_depth: 0,
             delegators: Vec::new(),
@@ -244,7 +244,7 @@ pub enum Event {
         report: CallReport,
     },
     /// A plugin replied to a query: memories, a risk, a condensation or a gate's verdict.
-    Consulted {
+    PluginQueried {
         call: CallId,
         answer: Result<PluginReply, Fault>,
         report: CallReport,

@@ -225,12 +225,12 @@ pub enum Notice {
     /// The run was resumed after a pause.
     RunUnpaused,
     /// An agent reads a text that a user sent while the run was busy.
-    UserHeard {
+    UserMessageRead {
         task: TaskName,
         message: Arc<Message>,
     },
     /// A text that a user sent while the run was busy is not read, and why.
-    UserUnheard {
+    UserMessageDropped {
         task: TaskName,
         text: String,
         reason: String,
@@ -296,7 +296,7 @@ pub enum Notice {
         reason: String,
     },
     /// A channel did not accept a text of the room; the other channels got it.
-    NotTold {
+    ChannelRefused {
         channel: ChannelId,
         /// The key of the speech.
         key: String,

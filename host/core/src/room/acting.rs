@@ -203,7 +203,7 @@ impl ToolRounds<'_> {
         let (id, index) = match self.cx.calls.get(&call) {
             Some(
                 Purpose::Tool { frame, slot, .. }
-                | Purpose::Consult { frame, about: QueryPurpose::Memories { slot }, .. },
+                | Purpose::QueryPlugin { frame, about: QueryPurpose::Memories { slot }, .. },
             ) => (*frame, *slot),
             Some(Purpose::Job { .. }) => {
                 self.job_expired(call, after_ms);

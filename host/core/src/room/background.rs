@@ -23,7 +23,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 use super::approvals::Consent;
-use crate::types::delegation::{Delegation, HandBack, OnClose};
+use crate::types::delegation::{Delegation, OnClose, ResultForm};
 use crate::types::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, TaskName};
 use crate::types::message::ToolCall;
 use crate::types::request::RequestId;
@@ -55,7 +55,7 @@ pub(super) struct BackgroundTask {
     notify: TaskName,
     strategy: Option<PluginName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    hand_back: Option<HandBack>,
+    result_delivery: Option<ResultForm>,
     #[serde(default)]
     on_close: OnClose,
     started: Millis,

@@ -44,7 +44,7 @@ pub(super) enum Purpose {
         frame: FrameId,
     },
     /// A query to a plugin other than a step or a tool call.
-    Consult {
+    QueryPlugin {
         frame: FrameId,
         plugin: PluginName,
         about: QueryPurpose,
@@ -97,7 +97,7 @@ impl Purpose {
             | Self::Approval { frame, .. }
             | Self::HeldTool { frame, .. }
             | Self::User { frame }
-            | Self::Consult { frame, .. } => Some(*frame),
+            | Self::QueryPlugin { frame, .. } => Some(*frame),
             Self::Gate { .. }
             | Self::Job { .. }
             | Self::TopUp { .. }

@@ -62,8 +62,8 @@ impl Frames {
     ) -> Option<CallId> {
         let task = self.get(&id)?.task.clone();
         let plugin = plugin.clone();
-        let call = cx.next_call(Purpose::Consult { frame: id, plugin: plugin.clone(), about });
-        cx.effects.push_back(Effect::Consult { call, task, plugin, question });
+        let call = cx.next_call(Purpose::QueryPlugin { frame: id, plugin: plugin.clone(), about });
+        cx.effects.push_back(Effect::QueryPlugin { call, task, plugin, question });
         Some(call)
     }
 }
@@ -76,7 +76,7 @@ impl Room {
         report: &CallReport,
     ) {
         let (frame, plugin, about) = match self.cx.calls.get(&call).cloned() {
-            Some(Purpose::Consult { frame, plugin, about }) => (frame, plugin, about),
+            Some(Purpose::QueryPlugin { frame, plugin, about }) => (frame, plugin, about),
             Some(Purpose::Gate { plugin, number }) => {
                 return self.gate_answered(call, &plugin, number, answer, report);
             }

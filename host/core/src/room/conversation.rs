@@ -318,7 +318,8 @@ mod tests {
         assert!(channels.has_turns_waiting(&cx));
         channels.close_to_messages(&mut cx, "it is late");
         assert!(!channels.has_turns_waiting(&cx) && channels.waiting.is_empty());
-        let [Notice::RoomClosed { .. }, Notice::UserUnheard { .. }] = cx.take_notices()[..] else {
+        let [Notice::RoomClosed { .. }, Notice::UserMessageDropped { .. }] = cx.take_notices()[..]
+        else {
             panic!("both are reported")
         };
     }

@@ -25,7 +25,7 @@ use super::{Purpose, Room};
 use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
 use crate::types::channel::Binding;
-use crate::types::delegation::HandBack;
+use crate::types::delegation::ResultForm;
 use crate::types::delivery::{DeliveryRecord, DeliveryState, DeliveryView, EndedTask, Speech};
 use crate::types::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
 use crate::types::request::{Refusal, RefusalCode, RequestId};
@@ -51,7 +51,7 @@ struct QueuedResult {
     strategy: Option<PluginName>,
     /// The delegation's own setting; `None` to use that of its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    hand_back: Option<HandBack>,
+    result_delivery: Option<ResultForm>,
     /// Number of automatic answers that led to it.
     #[serde(default)]
     chain_depth: u32,
@@ -66,7 +66,7 @@ pub(super) struct Undelivered {
     /// `None` if it waits in the inbox.
     pub(super) strategy: Option<PluginName>,
     /// The delegation's own setting; `None` to use that of its task.
-    pub(super) hand_back: Option<HandBack>,
+    pub(super) result_delivery: Option<ResultForm>,
     /// Number of automatic answers that led to it: one more than those that led to the delegating
     /// turn.
     pub(super) chain_depth: u32,
@@ -108,7 +108,7 @@ pub(super) struct Deliveries {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     inbox: BTreeMap<TaskName, BTreeSet<u64>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    couriers: BTreeMap<PluginName, StrategyState>,
+    strategies: BTreeMap<PluginName, StrategyState>,
     /// Speeches that each task's agent is to take a turn about, in order of arrival.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     relays: BTreeMap<TaskName, Vec<GatedSpeech>>,
@@ -332,7 +332,7 @@ impl Deliveries {
 impl ResultDelivery<'_> {
     /// Queues the result of an ended background task.
     pub(super) fn deliver_result(&mut self, result: Undelivered) {
-        let Undelivered { ended, notify, strategy, hand_back, chain_depth } = result;
+        let Undelivered { ended, notify, strategy, result_delivery, chain_depth } = result;
         let id = ended.id.clone();
         // A task id keys one delivery, so a second end adds nothing.
         if self.deliveries.by_id.contains_key(&id) {
@@ -345,7 +345,7 @@ impl ResultDelivery<'_> {
             ended: Arc::new(ended),
             notify,
             strategy: strategy.clone(),
-            hand_back,
+            result_delivery,
             chain_depth,
             state: DeliveryState::Waiting,
         };
@@ -389,7 +389,7 @@ impl ResultDelivery<'_> {
     /// Moves undelivered results to the inbox at the end of a run, so that none is lost silently.
     pub(super) fn report_undelivered(&mut self) {
         self.deliveries.relays.clear();
-        self.deliveries.couriers.clear();
+        self.deliveries.strategies.clear();
         self.deliveries.speaking.clear();
         let closed = self.channels.is_closed();
         let left = |entry: &QueuedResult| match entry.state {

@@ -168,7 +168,12 @@ impl GateChecks<'_> {
             waiting.call = Some(call);
         }
         let task = self.cx.opening.entry.clone();
-        self.cx.effects.push_back(Effect::Consult { call, task, plugin: rule.plugin, question });
+        self.cx.effects.push_back(Effect::QueryPlugin {
+            call,
+            task,
+            plugin: rule.plugin,
+            question,
+        });
         self.cx.set_timer(TimerPurpose::Gate { call }, self.cx.now.plus(rule.deadline_ms));
     }
 

@@ -309,15 +309,18 @@ mod tests {
 
     #[test]
     fn a_room_that_contradicts_itself_ends_with_a_code_and_does_not_hang() {
-        let risk = |frame| Purpose::Consult {
+        let risk = |frame| Purpose::QueryPlugin {
             frame,
             plugin: "guard".into(),
             about: QueryPurpose::Risk { slot: 0 },
         };
         let advice =
             || PluginReply::Risk { verdict: Verdict { risk: Risk::Low, reason: String::new() } };
-        let assessed =
-            || Event::Consulted { call: CALL, answer: Ok(advice()), report: CallReport::default() };
+        let assessed = || Event::PluginQueried {
+            call: CALL,
+            answer: Ok(advice()),
+            report: CallReport::default(),
+        };
         let approved = || Event::Decided {
             call: CALL,
             approval: Approval::Approved,
@@ -401,7 +404,7 @@ mod tests {
             });
             let advice = Ok(PluginReply::Gate { verdict });
             let said =
-                Event::Consulted { call: CALL, answer: advice, report: CallReport::default() };
+                Event::PluginQueried { call: CALL, answer: advice, report: CallReport::default() };
             assert_ends(name, gated, said, Invariant::GateKnown);
         }
     }

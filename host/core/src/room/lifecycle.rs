@@ -193,7 +193,7 @@ impl RoomChannels {
         cx.notify(Notice::RoomClosed { reason: reason.to_owned() });
         for words in std::mem::take(&mut self.waiting) {
             let reason = format!("the room was closed before it was read: {reason}");
-            cx.notify(Notice::UserUnheard { task: words.task, text: words.text, reason });
+            cx.notify(Notice::UserMessageDropped { task: words.task, text: words.text, reason });
         }
     }
 }

@@ -11,7 +11,7 @@ use super::Invariant;
 use super::frame::Responder;
 use super::tools::failed;
 use crate::protocol::notice::Notice;
-use crate::setup::{AgentSeat, TaskSetup};
+use crate::setup::{AgentResponder, TaskSetup};
 use crate::tool_calls::json;
 use crate::tool_calls::routing::{self, Route};
 use crate::types::action::{Action, Observation, PastAction, Reply, Turn};
@@ -298,21 +298,21 @@ impl Dialogue<'_> {
             self.cx.violated(Invariant::FrameExists, id);
             return (message, false);
         };
-        if !task.text.signals {
+        if !task.text_rules.signals {
             // A pass without signals does not count as an empty answer.
             let text = message.text().trim();
             let passes = text == routing::PASS
                 || text.starts_with(routing::PASS_TO)
                 || routing::without_done(text) == routing::PASS;
             let may_pass = task.rules().passes_without_signals;
-            if task.text.prefix.is_empty() || may_pass {
+            if task.text_rules.prefix.is_empty() || may_pass {
                 return (message, may_pass && passes);
             }
         }
         // L-152: the pending message can be passed on as the task's result.
         let passes = message.text().trim() == routing::PASS
             || routing::without_done(message.text()) == routing::PASS;
-        let (prefix, signals) = (task.text.prefix.clone(), task.text.signals);
+        let (prefix, signals) = (task.text_rules.prefix.clone(), task.text_rules.signals);
         let has_call = !message.tools.is_empty()
             || (message.sender == Entity::Llm && self.reading_of(id, &message).is_attempt());
         let route = if signals {
@@ -368,7 +368,7 @@ impl Dialogue<'_> {
             .pending
             .clone()
             .filter(|pending| pending.sender == Entity::Llm)?;
-        if self.frames.task_of(self.cx, id)?.1.agent_responder == AgentSeat::Component {
+        if self.frames.task_of(self.cx, id)?.1.agent_responder == AgentResponder::Component {
             // The component carries out calls itself, and knows its own tools.
             return None;
         }
@@ -440,7 +440,7 @@ fn fill_reply(message: &mut Message, reply: Reply, seq: u64, task: &TaskSetup) {
         message.content = Some(String::new());
     }
     let mut in_text = None;
-    if named.is_none() && task.text.recipients {
+    if named.is_none() && task.text_rules.recipients {
         if let Some((name, rest)) = routing::directed(message.text()) {
             (in_text, message.content) = (Some(name), Some(rest));
         } else {

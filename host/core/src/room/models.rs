@@ -139,7 +139,7 @@ impl RunControl<'_> {
         // Reserved before the call is sent, so that concurrent calls cannot spend it too.
         self.budgets.reserved = self.budgets.reserved.plus(aside.of_run);
         let reads = |name: &TaskName| {
-            self.cx.setup.tasks.get(name).is_some_and(|task| task.text.calls)
+            self.cx.setup.tasks.get(name).is_some_and(|task| task.text_rules.calls)
                 || is_text(prompt.tool_format)
         };
         let reads_for = task.clone().filter(reads);
@@ -267,7 +267,7 @@ impl Frames {
             | Purpose::Job { plugin, .. }
             | Purpose::Gate { plugin, .. }
             | Purpose::Strategy { strategy: plugin } => Some((plugin.clone(), None)),
-            Purpose::Consult { frame, plugin, .. } => {
+            Purpose::QueryPlugin { frame, plugin, .. } => {
                 let (frame, _) = self.task_of(cx, *frame)?;
                 Some((plugin.clone(), Some(frame.task.clone())))
             }

@@ -94,7 +94,7 @@ impl Room {
             self.pausing.words.push(UserMessage { task, text, attachments, chain_depth: 0 });
             return;
         };
-        self.cx.notify(Notice::UserUnheard { task, text, reason: reason.to_owned() });
+        self.cx.notify(Notice::UserMessageDropped { task, text, reason: reason.to_owned() });
     }
 
     /// Runs after each event: passes user messages to a question or a step that waits for them.
@@ -266,7 +266,7 @@ impl Frames {
 
 impl RoomContext {
     pub(super) fn report_unread(&mut self, UserMessage { task, text, .. }: UserMessage) {
-        self.notify(Notice::UserUnheard {
+        self.notify(Notice::UserMessageDropped {
             task,
             text,
             reason: "the task was over before its agent made another step".to_owned(),
@@ -312,7 +312,7 @@ impl StepLoop<'_> {
         self.frames.remember(self.cx, id, Some(said), None, message.seq);
         // A user message ends any loop, so the detector starts anew. Its verdict is not needed.
         drop(self.dialogue().watch(id, &Responder::User, &message, None));
-        self.cx.notify(Notice::UserHeard { task, message });
+        self.cx.notify(Notice::UserMessageRead { task, message });
     }
 }
 

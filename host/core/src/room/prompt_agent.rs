@@ -17,7 +17,7 @@ impl RoomContext {
     /// Returns the inputs that a micro-agent would lack; `None` if there are none, or the task is
     /// not a micro-agent.
     pub(super) fn lacks_inputs(&self, task: &TaskName, inputs: &Value) -> Option<String> {
-        let micro = self.setup.tasks.get(task)?.micro.as_ref()?;
+        let micro = self.setup.tasks.get(task)?.prompt_agent.as_ref()?;
         missing_inputs(&micro.inputs, inputs)
     }
 
@@ -40,7 +40,7 @@ impl Dialogue<'_> {
             .frames
             .task_of(self.cx, id)?
             .1
-            .micro
+            .prompt_agent
             .as_ref()
             .and_then(|micro| missing_outputs(&micro.outputs, outputs))?;
         let reply = Reply { content: Some(text_form(outputs)), ..Reply::default() };
@@ -59,7 +59,7 @@ pub(super) fn with_message(
     inputs: Arc<Value>,
     message: Option<&str>,
 ) -> Arc<Value> {
-    let Some((micro, text)) = task.micro.as_ref().zip(message) else { return inputs };
+    let Some((micro, text)) = task.prompt_agent.as_ref().zip(message) else { return inputs };
     let mut wanted = micro.inputs.keys().filter(|name| inputs.get(name.as_str()).is_none());
     match (wanted.next(), wanted.next()) {
         (Some(name), None) => {
@@ -72,7 +72,7 @@ pub(super) fn with_message(
 }
 
 fn system_of(task: &TaskSetup, inputs: &Value) -> Option<Arc<str>> {
-    let micro = task.micro.as_ref()?;
+    let micro = task.prompt_agent.as_ref()?;
     let outputs = outputs_text(&micro.outputs);
     let between = if outputs.is_empty() { "" } else { "\n\n" };
     Some(format!("{}{between}{outputs}", render(&task.system, inputs)).into())

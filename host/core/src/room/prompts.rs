@@ -132,7 +132,7 @@ impl Dialogue<'_> {
             |name: &String| request.tools.as_ref().is_none_or(|names| names.contains(name));
         let tools: Vec<_> =
             toolbox.offered().iter().filter(|tool| is_wanted(&tool.name)).cloned().collect();
-        let forced = task.as_ref().and_then(|(_, setup)| setup.force.clone());
+        let forced = task.as_ref().and_then(|(_, setup)| setup.force_tool.clone());
         // A tool can be forced only if the request offers it.
         let forced = forced.filter(|name| {
             format != ToolFormat::Off && tools.iter().any(|tool| tool.name == *name)
@@ -252,7 +252,7 @@ impl Histories {
         let Some((frame, task)) = frames.task_of(cx, frame) else { return reply };
         let is_step =
             frame.attempt.as_ref().is_some_and(|attempt| attempt.responder == Responder::Llm);
-        let reads = task.text.calls || is_text(task.tool_format);
+        let reads = task.text_rules.calls || is_text(task.tool_format);
         // Calls with ids are native, so they do not repeat the text.
         let may_repeat =
             !reply.tool_calls.is_empty() && reply.tool_calls.iter().all(|call| call.id.is_empty());

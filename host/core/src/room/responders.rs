@@ -202,7 +202,7 @@ impl Histories {
         let (of_model, rules) = (message.sender == Entity::Llm, task.rules());
         let reader = CallParser {
             toolbox: &toolbox,
-            text: task.text.calls
+            text: task.text_rules.calls
                 || (of_model && matches!(task.tool_format, ToolFormat::Json | ToolFormat::Xml)),
             name: rules.arguments_address.then_some(name.as_str()),
             for_handlers: rules.models_call_handler_tools,

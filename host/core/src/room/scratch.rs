@@ -62,7 +62,7 @@ impl Frames {
         let plugin = match purpose {
             Purpose::Tool { plugin, .. }
             | Purpose::Job { plugin, .. }
-            | Purpose::Consult { plugin, .. } => plugin.clone(),
+            | Purpose::QueryPlugin { plugin, .. } => plugin.clone(),
             Purpose::Gate { plugin, .. } => plugin.clone(),
             Purpose::Step { frame } | Purpose::Respond { frame } => {
                 self.agent_of(cx, *frame)?.clone()

@@ -514,7 +514,7 @@ impl StepLoop<'_> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
         let is_addressed = recipient.and_then(Entity::named) == Some(Entity::User);
-        let (host_word, rules) = (task.text.system_word, task.rules());
+        let (host_word, rules) = (task.text_rules.system_word, task.rules());
         let otherwise = task.default_human_response.clone().filter(|text| !text.trim().is_empty());
         let mut text = text;
         if text.trim().is_empty() && attachments.is_empty() {

@@ -119,7 +119,7 @@ impl Dialogue<'_> {
         }
         let task = Arc::clone(task);
         let seen = self.completed_act(id, &task, by, message, answered)?;
-        let verdict = self.frames.get_mut(&id)?.stuck_watch.saw(&seen, &task.stuck);
+        let verdict = self.frames.get_mut(&id)?.stuck_watch.saw(&seen, &task.stuck_detection);
         (verdict != StuckVerdict::Fine).then_some(StuckFinding {
             verdict,
             what: seen.what,
@@ -294,7 +294,7 @@ impl RunControl<'_> {
     /// agent (O-102).
     pub(super) fn watch_condensed(&mut self, id: FrameId) {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
-        let (rules, detects) = (task.stuck, task.rules().detects_stuck);
+        let (rules, detects) = (task.stuck_detection, task.rules().detects_stuck);
         let after = frame.pending.as_ref().map(|pending| pending.seq);
         let Some(after) = after.filter(|_| detects) else { return };
         let Some(verdict) = self
@@ -323,7 +323,7 @@ impl RunControl<'_> {
         if frame.pending.as_ref().is_none_or(|pending| pending.seq != found.after) {
             return;
         }
-        let (name, rules) = (frame.task.clone(), task.stuck);
+        let (name, rules) = (frame.task.clone(), task.stuck_detection);
         let StuckFinding { verdict, what, .. } = found;
         let (kind, repeats) = match verdict {
             StuckVerdict::Fine => return,

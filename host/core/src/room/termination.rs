@@ -70,7 +70,7 @@ impl Dialogue<'_> {
         }
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (name, steps, is_root, rules) =
-            (frame.task.clone(), frame.steps, frame.caller.is_none(), task.loops);
+            (frame.task.clone(), frame.steps, frame.caller.is_none(), task.loop_detection);
         // If the operator may grant more time, the wall timer asks for it instead.
         let asks = self.cx.asks_for_more();
         if is_root
@@ -322,7 +322,7 @@ impl Dialogue<'_> {
         let toolbox = self.histories.toolbox(self.cx, &frame.task);
         message.content.clone_from(&pending.content);
         // The signal ended this task, and must not end its caller as well.
-        if task.text.signals {
+        if task.text_rules.signals {
             message.content = message.content.map(|text| routing::without_done(&text));
         }
         message.value.clone_from(&pending.value);
@@ -403,7 +403,7 @@ impl Histories {
             return true;
         }
         let says = |message: &Message| {
-            (task.text.signals && routing::says_done(message.text()))
+            (task.text_rules.signals && routing::says_done(message.text()))
                 || message.signal.is_some()
                 || (*by == Responder::Agent && self.ending_call(cx, frames, id, message).is_some())
         };
@@ -469,7 +469,7 @@ impl Histories {
             };
             return Some(FrameEnd::new(Status::Done, reason));
         }
-        (task.text.signals && routing::says_done(message.text())).then(done)
+        (task.text_rules.signals && routing::says_done(message.text())).then(done)
     }
 
     /// Erases the messages that led to the result, here and in the sub-tasks (L-050l).

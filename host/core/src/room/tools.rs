@@ -14,7 +14,7 @@ use super::approvals::Consent;
 use super::frame::{CallOutcome, FrameWait, Slot, SlotAnswer, SlotState, ToolRound};
 use super::steps::MAX_WEIGHT;
 use crate::protocol::notice::Notice;
-use crate::setup::{AgentSeat, NoTool};
+use crate::setup::{AgentResponder, NoTool};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::types::action::Action;
 use crate::types::fault::CallReport;
@@ -43,7 +43,7 @@ impl ToolRounds<'_> {
         let Some(pending) = frame.pending.clone() else {
             return self.frames.set_wait(self.cx, id, FrameWait::Ready(None));
         };
-        if task.agent_responder == AgentSeat::Component {
+        if task.agent_responder == AgentResponder::Component {
             let wait = self.plugin_calls().ask_responder(id).unwrap_or(FrameWait::Ready(None));
             return self.frames.set_wait(self.cx, id, wait);
         }
@@ -62,7 +62,7 @@ impl ToolRounds<'_> {
         if !calls.is_empty() {
             return self.respond_to_calls(id, &pending, &calls);
         }
-        if task.agent_responder == AgentSeat::HostThenComponent
+        if task.agent_responder == AgentResponder::HostThenComponent
             && let Some(wait) = self.plugin_calls().ask_responder(id)
         {
             return self.frames.set_wait(self.cx, id, wait);

@@ -20,12 +20,12 @@ macro_rules! view {
             $(pub(super) $part: &'r mut $type,)+
         }
 
-        $(view!(@lend $view { $($part),+ } $lend $larger);)+
+        view!(@lend $view { $($part),+ } $lend $($larger),+);
     };
-    (@lend $view:ident $parts:tt $lend:ident $larger:ty) => {
-        impl $larger {
+    (@lend $view:ident $parts:tt $lend:ident $($larger:ty),+) => {
+        $(impl $larger {
             view!(@method $view $parts $lend self);
-        }
+        })+
     };
     (@method $view:ident { $($part:ident),+ } $lend:ident $self:tt) => {
         pub(super) fn $lend(&mut $self) -> $view<'_> {

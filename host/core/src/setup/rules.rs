@@ -2,7 +2,7 @@
 //! reference under a name. They follow from the task's settings here and nowhere else, and are not
 //! recorded. Does not know how the room applies them.
 
-use super::{AgentSeat, TaskSetup};
+use super::{AgentResponder, TaskSetup};
 
 /// The rules of a task where this host and the reference differ. The pages of the numbers are in
 /// `docs/internals/rules`, the reasons in `docs/migrate/differences.md`.
@@ -113,7 +113,7 @@ impl TaskRules {
             unknown_calls_go_to_others: reference,
             unknown_calls_are_calls: ours,
             component_replaces_agent_seat: reference
-                && task.agent_responder == AgentSeat::Component,
+                && task.agent_responder == AgentResponder::Component,
             models_call_handler_tools: reference,
             checks_handler_arguments: ours,
             ending_calls_stand_alone: ours,
@@ -128,7 +128,7 @@ impl TaskRules {
             reserves_budgets: ours,
             question_is_result: reference,
             failed_step_fails_run: ours,
-            detects_stuck: ours && task.stuck.on,
+            detects_stuck: ours && task.stuck_detection.on,
             pending_outlives_activation: reference,
             rewinds_earlier_activations: reference,
             marks_results: ours,
@@ -147,16 +147,20 @@ impl TaskSetup {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{AgentSeat, TaskSetup};
+    use super::{AgentResponder, TaskSetup};
     use crate::types::stuck_rules::StuckRules;
 
     const PAGE: &str = include_str!("../../../../docs/migrate/langroid.md");
 
     /// Returns the rules of a task by name.
-    fn rules(as_langroid: bool, agent_seat: AgentSeat, on: bool) -> BTreeMap<String, bool> {
+    fn rules(as_langroid: bool, agent_seat: AgentResponder, on: bool) -> BTreeMap<String, bool> {
         let stuck = StuckRules { on, ..StuckRules::default() };
-        let task =
-            TaskSetup { as_langroid, agent_responder: agent_seat, stuck, ..TaskSetup::default() };
+        let task = TaskSetup {
+            as_langroid,
+            agent_responder: agent_seat,
+            stuck_detection: stuck,
+            ..TaskSetup::default()
+        };
         let text = format!("{:?}", task.rules());
         let fields = text.trim_start_matches("TaskRules { ").trim_end_matches(" }").split(", ");
         fields
@@ -169,8 +173,8 @@ mod tests {
 
     #[test]
     fn each_rule_differs_with_compat() {
-        let ours = rules(false, AgentSeat::Component, true);
-        let reference = rules(true, AgentSeat::Component, true);
+        let ours = rules(false, AgentResponder::Component, true);
+        let reference = rules(true, AgentResponder::Component, true);
         let negated: BTreeMap<_, _> =
             reference.iter().map(|(name, value)| (name.clone(), !value)).collect();
         assert_eq!(ours, negated);
@@ -178,10 +182,10 @@ mod tests {
 
     #[test]
     fn some_rules_follow_from_other_settings_too() {
-        for seat in [AgentSeat::Host, AgentSeat::HostThenComponent] {
+        for seat in [AgentResponder::Host, AgentResponder::HostThenComponent] {
             assert!(!rules(true, seat, true)["component_replaces_agent_seat"]);
         }
-        assert!(!rules(false, AgentSeat::Component, false)["detects_stuck"]);
+        assert!(!rules(false, AgentResponder::Component, false)["detects_stuck"]);
     }
 
     #[test]
@@ -190,7 +194,7 @@ mod tests {
             format!("| `{name}` | {} |", if value { "yes" } else { "no" })
         };
         let reference: Vec<_> =
-            rules(true, AgentSeat::Component, true).into_iter().map(row).collect();
+            rules(true, AgentResponder::Component, true).into_iter().map(row).collect();
         let absent: Vec<_> = reference.iter().filter(|row| !PAGE.contains(*row)).collect();
         assert!(absent.is_empty(), "docs/migrate/langroid.md lacks {absent:#?}");
         let listed = PAGE.lines().filter(|line| {

@@ -25,14 +25,12 @@ pub enum Deliver {
 /// The form in which a result is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum HandBack {
+pub enum ResultForm {
     /// The notified task's agent takes a turn about it; if that task has ended, the text is sent
     /// unchanged.
-    #[serde(rename = "agent-turn")]
-    Relay,
+    AgentTurn,
     /// The text is sent unchanged, without a turn.
-    #[serde(rename = "text")]
-    Post,
+    Text,
 }
 
 /// The fate of a task whose parent is stopped or closed before it ends.
@@ -72,14 +70,14 @@ pub struct Delegation {
     pub wait: bool,
     /// The number of re-prompts for a result with `submit_result`; `None` if none is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub structured: Option<u32>,
+    pub structured_retries: Option<u32>,
     /// The task to notify; `None` for the delegating one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<TaskName>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub deliver: Deliver,
-    #[serde(rename = "result_delivery", default, skip_serializing_if = "Option::is_none")]
-    pub hand_back: Option<HandBack>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_delivery: Option<ResultForm>,
     /// The time limit in milliseconds; `None` for the worker's own `deadline`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,

@@ -61,26 +61,26 @@ fn every_rule_of_an_agent_that_acts_reaches_its_setup() {
         messages: 4,
         recovery: Recovery::Restart,
     };
-    assert_eq!(task.stuck, stuck);
+    assert_eq!(task.stuck_detection, stuck);
 }
 
 #[test]
 fn short_forms_and_defaults_say_the_usual() {
     let plain = desk("");
     assert_eq!(
-        (plain.confirm, plain.condense, plain.stuck),
+        (plain.confirm, plain.condense, plain.stuck_detection),
         (ConfirmRules::default(), None, StuckRules::default())
     );
     assert_eq!(desk("confirm = \"always\"").confirm.policy, ConfirmPolicy::Always);
     let risky = ConfirmPolicy::Risky { threshold: Risk::High, unknown: true };
     assert_eq!(desk("confirm = \"risky\"").confirm.policy, risky);
     assert_eq!(desk("confirm = { policy = \"risky\" }").confirm.policy, risky);
-    assert!(!desk("stuck_detection = false").stuck.on);
+    assert!(!desk("stuck_detection = false").stuck_detection.on);
     assert_eq!(
         desk("condense = { plugin = \"recent\" }").condense.map(|rules| rules.over),
         Some(CondenseRules::OVER)
     );
-    assert!(!desk("compat = \"langroid\"").stuck.on, "it has rules of its own");
+    assert!(!desk("compat = \"langroid\"").stuck_detection.on, "it has rules of its own");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_micro_agents_file_is_its_task() {
         (task.setup.description.as_str(), task.setup.system.as_ref()),
         ("Reviews.", "Review {{ inputs.change }}.")
     );
-    let micro = task.setup.micro.as_ref().expect("it was read");
+    let micro = task.setup.prompt_agent.as_ref().expect("it was read");
     assert_eq!(micro.inputs["change"], "a diff");
     assert_eq!(micro.outputs["verdict"], "good or bad");
     let problems =

@@ -40,12 +40,12 @@ fn the_keys_mean_what_they_say() {
     assert_eq!(setup.tasks["desk"].background, rules);
     let slow = &setup.tasks["slow"];
     assert_eq!(
-        (slow.deadline_ms, slow.on_close, slow.structured),
+        (slow.deadline_ms, slow.on_close, slow.structured_retries),
         (Some(120_000), OnClose::FinishSilently, Some(3))
     );
     let other = &setup.tasks["other"];
     assert_eq!(
-        (other.deadline_ms, other.on_close, other.structured),
+        (other.deadline_ms, other.on_close, other.structured_retries),
         (None, OnClose::Cascade, None)
     );
     let grant = setup.plugins["chat"].grants.delegate.as_ref().expect("a grant");

@@ -2,7 +2,7 @@
 
 use conclave_core::config::{KEYS, ModelKind, PluginSource, Position, ProblemCode};
 use conclave_core::permissions::grant::{FileMode, ToolPattern};
-use conclave_core::setup::{AgentSeat, NoTool};
+use conclave_core::setup::{AgentResponder, NoTool};
 use conclave_core::types::ids::{ModelName, PluginName, TaskName};
 use conclave_core::types::limits::{PluginLimits, RunLimits, WhenUsedUp};
 use conclave_core::types::message::Entity;
@@ -84,7 +84,7 @@ fn the_library_is_read_whole() {
     let rooms = config.plugins[&PluginName::from("immediate")].grants.channels.as_ref().unwrap();
     assert_eq!((rooms.channels[0].as_str(), rooms.messages), ("terminal", Some(5)));
     assert_eq!(
-        config.tasks[&TaskName::from("digest")].setup.deliver,
+        config.tasks[&TaskName::from("digest")].setup.delivery_strategy,
         Some(PluginName::from("immediate"))
     );
 }
@@ -180,7 +180,7 @@ fn what_is_not_written_has_its_default() {
     );
     assert_eq!(
         (task.tools.as_ref(), task.setup.agent_responder, &task.setup.no_tool),
-        (None, AgentSeat::HostThenComponent, &NoTool::Done)
+        (None, AgentResponder::HostThenComponent, &NoTool::Done)
     );
     let plugin = &config.plugins[&PluginName::from("chat")];
     assert_eq!((&plugin.limits, &plugin.config), (&PluginLimits::default(), &json!({})));
@@ -249,7 +249,7 @@ fn a_task_says_how_it_works_and_ends() {
     );
     assert_eq!(
         (task.setup.interactive, task.setup.allow_null_result, task.setup.agent_responder),
-        (true, true, AgentSeat::Component)
+        (true, true, AgentResponder::Component)
     );
     assert_eq!(
         task.setup.done_if_response.iter().copied().collect::<Vec<_>>(),
@@ -258,7 +258,7 @@ fn a_task_says_how_it_works_and_ends() {
     assert_eq!(task.setup.done_if_no_response.iter().copied().collect::<Vec<_>>(), [Entity::Agent]);
     assert_eq!(task.tools, Some(vec![]));
     let host = good(&Parts { task: "agent_responder = \"host\"", ..Parts::default() }.text());
-    assert_eq!(host.tasks[&TaskName::from("desk")].setup.agent_responder, AgentSeat::Host);
+    assert_eq!(host.tasks[&TaskName::from("desk")].setup.agent_responder, AgentResponder::Host);
 }
 
 #[test]

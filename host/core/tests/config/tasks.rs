@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conclave_core::config::ProblemCode;
-use conclave_core::permissions::task_scope::Narrow;
+use conclave_core::permissions::task_scope::TaskScope;
 use conclave_core::setup::{
-    AgentSeat, LoopRules, NoTool, PluginFacts, PluginKind, ReturnType, TaskSetup, TextRules,
+    AgentResponder, LoopRules, NoTool, PluginFacts, PluginKind, ReturnType, TaskSetup, TextRules,
 };
 use conclave_core::tool_calls::sequence::Sequence;
 use conclave_core::types::completion::ToolFormat;
@@ -42,10 +42,14 @@ fn every_rule_of_a_task_reaches_its_setup() {
         description: "D".into(),
         system: "S".into(),
         subtasks: vec!["Answer-1".into()],
-        narrow: Narrow { route: Some(vec!["user".into()]), read_only: true, ..Narrow::default() },
+        scope: TaskScope {
+            route: Some(vec!["user".into()]),
+            read_only: true,
+            ..TaskScope::default()
+        },
         toolbox: Arc::clone(&task.toolbox),
-        force: Some("find".into()),
-        deliver: None,
+        force_tool: Some("find".into()),
+        delivery_strategy: None,
         interactive: true,
         turns: Some(2),
         max_stalled_steps: 2,
@@ -56,7 +60,7 @@ fn every_rule_of_a_task_reaches_its_setup() {
             .map(|text| Sequence::parse(text).unwrap())
             .to_vec(),
         no_tool: NoTool::Call(ToolCall::new("find", json!({ "query": "q", "n": 1 }))),
-        agent_responder: AgentSeat::Host,
+        agent_responder: AgentResponder::Host,
         responders: [Entity::Llm, Entity::Agent].into(),
         allow_null_result: true,
         tool_format: ToolFormat::Xml,
@@ -66,8 +70,8 @@ fn every_rule_of_a_task_reaches_its_setup() {
         restart: false,
         restart_as_subtask: true,
         erase_substeps: true,
-        loops: LoopRules { cycle_len: 4, dominance: 2.0, wait: 3, alternation: false },
-        text: TextRules {
+        loop_detection: LoopRules { cycle_len: 4, dominance: 2.0, wait: 3, alternation: false },
+        text_rules: TextRules {
             signals: true,
             recipients: true,
             prefix: "|@|".into(),
@@ -98,7 +102,7 @@ fn a_task_without_rules_has_the_defaults() {
 fn langroid() -> TaskSetup {
     TaskSetup {
         agent: "chat".into(),
-        text: TextRules {
+        text_rules: TextRules {
             signals: true,
             recipients: true,
             prefix: String::new(),
@@ -107,7 +111,7 @@ fn langroid() -> TaskSetup {
         },
         no_tool: NoTool::Nothing,
         as_langroid: true,
-        stuck: StuckRules { on: false, ..StuckRules::default() },
+        stuck_detection: StuckRules { on: false, ..StuckRules::default() },
         ..TaskSetup::default()
     }
 }
@@ -118,10 +122,10 @@ fn compat_changes_what_is_not_written() {
     assert_eq!(desk(top, ""), langroid());
     assert_eq!(desk("", top), langroid());
     let written = "text_rules = { signals = false, calls = false }\non_no_tool_call = \"done\"\ninteractive = true";
-    let text = TextRules { signals: false, calls: false, ..langroid().text };
+    let text_rules = TextRules { signals: false, calls: false, ..langroid().text_rules };
     assert_eq!(
         desk(top, written),
-        TaskSetup { text, no_tool: NoTool::Done, interactive: true, ..langroid() }
+        TaskSetup { text_rules, no_tool: NoTool::Done, interactive: true, ..langroid() }
     );
     let both = good(
         &Parts { task: top, end: "[tasks.other]\nagent = \"chat\"", ..Parts::default() }.text(),
@@ -162,12 +166,15 @@ fn each_word_of_a_rule_means_one_thing() {
         ),
         (
             "loop_detection = { cycle_len = 0 }",
-            TaskSetup { loops: LoopRules { cycle_len: 0, ..LoopRules::default() }, ..desk("", "") },
+            TaskSetup {
+                loop_detection: LoopRules { cycle_len: 0, ..LoopRules::default() },
+                ..desk("", "")
+            },
         ),
         (
             "text_rules.address_prefix = \"@\"",
             TaskSetup {
-                text: TextRules { prefix: "@".into(), ..TextRules::default() },
+                text_rules: TextRules { prefix: "@".into(), ..TextRules::default() },
                 ..desk("", "")
             },
         ),

@@ -16,7 +16,7 @@ use crate::properties::Recorded;
 
 fn opened() -> Recorded {
     let setup = json!({
-        "tasks": { "desk": { "executors": ["shell"] } },
+        "tasks": { "desk": { "action_plugins": ["shell"] } },
         "plugins": { "desk": { "grants": { "tools": ["shell.*"] } }, "shell": { "tools": ["run", "read", "kill", "poll"] } },
         "limits": { "turns": 1_000_000 },
     });

@@ -13,7 +13,7 @@ use conclave_core::types::completion::{
     Completion, ModelError, ModelRequest, PromptPart, StopReason, TokenUsage, ToolChoice,
     ToolFormat,
 };
-use conclave_core::types::delegation::{Delegation, HandBack};
+use conclave_core::types::delegation::{Delegation, ResultForm};
 use conclave_core::types::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{BackgroundId, CallId, ChannelId, TaskName, TimerId};
@@ -122,22 +122,22 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
             "done_if_response": if choices.below(4) == 1 { json!([choices.one(&["llm", "agent", "user"])]) } else { json!([]) },
             "done_if_no_response": if choices.below(4) == 1 { json!([choices.one(&["llm", "agent", "user"])]) } else { json!([]) },
             "no_tool": no_tool,
-            "agent_seat": choices.one(&["host", "host-then-component", "component"]),
+            "agent_responder": choices.one(&["host", "host-then-component", "component"]),
             "allow_null_result": choices.below(4) == 1,
-            "deliver": if choices.flag() { json!("teller") } else { Value::Null },
-            "text": if choices.flag() {
+            "delivery_strategy": if choices.flag() { json!("teller") } else { Value::Null },
+            "text_rules": if choices.flag() {
                 json!({ "signals": true, "recipients": choices.flag(), "prefix": choices.one(&["", "|@|"]), "calls": choices.flag(), "system_word": true })
             } else {
                 json!({})
             },
             "tool_format": choices.one(&["native", "json", "xml", "off"]),
-            "force": if choices.below(4) == 3 { json!("box.a") } else { Value::Null },
+            "force_tool": if choices.below(4) == 3 { json!("box.a") } else { Value::Null },
             "overflow": choices.one(&["truncate", "drop-turns"]),
             "bytes_per_token": choices.below(3),
             "done_if_tool": choices.below(8) == 7,
             "done_sequences": if choices.below(6) == 5 { json!([choices.one(&["L, L", "T, A", "C[pearl]", "T[box.a], A", "U, N"])]) } else { json!([]) },
-            "loops": { "cycle_len": choices.below(4), "wait": 1 + choices.below(3) },
-            "seats": if choices.below(6) == 5 { json!(["agent", "user"]) } else { json!(["llm", "agent", "user"]) },
+            "loop_detection": { "cycle_len": choices.below(4), "wait": 1 + choices.below(3) },
+            "responders": if choices.below(6) == 5 { json!(["agent", "user"]) } else { json!(["llm", "agent", "user"]) },
             "only_user_quits_root": choices.below(3) != 2,
             "default_human_response": if choices.below(6) == 5 { json!(choices.one(&TEXTS)) } else { Value::Null },
             "user_message": if choices.below(6) == 5 { json!("begin") } else { Value::Null },
@@ -151,13 +151,13 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
             "host_tools": if choices.flag() { json!(["recipient_message", "rewind", "add_recipient", "done", "handoff_conversation"]) } else { json!([]) },
             "not_handled": if choices.below(4) == 3 { json!(["box.b"]) } else { json!([]) },
             "confirm": confirm(choices),
-            "stuck": {
+            "stuck_detection": {
                 "on": choices.flag(), "repeats": choices.below(4), "errors": choices.below(5), "alternations": choices.below(5), "messages": choices.below(3),
                 "recovery": choices.one(&["stop", "ask", "restart"]),
             },
             "condense": if choices.below(3) == 2 { json!({ "plugin": "judge", "over": choices.below(5) }) } else { Value::Null },
         });
-        plan["executors"] = if choices.flag() { json!(["shell", "box"]) } else { json!([]) };
+        plan["action_plugins"] = if choices.flag() { json!(["shell", "box"]) } else { json!([]) };
         plan["action_timeout_ms"] =
             if choices.below(4) == 3 { json!(choices.below(3)) } else { Value::Null };
         plan["memory"] = if choices.below(4) == 3 { json!("judge") } else { Value::Null };
@@ -428,8 +428,8 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
             };
             asks(choices, *call, answer)
         }
-        Effect::Consult { call, question, .. } => {
-            let answer = Event::Consulted {
+        Effect::QueryPlugin { call, question, .. } => {
+            let answer = Event::PluginQueried {
                 call: *call,
                 answer: advice(choices, question),
                 report: report(choices),
@@ -591,7 +591,7 @@ fn stepped(choices: &mut Choices<'_>) -> Result<Turn, Fault> {
             task: choices.one(&TEXTS).to_owned(),
             context: value(choices),
             wait: choices.flag(),
-            hand_back: Some(HandBack::Relay),
+            result_delivery: Some(ResultForm::AgentTurn),
             ..Delegation::default()
         })),
         6 => Action::Think { thought: choices.one(&TEXTS).to_owned() },

@@ -84,7 +84,7 @@ files! {
     results_are_told_once: "delivery",
     stopping_abandons_everything_in_flight: "stopping",
     nobody_does_by_way_of_others_what_was_not_granted: "leave",
-    a_task_takes_away_from_what_was_granted: "narrow",
+    a_task_takes_away_from_what_was_granted: "scope",
     model_calls_are_granted_and_paid_for: "models",
     budgets_are_set_aside_settled_and_topped_up: "budgets",
     prompts_and_answers_have_the_form_of_the_task: "formats",

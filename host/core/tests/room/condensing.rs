@@ -60,7 +60,7 @@ fn advise(recorded: &mut Recorded, call: CallId, condensation: Value) {
         serde_json::from_value(json!({ "advice": "condense", "condensation": condensation }))
             .expect("advice");
     recorded.handle(
-        Event::Consulted { call, answer: Ok(advice), report: CallReport::default() },
+        Event::PluginQueried { call, answer: Ok(advice), report: CallReport::default() },
         START,
     );
 }
@@ -74,7 +74,7 @@ fn a_call_is_forgotten_with_its_result_and_a_summary_stands_in_their_place() {
     let mut recorded = opened(4);
     look(&mut recorded, "one");
     let asked = look(&mut recorded, "two");
-    let Effect::Consult { call, .. } = asked else {
+    let Effect::QueryPlugin { call, .. } = asked else {
         panic!("the history is long enough: {asked:?}")
     };
     assert!(
@@ -116,7 +116,7 @@ fn a_call_is_forgotten_with_its_result_and_a_summary_stands_in_their_place() {
 fn a_summary_of_words_from_outside_is_from_outside() {
     let mut recorded = opened(2);
     let asked = look(&mut recorded, "one");
-    let Effect::Consult { call, .. } = asked else {
+    let Effect::QueryPlugin { call, .. } = asked else {
         panic!("the history is long enough: {asked:?}")
     };
     recorded.take_effects();
@@ -136,7 +136,7 @@ fn a_summary_of_words_from_outside_is_from_outside() {
     );
     let mut asked = None;
     for _ in 0..8 {
-        if let Effect::Consult { call, .. } = look(&mut recorded, "more") {
+        if let Effect::QueryPlugin { call, .. } = look(&mut recorded, "more") {
             asked = Some(call);
             break;
         }
@@ -164,7 +164,7 @@ fn a_masked_result_keeps_its_id_for_the_provider() {
     let mut recorded = opened(4);
     look(&mut recorded, "a long result");
     let asked = look(&mut recorded, "two");
-    let Effect::Consult { call, .. } = asked else {
+    let Effect::QueryPlugin { call, .. } = asked else {
         panic!("the history is long enough: {asked:?}")
     };
     recorded.take_effects();
@@ -182,7 +182,7 @@ fn a_masked_result_keeps_its_id_for_the_provider() {
 fn a_task_that_is_killed_while_its_condenser_thinks_is_over() {
     let mut recorded = opened(2);
     let asked = look(&mut recorded, "one");
-    let Effect::Consult { call, .. } = asked else {
+    let Effect::QueryPlugin { call, .. } = asked else {
         panic!("the history is long enough: {asked:?}")
     };
     recorded.handle(Event::TaskKilled { task: "desk".into(), reason: "no".to_owned() }, START);

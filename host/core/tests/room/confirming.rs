@@ -29,7 +29,7 @@ const KINDS: [&str; 8] = [
 
 fn opened(confirm: &Value, policy: &Value) -> Recorded {
     let setup = json!({
-        "tasks": { "desk": { "confirm": confirm, "executors": ["hands"], "memory": "judge" }, "other": {} },
+        "tasks": { "desk": { "confirm": confirm, "action_plugins": ["hands"], "memory": "judge" }, "other": {} },
         "plugins": {
             "desk": { "grants": { "tools": ["*"], "delegate": ["other"] } }, "hands": { "tools": KINDS },
             "judge": { "kinds": ["security-analyzer", "memory"] },
@@ -183,7 +183,7 @@ fn assessed(
     effects: &[Effect],
     answer: Result<&str, &str>,
 ) -> Vec<Effect> {
-    let [Effect::Consult { call, .. }] = effects else {
+    let [Effect::QueryPlugin { call, .. }] = effects else {
         panic!("expected a consultation alone: {effects:?}")
     };
     let verdict = |risk: &str| {
@@ -193,7 +193,8 @@ fn assessed(
         .expect("advice")
     };
     let answer = answer.map(verdict).map_err(|message| Fault::new(FaultKind::Wall, message));
-    recorded.handle(Event::Consulted { call: *call, answer, report: CallReport::default() }, START);
+    recorded
+        .handle(Event::PluginQueried { call: *call, answer, report: CallReport::default() }, START);
     recorded.take_effects()
 }
 
@@ -280,7 +281,7 @@ fn consent_that_was_asked_for_before_a_crash_is_asked_for_again() {
         |recorded: &Recorded| Unfinished::fold(recorded.records.clone()).resumption(START).again;
     let assessing = again(&recorded);
     assert!(
-        assessing.iter().any(|again| matches!(again.effect, Effect::Consult { .. })),
+        assessing.iter().any(|again| matches!(again.effect, Effect::QueryPlugin { .. })),
         "{assessing:?}"
     );
     assessed(&mut recorded, &effects, Ok("low"));
@@ -290,9 +291,10 @@ fn consent_that_was_asked_for_before_a_crash_is_asked_for_again() {
     });
     assert_eq!(json!(asked.and_then(|request| request.risk)), json!("low"));
     assert!(
-        !asking
-            .iter()
-            .any(|again| matches!(again.effect, Effect::CallTool { .. } | Effect::Consult { .. }))
+        !asking.iter().any(|again| matches!(
+            again.effect,
+            Effect::CallTool { .. } | Effect::QueryPlugin { .. }
+        ))
     );
 }
 
@@ -430,7 +432,7 @@ fn delegations() -> [Action; 2] {
 /// Answers the gate's request for text `from` with the replacement `to`.
 fn changed(recorded: &mut Recorded, effects: &[Effect], from: &str, to: &str) -> Vec<Effect> {
     let asked = effects.iter().find_map(|effect| match effect {
-        Effect::Consult { call, question: PluginQuery::Gate { passing }, .. } => {
+        Effect::QueryPlugin { call, question: PluginQuery::Gate { passing }, .. } => {
             Some((*call, passing.text.clone()))
         }
         _ => None,
@@ -439,7 +441,7 @@ fn changed(recorded: &mut Recorded, effects: &[Effect], from: &str, to: &str) ->
     assert_eq!(text, from);
     let advice = PluginReply::Gate { verdict: GateVerdict::Modify { text: to.to_owned() } };
     recorded.handle(
-        Event::Consulted { call, answer: Ok(advice), report: CallReport::default() },
+        Event::PluginQueried { call, answer: Ok(advice), report: CallReport::default() },
         START,
     );
     recorded.take_effects()
@@ -532,7 +534,7 @@ fn the_risk_of_a_delegation_is_that_of_the_text_that_gates_have_left() {
         );
         let effects = act(&mut recorded, &wanted);
         let effects = changed(&mut recorded, &effects, "Sum up the news", "Delete everything");
-        let [Effect::Consult { question: PluginQuery::Risk { action, .. }, .. }] = &effects[..]
+        let [Effect::QueryPlugin { question: PluginQuery::Risk { action, .. }, .. }] = &effects[..]
         else {
             panic!("{effects:?}")
         };

@@ -322,7 +322,7 @@ fn what_comes_in_too_late_for_a_step_begins_the_next_turn() {
         "{history:?}"
     );
     world.ends(call, "second");
-    assert_eq!(world.notices(|notice| matches!(notice, Notice::UserUnheard { .. })), 0);
+    assert_eq!(world.notices(|notice| matches!(notice, Notice::UserMessageDropped { .. })), 0);
     assert!(world.told().contains(&"web: second".to_owned()));
     world.folds();
 }
@@ -350,7 +350,7 @@ fn a_close_lets_what_is_under_way_end_and_takes_nothing_new() {
     world.ends(call, "the end");
     assert_eq!(world.told(), ["terminal: the end", "web: the end"]);
     assert_eq!(
-        world.notices(|notice| matches!(notice, Notice::UserUnheard { .. })),
+        world.notices(|notice| matches!(notice, Notice::UserMessageDropped { .. })),
         1,
         "nothing new begins"
     );
@@ -370,7 +370,7 @@ fn messages_that_wait_for_their_turn_when_the_room_is_closed_are_told_to_be_unre
     world.close().expect("done");
     assert_eq!(
         world.notices(
-            |notice| matches!(notice, Notice::UserUnheard { text, .. } if text == "for the other")
+            |notice| matches!(notice, Notice::UserMessageDropped { text, .. } if text == "for the other")
         ),
         1
     );
@@ -684,13 +684,13 @@ fn a_channel_that_takes_nothing_is_told_of_and_the_others_hear_it() {
         world.happened(Event::Spoken { call, failure: failure.map(str::to_owned) });
         assert!(!world.room().is_in_flight(call));
     }
-    let failed = Notice::NotTold {
+    let failed = Notice::ChannelRefused {
         channel: "pager".into(),
         key: "inbound-0-pager".into(),
         reason: "gone".into(),
     };
     assert_eq!(world.notices(|notice| *notice == failed), 1);
-    assert_eq!(world.notices(|notice| matches!(notice, Notice::NotTold { .. })), 1);
+    assert_eq!(world.notices(|notice| matches!(notice, Notice::ChannelRefused { .. })), 1);
     world.finishes("end");
     assert_eq!(world.told().len(), 3, "the one that failed is told the next thing");
     world.folds();
@@ -936,7 +936,7 @@ fn at_the_gates(world: &mut World, key: &str, text: &str) -> (u64, Vec<CallId>) 
     let inbound = Inbound { key: Some(key.to_owned()), ..Inbound::new("web", text) };
     let request = world.ask(RoomRequest::Inbound { inbound });
     let calls = world
-        .take(|effect| matches!(effect, Effect::Consult { .. }))
+        .take(|effect| matches!(effect, Effect::QueryPlugin { .. }))
         .iter()
         .filter_map(Effect::starts)
         .collect();
@@ -944,7 +944,7 @@ fn at_the_gates(world: &mut World, key: &str, text: &str) -> (u64, Vec<CallId>) 
 }
 
 fn verdict(world: &mut World, call: CallId, verdict: GateVerdict) {
-    world.happened(Event::Consulted {
+    world.happened(Event::PluginQueried {
         call,
         answer: Ok(PluginReply::Gate { verdict }),
         report: CallReport::default(),

@@ -38,8 +38,8 @@ struct Desk {
 
 fn plan(desk: Value, slow: Value) -> Value {
     let mut slow = slow;
-    if slow.get("deliver").is_none() {
-        slow["deliver"] = json!("teller");
+    if slow.get("delivery_strategy").is_none() {
+        slow["delivery_strategy"] = json!("teller");
     }
     json!({
         "tasks": { "desk": desk, "slow": slow },

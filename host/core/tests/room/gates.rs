@@ -64,7 +64,7 @@ fn say(recorded: &mut Recorded, request: u64, channel: &str, text: &str) {
 fn asked(recorded: &mut Recorded) -> Option<(CallId, String, Passing, TimerId)> {
     let effects = recorded.take_effects();
     let asked = effects.iter().find_map(|effect| match effect {
-        Effect::Consult { call, plugin, question: PluginQuery::Gate { passing }, .. } => {
+        Effect::QueryPlugin { call, plugin, question: PluginQuery::Gate { passing }, .. } => {
             Some((*call, plugin.to_string(), Passing::clone(passing)))
         }
         _ => None,
@@ -82,7 +82,7 @@ fn asked(recorded: &mut Recorded) -> Option<(CallId, String, Passing, TimerId)> 
 
 fn answer(recorded: &mut Recorded, call: CallId, answer: Result<GateVerdict, Fault>) {
     let answer = answer.map(|verdict| PluginReply::Gate { verdict });
-    recorded.handle(Event::Consulted { call, answer, report: CallReport::default() }, START);
+    recorded.handle(Event::PluginQueried { call, answer, report: CallReport::default() }, START);
 }
 
 fn modify(text: &str) -> Result<GateVerdict, Fault> {
@@ -238,7 +238,8 @@ fn a_gate_that_fails_in_whatever_way_blocks() {
         let mut recorded = opened(json!([guard("inbound")]));
         say(&mut recorded, 1, "terminal", "hello");
         let (call, ..) = asked(&mut recorded).expect("the gate is asked");
-        recorded.handle(Event::Consulted { call, answer, report: CallReport::default() }, START);
+        recorded
+            .handle(Event::PluginQueried { call, answer, report: CallReport::default() }, START);
         let reason = blocked(&recorded);
         assert!(reason.starts_with(expected), "{reason}");
         assert!(heard(&recorded).is_empty(), "{expected}");
@@ -417,7 +418,7 @@ fn a_gate_that_was_cut_off_is_asked_again() {
     let consult = resumption
         .again
         .iter()
-        .find(|again| matches!(&again.effect, Effect::Consult { call: of, .. } if *of == call));
+        .find(|again| matches!(&again.effect, Effect::QueryPlugin { call: of, .. } if *of == call));
     assert!(consult.is_some_and(|again| again.start.is_some()), "{:?}", resumption.again);
     // Downtime of the host does not count against the gate's deadline.
     let at = resumption.again.iter().find_map(|again| match &again.effect {

@@ -229,7 +229,7 @@ fn what_may_not_be_is_refused_with_what_may() {
         ),
         (desk(json!({ "agent": "mute" })), call("billing"), RefusalCode::NotGranted, vec!["user"]),
         (
-            desk(json!({ "narrow": { "route": ["sales"] } })),
+            desk(json!({ "scope": { "route": ["sales"] } })),
             call("billing"),
             RefusalCode::NotGranted,
             vec!["sales", "user"],
@@ -345,7 +345,7 @@ fn a_circle_of_handoffs_ends_with_a_refusal_and_a_word_of_the_user_begins_anew()
 fn only_the_task_that_holds_the_conversation_hands_it_over() {
     let offers = json!({ "host_tools": [TOOL] });
     let mut recorded = opened_with(
-        json!({ "desk": { "subtasks": ["sales"], "seats": ["agent"] }, "sales": offers, "billing": {} }),
+        json!({ "desk": { "subtasks": ["sales"], "responders": ["agent"] }, "sales": offers, "billing": {} }),
     );
     let (now, task) = step(&mut recorded);
     assert_eq!(task.as_str(), "sales");
@@ -425,7 +425,9 @@ fn what_the_user_says_while_it_moves_is_heard_where_it_goes() {
         (task.as_str(), view.intent.as_ref().map(|message| message.text())),
         ("billing", Some("and hurry"))
     );
-    assert!(!recorded.notices.iter().any(|notice| matches!(notice, Notice::UserUnheard { .. })));
+    assert!(
+        !recorded.notices.iter().any(|notice| matches!(notice, Notice::UserMessageDropped { .. }))
+    );
 }
 
 #[test]

@@ -68,12 +68,12 @@ fn talk(room: &mut Room, turns: u64, mut look: impl FnMut(&Room, u64)) {
                     Effect::StepAgent { call, .. } => {
                         events.push(says(call, &format!("answer {number}")))
                     }
-                    Effect::Consult { call, .. } => {
+                    Effect::QueryPlugin { call, .. } => {
                         let view = room.agent_view(call).expect("a condenser sees the history");
                         let forget = json!([{ "start": 1, "end": view.history.len() - 3 }]);
                         let advice = json!({ "advice": "condense", "condensation": { "forget": forget, "summary": null } });
                         let advice = serde_json::from_value(advice).expect("advice");
-                        events.push(Event::Consulted {
+                        events.push(Event::PluginQueried {
                             call,
                             answer: Ok(advice),
                             report: CallReport::default(),

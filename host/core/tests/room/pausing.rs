@@ -73,7 +73,7 @@ fn begun(recorded: &mut Recorded) -> Vec<(&'static str, CallId)> {
     let kind = |effect: &Effect| match effect {
         Effect::StepAgent { .. } => "step",
         Effect::CallTool { .. } => "tool",
-        Effect::Consult { .. } => "consult",
+        Effect::QueryPlugin { .. } => "query-plugin",
         Effect::AskApproval { .. } => "approval",
         Effect::AskUser { .. } => "user",
         Effect::StartBackground { .. } => "background",
@@ -256,7 +256,7 @@ fn words_are_read_in_the_next_step_in_their_order() {
         .filter(|past| matches!(&past.action, Some(Action::Reply(_))) && past.observation.is_none())
         .count();
     assert_eq!(unasked, 2, "{:?}", view.since);
-    assert_eq!(notices(&recorded, |notice| matches!(notice, Notice::UserHeard { .. })), 2);
+    assert_eq!(notices(&recorded, |notice| matches!(notice, Notice::UserMessageRead { .. })), 2);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn words_in_a_pause_are_read_after_it() {
     recorded.handle(pause(), START);
     recorded.handle(stepped(step, think()), START);
     recorded.handle(said(None, "faster"), START);
-    assert_eq!(notices(&recorded, |notice| matches!(notice, Notice::UserHeard { .. })), 0);
+    assert_eq!(notices(&recorded, |notice| matches!(notice, Notice::UserMessageRead { .. })), 0);
     recorded.handle(Event::Unpaused, START);
     let step = only(&mut recorded, "step");
     let view = recorded.room.agent_view(step).expect("it is under way");
@@ -322,7 +322,11 @@ fn words_that_nobody_can_read_are_told_of_and_change_nothing() {
         .notices
         .iter()
         .filter_map(|notice| {
-            if let Notice::UserUnheard { text, .. } = notice { Some(text.as_str()) } else { None }
+            if let Notice::UserMessageDropped { text, .. } = notice {
+                Some(text.as_str())
+            } else {
+                None
+            }
         })
         .collect();
     assert_eq!(unheard, ["who?", "too late"]);

@@ -15,7 +15,7 @@ const KINDS: [&str; 15] = [
     "step-agent",
     "ask-responder",
     "call-tool",
-    "consult",
+    "query-plugin",
     "ask-approval",
     "ask-top-up",
     "ask-user",
@@ -150,7 +150,7 @@ impl Recorder {
                 self.approvals.push(json!([request.tool, request.arguments, request.source]));
                 self.risks.push(json!([request.risk, request.risk_reason]));
             }
-            Effect::Consult { plugin, question, .. } => {
+            Effect::QueryPlugin { plugin, question, .. } => {
                 self.questions.push(json!([plugin, question]))
             }
             Effect::AskTopUp { top_up, .. } => {

@@ -292,7 +292,7 @@ fn calls_that_follow_do_not_lift_the_bound_of_a_round() {
 #[test]
 fn a_strategy_that_waits_for_ever_does_not_hold_the_room_for_ever() {
     let setup = json!({
-        "tasks": { "desk": {}, "slow": { "deliver": "teller" } },
+        "tasks": { "desk": {}, "slow": { "delivery_strategy": "teller" } },
         "plugins": { "desk": { "grants": { "delegate": ["slow"] } }, "teller": { "kinds": ["delivery-strategy"] } },
     });
     let mut room = opened(&setup);

@@ -13,7 +13,7 @@ use crate::world::{Order, World};
 
 fn watched() -> Value {
     json!({
-        "tasks": { "desk": { "stuck": { "on": true } } }, "limits": { "turns": 1_000_000 },
+        "tasks": { "desk": { "stuck_detection": { "on": true } } }, "limits": { "turns": 1_000_000 },
         "plugins": { "desk": { "grants": { "tools": ["*"] } }, "box": { "tools": ["a"] } },
     })
 }

@@ -345,7 +345,7 @@ fn time_in_which_no_host_ran_does_not_count() {
 /// 1.
 fn acting(action: Action, sha256: &str, events: Vec<Event>) -> Unfinished {
     let setup = json!({
-        "tasks": { "desk": { "executors": ["hands"], "memory": "judge" } },
+        "tasks": { "desk": { "action_plugins": ["hands"], "memory": "judge" } },
         "plugins": {
             "desk": { "grants": { "tools": ["*"] } }, "hands": { "tools": ["run", "poll", "kill"] }, "judge": { "kinds": ["memory"] },
         },
@@ -453,7 +453,7 @@ fn a_plugin_that_was_consulted_is_asked_again_with_what_it_was_told() {
     let consulted: Vec<_> = resumption
         .again
         .iter()
-        .filter(|again| matches!(again.effect, Effect::Consult { .. }))
+        .filter(|again| matches!(again.effect, Effect::QueryPlugin { .. }))
         .collect();
     let [consult] = consulted[..] else { panic!("{:?}", resumption.again) };
     assert_eq!(consult.trace.reads, [read]);
@@ -471,7 +471,7 @@ fn a_plugin_that_was_consulted_is_asked_again_with_what_it_was_told() {
     let consult = resumption
         .again
         .iter()
-        .find(|again| matches!(again.effect, Effect::Consult { .. }))
+        .find(|again| matches!(again.effect, Effect::QueryPlugin { .. }))
         .expect("it is asked again");
     assert_eq!(consult.trace.side_effect(0, &fetch()), Before::Answered(&told));
 }

@@ -236,7 +236,7 @@ impl<'a> World<'a> {
                     report,
                 });
             }
-            Effect::Consult { call, plugin, .. } => {
+            Effect::QueryPlugin { call, plugin, .. } => {
                 self.show(call);
                 let entry = Consulted::read(
                     &self
@@ -247,7 +247,11 @@ impl<'a> World<'a> {
                         .unwrap_or_default(),
                 );
                 let answer = entry.said.answer();
-                self.begin(call, entry.common, |report| Event::Consulted { call, answer, report });
+                self.begin(call, entry.common, |report| Event::PluginQueried {
+                    call,
+                    answer,
+                    report,
+                });
             }
             Effect::AskUser { call, .. } => {
                 let entry = self.next("user", Some(&self.case.scripts.user)).unwrap_or_default();

@@ -21,8 +21,8 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 
 use super::address;
 use super::program::Program;
+use super::redaction::KeyFilter;
 use super::refusing::Refusing;
-use super::said::KeyFilter;
 use super::tools::MOST;
 
 /// Time limit until the tools are listed. It is long because some programs are downloaded first.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use super::said::KeyFilter;
+use super::redaction::KeyFilter;
 use crate::text::shown;
 
 /// Characters of the last stderr line that are shown.

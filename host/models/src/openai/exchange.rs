@@ -11,7 +11,7 @@ use reqwest::{Request, Response};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::failure::{Failed, RetryAdvice, Teller};
+use super::failure::{Failed, FailureReport, RetryAdvice};
 use super::names::ToolNames;
 use super::quote::Quoter;
 use super::reply::{ReplyError, ReplyReader};
@@ -107,9 +107,9 @@ impl ClientState {
         })
     }
 
-    fn teller(&self, key: Option<&ApiKey>) -> Teller<'_> {
+    fn teller(&self, key: Option<&ApiKey>) -> FailureReport<'_> {
         let quoter = self.quoter.with(key);
-        Teller {
+        FailureReport {
             server: &self.server.shown,
             model: &self.settings.model,
             quoter,
@@ -145,7 +145,7 @@ impl ClientState {
         &self,
         mut request: Request,
         key: Option<&ApiKey>,
-        teller: &Teller<'_>,
+        teller: &FailureReport<'_>,
     ) -> Result<Response, Failed> {
         if let Some(key) = key {
             set_key(&mut request, key).ok_or_else(|| teller.unusable_key())?;
@@ -242,7 +242,7 @@ impl RequestExchange<'_> {
     async fn read(
         &self,
         mut response: Response,
-        teller: &Teller<'_>,
+        teller: &FailureReport<'_>,
     ) -> Result<Completion, Failed> {
         let settings = &self.shared.settings;
         let asked = retry::asked(response.headers());

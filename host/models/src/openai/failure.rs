@@ -39,7 +39,7 @@ pub(crate) enum RetryAdvice {
 
 /// Builds the failures of one request.
 #[derive(Clone, Debug)]
-pub(crate) struct Teller<'a> {
+pub(crate) struct FailureReport<'a> {
     /// The address of the server, without secrets.
     pub server: &'a str,
     pub model: &'a str,
@@ -47,7 +47,7 @@ pub(crate) struct Teller<'a> {
     pub has_key: bool,
 }
 
-impl Teller<'_> {
+impl FailureReport<'_> {
     /// Returns the failure of a missing key, with the source's reason.
     pub(crate) fn no_key(&self, reason: &str) -> Failed {
         let text = format!("There is no key for {}: {}", self.server, self.quoter.quote(reason));

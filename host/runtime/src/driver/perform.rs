@@ -44,7 +44,7 @@ impl Driver {
                 let input = ToolInput { task, caller, tool, arguments };
                 self.call_plugin(call, plugin, start, |_| Some(PluginCall::Tool(input)));
             }
-            Effect::Consult { call, plugin, question: query, .. } => {
+            Effect::QueryPlugin { call, plugin, question: query, .. } => {
                 self.call_plugin(call, plugin, start, |start| {
                     Some(PluginCall::Query { query, view: start.agent.take() })
                 })
@@ -238,7 +238,7 @@ fn answered(call: CallId, PluginAnswer { output, report }: PluginAnswer) -> Even
         PluginOutput::Step(answer) => Event::AgentStepped { call, answer, report },
         PluginOutput::Respond(answer) => Event::AgentResponded { call, answer, report },
         PluginOutput::Tool(answer) => Event::ToolAnswered { call, answer, report },
-        PluginOutput::Query(answer) => Event::Consulted { call, answer, report },
+        PluginOutput::Query(answer) => Event::PluginQueried { call, answer, report },
         PluginOutput::Decide(answer) => Event::StrategyDecided { call, answer, report },
     }
 }

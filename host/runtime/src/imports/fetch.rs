@@ -8,7 +8,7 @@ mod headers;
 mod hold;
 mod interim;
 mod outgoing;
-mod past;
+mod replay;
 mod resolver;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use crate::support::clock::BoxFuture;
 
 pub(super) type AdvisorBody =
-    Arc<dyn Fn(Consultation) -> BoxFuture<'static, Result<PluginReply, Failure>> + Send + Sync>;
+    Arc<dyn Fn(NativeQuery) -> BoxFuture<'static, Result<PluginReply, Failure>> + Send + Sync>;
 
 /// A query to a memory.
 #[derive(Clone, Debug)]
@@ -56,14 +56,14 @@ pub struct Check {
 }
 
 /// A query to a plugin of any of these kinds.
-pub(super) enum Consultation {
+pub(super) enum NativeQuery {
     Recall(Recall),
     Assess(Box<Assess>),
     Condense(Box<Condense>),
     Check(Box<Check>),
 }
 
-impl Consultation {
+impl NativeQuery {
     /// Returns the query; `None` if it needs a view and has none.
     pub(super) fn new(
         question: PluginQuery,

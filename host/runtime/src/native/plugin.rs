@@ -11,7 +11,7 @@ use conclave_core::setup::{PluginFacts, PluginKind};
 use conclave_core::types::capability::Capability;
 use serde_json::Value;
 
-use super::advisor::{AdvisorBody, Assess, Check, Condense, Consultation, Recall};
+use super::advisor::{AdvisorBody, Assess, Check, Condense, NativeQuery, Recall};
 use super::agent::{AgentBody, IntoTurn, Step};
 use super::failure::Failure;
 use super::tool::Tool;
@@ -155,7 +155,7 @@ impl Plugin {
     {
         self.with_advisor(PluginKind::Memory, move |asked| {
             let work =
-                if let Consultation::Recall(asked) = asked { Some(body(asked)) } else { None };
+                if let NativeQuery::Recall(asked) = asked { Some(body(asked)) } else { None };
             async move {
                 Ok(PluginReply::Memories { memories: work.ok_or_else(Failure::other_kind)?.await? })
             }
@@ -171,7 +171,7 @@ impl Plugin {
     {
         self.with_advisor(PluginKind::SecurityAnalyzer, move |asked| {
             let work =
-                if let Consultation::Assess(asked) = asked { Some(body(*asked)) } else { None };
+                if let NativeQuery::Assess(asked) = asked { Some(body(*asked)) } else { None };
             async move {
                 Ok(PluginReply::Risk { verdict: work.ok_or_else(Failure::other_kind)?.await? })
             }
@@ -187,7 +187,7 @@ impl Plugin {
     {
         self.with_advisor(PluginKind::Condenser, move |asked| {
             let work =
-                if let Consultation::Condense(asked) = asked { Some(body(*asked)) } else { None };
+                if let NativeQuery::Condense(asked) = asked { Some(body(*asked)) } else { None };
             async move {
                 Ok(PluginReply::Condense {
                     condensation: work.ok_or_else(Failure::other_kind)?.await?,
@@ -205,7 +205,7 @@ impl Plugin {
     {
         self.with_advisor(PluginKind::Gate, move |asked| {
             let work =
-                if let Consultation::Check(asked) = asked { Some(body(*asked)) } else { None };
+                if let NativeQuery::Check(asked) = asked { Some(body(*asked)) } else { None };
             async move {
                 Ok(PluginReply::Gate { verdict: work.ok_or_else(Failure::other_kind)?.await? })
             }
@@ -214,7 +214,7 @@ impl Plugin {
 
     fn with_advisor<F, W>(mut self, kind: PluginKind, body: F) -> Self
     where
-        F: Fn(Consultation) -> W + Send + Sync + 'static,
+        F: Fn(NativeQuery) -> W + Send + Sync + 'static,
         W: Future<Output = Result<PluginReply, Failure>> + Send + 'static,
     {
         self.advisors.insert(kind, Arc::new(move |asked| Box::pin(body(asked))));

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::access::CallAccess;
-use super::advisor::Consultation;
+use super::advisor::NativeQuery;
 use super::agent::Step;
 use super::failure::Failure;
 use super::plugin::Plugin;
@@ -97,7 +97,7 @@ impl Native {
             return PluginOutput::Query(Err(self.is_no(kind))).into();
         };
         let most = if let PluginQuery::Memories { limit, .. } = &query { *limit } else { 0 };
-        let Some(consultation) = Consultation::new(query, view, host.clone()) else {
+        let Some(consultation) = NativeQuery::new(query, view, host.clone()) else {
             return PluginOutput::Query(Err(no_view(name))).into();
         };
         let (reply, report) = self.run(&host, async move { advisor(consultation).await }).await;

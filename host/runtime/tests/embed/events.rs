@@ -107,8 +107,8 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::AgentStuck { .. }
         | Notice::RunPaused { .. }
         | Notice::RunUnpaused
-        | Notice::UserHeard { .. }
-        | Notice::UserUnheard { .. }
+        | Notice::UserMessageRead { .. }
+        | Notice::UserMessageDropped { .. }
         | Notice::HistoryCondensed { .. }
         | Notice::KnowledgeAdded { .. }
         | Notice::GateBlocked { .. }
@@ -117,7 +117,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::HandoffRejected { .. }
         | Notice::Inbound { .. }
         | Notice::InboundRefused { .. }
-        | Notice::NotTold { .. }
+        | Notice::ChannelRefused { .. }
         | Notice::ChannelBound { .. }
         | Notice::ChannelUnbound { .. }
         | Notice::RoomClosed { .. }
@@ -395,8 +395,8 @@ fn notices() -> Vec<Notice> {
         },
         Notice::RunPaused { reason: "paused with `conclave pause`".to_owned() },
         Notice::RunUnpaused,
-        Notice::UserHeard { task: task("answer"), message: Arc::new(aside) },
-        Notice::UserUnheard {
+        Notice::UserMessageRead { task: task("answer"), message: Arc::new(aside) },
+        Notice::UserMessageDropped {
             task: task("answer"),
             text: "And its keeper?".to_owned(),
             reason: "the run is over".to_owned(),
@@ -424,7 +424,7 @@ fn notices() -> Vec<Notice> {
             error: RefusalCode::RateLimited,
             reason: "the channel web may say 5 a second (channels.web.rate)".to_owned(),
         },
-        Notice::NotTold {
+        Notice::ChannelRefused {
             channel: "web".into(),
             key: "answer-2-web".to_owned(),
             reason: "nobody listens".to_owned(),

@@ -38,7 +38,7 @@ use crate::{Error, Result, native};
 pub use report::{Breach, Broken, Guarantee, Kept, Report, Told, Woken};
 use room::{Play, Room};
 pub use script::Script;
-use script::{Happening, Line};
+use script::{Line, ScriptEvent};
 
 /// A strategy, and the script that is played to it.
 #[must_use = "nothing is played before `run`"]
@@ -89,14 +89,14 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
     /// Completes a background task with that answer.
     pub fn completes(self, task: &str, output: &str) -> Self {
         let ended = EndedTask { output: Some(output.to_owned()), ..ended(task) };
-        self.happens(Happening::Ends(ended))
+        self.happens(ScriptEvent::Ends(ended))
     }
 
     /// Ends a background task with another status and an error; with [`TaskStatus::Completed`],
     /// without an answer.
     pub fn ends(self, task: &str, status: TaskStatus, error: &str) -> Self {
         let error = (status != TaskStatus::Completed).then(|| error.to_owned());
-        self.happens(Happening::Ends(EndedTask { status, error, output: None, ..ended(task) }))
+        self.happens(ScriptEvent::Ends(EndedTask { status, error, output: None, ..ended(task) }))
     }
 
     /// Completes this many background tasks in the same moment: `NAME-0`, `NAME-1` and so on.
@@ -107,36 +107,36 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
 
     /// Makes a channel busy, or idle again.
     pub fn activity(self, channel: &str, activity: Activity) -> Self {
-        self.happens(Happening::Activity { channel: channel.to_owned(), activity })
+        self.happens(ScriptEvent::Activity { channel: channel.to_owned(), activity })
     }
 
     /// Makes a channel reject its next `times` speeches.
     pub fn refuses(self, channel: &str, times: u32) -> Self {
-        self.happens(Happening::Refuses { channel: channel.to_owned(), times })
+        self.happens(ScriptEvent::Refuses { channel: channel.to_owned(), times })
     }
 
     /// Mutes a channel.
     pub fn mutes(self, channel: &str) -> Self {
-        self.happens(Happening::Mutes { channel: channel.to_owned(), muted: true })
+        self.happens(ScriptEvent::Mutes { channel: channel.to_owned(), muted: true })
     }
 
     /// Unmutes a channel.
     pub fn unmutes(self, channel: &str) -> Self {
-        self.happens(Happening::Mutes { channel: channel.to_owned(), muted: false })
+        self.happens(ScriptEvent::Mutes { channel: channel.to_owned(), muted: false })
     }
 
     /// Removes a channel from the room.
     pub fn leaves(self, channel: &str) -> Self {
-        self.happens(Happening::Leaves { channel: channel.to_owned() })
+        self.happens(ScriptEvent::Leaves { channel: channel.to_owned() })
     }
 
     /// Stops the host for this many milliseconds. The answer to the next wake is lost, with its
     /// changes to the scratch, and asked for again.
     pub fn crashes(self, for_ms: u64) -> Self {
-        self.happens(Happening::Crashes { for_ms })
+        self.happens(ScriptEvent::Crashes { for_ms })
     }
 
-    fn happens(mut self, what: Happening) -> Self {
+    fn happens(mut self, what: ScriptEvent) -> Self {
         self.script.lines.push(Line { at: self.now, what });
         self
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conclave_core::types::ids::BackgroundId;
 use conclave_runtime::delegation::{
-    BackgroundRecord, Delegation, Deliver, HandBack, OnClose, STRUCTURED_RETRIES,
+    BackgroundRecord, Delegation, Deliver, OnClose, ResultForm, STRUCTURED_RETRIES,
 };
 use conclave_runtime::delivery::{Decision, DeliveryState};
 use conclave_runtime::ids::{PluginName, RoomId, TaskName};
@@ -109,12 +109,12 @@ pub(super) fn delegation(stage: &Stage, case: &Case<'_>, call: &Value) -> Delega
             .and_then(|count| u32::try_from(count).ok())
             .unwrap_or_default(),
         wait: waits,
-        structured: structured.then(|| retries.unwrap_or(STRUCTURED_RETRIES)),
+        structured_retries: structured.then(|| retries.unwrap_or(STRUCTURED_RETRIES)),
         notify: notify.map(TaskName::from),
         deliver,
-        hand_back: match word("hand_back") {
-            Some("post") => Some(HandBack::Post),
-            Some("relay") => Some(HandBack::Relay),
+        result_delivery: match word("hand_back") {
+            Some("post") => Some(ResultForm::Text),
+            Some("relay") => Some(ResultForm::AgentTurn),
             _ => None,
         },
         ..Delegation::default()
@@ -491,7 +491,7 @@ async fn inline(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let turns =
         steps(&open, task.agent.as_str()).into_iter().filter(|step| step.room == task.room).count();
     // Without a requested result form the same worker must not have the tool.
-    let plain = Delegation { structured: None, wait: false, ..wanted };
+    let plain = Delegation { structured_retries: None, wait: false, ..wanted };
     let again = open.delegate(None, plain).await.map_err(|refusal| refusal.message)?;
     let offered = |room: &RoomId| {
         let steps = steps(&open, task.agent.as_str());

@@ -2,7 +2,7 @@
 //! a room receives from outside.
 
 use conclave_runtime::binding::{Activity, Binding, Channel, ChannelKind};
-use conclave_runtime::delegation::{BackgroundRecord, Delegation, Deliver, HandBack};
+use conclave_runtime::delegation::{BackgroundRecord, Delegation, Deliver, ResultForm};
 use conclave_runtime::delivery::{DeliveryState, DeliveryView};
 use conclave_runtime::ids::{ChannelId, Millis, RoomId, TaskName};
 use conclave_runtime::request::{Announcement, RefusalCode};
@@ -217,10 +217,10 @@ async fn delegated(
         notify: case.text("notify").map(TaskName::from),
         deliver: Deliver::AsConfigured,
         // A strategy's own text goes to users; the host's text goes to the notified agent.
-        hand_back: match case.text("hand_back") {
-            Some("relay") => Some(HandBack::Relay),
-            Some("post") => Some(HandBack::Post),
-            _ => has_prompt.then_some(HandBack::Post),
+        result_delivery: match case.text("hand_back") {
+            Some("relay") => Some(ResultForm::AgentTurn),
+            Some("post") => Some(ResultForm::Text),
+            _ => has_prompt.then_some(ResultForm::Text),
         },
         ..Delegation::default()
     };
@@ -301,7 +301,7 @@ async fn several(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         let wanted = Delegation {
             agent: format!("worker-{number}"),
             task: format!("part {number}"),
-            hand_back: Some(HandBack::Post),
+            result_delivery: Some(ResultForm::Text),
             ..Delegation::default()
         };
         records.push(open.delegate(None, wanted).await.map_err(|refusal| refusal.message)?);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use conclave_runtime::RunOptions;
 use conclave_runtime::clock::{BoxFuture, Clock, SystemClock};
-use conclave_runtime::delegation::{Delegation, HandBack};
+use conclave_runtime::delegation::{Delegation, ResultForm};
 use conclave_runtime::delivery::{Decision, DeliveryState};
 use conclave_runtime::ids::Millis;
 use conclave_runtime::journal::MemoryJournals;
@@ -49,7 +49,7 @@ fn wanted() -> Delegation {
     Delegation {
         agent: "agent-bg".to_owned(),
         task: "do the work".to_owned(),
-        hand_back: Some(HandBack::Post),
+        result_delivery: Some(ResultForm::Text),
         ..Delegation::default()
     }
 }

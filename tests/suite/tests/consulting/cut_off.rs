@@ -130,7 +130,7 @@ fn paid(records: &[Arc<Record>]) -> usize {
 }
 
 fn consulted(records: &[Arc<Record>]) -> usize {
-    records.iter().filter(|record| matches!(record.event, Event::Consulted { .. })).count()
+    records.iter().filter(|record| matches!(record.event, Event::PluginQueried { .. })).count()
 }
 
 #[test]

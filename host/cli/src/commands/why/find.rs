@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use conclave_core::journal::record::{Retold, retold};
+use conclave_core::journal::record::{ReplayedRecord, retold};
 use conclave_core::protocol::event::{Event, Record};
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::{RunFilter, RunRow, StoreReader};
@@ -77,7 +77,7 @@ enum RunPlace {
 /// A room's journal, with the notices of each record.
 pub(super) struct RoomJournal {
     pub(super) id: RoomId,
-    pub(super) retold: Vec<Retold>,
+    pub(super) retold: Vec<ReplayedRecord>,
 }
 
 /// Returns the run of the address, or the newest one without an address.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use conclave_core::inspect::explain::AccessQuestion;
-use conclave_core::journal::record::Retold;
+use conclave_core::journal::record::ReplayedRecord;
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::{Approval, ApprovalRequest};
@@ -45,9 +45,9 @@ pub(super) struct CallIndex {
 }
 
 impl CallIndex {
-    pub(super) fn of(retold: &[Retold]) -> Self {
+    pub(super) fn of(retold: &[ReplayedRecord]) -> Self {
         let (mut calls, mut requests) = (HashMap::new(), Asked::new());
-        for notice in retold.iter().flat_map(|told| &told.told) {
+        for notice in retold.iter().flat_map(|told| &told.notices) {
             match notice {
                 Notice::StepStarted { call, task, agent } => {
                     calls.insert(
@@ -103,7 +103,7 @@ fn call_of(event: &Event) -> Option<CallId> {
 }
 
 /// Returns the description of a record: its refusal, or else its event.
-pub(super) fn head(told: &Retold) -> String {
+pub(super) fn head(told: &ReplayedRecord) -> String {
     let refused = denials(told).map(|(plugin, record)| {
         let Denial { capability, target, .. } = &record.denial;
         let target = if target.is_empty() { String::new() } else { format!(" {target}") };
@@ -119,17 +119,17 @@ pub(super) fn head(told: &Retold) -> String {
 
 /// Returns the consequences of a record, a line for each notice. Refusals are left out, since they
 /// are explained below it.
-pub(super) fn lines(told: &Retold) -> Vec<String> {
+pub(super) fn lines(told: &ReplayedRecord) -> Vec<String> {
     let refusals: Vec<String> = denials(told).map(|(_, record)| record.denial.to_text()).collect();
     let repeats = |notice: &&Notice| match notice {
         Notice::ToolAnswered { content, .. } => refusals.contains(content),
         _ => false,
     };
-    told.told.iter().filter(|notice| !repeats(notice)).filter_map(of_notice).collect()
+    told.notices.iter().filter(|notice| !repeats(notice)).filter_map(of_notice).collect()
 }
 
-fn denials(told: &Retold) -> impl Iterator<Item = (&PluginName, &DenialRecord)> {
-    told.told.iter().filter_map(|notice| match notice {
+fn denials(told: &ReplayedRecord) -> impl Iterator<Item = (&PluginName, &DenialRecord)> {
+    told.notices.iter().filter_map(|notice| match notice {
         Notice::Denied { plugin, record, .. } => Some((plugin, record)),
         _ => None,
     })

@@ -85,7 +85,7 @@ impl TracePrinter {
     }
 
     fn new(screen: Arc<Screen>, style: TraceStyle, verbose: bool, setup: &Setup) -> Self {
-        let delivered = setup.tasks.iter().filter(|(_, task)| task.deliver.is_some());
+        let delivered = setup.tasks.iter().filter(|(_, task)| task.delivery_strategy.is_some());
         let detached = setup.tasks.iter().filter(|(_, task)| task.on_close == OnClose::Detach);
         Self {
             screen,

@@ -31,7 +31,7 @@ pub(super) fn check(
         );
     };
     let absent = "the task does not have";
-    if let Some(force) = &task.setup.force {
+    if let Some(force) = &task.setup.force_tool {
         let is_known = toolbox.get(force).is_some();
         need(
             "force_tool",

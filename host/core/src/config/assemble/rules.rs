@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Plugins;
 use crate::config::{Config, ProblemCode, Problems};
 use crate::permissions::policy_rules::{ArgumentPlace, Rule};
-use crate::permissions::task_scope::Narrow;
+use crate::permissions::task_scope::TaskScope;
 use crate::types::wording::{code, suggest};
 
 /// Adds a warning for each.
@@ -37,7 +37,7 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
         }
     }
     for (name, task) in &config.tasks {
-        for (key, left, granted) in not_granted(config, &task.setup.agent, &task.setup.narrow) {
+        for (key, left, granted) in not_granted(config, &task.setup.agent, &task.setup.scope) {
             let what = format!(
                 "{} in `scope` of the task `{name}` was not granted to its agent `{}`, so it has no effect",
                 code(&left),
@@ -133,7 +133,7 @@ fn properties(schema: &Value) -> Option<impl Iterator<Item = &str>> {
 fn not_granted(
     config: &Config,
     agent: &crate::types::ids::PluginName,
-    narrow: &Narrow,
+    narrow: &TaskScope,
 ) -> Vec<(&'static str, String, Vec<String>)> {
     let Some(grants) = config.plugins.get(agent).map(|agent| &agent.grants) else {
         return Vec::new();

@@ -143,7 +143,7 @@ fn delegates_of<'a>(
         .and_then(|agent| agent.grants.delegate.as_ref())
         .filter(|_| asks);
     let left = |name: &&TaskName| {
-        task.setup.narrow.delegate.as_ref().is_none_or(|left| left.contains(name))
+        task.setup.scope.delegate.as_ref().is_none_or(|left| left.contains(name))
     };
     let names = granted.into_iter().flat_map(|grant| &grant.tasks).filter(left);
     let shown = |text: &'a str| Some(text).filter(|text| !text.trim().is_empty());

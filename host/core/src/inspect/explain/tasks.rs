@@ -4,7 +4,7 @@
 use super::{AccessQuestion, layers};
 use crate::permissions::authorize::Refused;
 use crate::permissions::grant::Rights;
-use crate::permissions::task_scope::Narrow;
+use crate::permissions::task_scope::TaskScope;
 use crate::setup::{Setup, TaskSetup};
 use crate::types::capability::Capability;
 use crate::types::denial::Layer;
@@ -45,7 +45,7 @@ pub(super) fn decide(
 fn anything_left(rights: &Rights<'_>, question: &AccessQuestion) -> Result<(), Refused> {
     let Some(narrowed) = rights
         .narrowed
-        .filter(|narrowed| question.target.is_none() && leaves_nothing(narrowed.narrow, question))
+        .filter(|narrowed| question.target.is_none() && leaves_nothing(narrowed.scope, question))
     else {
         return Ok(());
     };
@@ -57,7 +57,7 @@ fn anything_left(rights: &Rights<'_>, question: &AccessQuestion) -> Result<(), R
     Err(rights.refuse(capability, "", Layer::Task, &reason, None))
 }
 
-fn leaves_nothing(narrow: &Narrow, question: &AccessQuestion) -> bool {
+fn leaves_nothing(narrow: &TaskScope, question: &AccessQuestion) -> bool {
     match question.capability {
         Capability::Model => narrow.model.as_ref().is_some_and(Vec::is_empty),
         Capability::Delegate => narrow.delegate.as_ref().is_some_and(Vec::is_empty),
@@ -98,7 +98,7 @@ pub(super) fn said(setup: &Setup, question: &AccessQuestion) -> Option<(String, 
         false => format!("left by {}, not by {}", names(&with), names(&without)),
     };
     let narrowing = |name: &TaskName| {
-        setup.tasks.get(name).is_some_and(|task| task.narrow != Narrow::default())
+        setup.tasks.get(name).is_some_and(|task| task.scope != TaskScope::default())
     };
     let key = without
         .iter()

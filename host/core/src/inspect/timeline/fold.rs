@@ -1,7 +1,7 @@
 //! The fold from records to rows. Each room is folded once; its events, effects and notices begin
 //! and end rows.
 
-mod told;
+mod outcomes;
 mod words;
 
 use std::collections::BTreeMap;
@@ -217,7 +217,7 @@ impl Now<'_> {
                     |value: &Vec<crate::types::delivery::Decision>| kinds(value, "decision");
                 self.end_strategy(*call, answer.as_ref().map(words).map_err(Clone::clone), report);
             }
-            Event::Consulted { call, answer, report } => {
+            Event::PluginQueried { call, answer, report } => {
                 self.end_consult(*call, answer.as_ref().map_err(Clone::clone), report)
             }
             Event::UserAnswered { call, text, passed, .. } => {
@@ -382,10 +382,10 @@ impl Now<'_> {
                 let event = short(&format!("{task} reads the results of {}", ids_in(&ids)));
                 self.moment(self.here(), RowSubject::Other { event });
             }
-            Notice::UserHeard { task, message } => {
+            Notice::UserMessageRead { task, message } => {
                 self.moment(self.here(), RowSubject::Message { task, text: short(message.text()) })
             }
-            Notice::UserUnheard { task, text, reason } => {
+            Notice::UserMessageDropped { task, text, reason } => {
                 let event =
                     short(&format!("what somebody said to {task} was not read ({reason}): {text}"));
                 self.moment(self.here(), RowSubject::Other { event });
@@ -449,9 +449,9 @@ impl Now<'_> {
                 let what = RowSubject::User { task, channel, prompt: short(&prompt), answer: None };
                 self.open(OpenRowKey::Call(call), self.here(), what);
             }
-            Effect::Consult { call, task, plugin, question } => {
+            Effect::QueryPlugin { call, task, plugin, question } => {
                 let kind = question.kind();
-                let what = RowSubject::Consult {
+                let what = RowSubject::PluginQuery {
                     task,
                     plugin,
                     kind,

@@ -129,7 +129,7 @@ pub enum RowSubject {
         came: String,
     },
     /// A query to a memory, a security analyzer or a condenser.
-    Consult {
+    PluginQuery {
         task: TaskName,
         plugin: PluginName,
         kind: PluginKind,
@@ -226,7 +226,7 @@ impl RowSubject {
             Self::PriceUnknown { .. } => "price-unknown",
             Self::User { .. } => "user",
             Self::Background { .. } => "background",
-            Self::Consult { .. } => "consult",
+            Self::PluginQuery { .. } => "consult",
             Self::Strategy { .. } => "strategy",
             Self::Delivered { .. } => "delivered",
             Self::NotDelivered { .. } => "not-delivered",
@@ -248,7 +248,7 @@ impl RowSubject {
         match self {
             Self::Step { fault, .. }
             | Self::Strategy { fault, .. }
-            | Self::Consult { fault, .. } => fault.is_some(),
+            | Self::PluginQuery { fault, .. } => fault.is_some(),
             Self::Tool { is_error, .. } => *is_error,
             Self::Model { error, .. } => error.is_some(),
             Self::SideEffect { came, .. } => {
@@ -267,7 +267,7 @@ impl RowSubject {
             Self::Step { sandbox, .. }
             | Self::Tool { sandbox, .. }
             | Self::Strategy { sandbox, .. }
-            | Self::Consult { sandbox, .. } => *sandbox,
+            | Self::PluginQuery { sandbox, .. } => *sandbox,
             _ => None,
         }
     }

@@ -135,7 +135,7 @@ impl BackgroundWork<'_> {
         }
         let strategy = match &delegation.deliver {
             Deliver::AsConfigured => {
-                self.cx.setup.tasks.get(&task).and_then(|task| task.deliver.clone())
+                self.cx.setup.tasks.get(&task).and_then(|task| task.delivery_strategy.clone())
             }
             Deliver::Never => None,
             Deliver::By(strategy) => Some(strategy.clone()),

@@ -166,7 +166,7 @@ impl BackgroundWork<'_> {
                     ended,
                     notify: task.notify.clone(),
                     strategy: task.strategy.clone(),
-                    hand_back: task.hand_back,
+                    result_delivery: task.result_delivery,
                     chain_depth: task.chain_depth,
                 })
             }

@@ -67,9 +67,9 @@ impl BackgroundWork<'_> {
             channel: self.cx.opening.channel.clone(),
             // only these, so that a child has no more than its parent shares.
             bindings: Some(checked.shared.clone()),
-            structured: delegation
-                .structured
-                .or_else(|| worker.and_then(|worker| worker.structured)),
+            structured_retries: delegation
+                .structured_retries
+                .or_else(|| worker.and_then(|worker| worker.structured_retries)),
             metadata: self.cx.child_metadata(id, delegation, checked, &context),
             chain_depth: checked.chain_depth,
             used: self.budgets.used.clone(),

@@ -43,7 +43,7 @@ impl Structured {
 impl Histories {
     /// Offers the submission tool to the entry task at the start of a run.
     pub(in crate::room) fn offer_submission(&mut self, cx: &RoomContext, entry: &TaskName) {
-        if cx.opening.structured.is_some() {
+        if cx.opening.structured_retries.is_some() {
             self.offer(cx, entry, HostTool::SubmitResult);
         }
     }
@@ -59,7 +59,7 @@ impl Background {
         call: &ToolCall,
     ) -> CallOutcome {
         let is_root = frames.get(&id).is_some_and(|frame| frame.caller.is_none());
-        if cx.opening.structured.is_none() || !is_root {
+        if cx.opening.structured_retries.is_none() || !is_root {
             return frames.error_outcome(
                 cx,
                 id,
@@ -112,7 +112,7 @@ impl BackgroundWork<'_> {
         id: FrameId,
         ending: FrameEnd,
     ) -> Option<FrameEnd> {
-        let Some(retries) = self.cx.opening.structured else { return Some(ending) };
+        let Some(retries) = self.cx.opening.structured_retries else { return Some(ending) };
         let Some(frame) = self.frames.get(&id).filter(|frame| frame.caller.is_none()) else {
             return Some(ending);
         };

@@ -28,7 +28,7 @@ pub(super) fn task(number: u32) -> BackgroundTask {
         started_by: Some("chat".into()),
         notify: "desk".into(),
         strategy: None,
-        hand_back: None,
+        result_delivery: None,
         on_close: OnClose::Cascade,
         started: Millis(1_000),
         reserved: Spent { tokens: 10, ..Spent::default() },
@@ -280,7 +280,7 @@ fn a_result_in_a_fixed_form_is_taken_from_the_entry_task_only() {
     let child = parts.begin("digest", Some(root));
     let valid = json!({ "status": "completed", "summary": "done", "data": { "n": 1 } });
     let mut submit = |structured, frame, arguments: &Value| {
-        parts.cx.opening.structured = structured;
+        parts.cx.opening.structured_retries = structured;
         let call = ToolCall::new("submit_result", arguments.clone());
         let Parts { cx, frames, background, .. } = &mut parts;
         let is_error = background.submitted(cx, frames, frame, &call).is_error;
@@ -301,7 +301,7 @@ fn a_result_in_a_fixed_form_is_taken_from_the_entry_task_only() {
 fn a_task_without_a_result_is_asked_again_as_often_as_it_may_and_then_fails() {
     let mut parts = Parts::new("");
     let root = parts.begin("desk", None);
-    parts.cx.opening.structured = Some(1);
+    parts.cx.opening.structured_retries = Some(1);
     let done = || FrameEnd::new(Status::Done, "done");
     assert!(parts.view().asks_again(root, done()).is_none());
     assert_eq!(parts.frames.runnable, [root]);

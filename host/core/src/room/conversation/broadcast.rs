@@ -89,7 +89,7 @@ impl RoomContext {
         let (channel, key) = (channel.clone(), key.clone());
         self.calls.remove(&call);
         if let Some(reason) = failure {
-            self.notify(Notice::NotTold { channel, key, reason: reason.to_owned() });
+            self.notify(Notice::ChannelRefused { channel, key, reason: reason.to_owned() });
         }
         true
     }
@@ -179,6 +179,6 @@ mod tests {
         assert!(cx.end_report(CallId(0), None));
         assert!(cx.end_report(CallId(1), Some("down")));
         assert!(!cx.end_report(CallId(1), Some("down")));
-        assert!(matches!(cx.take_notices().as_slice(), [Notice::NotTold { .. }]));
+        assert!(matches!(cx.take_notices().as_slice(), [Notice::ChannelRefused { .. }]));
     }
 }

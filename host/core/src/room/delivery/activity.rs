@@ -67,7 +67,7 @@ impl ResultDelivery<'_> {
         let idle = self.deliveries.activity_of(self.cx, self.frames, self.channels, channel)
             == Activity::Idle;
         let mut woken: Vec<PluginName> = Vec::new();
-        for (strategy, courier) in &mut self.deliveries.couriers {
+        for (strategy, courier) in &mut self.deliveries.strategies {
             let Some((_, was_idle)) =
                 courier.waits_for.as_mut().filter(|(waited, _)| waited == channel)
             else {
@@ -87,7 +87,7 @@ impl ResultDelivery<'_> {
     pub(super) fn handle_channels(&mut self) {
         let waited = self
             .deliveries
-            .couriers
+            .strategies
             .values()
             .filter_map(|courier| Some(courier.waits_for.as_ref()?.0.clone()));
         let waited: std::collections::BTreeSet<ChannelId> = waited.collect();

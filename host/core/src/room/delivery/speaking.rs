@@ -16,7 +16,7 @@ use crate::room::messages::unknown_plugin;
 use crate::setup::GatePoint;
 use crate::types::capability::Capability;
 use crate::types::channel::ChannelKind;
-use crate::types::delegation::{CHAIN_MAX, HandBack};
+use crate::types::delegation::{CHAIN_MAX, ResultForm};
 use crate::types::delivery::{DeliveryState, EndedTask, Speech, Wake};
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
@@ -351,12 +351,12 @@ impl RoomChannels {
         let speaks = || cx.has_model(&entry.notify);
         let usual = || {
             if (is_interactive() && speaks()) || self.is_held(cx) {
-                HandBack::Relay
+                ResultForm::AgentTurn
             } else {
-                HandBack::Post
+                ResultForm::Text
             }
         };
-        entry.hand_back.or_else(of_task).unwrap_or_else(usual) == HandBack::Relay
+        entry.result_delivery.or_else(of_task).unwrap_or_else(usual) == ResultForm::AgentTurn
             && self.can_take_turn(cx, frames, &entry.notify)
     }
 

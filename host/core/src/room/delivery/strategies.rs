@@ -145,9 +145,9 @@ impl Deliveries {
     fn is_at_rest(&mut self, cx: &mut RoomContext, strategy: &PluginName) {
         cx.drop_timers_of(strategy);
         let deciding =
-            self.couriers.get(strategy).is_some_and(|courier| courier.deciding.is_some());
+            self.strategies.get(strategy).is_some_and(|courier| courier.deciding.is_some());
         if !deciding {
-            self.couriers.remove(strategy);
+            self.strategies.remove(strategy);
         }
     }
 
@@ -181,7 +181,7 @@ impl ResultDelivery<'_> {
         if !self.deliveries.has_waiting(strategy) {
             return;
         }
-        let courier = self.deliveries.couriers.entry(strategy.clone()).or_default();
+        let courier = self.deliveries.strategies.entry(strategy.clone()).or_default();
         if courier.deciding.is_some() {
             if courier.next.as_ref().is_none_or(|next| weight(&wake) >= weight(next)) {
                 courier.next = Some(wake);
@@ -217,7 +217,7 @@ impl ResultDelivery<'_> {
             .filter(|channel| channel.activity != Activity::Idle)
             .map(|channel| channel.id);
         let busy = busy.collect();
-        if let Some(courier) = self.deliveries.couriers.get_mut(strategy) {
+        if let Some(courier) = self.deliveries.strategies.get_mut(strategy) {
             (courier.deciding, courier.shown, courier.busy) = (Some(call), shown, busy);
             courier.failed |= matches!(wake, Wake::SendFailed { .. });
         }
@@ -227,7 +227,7 @@ impl ResultDelivery<'_> {
     /// Wakes a strategy that still has waiting results. The cause is a merged wake, new results, or
     /// a reminder of a failed speech.
     fn resume_waiting(&mut self, strategy: &PluginName, has_changed: bool) {
-        let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
+        let Some(courier) = self.deliveries.strategies.get_mut(strategy) else {
             return self.cx.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
         };
         let (next, shown) = (courier.next.take(), courier.shown);
@@ -252,7 +252,7 @@ impl ResultDelivery<'_> {
         let waits =
             self.cx.timers.values().any(|purpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
         let Some(courier) =
-            self.deliveries.couriers.get_mut(strategy).filter(|courier| courier.failed && !waits)
+            self.deliveries.strategies.get_mut(strategy).filter(|courier| courier.failed && !waits)
         else {
             return;
         };
@@ -324,7 +324,7 @@ impl ResultDelivery<'_> {
                 .into_iter()
                 .find(|known| known.id.as_str() == channel)
         });
-        let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
+        let Some(courier) = self.deliveries.strategies.get_mut(strategy) else {
             return self.cx.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
         };
         // If the channel was idle at the call, the strategy waits for the next time that it becomes
@@ -339,7 +339,7 @@ impl ResultDelivery<'_> {
     /// Wakes a strategy whose channel became idle while it decided.
     fn wake_for_idle_channel(&mut self, strategy: &PluginName) {
         let waited =
-            self.deliveries.couriers.get(strategy).and_then(|courier| courier.waits_for.clone());
+            self.deliveries.strategies.get(strategy).and_then(|courier| courier.waits_for.clone());
         if let Some((channel, false)) = waited
             && self.deliveries.activity_of(self.cx, self.frames, self.channels, &channel)
                 == Activity::Idle
@@ -393,7 +393,7 @@ impl Room {
             }
         }
         let left = self.deliveries.waiting.get(&strategy).map_or(0, BTreeSet::len);
-        if let Some(courier) = self.deliveries.couriers.get_mut(&strategy) {
+        if let Some(courier) = self.deliveries.strategies.get_mut(&strategy) {
             courier.deciding = None;
             // Progress resets the limits on idle wakes and reminders.
             if left < before {

@@ -18,7 +18,7 @@ fn result(number: u64, strategy: Option<&str>) -> Undelivered {
         ended,
         notify: "desk".into(),
         strategy: strategy.map(PluginName::from),
-        hand_back: None,
+        result_delivery: None,
         chain_depth: 0,
     }
 }

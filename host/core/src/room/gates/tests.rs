@@ -49,7 +49,7 @@ fn delivery(text: &str) -> GatedAct {
 /// Returns the questions to gates since the last call, as `gate: text`.
 fn asked(parts: &mut Parts) -> Vec<String> {
     let question = |effect| match effect {
-        Effect::Consult { plugin, question: PluginQuery::Gate { passing }, .. } => {
+        Effect::QueryPlugin { plugin, question: PluginQuery::Gate { passing }, .. } => {
             Some(format!("{plugin}: {}", passing.text))
         }
         Effect::SetTimer { .. } => None,

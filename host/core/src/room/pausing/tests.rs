@@ -134,7 +134,7 @@ fn a_finished_run_is_not_paused_and_its_unread_words_are_reported() {
     finish(&mut cx);
     pausing.end_pause(&mut cx);
     assert!(pausing.is_idle());
-    assert!(matches!(cx.take_notices().as_slice(), [Notice::UserUnheard { .. }]));
+    assert!(matches!(cx.take_notices().as_slice(), [Notice::UserMessageDropped { .. }]));
 }
 
 fn words(task: &str) -> UserMessage {

@@ -57,7 +57,7 @@ impl Frames {
         let Some((_, task)) = self.task_of(cx, id) else {
             return cx.violated(Invariant::FrameExists, id);
         };
-        let rules = task.loops;
+        let rules = task.loop_detection;
         if let Some(frame) = self.get_mut(&id)
             && let Some(pending) = &frame.pending
         {
@@ -341,7 +341,7 @@ fn is_data(message: &Message, task: &TaskSetup) -> bool {
 
 /// Returns whether the message holds nothing to answer (L-057).
 pub(in crate::room) fn is_empty(message: &Message, task: &TaskSetup) -> bool {
-    let says_only_pass = task.text.signals && message.text().trim() == PASS;
+    let says_only_pass = task.text_rules.signals && message.text().trim() == PASS;
     message.is_empty()
         || (says_only_pass
             && message.tool_calls.is_empty()

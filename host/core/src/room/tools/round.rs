@@ -347,7 +347,7 @@ impl Frames {
         }
         let all_native = native.iter().all(|native| *native);
         let signals = [routing::DONE, routing::PASS, routing::SEND_TO];
-        let confusing = task.text.signals
+        let confusing = task.text_rules.signals
             && all_native
             && said.len() > 1
             && said.iter().any(|(_, said, message)| {

@@ -20,13 +20,13 @@ struct DelegationOptions {
     brief: Option<String>,
     conversation: u32,
     wait: bool,
-    structured: Option<u32>,
+    structured_retries: Option<u32>,
 }
 
 impl DelegationOptions {
     fn of(delegation: &Delegation) -> Self {
-        let Delegation { brief, conversation, wait, structured, .. } = delegation.clone();
-        Self { brief, conversation, wait, structured }
+        let Delegation { brief, conversation, wait, structured_retries, .. } = delegation.clone();
+        Self { brief, conversation, wait, structured_retries }
     }
 
     /// Removes the options from the arguments. Invalid fields stay there, so that they are refused
@@ -42,7 +42,7 @@ impl DelegationOptions {
                 .and_then(|brief| Some(brief.as_str()?.to_owned())),
             conversation: out("conversation", Value::is_u64).and_then(number).unwrap_or_default(),
             wait: out("wait", Value::is_boolean).is_some_and(|wait| wait == json!(true)),
-            structured: out("structured", Value::is_u64).and_then(number),
+            structured_retries: out("structured_retries", Value::is_u64).and_then(number),
         }
     }
 
@@ -56,15 +56,15 @@ impl DelegationOptions {
         if self.wait {
             args.insert("wait".to_owned(), true.into());
         }
-        if let Some(retries) = self.structured {
-            args.insert("structured".to_owned(), retries.into());
+        if let Some(retries) = self.structured_retries {
+            args.insert("structured_retries".to_owned(), retries.into());
         }
     }
 
     fn put(self, action: Action) -> Action {
         let Action::DelegateTask(mut delegation) = action else { return action };
         (delegation.brief, delegation.conversation) = (self.brief, self.conversation);
-        (delegation.wait, delegation.structured) = (self.wait, self.structured);
+        (delegation.wait, delegation.structured_retries) = (self.wait, self.structured_retries);
         Action::DelegateTask(delegation)
     }
 }

@@ -68,12 +68,12 @@ fn what_a_delegation_has_besides_its_fixed_form_is_shown_and_read_back() {
         brief: Some("delete all".to_owned()),
         conversation: 100,
         wait: true,
-        structured: Some(3),
+        structured_retries: Some(3),
         ..Delegation::default()
     };
     let action = Action::DelegateTask(Box::new(whole));
     let args = action.args();
-    let shown = (&args["brief"], &args["conversation"], &args["wait"], &args["structured"]);
+    let shown = (&args["brief"], &args["conversation"], &args["wait"], &args["structured_retries"]);
     assert_eq!(shown, (&json!("delete all"), &json!(100), &json!(true), &json!(3)));
     assert_eq!(Action::from_args("delegate_task", &args).expect("they are its own"), action);
 }

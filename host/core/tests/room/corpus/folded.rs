@@ -168,7 +168,7 @@ fn event(event: &Event) -> Value {
 fn view(room: &Room, effect: &Effect) -> Option<Value> {
     let call = effect.starts()?;
     let view = match effect {
-        Effect::StepAgent { .. } | Effect::AskResponder { .. } | Effect::Consult { .. } => {
+        Effect::StepAgent { .. } | Effect::AskResponder { .. } | Effect::QueryPlugin { .. } => {
             json!(room.agent_view(call).map(|view| of_agent(&view)))
         }
         Effect::WakeStrategy { .. } => json!(room.delivery_view(call)),

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Desk, done, finish, offers, plain, plain_with, step};
 
 fn structured(retries: u32) -> Desk {
-    Desk::open_with(plain(), |_| {}, |opening| opening.structured = Some(retries))
+    Desk::open_with(plain(), |_| {}, |opening| opening.structured_retries = Some(retries))
 }
 
 #[test]
@@ -80,10 +80,10 @@ fn a_task_that_hands_in_that_it_is_blocked_has_failed_and_says_why() {
 
 #[test]
 fn the_parent_keeps_a_result_in_a_fixed_form_beside_the_context() {
-    let mut desk = Desk::open(plain_with("slow", json!({ "structured": 1 })));
+    let mut desk = Desk::open(plain_with("slow", json!({ "structured_retries": 1 })));
     desk.calls("delegate_task", json!({ "agent": "slow", "task": "x", "context": { "shelf": 3 } }));
     let (call, _, opening) = desk.begun();
-    assert_eq!(opening.structured, Some(1));
+    assert_eq!(opening.structured_retries, Some(1));
     desk.ended(
         call,
         EndedTask { metadata: json!({ "status": "completed", "data": 3 }), ..done("fine") },

@@ -192,7 +192,7 @@ fn gated(setup: &mut Setup) {
 
 fn gate(effect: &Effect) -> Option<CallId> {
     match effect {
-        Effect::Consult { call, .. } => Some(*call),
+        Effect::QueryPlugin { call, .. } => Some(*call),
         _ => None,
     }
 }
@@ -209,13 +209,13 @@ fn a_slot_waits_for_the_gates_and_reads_that_they_blocked_it() {
     );
     let call = desk.take(gate).expect("the gate is asked");
     let answer = verdict(GateVerdict::Block { reason: "no digging".to_owned() });
-    desk.happened(Event::Consulted { call, answer, report: CallReport::default() });
+    desk.happened(Event::PluginQueried { call, answer, report: CallReport::default() });
     let read = desk.reads();
     assert_eq!(read["error"], json!("blocked"));
     assert!(read["message"].as_str().is_some_and(|text| text.contains("no digging")), "{read}");
     desk.calls("delegate_task", json!({ "agent": "slow", "task": "x" }));
     let call = desk.take(gate).expect("the gate is asked");
-    desk.happened(Event::Consulted {
+    desk.happened(Event::PluginQueried {
         call,
         answer: verdict(GateVerdict::Allow),
         report: CallReport::default(),
@@ -237,7 +237,7 @@ fn what_passes_the_gates_too_late_starts_nothing() {
     let call = desk.take(gate).expect("the gate is asked");
     desk.happened(Event::TurnStopped { reason: "enough".to_owned() });
     let answer = || Ok(PluginReply::Gate { verdict: GateVerdict::Allow });
-    desk.happened(Event::Consulted { call, answer: answer(), report: CallReport::default() });
+    desk.happened(Event::PluginQueried { call, answer: answer(), report: CallReport::default() });
     assert!(desk.to_do.iter().find_map(background).is_none(), "whoever wanted it is over");
     desk.folds();
     // Limits are checked again once the gates have let it pass.
@@ -254,7 +254,11 @@ fn what_passes_the_gates_too_late_starts_nothing() {
         Ok(Answer::Done)
     ));
     for call in [first, second] {
-        desk.happened(Event::Consulted { call, answer: answer(), report: CallReport::default() });
+        desk.happened(Event::PluginQueried {
+            call,
+            answer: answer(),
+            report: CallReport::default(),
+        });
     }
     assert!(desk.to_do.iter().find_map(background).is_none());
 }

@@ -8,7 +8,7 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::action::{Action, Observation, PastAction};
-use conclave_core::types::delegation::{Delegation, Deliver, HandBack};
+use conclave_core::types::delegation::{Delegation, Deliver, ResultForm};
 use conclave_core::types::delivery::{BackgroundStatus, Decision, DeliveryState};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::PluginName;
@@ -307,15 +307,15 @@ fn in_a_held_room_nobody_need_be_at_work() {
 fn what_is_handed_back_is_what_was_asked_for() {
     for (of_delegation, of_task, relayed) in [
         (None, json!({}), true),
-        (Some(HandBack::Post), json!({}), false),
+        (Some(ResultForm::Text), json!({}), false),
         (None, json!({ "result_delivery": "text" }), false),
-        (Some(HandBack::Relay), json!({ "result_delivery": "text" }), true),
+        (Some(ResultForm::AgentTurn), json!({ "result_delivery": "text" }), true),
     ] {
         let mut desk = Desk::open(plan(interactive(), of_task));
         let delegation = Delegation {
             agent: "slow".to_owned(),
             task: "dig".to_owned(),
-            hand_back: of_delegation,
+            result_delivery: of_delegation,
             ..Delegation::default()
         };
         desk.step(Action::DelegateTask(Box::new(delegation)));

@@ -9,7 +9,9 @@ use conclave_core::permissions::grant::{Grants, ToolPattern, ToolsGrant};
 use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use conclave_core::permissions::policy_rules::{Decide, Rule};
 use conclave_core::protocol::notice::Notice;
-use conclave_core::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
+use conclave_core::setup::{
+    AgentResponder, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup,
+};
 use conclave_core::tool_calls::arguments::{Wrong, check};
 use conclave_core::tool_calls::toolbox::TaskTool;
 use conclave_core::types::action::{Action, Reply, Turn};
@@ -272,7 +274,7 @@ fn task(caller: Caller, tool: TaskTool) -> TaskSetup {
         toolbox: Arc::new(vec![tool].into()),
         max_stalled_steps: 1,
         done_if_response: BTreeSet::from([Entity::Agent]),
-        agent_responder: AgentSeat::Host,
+        agent_responder: AgentResponder::Host,
         tool_format: ToolFormat::Off,
         ..TaskSetup::default()
     }

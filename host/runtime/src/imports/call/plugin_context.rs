@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use conclave_core::permissions::grant::Rights;
-use conclave_core::permissions::task_scope::Narrowed;
+use conclave_core::permissions::task_scope::ScopedTask;
 use conclave_core::setup::{PluginSetup, TaskSetup};
 use conclave_core::types::fault::FaultKind;
 use conclave_core::types::ids::{PluginName, TaskName};
@@ -105,7 +105,7 @@ impl PluginContext {
 
     /// Returns the rights, narrowed by the task.
     pub(crate) fn rights_in<'a>(&'a self, task: &'a WorksOn) -> Rights<'a> {
-        let narrowed = task.as_ref().map(|(task, setup)| Narrowed { task, narrow: &setup.narrow });
+        let narrowed = task.as_ref().map(|(task, setup)| ScopedTask { task, scope: &setup.scope });
         Rights { narrowed, ..self.rights() }
     }
 

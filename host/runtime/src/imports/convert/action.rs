@@ -89,7 +89,7 @@ fn background_in(background: actions::Background) -> Result<Box<Delegation>, Fau
         brief: background.brief,
         conversation: background.conversation,
         wait: background.wait,
-        structured: background.structured.then_some(STRUCTURED_RETRIES),
+        structured_retries: background.structured.then_some(STRUCTURED_RETRIES),
         ..Delegation::default()
     }))
 }
@@ -151,7 +151,7 @@ pub(crate) fn action_out(action: &Action) -> actions::Action {
                 brief,
                 conversation,
                 wait,
-                structured,
+                structured_retries: structured,
                 ..
             } = *delegation;
             let (context, structured) = (context.to_string(), structured.is_some());
@@ -228,7 +228,7 @@ mod tests {
                 brief: Some(s("b")),
                 conversation: 3,
                 wait: true,
-                structured: Some(STRUCTURED_RETRIES),
+                structured_retries: Some(STRUCTURED_RETRIES),
                 ..Delegation::default()
             })),
             Action::Think { thought: s("t") },

@@ -1,8 +1,8 @@
 //! The `files` import: reads below the granted folders. The text of a path is checked first, then
 //! the folder's handle; each check suffices alone.
 
+mod failure;
 mod listings;
-mod told;
 mod write;
 
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use super::folder::{FolderEntry, FolderFailure, read_at};
 use crate::imports::bindings::conclave::plugin::files;
 pub(crate) use crate::imports::bindings::conclave::plugin::files::FileError;
 use crate::imports::call::{CallState, Packed, Recalled};
+pub(crate) use failure::FileFailure;
 use listings::ListingStage;
 pub(crate) use listings::Listings;
-pub(crate) use told::FileFailure;
 
 /// Maximum entries of one page.
 const ENTRIES: usize = 1_000;

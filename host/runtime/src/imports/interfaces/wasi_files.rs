@@ -3,7 +3,7 @@
 //! descriptor is an inspected path; no file stays open. Operations that `files` lacks (links,
 //! renames, times) are refused.
 
-mod seen;
+mod descriptor;
 mod stream;
 
 use sha2::{Digest, Sha256};
@@ -18,7 +18,7 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
 use crate::imports::call::CallState;
 use crate::imports::interfaces::folder::FolderEntry;
-use seen::{StatedPath, refused, told};
+use descriptor::{StatedPath, refused, told};
 pub(crate) use stream::FileStreams;
 use stream::{FileReader, FileWriter};
 

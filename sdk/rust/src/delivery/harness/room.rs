@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::report::{Guarantee, Kept, Report, Told, Woken};
-use super::script::{Happening, Script};
+use super::script::{Script, ScriptEvent};
 use crate::delivery::{
     Activity, Channel, Context, Decision, EndedTask, MOST_ATTEMPTS, Pause, Snapshot, Speech,
     TaskStatus, Wake,
@@ -166,28 +166,28 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         self.end(end)
     }
 
-    fn happen(&mut self, what: &Happening) {
+    fn happen(&mut self, what: &ScriptEvent) {
         match what {
-            Happening::Ends(ended) => {
+            ScriptEvent::Ends(ended) => {
                 self.waiting.push(self.results.len());
                 self.results.push(Known { ended: ended.clone(), state: State::Waiting });
                 self.wakes.push_back(Wake::Ended(ended.task_id.clone()));
             }
-            Happening::Activity { channel, activity } => self.becomes(channel, *activity, None),
-            Happening::Refuses { channel, times } => {
+            ScriptEvent::Activity { channel, activity } => self.becomes(channel, *activity, None),
+            ScriptEvent::Refuses { channel, times } => {
                 if let Some(open) = self.open(channel) {
                     open.refusals = *times;
                 }
             }
-            Happening::Mutes { channel, muted } => {
+            ScriptEvent::Mutes { channel, muted } => {
                 if let Some(open) = self.open(channel) {
                     open.channel.muted = *muted;
                 }
             }
-            Happening::Leaves { channel } => {
+            ScriptEvent::Leaves { channel } => {
                 self.channels.retain(|open| open.channel.id != *channel)
             }
-            Happening::Crashes { for_ms } => self.crash_ms = Some(*for_ms),
+            ScriptEvent::Crashes { for_ms } => self.crash_ms = Some(*for_ms),
         }
     }
 

@@ -29,11 +29,11 @@ pub(super) struct Opened {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Line {
     pub(super) at: u64,
-    pub(super) what: Happening,
+    pub(super) what: ScriptEvent,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Happening {
+pub(super) enum ScriptEvent {
     Ends(EndedTask),
     Activity { channel: String, activity: Activity },
     Refuses { channel: String, times: u32 },
@@ -172,19 +172,19 @@ enum HappeningForm {
 }
 
 impl HappeningForm {
-    fn read(self) -> Result<Happening> {
+    fn read(self) -> Result<ScriptEvent> {
         Ok(match self {
             Self::Ends { task, status, output, error } => {
                 let status = status.as_deref().map_or(Ok(TaskStatus::Completed), status_named)?;
-                Happening::Ends(EndedTask { status, output, error, ..ended(&task) })
+                ScriptEvent::Ends(EndedTask { status, output, error, ..ended(&task) })
             }
             Self::Activity { channel, is } => {
-                Happening::Activity { channel, activity: activity_named(&is)? }
+                ScriptEvent::Activity { channel, activity: activity_named(&is)? }
             }
-            Self::Refuses { channel, times } => Happening::Refuses { channel, times },
-            Self::Mutes { channel, muted } => Happening::Mutes { channel, muted },
-            Self::Leaves { channel } => Happening::Leaves { channel },
-            Self::Crashes { for_ms } => Happening::Crashes { for_ms },
+            Self::Refuses { channel, times } => ScriptEvent::Refuses { channel, times },
+            Self::Mutes { channel, muted } => ScriptEvent::Mutes { channel, muted },
+            Self::Leaves { channel } => ScriptEvent::Leaves { channel },
+            Self::Crashes { for_ms } => ScriptEvent::Crashes { for_ms },
         })
     }
 }

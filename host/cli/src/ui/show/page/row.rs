@@ -265,7 +265,7 @@ fn about(what: &RowSubject, facts: &mut Vec<(&'static str, String)>) {
             put("ended", status.as_deref().unwrap_or_default());
             put("came", came);
         }
-        RowSubject::Consult { task, plugin, asks, says, fault, .. } => {
+        RowSubject::PluginQuery { task, plugin, asks, says, fault, .. } => {
             put("plugin", plugin.as_str());
             put("task", task.as_str());
             put("asked", asks);

@@ -174,7 +174,7 @@ fn of(what: &RowSubject) -> (String, String, Tone) {
             let tone = if matches!(status, "" | "completed") { Tone::Name } else { Tone::Bad };
             (format!("background {task}"), joined(&[id.as_str(), status, came]), tone)
         }
-        RowSubject::Consult { plugin, kind, asks, says, fault, .. } => match fault {
+        RowSubject::PluginQuery { plugin, kind, asks, says, fault, .. } => match fault {
             Some(fault) => (
                 format!("{} {plugin}", kind.as_str()),
                 joined(&[asks, &format!("was stopped: {fault}")]),

@@ -208,13 +208,13 @@ impl TracePrinter {
                 );
             }
             Notice::RunUnpaused => self.put("host", &EntryText::plain("resumes")),
-            Notice::UserHeard { task, message } => {
+            Notice::UserMessageRead { task, message } => {
                 self.put(
                     &of(task),
                     &EntryText::plain("reads what was said").cut(Style::new(), message.text()),
                 );
             }
-            Notice::UserUnheard { task, reason, .. } => {
+            Notice::UserMessageDropped { task, reason, .. } => {
                 self.put(
                     &of(task),
                     &EntryText::new(ODD, "what was said is not read").whole(FAINT, reason),
@@ -266,7 +266,7 @@ impl TracePrinter {
             Notice::InboundRefused { channel, reason, .. } => {
                 self.put(channel.as_str(), &EntryText::new(ODD, "not taken").whole(FAINT, reason))
             }
-            Notice::NotTold { channel, reason, .. } => self
+            Notice::ChannelRefused { channel, reason, .. } => self
                 .put(channel.as_str(), &EntryText::new(ODD, "was not told").whole(FAINT, reason)),
             Notice::ChannelBound { channel, binding } => {
                 let muted = if binding.muted { ", muted" } else { "" };

@@ -255,7 +255,7 @@ impl Now<'_> {
         let used = if is_open { self.used(report) } else { None };
         self.fold.totals.faults += u64::from(is_open && answer.is_err());
         self.end(&OpenRowKey::Call(call), |what| {
-            if let RowSubject::Consult { says, fault, sandbox, .. } = what {
+            if let RowSubject::PluginQuery { says, fault, sandbox, .. } = what {
                 *sandbox = used;
                 match answer {
                     Ok(advice) => *says = advised(advice),
