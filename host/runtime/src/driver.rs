@@ -16,7 +16,7 @@ mod perform;
 mod port;
 pub(crate) mod registry;
 mod resume;
-pub mod room_handle;
+pub(crate) mod room_handle;
 pub mod runner;
 mod side_effects;
 mod timers;

@@ -17,12 +17,12 @@ mod guarded;
 mod micro;
 mod natives;
 mod pins;
-pub mod prepared;
+pub(crate) mod prepared;
 mod prices;
 pub mod reload;
 mod secrets;
 pub mod servers;
-pub mod session;
+pub(crate) mod session;
 pub mod simulated_channel;
 mod sources;
 
@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use conclave_core::config::assemble::{Assembly, assemble};
 use conclave_core::config::{Config, ModelKind, PluginSource, ProblemCode, Problems, Severity};
+use conclave_core::setup::{PluginSetup, Setup};
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_core::types::message::Blob;
 
@@ -387,13 +388,7 @@ impl Host {
         let Assembly { mut setup, mut warnings } =
             assemble(config, &facts).map_err(PrepareError::Config)?;
         warnings.0.append(&mut problems.0);
-        for (name, model) in
-            config.models.iter().filter(|(_, model)| model.kind == ModelKind::Native)
-        {
-            let mut prices = model.prices.clone();
-            prices.reached_at = Some(OWN_CLIENT.to_owned());
-            setup.models.insert(name.clone(), prices);
-        }
+        add_native_models(config, &mut setup);
         let setup_of = |name: &PluginName| {
             Arc::clone(setup.plugins.get(name).expect("assemble keeps every plugin of the config"))
         };
@@ -422,24 +417,10 @@ impl Host {
             return Err(PrepareError::Config(problems.in_order()));
         }
         let sandboxes = Sandboxes::new(sandboxes);
-        let files = config.plugins.iter().filter_map(|(name, plugin)| match &plugin.source {
-            PluginSource::File(path) => Some((
-                name.clone(),
-                PluginFile {
-                    path: PathBuf::from(&path.path),
-                    named: plugin.source.clone(),
-                    setup: setup_of(name),
-                },
-            )),
-            PluginSource::Stock(_)
-            | PluginSource::Native(_)
-            | PluginSource::Url { .. }
-            | PluginSource::Mcp(_) => None,
-        });
         let rebuilt = Rebuilt {
             loader: self.loader.clone(),
             sandboxes: sandboxes.clone(),
-            sources: files.collect(),
+            sources: plugin_files(config, setup_of),
             pins: Arc::new(pins.clone()),
         };
         let mut calls: Arc<dyn Plugins> = Arc::new(sandboxes);
@@ -536,4 +517,35 @@ impl Host {
         }
         (loaded, refused)
     }
+}
+
+/// Adds the models that the embedding program answers itself.
+fn add_native_models(config: &Config, setup: &mut Setup) {
+    for (name, model) in config.models.iter().filter(|(_, model)| model.kind == ModelKind::Native) {
+        let mut prices = model.prices.clone();
+        prices.reached_at = Some(OWN_CLIENT.to_owned());
+        setup.models.insert(name.clone(), prices);
+    }
+}
+
+/// Returns the plugins that are files, which a reload reads again.
+fn plugin_files(
+    config: &Config,
+    setup_of: impl Fn(&PluginName) -> Arc<PluginSetup>,
+) -> BTreeMap<PluginName, PluginFile> {
+    let files = config.plugins.iter().filter_map(|(name, plugin)| match &plugin.source {
+        PluginSource::File(path) => Some((
+            name.clone(),
+            PluginFile {
+                path: PathBuf::from(&path.path),
+                named: plugin.source.clone(),
+                setup: setup_of(name),
+            },
+        )),
+        PluginSource::Stock(_)
+        | PluginSource::Native(_)
+        | PluginSource::Url { .. }
+        | PluginSource::Mcp(_) => None,
+    });
+    files.collect()
 }

@@ -5,7 +5,7 @@
 mod first;
 #[path = "writing_a_strategy"]
 mod files {
-    pub mod second;
+    pub(crate) mod second;
 }
 
 use conclave_sdk::delivery::harness::{Harness, Script};

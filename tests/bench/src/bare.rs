@@ -93,6 +93,7 @@ pub(crate) fn bound<T>(store: &mut Store<T>) {
 }
 
 /// The context of a call, empty here. `pub`, because the generated bindings name it.
+#[expect(unreachable_pub, reason = "the bindings export it again")]
 pub struct Context;
 
 struct State {

@@ -24,6 +24,7 @@ mod bindings {
 }
 
 /// The data of a step's view. `pub`, because the generated bindings name it.
+#[expect(unreachable_pub, reason = "the bindings export it again")]
 pub struct View;
 
 struct State {

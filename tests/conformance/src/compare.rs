@@ -8,7 +8,7 @@ use crate::wording::tokens;
 
 /// Returns whether both are equal.
 #[must_use]
-pub fn is_same(expected: &Value, got: &Value) -> bool {
+pub(crate) fn is_same(expected: &Value, got: &Value) -> bool {
     match (expected, got) {
         (Value::Object(expected), Value::Object(got)) => {
             expected.len() == got.len()
@@ -54,7 +54,7 @@ fn json_of(text: &str) -> Option<Value> {
 
 /// Returns the first differences, as `path: expected ≠ got`.
 #[must_use]
-pub fn differences(expected: &Value, got: &Value) -> Vec<String> {
+pub(crate) fn differences(expected: &Value, got: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect(expected, got, "", &mut found);
     found.truncate(8);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 ///
 /// # Errors
 /// If a type is unknown.
-pub fn schema(fields: &Map<String, Value>) -> Result<Value, String> {
+pub(crate) fn schema(fields: &Map<String, Value>) -> Result<Value, String> {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for (name, field) in fields {

@@ -98,7 +98,7 @@ impl<'a> Case<'a> {
             ));
         }
         match undocumented(OPENHANDS, case.kind, expect, compare::asked_of)
-            .filter(|_| known::dropped(&case).is_none())
+            .filter(|_| known::left_out_reason(&case).is_none())
         {
             Some(problem) => Err(problem),
             None => Ok((case, expect)),
@@ -197,7 +197,7 @@ pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict 
         Ok(read) => read,
         Err(reason) => return Verdict::failed(&line.to_string(), &reason),
     };
-    if let Some(reason) = known::dropped(&case) {
+    if let Some(reason) = known::left_out_reason(&case) {
         return Verdict { id, end: End::NotPlayed { reason: reason.to_owned() } };
     }
     match play(runner, &case).await {

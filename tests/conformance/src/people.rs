@@ -10,7 +10,7 @@ use conclave_script::Script;
 
 /// The users by agent. Each counts its own answers.
 #[derive(Default)]
-pub struct People(Mutex<State>);
+pub(crate) struct People(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -22,7 +22,11 @@ struct State {
 
 impl People {
     /// Replaces the users. The counts stay.
-    pub fn set(&self, agents: BTreeMap<TaskName, String>, scripts: BTreeMap<String, Script>) {
+    pub(crate) fn set(
+        &self,
+        agents: BTreeMap<TaskName, String>,
+        scripts: BTreeMap<String, Script>,
+    ) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.agents = agents;
         state.scripts = scripts;

@@ -31,7 +31,11 @@ type Call = Map<String, Value>;
 ///
 /// # Errors
 /// The reason why the scenario could not be played to its end.
-pub async fn play(host: &Host, guests: &Guests, scenario: &Scenario) -> Result<Vec<Value>, String> {
+pub(crate) async fn play(
+    host: &Host,
+    guests: &Guests,
+    scenario: &Scenario,
+) -> Result<Vec<Value>, String> {
     let mut shown = Vec::with_capacity(scenario.calls.len());
     let mut stage = None;
     for call in &scenario.calls {

@@ -29,7 +29,7 @@ pub(crate) fn is_pure(op: &str) -> bool {
 }
 
 /// Returns the result of the call, or `None` if it needs an agent.
-pub async fn answer(op: &str, call: &Call) -> Option<Result<Value, String>> {
+pub(crate) async fn answer(op: &str, call: &Call) -> Option<Result<Value, String>> {
     Some(match op {
         "parse_done_sequence" => {
             each(call, "patterns", |pattern| sequence(pattern.as_str().unwrap_or_default()))

@@ -14,7 +14,7 @@ const FINAL_RESULT: &str = "final_result_tool";
 /// Returns the report of `run`: result, end, error, typed, steps, trace. The caller, who knows the
 /// agents, adds histories and model calls.
 #[must_use]
-pub fn run(outcome: &Outcome, steps: &[Step], is_typed: bool) -> Map<String, Value> {
+pub(crate) fn run(outcome: &Outcome, steps: &[Step], is_typed: bool) -> Map<String, Value> {
     let mut entry = Map::new();
     let mut put = |key: &str, value: Value| drop(entry.insert(key.to_owned(), value));
     put("result", result(outcome));
@@ -31,7 +31,7 @@ pub fn run(outcome: &Outcome, steps: &[Step], is_typed: bool) -> Map<String, Val
 
 /// Returns the report of `steps`: the pending message, and the steps that led to it.
 #[must_use]
-pub fn pending(outcome: &Outcome, steps: &[Step]) -> Map<String, Value> {
+pub(crate) fn pending(outcome: &Outcome, steps: &[Step]) -> Map<String, Value> {
     let mut entry = Map::new();
     let message = steps.last().and_then(|step| step.message.as_ref()).or(outcome.message.as_ref());
     entry.insert(
@@ -49,7 +49,7 @@ fn put_steps(entry: &mut Map<String, Value>, steps: &[Step]) {
 
 /// Returns the answer of one responder, or null if there was none.
 #[must_use]
-pub fn answer(message: Option<&Message>) -> Value {
+pub(crate) fn answer(message: Option<&Message>) -> Value {
     let Some(message) = message else { return Value::Null };
     let mut entry = spoken(message);
     entry.insert("tainted".to_owned(), json!(message.labels.contains(&Label::Untrusted)));
@@ -66,13 +66,13 @@ pub fn answer(message: Option<&Message>) -> Value {
 
 /// Returns the entries of a history: role, content and attached fields.
 #[must_use]
-pub fn history(history: &History) -> Vec<Value> {
+pub(crate) fn history(history: &History) -> Vec<Value> {
     history.iter().flat_map(|message| entries(message)).collect()
 }
 
 /// Returns the number of messages that make the first `entries` entries of a history.
 #[must_use]
-pub fn messages_of(history: &History, count: usize) -> usize {
+pub(crate) fn messages_of(history: &History, count: usize) -> usize {
     let mut shown = 0;
     let before = |message: &&std::sync::Arc<Message>| {
         shown += entries(message).len();
@@ -170,7 +170,7 @@ fn entity(entity: Entity) -> &'static str {
 
 /// Returns the name of a tool in scenarios.
 #[must_use]
-pub fn tool_name(name: &str) -> &str {
+pub(crate) fn tool_name(name: &str) -> &str {
     if name == FINAL_RESULT { "final_result" } else { name }
 }
 

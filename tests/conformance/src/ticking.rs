@@ -8,7 +8,7 @@ use conclave_runtime::ids::Millis;
 
 /// The milliseconds since its start.
 #[derive(Debug, Default)]
-pub struct Ticking(AtomicU64);
+pub(crate) struct Ticking(AtomicU64);
 
 impl Clock for Ticking {
     fn now(&self) -> Millis {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 /// Returns a quoted text or key.
 #[must_use]
-pub fn string(text: &str) -> String {
+pub(crate) fn string(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -24,7 +24,7 @@ pub fn string(text: &str) -> String {
 
 /// Returns a value, or `None` if it contains null.
 #[must_use]
-pub fn value(value: &Value) -> Option<String> {
+pub(crate) fn value(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => return None,
         Value::Bool(_) | Value::Number(_) => value.to_string(),

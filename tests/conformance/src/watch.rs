@@ -12,7 +12,7 @@ use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 
 /// A finished step.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub(crate) struct Step {
     pub task: TaskName,
     /// A responder or a sub-task.
     pub by: String,
@@ -22,7 +22,7 @@ pub struct Step {
 
 /// The observations since the last call.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub steps: Vec<Step>,
     /// Replies of each agent's model, by its plugin.
     pub replies: BTreeMap<PluginName, u64>,
@@ -31,7 +31,7 @@ pub struct Seen {
 
 /// Stops a run after a number of steps of a task.
 #[derive(Clone)]
-pub struct Kill {
+pub(crate) struct Kill {
     pub task: TaskName,
     pub after: u64,
     pub handle: RoomHandle,
@@ -39,19 +39,19 @@ pub struct Kill {
 
 /// A follower of one session.
 #[derive(Default)]
-pub struct Watcher {
+pub(crate) struct Watcher {
     seen: Mutex<Seen>,
     kill: Mutex<Option<Kill>>,
 }
 
 impl Watcher {
     /// Returns the observations and clears them.
-    pub fn take(&self) -> Seen {
+    pub(crate) fn take(&self) -> Seen {
         std::mem::take(&mut *lock(&self.seen))
     }
 
     /// Replaces the condition that stops the run. `None` for no condition.
-    pub fn set_kill(&self, kill: Option<Kill>) {
+    pub(crate) fn set_kill(&self, kill: Option<Kill>) {
         *lock(&self.kill) = kill;
     }
 

@@ -54,7 +54,7 @@ static WRITTEN_CALL: LazyLock<Option<Regex>> =
 
 /// Returns the text with each sentence of a framework replaced by its token.
 #[must_use]
-pub fn tokens(text: &str) -> String {
+pub(crate) fn tokens(text: &str) -> String {
     let mut text = calls(&explanations(text));
     for (pattern, token) in COMPILED.iter() {
         let filled = |found: &Captures<'_>| {

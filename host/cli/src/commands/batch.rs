@@ -141,11 +141,8 @@ pub(crate) async fn batch(
     let code = runner.code(&policy, ended.ended_by, &results);
     runner.approver.report_missing();
     if !output.quiet {
-        let _ = writeln!(
-            crate::ui::output::stderr(),
-            "\n{}",
-            paint(FAINT, runner.summary(&args, &progress, &results))
-        );
+        let summary = paint(FAINT, runner.summary(&args, &progress, &results));
+        let _ = writeln!(crate::ui::output::stderr(), "\n{summary}");
     }
     Ok(code)
 }

@@ -138,7 +138,7 @@ struct AuditFindings {
 }
 
 impl AuditFindings {
-    fn put(
+    fn push(
         &mut self,
         of: &ReplayedRecord,
         kind: AuditKind,
@@ -164,26 +164,26 @@ impl AuditFindings {
         match of.record.event.effective() {
             Event::RoomOpened { setup, .. } => self.allowed(of, setup),
             Event::RunStarted { setup: Some(setup), .. } => self.allowed(of, setup),
-            Event::Resumed { down_ms } => self.put(
+            Event::Resumed { down_ms } => self.push(
                 of,
                 AuditKind::Resumed,
                 None,
                 format!("resumed after {down_ms} ms without a host"),
             ),
             Event::TurnStopped { reason } => {
-                self.put(of, AuditKind::Stopped, None, format!("the turn was stopped: {reason}"))
+                self.push(of, AuditKind::Stopped, None, format!("the turn was stopped: {reason}"))
             }
-            Event::TaskKilled { task, reason } => self.put(
+            Event::TaskKilled { task, reason } => self.push(
                 of,
                 AuditKind::Stopped,
                 None,
                 format!("the task {task} was stopped: {reason}"),
             ),
             Event::Cancelled { reason } => {
-                self.put(of, AuditKind::Stopped, None, format!("the run was stopped: {reason}"))
+                self.push(of, AuditKind::Stopped, None, format!("the run was stopped: {reason}"))
             }
             Event::PluginReplaced { plugin, sha256 } => {
-                self.put(
+                self.push(
                     of,
                     AuditKind::Replaced,
                     Some(plugin),
@@ -191,10 +191,10 @@ impl AuditFindings {
                 );
             }
             Event::Paused { reason } => {
-                self.put(of, AuditKind::Stopped, None, format!("the run was paused: {reason}"))
+                self.push(of, AuditKind::Stopped, None, format!("the run was paused: {reason}"))
             }
             Event::Unpaused => {
-                self.put(of, AuditKind::Resumed, None, "the paused run was resumed".to_owned())
+                self.push(of, AuditKind::Resumed, None, "the paused run was resumed".to_owned())
             }
             Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault }), .. } => {
                 self.fault(of, *call, fault)
@@ -209,7 +209,7 @@ impl AuditFindings {
         if matches!(&of.record.event, Event::RoomOpened { opening, .. } if opening.depth > 0) {
             return;
         }
-        self.put(
+        self.push(
             of,
             AuditKind::Granted,
             None,
@@ -221,7 +221,7 @@ impl AuditFindings {
             } else {
                 row.may.join(", ")
             };
-            self.put(of, AuditKind::Granted, Some(&row.plugin), format!("may {may}"));
+            self.push(of, AuditKind::Granted, Some(&row.plugin), format!("may {may}"));
         }
     }
 
@@ -236,15 +236,16 @@ impl AuditFindings {
         } else {
             AuditKind::Faulted
         };
-        self.put(of, kind, Some(plugin), format!("{}: {}", fault.kind.as_str(), fault.message));
+        self.push(of, kind, Some(plugin), format!("{}: {}", fault.kind.as_str(), fault.message));
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each notice")]
     fn notice(&mut self, of: &ReplayedRecord, notice: &Notice) {
         match notice {
             // Steps, strategies and queries. Faults of tools are in the tools' answers.
             Notice::PluginFaulted { plugin, fault, .. } => self.fault_of(of, plugin, fault),
             Notice::UserMessageRead { task, message } => {
-                self.put(
+                self.push(
                     of,
                     AuditKind::Message,
                     None,
@@ -266,7 +267,7 @@ impl AuditFindings {
                     record.layer.as_str(),
                     record.reason
                 );
-                self.put(of, AuditKind::Denied, Some(plugin), what);
+                self.push(of, AuditKind::Denied, Some(plugin), what);
             }
             Notice::ApprovalAsked { call, request } => {
                 let mut by = request
@@ -290,7 +291,7 @@ impl AuditFindings {
                     "{} {}{by} ({}{risk})",
                     request.tool, request.arguments, request.source
                 );
-                self.put(of, AuditKind::ApprovalRequested, Some(&request.caller), what);
+                self.push(of, AuditKind::ApprovalRequested, Some(&request.caller), what);
                 self.asked.insert(*call, request.clone());
             }
             Notice::ApprovalGiven { call, approval, author } => {
@@ -303,7 +304,7 @@ impl AuditFindings {
                         AuditKind::ApprovalRefused
                     }
                 };
-                self.put(
+                self.push(
                     of,
                     kind,
                     asked.as_ref().map(|request| &request.caller),
@@ -317,7 +318,7 @@ impl AuditFindings {
                     }
                     None => format!("a higher limit was requested: {}", top_up.sentence()),
                 };
-                self.put(of, AuditKind::LimitRequested, None, what);
+                self.push(of, AuditKind::LimitRequested, None, what);
             }
             Notice::ToppedUp { budget, more, reason, author, .. } => {
                 let what = match more {
@@ -332,7 +333,7 @@ impl AuditFindings {
                 };
                 let kind =
                     if more.is_some() { AuditKind::LimitRaised } else { AuditKind::LimitRefused };
-                self.put(of, kind, None, what);
+                self.push(of, kind, None, what);
             }
             Notice::AttemptLost { model, input_tokens, cost_micro_usd, .. } => {
                 let (tokens, cost) =
@@ -340,12 +341,12 @@ impl AuditFindings {
                 let what = format!(
                     "a request to the model {model} got no answer; {tokens} and {cost} are counted for it"
                 );
-                self.put(of, AuditKind::Interrupted, None, what);
+                self.push(of, AuditKind::Interrupted, None, what);
             }
             Notice::PriceUnknown { model, limit } => {
                 let what =
                     format!("{limit} did not limit the model {model}: its price is not known");
-                self.put(of, AuditKind::LimitIgnored, None, what);
+                self.push(of, AuditKind::LimitIgnored, None, what);
             }
             Notice::SideEffectStarted { plugin, side_effect, .. } => {
                 let what = format!(
@@ -353,14 +354,14 @@ impl AuditFindings {
                     crate::inspect::timeline::verb_of(side_effect).0,
                     side_effect.target()
                 );
-                self.put(of, AuditKind::SideEffect, Some(plugin), what);
+                self.push(of, AuditKind::SideEffect, Some(plugin), what);
             }
             Notice::SideEffectEnded {
                 plugin,
                 answer: SideEffectAnswer::Failed { cause: FailureCause::Interrupted, message },
                 ..
             } => {
-                self.put(of, AuditKind::Interrupted, Some(plugin), message.clone());
+                self.push(of, AuditKind::Interrupted, Some(plugin), message.clone());
             }
             _ => {}
         }

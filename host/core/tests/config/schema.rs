@@ -16,7 +16,7 @@ static SCHEMA: LazyLock<Validator> =
 
 /// Checks that the schema accepts every config that the parser accepts, and rejects a key that the
 /// parser does not know.
-pub fn agrees(text: &str, parsed: &Result<Config, Problems>) {
+pub(crate) fn agrees(text: &str, parsed: &Result<Config, Problems>) {
     let unknown = match parsed {
         Ok(_) => None,
         Err(problems) => {

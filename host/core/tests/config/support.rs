@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// The smallest config, with additional lines in its parts.
 #[derive(Clone, Copy, Default)]
-pub struct Parts<'a> {
+pub(crate) struct Parts<'a> {
     pub top: &'a str,
     pub plugin: &'a str,
     pub task: &'a str,
@@ -20,7 +20,7 @@ pub struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    pub fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         let Self { top, plugin, task, end } = self;
         format!(
             "entry = \"desk\"\n{top}\n[plugins.chat]\nsource = \"stock:chat\"\n{plugin}\n[tasks.desk]\nagent = \"chat\"\n{task}\n{end}\n"
@@ -29,7 +29,7 @@ impl Parts<'_> {
 }
 
 /// The config of the design document, without later features.
-pub const LIBRARY: &str = r#"#:schema ./conclave.schema.json
+pub(crate) const LIBRARY: &str = r#"#:schema ./conclave.schema.json
 entry = "desk"                          # the task that gets the message
 
 [models.default]
@@ -83,7 +83,7 @@ cost_usd = 0.50
 "#;
 
 /// Every rule of a task, each with a value other than its default.
-pub const RULES: &str = r#"entry = "Desk"
+pub(crate) const RULES: &str = r#"entry = "Desk"
 
 [plugins.chat]
 source = "stock:chat"
@@ -133,35 +133,35 @@ agent = "chat"
 "#;
 
 /// Parses a config, and checks that the schema accepts the same keys as the parser.
-pub fn parse(text: &str) -> Result<Config, Problems> {
+pub(crate) fn parse(text: &str) -> Result<Config, Problems> {
     let parsed = Config::parse("conclave.toml", "/home/ann/library", text);
     crate::schema::agrees(text, &parsed);
     parsed
 }
 
 /// Returns a valid config.
-pub fn good(text: &str) -> Config {
+pub(crate) fn good(text: &str) -> Config {
     parse(text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// Returns the problems of an invalid config.
-pub fn refused(text: &str) -> Problems {
+pub(crate) fn refused(text: &str) -> Problems {
     parse(text).expect_err("the config should be refused")
 }
 
 /// Returns the problems of an invalid config, for snapshots of their texts.
-pub fn bad(text: &str) -> String {
+pub(crate) fn bad(text: &str) -> String {
     refused(text).to_string()
 }
 
 /// Returns the problems of a config that does not fit its plugins.
-pub fn unfit(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> Problems {
+pub(crate) fn unfit(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> Problems {
     assemble(&good(text), plugins).expect_err("they should not fit")
 }
 
 /// Returns a plugin of these kinds that requests these capabilities; a `?` after one makes it
 /// optional.
-pub fn plugin(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> PluginFacts {
+pub(crate) fn plugin(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> PluginFacts {
     let ask = |name: &&str| {
         let plain = name.trim_end_matches('?');
         (
@@ -189,7 +189,7 @@ pub fn plugin(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> PluginFact
     }
 }
 
-pub fn tool(name: &str) -> ToolSpec {
+pub(crate) fn tool(name: &str) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
         description: format!("Does {name}."),
@@ -199,7 +199,7 @@ pub fn tool(name: &str) -> ToolSpec {
 }
 
 /// Returns the plugins of `LIBRARY`.
-pub fn library() -> BTreeMap<PluginName, PluginFacts> {
+pub(crate) fn library() -> BTreeMap<PluginName, PluginFacts> {
     let mut notes = plugin(&[PluginKind::Tools], &["files"], &["save"]);
     notes.manifest.config.insert("greeting".into(), json!({ "type": "string" }));
     notes.manifest.config.insert("size".into(), json!({ "type": "integer", "default": 3 }));
@@ -213,21 +213,21 @@ pub fn library() -> BTreeMap<PluginName, PluginFacts> {
     ])
 }
 
-pub fn named<const N: usize>(
+pub(crate) fn named<const N: usize>(
     plugins: [(&str, PluginFacts); N],
 ) -> BTreeMap<PluginName, PluginFacts> {
     plugins.into_iter().map(|(name, facts)| (PluginName::from(name), facts)).collect()
 }
 
-pub fn assembled(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> Assembly {
+pub(crate) fn assembled(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> Assembly {
     assemble(&good(text), plugins).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// Returns the problems of a config that does not fit its plugins, for snapshots of their texts.
-pub fn misfit(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> String {
+pub(crate) fn misfit(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> String {
     unfit(text, plugins).to_string()
 }
 
-pub fn settings(value: Value) -> BTreeMap<String, Value> {
+pub(crate) fn settings(value: Value) -> BTreeMap<String, Value> {
     value.as_object().unwrap().clone().into_iter().collect()
 }

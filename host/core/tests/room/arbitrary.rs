@@ -108,6 +108,7 @@ const TOOLS: [&str; 18] = [
 const TASKS: [&str; 6] = ["help", "slow", "desk", "mute", "ghost", ""];
 
 /// Returns a setup that uses most features. The choices select the options of its tasks.
+#[expect(clippy::too_many_lines, reason = "one field for each option")]
 pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
     let mut task = |subtasks: Value, agent: &str| {
         let no_tool =

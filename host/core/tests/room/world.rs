@@ -198,6 +198,7 @@ impl<'a> World<'a> {
         true
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each effect")]
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::StepAgent { call, task, .. } => {

@@ -10,10 +10,10 @@ use conclave_models::openai::{OpenAi, OpenAiSettings};
 use conclave_models::test_server::Server;
 use conclave_models::{ApiKey, ModelClient, ModelFailure, TextSink};
 
-pub const SECRET: &str = "sk-very-secret-1234";
+pub(crate) const SECRET: &str = "sk-very-secret-1234";
 
 /// Settings with delays of a millisecond, and timeouts that only some tests reach.
-pub fn settings(server: &Server) -> OpenAiSettings {
+pub(crate) fn settings(server: &Server) -> OpenAiSettings {
     OpenAiSettings {
         url: server.url(),
         model: "test-model".to_owned(),
@@ -23,11 +23,11 @@ pub fn settings(server: &Server) -> OpenAiSettings {
     }
 }
 
-pub fn client(server: &Server) -> OpenAi {
+pub(crate) fn client(server: &Server) -> OpenAi {
     OpenAi::new(settings(server)).unwrap()
 }
 
-pub fn prompt(stream: bool) -> Prompt {
+pub(crate) fn prompt(stream: bool) -> Prompt {
     Prompt {
         pieces: vec![PromptPiece::System { text: "be good".into() }],
         tools: Vec::new(),
@@ -40,10 +40,10 @@ pub fn prompt(stream: bool) -> Prompt {
 }
 
 #[derive(Default)]
-pub struct Heard(Mutex<Vec<String>>);
+pub(crate) struct Heard(Mutex<Vec<String>>);
 
 impl Heard {
-    pub fn pieces(&self) -> Vec<String> {
+    pub(crate) fn pieces(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 }
@@ -54,7 +54,10 @@ impl TextSink for Heard {
     }
 }
 
-pub async fn ask(client: &OpenAi, stream: bool) -> (Result<Completion, ModelFailure>, Vec<String>) {
+pub(crate) async fn ask(
+    client: &OpenAi,
+    stream: bool,
+) -> (Result<Completion, ModelFailure>, Vec<String>) {
     let heard = Arc::new(Heard::default());
     let outcome = client.complete(prompt(stream), Arc::<Heard>::clone(&heard)).await;
     (outcome, heard.pieces())
@@ -62,7 +65,10 @@ pub async fn ask(client: &OpenAi, stream: bool) -> (Result<Completion, ModelFail
 
 /// Returns the error, and the kind and text of the diagnosis. Checks that neither contains the
 /// secret, and that the plugin's error has no address.
-pub async fn fails(client: &OpenAi, stream: bool) -> (ModelError, ModelDiagnosticKind, String) {
+pub(crate) async fn fails(
+    client: &OpenAi,
+    stream: bool,
+) -> (ModelError, ModelDiagnosticKind, String) {
     let failure = ask(client, stream).await.0.unwrap_err();
     let trouble = failure.trouble.unwrap();
     let told = format!("{:?}", failure.error);

@@ -25,7 +25,7 @@ use crate::support::clock::BoxFuture;
 
 /// A configured plugin, ready for calls.
 #[derive(Debug)]
-pub struct Sandbox {
+pub(crate) struct Sandbox {
     plugin: Arc<LoadedPlugin>,
     grantee: Arc<PluginContext>,
     at_once: CallPermits,
@@ -36,7 +36,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// If a granted folder cannot be opened.
-    pub fn new(
+    pub(crate) fn new(
         plugin: Arc<LoadedPlugin>,
         name: PluginName,
         setup: Arc<PluginSetup>,
@@ -175,11 +175,11 @@ impl Sandbox {
 
 /// The plugins of a config, by name. A plugin can be replaced; running calls end in the old one.
 #[derive(Clone, Debug, Default)]
-pub struct Sandboxes(Arc<HashMap<PluginName, RwLock<Arc<Sandbox>>>>);
+pub(crate) struct Sandboxes(Arc<HashMap<PluginName, RwLock<Arc<Sandbox>>>>);
 
 impl Sandboxes {
     /// Returns these plugins, each under its name in the config.
-    pub fn new(sandboxes: impl IntoIterator<Item = Sandbox>) -> Self {
+    pub(crate) fn new(sandboxes: impl IntoIterator<Item = Sandbox>) -> Self {
         Self(Arc::new(
             sandboxes
                 .into_iter()
@@ -190,7 +190,7 @@ impl Sandboxes {
 
     /// Returns the plugin of this name.
     #[must_use]
-    pub fn get(&self, name: &PluginName) -> Option<Arc<Sandbox>> {
+    pub(crate) fn get(&self, name: &PluginName) -> Option<Arc<Sandbox>> {
         self.0
             .get(name)
             .map(|sandbox| Arc::clone(&sandbox.read().unwrap_or_else(PoisonError::into_inner)))

@@ -195,6 +195,7 @@ fn whats() -> Vec<RunEvent> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "one example of each notice")]
 fn notices() -> Vec<Notice> {
     let (step, tool) = (CallId(0), CallId(3));
     let find = || "search.find".to_owned();

@@ -13,27 +13,27 @@ use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 
 /// Returns a config with a task `desk` for the native plugin `desk`, and a native plugin `app` with
 /// these lines.
-pub fn config(app_lines: &str, more: &str) -> String {
+pub(crate) fn config(app_lines: &str, more: &str) -> String {
     format!(
         "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\n[plugins.app]\nsource = \"native:app\"\n{app_lines}\n[tasks.desk]\nagent = \"desk\"\n{more}\n"
     )
 }
 
-pub fn parse(text: &str) -> Config {
+pub(crate) fn parse(text: &str) -> Config {
     Config::parse("app.toml", "", text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-pub fn host(native: impl IntoIterator<Item = Plugin>) -> Host {
+pub(crate) fn host(native: impl IntoIterator<Item = Plugin>) -> Host {
     Host::new(HostOptions { native: native.into_iter().collect(), ..HostOptions::default() })
         .unwrap()
 }
 
-pub async fn prepared(native: impl IntoIterator<Item = Plugin>, text: &str) -> Prepared {
+pub(crate) async fn prepared(native: impl IntoIterator<Item = Plugin>, text: &str) -> Prepared {
     host(native).load(&parse(text)).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Returns the error of a config that must not load.
-pub async fn refused(native: impl IntoIterator<Item = Plugin>, text: &str) -> String {
+pub(crate) async fn refused(native: impl IntoIterator<Item = Plugin>, text: &str) -> String {
     host(native)
         .load(&parse(text))
         .await
@@ -44,7 +44,7 @@ pub async fn refused(native: impl IntoIterator<Item = Plugin>, text: &str) -> St
 
 /// A subscriber that records every event.
 #[derive(Clone, Default)]
-pub struct Told(Arc<Mutex<Vec<Published>>>);
+pub(crate) struct Told(Arc<Mutex<Vec<Published>>>);
 
 impl Subscriber for Told {
     fn on(&self, happening: &Published) {
@@ -53,11 +53,11 @@ impl Subscriber for Told {
 }
 
 impl Told {
-    pub fn happenings(&self) -> Vec<Published> {
+    pub(crate) fn happenings(&self) -> Vec<Published> {
         self.0.lock().unwrap().clone()
     }
 
-    pub fn notices(&self) -> Vec<Notice> {
+    pub(crate) fn notices(&self) -> Vec<Notice> {
         let notice = |happening: Published| match happening.what {
             RunEvent::Notice { notice: told } => Some(told),
             _ => None,
@@ -66,13 +66,13 @@ impl Told {
     }
 
     /// Returns the fault of the only tool call.
-    pub fn fault(&self) -> Fault {
+    pub(crate) fn fault(&self) -> Fault {
         let faults: Vec<Fault> = self.notices().iter().filter_map(tool_fault).collect();
         assert_eq!(faults.len(), 1, "{:?}", self.notices());
         faults.into_iter().next().unwrap()
     }
 
-    pub fn agent_faults(&self) -> Vec<FaultKind> {
+    pub(crate) fn agent_faults(&self) -> Vec<FaultKind> {
         let fault = |notice: Notice| match notice {
             Notice::PluginFaulted { fault, .. } => Some(fault.kind),
             _ => None,
@@ -80,7 +80,7 @@ impl Told {
         self.notices().into_iter().filter_map(fault).collect()
     }
 
-    pub fn options(&self) -> RunOptions {
+    pub(crate) fn options(&self) -> RunOptions {
         RunOptions {
             ids: Arc::new(RoomId::from("test")),
             subscribers: Subscribers::new([Arc::new(self.clone()) as Arc<dyn Subscriber>]),
@@ -96,6 +96,6 @@ fn tool_fault(notice: &Notice) -> Option<Fault> {
     }
 }
 
-pub async fn run(prepared: &Prepared, message: &str, options: RunOptions) -> Arc<Outcome> {
+pub(crate) async fn run(prepared: &Prepared, message: &str, options: RunOptions) -> Arc<Outcome> {
     prepared.start(Some(message.to_owned()), options).unwrap().outcome().await.unwrap()
 }

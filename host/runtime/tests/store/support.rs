@@ -16,9 +16,9 @@ use conclave_runtime::usage::Spent;
 use futures_executor::block_on;
 
 /// The secret of every room in these tests.
-pub const SECRET: RoomSecret = RoomSecret::new([0x5e; RoomSecret::LENGTH]);
+pub(crate) const SECRET: RoomSecret = RoomSecret::new([0x5e; RoomSecret::LENGTH]);
 
-pub fn setup() -> Arc<Setup> {
+pub(crate) fn setup() -> Arc<Setup> {
     let (entry, limits) = (TaskName::from("desk"), conclave_runtime::limits::RunLimits::default());
     let (tasks, plugins, models, channels) = Default::default();
     Arc::new(Setup {
@@ -33,7 +33,7 @@ pub fn setup() -> Arc<Setup> {
     })
 }
 
-pub fn record(seq: u64, at: u64, event: Event) -> Arc<Record> {
+pub(crate) fn record(seq: u64, at: u64, event: Event) -> Arc<Record> {
     Arc::new(Record {
         seq,
         at: Millis(at),
@@ -43,7 +43,7 @@ pub fn record(seq: u64, at: u64, event: Event) -> Arc<Record> {
     })
 }
 
-pub fn opened(room: &str, text: &str) -> Arc<Record> {
+pub(crate) fn opened(room: &str, text: &str) -> Arc<Record> {
     let opening = RunOpening {
         room: RoomId::from(room),
         entry: TaskName::from("desk"),
@@ -53,7 +53,7 @@ pub fn opened(room: &str, text: &str) -> Arc<Record> {
     record(0, 1_000, Event::RoomOpened { setup: setup(), opening, secret: SECRET })
 }
 
-pub fn said(seq: u64, text: &str) -> Arc<Record> {
+pub(crate) fn said(seq: u64, text: &str) -> Arc<Record> {
     record(
         seq,
         1_000 + seq,
@@ -66,11 +66,11 @@ pub fn said(seq: u64, text: &str) -> Arc<Record> {
     )
 }
 
-pub fn entry(records: &[Arc<Record>]) -> JournalBatch<'_> {
+pub(crate) fn entry(records: &[Arc<Record>]) -> JournalBatch<'_> {
     JournalBatch { records, waits: &[], outcome: None, spent: Spent::default() }
 }
 
-pub fn kept(keeping: Keeping) -> Result<(), JournalFailure> {
+pub(crate) fn kept(keeping: Keeping) -> Result<(), JournalFailure> {
     match keeping {
         Keeping::Kept => Ok(()),
         Keeping::Soon(kept) | Keeping::First(kept) => block_on(kept),
@@ -78,11 +78,14 @@ pub fn kept(keeping: Keeping) -> Result<(), JournalFailure> {
 }
 
 /// Appends records and waits until they are durable.
-pub fn append(journal: &mut dyn Journal, records: &[Arc<Record>]) -> Result<(), JournalFailure> {
+pub(crate) fn append(
+    journal: &mut dyn Journal,
+    records: &[Arc<Record>],
+) -> Result<(), JournalFailure> {
     journal.append(&entry(records)).and_then(kept)
 }
 
-pub fn end(journal: &mut dyn Journal, record: Arc<Record>, status: Status) {
+pub(crate) fn end(journal: &mut dyn Journal, record: Arc<Record>, status: Status) {
     let outcome = Arc::new(Outcome::new(status, "it was so"));
     let records = [record];
     let spent = Spent { turns: 3, tokens: 40, cost_micro_usd: 500, ..Spent::default() };
@@ -94,17 +97,20 @@ pub fn end(journal: &mut dyn Journal, record: Arc<Record>, status: Status) {
     .unwrap();
 }
 
-pub fn about() -> RunOrigin {
+pub(crate) fn about() -> RunOrigin {
     RunOrigin { config: Some("/work/desk.toml".into()), command: "run".to_owned(), locked: true }
 }
 
 /// Opens a room's journal.
-pub fn opened_in(journals: &dyn Journals, room: &str) -> Result<Box<dyn Journal>, JournalFailure> {
+pub(crate) fn opened_in(
+    journals: &dyn Journals,
+    room: &str,
+) -> Result<Box<dyn Journal>, JournalFailure> {
     journals.open(&RoomId::from(room)).and_then(block_on)
 }
 
 /// Reopens a room's journal, as its session does.
-pub fn reopened_in(
+pub(crate) fn reopened_in(
     journals: &dyn Journals,
     room: &str,
 ) -> Result<Option<Reopened>, JournalFailure> {
@@ -112,16 +118,16 @@ pub fn reopened_in(
     runtime.block_on(journals.reopen(&RoomId::from(room)))
 }
 
-pub fn open(store: &Store, room: &str) -> Box<dyn Journal> {
+pub(crate) fn open(store: &Store, room: &str) -> Box<dyn Journal> {
     opened_in(&*store.journals(Durability::Group, about()), room).unwrap()
 }
 
-pub fn reopen(store: &Store, room: &str) -> Reopened {
+pub(crate) fn reopen(store: &Store, room: &str) -> Reopened {
     reopened_in(&*store.journals(Durability::Group, about()), room).unwrap().unwrap()
 }
 
 /// Returns the journal of a run with this number of durable records.
-pub fn run(store: &Store, room: &str, records: u64) -> Box<dyn Journal> {
+pub(crate) fn run(store: &Store, room: &str, records: u64) -> Box<dyn Journal> {
     let mut journal = open(store, room);
     append(&mut *journal, &[opened(room, "Good morning")]).unwrap();
     for seq in 1..records {
@@ -131,17 +137,17 @@ pub fn run(store: &Store, room: &str, records: u64) -> Box<dyn Journal> {
 }
 
 /// Writes a run that has ended.
-pub fn ended(store: &Store, room: &str) {
+pub(crate) fn ended(store: &Store, room: &str) {
     let mut journal = run(store, room, 2);
     end(&mut *journal, said(2, "bye"), Status::Done);
 }
 
-pub fn records(folder: &Path, room: &str) -> Vec<Record> {
+pub(crate) fn records(folder: &Path, room: &str) -> Vec<Record> {
     StoreReader::open(folder).unwrap().records(&RoomId::from(room)).unwrap()
 }
 
 /// Copies the store's present files, without the lock of their writer.
-pub fn copied(from: &Path, to: &Path) {
+pub(crate) fn copied(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for name in ["log.db", "log.db-wal"] {
         if from.join(name).exists() {
@@ -150,6 +156,6 @@ pub fn copied(from: &Path, to: &Path) {
     }
 }
 
-pub fn sql(folder: &Path) -> rusqlite::Connection {
+pub(crate) fn sql(folder: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(folder.join("log.db")).unwrap()
 }

@@ -2,7 +2,7 @@
 use conclave_sdk::Result;
 use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, Wake, speak};
 
-pub struct Polite;
+pub(crate) struct Polite;
 
 impl DeliveryStrategy for Polite {
     fn decide(_wake: Wake, context: &Context) -> Result<Vec<Decision>> {

@@ -211,7 +211,9 @@ impl TracePrinter {
 impl Subscriber for TracePrinter {
     fn on(&self, happening: &Published) {
         match &happening.what {
-            RunEvent::Notice { notice: told } => self.told(&happening.room, happening.seq, told),
+            RunEvent::Notice { notice: told } => {
+                self.show_notice(&happening.room, happening.seq, told)
+            }
             RunEvent::Logged { call, plugin, level, message } => {
                 if self.verbose || *level >= Level::Info {
                     let (who, entry) = self.about(&happening.room, Some(*call), plugin);

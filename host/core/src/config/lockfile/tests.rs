@@ -113,6 +113,7 @@ fn without_a_lock_or_an_entry_only_locked_refuses() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one entry for each difference")]
 fn every_other_difference_is_refused_and_named() {
     type Edit = fn(&mut PluginFacts);
     let cases: [(Edit, PluginPart, &str); 21] = [

@@ -191,7 +191,7 @@ impl Now<'_> {
         }
         room.handle(record.event, record.at);
         while let Some(notice) = room.poll_notice() {
-            self.told(notice);
+            self.notice(notice);
         }
         while let Some(effect) = room.poll_effect() {
             self.begun(effect);
@@ -257,7 +257,8 @@ impl Now<'_> {
         );
     }
 
-    fn told(&mut self, notice: Notice) {
+    #[expect(clippy::too_many_lines, reason = "one arm for each notice")]
+    fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::TaskStarted { task, agent, caller } => {
                 let row = self.begin(

@@ -8,12 +8,12 @@ use crate::types::fingerprint::Fingerprint;
 use crate::types::stuck_rules::StuckRules;
 
 /// Consecutive condensations that mean a stuck agent: its history does not become smaller (O-102).
-pub const CONDENSATIONS: u32 = 10;
+pub(super) const CONDENSATIONS: u32 = 10;
 
 /// The kind of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DoingKind {
+pub(super) enum DoingKind {
     /// An action with its answer.
     Act,
     /// A message of the agent.
@@ -26,7 +26,7 @@ pub enum DoingKind {
 
 /// One act, as [`ActWatch::saw`] takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Act {
+pub(super) struct Act {
     /// Fingerprint of the action without its thought and ids, or of a message's text.
     pub what: Fingerprint,
     /// Fingerprint of the answer, without ids.
@@ -38,25 +38,25 @@ pub struct Act {
 impl Act {
     /// Returns an action with its answer.
     #[must_use]
-    pub fn action(what: Fingerprint, result: Fingerprint, is_error: bool) -> Self {
+    pub(super) fn action(what: Fingerprint, result: Fingerprint, is_error: bool) -> Self {
         Self { what, result, is_error, kind: DoingKind::Act }
     }
 
     /// Returns a message of the agent.
     #[must_use]
-    pub fn message(what: Fingerprint) -> Self {
+    pub(super) fn message(what: Fingerprint) -> Self {
         Self { what, ..Self::user() }.of_kind(DoingKind::Message)
     }
 
     /// Returns a message of the user.
     #[must_use]
-    pub fn user() -> Self {
+    pub(super) fn user() -> Self {
         Self { what: [0; 2], result: [0; 2], is_error: false, kind: DoingKind::User }
     }
 
     /// Returns a condensation of the history.
     #[must_use]
-    pub fn condensation() -> Self {
+    pub(super) fn condensation() -> Self {
         Self::user().of_kind(DoingKind::Condensation)
     }
 
@@ -111,7 +111,7 @@ impl StuckKind {
 /// The verdict on one act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
-pub enum StuckVerdict {
+pub(super) enum StuckVerdict {
     Fine,
     /// The agent should read `text`, once for each streak (O-107).
     Nudge {
@@ -129,7 +129,7 @@ pub enum StuckVerdict {
 /// step costs the same at any length of history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ActWatch {
+pub(super) struct ActWatch {
     /// The last action and the one before it.
     last: Option<Act>,
     before: Option<Act>,
@@ -146,7 +146,7 @@ pub struct ActWatch {
 
 impl ActWatch {
     /// Counts one act. Messages do not end a streak of actions; actions end a streak of messages.
-    pub fn record(&mut self, doing: &Act, rules: &StuckRules) -> StuckVerdict {
+    pub(super) fn record(&mut self, doing: &Act, rules: &StuckRules) -> StuckVerdict {
         // Condensations count only without other acts between them.
         if doing.kind != DoingKind::Condensation {
             self.condensations = 0;

@@ -81,6 +81,7 @@ fn plain_values_stand_for_others_as_in_the_reference() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one entry for each schema")]
 fn a_schema_is_followed_into_the_value() {
     let pair = json!({"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 7}}, "required": ["x"]});
     let of = |part: Value| json!({"type": "object", "properties": {"a": part}, "$defs": {"Pair": pair, "Loop": {"$ref": "#/$defs/Loop"}}});

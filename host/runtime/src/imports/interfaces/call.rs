@@ -11,6 +11,7 @@ use crate::imports::bindings::conclave::plugin::call;
 use crate::imports::call::{CallInput, CallState};
 
 /// The context of a call. There is one per call, so its handle carries no data.
+#[expect(unreachable_pub, reason = "the bindings export it again")]
 pub struct ToolContext;
 
 impl CallState {

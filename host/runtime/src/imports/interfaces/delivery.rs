@@ -8,6 +8,7 @@ use crate::imports::call::{CallInput, CallState};
 use crate::imports::convert::{channel_out, ended_out};
 
 /// The context of a call. There is one per call, so its handle carries no data.
+#[expect(unreachable_pub, reason = "the bindings export it again")]
 pub struct DeliveryContext;
 
 impl CallState {

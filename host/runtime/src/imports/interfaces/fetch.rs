@@ -7,6 +7,7 @@ use crate::imports::bindings::conclave::plugin::fetch::{self, FetchError, Header
 use crate::imports::call::CallState;
 
 /// A response that the guest holds.
+#[expect(unreachable_pub, reason = "the bindings export it again")]
 #[derive(Default)]
 pub struct Response {
     status: u16,

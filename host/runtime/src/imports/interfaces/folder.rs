@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use ledger::{FolderSize, Ledger};
 
 /// A granted folder that cannot be opened.
+#[expect(unreachable_pub, reason = "the bindings export it again")]
 #[derive(Debug, thiserror::Error)]
 #[error("plugins.{plugin}.grants.files: {shown} cannot be opened: {cause}")]
 pub struct FolderError {

@@ -16,6 +16,7 @@ use crate::imports::convert::{completion_out, model_error_out, request_in};
 type Answer = Result<Completion, ModelError>;
 
 /// A completion in progress. Dropping it cancels the request.
+#[expect(unreachable_pub, reason = "the bindings export it again")]
 pub struct PendingCompletion {
     ordinal: u32,
     answer: Option<Arc<Answer>>,

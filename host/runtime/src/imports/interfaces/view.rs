@@ -10,6 +10,7 @@ use crate::imports::call::{CallInput, CallState};
 use crate::imports::convert::{message_out, metrics_out, past_out, remaining_out, summary_out};
 
 /// The view of a call. There is one per call, so its handle carries no data.
+#[expect(unreachable_pub, reason = "the bindings export it again")]
 pub struct View;
 
 /// Maximum messages of one `history` call.

@@ -171,7 +171,7 @@ fn facts(row: &TimelineRow) -> Vec<(&'static str, String)> {
         None => format!("from {}; its end is not in the store", took(row.start_ms)),
     };
     facts.push(("when", from_to));
-    about(&row.what, &mut facts);
+    subject_facts(&row.what, &mut facts);
     if matches!(row.what, RowSubject::Denied { .. }) {
         facts.push(("more", format!("conclave why {}:{}", row.room, row.seq)));
     }
@@ -193,7 +193,8 @@ fn facts(row: &TimelineRow) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn about(what: &RowSubject, facts: &mut Vec<(&'static str, String)>) {
+#[expect(clippy::too_many_lines, reason = "one arm for each subject")]
+fn subject_facts(what: &RowSubject, facts: &mut Vec<(&'static str, String)>) {
     let mut put = |name: &'static str, value: &str| facts.push((name, value.to_owned()));
     match what {
         RowSubject::Task { task, agent, caller, status, reason } => {

@@ -30,7 +30,7 @@ pub(crate) struct RowText {
 
 /// Returns the text of a row.
 pub(crate) fn words(row: &TimelineRow) -> RowText {
-    let (name, mut text, tone) = of(&row.what);
+    let (name, mut text, tone) = subject_words(&row.what);
     if let (RowSubject::User { task, .. }, None) = (&row.what, row.end_ms) {
         text = format!("{task} waits for what you say");
     }
@@ -72,7 +72,8 @@ fn told_sandbox(used: SandboxUsage) -> String {
     }
 }
 
-fn of(what: &RowSubject) -> (String, String, Tone) {
+#[expect(clippy::too_many_lines, reason = "one arm for each subject")]
+fn subject_words(what: &RowSubject) -> (String, String, Tone) {
     match what {
         RowSubject::Task { task, agent, status, reason, .. } => {
             let tone = if status.is_none_or(|status| status.is_success()) {

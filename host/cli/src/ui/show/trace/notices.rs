@@ -29,7 +29,8 @@ const TOOL_COLUMNS: usize = 80;
 
 impl TracePrinter {
     /// Shows a notice of a room.
-    pub(super) fn told(&self, room: &RoomId, seq: Option<u64>, notice: &Notice) {
+    #[expect(clippy::too_many_lines, reason = "one arm for each notice")]
+    pub(super) fn show_notice(&self, room: &RoomId, seq: Option<u64>, notice: &Notice) {
         let is_parents = match notice {
             Notice::TaskStarted { task, .. } => {
                 self.state().background.task_started(room, task);
