@@ -2,7 +2,7 @@
 use conclave_sdk::Result;
 use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, Wake, speak};
 
-pub(crate) struct Polite;
+pub struct Polite;
 
 impl DeliveryStrategy for Polite {
     fn decide(_wake: Wake, context: &Context) -> Result<Vec<Decision>> {

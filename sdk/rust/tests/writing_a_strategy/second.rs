@@ -4,7 +4,7 @@ use conclave_sdk::delivery::{
     Activity, Context, Decision, DeliveryStrategy, Wake, attach, due, speak, wait_for,
 };
 
-pub(crate) struct Polite;
+pub struct Polite;
 
 impl DeliveryStrategy for Polite {
     fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>> {

@@ -218,7 +218,7 @@ fn a_condenser_that_misbehaves_breaks_no_history_and_is_not_asked_without_end() 
         let asked = world
             .records()
             .iter()
-            .filter(|record| json!(record.event)["event"] == "consulted")
+            .filter(|record| json!(record.event)["event"] == "plugin-queried")
             .count();
         assert!((1..=CALLS).contains(&asked), "{mode}: asked {asked} times");
         let (faults, done) = (faults(&world), condensed(&world).len());
