@@ -56,4 +56,10 @@ pub trait ModelClient: Send + Sync + 'static {
         prompt: Prompt,
         sink: Arc<dyn TextSink>,
     ) -> BoxFuture<'static, Result<Completion, ModelFailure>>;
+
+    /// Returns a client for one session, if the answers depend on the requests before; `None` if
+    /// all sessions can share this one.
+    fn for_session(&self) -> Option<Arc<dyn ModelClient>> {
+        None
+    }
 }

@@ -10,10 +10,11 @@ use serde_json::Value;
 use crate::{BoxFuture, ModelClient, ModelFailure, TextSink};
 
 /// Returns replies from a script. The first rule whose `when` occurs in the newest part of the
-/// prompt answers. Otherwise it is the next of `replies`; the last one repeats.
+/// prompt answers. Otherwise it is the next of `replies`; the last one repeats. Each session has
+/// its own position in the script.
 #[derive(Debug)]
 pub struct Scripted {
-    script: Script,
+    script: Arc<Script>,
     next: Mutex<usize>,
 }
 
@@ -138,7 +139,7 @@ impl Scripted {
         let replies =
             replies.into_iter().enumerate().map(|(index, reply)| read("replies", index, reply));
         Ok(Self {
-            script: Script { rules, replies: replies.collect::<Result<_, _>>()?, usage },
+            script: Arc::new(Script { rules, replies: replies.collect::<Result<_, _>>()?, usage }),
             next: Mutex::new(0),
         })
     }
@@ -199,6 +200,10 @@ impl ModelClient for Scripted {
             }
             Ok(completion)
         })
+    }
+
+    fn for_session(&self) -> Option<Arc<dyn ModelClient>> {
+        Some(Arc::new(Self { script: Arc::clone(&self.script), next: Mutex::new(0) }))
     }
 }
 

@@ -8,6 +8,7 @@ mod attacks;
 mod bench;
 mod components;
 mod conformance;
+mod counts;
 mod demo;
 #[cfg(test)]
 mod documented;
@@ -55,6 +56,8 @@ usage: cargo xtask COMMAND [OPTIONS]
   dist               one archive for another machine, optimised and stripped, with its checksum
       --quick          as fast to build as `install`
   bench [ARGS…]      measure the host against bare wasmtime (--quick: a rough answer in seconds)
+  counts             count the instructions of the core's hot paths with valgrind, and compare them with those recorded
+      --record         write tests/counts/counts.txt anew
   soak [ARGS…]       kill a busy host and cut its power, again and again, and look whether anything was lost or done twice
       --kills N        so often; 500 when neither this nor the next is given
       --power-cuts N   so often; 200 when neither is given; needs Linux and /dev/fuse
@@ -108,6 +111,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
         "guests" => components::run_guests(Checkout::find()?, rest),
         "conformance" => conformance::run(Checkout::find()?, rest),
         "bench" => bench::run(Checkout::find()?, rest),
+        "counts" => counts::run(Checkout::find()?, rest),
         "fuzz" => fuzz::run(Checkout::find()?, rest),
         "soak" => soak::run(Checkout::find()?, rest),
         "picture" => picture::run(Checkout::find()?, rest),

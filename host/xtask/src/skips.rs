@@ -27,6 +27,12 @@ impl Skips {
         &self.0
     }
 
+    /// Adds a check that this machine cannot do.
+    pub(crate) fn add(&self, reason: &str) -> Result<(), XtaskFailure> {
+        let text = self.text() + reason + "\n";
+        fs::write(&self.0, text).map_err(|error| XtaskFailure::io("write", &self.0, &error))
+    }
+
     fn text(&self) -> String {
         fs::read_to_string(&self.0).unwrap_or_default()
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
 use crate::components;
+use crate::counts;
 use crate::failure::XtaskFailure;
 use crate::gates;
 use crate::imports;
@@ -82,7 +83,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     }
     if asked.filters.is_empty() {
         needs::check_companions(&place)?;
-        return everything(&tests, &mut Phases::new(&place, 22, asked.verbose));
+        return everything(&tests, &mut Phases::new(&place, 24, asked.verbose));
     }
     let mut phases = Phases::new(&place, 5, asked.verbose);
     prepare(&place, &mut phases)?;
@@ -113,6 +114,11 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskF
     let mut clippy = place.cargo(["clippy", "--all-targets", "--all-features", "--keep-going"]);
     clippy.args(packages(&names(tests.tested))).args(["--", "-D", "warnings"]);
     phases.run("asking clippy", "clippy", clippy)?;
+    counts::build(place, phases)?;
+    phases.check("counting instructions", || {
+        let skipped = counts::check(place)?;
+        skipped.map_or(Ok(()), |reason| tests.surroundings.skips.add(reason))
+    })?;
     build_tests(place, phases, &names(tests.tested))?;
     let mut rows = Vec::new();
     for layer in &LAYERS {

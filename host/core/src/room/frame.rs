@@ -4,7 +4,7 @@
 mod tests;
 
 use super::RoomContext;
-use crate::setup::TaskSetup;
+use crate::setup::{Setup, TaskSetup};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ impl Frames {
         frame: FrameId,
     ) -> Option<(&'r Frame, &'r Arc<TaskSetup>)> {
         let frame = self.get(&frame)?;
-        Some((frame, cx.setup.tasks.get(&frame.task)?))
+        Some((frame, frame.task_setup.of(&cx.setup, &frame.task)?))
     }
 
     pub(super) fn get(&self, id: &FrameId) -> Option<&Frame> {
@@ -158,11 +158,40 @@ impl Frames {
     }
 }
 
+/// The setup of a frame's task. It is needed many times in each step, and a search by name costs
+/// more than most of what is read from it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CachedTaskSetup(Option<(Arc<Setup>, Arc<TaskSetup>)>);
+
+impl CachedTaskSetup {
+    pub(super) fn new(setup: &Arc<Setup>, task: &TaskName) -> Self {
+        Self(setup.tasks.get(task).map(|of_task| (Arc::clone(setup), Arc::clone(of_task))))
+    }
+
+    /// Returns the setup of the task in `setup`, which may have replaced the cached one.
+    fn of<'r>(&'r self, setup: &'r Arc<Setup>, task: &TaskName) -> Option<&'r Arc<TaskSetup>> {
+        match &self.0 {
+            Some((of, of_task)) if Arc::ptr_eq(of, setup) => Some(of_task),
+            _ => setup.tasks.get(task),
+        }
+    }
+}
+
+/// A cache makes no difference between two frames.
+impl PartialEq for CachedTaskSetup {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
 /// One activation of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Frame {
     pub(super) id: FrameId,
     pub(super) task: TaskName,
+    /// Not part of the folded state.
+    #[serde(skip)]
+    pub(super) task_setup: CachedTaskSetup,
     pub(super) caller: Option<FrameId>,
     pub(super) inputs: Arc<Value>,
     /// The system text of this activation, if it differs from the task's own.

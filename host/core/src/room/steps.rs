@@ -12,7 +12,7 @@ use serde_json::Value;
 pub(super) use judge::is_empty;
 
 use super::acting::Acting;
-use super::frame::{Attempt, Frame, FrameWait, ParsedMessage, Responder};
+use super::frame::{Attempt, CachedTaskSetup, Frame, FrameWait, ParsedMessage, Responder};
 use super::knowledge::newest_said;
 use super::loop_detection::LoopDetector;
 use super::prompt_agent::with_message;
@@ -55,6 +55,7 @@ impl Dialogue<'_> {
         let frame = Frame {
             id,
             task: task.clone(),
+            task_setup: CachedTaskSetup::new(&setup, task),
             caller,
             system: self.cx.own_system(task, &inputs),
             inputs,

@@ -12,21 +12,46 @@ pub type Fingerprint = [u64; 2];
 /// Returns the fingerprint of a value's JSON, without an intermediate copy.
 #[must_use]
 pub fn fingerprint<T: Serialize + ?Sized>(value: &T) -> Fingerprint {
-    let mut hashing = Hashing(Sha256::new());
+    let mut hashing = Hashing { hash: Sha256::new(), part: [0; PART], len: 0 };
     // A value that cannot be JSON (a map with keys other than text) counts up to the error.
     let _ = serde_json::to_writer(&mut hashing, value);
-    let digest = hashing.0.finalize();
+    let digest = hashing.finalize();
     let half = |range: std::ops::Range<usize>| {
         digest[range].iter().fold(0, |half, byte| half << 8 | u64::from(*byte))
     };
     [half(0..8), half(8..16)]
 }
 
-struct Hashing(Sha256);
+/// The bytes hashed at once. JSON is written in pieces of a few bytes, and hashing each would cost
+/// more than the hash.
+const PART: usize = 512;
+
+struct Hashing {
+    hash: Sha256,
+    part: [u8; PART],
+    len: usize,
+}
+
+impl Hashing {
+    fn finalize(mut self) -> impl std::ops::Deref<Target = [u8]> {
+        self.hash.update(&self.part[..self.len]);
+        self.hash.finalize()
+    }
+}
 
 impl io::Write for Hashing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
+        if bytes.len() > PART - self.len {
+            self.hash.update(&self.part[..self.len]);
+            self.len = 0;
+        }
+        match self.part.get_mut(self.len..self.len + bytes.len()) {
+            Some(free) => {
+                free.copy_from_slice(bytes);
+                self.len += bytes.len();
+            }
+            None => self.hash.update(bytes),
+        }
         Ok(bytes.len())
     }
 

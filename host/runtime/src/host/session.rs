@@ -404,7 +404,7 @@ impl Session {
     /// that keep their names.
     pub fn reconfigure(&mut self, prepared: &Prepared) {
         let SessionParts { setup, plugins, models, everything: _ } = prepared.parts();
-        self.driver.reconfigure(setup, plugins, models);
+        self.driver.reconfigure(setup, plugins, models_of_session(models));
     }
 
     fn check(&self, task: Option<&TaskName>) -> Result<(), SessionError> {
@@ -459,7 +459,7 @@ fn shared(parts: SessionParts, options: RunOptions, room: &RoomId) -> (Arc<RunCo
     let clock = options.clock.steady().unwrap_or(options.clock);
     let shared = RunContext {
         plugins: parts.plugins,
-        models: parts.models,
+        models: models_of_session(parts.models),
         channels: SimulatedVoice::around(options.channels, &clock, &parts.setup),
         runner: options.runner,
         approver: options.approver,
@@ -471,6 +471,19 @@ fn shared(parts: SessionParts, options: RunOptions, room: &RoomId) -> (Arc<RunCo
         admitted: parts.setup,
     };
     (Arc::new(shared), over)
+}
+
+/// Returns the models with a client of its own for each that needs one in every session.
+fn models_of_session(models: Arc<Models>) -> Arc<Models> {
+    let own =
+        models.iter().filter_map(|(name, client)| Some((name.clone(), client.for_session()?)));
+    let own: Vec<_> = own.collect();
+    if own.is_empty() {
+        return models;
+    }
+    let mut of_session = Models::clone(&models);
+    of_session.extend(own);
+    Arc::new(of_session)
 }
 
 /// A run that is awaited. Dropping it before its end stops the run.

@@ -54,6 +54,33 @@ async fn a_thousand_runs_end_in_the_order_of_what_was_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn every_run_begins_the_script_of_its_model_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("replies.json");
+    std::fs::write(&script, r#"{ "replies": ["one", "two", "three"] }"#).unwrap();
+    let desk = Plugin::agent("desk", |step: Step| async move {
+        let first = step.complete().await?.content.unwrap_or_default();
+        // Lets the other runs ask in between.
+        tokio::task::yield_now().await;
+        let second = step.complete().await?.content.unwrap_or_default();
+        Ok(native::finish(format!("{first}, {second}")))
+    })
+    .asks(conclave_runtime::Capability::Model, "Answers.");
+    let config = format!(
+        "entry = 'desk'\n[models.default]\nkind = 'scripted'\nreplies = {:?}\n[plugins.desk]\n\
+         source = 'native:desk'\ngrants.model = ['default']\n[tasks.desk]\nagent = 'desk'\n",
+        script.to_str().unwrap()
+    );
+    let policy = Batch { concurrency: 16, ..Batch::default() };
+    let asks = (0..100).map(|number| format!("ask {number}"));
+    let ended = prepared([desk], &config).await.batch(asks, RunOptions::default(), &policy).await;
+    for item in &ended.items {
+        let answer = item.value().and_then(|outcome| outcome.content.as_deref());
+        assert_eq!(answer, Some("one, two"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_error_stands_in_its_place_or_ends_the_batch() {
     let report = Batch { concurrency: 2, on_error: OnError::Report, ..Batch::default() };
     let ended = desk().await.batch(["one", "fail", "three"], RunOptions::default(), &report).await;
