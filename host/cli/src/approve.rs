@@ -533,7 +533,7 @@ mod tests {
     use std::path::Path;
 
     use conclave_core::permissions::grant::ToolPattern;
-    use conclave_core::permissions::policy_rules::Rule;
+    use conclave_core::permissions::policy_rules::{Policy, Rule};
     use conclave_core::types::approval::Delegator;
     use serde_json::json;
 
@@ -569,7 +569,7 @@ mod tests {
             Path::new("/nowhere/conclave.toml"),
         );
         let mut setup = Setup::clone(&about.setup());
-        setup.policy = vec![Rule {
+        setup.policy = Policy::from(vec![Rule {
             tool: ToolPattern("notes.*".to_owned()),
             caller: None,
             arguments: Vec::new(),
@@ -577,7 +577,7 @@ mod tests {
             decide: Decide::Allow,
             expires_ms: None,
             source: "conclave.toml:3".to_owned(),
-        }];
+        }]);
         let by_rule = request(json!({}));
         let author = answered_by_rule(&setup, &by_rule).map(|answer| answer.author);
         assert_eq!(author, Some(ApprovalAuthor::Rule { source: "conclave.toml:3".to_owned() }));
@@ -589,7 +589,7 @@ mod tests {
                 None
             );
         }
-        setup.policy.clear();
+        setup.policy = Policy::default();
         assert_eq!(answered_by_rule(&setup, &by_rule), None, "grants answer nothing");
     }
 

@@ -47,7 +47,7 @@ use toml::de::DeTable;
 
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::{Grants, SecretPlace, ToolPattern};
-use crate::permissions::policy_rules::Rule;
+use crate::permissions::policy_rules::Policy;
 use crate::setup::{GateRule, ModelSetup, TaskSetup};
 use crate::types::channel::Binding;
 use crate::types::durability::Durability;
@@ -321,7 +321,7 @@ pub struct Config {
     /// The gates, in the order in which they are asked.
     pub gates: Vec<GateRule>,
     /// The policy rules, in the order in which they are tried.
-    pub policy: Vec<Rule>,
+    pub policy: Policy,
     /// The durability; `None` for the program's default.
     pub durability: Option<Durability>,
     pub limits: RunLimits,

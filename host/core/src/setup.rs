@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::permissions::grant::{Grants, Rights};
 use crate::permissions::manifest::Manifest;
-use crate::permissions::policy_rules::Rule;
+use crate::permissions::policy_rules::Policy;
 use crate::permissions::task_scope::{ScopedTask, TaskScope};
 use crate::tool_calls::sequence::Sequence;
 use crate::tool_calls::toolbox::Toolbox;
@@ -538,8 +538,8 @@ pub struct Setup {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateRule>,
     /// The policy rules, in the order in which they are tried.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub policy: Vec<Rule>,
+    #[serde(default, skip_serializing_if = "Policy::is_empty")]
+    pub policy: Policy,
     pub limits: RunLimits,
 }
 

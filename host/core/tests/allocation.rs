@@ -81,7 +81,11 @@ agent = "all"
 
 /// Returns a setup in which only the rules matter.
 fn setup() -> Setup {
-    let config = Config::parse("c.toml", "", RULES).unwrap_or_else(|problems| panic!("{problems}"));
+    setup_of(RULES)
+}
+
+fn setup_of(text: &str) -> Setup {
+    let config = Config::parse("c.toml", "", text).unwrap_or_else(|problems| panic!("{problems}"));
     Setup {
         entry: "desk".into(),
         tasks: [].into(),
@@ -114,6 +118,49 @@ fn a_call_that_is_allowed_allocates_nothing() {
         (Decide::Ask, 0),
         "patterns of arguments are matched in place"
     );
+}
+
+/// Rules for many folders, and a last one that allows the call.
+fn many_folders(count: usize) -> Setup {
+    let folder = |number| {
+        format!(
+            "[[policy]]\ntool = \"notes.save\"\narguments = {{ path = \"/folder{number}/*\" }}\n\
+             decide = \"deny\"\n"
+        )
+    };
+    let (plugins, _) = RULES.split_once("[[policy]]").expect("it has rules");
+    let last = "[[policy]]\ntool = \"notes.*\"\ndecide = \"allow\"\n";
+    let text = plugins.to_owned() + &(0..count).map(folder).collect::<String>() + last;
+    setup_of(&text)
+}
+
+#[test]
+fn a_call_that_the_last_of_a_thousand_rules_allows_allocates_nothing() {
+    let (setup, callers) = (many_folders(999), ["desk", "chat"].map(PluginName::from));
+    for path in ["/notes/a.md", "notes/a.md", "/notes/täglich.md", "/folder7", "5"] {
+        let arguments = json!({ "path": path, "text": "x".repeat(1_000) });
+        let mut decided = Decide::Deny;
+        let counted = measure(|| {
+            let decision =
+                decide(black_box(&setup), black_box(&callers), "notes.save", black_box(&arguments));
+            decided = decision.decide;
+        });
+        assert_eq!((decided, counted.count_total), (Decide::Allow, 0), "{path}");
+    }
+}
+
+#[test]
+fn a_path_that_hides_its_target_is_resolved_once_for_all_rules() {
+    let callers = ["desk", "chat"].map(PluginName::from);
+    let arguments = json!({ "path": "/notes/../folders/x" });
+    let counted = |count| {
+        let setup = many_folders(count);
+        measure(|| {
+            black_box(decide(black_box(&setup), &callers, "notes.save", black_box(&arguments)));
+        })
+        .count_total
+    };
+    assert_eq!((counted(10) > 0, counted(999)), (true, counted(10)));
 }
 
 /// Its name, the decision, an input that it allows and one that it denies.

@@ -16,9 +16,6 @@ use serde_json::{Value, json};
 
 use crate::BenchError;
 
-/// The number of rules before the one that matches; above realistic configs.
-const RULES: usize = 20;
-
 /// A setup with rules, and a call that the last rule allows.
 pub(crate) struct Decisions {
     setup: Setup,
@@ -29,11 +26,12 @@ pub(crate) struct Decisions {
 }
 
 impl Decisions {
-    pub(crate) fn prepare() -> Result<Self, BenchError> {
+    /// Prepares a setup with this many rules. The last one allows the call.
+    pub(crate) fn prepare(rules: usize) -> Result<Self, BenchError> {
         let mut text = "entry = \"desk\"\n[plugins.chat]\nsource = \"stock:chat\"\n[plugins.notes]\nsource = \"notes.wasm\"\n\
             [tasks.desk]\nagent = \"chat\"\n"
             .to_owned();
-        for number in 0..RULES {
+        for number in 1..rules {
             text += &format!(
                 "[[policy]]\ntool = \"notes.save\"\narguments = {{ path = \"/folder{number}/*\" }}\ndecide = \"deny\"\n"
             );

@@ -49,6 +49,7 @@ const ALLOCATOR: &str = "what the pool brings";
 const WARM: &str = "what a fresh sandbox costs";
 const LOAD: &str = "plugin load, cached";
 const DECISION: &str = "policy decision, the last of 21 rules; and a grant";
+const MANY_RULES: &str = "policy decision, the last of 1 000 rules; and of 21";
 const DURABLE: &str = "64 tasks at once: step, tool call, step; durable";
 const REPLAY: &str = "replay of one event, of 20 000";
 const WAITING: &str = "tasks that wait for a model: the start of one";
@@ -107,6 +108,9 @@ pub(crate) async fn all(
     }
     if wanted(DECISION) {
         keep(bench.decision().await?);
+    }
+    if wanted(MANY_RULES) {
+        keep(bench.many_rules().await?);
     }
     if wanted(DURABLE) {
         keep(bench.durable(guests).await?);
@@ -350,27 +354,41 @@ impl Bench {
         })
     }
 
-    /// Measures a decision. Both sides are far below the resolution of the clock, so each time
+    /// Returns the times of a decision. It is far below the resolution of the clock, so each time
     /// covers a thousand.
-    async fn decision(&self) -> Result<Row, BenchError> {
+    fn time_decisions(&self, decide: impl Fn() -> bool) -> Times {
         const EACH: u32 = 1_000;
-        let decisions = Decisions::prepare()?;
-        let of = |decide: &dyn Fn() -> bool| {
-            let samples = if self.effort == Effort::Quick { 200 } else { 2_000 };
-            let times = (0..samples).map(|_| {
-                let began = Instant::now();
-                let allowed = (0..EACH).filter(|_| decide()).count();
-                std::hint::black_box(allowed);
-                began.elapsed() / EACH
-            });
-            Times::of(times.collect())
-        };
-        let (baseline, subject) = (of(&|| decisions.require()), of(&|| decisions.decide()));
+        let samples = if self.effort == Effort::Quick { 200 } else { 2_000 };
+        let times = (0..samples).map(|_| {
+            let began = Instant::now();
+            let allowed = (0..EACH).filter(|_| decide()).count();
+            std::hint::black_box(allowed);
+            began.elapsed() / EACH
+        });
+        Times::of(times.collect())
+    }
+
+    async fn decision(&self) -> Result<Row, BenchError> {
+        let decisions = Decisions::prepare(21)?;
+        let baseline = self.time_decisions(|| decisions.require());
+        let subject = self.time_decisions(|| decisions.decide());
         Ok(Row {
             what: DECISION,
             baseline: Some(side("grant", baseline)),
             subject: side("policy", subject),
             reach: Reach::AboutMicros(1.0),
+        })
+    }
+
+    async fn many_rules(&self) -> Result<Row, BenchError> {
+        let (few, many) = (Decisions::prepare(21)?, Decisions::prepare(1_000)?);
+        let baseline = self.time_decisions(|| few.decide());
+        let subject = self.time_decisions(|| many.decide());
+        Ok(Row {
+            what: MANY_RULES,
+            baseline: Some(side("21 rules", baseline)),
+            subject: side("1 000 rules", subject),
+            reach: Reach::AboutMicros(3.0),
         })
     }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use conclave_core::config::Config;
-use conclave_core::permissions::policy_rules::Rule;
+use conclave_core::permissions::policy_rules::{Policy, Rule};
 use conclave_core::policy::permit::Permit;
 use conclave_core::setup::Setup;
 
@@ -29,7 +29,7 @@ pub(super) fn write(
     path: &Path,
     setup: &Setup,
     leave: &Permit,
-) -> Result<(String, Vec<Rule>), CliError> {
+) -> Result<(String, Policy), CliError> {
     let file = ConfigFile::open(path)?;
     if !has_same_policy(path, setup) {
         let what = format!("the rules in {} have changed since the run started", path.display());
@@ -48,11 +48,9 @@ pub(super) fn write(
     Ok((text, policy.unwrap_or_else(|| with(setup, leave))))
 }
 
-fn with(setup: &Setup, leave: &Permit) -> Vec<Rule> {
-    let mut policy = setup.policy.clone();
-    let at = leave.before.unwrap_or(policy.len()).min(policy.len());
-    policy.splice(at..at, leave.rules.iter().cloned());
-    policy
+fn with(setup: &Setup, leave: &Permit) -> Policy {
+    let at = leave.before.unwrap_or(setup.policy.len());
+    setup.policy.with_rules_at(at, leave.rules.iter().cloned())
 }
 
 /// Returns whether two lists hold the same rules, regardless of their positions in the file.

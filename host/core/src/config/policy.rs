@@ -10,7 +10,8 @@ use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use crate::permissions::policy_rules::{
-    ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST, Rule,
+    ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST,
+    Policy, Rule,
 };
 use crate::types::ids::PluginName;
 use crate::types::wording::code;
@@ -19,7 +20,7 @@ pub(crate) fn read_all(
     reader: &mut ConfigReader,
     references: &mut References,
     root: &Table<'_>,
-) -> Vec<Rule> {
+) -> Policy {
     let entries = root.get("policy").and_then(|item| item.list(reader)).unwrap_or_default();
     entries.iter().filter_map(|entry| rule(reader, references, entry)).collect()
 }

@@ -276,10 +276,21 @@ impl ToolPattern {
     /// Returns whether the pattern covers this `plugin.tool`.
     #[must_use]
     pub fn covers(&self, tool: &str) -> bool {
+        match self.covered() {
+            CoveredTools::One(name) => name == tool,
+            CoveredTools::WithPrefix(prefix) => tool.starts_with(prefix),
+            CoveredTools::None => false,
+        }
+    }
+
+    /// Returns the tools that the pattern covers.
+    pub(crate) fn covered(&self) -> CoveredTools<'_> {
         match self.0.strip_suffix('*') {
-            Some("") => true,
-            Some(prefix) => prefix.ends_with('.') && tool.starts_with(prefix),
-            None => self.0 == tool,
+            Some(prefix) if prefix.is_empty() || prefix.ends_with('.') => {
+                CoveredTools::WithPrefix(prefix)
+            }
+            Some(_) => CoveredTools::None,
+            None => CoveredTools::One(&self.0),
         }
     }
 
@@ -294,6 +305,16 @@ impl ToolPattern {
                 .split_once('.')
                 .is_some_and(|(plugin, tool)| word(plugin) && (tool == "*" || word(tool)))
     }
+}
+
+/// The tools that a pattern covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum CoveredTools<'a> {
+    One(&'a str),
+    /// All tools whose names begin with this; the prefix of `*` is empty.
+    WithPrefix(&'a str),
+    /// None, because the pattern is malformed.
+    None,
 }
 
 /// The rights of a plugin: its manifest, its grants, and the task's restriction.

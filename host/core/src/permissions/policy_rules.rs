@@ -1,17 +1,22 @@
 //! The operator's rules about tool calls: the calls that a rule covers, and its decision.
 
 mod arguments;
+mod call_arguments;
 mod deceptive_path;
+mod policy;
+mod prefix_table;
+mod rule_index;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::permissions::grant::ToolPattern;
 use crate::types::ids::PluginName;
 
 pub(crate) use arguments::exactly;
 pub use arguments::{ArgumentPattern, ArgumentPlace, ArgumentRule, Holds};
+pub(crate) use call_arguments::CallArguments;
 pub use deceptive_path::is_odd;
+pub use policy::Policy;
 
 /// The limit of a pattern in characters.
 pub(crate) const PATTERN_MAX: usize = 4_096;
@@ -68,7 +73,12 @@ pub struct Rule {
 
 impl Rule {
     /// Returns whether the rule matches this caller, tool and these arguments.
-    pub(crate) fn holds(&self, caller: &PluginName, tool: &str, arguments: &Value) -> Holds {
+    pub(crate) fn holds(
+        &self,
+        caller: &PluginName,
+        tool: &str,
+        arguments: &CallArguments<'_>,
+    ) -> Holds {
         if !self.tool.covers(tool) || self.caller.as_ref().is_some_and(|name| name != caller) {
             return Holds::No;
         }
@@ -79,11 +89,11 @@ impl Rule {
     }
 
     /// Returns whether `arguments` of the rule names every argument of the call.
-    fn names_all(&self, arguments: &Value) -> bool {
+    fn names_all(&self, arguments: &CallArguments<'_>) -> bool {
         let names = |name: &String| {
             self.arguments.iter().any(|rule| rule.at == ArgumentPlace::of_property(name))
         };
-        arguments.as_object().is_some_and(|fields| fields.keys().all(names))
+        arguments.value.as_object().is_some_and(|fields| fields.keys().all(names))
     }
 
     /// Returns whether this rule, standing first, matches every call that the other one matches.

@@ -11,9 +11,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::permissions::policy_rules::Decide;
-use crate::permissions::policy_rules::Holds;
-use crate::permissions::policy_rules::Rule;
+use crate::permissions::policy_rules::{CallArguments, Decide, Holds, Policy, Rule};
 use crate::setup::{PluginSetup, Setup};
 use crate::types::approval::ApprovalRequest;
 use crate::types::ids::PluginName;
@@ -55,7 +53,7 @@ impl fmt::Display for DecisionSource<'_> {
 /// Returns the decision about a call. Each participant (the calling agent, a tool plugin whose
 /// answer requests the call) gets the first rule that matches, else the decision by the grants of
 /// the tool's plugin. The strictest wins, so that no participant borrows the permissions of
-/// another. Allocates nothing.
+/// another. Allocates only if an argument hides its target, or is found by a JSON pointer.
 #[must_use]
 pub fn decide<'a, 'b>(
     setup: &'a Setup,
@@ -63,11 +61,7 @@ pub fn decide<'a, 'b>(
     tool: &str,
     arguments: &Value,
 ) -> PolicyDecision<'a> {
-    let otherwise = without_rule(setup, tool);
-    let each = callers
-        .into_iter()
-        .map(|caller| decide_for(&setup.policy, caller, tool, arguments, otherwise));
-    each.reduce(stricter).unwrap_or(otherwise)
+    decide_for_all(setup, callers, tool, &CallArguments::new(arguments))
 }
 
 /// Returns the decision for a delegated call: [`decide`] for its participants, made stricter by the
@@ -81,64 +75,113 @@ pub fn decide_delegated<'a, 'b>(
     tool: &str,
     arguments: &Value,
 ) -> PolicyDecision<'a> {
-    let own = decide(setup, callers, tool, arguments);
+    let arguments = CallArguments::new(arguments);
+    let own = decide_for_all(setup, callers, tool, &arguments);
     delegators
         .into_iter()
-        .filter_map(|delegator| decide_for_delegator(&setup.policy, delegator, tool, arguments))
+        .filter_map(|delegator| decide_for_delegator(&setup.policy, delegator, tool, &arguments))
         .fold(own, stricter)
 }
 
-/// Returns the first rule that names the delegator and is about the call. A rule that may match
-/// counts as a match, unless it allows.
+fn decide_for_all<'a, 'b>(
+    setup: &'a Setup,
+    callers: impl IntoIterator<Item = &'b PluginName>,
+    tool: &str,
+    arguments: &CallArguments<'_>,
+) -> PolicyDecision<'a> {
+    let otherwise = without_rule(setup, tool);
+    let each = callers
+        .into_iter()
+        .map(|caller| decide_for(&setup.policy, caller, tool, arguments, otherwise));
+    each.reduce(stricter).unwrap_or(otherwise)
+}
+
+/// Returns the decision of the rules that name the delegator; `None` if none is about the call. A
+/// rule that may match counts as a match, unless it allows.
 fn decide_for_delegator<'a>(
-    rules: &'a [Rule],
+    policy: &'a Policy,
     delegator: &PluginName,
     tool: &str,
-    arguments: &Value,
+    arguments: &CallArguments<'_>,
 ) -> Option<PolicyDecision<'a>> {
-    let own = rules.iter().enumerate().filter(|(_, rule)| rule.caller.as_ref() == Some(delegator));
-    let mut strictest: Option<PolicyDecision<'a>> = None;
-    for (index, rule) in own {
-        let decision =
-            PolicyDecision { decide: rule.decide, why: DecisionSource::Rule { index, rule } };
-        match rule.holds(delegator, tool, arguments) {
-            Holds::No => {}
-            Holds::Maybe if rule.decide == Decide::Allow => {}
-            Holds::Maybe => {
-                strictest = Some(strictest.map_or(decision, |earlier| stricter(earlier, decision)))
-            }
-            Holds::Yes => {
-                return Some(strictest.map_or(decision, |earlier| stricter(earlier, decision)));
-            }
-        }
-    }
-    strictest
+    let mut matches = FirstMatches::default();
+    policy.candidates_naming(delegator, tool, arguments, |indices| {
+        matches.add(policy, indices, |rule| rule.holds(delegator, tool, arguments));
+    });
+    matches.strictest()
 }
 
 /// Returns the decision for one participant. A rule may be undecidable, if an argument is written
 /// in a way that hides its target. Such a rule never allows, and later rules can only make the
 /// decision stricter.
 fn decide_for<'a>(
-    rules: &'a [Rule],
+    policy: &'a Policy,
     caller: &PluginName,
     tool: &str,
-    arguments: &Value,
+    arguments: &CallArguments<'_>,
     otherwise: PolicyDecision<'a>,
 ) -> PolicyDecision<'a> {
-    let mut maybe: Option<PolicyDecision<'a>> = None;
-    let and = |maybe: Option<PolicyDecision<'a>>, decision| {
-        maybe.map_or(decision, |maybe| stricter(maybe, decision))
-    };
-    for (index, rule) in rules.iter().enumerate() {
-        let decision =
-            PolicyDecision { decide: rule.decide, why: DecisionSource::Rule { index, rule } };
-        match rule.holds(caller, tool, arguments) {
-            Holds::Yes => return and(maybe, decision),
-            Holds::Maybe if rule.decide > Decide::Allow => maybe = Some(and(maybe, decision)),
-            Holds::Maybe | Holds::No => {}
+    let mut matches = FirstMatches::default();
+    policy.candidates(caller, tool, arguments, |indices| {
+        matches.add(policy, indices, |rule| rule.holds(caller, tool, arguments));
+    });
+    match matches.strictest() {
+        Some(decision) if matches.certain.is_some() => decision,
+        Some(decision) => stricter(decision, otherwise),
+        None => otherwise,
+    }
+}
+
+/// The rules that decide about a call, from candidates in any order: the first rule that holds, and
+/// the first before it that may hold.
+#[derive(Debug, Default)]
+struct FirstMatches<'a> {
+    certain: Option<RuleMatch<'a>>,
+    /// The first rule that may hold and asks. No later one matters: it would be no stricter.
+    may_ask: Option<RuleMatch<'a>>,
+    may_deny: Option<RuleMatch<'a>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RuleMatch<'a> {
+    index: usize,
+    rule: &'a Rule,
+}
+
+impl<'a> FirstMatches<'a> {
+    /// Adds the rules with these ascending indices.
+    fn add(&mut self, policy: &'a Policy, indices: &[usize], holds: impl Fn(&Rule) -> Holds) {
+        for &index in indices {
+            if self.certain.is_some_and(|certain| certain.index <= index) {
+                return;
+            }
+            let Some(rule) = policy.get(index) else { return };
+            let first = match (holds(rule), rule.decide) {
+                (Holds::No, _) | (Holds::Maybe, Decide::Allow) => continue,
+                (Holds::Maybe, Decide::Ask) => &mut self.may_ask,
+                (Holds::Maybe, Decide::Deny) => &mut self.may_deny,
+                (Holds::Yes, _) => &mut self.certain,
+            };
+            if first.is_none_or(|first| index < first.index) {
+                *first = Some(RuleMatch { index, rule });
+            }
         }
     }
-    and(maybe, otherwise)
+
+    /// Returns the strictest decision, of equal ones the first.
+    fn strictest(&self) -> Option<PolicyDecision<'a>> {
+        let is_first =
+            |may: &RuleMatch<'_>| self.certain.is_none_or(|certain| may.index < certain.index);
+        // In this order the first of equal decisions stands first.
+        [self.may_deny.filter(is_first), self.may_ask.filter(is_first), self.certain]
+            .into_iter()
+            .flatten()
+            .map(|RuleMatch { index, rule }| PolicyDecision {
+                decide: rule.decide,
+                why: DecisionSource::Rule { index, rule },
+            })
+            .reduce(stricter)
+    }
 }
 
 /// Returns the stricter of two decisions, the first if they are equal.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::permissions::grant::ToolPattern;
 use crate::permissions::policy_rules::exactly;
 use crate::permissions::policy_rules::{
-    ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, Holds, PATTERNS_MAX, Rule,
+    ArgumentPattern, ArgumentPlace, ArgumentRule, CallArguments, Decide, Holds, PATTERNS_MAX, Rule,
 };
 use crate::policy::decision::{DecisionSource, decide};
 use crate::setup::Setup;
@@ -60,16 +60,14 @@ pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Pe
             source: String::new(),
         });
     }
-    let mut with = setup.clone();
-    let at = leave.before.unwrap_or(with.policy.len());
-    if leave
-        .rules
-        .iter()
-        .any(|rule| hides_a_deny(&setup.policy[at..], rule, exact.then_some(&request.arguments)))
-    {
+    let at = leave.before.unwrap_or(setup.policy.len());
+    let arguments = exact.then(|| CallArguments::new(&request.arguments));
+    let hides = |rule| hides_a_deny(&setup.policy[at..], rule, arguments.as_ref());
+    if leave.rules.iter().any(hides) {
         return None;
     }
-    with.policy.splice(at..at, leave.rules.iter().cloned());
+    let policy = setup.policy.with_rules_at(at, leave.rules.iter().cloned());
+    let with = Setup { policy, ..setup.clone() };
     // Confirm by the real decision: an earlier rule may still deny or ask.
     let decided = request.decide(&with, &request.arguments);
     (decided.decide == Decide::Allow && !leave.rules.is_empty()).then_some(leave)
@@ -77,7 +75,7 @@ pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Pe
 
 /// Returns whether one of these rules denies a call that the new rule in front of them would allow.
 /// `arguments` are the only ones that the new rule matches; `None` if it matches any.
-fn hides_a_deny(later: &[Rule], new: &Rule, arguments: Option<&Value>) -> bool {
+fn hides_a_deny(later: &[Rule], new: &Rule, arguments: Option<&CallArguments<'_>>) -> bool {
     for rule in later {
         let is_about =
             rule.tool.covers(&new.tool.0) && (rule.caller.is_none() || rule.caller == new.caller);

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::calls::PendingCalls;
 use super::{InvariantViolation, Purpose, TimerPurpose};
+use crate::permissions::policy_rules::Policy;
 use crate::protocol::effect::Effect;
 use crate::protocol::event::RunOpening;
 use crate::protocol::notice::Notice;
@@ -91,7 +92,7 @@ impl Default for RoomContext {
                 models: BTreeMap::new(),
                 channels: BTreeMap::new(),
                 gates: Vec::new(),
-                policy: Vec::new(),
+                policy: Policy::default(),
                 limits: RunLimits::default(),
             }),
             opening: RunOpening::default(),

@@ -8,7 +8,7 @@ use conclave_core::permissions::grant::{
     ChannelsGrant, DelegateGrant, Grants, ModelGrant, RouteGrant, ToolPattern, ToolsGrant,
 };
 use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
-use conclave_core::permissions::policy_rules::Rule;
+use conclave_core::permissions::policy_rules::Policy;
 use conclave_core::permissions::task_scope::TaskScope;
 use conclave_core::protocol::event::RunOpening;
 use conclave_core::setup::{
@@ -118,7 +118,7 @@ pub(crate) struct SetupPlan {
     plugins: BTreeMap<String, PluginPlan>,
     models: BTreeMap<String, ModelSetup>,
     gates: Vec<conclave_core::setup::GateRule>,
-    policy: Vec<Rule>,
+    policy: Policy,
     limits: LimitsPlan,
 }
 

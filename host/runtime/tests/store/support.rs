@@ -9,6 +9,7 @@ use conclave_runtime::journal::{
     Journal, JournalBatch, JournalFailure, Journals, Keeping, Reopened,
 };
 use conclave_runtime::outcome::{Outcome, Status};
+use conclave_runtime::policy_rules::Policy;
 use conclave_runtime::room_secret::RoomSecret;
 use conclave_runtime::setup::Setup;
 use conclave_runtime::store::{Durability, RunOrigin, Store, StoreReader};
@@ -28,7 +29,7 @@ pub(crate) fn setup() -> Arc<Setup> {
         models,
         channels,
         gates: Vec::new(),
-        policy: Vec::new(),
+        policy: Policy::default(),
         limits,
     })
 }

@@ -92,7 +92,7 @@ fn setup(policy: Vec<Rule>) -> Setup {
         models: BTreeMap::new(),
         channels: BTreeMap::new(),
         gates: Vec::new(),
-        policy,
+        policy: policy.into(),
         limits: RunLimits { turns: None, wall_ms: None, depth: 0, ..RunLimits::default() },
     }
 }
@@ -124,16 +124,17 @@ fn decided(setup: &Setup, call: &Call) {
         source: String::new(),
     };
     if !call.callers.is_empty() {
-        let mut last = setup.clone();
-        last.policy.push(any(Decide::Deny));
+        let with = |index: usize, rules: Vec<Rule>| Setup {
+            policy: setup.policy.with_rules_at(index, rules),
+            ..setup.clone()
+        };
+        let last = with(setup.policy.len(), vec![any(Decide::Deny)]);
         assert!(of(&last, &call.callers) >= all, "a rule that denies the rest loosens");
         for decide in [Decide::Deny, Decide::Ask, Decide::Allow] {
-            let mut first = setup.clone();
-            first.policy.insert(0, any(decide));
+            let first = with(0, vec![any(decide)]);
             assert_eq!(of(&first, &call.callers), decide, "the first rule that matches decides");
         }
-        let mut twice = setup.clone();
-        twice.policy.extend(setup.policy.iter().cloned());
+        let twice = with(setup.policy.len(), setup.policy.to_vec());
         assert_eq!(of(&twice, &call.callers), all, "rules said twice say something else");
     }
 }
@@ -159,8 +160,8 @@ fn left(setup: &Setup, call: &Call) {
     for exact in [true, false] {
         let Some(leave) = leave(setup, &request, exact) else { continue };
         let at = leave.before.unwrap_or(setup.policy.len());
-        let mut with = setup.clone();
-        with.policy.splice(at..at, leave.rules.iter().cloned());
+        let policy = setup.policy.with_rules_at(at, leave.rules.iter().cloned());
+        let with = Setup { policy, ..setup.clone() };
         let callers: Vec<PluginName> = request.callers().cloned().collect();
         assert_eq!(
             decide(&with, &callers, &call.tool, &call.arguments).decide,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::PATTERN_MAX;
-use super::deceptive_path::{is_odd, led_to};
+use super::call_arguments::{CallArguments, ExaminedText};
 
 /// The result of matching a rule, or a part of it, with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +52,7 @@ impl ArgumentPlace {
         pointer.split('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~")
     }
 
-    fn find<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
+    pub(super) fn find<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
         if self.0.starts_with('/') { arguments.pointer(&self.0) } else { arguments.get(&self.0) }
     }
 }
@@ -67,9 +67,10 @@ pub struct ArgumentRule {
 
 impl ArgumentRule {
     /// Returns whether the rule matches; a missing argument never does.
-    pub(crate) fn holds(&self, arguments: &Value) -> Holds {
-        let Some(value) = self.at.find(arguments) else { return Holds::No };
-        self.patterns.iter().map(|pattern| pattern.holds(value)).max().unwrap_or(Holds::No)
+    pub(crate) fn holds(&self, arguments: &CallArguments<'_>) -> Holds {
+        let Some(value) = self.at.find(arguments.value) else { return Holds::No };
+        let holds = |pattern: &ArgumentPattern| pattern.holds(value, arguments);
+        self.patterns.iter().map(holds).max().unwrap_or(Holds::No)
     }
 }
 
@@ -80,10 +81,13 @@ impl ArgumentRule {
 pub struct ArgumentPattern(pub Value);
 
 impl ArgumentPattern {
-    fn holds(&self, value: &Value) -> Holds {
+    /// Returns whether the pattern matches this value of the call.
+    fn holds<'a>(&self, value: &'a Value, arguments: &CallArguments<'a>) -> Holds {
         match (&self.0, value) {
             (Value::String(pattern), _) if pattern == "*" => Holds::Yes,
-            (Value::String(pattern), Value::String(text)) => holds_for(pattern, text),
+            (Value::String(pattern), Value::String(text)) => {
+                arguments.examine(text, |text| holds_for(pattern, text))
+            }
             (pattern, value) if pattern == value => Holds::Yes,
             // Tools accept 5 for "5" and vice versa, so a rule that denies must cover both.
             (Value::String(pattern), value) if is_json_of(pattern, value) => Holds::Maybe,
@@ -101,30 +105,77 @@ impl ArgumentPattern {
             _ => Holds::No,
         }
     }
+
+    /// Returns what a value must have in common with the pattern; `None` if nothing is known.
+    ///
+    /// A text pattern holds, or may hold, only for texts of which the text itself or its target
+    /// begins with the prefix, at least after a slash was put in front (see [`holds_for`]), and for
+    /// values whose JSON it is (see [`Self::may_be_json`]). A number holds, or may hold, only for
+    /// values of the same [`NumberKey`]: its JSON, too, reads as the number.
+    pub(super) fn key(&self) -> Option<PatternKey> {
+        match &self.0 {
+            Value::String(pattern) => {
+                let prefix = pieces(pattern).into_iter().next()?;
+                (!prefix.is_empty()).then_some(PatternKey::Prefix(prefix))
+            }
+            number => NumberKey::of(number).map(PatternKey::Number),
+        }
+    }
+
+    /// Returns whether the pattern is a text that may be the JSON of a value other than a text.
+    pub(super) fn may_be_json(&self) -> bool {
+        let begins_json = |c: char| c.is_ascii_digit() || "-[{tfn".contains(c);
+        self.0.as_str().is_some_and(|pattern| pattern.starts_with(begins_json))
+    }
 }
 
-fn holds_for(pattern: &str, text: &str) -> Holds {
+/// What a value must have in common with a pattern.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum PatternKey {
+    /// The characters before the first star, unescaped; at least one.
+    Prefix(String),
+    Number(NumberKey),
+}
+
+/// A number as a 64-bit float, by its bits. Patterns compare numbers of different forms as floats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NumberKey(u64);
+
+impl NumberKey {
+    /// Returns the key of a number, or of a text that reads as one.
+    pub(super) fn of(value: &Value) -> Option<Self> {
+        let number = match value {
+            Value::Number(number) => number.as_f64(),
+            Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        // Adding zero turns -0 into 0, which equals it.
+        number.map(|number| Self((number + 0.0).to_bits()))
+    }
+}
+
+/// Returns whether the pattern matches a text. [`super::rule_index`] relies on what is tried here:
+/// the text and its target, both as they are and with a slash in front.
+fn holds_for(pattern: &str, examined: &ExaminedText<'_>) -> Holds {
+    let text = examined.text;
     if pattern == text && !pattern.contains(['*', '\\']) {
         return Holds::Yes;
     }
-    let is_odd = is_odd(text);
+    let is_odd = examined.is_odd();
     let is_covered = covers(pattern, text);
     if is_covered && (!is_odd || is_exactly(pattern)) {
         return Holds::Yes;
     }
     // A tool that takes the text for a path may begin at the root.
-    let from_root = pattern.strip_prefix('/').filter(|_| !text.starts_with('/'));
+    let from_root = pattern.strip_prefix('/').filter(|_| examined.is_relative());
     let is_meant = |text: &str| {
         covers(pattern, text) || from_root.is_some_and(|pattern| covers(pattern, text))
     };
     if is_covered || is_meant(text) {
         return Holds::Maybe;
     }
-    if !is_odd && !text.contains('%') {
-        return Holds::No;
-    }
-    let led_to = led_to(text);
-    if is_meant(&led_to) || is_meant(&format!("{led_to}/")) { Holds::Maybe } else { Holds::No }
+    let Some(target) = examined.target() else { return Holds::No };
+    if is_meant(target.path()) || is_meant(target.folder()) { Holds::Maybe } else { Holds::No }
 }
 
 /// Returns whether no star in the pattern stands for any text.
@@ -225,7 +276,11 @@ mod tests {
     use super::*;
 
     fn holds(pattern: &str, value: &Value) -> Holds {
-        ArgumentPattern(pattern.into()).holds(value)
+        held(&ArgumentPattern(pattern.into()), value)
+    }
+
+    fn held(pattern: &ArgumentPattern, value: &Value) -> Holds {
+        pattern.holds(value, &CallArguments::new(value))
     }
 
     #[test]
@@ -292,17 +347,17 @@ mod tests {
     fn other_values_are_themselves_and_what_looks_like_them_is_held_back() {
         let values = [json!(5), json!(true), json!(["a", 1]), json!({ "id": 7 }), json!(0.5)];
         for value in &values {
-            assert_eq!(ArgumentPattern(value.clone()).holds(value), Holds::Yes, "{value}");
+            assert_eq!(held(&ArgumentPattern(value.clone()), value), Holds::Yes, "{value}");
             assert_eq!(holds("*", value), Holds::Yes);
             assert_eq!(
-                ArgumentPattern(value.clone()).holds(&json!(value.to_string())),
+                held(&ArgumentPattern(value.clone()), &json!(value.to_string())),
                 Holds::Maybe,
                 "{value}"
             );
             assert_eq!(holds(&value.to_string(), value), Holds::Maybe, "{value}");
         }
-        assert_eq!(ArgumentPattern(json!(100)).holds(&json!(100.0)), Holds::Maybe);
-        assert_eq!(ArgumentPattern(json!(100)).holds(&json!("1e2")), Holds::Maybe);
+        assert_eq!(held(&ArgumentPattern(json!(100)), &json!(100.0)), Holds::Maybe);
+        assert_eq!(held(&ArgumentPattern(json!(100)), &json!("1e2")), Holds::Maybe);
         for (pattern, value) in [
             ("5", json!(50)),
             ("50", json!(5)),
@@ -312,22 +367,22 @@ mod tests {
         ] {
             assert_eq!(holds(pattern, &value), Holds::No, "{pattern}");
         }
-        assert_eq!(ArgumentPattern(json!(5)).holds(&json!(50)), Holds::No);
-        assert_eq!(ArgumentPattern(json!(5)).holds(&json!("five")), Holds::No);
+        assert_eq!(held(&ArgumentPattern(json!(5)), &json!(50)), Holds::No);
+        assert_eq!(held(&ArgumentPattern(json!(5)), &json!("five")), Holds::No);
     }
 
     #[test]
     fn a_star_and_a_backslash_can_be_meant() {
         for text in ["*", "a*b", "\\*", "\\\\x", "\\", "C:\\a\\*.md", "a", "../*"] {
             let pattern = exactly(&json!(text)).expect("any text can be written");
-            assert_eq!(pattern.holds(&json!(text)), Holds::Yes, "{text:?} {pattern:?}");
+            assert_eq!(held(&pattern, &json!(text)), Holds::Yes, "{text:?} {pattern:?}");
             assert_eq!(
-                pattern.holds(&json!(text.replace('*', "x") + "y")),
+                held(&pattern, &json!(text.replace('*', "x") + "y")),
                 Holds::No,
                 "{text:?} {pattern:?}"
             );
             assert_eq!(
-                pattern.holds(&json!(format!("{text}y"))),
+                held(&pattern, &json!(format!("{text}y"))),
                 Holds::No,
                 "{text:?} {pattern:?}"
             );
@@ -358,15 +413,16 @@ mod tests {
     fn an_argument_is_named_or_pointed_at() {
         let arguments =
             json!({ "path": "/a", "user": { "id": 7 }, "/odd": "x", "list": ["a", "b"] });
+        let call = CallArguments::new(&arguments);
         let rule = |at: &str, pattern: &str| ArgumentRule {
             at: ArgumentPlace(at.to_owned()),
             patterns: vec![ArgumentPattern(pattern.into())],
         };
         for (at, pattern) in [("path", "/a"), ("/path", "/a"), ("/~1odd", "x"), ("/list/1", "b")] {
-            assert_eq!(rule(at, pattern).holds(&arguments), Holds::Yes, "{at}");
+            assert_eq!(rule(at, pattern).holds(&call), Holds::Yes, "{at}");
         }
-        assert_eq!(rule("missing", "*").holds(&arguments), Holds::No);
-        assert_eq!(rule("path", "*").holds(&json!("text")), Holds::No);
+        assert_eq!(rule("missing", "*").holds(&call), Holds::No);
+        assert_eq!(rule("path", "*").holds(&CallArguments::new(&json!("text"))), Holds::No);
         assert_eq!(ArgumentPlace::of_property("/odd").find(&arguments), Some(&json!("x")));
         assert!(
             ArgumentPlace::problem("/a~2").is_some()
