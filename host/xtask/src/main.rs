@@ -9,6 +9,7 @@ mod bench;
 mod components;
 mod conformance;
 mod demo;
+mod dist;
 #[cfg(test)]
 mod documented;
 mod failure;
@@ -21,6 +22,7 @@ mod needs;
 mod phase;
 mod picture;
 mod place;
+mod program;
 mod servers;
 mod skips;
 mod soak;
@@ -49,11 +51,14 @@ usage: cargo xtask COMMAND [OPTIONS]
   attacks            try every attack that docs/reference/security.md lists, and count them
   build              the stock plugins, then the program `conclave` with them inside
       --release        slow to build, fast to run
-  install            the program `conclave` for daily use, built within minutes
+  install            the program `conclave` for daily use: optimised, stock plugins compiled; ten minutes on two cores
       --root PATH      below this folder instead of cargo's own
-      --release        optimised fully, which takes a quarter of an hour
-  dist               one archive for another machine, optimised and stripped, with its checksum
-      --quick          as fast to build as `install`
+      --fast-build     six minutes, for a slower program
+  dist               that program in archives for other machines, which need no Rust, each with its checksum;
+                     on Linux with glibc also a static one (x86_64-unknown-linux-musl)
+      --target TRIPLE  only for this target; again for more
+      --program FILE   pack this program, which was built already
+      --out FOLDER     there instead of target/conclave/dist
   bench [ARGS…]      measure the host against bare wasmtime (--quick: a rough answer in seconds)
   soak [ARGS…]       kill a busy host and cut its power, again and again, and look whether anything was lost or done twice
       --kills N        so often; 500 when neither this nor the next is given
@@ -103,8 +108,8 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
         "test" => test::run(Checkout::find()?, rest),
         "attacks" => attacks::run(Checkout::find()?, rest),
         "build" => components::run_build(Checkout::find()?, rest),
-        "install" => install::run_install(Checkout::find()?, rest),
-        "dist" => install::run_dist(Checkout::find()?, rest),
+        "install" => install::run(Checkout::find()?, rest),
+        "dist" => dist::run(Checkout::find()?, rest),
         "guests" => components::run_guests(Checkout::find()?, rest),
         "conformance" => conformance::run(Checkout::find()?, rest),
         "bench" => bench::run(Checkout::find()?, rest),
