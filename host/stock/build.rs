@@ -4,6 +4,11 @@
 //! It does not build them; `cargo xtask build` does, and puts them into `conclave/stock` of the
 //! target folder. Where this crate is built in another workspace, those of this repository's own
 //! target folder are taken. CONCLAVE_STOCK names another folder.
+//!
+//! CONCLAVE_STOCK_CODE names the folder of their machine code, whose files are named by the digests
+//! of the components. Without it there is none: whoever runs the program compiles them. Only
+//! `cargo xtask install` and `dist` set it, because making the code takes a compiler for it, which
+//! is most of the program.
 
 use std::env;
 use std::error::Error;
@@ -12,19 +17,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const VARIABLE: &str = "CONCLAVE_STOCK";
+const CODE_VARIABLE: &str = "CONCLAVE_STOCK_CODE";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed={VARIABLE}");
+    println!("cargo::rerun-if-env-changed={CODE_VARIABLE}");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let named = env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folders = named.map_or_else(
+    let named =
+        |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folders = named(VARIABLE).map_or_else(
         || [stock_of_target(&out), stock_of_repository()].into_iter().flatten().collect(),
         |named| vec![named],
     );
     let components = folders
         .iter()
-        .map(|folder| components(folder))
+        .map(|folder| files(folder, "wasm"))
         .find(|found| !found.is_empty())
         .unwrap_or_default();
     if components.is_empty() {
@@ -32,7 +40,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             "cargo::warning=the stock plugins are not built, so there will be none: run `cargo xtask build`"
         );
     }
-    fs::write(out.join("stock.rs"), table(&components)?)?;
+    let code = named(CODE_VARIABLE).map(|folder| files(&folder, "cwasm")).unwrap_or_default();
+    let tables = [
+        table("STOCK", "Name and component of each stock plugin, by name.", &components)?,
+        table("CODE", "Digest of a component, and its machine code.", &code)?,
+    ];
+    fs::write(out.join("stock.rs"), tables.concat())?;
     Ok(())
 }
 
@@ -53,26 +66,24 @@ fn stock_of_repository() -> Option<PathBuf> {
     stock.is_dir().then_some(stock)
 }
 
-/// Name and file of each component, sorted by name so that the crate is the same wherever it is
-/// built.
-fn components(folder: &Path) -> Vec<(String, PathBuf)> {
+/// Name and path of each file with this ending, sorted by name so that the crate is the same
+/// wherever it is built.
+fn files(folder: &Path, ending: &str) -> Vec<(String, PathBuf)> {
     println!("cargo::rerun-if-changed={}", folder.display());
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let wasm = files.filter(|file| file.extension().is_some_and(|ending| ending == "wasm"));
-    let mut components: Vec<_> = wasm
+    let named = files.filter(|file| file.extension().is_some_and(|found| found == ending));
+    let mut files: Vec<_> = named
         .filter_map(|file| {
             Some((file.file_stem()?.to_str()?.to_owned(), file.canonicalize().ok()?))
         })
         .collect();
-    components.sort();
-    components
+    files.sort();
+    files
 }
 
-fn table(components: &[(String, PathBuf)]) -> Result<String, Box<dyn Error>> {
-    let mut text = String::from(
-        "/// Name and component of each stock plugin, by name.\nstatic STOCK: &[(&str, &[u8])] = &[\n",
-    );
-    for (name, file) in components {
+fn table(name: &str, about: &str, files: &[(String, PathBuf)]) -> Result<String, Box<dyn Error>> {
+    let mut text = format!("/// {about}\nstatic {name}: &[(&str, &[u8])] = &[\n");
+    for (name, file) in files {
         let path = file.to_str().ok_or("the path of the stock plugins is not UTF-8")?;
         println!("cargo::rerun-if-changed={path}");
         writeln!(text, "    ({name:?}, include_bytes!({path:?})),")?;

@@ -54,7 +54,7 @@ use crate::observe::subscribe::OWN_CLIENT;
 #[cfg(feature = "download")]
 use crate::plugin::Downloads;
 use crate::plugin::sandboxed::{Sandbox, Sandboxes};
-use crate::plugin::{Cache, CacheError, CodeOrigin, Compiler, LoadedPlugin, Loader};
+use crate::plugin::{Cache, CacheError, Compiler, LoadedPlugin, Loader, Precompiled};
 use crate::sandbox::engine::{Engine, EngineError, EngineSettings};
 use crate::support::blobs::{BlobError, Blobs, MemoryBlobs};
 
@@ -70,6 +70,8 @@ pub struct HostOptions {
     pub compiler: Compiler,
     /// The components that configs can name as `stock:NAME`.
     pub stock: BTreeMap<String, Cow<'static, [u8]>>,
+    /// The machine code of components that is part of the program, for those in `stock`.
+    pub precompiled: Precompiled,
     /// The native plugins, which configs can name as `native:NAME`. The last of two with one name
     /// wins.
     pub native: Vec<native::Plugin>,
@@ -96,6 +98,7 @@ impl Default for HostOptions {
             cache: None,
             compiler: Compiler::default(),
             stock: BTreeMap::new(),
+            precompiled: Precompiled::default(),
             native: Vec::new(),
             models: BTreeMap::new(),
             secrets: Arc::new(NoSecrets),
@@ -186,20 +189,15 @@ pub enum LoadStep {
         from: String,
     },
     /// The compiled code is not in the cache; compiling takes seconds.
-    Compiling {
-        plugin: PluginName,
-        bytes: u64,
-    },
+    Compiling { plugin: PluginName, bytes: u64 },
     Loaded {
         plugin: PluginName,
         took: Duration,
+        /// Whether the compiled code was there before, in the cache or in the program.
         from_cache: bool,
     },
     /// A problem that the operator should know about, and that does not stop the loading.
-    Warning {
-        plugin: Option<PluginName>,
-        message: String,
-    },
+    Warning { plugin: Option<PluginName>, message: String },
 }
 
 /// The callback for the steps of loading.
@@ -232,6 +230,7 @@ impl Host {
             cache,
             compiler,
             stock,
+            precompiled,
             native,
             models,
             secrets,
@@ -250,7 +249,9 @@ impl Host {
         };
         let natives = native.into_iter().map(|plugin| (plugin.name().to_owned(), plugin)).collect();
         Ok(Self {
-            loader: Loader::new(engine, cache).with_compiler(compiler),
+            loader: Loader::new(engine, cache)
+                .with_compiler(compiler)
+                .with_precompiled(precompiled),
             stock,
             natives,
             models,
@@ -398,8 +399,7 @@ impl Host {
         let mut sandboxes = Vec::with_capacity(loaded.len());
         let mut plugins = Vec::with_capacity(config.plugins.len());
         for (name, plugin) in loaded {
-            let (from_cache, size) =
-                (plugin.origin() == CodeOrigin::Cache, plugin.inspection().size);
+            let (from_cache, size) = (plugin.origin().is_ready(), plugin.inspection().size);
             plugins.push(PluginInfo { name: name.clone(), from_cache, size, is_native: false });
             // Opens the granted folders, which may have changed since the check above.
             match Sandbox::new(Arc::new(plugin), name.clone(), setup_of(&name)) {
@@ -497,7 +497,7 @@ impl Host {
                             message: note.clone(),
                         });
                     }
-                    let from_cache = plugin.origin() == CodeOrigin::Cache;
+                    let from_cache = plugin.origin().is_ready();
                     follow(LoadStep::Loaded {
                         plugin: name.clone(),
                         took: plugin.took(),

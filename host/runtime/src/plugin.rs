@@ -11,6 +11,7 @@ mod download;
 mod embed;
 mod exports;
 mod load;
+mod precompiled;
 mod probe;
 pub(crate) mod sandboxed;
 mod schema;
@@ -42,6 +43,7 @@ pub use compiler::child::compile_component;
 pub use download::{DownloadError, Downloads, fetch};
 pub use embed::embed;
 pub use load::{Loader, inspect};
+pub use precompiled::{CodeTarget, CompiledComponent, Precompiled, precompile};
 pub use source::read_component;
 
 /// Why a component is refused.
@@ -118,6 +120,16 @@ pub struct Inspection {
 pub enum CodeOrigin {
     Compiled,
     Cache,
+    /// It is part of the program: see [`Precompiled`].
+    Program,
+}
+
+impl CodeOrigin {
+    /// Returns whether the code was there before the load.
+    #[must_use]
+    pub fn is_ready(self) -> bool {
+        self != Self::Compiled
+    }
 }
 
 /// A loaded component, which can be called with the grants of a config.
@@ -146,7 +158,7 @@ impl LoadedPlugin {
         &self.inspection
     }
 
-    /// Returns whether it was compiled or cached.
+    /// Returns where its code came from.
     #[must_use]
     pub fn origin(&self) -> CodeOrigin {
         self.origin

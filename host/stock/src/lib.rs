@@ -5,6 +5,8 @@
 //! plugins first. A plain `cargo build` without that gives a crate with none, and a warning that
 //! says so. The variable `CONCLAVE_STOCK` names another folder of components, for programs that are
 //! built elsewhere.
+//!
+//! In a program of `cargo xtask install` or `dist` their machine code is here too.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,4 +25,10 @@ include!(concat!(env!("OUT_DIR"), "/stock.rs"));
 #[must_use]
 pub fn stock() -> BTreeMap<String, Cow<'static, [u8]>> {
     STOCK.iter().map(|(name, bytes)| ((*name).to_owned(), Cow::Borrowed(*bytes))).collect()
+}
+
+/// Returns the machine code that was made of the components when the program was built, with the
+/// digest of each; empty when it was built without.
+pub fn code() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    CODE.iter().copied()
 }

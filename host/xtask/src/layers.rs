@@ -100,6 +100,7 @@ pub(crate) const LAYERS: [TestLayer; 7] = [
         holds: "the program: its parts, and what it does when it is started",
         packages: &["conclave-host"],
         modules: &[
+            "archive",
             "audit",
             "chat",
             "cli",

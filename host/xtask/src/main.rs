@@ -10,6 +10,7 @@ mod components;
 mod conformance;
 mod counts;
 mod demo;
+mod dist;
 #[cfg(test)]
 mod documented;
 mod failure;
@@ -22,6 +23,7 @@ mod needs;
 mod phase;
 mod picture;
 mod place;
+mod program;
 mod servers;
 mod skips;
 mod soak;
@@ -50,11 +52,14 @@ usage: cargo xtask COMMAND [OPTIONS]
   attacks            try every attack that docs/reference/security.md lists, and count them
   build              the stock plugins, then the program `conclave` with them inside
       --release        slow to build, fast to run
-  install            the program `conclave` for daily use, built within minutes
+  install            the program `conclave` for daily use: optimised, stock plugins compiled; ten minutes on two cores
       --root PATH      below this folder instead of cargo's own
-      --release        optimised fully, which takes a quarter of an hour
-  dist               one archive for another machine, optimised and stripped, with its checksum
-      --quick          as fast to build as `install`
+      --fast-build     six minutes, for a slower program
+  dist               that program in archives for other machines, which need no Rust, each with its checksum;
+                     on Linux with glibc also a static one (x86_64-unknown-linux-musl)
+      --target TRIPLE  only for this target; again for more
+      --program FILE   pack this program, which was built already
+      --out FOLDER     there instead of target/conclave/dist
   bench [ARGS…]      measure the host against bare wasmtime (--quick: a rough answer in seconds)
   counts             count the instructions of the core's hot paths with valgrind, and compare them with those recorded
       --record         write tests/counts/counts.txt anew
@@ -106,8 +111,8 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
         "test" => test::run(Checkout::find()?, rest),
         "attacks" => attacks::run(Checkout::find()?, rest),
         "build" => components::run_build(Checkout::find()?, rest),
-        "install" => install::run_install(Checkout::find()?, rest),
-        "dist" => install::run_dist(Checkout::find()?, rest),
+        "install" => install::run(Checkout::find()?, rest),
+        "dist" => dist::run(Checkout::find()?, rest),
         "guests" => components::run_guests(Checkout::find()?, rest),
         "conformance" => conformance::run(Checkout::find()?, rest),
         "bench" => bench::run(Checkout::find()?, rest),

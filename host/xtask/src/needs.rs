@@ -24,7 +24,30 @@ pub(crate) fn check(place: &Checkout) -> Result<(), XtaskFailure> {
     if compiler.has_target(PLUGIN_TARGET) {
         return Ok(());
     }
-    add_target(place, &compiler)
+    add_target(place, &compiler, PLUGIN_TARGET, "Plugins are built")
+}
+
+/// Checks what a build of the program for this target needs: the standard library, and for musl a C
+/// compiler for SQLite.
+pub(crate) fn check_target(place: &Checkout, target: &str) -> Result<(), XtaskFailure> {
+    let compiler = TargetCompiler::find()?;
+    if !compiler.has_target(target) {
+        add_target(place, &compiler, target, "The static program is built")?;
+    }
+    let variable = format!("CC_{}", target.replace('-', "_"));
+    let known = ["x86_64-linux-musl-gcc", "musl-gcc"];
+    if !target.ends_with("-musl")
+        || compiler.host == target
+        || env::var_os(&variable).is_some()
+        || known.iter().any(|name| answers(Command::new(name).arg("--version")))
+    {
+        return Ok(());
+    }
+    Err(XtaskFailure::new(format!(
+        "There is no C compiler for {target}, and SQLite is written in C. Debian, Ubuntu: `apt install musl-tools`. Fedora: `dnf install musl-gcc`.\n\
+         One of another name: set {variable}. Without it: `cargo xtask dist --target {}`.",
+        compiler.host
+    )))
 }
 
 /// Checks the further requirements of `test`: rustfmt and clippy.
@@ -108,33 +131,34 @@ fn too_old(found: &str, wanted: &str) -> XtaskFailure {
     XtaskFailure::new(format!("This is Rust {found}; Conclave needs {wanted} or newer. {remedy}"))
 }
 
-fn add_target(place: &Checkout, compiler: &TargetCompiler) -> Result<(), XtaskFailure> {
+/// Adds a target's standard library. `purpose` begins the sentence that names the target.
+fn add_target(
+    place: &Checkout,
+    compiler: &TargetCompiler,
+    target: &str,
+    purpose: &str,
+) -> Result<(), XtaskFailure> {
     if !has_rustup() {
         return Err(XtaskFailure::new(format!(
-            "Plugins are built for {PLUGIN_TARGET}, and this Rust has no standard library for it ({}).\n\
+            "{purpose} for {target}, and this Rust has no standard library for it ({}).\n\
              There is no rustup here that could add it. Either install Rust with {RUSTUP}, open a new terminal and try again,\n\
-             or install the package of your distribution that holds the standard library for {PLUGIN_TARGET}.",
+             or install the package of your distribution that holds the standard library for {target}.",
             compiler.sysroot.display()
         )));
     }
     let mut command = Command::new("rustup");
-    command.args(["target", "add", PLUGIN_TARGET]);
+    command.args(["target", "add", target]);
     let by_hand = format!(
-        "Plugins are built for {PLUGIN_TARGET}, and its standard library could not be added. It is downloaded once, by\n\
-         rustup (behind a proxy: set https_proxy). Type:\n\n    rustup target add {PLUGIN_TARGET}\n"
+        "{purpose} for {target}, and its standard library could not be added. It is downloaded once, by\n\
+         rustup (behind a proxy: set https_proxy). Type:\n\n    rustup target add {target}\n"
     );
-    phase::beforehand(
-        place,
-        &format!("installing the target {PLUGIN_TARGET}"),
-        "rustup-target",
-        command,
-    )
-    .map_err(|failure| XtaskFailure::new(format!("{}\n\n{by_hand}", failure.text)))?;
-    if compiler.has_target(PLUGIN_TARGET) {
+    phase::beforehand(place, &format!("installing the target {target}"), "rustup-target", command)
+        .map_err(|failure| XtaskFailure::new(format!("{}\n\n{by_hand}", failure.text)))?;
+    if compiler.has_target(target) {
         return Ok(());
     }
     Err(XtaskFailure::new(format!(
-        "rustup added {PLUGIN_TARGET} to another toolchain than the one in use ({}).\n\
+        "rustup added {target} to another toolchain than the one in use ({}).\n\
          Either a Rust outside rustup comes first in PATH, or RUSTC or RUSTUP_TOOLCHAIN point elsewhere; `rustup which rustc` tells.",
         compiler.sysroot.display()
     )))

@@ -70,12 +70,35 @@ impl Phases {
         self.run_or(what, log, command, None)
     }
 
+    /// Runs a build by cargo; on a terminal it counts the crates. `most` is their number if nothing
+    /// is built yet.
+    pub(crate) fn build(
+        &mut self,
+        what: &str,
+        log: &str,
+        command: Command,
+        most: Option<usize>,
+    ) -> Result<(), XtaskFailure> {
+        self.run_counting(what, log, command, most, None)
+    }
+
     /// Does the same as `run`; on failure the report ends with a remedy.
     pub(crate) fn run_or(
         &mut self,
         what: &str,
         log: &str,
+        command: Command,
+        remedy: Option<&str>,
+    ) -> Result<(), XtaskFailure> {
+        self.run_counting(what, log, command, None, remedy)
+    }
+
+    fn run_counting(
+        &mut self,
+        what: &str,
+        log: &str,
         mut command: Command,
+        most: Option<usize>,
         remedy: Option<&str>,
     ) -> Result<(), XtaskFailure> {
         let label = self.label(what);
@@ -84,7 +107,8 @@ impl Phases {
         }
         let log = self.place.own().join(format!("{log}.log"));
         let shown = self.place.shown(&log);
-        self.screen.quietly(&label, || {
+        let progress = || crates_begun(&fs::read_to_string(&log).unwrap_or_default(), most);
+        self.screen.counting(&label, &progress, || {
             run_to_log(&mut command, &log)
                 .map_err(|failure| explained(&failure.text, &log, &shown, remedy))
         })
@@ -157,10 +181,20 @@ impl StderrScreen {
         label: &str,
         work: impl FnOnce() -> Result<(), XtaskFailure>,
     ) -> Result<(), XtaskFailure> {
+        self.counting(label, &String::new, work)
+    }
+
+    /// Does the same; on a terminal the progress follows the seconds.
+    fn counting(
+        self,
+        label: &str,
+        progress: &(dyn Fn() -> String + Sync),
+        work: impl FnOnce() -> Result<(), XtaskFailure>,
+    ) -> Result<(), XtaskFailure> {
         let began = Instant::now();
         eprint!("{label} …");
         let _ = io::stderr().flush();
-        let outcome = if self.live { ticking(label, began, work) } else { work() };
+        let outcome = if self.live { ticking(label, began, progress, work) } else { work() };
         let time = self.dim(&format!("({})", spelled(began.elapsed())));
         let start = if self.live { format!("\r\x1b[K{label} …") } else { String::new() };
         match &outcome {
@@ -188,6 +222,7 @@ impl StderrScreen {
 fn ticking(
     label: &str,
     began: Instant,
+    progress: &(dyn Fn() -> String + Sync),
     work: impl FnOnce() -> Result<(), XtaskFailure>,
 ) -> Result<(), XtaskFailure> {
     let (ended, ending) = mpsc::channel::<()>();
@@ -197,7 +232,7 @@ fn ticking(
                 == Err(mpsc::RecvTimeoutError::Timeout)
             {
                 // The text before may have been longer: `9.0 s` is longer than `10 s`.
-                eprint!("\r{label} …  ({})\x1b[K", spelled(began.elapsed()));
+                eprint!("\r{label} …  ({}{})\x1b[K", spelled(began.elapsed()), progress());
                 let _ = io::stderr().flush();
             }
         });
@@ -205,6 +240,16 @@ fn ticking(
         drop(ended); // the ticker stops at once, so the last word on the line is the caller's
         outcome
     })
+}
+
+/// Returns the progress of a build by cargo's output so far; empty for other output.
+fn crates_begun(log: &str, most: Option<usize>) -> String {
+    let begun = log.lines().filter(|line| line.trim_start().starts_with("Compiling ")).count();
+    match most {
+        _ if begun == 0 => String::new(),
+        Some(most) if begun <= most => format!(", crate {begun} of up to {most}"),
+        _ => format!(", crate {begun}"),
+    }
 }
 
 /// Returns a duration such as `0.4 s`, `12 s` or `2 min 05 s`.
@@ -302,6 +347,14 @@ mod tests {
         assert_eq!(spelled(Duration::from_millis(340)), "0.3 s");
         assert_eq!(spelled(Duration::from_secs(12)), "12 s");
         assert_eq!(spelled(Duration::from_secs(125)), "2 min 05 s");
+    }
+
+    #[test]
+    fn a_build_counts_its_crates() {
+        let log = "$ cargo build\n   Compiling a v1.0.0\n   Compiling b v0.2.0 (/b)\n";
+        assert_eq!(crates_begun(log, Some(9)), ", crate 2 of up to 9");
+        assert_eq!(crates_begun(log, Some(1)), ", crate 2");
+        assert_eq!(crates_begun("$ tar -czf a\n", Some(9)), "");
     }
 
     #[test]

@@ -84,6 +84,17 @@ impl Checkout {
         self.programs.with_file_name(profile).join(format!("{name}{}", env::consts::EXE_SUFFIX))
     }
 
+    /// Returns the path of a program that was built for a named target.
+    pub(crate) fn program_for(&self, target: &str, profile: &str, name: &str) -> PathBuf {
+        let file = format!("{name}{}", env::consts::EXE_SUFFIX);
+        self.target.join(target).join(profile).join(file)
+    }
+
+    /// Returns the folder of the stock plugins' machine code, of one kind.
+    pub(crate) fn stock_code(&self, kind: &str) -> PathBuf {
+        self.target.join("conclave/code").join(kind)
+    }
+
     /// Returns `cargo WORDS`, in the repository and with the same target folder as this process.
     pub(crate) fn cargo<const N: usize>(&self, words: [&str; N]) -> Command {
         let mut command =

@@ -5,6 +5,7 @@
 mod acting;
 mod agents;
 mod any_component;
+mod archive;
 mod audit;
 mod blobs;
 mod by_hand;

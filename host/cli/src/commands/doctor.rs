@@ -75,7 +75,7 @@ fn has_model(probe: &Probe) -> bool {
 }
 
 async fn machine() -> Vec<Finding> {
-    let mut findings = vec![program()];
+    let mut findings = vec![program(), build()];
     findings.push(sandbox().await);
     findings.push(machine::page_map_scan());
     findings.extend(
@@ -96,13 +96,31 @@ fn program() -> Finding {
         std::env::consts::OS,
         std::env::consts::ARCH
     );
+    let is_compiled = conclave_stock::code().next().is_some();
     match conclave_stock::stock().len() {
         0 => Finding::note(
             WHAT,
             format!("{found}, without stock plugins"),
             "build it with `cargo xtask install`",
         ),
-        plugins => Finding::ok(WHAT, format!("{found}, {plugins} stock plugins")),
+        plugins if is_compiled => {
+            Finding::ok(WHAT, format!("{found}, {plugins} stock plugins, compiled"))
+        }
+        plugins => Finding::ok(
+            WHAT,
+            format!("{found}, {plugins} stock plugins, each compiled when it is used first"),
+        ),
+    }
+}
+
+/// Returns how far the program itself is optimised, as `host/cli/build.rs` passes it on.
+fn build() -> Finding {
+    const WHAT: &str = "build";
+    let advice = "for a faster one: `cargo xtask install`";
+    match env!("CONCLAVE_OPT_LEVEL") {
+        "0" => Finding::note(WHAT, "not optimised: made for tests of the program itself", advice),
+        "1" => Finding::note(WHAT, "little optimised: a fast build, and a slower program", advice),
+        _ => Finding::ok(WHAT, "optimised"),
     }
 }
 

@@ -11,6 +11,7 @@ use conclave_core::setup::PluginSetup;
 use conclave_core::types::ids::{ModelName, PluginName};
 use conclave_mcp::source::Servers;
 use conclave_runtime::kv::{KvStore, NoKv, Sqlite};
+use conclave_runtime::plugin::Precompiled;
 use conclave_runtime::secrets::Sources;
 use conclave_runtime::{
     Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared, lock_of,
@@ -278,12 +279,26 @@ pub(crate) fn host_options() -> HostOptions {
     HostOptions {
         cache: cache_folder(),
         stock: conclave_stock::stock(),
+        precompiled: precompiled(),
         compiler: crate::program::compile::compiler(),
         secrets: Arc::new(secrets()),
         servers: Some(Arc::new(servers())),
         kv: kv(),
         guarded: state(),
         ..HostOptions::default()
+    }
+}
+
+/// Returns the machine code of the stock plugins, if it was made when this program was built.
+fn precompiled() -> Precompiled {
+    #[expect(
+        unsafe_code,
+        reason = "machine code cannot be checked; this is as much a part of the program as its own"
+    )]
+    // SAFETY: the bytes are in the program's read-only data. The build put them there, after
+    // `host/cli/precompile.rs` had made them with `precompile`.
+    unsafe {
+        Precompiled::new(conclave_stock::code())
     }
 }
 

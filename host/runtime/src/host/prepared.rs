@@ -35,6 +35,7 @@ pub use call_tool::{CallToolError, Caller, ToolCalling, ToolRun};
 #[derive(Clone, Debug)]
 pub struct PluginInfo {
     pub name: PluginName,
+    /// Whether its compiled code was there before, in the cache or in the program.
     pub from_cache: bool,
     /// The size of the component in bytes; 0 for a native plugin.
     pub size: u64,

@@ -15,6 +15,7 @@ use super::arguments::ArgumentChecker;
 use super::cache::{Cache, Lookup};
 use super::compiler::{Compiler, in_child};
 use super::exports::Exports;
+use super::precompiled::Precompiled;
 use super::probe::probe;
 use super::schema::{Schema, compile_all};
 use super::{CodeOrigin, Inspection, LoadError, LoadedPlugin, anatomy, contract};
@@ -34,6 +35,7 @@ pub struct Loader {
     engine: Engine,
     cache: Option<Arc<Cache>>,
     compiler: Compiler,
+    precompiled: Arc<Precompiled>,
 }
 
 impl Loader {
@@ -44,7 +46,14 @@ impl Loader {
     /// Returns a loader that compiles in this process. Without a cache every load compiles.
     #[must_use]
     pub fn new(engine: Engine, cache: Option<Cache>) -> Self {
-        Self { engine, cache: cache.map(Arc::new), compiler: Compiler::InProcess }
+        let (cache, precompiled) = (cache.map(Arc::new), Arc::default());
+        Self { engine, cache, compiler: Compiler::InProcess, precompiled }
+    }
+
+    /// Returns the same loader with code that is part of the program.
+    #[must_use]
+    pub fn with_precompiled(self, precompiled: Precompiled) -> Self {
+        Self { precompiled: Arc::new(precompiled), ..self }
     }
 
     /// Returns the same loader with another compiler.
@@ -131,7 +140,7 @@ impl Loader {
         Ok(PreparedCode { inspection, code, origin, notes })
     }
 
-    /// Returns compiled code, from the cache if possible.
+    /// Returns compiled code, from the program or the cache if possible.
     fn component(
         &self,
         bytes: &[u8],
@@ -140,6 +149,9 @@ impl Loader {
         compiling: impl FnOnce(),
     ) -> Result<(Component, CodeOrigin, Vec<String>), LoadError> {
         let mut notes = Vec::new();
+        if let Some(component) = self.precompiled.get(sha256).and_then(|code| self.own(code)) {
+            return Ok((component, CodeOrigin::Program, notes));
+        }
         let Some(cache) = &self.cache else {
             compiling();
             return Ok((self.compile(bytes, limits)?.0, CodeOrigin::Compiled, notes));
@@ -196,6 +208,17 @@ impl Loader {
         // the component has no say in them but through a fault of the compiler, which would have
         // the same effect here.
         unsafe { Component::deserialize(self.engine.wasm(), code) }
+    }
+
+    /// Returns `None` for code of another version of the engine, or for another machine.
+    #[expect(
+        unsafe_code,
+        reason = "loading compiled code cannot be checked by the engine; it is part of the program"
+    )]
+    fn own(&self, code: &'static [u8]) -> Option<Component> {
+        // SAFETY: whoever called `Precompiled::new` vouched that `precompile` made these bytes and
+        // that nobody could change them.
+        unsafe { Component::deserialize(self.engine.wasm(), code) }.ok()
     }
 
     /// Returns `None` for code of another build of the engine, which is no error.

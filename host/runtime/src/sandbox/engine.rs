@@ -191,6 +191,17 @@ pub(crate) fn compiler() -> wasmtime::Result<wasmtime::Engine> {
     wasmtime::Engine::new(&code_config())
 }
 
+/// Returns the same for every machine of this processor family and operating system.
+///
+/// # Errors
+/// If there is no compiler for this machine.
+pub(crate) fn portable_compiler() -> wasmtime::Result<wasmtime::Engine> {
+    use std::env::consts::{ARCH, OS};
+    let system = if OS == "macos" { "apple-darwin".to_owned() } else { format!("unknown-{OS}") };
+    // A named target has no instructions beyond those of its family's first machines.
+    wasmtime::Engine::new(code_config().target(&format!("{ARCH}-{system}"))?)
+}
+
 /// Returns all settings that compiled code depends on.
 fn code_config() -> Config {
     let mut config = Config::new();
