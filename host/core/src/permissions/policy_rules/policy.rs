@@ -11,8 +11,8 @@ use super::call_arguments::CallArguments;
 use super::rule_index::RuleIndex;
 use crate::types::ids::PluginName;
 
-/// The operator's rules, in the order in which they are tried. A list in JSON, like its slice; the
-/// index is built when the list is read, and clones share both.
+/// The operator's rules, in the order in which they are tried. In JSON a list. The
+/// index is built when the list is read, and clones share it.
 #[derive(Clone, Default)]
 pub struct Policy {
     rules: Arc<[Rule]>,
