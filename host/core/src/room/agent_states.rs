@@ -28,7 +28,7 @@ struct AwaitedPeople {
 
 impl Room {
     /// Returns the state of a task's agent, or its last one; `None` if it was never active in this
-    /// room.
+    /// room, or if the config does not have it any more.
     #[must_use]
     pub fn agent_state(&self, task: &TaskName) -> Option<AgentState> {
         self.agent_states.agent_state(task)
@@ -71,9 +71,14 @@ impl Room {
 
 impl AgentStates {
     /// Returns the state of a task's agent, or its last one; `None` if it was never active in this
-    /// room.
+    /// room, or if the config does not have it any more.
     pub(super) fn agent_state(&self, task: &TaskName) -> Option<AgentState> {
         self.0.get(task).copied()
+    }
+
+    /// Drops the states of tasks that the current setup does not have.
+    pub(super) fn forget_removed_tasks(&mut self, cx: &RoomContext) {
+        self.0.retain(|task, _| cx.setup.tasks.contains_key(task));
     }
 
     /// Sets the last state of an activation. It is reported at once, because the task may begin

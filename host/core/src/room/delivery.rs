@@ -37,6 +37,8 @@ use strategies::StrategyState;
 
 /// Results that wait for one task's agent; the oldest are dropped first.
 const INBOX_MAX: usize = 1_000;
+/// Bytes of the results that wait for one task's agent, as many as a run's histories have by default.
+const INBOX_BYTES: usize = 64 << 20;
 /// The reason why nothing is said in a closed room.
 const ROOM_CLOSED: &str = "room_closed";
 
@@ -273,21 +275,48 @@ impl Deliveries {
         background: &mut Background,
         notify: &TaskName,
     ) {
-        let Some(inbox) = self.inbox.get(notify).filter(|inbox| inbox.len() > INBOX_MAX) else {
+        let Some(inbox) = self.inbox.get(notify).filter(|inbox| inbox.len() > 1) else { return };
+        let results = || inbox.iter().filter_map(|number| self.results.get(number));
+        let unread = if inbox.len() > INBOX_MAX {
+            format!("newest {INBOX_MAX} results")
+        } else if results().map(|entry| entry.ended.weight()).sum::<usize>() > INBOX_BYTES {
+            format!("newest results, which have {INBOX_BYTES} bytes together")
+        } else {
             return;
         };
-        let oldest = inbox
-            .first()
-            .and_then(|number| self.results.get(number))
-            .map(|entry| entry.ended.id.clone());
+        let oldest = results().next().map(|entry| entry.ended.id.clone());
         if let Some(oldest) = oldest {
-            let reason = format!(
-                "inbox_full: the agent of {notify} has read none of its newest {INBOX_MAX} results"
-            );
+            let reason = format!("inbox_full: the agent of {notify} has read none of its {unread}");
             self.set_delivery_state(
                 cx,
                 background,
                 &oldest,
+                DeliveryState::Blocked,
+                None,
+                Some(&reason),
+            );
+        }
+    }
+
+    /// Blocks the results for tasks that the current setup does not have: no agent reads them.
+    pub(super) fn block_for_removed_tasks(
+        &mut self,
+        cx: &mut RoomContext,
+        background: &mut Background,
+    ) {
+        let is_removed = |task: &TaskName| !cx.setup.tasks.contains_key(task);
+        let unread: Vec<(BackgroundId, TaskName)> = self
+            .results
+            .values()
+            .filter(|entry| is_removed(&entry.notify))
+            .map(|entry| (entry.ended.id.clone(), entry.notify.clone()))
+            .collect();
+        for (id, task) in unread {
+            let reason = format!("unknown_agent: the config has no task {task} any more");
+            self.set_delivery_state(
+                cx,
+                background,
+                &id,
                 DeliveryState::Blocked,
                 None,
                 Some(&reason),

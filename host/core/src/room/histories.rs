@@ -167,6 +167,18 @@ impl Histories {
         self.memories.get_mut(task).expect("it was put in above")
     }
 
+    /// Drops the histories of tasks that the current setup does not have: no agent reads them.
+    pub(super) fn forget_removed_tasks(&mut self, cx: &RoomContext) {
+        let is_removed = |task: &TaskName| !cx.setup.tasks.contains_key(task);
+        self.memories.retain(|task, _| !is_removed(task));
+        // Their links stay until the next cleanup, because other histories may follow from them.
+        for link in self.links.values_mut() {
+            link.place.take_if(|(task, _)| is_removed(task));
+        }
+        // A cache, which is filled again.
+        self.texts = SystemTexts::default();
+    }
+
     /// Recounts histories of earlier runs by the current setup.
     pub(super) fn count_histories(&mut self, cx: &RoomContext) {
         let tasks: Vec<(TaskName, u32)> =

@@ -1,9 +1,9 @@
 //! Loop detection: finds a task that cycles through the same few messages, or alternates with
 //! DO-NOT-KNOW answers (L-062, L-096, L-097). The cost of a message does not depend on how many
-//! came before it.
+//! came before it, and neither does the memory, past a fixed number of distinct messages.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,16 +15,39 @@ type Rank = (Reverse<u64>, u64);
 /// The hash of a message.
 type Key = (u64, u64);
 
+/// Distinct messages that are counted. The count of the one that was not seen for the longest time
+/// is dropped first; if that message comes again, it counts as new. A run ends after 2 000 steps
+/// without its user, so the messages of an unattended agent are all counted.
+const COUNTED_MAX: usize = 10_000;
+
+/// How often a message was seen, and where. Places are in order of appearance.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct MessageCount {
+    count: u64,
+    /// The place of its first appearance among the distinct messages.
+    appeared: u64,
+    /// The place of its last appearance among all messages.
+    last: u64,
+}
+
+impl MessageCount {
+    fn rank(self) -> Rank {
+        (Reverse(self.count), self.appeared)
+    }
+}
+
 /// The messages of a task and their counts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct LoopDetector {
-    /// Count and order of first appearance for each message.
     #[serde(with = "super::scratch::as_pairs")]
-    counts: BTreeMap<Key, (u64, u64)>,
+    counts: BTreeMap<Key, MessageCount>,
     #[serde(skip)]
     ranks: BTreeSet<(Rank, Key)>,
-    /// The newest messages, oldest first.
-    recent: VecDeque<Key>,
+    /// Messages by their last appearance, [`DUMMY`] left out.
+    #[serde(skip)]
+    by_last: BTreeMap<u64, Key>,
+    /// Number of distinct messages, dropped ones included.
+    distinct: u64,
     total: u64,
     /// The last step that ended with DO-NOT-KNOW.
     unknown_at: Option<u32>,
@@ -35,10 +58,10 @@ pub(super) struct LoopDetector {
 const DUMMY: Key = (0, 0);
 
 impl PartialEq for LoopDetector {
-    /// The ranks are left out, because they follow from the counts.
+    /// The indexes are left out, because they follow from the counts.
     fn eq(&self, other: &Self) -> bool {
-        (&self.counts, &self.recent, self.total, self.unknown_at, self.alternations)
-            == (&other.counts, &other.recent, other.total, other.unknown_at, other.alternations)
+        (&self.counts, self.distinct, self.total, self.unknown_at, self.alternations)
+            == (&other.counts, other.distinct, other.total, other.unknown_at, other.alternations)
     }
 }
 
@@ -47,7 +70,8 @@ impl Default for LoopDetector {
         let mut circles = Self {
             counts: BTreeMap::new(),
             ranks: BTreeSet::new(),
-            recent: VecDeque::new(),
+            by_last: BTreeMap::new(),
+            distinct: 0,
             total: 0,
             unknown_at: None,
             alternations: 0,
@@ -63,15 +87,7 @@ impl LoopDetector {
         if rules.cycle_len == 0 {
             return;
         }
-        let key = key(message);
-        self.count(key);
-        self.recent.push_back(key);
-        // `is_cycle` looks back at most this far.
-        let most = usize::try_from(u64::from(rules.cycle_len) * u64::from(rules.wait))
-            .unwrap_or(usize::MAX);
-        while self.recent.len() > most {
-            self.recent.pop_front();
-        }
+        self.count(key(message));
     }
 
     /// Counts the answer of a step before it is judged (L-096).
@@ -93,31 +109,41 @@ impl LoopDetector {
             .then_some("every other answer is DO-NOT-KNOW")
     }
 
-    /// Rebuilds the ranks after deserialization; they are not stored.
-    fn rank(&mut self) {
+    /// Rebuilds the indexes after deserialization; they are not stored.
+    fn index(&mut self) {
         if self.ranks.len() != self.counts.len() {
-            self.ranks = self
-                .counts
-                .iter()
-                .map(|(key, (count, first))| ((Reverse(*count), *first), *key))
-                .collect();
+            self.ranks = self.counts.iter().map(|(key, seen)| (seen.rank(), *key)).collect();
+            let seen = self.counts.iter().filter(|(key, _)| **key != DUMMY);
+            self.by_last = seen.map(|(key, seen)| (seen.last, *key)).collect();
         }
     }
 
     fn count(&mut self, key: Key) {
-        self.rank();
+        self.index();
         self.total += 1;
-        let next = self.counts.len() as u64;
-        let (count, first) = self.counts.entry(key).or_insert((0, next));
-        // The set is ordered by count, so the entry has to move.
-        self.ranks.remove(&((Reverse(*count), *first), key));
-        *count += 1;
-        self.ranks.insert(((Reverse(*count), *first), key));
+        let is_new = !self.counts.contains_key(&key);
+        let new = MessageCount { count: 0, appeared: self.distinct, last: self.total };
+        self.distinct += u64::from(is_new);
+        let seen = self.counts.entry(key).or_insert(new);
+        // The indexes are ordered by what changes, so the entry has to move.
+        self.ranks.remove(&(seen.rank(), key));
+        self.by_last.remove(&seen.last);
+        (seen.count, seen.last) = (seen.count + 1, self.total);
+        self.ranks.insert((seen.rank(), key));
+        if key != DUMMY {
+            self.by_last.insert(seen.last, key);
+        }
+        if self.counts.len() > COUNTED_MAX
+            && let Some((_, oldest)) = self.by_last.pop_first()
+            && let Some(seen) = self.counts.remove(&oldest)
+        {
+            self.ranks.remove(&(seen.rank(), oldest));
+        }
     }
 
     /// Returns whether the most frequent messages dominate, and are the only recent ones (L-097).
     fn is_cycle(&mut self, rules: &LoopRules) -> bool {
-        self.rank();
+        self.index();
         if self.total < u64::from(rules.wait) * u64::from(rules.cycle_len) {
             return false;
         }
@@ -133,11 +159,14 @@ impl LoopDetector {
         let last = common.windows(2).rposition(dominates);
         let dominant = match last {
             Some(last) => last + 1,
-            None if common.len() < most => common.len(),
+            // Dropped messages are distinct ones too, so `common` may be shorter than it was.
+            None if self.distinct <= u64::from(rules.cycle_len) => common.len(),
             None => return false,
         };
-        let lookback = dominant.saturating_mul(rules.wait as usize);
-        let recent: BTreeSet<Key> = self.recent.iter().rev().take(lookback).copied().collect();
+        let lookback = (dominant as u64).saturating_mul(u64::from(rules.wait));
+        let since = self.total.saturating_sub(lookback);
+        let recent: BTreeSet<Key> =
+            self.by_last.range(since + 1..).map(|(_, key)| *key).take(most).collect();
         recent == common.iter().take(dominant).map(|(_, key)| *key).collect()
     }
 }
@@ -219,6 +248,82 @@ mod tests {
             None,
             "the cycle is longer than is looked for"
         );
+    }
+
+    /// The rule as the reference states it, with every message counted and stored.
+    fn reference(messages: &[Key], rules: &LoopRules) -> bool {
+        let (wait, cycle_len) = (rules.wait as usize, rules.cycle_len as usize);
+        let mut counts: Vec<(Key, u64)> = vec![(DUMMY, 1)];
+        for key in messages {
+            match counts.iter_mut().find(|(of, _)| of == key) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((*key, 1)),
+            }
+        }
+        counts.sort_by_key(|(_, count)| Reverse(*count));
+        counts.truncate(cycle_len + 1);
+        let dominates = |pair: &[(Key, u64)]| {
+            let (count, next) = (pair[0].1, pair[1].1);
+            count as f64 > rules.dominance * next as f64 && count - next > wait as u64
+        };
+        let last = match counts.windows(2).rposition(dominates) {
+            Some(last) => last,
+            None if counts.len() <= cycle_len => counts.len() - 1,
+            None => return false,
+        };
+        let recent = &messages[messages.len().saturating_sub(wait * (last + 1))..];
+        messages.len() + 1 >= wait * cycle_len
+            && recent.iter().collect::<BTreeSet<_>>()
+                == counts.iter().take(last + 1).map(|(key, _)| key).collect()
+    }
+
+    #[test]
+    fn the_result_is_that_of_the_reference_rule() {
+        let mut random = 1_u64;
+        let mut found = 0;
+        for case in 0..600 {
+            let rules =
+                LoopRules { cycle_len: 1 + case % 5, wait: 1 + case % 3, ..LoopRules::DEFAULT };
+            let (mut circles, mut messages) = (LoopDetector::default(), Vec::new());
+            for place in 0..60 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // A few messages among many others at first, then among ever fewer.
+                let others =
+                    if place < u64::from(case) % 40 { 20 } else { 1 + u64::from(case) % 6 };
+                let key = (1 + (random >> 33) % others, 0);
+                messages.push(key);
+                circles.count(key);
+                let is_cycle = circles.is_cycle(&rules);
+                assert_eq!(is_cycle, reference(&messages, &rules), "{rules:?}: {messages:?}");
+                found += u32::from(is_cycle);
+            }
+        }
+        assert!(found > 1_000, "{found} loops");
+    }
+
+    #[test]
+    fn the_memory_is_bounded_and_a_loop_is_found_after_any_number_of_messages() {
+        let rules = LoopRules::default();
+        let mut circles = LoopDetector::default();
+        let count = |circles: &mut LoopDetector, number: u64| {
+            circles.count((number, 1));
+            circles.is_cycle(&rules)
+        };
+        for number in 0..3 * COUNTED_MAX as u64 {
+            assert!(!count(&mut circles, number), "no two are equal");
+        }
+        assert_eq!(circles.counts.len(), COUNTED_MAX);
+        assert_eq!(circles.ranks.len(), COUNTED_MAX);
+        assert_eq!(circles.by_last.len(), COUNTED_MAX - 1, "the dummy is never dropped");
+        assert!(circles.counts.contains_key(&DUMMY));
+        let text = serde_json::to_string(&circles).unwrap();
+        let mut read_back: LoopDetector = serde_json::from_str(&text).unwrap();
+        for circles in [&mut circles, &mut read_back] {
+            // Three in turn, until each was seen more than `wait` times more than any other.
+            let found = (0..100).position(|number| count(circles, number % 3));
+            assert_eq!(found, Some(20));
+        }
+        assert_eq!(circles, read_back);
     }
 
     #[test]

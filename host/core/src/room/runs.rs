@@ -37,6 +37,7 @@ impl Room {
             self.cx.setup = setup;
             // A toolbox that changed during the last run belongs to the old setup.
             self.histories.memories.values_mut().for_each(|memory| memory.toolbox = None);
+            self.forget_removed_tasks();
             self.histories.count_histories(&self.cx);
         }
         (self.budgets.spent, self.budgets.reserved) = (Spent::default(), Spent::default());
@@ -44,6 +45,16 @@ impl Room {
         let of_setup = is_new.then(|| Arc::clone(&self.cx.setup));
         self.channels.open(&opening, of_setup.as_ref().map(|setup| &setup.channels));
         self.begin_run(opening);
+    }
+
+    /// Drops the data of tasks that the new setup does not have. A room whose config changes often
+    /// would otherwise collect the data of all tasks that it ever had. Loop counts and stuck
+    /// detection are data of frames, and end with them.
+    fn forget_removed_tasks(&mut self) {
+        self.histories.forget_removed_tasks(&self.cx);
+        self.agent_states.forget_removed_tasks(&self.cx);
+        self.scratch.forget_removed_owners(&self.cx);
+        self.deliveries.block_for_removed_tasks(&mut self.cx, &mut self.background);
     }
 
     fn begin_run(&mut self, opening: RunOpening) {
@@ -170,5 +181,61 @@ impl Histories {
         }
         let place = memory.push(&message);
         self.link(&message).place = Some((task.clone(), place));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Purpose;
+    use super::super::fixture;
+    use super::*;
+    use crate::types::agent_state::AgentState;
+    use crate::types::fault::CallReport;
+    use crate::types::outcome::Outcome;
+
+    /// Returns a finished room in which both tasks have a history, a state and scratch data.
+    fn finished() -> Room {
+        let mut room = Room { cx: fixture::context(""), ..Room::default() };
+        // Else the new run would clear the history itself.
+        room.cx.task_mut("desk").restart = false;
+        for (seq, task) in [(1, "desk"), (2, "digest")] {
+            let task = TaskName::from(task);
+            let frame = room.dialogue().new_frame(&task, None, Arc::default());
+            let message = Arc::new(fixture::message(seq, Entity::Llm, "Hello"));
+            assert!(room.dialogue().write_history(frame, &message));
+            room.agent_states.state_at_end(&mut room.cx, &task, Status::Done, "");
+            let call = room.cx.next_call(Purpose::Step { frame });
+            let report = CallReport { scratch: Some(vec![1]), ..CallReport::default() };
+            room.scratch.keep_scratch(&room.cx, &room.frames, call, true, &report);
+            room.cx.calls.remove(&call);
+        }
+        room.frames.clear();
+        let outcome = Arc::new(Outcome::new(Status::Done, ""));
+        room.cx.phase = RoomPhase::Finished { outcome };
+        room.cx.notices.clear();
+        room
+    }
+
+    #[test]
+    fn a_new_setup_drops_the_data_of_the_tasks_that_it_removes_and_no_others() {
+        for removed in [&[][..], &["digest"]] {
+            let mut room = finished();
+            let mut setup = Setup::clone(&room.cx.setup);
+            removed.iter().for_each(|task| drop(setup.tasks.remove(*task)));
+            let opening = room.cx.opening.clone();
+            room.start_run(Some(Arc::new(setup)), opening);
+            let digest = TaskName::from("digest");
+            let left = usize::from(removed.is_empty());
+            assert_eq!(room.history(&"desk".into()).len(), 1);
+            assert_eq!(room.history(&digest).len(), left);
+            assert_eq!(room.histories.memories.len(), 1 + left);
+            assert_eq!(
+                room.histories.links.values().filter(|it| it.place.is_some()).count(),
+                1 + left
+            );
+            assert_eq!(room.agent_state(&digest), (left > 0).then_some(AgentState::Finished));
+            let scratch = serde_json::to_value(&room.scratch).unwrap();
+            assert_eq!(scratch.as_array().map(Vec::len), Some(1 + left));
+        }
     }
 }

@@ -37,6 +37,15 @@ impl Scratch {
         frames.scratch_key(cx, call).and_then(|key| self.0.get(&key).cloned()).unwrap_or_default()
     }
 
+    /// Drops the data of plugins and tasks that the current setup does not have.
+    pub(super) fn forget_removed_owners(&mut self, cx: &RoomContext) {
+        let setup = &cx.setup;
+        self.0.retain(|ScratchKey { plugin, task }, _| {
+            setup.plugins.contains_key(plugin)
+                && task.as_ref().is_none_or(|task| setup.tasks.contains_key(task))
+        });
+    }
+
     pub(super) fn keep_scratch(
         &mut self,
         cx: &RoomContext,
@@ -163,6 +172,33 @@ mod tests {
         // A step of the same plugin in the same task.
         let step = Purpose::Step { frame: digest };
         assert_eq!(call.make(step, true, None), "tool in the digest");
+    }
+
+    #[test]
+    fn data_of_a_removed_task_or_plugin_are_dropped() {
+        let mut parts = Parts::new("");
+        let (desk, digest) = (parts.begin("desk", None), parts.begin("digest", None));
+        let mut scratch = Scratch::default();
+        let owners = [
+            (Purpose::Step { frame: desk }, "desk"),
+            (Purpose::Step { frame: digest }, "digest"),
+            (Purpose::Strategy { strategy: "worker".into() }, "strategy"),
+        ];
+        let mut call = Call { parts: &mut parts, scratch: &mut scratch };
+        for (purpose, value) in owners {
+            call.make(purpose, true, Some(value));
+        }
+        let left = |scratch: &Scratch| -> Vec<String> {
+            scratch.0.values().map(|it| String::from_utf8(it.to_vec()).unwrap()).collect()
+        };
+        scratch.forget_removed_owners(&parts.cx);
+        assert_eq!(left(&scratch), ["desk", "strategy", "digest"], "all are in the setup");
+        parts.cx.setup_mut().tasks.remove("digest");
+        scratch.forget_removed_owners(&parts.cx);
+        assert_eq!(left(&scratch), ["desk", "strategy"]);
+        parts.cx.setup_mut().plugins.remove("worker");
+        scratch.forget_removed_owners(&parts.cx);
+        assert_eq!(left(&scratch), ["desk"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::types::delivery::{BackgroundStatus, DeliveryRecord, DeliveryState};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{BackgroundId, Millis, PluginName, RoomId, TaskName};
+use crate::types::message::weight_of;
 use crate::types::tool::ToolSummary;
 
 /// The choice of a delivery strategy for a result.
@@ -257,6 +258,12 @@ pub struct BackgroundRecord {
 }
 
 impl BackgroundRecord {
+    /// Returns the bytes of its texts and metadata.
+    pub(crate) fn weight(&self) -> usize {
+        let texts = [Some(&self.task), self.output.as_ref(), self.error.as_ref()];
+        texts.into_iter().flatten().map(String::len).sum::<usize>() + weight_of(&self.metadata)
+    }
+
     /// Returns whether nothing about the task changes any more. A result in the inbox may still be
     /// read, so its task is not settled.
     #[must_use]

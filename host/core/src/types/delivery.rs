@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::types::channel::Binding;
 use crate::types::ids::{BackgroundId, ChannelId, Millis, PluginName, RoomId, TaskName};
+use crate::types::message::weight_of;
 use crate::types::outcome::{EndCause, Outcome, Status};
 
 pub use crate::types::channel::{Activity, Channel, ChannelKind};
@@ -92,6 +93,12 @@ impl EndedTask {
             metadata: outcome.value.clone().unwrap_or_default(),
             attempts: 0,
         }
+    }
+
+    /// Returns the bytes of its texts and metadata.
+    pub(crate) fn weight(&self) -> usize {
+        let texts = [Some(&self.task), self.output.as_ref(), self.error.as_ref()];
+        texts.into_iter().flatten().map(String::len).sum::<usize>() + weight_of(&self.metadata)
     }
 
     /// Returns the task for a child room that could not be opened, or that failed in the host.

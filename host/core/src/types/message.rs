@@ -196,7 +196,7 @@ pub struct Message {
     pub parent: Option<u64>,
 }
 
-fn weight_of(value: &Value) -> usize {
+pub(crate) fn weight_of(value: &Value) -> usize {
     let (mut weight, mut to_do) = (0_usize, vec![value]);
     while let Some(value) = to_do.pop() {
         weight = weight.saturating_add(16);

@@ -21,6 +21,23 @@ impl RequestId {
     pub const NO_REPLY: Self = Self(u64::MAX);
 }
 
+/// Bytes of an idempotency key; a room remembers thousands of them.
+pub(crate) const KEY_MAX: usize = 256;
+
+/// Checks the length of an idempotency key.
+///
+/// # Errors
+/// `BadArguments`, with the limit.
+pub(crate) fn check_key(key: Option<&String>, owner: &str) -> Result<(), Refusal> {
+    match key {
+        Some(key) if key.is_empty() || key.len() > KEY_MAX => Err(Refusal::new(
+            RefusalCode::BadArguments,
+            format!("{owner}'s key has 1 to {KEY_MAX} bytes"),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// A message from a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inbound {

@@ -14,7 +14,7 @@ use crate::types::channel::Binding;
 use crate::types::delegation::{CHAIN_MAX, Delegation, Deliver};
 use crate::types::denial::Layer;
 use crate::types::ids::{ChannelId, FrameId, PluginName, TaskName};
-use crate::types::request::{Refusal, RefusalCode};
+use crate::types::request::{Refusal, RefusalCode, check_key};
 
 /// A delegation that passed all checks.
 pub(super) struct CheckedDelegation {
@@ -112,6 +112,7 @@ impl BackgroundWork<'_> {
         let delegation = &delegating.delegation;
         let (by, agent, depth) = self.frames.delegating_task(self.cx, &delegating.origin)?;
         let context = checked_context(delegation)?;
+        check_key(delegation.key.as_ref(), "a delegation")?;
         let notify = self.cx.checked_notify(delegation, by.as_ref())?;
         if let Deliver::By(strategy) = &delegation.deliver {
             self.cx.check_strategy(strategy)?;

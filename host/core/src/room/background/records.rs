@@ -20,6 +20,8 @@ use crate::types::ids::{BackgroundId, Millis, RoomId, TaskName};
 
 /// Settled records that are retained; the oldest are dropped first.
 const KEPT: usize = 1_000;
+/// Bytes of the settled records together, as many as a run's histories have by default.
+const KEPT_BYTES: usize = 64 << 20;
 /// Results that can answer a repeated delegation.
 const CACHED: usize = 100;
 /// Texts of earlier tasks that a worker reads.
@@ -32,9 +34,12 @@ pub(in crate::room) struct TaskRecords {
     /// Records by number; numbers only grow.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     records: BTreeMap<u32, Arc<BackgroundRecord>>,
-    /// Numbers of the records that may be dropped.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    settled: BTreeSet<u32>,
+    /// Numbers of the records that may be dropped, with their bytes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    settled: BTreeMap<u32, usize>,
+    /// A running total, so that the end of a task does not cost more with every record.
+    #[serde(skip_serializing_if = "is_zero")]
+    settled_bytes: usize,
     /// Delegations by their key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     keys: BTreeMap<String, u32>,
@@ -126,23 +131,29 @@ impl TaskRecords {
                 record.delivery.state,
                 DeliveryState::Waiting | DeliveryState::Speaking | DeliveryState::Attached
             );
-        if is_settled || record.detached {
-            self.settled.insert(number);
-        } else {
-            self.settled.remove(&number);
-        }
+        let bytes = (is_settled || record.detached).then(|| record.weight());
+        let before = match bytes {
+            Some(bytes) => self.settled.insert(number, bytes),
+            None => self.settled.remove(&number),
+        };
+        self.settled_bytes -= before.unwrap_or_default();
+        self.settled_bytes += bytes.unwrap_or_default();
         self.changed.0.insert(number);
-        if self.settled.len() > KEPT {
-            self.forget_oldest();
+        while self.settled.len() > KEPT || self.settled_bytes > KEPT_BYTES {
+            // Clients have not seen the changed record yet, and its delivery may be still to come.
+            let Some(oldest) = self.settled.keys().find(|of| **of != number).copied() else {
+                return;
+            };
+            self.forget(oldest);
         }
     }
 
-    fn forget_oldest(&mut self) {
-        let Some(oldest) = self.settled.pop_first() else { return };
-        self.records.remove(&oldest);
-        self.changed.0.remove(&oldest);
-        self.keys.retain(|_, number| *number != oldest);
-        self.cache.retain(|_, number| *number != oldest);
+    fn forget(&mut self, number: u32) {
+        self.settled_bytes -= self.settled.remove(&number).unwrap_or_default();
+        self.records.remove(&number);
+        self.changed.0.remove(&number);
+        self.keys.retain(|_, of| *of != number);
+        self.cache.retain(|_, of| *of != number);
     }
 
     /// Records the end of a task. Returns false if it has ended before: only the first end counts
@@ -222,6 +233,11 @@ impl TaskRecords {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 /// Returns the cache key of a delegation. An agent's name holds no line break, so two keys never
 /// collide.
 fn cache_key(agent: &TaskName, task: &str) -> String {
@@ -234,7 +250,7 @@ fn number_of(id: &BackgroundId) -> Option<u32> {
 
 impl Room {
     /// Returns the background tasks of this room, oldest first. Of the settled ones, only the
-    /// newest thousand are included.
+    /// newest thousand are included, and at most 64 MiB of them.
     pub fn tasks(&self) -> impl Iterator<Item = &Arc<BackgroundRecord>> {
         self.background.tasks()
     }
@@ -253,7 +269,7 @@ impl Room {
 
 impl Background {
     /// Returns the background tasks of this room, oldest first. Of the settled ones, only the
-    /// newest thousand are included.
+    /// newest thousand are included, and at most 64 MiB of them.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Arc<BackgroundRecord>> {
         self.records.records.values()
     }

@@ -10,7 +10,7 @@ use crate::protocol::effect::Effect;
 use crate::types::delegation::BackgroundState;
 use crate::types::delivery::DeliveryState;
 use crate::types::outcome::Status;
-use crate::types::request::{RefusalCode, RequestReply};
+use crate::types::request::{KEY_MAX, RefusalCode, RequestReply};
 
 const GRANT: &str = r#"
 [plugins.chat.grants]
@@ -103,6 +103,10 @@ fn a_delegation_needs_a_grant_a_text_a_known_agent_and_an_open_room() {
         (Delegation { context, ..sound.clone() }, RefusalCode::BadArguments),
         (
             Delegation { notify: Some("stranger".into()), ..sound.clone() },
+            RefusalCode::BadArguments,
+        ),
+        (
+            Delegation { key: Some("k".repeat(KEY_MAX + 1)), ..sound.clone() },
             RefusalCode::BadArguments,
         ),
         (Delegation { share_channels, ..sound }, RefusalCode::UnknownChannel),

@@ -11,7 +11,7 @@ use crate::room::{Room, RoomPhase};
 use crate::setup::GatePoint;
 use crate::types::channel::Binding;
 use crate::types::ids::TaskName;
-use crate::types::request::{Inbound, Refusal, RefusalCode, RequestId, RequestReply};
+use crate::types::request::{Inbound, Refusal, RefusalCode, RequestId, RequestReply, check_key};
 
 /// Automatic answers that may follow one another. Two programs that answer each other would never
 /// end.
@@ -19,8 +19,6 @@ const CHAIN_DEPTH_MAX: u32 = 5;
 /// Messages that may wait for a turn. A persistent room must not grow without limit while no agent
 /// reads.
 const WAITING_MAX: usize = 1_000;
-/// Bytes of a message's key; the room remembers thousands of them.
-const KEY_MAX: usize = 256;
 
 impl Room {
     pub(in crate::room) fn inbound(&mut self, request: RequestId, inbound: Inbound) {
@@ -92,12 +90,7 @@ impl Room {
         if inbound.text.trim().is_empty() && inbound.attachments.is_empty() {
             return Err(Refusal::new(RefusalCode::BadArguments, "the message is empty"));
         }
-        if inbound.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_MAX) {
-            return Err(Refusal::new(
-                RefusalCode::BadArguments,
-                format!("a message's key has 1 to {KEY_MAX} bytes"),
-            ));
-        }
+        check_key(inbound.key.as_ref(), "a message")?;
         inbound
             .to
             .as_ref()

@@ -9,10 +9,15 @@ use super::{GatedSpeech, ROOM_CLOSED};
 use crate::types::delegation::CHAIN_MAX;
 use crate::types::delivery::{DeliveryRecord, DeliveryState, Speech, transport};
 use crate::types::ids::ChannelId;
-use crate::types::request::{Announcement, Refusal, RefusalCode, RequestId, RequestReply};
+use crate::types::request::{
+    Announcement, Refusal, RefusalCode, RequestId, RequestReply, check_key,
+};
 
 /// Keys that are remembered; those of the oldest announcements are dropped.
 pub(super) const MAX_KEYS: usize = 1_000;
+/// Requests that may wait for the end of their announcement. Gates, channels and agents that do not
+/// answer, or are paused, must not collect them without limit.
+pub(super) const MAX_OPEN: usize = 1_000;
 
 /// An announcement with a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +34,7 @@ pub(super) struct KeyedAnnouncement {
 
 impl ResultDelivery<'_> {
     pub(in crate::room) fn announce(&mut self, request: RequestId, announcement: Announcement) {
+        let refusal_of_more = self.deliveries.refusal_of_more();
         if let Some(known) =
             announcement.key.as_ref().and_then(|key| self.deliveries.announced.get_mut(key))
         {
@@ -36,14 +42,18 @@ impl ResultDelivery<'_> {
                 Some(record) => {
                     self.cx.reply(request, Ok(RequestReply::Delivery { record, duplicate: true }))
                 }
-                None => {
-                    known.also.push(request);
-                    self.deliveries.asked.insert(request);
-                }
+                None => match refusal_of_more {
+                    Some(refusal) => self.cx.reply(request, Err(refusal)),
+                    None => {
+                        known.also.push(request);
+                        self.deliveries.asked.insert(request);
+                    }
+                },
             }
             return;
         }
-        let channel = match self.channels.may_announce(self.cx, &announcement) {
+        let checked = self.channels.may_announce(self.cx, &announcement);
+        let channel = match refusal_of_more.map_or(checked, Err) {
             Ok(channel) => channel,
             Err(refusal) => {
                 self.cx.reply(request, Err(refusal));
@@ -98,6 +108,7 @@ impl RoomChannels {
                 "an announcement needs a `content`: what is to be said",
             ));
         }
+        check_key(announcement.key.as_ref(), "an announcement")?;
         if announcement.chain_depth >= CHAIN_MAX {
             let message = format!(
                 "{} automatic answers led to it; {CHAIN_MAX} are too many",
@@ -143,6 +154,17 @@ impl RoomChannels {
 }
 
 impl Deliveries {
+    /// Returns why no further request may wait, if so.
+    fn refusal_of_more(&self) -> Option<Refusal> {
+        let open = self.asked.len();
+        (open >= MAX_OPEN).then(|| {
+            let message = format!(
+                "{open} announcements wait to be said already; the room takes no more until some are"
+            );
+            Refusal::new(RefusalCode::Busy, message)
+        })
+    }
+
     fn forget_keys(&mut self) {
         let announced = &mut self.announced;
         if announced.len() <= MAX_KEYS {
@@ -224,9 +246,10 @@ impl Deliveries {
         saying: &GatedSpeech,
         came_of_it: Result<DeliveryRecord, Refusal>,
     ) {
-        let Some(request) = saying.request.filter(|request| self.asked.remove(request)) else {
-            return;
-        };
+        // Requests without a reply share one number, which the end of the first removes.
+        let is_open =
+            |request: &RequestId| self.asked.remove(request) || *request == RequestId::NO_REPLY;
+        let Some(request) = saying.request.filter(is_open) else { return };
         let mut also = Vec::new();
         if let Some(known) = self.announced.get_mut(&saying.speech.key) {
             also = std::mem::take(&mut known.also);

@@ -23,6 +23,8 @@ use crate::types::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
 
 /// Failed speeches about a result, after which it is not tried again.
 const MAX_ATTEMPTS: u32 = 4;
+/// Speeches that may wait for a turn of one task's agent, as many as other messages.
+pub(super) const RELAYS_MAX: usize = 1_000;
 /// Bytes of a strategy's own text.
 const MAX_PROMPT: usize = 64 << 10;
 
@@ -268,7 +270,16 @@ impl ResultDelivery<'_> {
         match &saying.relay {
             // The recipient is determined after the current event, because a turn must not begin
             // inside it.
-            Some(task) => self.deliveries.relays.entry(task.clone()).or_default().push(saying),
+            Some(task) => {
+                let relays = self.deliveries.relays.entry(task.clone()).or_default();
+                if relays.len() < RELAYS_MAX {
+                    relays.push(saying);
+                    return;
+                }
+                let reason =
+                    format!("agent_busy: {RELAYS_MAX} speeches wait for a turn of {task} already");
+                self.deliveries.relay_refused(self.cx, self.background, &saying, &reason);
+            }
             None => self.put_on_channel(saying),
         }
     }
@@ -408,6 +419,21 @@ impl Deliveries {
             self.set_delivery_state(cx, background, id, DeliveryState::Blocked, None, Some(reason))
         });
         self.announcement_blocked(cx, &saying, reason);
+    }
+
+    /// Moves the results of a speech that its agent has no place for to the inbox. A client may
+    /// announce it again.
+    fn relay_refused(
+        &mut self,
+        cx: &mut RoomContext,
+        background: &mut Background,
+        saying: &GatedSpeech,
+        reason: &str,
+    ) {
+        saying.speech.tasks.iter().for_each(|id| {
+            self.set_delivery_state(cx, background, id, DeliveryState::Attached, None, Some(reason))
+        });
+        self.announcement_failed(cx, saying, reason);
     }
 
     /// Moves the results of a speech to the inbox after a stop of the run.

@@ -1,12 +1,13 @@
 use super::super::fixture::Parts;
-use super::announcing::MAX_KEYS;
+use super::announcing::{MAX_KEYS, MAX_OPEN};
+use super::speaking::RELAYS_MAX;
 use super::*;
 use crate::protocol::effect::Effect;
 use crate::room::RoomPhase;
 use crate::types::channel::{Activity, ChannelKind};
 use crate::types::delegation::CHAIN_MAX;
 use crate::types::outcome::{Outcome, Status};
-use crate::types::request::{Announcement, RequestReply};
+use crate::types::request::{Announcement, KEY_MAX, RequestReply};
 
 fn result(number: u64, strategy: Option<&str>) -> Undelivered {
     let ended = EndedTask {
@@ -87,6 +88,105 @@ fn a_full_inbox_drops_its_oldest_result_and_reports_it() {
     });
     // The new one waits for its agent, and makes the oldest one leave.
     assert_eq!(reported.collect::<Vec<_>>(), [format!("task-{most}"), "task-0".to_owned()]);
+}
+
+#[test]
+fn an_inbox_has_a_limit_in_bytes_and_its_newest_result_stays() {
+    let mut parts = Parts::new("");
+    let mut big = |number: u64, bytes: usize| {
+        let mut result = result(number, None);
+        result.ended.output = Some("x".repeat(bytes));
+        parts.view().result_delivery().deliver_result(result);
+        parts.cx.notices.clear();
+        indexes(&parts.deliveries).0
+    };
+    assert_eq!(big(0, INBOX_BYTES / 2), [0]);
+    assert_eq!(big(1, INBOX_BYTES / 4), [0, 1]);
+    assert_eq!(big(2, INBOX_BYTES / 4), [1, 2], "the texts around the outputs count too");
+    assert_eq!(big(3, 2 * INBOX_BYTES), [3]);
+}
+
+#[test]
+fn results_for_a_removed_task_are_blocked_and_reported() {
+    let mut parts = Parts::new("");
+    deliver(&mut parts, 1, None);
+    let of_digest = Undelivered { notify: "digest".into(), ..result(2, None) };
+    parts.view().result_delivery().deliver_result(of_digest);
+    parts.cx.notices.clear();
+    parts.deliveries.block_for_removed_tasks(&mut parts.cx, &mut parts.background);
+    assert_eq!(indexes(&parts.deliveries).0, [0, 1], "the setup has both tasks");
+    parts.cx.setup_mut().tasks.remove("digest");
+    parts.deliveries.block_for_removed_tasks(&mut parts.cx, &mut parts.background);
+    assert_eq!(indexes(&parts.deliveries), (vec![0], vec![], vec![0]));
+    let [Notice::NotDelivered { id, reason, .. }] = &parts.cx.take_notices()[..] else {
+        panic!("one result is reported")
+    };
+    assert!(id.as_str() == "task-2" && reason.contains("no task digest"), "{reason}");
+}
+
+#[test]
+fn when_too_many_speeches_wait_for_an_agent_results_go_to_its_inbox_and_clients_try_again() {
+    let mut room = Announcements::new();
+    deliver(&mut room.0, 1, Some("worker"));
+    room.0.cx.take_effects();
+    let speech = |request: Option<u64>, tasks: &[&str]| GatedSpeech {
+        speech: Speech {
+            channel: "terminal".into(),
+            text: "Hello".to_owned(),
+            interrupt: false,
+            key: String::new(),
+            tasks: tasks.iter().map(|id| BackgroundId::from(*id)).collect(),
+        },
+        strategy: request.is_none().then(|| "worker".into()),
+        request: request.map(RequestId),
+        relay: Some("desk".into()),
+        chain_depth: 0,
+        otherwise: None,
+    };
+    let relays = |room: &Announcements| room.0.deliveries.relays[&TaskName::from("desk")].len();
+    for _ in 0..RELAYS_MAX {
+        room.0.view().result_delivery().delivery_passed(speech(None, &[]));
+    }
+    assert_eq!(relays(&room), RELAYS_MAX);
+    room.0.cx.notices.clear();
+    room.0.view().result_delivery().delivery_passed(speech(None, &["task-1"]));
+    assert_eq!(indexes(&room.0.deliveries).0, [0], "it waits in the inbox");
+    assert!(matches!(&room.0.cx.take_notices()[..], [Notice::NotDelivered { reason, .. }]
+        if reason.contains(&RELAYS_MAX.to_string())));
+    room.0.deliveries.asked.insert(RequestId(5));
+    room.0.view().result_delivery().delivery_passed(speech(Some(5), &[]));
+    assert_eq!(room.replies(), [(5, Err(RefusalCode::Busy))]);
+    assert_eq!(relays(&room), RELAYS_MAX);
+}
+
+#[test]
+fn too_many_open_announcements_are_refused_until_some_have_ended() {
+    let mut room = Announcements::new();
+    let first = room.say(0, "first").expect("it is said");
+    for number in 1..MAX_OPEN as u64 {
+        assert!(room.announce(number, hello()).is_some());
+    }
+    let busy = Err(RefusalCode::Busy);
+    assert_eq!((room.announce(2_000, hello()), room.replies()), (None, vec![(2_000, busy)]));
+    assert_eq!((room.say(2_001, "first"), room.replies()), (None, vec![(2_001, busy)]));
+    room.spoken(first, None);
+    assert_eq!(room.say(2_002, "first"), None);
+    assert_eq!(room.replies(), [(2_002, Ok(true))], "the outcome of an ended one is known");
+    assert!(room.announce(2_003, hello()).is_some());
+}
+
+#[test]
+fn announcements_without_a_reply_end_one_by_one() {
+    let mut room = Announcements::new();
+    let RequestId(none) = RequestId::NO_REPLY;
+    let calls = ["a", "b"].map(|key| room.say(none, key).expect("it is said"));
+    for call in calls {
+        room.spoken(call, None);
+    }
+    for key in ["a", "b"] {
+        assert_eq!(room.say(3, key), None);
+        assert_eq!(room.replies().pop(), Some((3, Ok(true))), "{key}");
+    }
 }
 
 #[test]
@@ -241,6 +341,12 @@ fn an_announcement_is_checked_before_anything_is_said() {
     };
     assert_eq!(code(&|_, _| ()), None);
     assert_eq!(code(&|_, it| it.content = " ".to_owned()), Some(RefusalCode::BadArguments));
+    let key = |bytes: usize| {
+        move |_: &mut Announcements, it: &mut Announcement| it.key = Some("k".repeat(bytes))
+    };
+    assert_eq!(code(&key(0)), Some(RefusalCode::BadArguments));
+    assert_eq!(code(&key(KEY_MAX)), None);
+    assert_eq!(code(&key(KEY_MAX + 1)), Some(RefusalCode::BadArguments));
     assert_eq!(code(&|_, it| it.chain_depth = CHAIN_MAX - 1), None);
     assert_eq!(code(&|_, it| it.chain_depth = CHAIN_MAX), Some(RefusalCode::ChainDepth));
     let stranger = Some("stranger".into());

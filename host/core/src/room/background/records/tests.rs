@@ -64,6 +64,30 @@ fn the_oldest_settled_record_goes_with_its_key_and_its_cached_result() {
 }
 
 #[test]
+fn settled_records_have_a_limit_in_bytes_and_the_newest_end_stays() {
+    let big = |number: u32, bytes: usize| EndedTask {
+        output: Some("x".repeat(bytes)),
+        ..end_of(number, BackgroundStatus::Completed)
+    };
+    let numbers = |records: &TaskRecords| -> Vec<u32> { records.records.keys().copied().collect() };
+    let mut records = begun(1..=6);
+    for number in 2..=5 {
+        records.end(&big(number, KEPT_BYTES / 4), Millis(2_000));
+    }
+    // Four outputs fit, but not their labels; the first task still runs.
+    assert_eq!(numbers(&records), [1, 3, 4, 5, 6]);
+    assert!(records.of_key("key-2").is_none() && cached(&records, "Digest 2", 2_000).is_none());
+    deliver(&mut records, 3, DeliveryState::Waiting);
+    assert!(records.settled_bytes < KEPT_BYTES / 2 + 100, "a waiting result does not count");
+    records.end(&big(1, KEPT_BYTES + 1), Millis(2_000));
+    assert_eq!(numbers(&records), [1, 3, 6], "the newest end stays, as does what is not settled");
+    complete(&mut records, 6);
+    assert_eq!(numbers(&records), [3, 6]);
+    let of_settled: usize = records.settled.values().sum();
+    assert_eq!((records.settled_bytes, of_settled), (records.records[&6].weight(), of_settled));
+}
+
+#[test]
 fn a_result_that_an_agent_may_still_read_is_not_settled() {
     for (state, is_settled) in [
         (DeliveryState::Waiting, false),
@@ -128,7 +152,7 @@ fn a_changed_record_is_polled_once_and_a_dropped_one_not_at_all() {
     complete(&mut background.records, 2);
     complete(&mut background.records, 1);
     background.set_delivery(&"task-9".into(), DeliveryRecord::default());
-    background.records.forget_oldest();
+    background.records.forget(1);
     assert_eq!(poll(&mut background), ["task-2"]);
 }
 
