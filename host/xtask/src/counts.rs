@@ -45,7 +45,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
         counts = count(&place)?;
         Ok(())
     })?;
-    let recorded = read(&place)?;
+    let recorded = if record { read(&place).unwrap_or_default() } else { read(&place)? };
     print!("{}", table(&counts, &recorded));
     if record {
         let file = place.root.join(RECORDED);
