@@ -92,7 +92,10 @@ pub(super) fn connect(folder: &Path) -> rusqlite::Result<Connection> {
     )?;
     connection.busy_timeout(PATIENCE)?;
     // Must be set before the first table. It lets freed pages be returned to the file system later.
-    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    // SQLite writes and syncs it even if it is set already, so only a new file gets it.
+    if connection.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0))? == 0 {
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // On macOS an fsync alone does not reach the disk.
