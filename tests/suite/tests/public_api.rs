@@ -1,6 +1,6 @@
 //! The public APIs of the crates for embedders and plugin authors, as lists of signatures in
 //! `tests/data/corpus/api`. Parses the sources in rustfmt's layout, because no stable compiler
-//! lists them. Covers the `pub` items of every public or re-exported module.
+//! lists them. Covers the `pub` items of every public or re-exported module, and public methods.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,20 +14,34 @@ fn the_public_api_is_as_it_was_recorded() {
     {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
         let mut lines = Vec::new();
-        module(&root.join("src/lib.rs"), "", &mut lines);
+        let library = root.join("src/lib.rs");
+        let text = fs::read_to_string(&library)
+            .unwrap_or_else(|error| panic!("{}: {error}", library.display()));
+        let exports: Vec<String> =
+            items(&text).into_iter().filter(|item| item.starts_with("pub use ")).collect();
+        module(&library, "", true, &exports, &mut lines);
         assert!(lines.len() > 50, "{name}: {lines:?}");
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         compare(&format!("api/{name}.txt"), &text);
     }
 }
 
-/// Adds the items of a module and its submodules.
-fn module(file: &Path, path: &str, lines: &mut Vec<String>) {
+/// Adds the items of a module and its submodules; of a module that is not reached, only the methods
+/// of types, which may be public elsewhere. `exports` are the `pub use` of the crate's root.
+fn module(
+    file: &Path,
+    path: &str,
+    is_reached: bool,
+    exports: &[String],
+    lines: &mut Vec<String>,
+) {
     let text =
         fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let items = items(&text);
+    let is_listed =
+        |item: &str| if is_reached { is_public(item) } else { is_public_method(item) };
     let mut own: Vec<String> =
-        items.iter().filter(|item| is_public(item)).map(|item| format!("{path}: {item}")).collect();
+        items.iter().filter(|item| is_listed(item)).map(|item| format!("{path}: {item}")).collect();
     own.sort();
     lines.extend(own);
     for item in &items {
@@ -37,10 +51,12 @@ fn module(file: &Path, path: &str, lines: &mut Vec<String>) {
             continue;
         };
         let from = [format!("pub use {name}::"), format!("pub use self::{name}::")];
+        let from_root = format!("pub use {}::{name}::", path.trim_start_matches("::"));
         let is_reached = item.starts_with("pub mod ")
-            || items.iter().any(|item| from.iter().any(|from| item.starts_with(from.as_str())));
-        if let Some(file) = file_of(file, name).filter(|_| is_reached) {
-            module(&file, &format!("{path}::{name}"), lines);
+            || items.iter().any(|item| from.iter().any(|from| item.starts_with(from.as_str())))
+            || exports.iter().any(|export| export.starts_with(&from_root));
+        if let Some(file) = file_of(file, name) {
+            module(&file, &format!("{path}::{name}"), is_reached, exports, lines);
         }
     }
 }
@@ -58,6 +74,10 @@ fn file_of(parent: &Path, name: &str) -> Option<PathBuf> {
 /// Modules are listed by their items.
 fn is_public(item: &str) -> bool {
     (item.starts_with("pub ") && !item.starts_with("pub mod ")) || item.starts_with("impl")
+}
+
+fn is_public_method(item: &str) -> bool {
+    item.starts_with("impl") && item.contains(" | pub ")
 }
 
 /// Returns the items of a file: public ones with their fields, variants and methods, and all
