@@ -28,18 +28,11 @@ fn the_public_api_is_as_it_was_recorded() {
 
 /// Adds the items of a module and its submodules; of a module that is not reached, only the methods
 /// of types, which may be public elsewhere. `exports` are the `pub use` of the crate's root.
-fn module(
-    file: &Path,
-    path: &str,
-    is_reached: bool,
-    exports: &[String],
-    lines: &mut Vec<String>,
-) {
+fn module(file: &Path, path: &str, is_reached: bool, exports: &[String], lines: &mut Vec<String>) {
     let text =
         fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let items = items(&text);
-    let is_listed =
-        |item: &str| if is_reached { is_public(item) } else { is_public_method(item) };
+    let is_listed = |item: &str| if is_reached { is_public(item) } else { is_public_method(item) };
     let mut own: Vec<String> =
         items.iter().filter(|item| is_listed(item)).map(|item| format!("{path}: {item}")).collect();
     own.sort();
