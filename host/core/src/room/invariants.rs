@@ -193,7 +193,7 @@ impl RunControl<'_> {
 mod tests {
     use std::collections::{BTreeMap, VecDeque};
 
-    use super::super::frame::{Attempt, Responder};
+    use super::super::frame::{Attempt, CachedTaskSetup, Frame, Responder};
     use super::super::{Purpose, QueryPurpose};
     use super::*;
     use crate::protocol::event::Event;
@@ -231,6 +231,14 @@ mod tests {
             Attempt { responder: Responder::Llm, rest: VecDeque::new(), wait, do_not_know: None };
         room.frames.get_mut(&id).expect("it was made").attempt = Some(attempt);
         (room, id)
+    }
+
+    impl Frame {
+        /// Renames the task to one that no setup has.
+        fn leave_setup(&mut self) {
+            self.task = TaskName::from("gone");
+            self.task_setup = CachedTaskSetup::default();
+        }
     }
 
     fn answered() -> Event {
@@ -373,10 +381,10 @@ mod tests {
         lost.frames.clear();
         assert_ends("a step of a task that is gone", lost, stepped(), Invariant::StepWaits);
         let (mut half, id) = room(round(1), tool);
-        half.frames.get_mut(&id).expect("it is there").task = TaskName::from("gone");
+        half.frames.get_mut(&id).expect("it is there").leave_setup();
         assert_ends("a task that is not in the setup", half, answered(), Invariant::FrameExists);
         let (mut half, id) = room(FrameWait::Call(CALL), |frame| Purpose::Step { frame });
-        half.frames.get_mut(&id).expect("it is there").task = TaskName::from("gone");
+        half.frames.get_mut(&id).expect("it is there").leave_setup();
         let failed = Event::AgentStepped {
             call: CALL,
             answer: Err(Fault::new(FaultKind::Trap, "it failed")),
