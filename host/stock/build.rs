@@ -6,7 +6,7 @@
 //! target folder are taken. CONCLAVE_STOCK names another folder.
 //!
 //! CONCLAVE_STOCK_CODE names the folder of their machine code, whose files are named by the digests
-//! of the components. Without it there is none: whoever runs the program compiles them. Only
+//! of the components. Without it there is none, and the program compiles them when it runs. Only
 //! `cargo xtask install` and `dist` set it, because making the code takes a compiler for it, which
 //! is most of the program.
 

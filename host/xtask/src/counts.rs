@@ -176,8 +176,8 @@ fn compare(counts: &Counts, recorded: &Counts) -> Result<(), XtaskFailure> {
         return Ok(());
     }
     Err(XtaskFailure::new(format!(
-        "\n{}\n\nFind out why with `valgrind --tool=callgrind`. If it is meant, write {RECORDED} anew \
-         (`cargo xtask counts --record`) and say why in the commit.",
+        "\n{}\n\nFind out why with `valgrind --tool=callgrind`. If it is meant, \
+         write {RECORDED} anew (`cargo xtask counts --record`) and say why in the commit.",
         lines.join("\n")
     )))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: packs the program with its man pages, completions and schema into one archive
+//! `cargo xtask dist`: packs the program with its man pages, completions and schema into an archive
 //! for each target. It runs on machines without Rust.
 
 use std::fs;
@@ -20,7 +20,7 @@ const COMPLETIONS: [(&str, &str); 3] =
 /// The documents in the archive besides the program.
 const PAPERS: [&str; 3] = ["LICENSE", "README.md", "CHANGELOG.md"];
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct DistOptions {
     verbose: bool,
@@ -45,7 +45,8 @@ impl DistOptions {
                 "--out" => options.out = Some(PathBuf::from(value()?)),
                 other => {
                     return Err(XtaskFailure::usage(format!(
-                        "cargo xtask dist does not know `{other}`: it takes --target TRIPLE, --program FILE, --out FOLDER and --verbose"
+                        "cargo xtask dist does not know `{other}`: it takes --target TRIPLE, \
+                         --program FILE, --out FOLDER and --verbose"
                     )));
                 }
             }

@@ -12,7 +12,7 @@ use crate::phase::Phases;
 use crate::place::Checkout;
 use crate::program::{self, CodeTarget, PROGRAM, ProgramBuild};
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct InstallOptions {
     verbose: bool,
@@ -35,7 +35,8 @@ impl InstallOptions {
                 }
                 other => {
                     return Err(XtaskFailure::usage(format!(
-                        "cargo xtask install does not know `{other}`: it takes --root FOLDER, --fast-build and --verbose"
+                        "cargo xtask install does not know `{other}`: it takes --root FOLDER, \
+                         --fast-build and --verbose"
                     )));
                 }
             }
@@ -84,9 +85,11 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
 /// Returns how long the first build takes.
 fn first_build(fast: bool) -> &'static str {
     if fast {
-        "The first build takes about six minutes on two cores. The program is slower than an optimised one."
+        "The first build takes about six minutes on two cores. The program is slower than an \
+         optimised one."
     } else {
-        "The first build takes about ten minutes on two cores; `--fast-build` takes six, for a slower program."
+        "The first build takes about ten minutes on two cores; `--fast-build` takes six, for a \
+         slower program."
     }
 }
 

@@ -44,7 +44,8 @@ pub(crate) fn check_target(place: &Checkout, target: &str) -> Result<(), XtaskFa
         return Ok(());
     }
     Err(XtaskFailure::new(format!(
-        "There is no C compiler for {target}, and SQLite is written in C. Debian, Ubuntu: `apt install musl-tools`. Fedora: `dnf install musl-gcc`.\n\
+        "There is no C compiler for {target}, and SQLite is written in C. Debian, Ubuntu: \
+         `apt install musl-tools`. Fedora: `dnf install musl-gcc`.\n\
          One of another name: set {variable}. Without it: `cargo xtask dist --target {}`.",
         compiler.host
     )))

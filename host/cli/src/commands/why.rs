@@ -174,9 +174,14 @@ fn event(
         });
         let explained: Vec<Value> = explained.collect();
         let on_behalf = &told.record.principal;
-        stdout::json(
-            json!({ "type": "why", "event": address, "principal": on_behalf, "record": without_setup(told), "notices": told.notices, "explanations": explained }),
-        )?;
+        stdout::json(json!({
+            "type": "why",
+            "event": address,
+            "principal": on_behalf,
+            "record": without_setup(told),
+            "notices": told.notices,
+            "explanations": explained,
+        }))?;
         return Ok(exit::OK);
     }
     let at = format!("on behalf of {}", told.record.principal.0);

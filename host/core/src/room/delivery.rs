@@ -37,7 +37,7 @@ use strategies::StrategyState;
 
 /// Results that wait for one task's agent; the oldest are dropped first.
 const INBOX_MAX: usize = 1_000;
-/// Bytes of the results that wait for one task's agent, as many as a run's histories have by default.
+/// Bytes of the results that wait for one task's agent: the default limit of a run's histories.
 const INBOX_BYTES: usize = 64 << 20;
 /// The reason why nothing is said in a closed room.
 const ROOM_CLOSED: &str = "room_closed";

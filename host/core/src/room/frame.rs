@@ -158,8 +158,8 @@ impl Frames {
     }
 }
 
-/// The setup of a frame's task. It is needed many times in each step, and a search by name costs
-/// more than most of what is read from it.
+/// The setup of a frame's task. A step reads it many times, and a search by name costs more than
+/// most of those reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CachedTaskSetup(Option<(Arc<Setup>, Arc<TaskSetup>)>);
 

@@ -138,7 +138,11 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
             "done_if_tool": choices.below(8) == 7,
             "done_sequences": if choices.below(6) == 5 { json!([choices.one(&["L, L", "T, A", "C[pearl]", "T[box.a], A", "U, N"])]) } else { json!([]) },
             "loop_detection": { "cycle_len": choices.below(4), "wait": 1 + choices.below(3) },
-            "responders": if choices.below(6) == 5 { json!(["agent", "user"]) } else { json!(["llm", "agent", "user"]) },
+            "responders": if choices.below(6) == 5 {
+                json!(["agent", "user"])
+            } else {
+                json!(["llm", "agent", "user"])
+            },
             "only_user_quits_root": choices.below(3) != 2,
             "default_human_response": if choices.below(6) == 5 { json!(choices.one(&TEXTS)) } else { Value::Null },
             "user_message": if choices.below(6) == 5 { json!("begin") } else { Value::Null },

@@ -29,7 +29,10 @@ const KINDS: [&str; 8] = [
 
 fn opened(confirm: &Value, policy: &Value) -> Recorded {
     let setup = json!({
-        "tasks": { "desk": { "confirm": confirm, "action_plugins": ["hands"], "memory": "judge" }, "other": {} },
+        "tasks": {
+            "desk": { "confirm": confirm, "action_plugins": ["hands"], "memory": "judge" },
+            "other": {},
+        },
         "plugins": {
             "desk": { "grants": { "tools": ["*"], "delegate": ["other"] } }, "hands": { "tools": KINDS },
             "judge": { "kinds": ["security-analyzer", "memory"] },

@@ -369,9 +369,9 @@ fn messages_that_wait_for_their_turn_when_the_room_is_closed_are_told_to_be_unre
         .expect("it counts");
     world.close().expect("done");
     assert_eq!(
-        world.notices(
-            |notice| matches!(notice, Notice::UserMessageDropped { text, .. } if text == "for the other")
-        ),
+        world.notices(|notice| {
+            matches!(notice, Notice::UserMessageDropped { text, .. } if text == "for the other")
+        }),
         1
     );
     world.ends(call, "end");

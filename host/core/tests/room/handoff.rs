@@ -344,9 +344,11 @@ fn a_circle_of_handoffs_ends_with_a_refusal_and_a_word_of_the_user_begins_anew()
 #[test]
 fn only_the_task_that_holds_the_conversation_hands_it_over() {
     let offers = json!({ "host_tools": [TOOL] });
-    let mut recorded = opened_with(
-        json!({ "desk": { "subtasks": ["sales"], "responders": ["agent"] }, "sales": offers, "billing": {} }),
-    );
+    let mut recorded = opened_with(json!({
+        "desk": { "subtasks": ["sales"], "responders": ["agent"] },
+        "sales": offers,
+        "billing": {},
+    }));
     let (now, task) = step(&mut recorded);
     assert_eq!(task.as_str(), "sales");
     does(&mut recorded, now, calls(vec![call("billing")]));

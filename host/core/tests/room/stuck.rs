@@ -13,7 +13,8 @@ use crate::world::{Order, World};
 
 fn watched() -> Value {
     json!({
-        "tasks": { "desk": { "stuck_detection": { "on": true } } }, "limits": { "turns": 1_000_000 },
+        "tasks": { "desk": { "stuck_detection": { "on": true } } },
+        "limits": { "turns": 1_000_000 },
         "plugins": { "desk": { "grants": { "tools": ["*"] } }, "box": { "tools": ["a"] } },
     })
 }

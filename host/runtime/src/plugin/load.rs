@@ -216,8 +216,8 @@ impl Loader {
         reason = "loading compiled code cannot be checked by the engine; it is part of the program"
     )]
     fn own(&self, code: &'static [u8]) -> Option<Component> {
-        // SAFETY: whoever called `Precompiled::new` vouched that `precompile` made these bytes and
-        // that nobody could change them.
+        // SAFETY: `Precompiled::new` requires its caller to pass only results of `precompile` that
+        // are unchanged.
         unsafe { Component::deserialize(self.engine.wasm(), code) }.ok()
     }
 

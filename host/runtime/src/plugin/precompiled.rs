@@ -1,5 +1,4 @@
-//! Machine code of components that is part of the program, so that nobody waits for its
-//! compilation.
+//! Machine code of components that is part of the program, so that no run waits for a compiler.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,10 +47,13 @@ impl Precompiled {
     /// Returns the code of components, given with their digests in lower-case hexadecimal.
     ///
     /// # Safety
-    /// The code is executed in this process, outside of any sandbox. Every pair must be a result of
-    /// [`precompile`] that nobody else could change, such as bytes of the program itself.
+    /// The code is executed in this process, outside of any sandbox. Every pair must be an unchanged
+    /// result of [`precompile`], such as bytes of the program itself.
     #[must_use]
-    #[expect(unsafe_code, reason = "the engine cannot check machine code; the caller vouches")]
+    #[expect(
+        unsafe_code,
+        reason = "the engine cannot check machine code; the caller must know its origin"
+    )]
     pub unsafe fn new(code: impl IntoIterator<Item = (&'static str, &'static [u8])>) -> Self {
         Self(code.into_iter().collect())
     }

@@ -20,7 +20,7 @@ use crate::types::message::Entity;
 use crate::types::outcome::{Outcome, Status};
 
 pub(crate) use words::verb_of;
-use words::{asked, ids_in, kind_of, kinds, says};
+use words::{advised, asked, ids_in, kind_of, kinds, says};
 
 /// The key of a row that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,23 +202,18 @@ impl Now<'_> {
     fn happened(&mut self, event: &Event, room: &Room) {
         match event {
             Event::AgentStepped { call, answer, report } => {
-                let said = answer.as_ref().map(says).map_err(Clone::clone);
-                self.end_step(*call, said, report);
+                self.end_call(*call, answer.as_ref().map(says), report);
             }
             Event::AgentResponded { call, answer, report } => {
-                let said = answer
-                    .as_ref()
-                    .map(|turn| turn.as_ref().map(says).unwrap_or_default())
-                    .map_err(Clone::clone);
-                self.end_step(*call, said, report);
+                let words = |turn: &Option<_>| turn.as_ref().map(says).unwrap_or_default();
+                self.end_call(*call, answer.as_ref().map(words), report);
             }
             Event::StrategyDecided { call, answer, report } => {
-                let words =
-                    |value: &Vec<crate::types::delivery::Decision>| kinds(value, "decision");
-                self.end_strategy(*call, answer.as_ref().map(words).map_err(Clone::clone), report);
+                let words = |decisions: &Vec<_>| kinds(decisions, "decision");
+                self.end_call(*call, answer.as_ref().map(words), report);
             }
             Event::PluginQueried { call, answer, report } => {
-                self.end_consult(*call, answer.as_ref().map_err(Clone::clone), report)
+                self.end_call(*call, answer.as_ref().map(advised), report);
             }
             Event::UserAnswered { call, text, passed, .. } => {
                 let (said, is_passed) = (text.as_deref().map(short), *passed);

@@ -154,8 +154,9 @@ impl NumberKey {
     }
 }
 
-/// Returns whether the pattern matches a text. [`super::rule_index`] relies on what is tried here:
-/// the text and its target, both as they are and with a slash in front.
+/// Returns whether the pattern matches a text: as it is, as the path it resolves to, or either with
+/// a slash in front. [`super::rule_index`] finds rules by these four forms, so a fifth belongs there
+/// too.
 fn holds_for(pattern: &str, examined: &ExaminedText<'_>) -> Holds {
     let text = examined.text;
     if pattern == text && !pattern.contains(['*', '\\']) {

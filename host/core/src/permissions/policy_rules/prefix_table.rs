@@ -73,7 +73,8 @@ mod tests {
             text in "[/ab]{0,6}",
             start in prop_oneof![Just(""), Just("/"), Just("/a")],
         ) {
-            let values: BTreeMap<_, _> = keys.iter().map(|key| (key.clone(), key.clone())).collect();
+            let own = |key: &String| (key.clone(), key.clone());
+            let values: BTreeMap<_, _> = keys.iter().map(own).collect();
             let table = PrefixTable::from(values);
             let whole = format!("{start}{text}");
             let found: Vec<&String> = table.prefixes_of(start, &text).collect();

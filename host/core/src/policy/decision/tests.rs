@@ -483,7 +483,9 @@ fn is_open(pattern: &str) -> bool {
 proptest! {
     #[test]
     fn patterns_match_as_a_slow_glob_does_and_allow_nothing_odd(pattern in texts(), text in texts()) {
-        let held = ArgumentRule { at: ArgumentPlace("x".into()), patterns: vec![ArgumentPattern(pattern.clone().into())] }.holds(&CallArguments::new(&json!({ "x": text })));
+        let patterns = vec![ArgumentPattern(pattern.clone().into())];
+        let rule = ArgumentRule { at: ArgumentPlace("x".into()), patterns };
+        let held = rule.holds(&CallArguments::new(&json!({ "x": text })));
         let expected = slow(&pattern.chars().collect::<Vec<_>>(), &text.chars().collect::<Vec<_>>());
         if is_odd(&text) && pattern != "*" && is_open(&pattern) {
             prop_assert!(held < Holds::Yes);
@@ -496,7 +498,9 @@ proptest! {
     #[test]
     fn the_first_of_the_rules_that_match_decides_for_a_plain_call(rules in rules(), text in "/[a-c]{0,3}") {
         let arguments = json!({ "path": text });
-        let first = rules.iter().find(|rule| rule.holds(&"a".into(), "notes.save", &CallArguments::new(&arguments)) == Holds::Yes).map(|rule| rule.decide);
+        let call = CallArguments::new(&arguments);
+        let matches = |rule: &&Rule| rule.holds(&"a".into(), "notes.save", &call) == Holds::Yes;
+        let first = rules.iter().find(matches).map(|rule| rule.decide);
         prop_assert_eq!(decided(&setup(rules), &["a"], "notes.save", &arguments), first.unwrap_or(Decide::Ask));
     }
 

@@ -3,7 +3,7 @@
 
 use super::super::row::{Given, RowSubject};
 use super::super::short;
-use super::words::{advised, effected, json, told_fault, verb_of};
+use super::words::{advised, effected, fault_text, json, verb_of};
 use super::{Now, OpenRowKey};
 use crate::protocol::notice::Notice;
 use crate::setup::plugin_query::PluginReply;
@@ -108,7 +108,7 @@ impl Now<'_> {
                 self.end(&OpenRowKey::Call(call), |what| {
                     if let RowSubject::Tool { answer, is_error, fault, sandbox, .. } = what {
                         (*answer, *is_error, *sandbox) = (short(&content), failed, used);
-                        *fault = broke.map(told_fault);
+                        *fault = broke.map(fault_text);
                     }
                 });
             }
@@ -204,63 +204,27 @@ impl Now<'_> {
         }
     }
 
-    pub(super) fn end_step(
+    /// Ends the row of a call of an agent, a delivery strategy or another plugin.
+    pub(super) fn end_call(
         &mut self,
         call: CallId,
-        answer: Result<String, Fault>,
+        answer: Result<String, &Fault>,
         report: &CallReport,
     ) {
         let is_open = self.open.contains_key(&OpenRowKey::Call(call));
         let used = if is_open { self.used(report) } else { None };
         self.fold.totals.faults += u64::from(is_open && answer.is_err());
-        self.end(&OpenRowKey::Call(call), |what| {
-            if let RowSubject::Step { says, fault, sandbox, .. } = what {
-                *sandbox = used;
-                match answer {
-                    Ok(said) => *says = said,
-                    Err(broke) => *fault = Some(told_fault(broke)),
-                }
-            }
-        });
-    }
-
-    pub(super) fn end_strategy(
-        &mut self,
-        call: CallId,
-        answer: Result<String, Fault>,
-        report: &CallReport,
-    ) {
-        let is_open = self.open.contains_key(&OpenRowKey::Call(call));
-        let used = if is_open { self.used(report) } else { None };
-        self.fold.totals.faults += u64::from(is_open && answer.is_err());
-        self.end(&OpenRowKey::Call(call), |what| {
-            if let RowSubject::Strategy { decided, fault, sandbox, .. } = what {
-                *sandbox = used;
-                match answer {
-                    Ok(words) => *decided = words,
-                    Err(broke) => *fault = Some(told_fault(broke)),
-                }
-            }
-        });
-    }
-
-    /// Ends the row of a query to a plugin.
-    pub(super) fn end_consult(
-        &mut self,
-        call: CallId,
-        answer: Result<&PluginReply, Fault>,
-        report: &CallReport,
-    ) {
-        let is_open = self.open.contains_key(&OpenRowKey::Call(call));
-        let used = if is_open { self.used(report) } else { None };
-        self.fold.totals.faults += u64::from(is_open && answer.is_err());
-        self.end(&OpenRowKey::Call(call), |what| {
-            if let RowSubject::PluginQuery { says, fault, sandbox, .. } = what {
-                *sandbox = used;
-                match answer {
-                    Ok(advice) => *says = advised(advice),
-                    Err(broke) => *fault = Some(told_fault(broke)),
-                }
+        self.end(&OpenRowKey::Call(call), |row| {
+            let (RowSubject::Step { says: words, fault, sandbox, .. }
+            | RowSubject::Strategy { decided: words, fault, sandbox, .. }
+            | RowSubject::PluginQuery { says: words, fault, sandbox, .. }) = row
+            else {
+                return;
+            };
+            *sandbox = used;
+            match answer {
+                Ok(answer) => *words = answer,
+                Err(failed) => *fault = Some(fault_text(failed.clone())),
             }
         });
     }

@@ -27,7 +27,7 @@ pub(super) fn says(turn: &Turn) -> String {
     }
 }
 
-pub(super) fn told_fault(fault: Fault) -> String {
+pub(super) fn fault_text(fault: Fault) -> String {
     format!("{}: {}", fault.kind.as_str(), short(&fault.message))
 }
 
