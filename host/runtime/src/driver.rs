@@ -48,7 +48,7 @@ use crate::driver::runner::{Lease, Progressing, TaskRunner};
 use crate::models::ModelClient;
 use crate::observe::subscribe::{FollowGate, Publisher, Subscribers};
 use crate::storage::journal::{Journal, JournalFailure, Journals, Opening as JournalOpening};
-use crate::support::clock::Clock;
+use crate::support::clock::{BoxFuture, Clock};
 use crate::support::fail_points::kill_point;
 use held::{HeldOutput, OutputBuffer};
 use port::WaitingModels;
@@ -114,6 +114,8 @@ pub(crate) struct Driver {
     held: OutputBuffer,
     /// The setup that the room's core has; `None` before the room was opened.
     opened: Option<Arc<Setup>>,
+    /// The plugin call that began last, before its first poll.
+    begun: Option<(CallId, CallWork)>,
     under_way: HashMap<CallId, UnderWay>,
     /// The length of `under_way` at which ended calls are removed.
     clean_at: usize,
@@ -135,6 +137,9 @@ pub(crate) struct Driver {
     /// Child rooms; awaited when the room ends.
     children: BTreeMap<CallId, Lease>,
 }
+
+/// A plugin call that sends its answer to the loop.
+type CallWork = BoxFuture<'static, ()>;
 
 /// The work that runs for a call.
 enum UnderWay {
@@ -229,6 +234,7 @@ impl Driver {
             in_flight: None,
             held: OutputBuffer::default(),
             opened: None,
+            begun: None,
             under_way: HashMap::new(),
             clean_at: CLEAN_AT,
             paused: None,
@@ -521,6 +527,7 @@ impl Driver {
                 }
             }
         }
+        self.poll_begun();
     }
 
     /// Confirms a control message to its sender once the journal is settled, which covers process

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use conclave_core::types::view::AgentView;
 use conclave_runtime::engine::{Engine, EngineSettings};
@@ -291,16 +291,31 @@ impl Bench {
                 self.hosted.run_task().await?;
             }
             one_by_one.push(began.elapsed() / TASKS);
-            let began = Instant::now();
-            self.hosted.run_batch(TASKS).await?;
-            at_once.push(began.elapsed() / TASKS);
+            at_once.push(self.on_all_processors(TASKS)? / TASKS);
         }
         Ok(Row {
             what: BATCH,
             baseline: Some(side("one after the other", Times::of(one_by_one))),
-            subject: side("in a batch", Times::of(at_once)),
-            reach: Reach::AtMost(1.1),
+            subject: side("on all processors", Times::of(at_once)),
+            reach: Reach::AtMost(0.6),
         })
+    }
+
+    /// Returns the time of a batch on an executor with a thread for each processor, as the program
+    /// has one.
+    fn on_all_processors(&self, tasks: u32) -> Result<Duration, BenchError> {
+        let run = || {
+            let executor = tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .build()
+                .map_err(BenchError::Executor)?;
+            let began = Instant::now();
+            executor.block_on(self.hosted.run_batch(tasks))?;
+            Ok(began.elapsed())
+        };
+        // An executor cannot wait for another one on its own thread.
+        std::thread::scope(|scope| scope.spawn(run).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     async fn allocator(&self) -> Result<Row, BenchError> {

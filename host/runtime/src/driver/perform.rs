@@ -2,7 +2,9 @@
 //! answers it.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use conclave_core::journal::recovery::Start;
 use conclave_core::policy::budget::LimitIncrease;
@@ -17,7 +19,7 @@ use conclave_core::types::ids::{CallId, ModelName, PluginName};
 use super::approving::ApproverQueue;
 use super::port::RoomPort;
 use super::side_effects::{EffectStep, SideEffectPort};
-use super::{Driver, UnderWay};
+use super::{CallWork, Driver, UnderWay};
 use crate::calls::{CallStart, Observer, PluginAnswer, PluginCall, PluginOutput, ToolInput};
 use crate::driver::approve::Approver;
 use crate::driver::channel::HumanAnswer;
@@ -127,11 +129,7 @@ impl Driver {
     ) {
         let mut answering = Answering { events: self.sender.clone(), fallback: Some(fallback) };
         let task = tokio::spawn(async move {
-            let answer = work.await;
-            // If the work panics before this line, the drop of `answering` sends the fallback.
-            answering.fallback = None;
-            // The room may be over and its receiver gone.
-            let _ = answering.events.send(answer);
+            answering.answer(work.await);
         });
         self.under_way.insert(call, UnderWay::Work(task.abort_handle()));
     }
@@ -183,9 +181,34 @@ impl Driver {
         let Some(call) = input(&mut start) else { return };
         let (kind, plugins) = (call.kind(), Arc::clone(&self.shared.plugins));
         let start = self.call_start(id, plugin, start);
-        self.start(id, answered(id, kind.failed(broke_off()).into()), async move {
-            answered(id, plugins.call(start, call).await)
+        let fallback = answered(id, kind.failed(broke_off()).into());
+        let mut answering = Answering { events: self.sender.clone(), fallback: Some(fallback) };
+        let work = Box::pin(async move {
+            let answer = answered(id, plugins.call(start, call).await);
+            answering.answer(answer);
         });
+        if let Some((earlier, work)) = self.begun.replace((id, work)) {
+            self.continue_beside(earlier, work);
+        }
+    }
+
+    /// Polls the call that began last. Most calls end at once, and a task of their own would cost
+    /// them a change of threads; one that does not end continues beside the loop, as earlier calls
+    /// do. A guest returns within a tick.
+    pub(super) fn poll_begun(&mut self) {
+        let Some((call, mut work)) = self.begun.take() else { return };
+        // The task polls again before it waits for a wake-up, so none is lost.
+        let mut context = Context::from_waker(Waker::noop());
+        let poll = || work.as_mut().poll(&mut context);
+        // A panic drops the work, which sends its fallback.
+        if let Ok(Poll::Pending) = catch_unwind(AssertUnwindSafe(poll)) {
+            self.continue_beside(call, work);
+        }
+    }
+
+    fn continue_beside(&mut self, call: CallId, work: CallWork) {
+        let task = tokio::spawn(work);
+        self.under_way.insert(call, UnderWay::Work(task.abort_handle()));
     }
 
     fn call_model(&mut self, call: CallId, ordinal: u32, model: &ModelName, prompt: Prompt) {
@@ -209,8 +232,7 @@ impl Driver {
                 Err(ModelFailure { error, trouble }) => (Err(error), trouble),
             };
             kill_point!("after-model-answer");
-            answering.fallback = None;
-            let _ = answering.events.send(Event::ModelAnswered { call, ordinal, answer, trouble });
+            answering.answer(Event::ModelAnswered { call, ordinal, answer, trouble });
         });
         // Keeps the list as short as the number of requests in flight.
         self.asking.retain(|(_, asking)| !asking.is_finished());
@@ -222,6 +244,7 @@ impl Driver {
         // The host has no use for the answer, so the server can stop. A plugin that ends first
         // still pays for its requests.
         self.asking.iter().filter(|(of, _)| *of == call).for_each(|(_, asking)| asking.abort());
+        self.begun.take_if(|(begun, _)| *begun == call);
         match self.under_way.remove(&call) {
             Some(UnderWay::Work(work)) => work.abort(),
             Some(UnderWay::Child(child)) => {
@@ -273,6 +296,15 @@ fn approver_broke_off(call: CallId) -> Event {
 struct Answering {
     events: UnboundedSender<Event>,
     fallback: Option<Event>,
+}
+
+impl Answering {
+    /// Sends the answer instead of the fallback.
+    fn answer(&mut self, answer: Event) {
+        self.fallback = None;
+        // The room may be over and its receiver gone.
+        let _ = self.events.send(answer);
+    }
 }
 
 impl Drop for Answering {
