@@ -92,7 +92,8 @@ pub(crate) struct Driver {
     teller: Publisher,
     /// Holds back the log lines of calls until the records that began them are published.
     follow: Arc<FollowGate>,
-    room: Room,
+    /// Boxed, because it is large and the driver moves several times before it runs.
+    room: Box<Room>,
     /// Milliseconds by which the room's time is ahead of the clock. The last record of its journal
     /// may be later than the clock's time.
     ahead_ms: u64,
@@ -112,6 +113,8 @@ pub(crate) struct Driver {
     in_flight: Option<InFlight>,
     /// The output that waits until its records are durable.
     held: OutputBuffer,
+    /// An empty list with capacity for the output of a batch.
+    output: Vec<HeldOutput>,
     /// The setup that the room's core has; `None` before the room was opened.
     opened: Option<Arc<Setup>>,
     /// The plugin call that began last, before its first poll.
@@ -221,7 +224,7 @@ impl Driver {
             secret,
             follow: Arc::new(FollowGate::new(teller.clone())),
             teller,
-            room: Room::new(),
+            room: Box::new(Room::new()),
             ahead_ms: 0,
             journal,
             seq: 0,
@@ -233,6 +236,7 @@ impl Driver {
             traces: HashMap::new(),
             in_flight: None,
             held: OutputBuffer::default(),
+            output: Vec::new(),
             opened: None,
             begun: None,
             under_way: HashMap::new(),

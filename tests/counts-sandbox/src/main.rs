@@ -78,7 +78,8 @@ fn run(guests: &Path, code: &Path, tasks: &str) -> Result<(), Failure> {
     let precompiled = unsafe { Precompiled::new(compiled) };
     let engine = EngineSettings { slots: 1, ..EngineSettings::default() };
     let host = Host::new(HostOptions { engine, stock, precompiled, ..HostOptions::default() })?;
-    let config = Config::parse("counts.toml", "", CONFIG).map_err(|problems| problems.to_string())?;
+    let config =
+        Config::parse("counts.toml", "", CONFIG).map_err(|problems| problems.to_string())?;
     let tasks: u32 = tasks.parse()?;
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let prepared = host.prepare(&config, &(Arc::new(|_| {}) as _)).await?;

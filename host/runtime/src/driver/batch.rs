@@ -42,9 +42,9 @@ impl Driver {
         let mut batch = EventBatch {
             is_kept: self.journal()?.keeps(),
             is_followed: !self.shared.subscribers.is_empty(),
-            records: Vec::with_capacity(events.len()),
+            records: Vec::new(),
             waits: Vec::new(),
-            output: Vec::new(),
+            output: std::mem::take(&mut self.output),
             repeated: Vec::new(),
             pauses: Vec::new(),
             changes_channels: false,
@@ -58,6 +58,7 @@ impl Driver {
         }
         if self.seq == next {
             // No event was admitted, so there is nothing to append.
+            self.output = batch.output;
             self.held.add_after_all(batch.repeated);
             return Ok(false);
         }
@@ -157,14 +158,15 @@ impl Driver {
 
     /// Queues the output of a batch behind its records. Returns true if the records come first in
     /// any case.
-    fn hold(&mut self, batch: EventBatch, keeping: Keeping) -> bool {
+    fn hold(&mut self, mut batch: EventBatch, keeping: Keeping) -> bool {
         let (kept, first) = match keeping {
             Keeping::Kept => (None, false),
             Keeping::Soon(kept) => (Some(kept), false),
             Keeping::First(kept) => (Some(kept), true),
         };
         let setup = self.room.setup();
-        self.held.add(batch.output, kept, |effect| !first && !effect.leaves(setup));
+        self.held.add(&mut batch.output, kept, |effect| !first && !effect.leaves(setup));
+        self.output = batch.output;
         self.held.add_after_all(batch.repeated);
         first
     }

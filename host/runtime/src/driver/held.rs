@@ -46,23 +46,23 @@ impl OutputBuffer {
         self.batches.is_empty()
     }
 
-    /// Appends the output of a batch of events. `kept` is `None` if its records are durable
+    /// Takes the output of a batch of events. `kept` is `None` if its records are durable
     /// already. Effects that `may_go` accepts become free at once.
     pub(super) fn add(
         &mut self,
-        told: Vec<HeldOutput>,
+        output: &mut Vec<HeldOutput>,
         kept: Option<Kept>,
         may_go: impl Fn(&Effect) -> bool,
     ) {
         let Some(kept) = kept else {
             // Without durable waits every batch is complete on append, so none can be ahead of this
             // one.
-            self.free.extend(told);
+            self.free.extend(output.drain(..));
             return;
         };
         let may_go =
             |told: &HeldOutput| matches!(told, HeldOutput::Effect(effect, _) if may_go(effect));
-        let (free, waits): (Vec<HeldOutput>, Vec<HeldOutput>) = told.into_iter().partition(may_go);
+        let (free, waits): (Vec<HeldOutput>, Vec<HeldOutput>) = output.drain(..).partition(may_go);
         self.free.extend(free);
         self.numbered += 1;
         self.batches.push_back((kept, waits));

@@ -160,6 +160,7 @@ impl Driver {
                 }
             }
         }
+        self.poll_begun();
         Ok(later)
     }
 

@@ -3,10 +3,9 @@
 
 use super::super::row::{Given, RowSubject};
 use super::super::short;
-use super::words::{advised, effected, fault_text, json, verb_of};
+use super::words::{effected, fault_text, json, verb_of};
 use super::{Now, OpenRowKey};
 use crate::protocol::notice::Notice;
-use crate::setup::plugin_query::PluginReply;
 use crate::types::approval::Approval;
 use crate::types::fault::{CallReport, Fault};
 use crate::types::ids::{CallId, TaskName};
