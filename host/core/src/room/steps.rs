@@ -38,7 +38,8 @@ const MAX_FAULTS: u32 = 3;
 pub(super) const MAX_WEIGHT: usize = 2 << 20;
 /// Calls that an answer may carry. Native calls of a model are answered one by one instead.
 const MAX_CALLS: usize = 1_000;
-/// Consecutive steps without any new answer after which a run is taken for a loop.
+/// Consecutive steps after which a run is taken for a loop if none of them had a turn, a tool call,
+/// a background task or a user's answer.
 const MAX_IDLE: u32 = 2_000;
 
 impl Dialogue<'_> {
