@@ -12,7 +12,9 @@ use serde_json::Value;
 pub(super) use judge::is_empty;
 
 use super::acting::Acting;
-use super::frame::{Attempt, CachedTaskSetup, Frame, FrameWait, ParsedMessage, Responder};
+use super::frame::{
+    Attempt, CachedTaskSetup, Frame, FrameWait, ParsedMessage, PastActions, Responder,
+};
 use super::knowledge::newest_said;
 use super::loop_detection::LoopDetector;
 use super::prompt_agent::with_message;
@@ -69,7 +71,7 @@ impl Dialogue<'_> {
             steps: 0,
             turn_limit: task_setup.and_then(|task| task.turns),
             iteration: 0,
-            past: Vec::new(),
+            past: PastActions::default(),
             // A child inherits the count of automatic answers from its caller.
             chain_depth: caller
                 .and_then(|caller| self.frames.get(&caller))

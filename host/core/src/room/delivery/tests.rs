@@ -220,7 +220,8 @@ fn data_for_an_agent_are_external_text_that_answers_nothing() {
     assert!(is_data(&message) && message.parent.is_none());
     assert_eq!(parts.history_of("desk"), [message.seq]);
     let frame = parts.frames.get(&id).unwrap();
-    assert!(frame.past[0].action.is_none() && frame.past[0].observation.is_some());
+    let read = frame.past.iter().next().unwrap();
+    assert!(read.action.is_none() && read.observation.is_some());
 }
 
 /// A room with a terminal, in which clients announce something.
