@@ -38,6 +38,7 @@ mod pausing;
 mod planning;
 mod prompt_agent;
 mod prompts;
+mod queue_limit;
 mod requests;
 mod responders;
 mod result_types;
