@@ -38,6 +38,7 @@ mod pausing;
 mod planning;
 mod prompt_agent;
 mod prompts;
+mod queue_limit;
 mod requests;
 mod responders;
 mod result_types;
@@ -367,7 +368,7 @@ impl Room {
             inputs: Arc::clone(&frame.inputs),
             pending: frame.pending.clone(),
             history: self.histories.history(&frame.task),
-            since: Arc::new(frame.past.clone()),
+            since: Arc::new(frame.past.iter().cloned().collect()),
             intent: frame.intent.clone(),
             plan: Arc::clone(&frame.acting.plan),
             outputs: Arc::new(frame.acting.outputs.clone()),

@@ -59,8 +59,8 @@ pub(super) struct RoomContext {
     pub(super) calls: PendingCalls,
     pub(super) timers: BTreeMap<TimerId, TimerPurpose>,
     pub(super) counters: Counters,
-    /// Consecutive steps without an answer from any responder. The limit on it ends loops that
-    /// never leave the room.
+    /// Consecutive steps without a turn, a tool call, a background task or a user's answer. The
+    /// limit on it ends loops that use up no budget.
     #[serde(default)]
     pub(super) idle_steps: u32,
     /// The reason for the risk of the item under review; `None` between events.
@@ -114,9 +114,13 @@ impl RoomContext {
     pub(super) fn next_call(&mut self, purpose: Purpose) -> CallId {
         let call = CallId(self.counters.call);
         self.counters.call += 1;
-        // Calls that may be answered with nothing count as progress only when their answer arrives.
-        if !matches!(purpose, Purpose::User { .. } | Purpose::Respond { .. } | Purpose::Post { .. })
-        {
+        // Progress is what a budget of the run limits: turns, tool calls and background tasks.
+        // Approvals and checks are not, so a call that is always refused would go on for ever. Nor
+        // are questions, which count when they are answered.
+        if matches!(
+            purpose,
+            Purpose::Step { .. } | Purpose::Tool { .. } | Purpose::Background { .. }
+        ) {
             self.idle_steps = 0;
         }
         self.calls.insert(call, purpose);
@@ -139,15 +143,28 @@ impl RoomContext {
 mod tests {
     use super::super::fixture::context;
     use super::*;
+    use crate::room::QueryPurpose;
+    use crate::types::ids::PluginName;
 
     #[test]
-    fn calls_that_may_be_answered_with_nothing_are_no_progress() {
+    fn only_calls_that_use_up_a_budget_are_progress() {
         let mut cx = context("");
-        cx.idle_steps = 7;
         let frame = FrameId(0);
-        let calls = [Purpose::User { frame }, Purpose::Respond { frame }, Purpose::Step { frame }]
-            .map(|purpose| (cx.next_call(purpose), cx.idle_steps));
-        assert_eq!(calls, [(CallId(0), 7), (CallId(1), 7), (CallId(2), 0)]);
+        let mut idle_after = |purpose: Purpose| {
+            cx.idle_steps = 7;
+            cx.next_call(purpose);
+            cx.idle_steps
+        };
+        let plugin = PluginName::from("worker");
+        let about = QueryPurpose::Condense;
+        assert_eq!(idle_after(Purpose::User { frame }), 7);
+        assert_eq!(idle_after(Purpose::Respond { frame }), 7);
+        assert_eq!(idle_after(Purpose::Approval { frame, slot: 0 }), 7);
+        assert_eq!(idle_after(Purpose::Gate { plugin: plugin.clone(), number: 0 }), 7);
+        assert_eq!(idle_after(Purpose::QueryPlugin { frame, plugin: plugin.clone(), about }), 7);
+        assert_eq!(idle_after(Purpose::Step { frame }), 0);
+        assert_eq!(idle_after(Purpose::Tool { frame, slot: 0, plugin }), 0);
+        assert_eq!(idle_after(Purpose::Background { id: "task-1".into() }), 0);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::queue_limit::{QUEUE_BYTES, QUEUE_MAX, QueueLimit};
 use super::{Purpose, Room};
 use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
@@ -35,10 +36,6 @@ pub(super) use inbox::is_data;
 use announcing::KeyedAnnouncement;
 use strategies::StrategyState;
 
-/// Results that wait for one task's agent; the oldest are dropped first.
-const INBOX_MAX: usize = 1_000;
-/// Bytes of the results that wait for one task's agent: the default limit of a run's histories.
-const INBOX_BYTES: usize = 64 << 20;
 /// The reason why nothing is said in a closed room.
 const ROOM_CLOSED: &str = "room_closed";
 
@@ -91,6 +88,13 @@ pub(super) struct GatedSpeech {
     /// The text for people if no agent can take the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) otherwise: Option<String>,
+}
+
+impl GatedSpeech {
+    /// Returns the bytes of its texts.
+    pub(super) fn weight(&self) -> usize {
+        self.speech.text.len() + self.otherwise.as_ref().map_or(0, String::len)
+    }
 }
 
 /// Queued and retained results, and the state of their strategies.
@@ -275,14 +279,14 @@ impl Deliveries {
         background: &mut Background,
         notify: &TaskName,
     ) {
-        let Some(inbox) = self.inbox.get(notify).filter(|inbox| inbox.len() > 1) else { return };
+        let Some(inbox) = self.inbox.get(notify) else { return };
         let results = || inbox.iter().filter_map(|number| self.results.get(number));
-        let unread = if inbox.len() > INBOX_MAX {
-            format!("newest {INBOX_MAX} results")
-        } else if results().map(|entry| entry.ended.weight()).sum::<usize>() > INBOX_BYTES {
-            format!("newest results, which have {INBOX_BYTES} bytes together")
-        } else {
-            return;
+        let unread = match QueueLimit::exceeded_by(results().map(|entry| entry.ended.weight())) {
+            Some(QueueLimit::Number) => format!("newest {QUEUE_MAX} results"),
+            Some(QueueLimit::Bytes) => {
+                format!("newest results, which have {QUEUE_BYTES} bytes together")
+            }
+            None => return,
         };
         let oldest = results().next().map(|entry| entry.ended.id.clone());
         if let Some(oldest) = oldest {

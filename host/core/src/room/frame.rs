@@ -1,5 +1,6 @@
 //! A frame: one activation of a task, with its pending message and its current step.
 
+mod past_actions;
 #[cfg(test)]
 mod tests;
 
@@ -11,12 +12,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(super) use past_actions::PastActions;
+
 use super::acting::Acting;
 use super::loop_detection::LoopDetector;
 use super::stuck_detection::StuckWatch;
 use crate::protocol::event::SeatCall;
 use crate::tool_calls::parse::ParsedCalls;
-use crate::types::action::{Action, Observation, PastAction};
+use crate::types::action::{Action, Observation};
 use crate::types::ids::PluginName;
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::{Entity, Label, Message, ToolCall};
@@ -229,7 +232,7 @@ pub(super) struct Frame {
     /// Number of answered calls of the agent's `step`.
     pub(super) iteration: u32,
     /// Events since the previous step returned (O-053).
-    pub(super) past: Vec<PastAction>,
+    pub(super) past: PastActions,
     /// The state of an acting agent.
     #[serde(default, skip_serializing_if = "super::acting::Acting::is_idle")]
     pub(super) acting: Acting,

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::background::{Delegating, TaskOrigin};
 use super::delivery::GatedSpeech;
+use super::queue_limit::QueueLimit;
 use super::{Invariant, Purpose, Room, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -22,8 +23,6 @@ use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, ChannelId, FrameId, PluginName};
 use crate::types::request::{Inbound, RequestId};
 
-/// Messages of one channel that may wait for gates. A faster sender is refused.
-const WAITING_MAX: usize = 1_000;
 /// Bytes of a gate's reason, which the sender reads.
 const REASON_MAX: usize = 4 << 10;
 
@@ -128,11 +127,23 @@ impl RoomContext {
 }
 
 impl Gating {
-    /// Returns why no further message of the channel may wait for its gates, if so.
-    pub(super) fn full_lane(&self, channel: &ChannelId) -> Option<String> {
-        let waiting = self.in_lane(channel).count();
-        let is_full = waiting >= WAITING_MAX;
-        is_full.then(|| format!("{waiting} messages of the channel wait for its gates already"))
+    /// Returns why this message may not wait for the gates of its channel, if so: the sender is too
+    /// fast for them.
+    pub(super) fn full_lane(&self, inbound: &Inbound) -> Option<String> {
+        let weights = self.in_lane(&inbound.channel).filter_map(|(_, item)| match &item.passing {
+            GatedAct::Inbound { inbound, .. } => Some(inbound.weight()),
+            GatedAct::Delegation { .. } | GatedAct::Delivery { .. } => None,
+        });
+        QueueLimit::exceeded_by(weights.chain([inbound.weight()]))
+            .map(|limit| limit.reason("messages of the channel", "wait for its gates"))
+    }
+
+    /// Returns the speeches that gates check.
+    pub(super) fn speeches(&self) -> impl Iterator<Item = &GatedSpeech> {
+        self.waiting.values().filter_map(|item| match &item.passing {
+            GatedAct::Delivery { saying } => Some(&**saying),
+            GatedAct::Inbound { .. } | GatedAct::Delegation { .. } => None,
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::frame::Responder;
 use super::pausing::UserMessage;
 use super::prompt_agent::with_message;
+use super::queue_limit::QueueLimit;
 use super::termination::FrameEnd;
 use super::{Purpose, Room, RoomPhase, TimerPurpose};
 use crate::protocol::event::RunOpening;
@@ -72,6 +73,16 @@ impl Room {
     #[must_use]
     pub fn parent(&self) -> Option<RoomId> {
         self.cx.parent()
+    }
+
+    /// Returns why a message of these bytes may not wait for an agent, if so.
+    pub(super) fn full_queue(&self, bytes: usize) -> Option<String> {
+        // Messages for a later turn wait in `waiting`, those for a task at work in `words`.
+        let waiting = self.channels.waiting.iter().map(UserMessage::weight);
+        let words = self.pausing.words.iter().map(UserMessage::weight);
+        QueueLimit::exceeded_by(waiting.chain([bytes]))
+            .or_else(|| QueueLimit::exceeded_by(words.chain([bytes])))
+            .map(|limit| limit.reason("messages", "wait for their turn"))
     }
 
     /// Queues a message for the next step of a task at work. In a persistent room, a message for

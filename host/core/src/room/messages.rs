@@ -115,14 +115,9 @@ impl Frames {
         }
         // O-054: the answer to an action joins it, even after other events. Anything else is an
         // entry of its own.
-        let is_open = |past: &&mut PastAction| past.action.is_some() && past.observation.is_none();
-        let open = match &action {
-            Some(_) => None,
-            None => frame.past.iter_mut().rev().find(is_open),
-        };
-        match open {
-            Some(past) => past.observation = observation,
-            None => frame.past.push(PastAction { action, observation, seq }),
+        match action {
+            Some(_) => frame.past.push(PastAction { action, observation, seq }),
+            None => frame.past.answer(observation, seq),
         }
     }
 

@@ -61,6 +61,13 @@ pub(super) struct UserMessage {
     pub(super) chain_depth: u32,
 }
 
+impl UserMessage {
+    /// Returns the bytes of its text and of the names of its attachments.
+    pub(super) fn weight(&self) -> usize {
+        self.text.len() + self.attachments.iter().map(Blob::weight).sum::<usize>()
+    }
+}
+
 fn is_none(depth: &u32) -> bool {
     *depth == 0
 }
@@ -81,20 +88,24 @@ impl Room {
         let task = task
             .unwrap_or(self.handoffs.active_task(&self.cx, &self.frames, &self.channels))
             .clone();
-        let reason = if !self.cx.setup.tasks.contains_key(&task) {
-            "the config has no task of that name"
+        let words = UserMessage { task, text, attachments, chain_depth: 0 };
+        let reason = if !self.cx.setup.tasks.contains_key(&words.task) {
+            "the config has no task of that name".to_owned()
+        } else if let Some(reason) = self.full_queue(words.weight()) {
+            reason
         } else if self.channels.is_held(&self.cx) {
-            self.queue_or_begin_turn(UserMessage { task, text, attachments, chain_depth: 0 });
+            self.queue_or_begin_turn(words);
             return;
         } else if !matches!(self.cx.phase, RoomPhase::Running { .. }) {
-            "the run has its result already"
-        } else if self.frames.active_frame(&task).is_none() {
-            "that task is not at work now"
+            "the run has its result already".to_owned()
+        } else if self.frames.active_frame(&words.task).is_none() {
+            "that task is not at work now".to_owned()
         } else {
-            self.pausing.words.push(UserMessage { task, text, attachments, chain_depth: 0 });
+            self.pausing.words.push(words);
             return;
         };
-        self.cx.notify(Notice::UserMessageDropped { task, text, reason: reason.to_owned() });
+        let UserMessage { task, text, .. } = words;
+        self.cx.notify(Notice::UserMessageDropped { task, text, reason });
     }
 
     /// Runs after each event: passes user messages to a question or a step that waits for them.

@@ -12,7 +12,9 @@ use serde_json::Value;
 pub(super) use judge::is_empty;
 
 use super::acting::Acting;
-use super::frame::{Attempt, CachedTaskSetup, Frame, FrameWait, ParsedMessage, Responder};
+use super::frame::{
+    Attempt, CachedTaskSetup, Frame, FrameWait, ParsedMessage, PastActions, Responder,
+};
 use super::knowledge::newest_said;
 use super::loop_detection::LoopDetector;
 use super::prompt_agent::with_message;
@@ -38,7 +40,8 @@ const MAX_FAULTS: u32 = 3;
 pub(super) const MAX_WEIGHT: usize = 2 << 20;
 /// Calls that an answer may carry. Native calls of a model are answered one by one instead.
 const MAX_CALLS: usize = 1_000;
-/// Consecutive steps without any new answer after which a run is taken for a loop.
+/// Consecutive steps after which a run is taken for a loop if none of them had a turn, a tool call,
+/// a background task or a user's answer.
 const MAX_IDLE: u32 = 2_000;
 
 impl Dialogue<'_> {
@@ -68,7 +71,7 @@ impl Dialogue<'_> {
             steps: 0,
             turn_limit: task_setup.and_then(|task| task.turns),
             iteration: 0,
-            past: Vec::new(),
+            past: PastActions::default(),
             // A child inherits the count of automatic answers from its caller.
             chain_depth: caller
                 .and_then(|caller| self.frames.get(&caller))

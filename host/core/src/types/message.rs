@@ -111,6 +111,14 @@ pub struct Blob {
     pub name: Option<String>,
 }
 
+impl Blob {
+    /// Returns the bytes of its names, not of the stored content.
+    pub(crate) fn weight(&self) -> usize {
+        let name = self.name.as_ref().map_or(0, String::len);
+        self.sha256.len() + self.media_type.len() + name
+    }
+}
+
 /// The origin of content. Stamped by the host (L-170), never read from text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

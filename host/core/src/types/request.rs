@@ -75,6 +75,14 @@ impl Inbound {
     }
 }
 
+impl Inbound {
+    /// Returns the bytes of its texts and of the names of its attachments.
+    pub(crate) fn weight(&self) -> usize {
+        let attachments = self.attachments.iter().map(Blob::weight).sum::<usize>();
+        self.sender.len() + self.text.len() + attachments
+    }
+}
+
 /// A text from outside to be delivered in a room.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Announcement {

@@ -107,9 +107,13 @@ const TOOLS: [&str; 18] = [
 ];
 const TASKS: [&str; 6] = ["help", "slow", "desk", "mute", "ghost", ""];
 
-/// Returns a setup that uses most features. The choices select the options of its tasks.
-#[expect(clippy::too_many_lines, reason = "one field for each option")]
+/// Returns a case whose setup uses most features. The choices select the options of its tasks.
 pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
+    serde_json::from_value(case_json(choices)).expect("a case of the right form")
+}
+
+#[expect(clippy::too_many_lines, reason = "one field for each option")]
+pub(crate) fn case_json(choices: &mut Choices<'_>) -> Value {
     let mut task = |subtasks: Value, agent: &str| {
         let no_tool =
             [json!("nothing"), json!("done"), json!("user"), json!({ "nudge": "a tool, please" })];
@@ -182,7 +186,7 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
         "tools": ["box.*", "shell.*"], "tool_calls": 20, "route": ["help", "done", "mute", "delegate_task"], "delegate": ["help", "slow", "desk", "ghost", "loop"],
         "at_once": 3, "total": 9, "model": ["default", "ghost"], "model_calls": 15, "channels": ["terminal"], "messages": 7,
     });
-    let case = json!({
+    json!({
         "name": "arbitrary",
         "input": if choices.below(4) == 1 { Value::Null } else { json!(choices.one(&TEXTS)) },
         "opening": { "deadline": if choices.flag() { json!(500) } else { Value::Null }, "depth": choices.below(5) },
@@ -221,8 +225,7 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
             },
         },
         "expect": {},
-    });
-    serde_json::from_value(case).expect("a case of the right form")
+    })
 }
 
 fn confirm(choices: &mut Choices<'_>) -> Value {

@@ -3,6 +3,7 @@
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, RunOpening};
+use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
 use conclave_core::types::action::{Action, Turn};
 use conclave_core::types::channel::{Binding, ChannelKind};
@@ -146,4 +147,46 @@ fn messages_that_nobody_reads_are_refused_after_a_thousand() {
     assert!((0..=1_000).all(|number| matches!(came(number), Some(Ok(Answer::Accepted { .. })))));
     let refused = came(1_001).expect("it is answered").expect_err("it is too much");
     assert_eq!(refused.error, RefusalCode::Busy);
+}
+
+#[test]
+fn messages_that_nobody_reads_have_a_limit_in_bytes_and_the_refused_one_is_reported() {
+    let mut room = held(json!({}));
+    let big = || "x".repeat(40 << 20);
+    let mut happens = |event: Event| {
+        room.handle(event, START);
+        let notices: Vec<Notice> = std::iter::from_fn(|| room.poll_notice()).collect();
+        (effects(&mut room), notices)
+    };
+    let request = |text: String| {
+        let inbound = Inbound::new("web", text);
+        Event::Requested { request: RequestId(1), what: RoomRequest::Inbound { inbound } }
+    };
+    let reply = |effects: &[Effect]| {
+        effects.iter().find_map(|effect| match effect {
+            Effect::Reply { reply, .. } => Some(reply.clone()),
+            _ => None,
+        })
+    };
+    // The first is in progress, and the second waits for it.
+    for _ in 0..2 {
+        let (effects, _) = happens(request(big()));
+        assert!(matches!(reply(&effects), Some(Ok(Answer::Accepted { .. }))));
+    }
+    let (effects, notices) = happens(request(big()));
+    let refused = reply(&effects).expect("it is answered").expect_err("it is too much");
+    assert_eq!(refused.error, RefusalCode::Busy);
+    assert!(refused.message.contains(&(64 << 20).to_string()), "{}", refused.message);
+    let [Notice::InboundRefused { channel, error: RefusalCode::Busy, .. }] = &notices[..] else {
+        panic!("it is reported")
+    };
+    assert_eq!(channel.as_str(), "web");
+    let (_, notices) =
+        happens(Event::UserSaid { task: None, text: big(), attachments: Vec::new() });
+    let [Notice::UserMessageDropped { text, reason, .. }] = &notices[..] else {
+        panic!("it is reported")
+    };
+    assert!(text.len() == 40 << 20 && reason.contains("bytes"), "{reason}");
+    let (effects, _) = happens(request("a small one".to_owned()));
+    assert!(matches!(reply(&effects), Some(Ok(Answer::Accepted { .. }))));
 }

@@ -19,6 +19,7 @@ mod delivering;
 mod families;
 mod gates;
 mod handoff;
+mod idle;
 mod long;
 mod matching;
 mod pausing;

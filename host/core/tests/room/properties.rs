@@ -11,12 +11,12 @@ use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 
 use crate::arbitrary::{Choices, answers, case, event, steers};
-use crate::case::{SECRET, START};
+use crate::case::{Case, SECRET, START};
 use crate::checks::violations;
 
 /// Returns the config of each property; PROPTEST_CASES raises the number of cases. No file of
 /// failures: a seed in a comment of the fix is more useful.
-fn config() -> ProptestConfig {
+pub(crate) fn config() -> ProptestConfig {
     ProptestConfig {
         cases: ProptestConfig::default().cases.max(384),
         failure_persistence: None,
@@ -79,6 +79,11 @@ pub(crate) fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
 pub(crate) fn answered(row: &[u16], most: usize) -> Recorded {
     let mut choices = Choices::new(row);
     let case = case(&mut choices);
+    answered_case(&case, &mut choices, most)
+}
+
+/// Runs a room of this case like `answered`.
+pub(crate) fn answered_case(case: &Case, choices: &mut Choices<'_>, most: usize) -> Recorded {
     let mut recorded = Recorded::default();
     recorded.handle(
         Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET },
@@ -89,7 +94,7 @@ pub(crate) fn answered(row: &[u16], most: usize) -> Recorded {
         assert!(recorded.records.len() < most, "the room goes on for ever");
         let at = START.plus(recorded.records.len() as u64);
         if !choices.are_over() && choices.below(16) == 15 {
-            recorded.handle(steers(&mut choices), at);
+            recorded.handle(steers(choices), at);
             to_do.extend(recorded.take_effects());
         }
         let Some(effect) = to_do.pop_front() else {
@@ -104,7 +109,7 @@ pub(crate) fn answered(row: &[u16], most: usize) -> Recorded {
             to_do.push_back(effect);
             continue;
         }
-        for event in answers(&mut choices, &effect) {
+        for event in answers(choices, &effect) {
             let at = START.plus(recorded.records.len() as u64);
             recorded.handle(event, at);
             to_do.extend(recorded.take_effects());

@@ -44,8 +44,14 @@ fn records(events: Vec<Event>) -> Vec<Record> {
     events.into_iter().enumerate().map(|(seq, event)| record(seq, event)).collect()
 }
 
+/// Returns the config of the property; PROPTEST_CASES raises the number of cases. Each attempt to
+/// shrink a room that does not end takes 40 000 events, so there are few.
+fn config() -> ProptestConfig {
+    ProptestConfig { max_shrink_iters: 50, ..crate::properties::config() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn a_room_that_is_cut_off_anywhere_goes_on_and_ends(row in vec(any::<u16>(), 0..1_500), cut in any::<Index>()) {

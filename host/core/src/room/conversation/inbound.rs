@@ -16,9 +16,6 @@ use crate::types::request::{Inbound, Refusal, RefusalCode, RequestId, RequestRep
 /// Automatic answers that may follow one another. Two programs that answer each other would never
 /// end.
 const CHAIN_DEPTH_MAX: u32 = 5;
-/// Messages that may wait for a turn. A persistent room must not grow without limit while no agent
-/// reads.
-const WAITING_MAX: usize = 1_000;
 
 impl Room {
     pub(in crate::room) fn inbound(&mut self, request: RequestId, inbound: Inbound) {
@@ -59,7 +56,7 @@ impl Room {
         }
         if !self.cx.has_gate(GatePoint::Inbound) {
             self.inbound_passed(request, inbound);
-        } else if let Some(reason) = self.gating.full_lane(&inbound.channel) {
+        } else if let Some(reason) = self.gating.full_lane(&inbound) {
             self.channels.inbound_blocked(&mut self.cx, request, inbound, &reason);
         } else {
             self.gate_checks()
@@ -71,12 +68,8 @@ impl Room {
     /// content and a recipient.
     fn check_inbound(&self, inbound: &Inbound) -> Result<(), Refusal> {
         self.channels.check_is_open(&self.cx)?;
-        // Messages for a later turn queue in `waiting`, those for a task at work in `words`.
-        let waiting = self.channels.waiting.len().max(self.pausing.words.len());
-        if waiting >= WAITING_MAX {
-            let message = format!(
-                "{waiting} messages wait for their turn already; the room takes no more until agents have read some"
-            );
+        if let Some(reason) = self.full_queue(inbound.weight()) {
+            let message = format!("{reason}; the room takes no more until agents have read some");
             return Err(Refusal::new(RefusalCode::Busy, message));
         }
         let binding = self.channels.binding_of(inbound)?;

@@ -2,7 +2,8 @@
 //! Each request gets the outcome. A request with a known key gets the outcome of the first
 //! one.
 
-use crate::room::{Deliveries, ResultDelivery, RoomChannels, RoomContext};
+use crate::room::queue_limit::{QUEUE_MAX, QueueLimit};
+use crate::room::{Deliveries, Purpose, ResultDelivery, RoomChannels, RoomContext};
 use serde::{Deserialize, Serialize};
 
 use super::{GatedSpeech, ROOM_CLOSED};
@@ -15,9 +16,6 @@ use crate::types::request::{
 
 /// Keys that are remembered; those of the oldest announcements are dropped.
 pub(super) const MAX_KEYS: usize = 1_000;
-/// Requests that may wait for the end of their announcement. Gates, channels and agents that do not
-/// answer, or are paused, must not collect them without limit.
-pub(super) const MAX_OPEN: usize = 1_000;
 
 /// An announcement with a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +33,7 @@ pub(super) struct KeyedAnnouncement {
 impl ResultDelivery<'_> {
     pub(in crate::room) fn announce(&mut self, request: RequestId, announcement: Announcement) {
         let refusal_of_more = self.deliveries.refusal_of_more();
+        let refusal_of_text = self.refusal_of_text(&announcement);
         if let Some(known) =
             announcement.key.as_ref().and_then(|key| self.deliveries.announced.get_mut(key))
         {
@@ -53,7 +52,7 @@ impl ResultDelivery<'_> {
             return;
         }
         let checked = self.channels.may_announce(self.cx, &announcement);
-        let channel = match refusal_of_more.map_or(checked, Err) {
+        let channel = match refusal_of_more.or(refusal_of_text).map_or(checked, Err) {
             Ok(channel) => channel,
             Err(refusal) => {
                 self.cx.reply(request, Err(refusal));
@@ -87,6 +86,25 @@ impl ResultDelivery<'_> {
         };
         self.speak_through_gates(saying);
     }
+
+    /// Returns why the text of an announcement may not wait beside those of open ones, if so.
+    fn refusal_of_text(&self, announcement: &Announcement) -> Option<Refusal> {
+        let is_open = |saying: &&GatedSpeech| saying.request.is_some();
+        let on_channels = self.cx.calls.values().filter_map(|purpose| match purpose {
+            Purpose::Speech { saying } => Some(&**saying),
+            _ => None,
+        });
+        let open = self.gating.speeches().chain(on_channels).chain(self.deliveries.relayed());
+        let weights = open.filter(is_open).map(GatedSpeech::weight);
+        QueueLimit::exceeded_by(weights.chain([announcement.content.len()])).map(busy)
+    }
+}
+
+/// Returns the refusal of an announcement that would have to wait.
+fn busy(limit: QueueLimit) -> Refusal {
+    let reason = limit.reason("announcements", "wait to be said");
+    let message = format!("{reason}; the room takes no more until some are");
+    Refusal::new(RefusalCode::Busy, message)
 }
 
 impl RoomChannels {
@@ -156,13 +174,12 @@ impl RoomChannels {
 impl Deliveries {
     /// Returns why no further request may wait, if so.
     fn refusal_of_more(&self) -> Option<Refusal> {
-        let open = self.asked.len();
-        (open >= MAX_OPEN).then(|| {
-            let message = format!(
-                "{open} announcements wait to be said already; the room takes no more until some are"
-            );
-            Refusal::new(RefusalCode::Busy, message)
-        })
+        (self.asked.len() >= QUEUE_MAX).then(|| busy(QueueLimit::Number))
+    }
+
+    /// Returns the speeches that wait for a turn of an agent.
+    fn relayed(&self) -> impl Iterator<Item = &GatedSpeech> {
+        self.relays.values().flatten()
     }
 
     fn forget_keys(&mut self) {

@@ -13,6 +13,7 @@ use crate::protocol::notice::Notice;
 use crate::room::Purpose;
 use crate::room::gates::GatedAct;
 use crate::room::messages::unknown_plugin;
+use crate::room::queue_limit::QueueLimit;
 use crate::setup::GatePoint;
 use crate::types::capability::Capability;
 use crate::types::channel::ChannelKind;
@@ -23,8 +24,6 @@ use crate::types::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
 
 /// Failed speeches about a result, after which it is not tried again.
 const MAX_ATTEMPTS: u32 = 4;
-/// Speeches that may wait for a turn of one task's agent, as many as other messages.
-pub(super) const RELAYS_MAX: usize = 1_000;
 /// Bytes of a strategy's own text.
 const MAX_PROMPT: usize = 64 << 10;
 
@@ -272,12 +271,13 @@ impl ResultDelivery<'_> {
             // inside it.
             Some(task) => {
                 let relays = self.deliveries.relays.entry(task.clone()).or_default();
-                if relays.len() < RELAYS_MAX {
+                let weights = relays.iter().map(GatedSpeech::weight);
+                let Some(limit) = QueueLimit::exceeded_by(weights.chain([saying.weight()])) else {
                     relays.push(saying);
                     return;
-                }
-                let reason =
-                    format!("agent_busy: {RELAYS_MAX} speeches wait for a turn of {task} already");
+                };
+                let waiting = format!("wait for a turn of {task}");
+                let reason = format!("agent_busy: {}", limit.reason("speeches", &waiting));
                 self.deliveries.relay_refused(self.cx, self.background, &saying, &reason);
             }
             None => self.put_on_channel(saying),

@@ -1,6 +1,5 @@
 use super::super::fixture::Parts;
-use super::announcing::{MAX_KEYS, MAX_OPEN};
-use super::speaking::RELAYS_MAX;
+use super::announcing::MAX_KEYS;
 use super::*;
 use crate::protocol::effect::Effect;
 use crate::room::RoomPhase;
@@ -74,13 +73,13 @@ fn a_result_is_in_one_index_at_a_time() {
 #[test]
 fn a_full_inbox_drops_its_oldest_result_and_reports_it() {
     let mut parts = Parts::new("");
-    let most = INBOX_MAX as u64;
+    let most = QUEUE_MAX as u64;
     (0..most).for_each(|number| deliver(&mut parts, number, None));
-    assert_eq!(indexes(&parts.deliveries).0.len(), INBOX_MAX);
+    assert_eq!(indexes(&parts.deliveries).0.len(), QUEUE_MAX);
     parts.cx.notices.clear();
     deliver(&mut parts, most, None);
     let (inbox, _, all) = indexes(&parts.deliveries);
-    assert_eq!((inbox.len(), inbox.first()), (INBOX_MAX, Some(&1)));
+    assert_eq!((inbox.len(), inbox.first()), (QUEUE_MAX, Some(&1)));
     assert_eq!(inbox, all);
     let reported = parts.cx.take_notices().into_iter().filter_map(|notice| match notice {
         Notice::NotDelivered { id, .. } => Some(id.to_string()),
@@ -100,10 +99,10 @@ fn an_inbox_has_a_limit_in_bytes_and_its_newest_result_stays() {
         parts.cx.notices.clear();
         indexes(&parts.deliveries).0
     };
-    assert_eq!(big(0, INBOX_BYTES / 2), [0]);
-    assert_eq!(big(1, INBOX_BYTES / 4), [0, 1]);
-    assert_eq!(big(2, INBOX_BYTES / 4), [1, 2], "the texts around the outputs count too");
-    assert_eq!(big(3, 2 * INBOX_BYTES), [3]);
+    assert_eq!(big(0, QUEUE_BYTES / 2), [0]);
+    assert_eq!(big(1, QUEUE_BYTES / 4), [0, 1]);
+    assert_eq!(big(2, QUEUE_BYTES / 4), [1, 2], "the texts around the outputs count too");
+    assert_eq!(big(3, 2 * QUEUE_BYTES), [3]);
 }
 
 #[test]
@@ -124,12 +123,9 @@ fn results_for_a_removed_task_are_blocked_and_reported() {
     assert!(id.as_str() == "task-2" && reason.contains("no task digest"), "{reason}");
 }
 
-#[test]
-fn when_too_many_speeches_wait_for_an_agent_results_go_to_its_inbox_and_clients_try_again() {
-    let mut room = Announcements::new();
-    deliver(&mut room.0, 1, Some("worker"));
-    room.0.cx.take_effects();
-    let speech = |request: Option<u64>, tasks: &[&str]| GatedSpeech {
+/// Returns a speech for a turn of the agent, about these results or at this request.
+fn speech(request: Option<u64>, tasks: &[&str]) -> GatedSpeech {
+    GatedSpeech {
         speech: Speech {
             channel: "terminal".into(),
             text: "Hello".to_owned(),
@@ -142,28 +138,35 @@ fn when_too_many_speeches_wait_for_an_agent_results_go_to_its_inbox_and_clients_
         relay: Some("desk".into()),
         chain_depth: 0,
         otherwise: None,
-    };
+    }
+}
+
+#[test]
+fn when_too_many_speeches_wait_for_an_agent_results_go_to_its_inbox_and_clients_try_again() {
+    let mut room = Announcements::new();
+    deliver(&mut room.0, 1, Some("worker"));
+    room.0.cx.take_effects();
     let relays = |room: &Announcements| room.0.deliveries.relays[&TaskName::from("desk")].len();
-    for _ in 0..RELAYS_MAX {
+    for _ in 0..QUEUE_MAX {
         room.0.view().result_delivery().delivery_passed(speech(None, &[]));
     }
-    assert_eq!(relays(&room), RELAYS_MAX);
+    assert_eq!(relays(&room), QUEUE_MAX);
     room.0.cx.notices.clear();
     room.0.view().result_delivery().delivery_passed(speech(None, &["task-1"]));
     assert_eq!(indexes(&room.0.deliveries).0, [0], "it waits in the inbox");
     assert!(matches!(&room.0.cx.take_notices()[..], [Notice::NotDelivered { reason, .. }]
-        if reason.contains(&RELAYS_MAX.to_string())));
+        if reason.contains(&QUEUE_MAX.to_string())));
     room.0.deliveries.asked.insert(RequestId(5));
     room.0.view().result_delivery().delivery_passed(speech(Some(5), &[]));
     assert_eq!(room.replies(), [(5, Err(RefusalCode::Busy))]);
-    assert_eq!(relays(&room), RELAYS_MAX);
+    assert_eq!(relays(&room), QUEUE_MAX);
 }
 
 #[test]
 fn too_many_open_announcements_are_refused_until_some_have_ended() {
     let mut room = Announcements::new();
     let first = room.say(0, "first").expect("it is said");
-    for number in 1..MAX_OPEN as u64 {
+    for number in 1..QUEUE_MAX as u64 {
         assert!(room.announce(number, hello()).is_some());
     }
     let busy = Err(RefusalCode::Busy);
@@ -173,6 +176,58 @@ fn too_many_open_announcements_are_refused_until_some_have_ended() {
     assert_eq!(room.say(2_002, "first"), None);
     assert_eq!(room.replies(), [(2_002, Ok(true))], "the outcome of an ended one is known");
     assert!(room.announce(2_003, hello()).is_some());
+}
+
+#[test]
+fn speeches_that_wait_for_an_agent_have_a_limit_in_bytes_and_one_may_have_any_size() {
+    let mut room = Announcements::new();
+    deliver(&mut room.0, 1, Some("worker"));
+    room.0.cx.take_effects();
+    let big = |request: Option<u64>, tasks: &[&str]| {
+        let mut saying = speech(request, tasks);
+        saying.speech.text = "x".repeat(QUEUE_BYTES);
+        GatedSpeech { otherwise: Some("y".to_owned()), ..saying }
+    };
+    let relays = |room: &Announcements| room.0.deliveries.relays[&TaskName::from("desk")].len();
+    room.0.view().result_delivery().delivery_passed(big(None, &[]));
+    assert_eq!(relays(&room), 1);
+    room.0.cx.notices.clear();
+    room.0.view().result_delivery().delivery_passed(speech(None, &["task-1"]));
+    assert_eq!(indexes(&room.0.deliveries).0, [0], "it waits in the inbox");
+    let [Notice::NotDelivered { id, reason, .. }] = &room.0.cx.take_notices()[..] else {
+        panic!("the result is reported")
+    };
+    assert!(id.as_str() == "task-1" && reason.starts_with("agent_busy: "), "{reason}");
+    assert!(reason.contains(&QUEUE_BYTES.to_string()), "{reason}");
+    room.0.deliveries.asked.insert(RequestId(5));
+    room.0.view().result_delivery().delivery_passed(speech(Some(5), &[]));
+    assert_eq!(room.replies(), [(5, Err(RefusalCode::Busy))]);
+    assert_eq!(relays(&room), 1);
+}
+
+#[test]
+fn open_announcements_have_a_limit_in_bytes_wherever_they_wait() {
+    let big = || Announcement { content: "x".repeat(QUEUE_BYTES), ..Announcement::default() };
+    let gated: &str = "[[gates]]\non = \"deliver\"\nplugin = \"worker\"\n";
+    for (config, hold) in [("", false), (gated, false), ("", true)] {
+        let mut room = Announcements::new();
+        room.0.cx = super::super::fixture::context(config);
+        room.0.cx.opening.hold = hold;
+        let addressed_to = hold.then(|| TaskName::from("desk"));
+        let call = room.announce(1, Announcement { addressed_to, ..big() });
+        assert_eq!(call.is_some(), config.is_empty() && !hold);
+        assert_eq!(room.0.deliveries.relays.len(), usize::from(hold));
+        room.0.cx.effects.clear();
+        assert_eq!(room.announce(2, hello()), None, "{config}");
+        let replies = room.0.cx.take_replies();
+        let [(2, Err(Refusal { error: RefusalCode::Busy, message, .. }))] = &replies[..] else {
+            panic!("{replies:?}")
+        };
+        assert!(message.contains(&QUEUE_BYTES.to_string()), "{message}");
+        let Some(call) = call else { continue };
+        room.spoken(call, None);
+        assert!(room.announce(3, hello()).is_some(), "the first has ended");
+    }
 }
 
 #[test]
@@ -220,7 +275,8 @@ fn data_for_an_agent_are_external_text_that_answers_nothing() {
     assert!(is_data(&message) && message.parent.is_none());
     assert_eq!(parts.history_of("desk"), [message.seq]);
     let frame = parts.frames.get(&id).unwrap();
-    assert!(frame.past[0].action.is_none() && frame.past[0].observation.is_some());
+    let read = frame.past.iter().next().unwrap();
+    assert!(read.action.is_none() && read.observation.is_some());
 }
 
 /// A room with a terminal, in which clients announce something.

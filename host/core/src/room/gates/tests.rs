@@ -1,4 +1,5 @@
 use super::super::fixture::Parts;
+use super::super::queue_limit::{QUEUE_BYTES, QUEUE_MAX};
 use super::*;
 use crate::types::delegation::Delegation;
 use crate::types::delivery::Speech;
@@ -115,14 +116,26 @@ fn each_gate_has_its_own_deadline_and_its_own_rule_for_failures() {
 #[test]
 fn a_lane_is_full_with_its_last_place_taken() {
     let mut parts = Parts::new(GATES);
-    let (phone, web) = (ChannelId::from("phone"), ChannelId::from("web"));
-    for _ in 1..WAITING_MAX {
+    let (phone, web) = (Inbound::new("phone", "one"), Inbound::new("web", "one"));
+    for _ in 1..QUEUE_MAX {
         parts.view().gate_checks().wait_for_gates(inbound("phone", "one"));
     }
     assert_eq!(parts.gating.full_lane(&phone), None);
     parts.view().gate_checks().wait_for_gates(inbound("phone", "one"));
     assert!(parts.gating.full_lane(&phone).is_some());
     assert_eq!(parts.gating.full_lane(&web), None);
+}
+
+#[test]
+fn a_lane_has_a_limit_in_bytes() {
+    let mut parts = Parts::new(GATES);
+    let big = "x".repeat(QUEUE_BYTES - 3);
+    assert_eq!(parts.gating.full_lane(&Inbound::new("phone", format!("{big}{big}"))), None);
+    parts.view().gate_checks().wait_for_gates(inbound("phone", &big));
+    assert_eq!(parts.gating.full_lane(&Inbound::new("phone", "one")), None);
+    let reason = parts.gating.full_lane(&Inbound::new("phone", "four"));
+    assert!(reason.is_some_and(|reason| reason.contains(&QUEUE_BYTES.to_string())));
+    assert_eq!(parts.gating.full_lane(&Inbound::new("web", "four")), None);
 }
 
 #[test]

@@ -309,7 +309,9 @@ impl StepLoop<'_> {
         if self.cx.idle_steps >= MAX_IDLE {
             self.run_control().stop(
                 Status::InfLoop,
-                &format!("{MAX_IDLE} steps in a row in which nobody said anything new"),
+                &format!(
+                    "{MAX_IDLE} steps in a row without a turn, a tool call or a user's answer"
+                ),
             );
             return;
         }

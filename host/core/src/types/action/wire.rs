@@ -8,7 +8,7 @@ use super::{Action, Observation, PastAction, PlanState, Reply, Turn};
 use crate::trajectory as wire;
 use crate::trajectory::{Body, Era, Malformed, TrajectoryEvent};
 use crate::types::delegation::Delegation;
-use crate::types::message::{ToolCall, ToolResult};
+use crate::types::message::{ToolCall, ToolResult, weight_of};
 
 /// The newest form that has all actions of 2024-07; used for executors and logs.
 const FORM: Era = Era::V2024;
@@ -394,6 +394,24 @@ impl Observation {
                 ""
             }
         }
+    }
+
+    /// Returns the approximate size of its texts and values in bytes, for limits on memory.
+    pub(crate) fn weight(&self) -> usize {
+        let more = match self {
+            Self::Null | Self::Success { .. } | Self::Error { .. } => 0,
+            Self::Command { command: text, .. }
+            | Self::Cell { code: text, .. }
+            | Self::Browsed { url: text, .. }
+            | Self::File { path: text, .. }
+            | Self::Written { path: text } => text.len(),
+            Self::Recalled { memories } => memories.iter().map(String::len).sum(),
+            Self::Tool(result) => result.value.as_ref().map_or(0, weight_of),
+            Self::Delegated { outputs: value, .. } | Self::Custom { extras: value, .. } => {
+                weight_of(value)
+            }
+        };
+        self.content().len().saturating_add(more)
     }
 
     /// Returns the text for changes; `None` if the kind has none.

@@ -1,0 +1,148 @@
+//! The events since an agent's last step (O-053). Their number is limited, because a user and the
+//! agent role may talk for long without a step of the agent.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::types::action::{Action, Observation, PastAction};
+
+/// Events that wait for an agent's next step; the oldest are dropped first.
+const PAST_MAX: usize = 1_000;
+/// Bytes of these events, as many as a run's histories have by default.
+const PAST_BYTES: usize = 64 << 20;
+
+/// The events since an agent's last step, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "VecDeque<PastAction>")]
+pub(in crate::room) struct PastActions {
+    entries: VecDeque<PastAction>,
+    /// A running total, so that an event does not cost more with every earlier one.
+    bytes: usize,
+}
+
+impl PastActions {
+    /// Returns the events, oldest first.
+    pub(in crate::room) fn iter(&self) -> impl Iterator<Item = &PastAction> {
+        self.entries.iter()
+    }
+
+    /// Appends an event.
+    pub(in crate::room) fn push(&mut self, past: PastAction) {
+        self.bytes += past.weight();
+        self.entries.push_back(past);
+        self.drop_oldest();
+    }
+
+    /// Adds an observation to the newest action without one. Without such an action it is an event
+    /// of its own.
+    pub(in crate::room) fn answer(&mut self, observation: Option<Observation>, seq: u64) {
+        let is_open = |past: &&mut PastAction| past.action.is_some() && past.observation.is_none();
+        let Some(open) = self.entries.iter_mut().rev().find(is_open) else {
+            return self.push(PastAction { action: None, observation, seq });
+        };
+        self.bytes += observation.as_ref().map_or(0, Observation::weight);
+        open.observation = observation;
+        self.drop_oldest();
+    }
+
+    pub(in crate::room) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Drops the oldest events above the limits. The newest event stays at any size.
+    fn drop_oldest(&mut self) {
+        while self.entries.len() > 1
+            && (self.entries.len() > PAST_MAX || self.bytes > PAST_BYTES)
+            && let Some(oldest) = self.entries.pop_front()
+        {
+            self.bytes -= oldest.weight();
+        }
+    }
+}
+
+impl From<VecDeque<PastAction>> for PastActions {
+    fn from(entries: VecDeque<PastAction>) -> Self {
+        Self { bytes: entries.iter().map(PastAction::weight).sum(), entries }
+    }
+}
+
+impl Serialize for PastActions {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.entries.serialize(serializer)
+    }
+}
+
+impl PastAction {
+    /// Returns the approximate size of its texts and values in bytes. Of the actions only a user's
+    /// message counts: the agent's last action is one alone, and its size has a limit.
+    fn weight(&self) -> usize {
+        let said = match &self.action {
+            Some(Action::Reply(reply)) => reply.content.as_ref().map_or(0, String::len),
+            _ => 0,
+        };
+        said + self.observation.as_ref().map_or(0, Observation::weight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(seq: u64, bytes: usize) -> PastAction {
+        let observation = Observation::Success { content: "x".repeat(bytes) };
+        PastAction { action: None, observation: Some(observation), seq }
+    }
+
+    fn numbers(past: &PastActions) -> Vec<u64> {
+        past.iter().map(|past| past.seq).collect()
+    }
+
+    #[test]
+    fn the_oldest_of_too_many_events_is_dropped() {
+        let mut past = PastActions::default();
+        let most = PAST_MAX as u64;
+        (0..most).for_each(|seq| past.push(event(seq, 1)));
+        assert_eq!(numbers(&past), (0..most).collect::<Vec<_>>());
+        past.push(event(most, 1));
+        assert_eq!(numbers(&past), (1..=most).collect::<Vec<_>>());
+        past.answer(Some(Observation::Null), most + 1);
+        assert_eq!(numbers(&past), (2..=most + 1).collect::<Vec<_>>());
+        past.clear();
+        assert_eq!(past, PastActions::default());
+    }
+
+    #[test]
+    fn events_have_a_limit_in_bytes_and_the_newest_stays() {
+        let mut past = PastActions::default();
+        let mut push = |seq: u64, bytes: usize| {
+            past.push(event(seq, bytes));
+            numbers(&past)
+        };
+        assert_eq!(push(0, PAST_BYTES / 2), [0]);
+        assert_eq!(push(1, PAST_BYTES / 2), [0, 1]);
+        assert_eq!(push(2, 1), [1, 2]);
+        assert_eq!(push(3, 2 * PAST_BYTES), [3]);
+        assert_eq!(push(4, 1), [4], "its bytes are counted only once");
+    }
+
+    #[test]
+    fn the_observation_of_an_action_counts_too() {
+        let mut past = PastActions::default();
+        past.push(event(0, 1));
+        past.push(PastAction { action: Some(Action::Null), observation: None, seq: 1 });
+        past.answer(event(2, PAST_BYTES).observation, 2);
+        assert_eq!(numbers(&past), [1]);
+    }
+
+    #[test]
+    fn restored_events_have_the_same_limit() {
+        let mut past = PastActions::default();
+        past.push(event(0, 7));
+        past.push(PastAction { action: Some(Action::Null), observation: None, seq: 1 });
+        let text = serde_json::to_string(&past).expect("events are serialisable");
+        assert!(text.starts_with('['), "{text}");
+        let restored: PastActions = serde_json::from_str(&text).expect("events are read back");
+        assert_eq!(restored, past);
+    }
+}
