@@ -1,12 +1,13 @@
-//! `cargo xtask counts`: the instructions of the core's hot paths, counted by callgrind and held
-//! against `tests/counts/counts.txt`. Counts do not vary with the load of a machine, so a test can
-//! fail on them, where it never fails on time.
+//! `cargo xtask counts`: the instructions of the core's hot paths and of a task in its sandboxes,
+//! counted by callgrind and held against `tests/counts/counts.txt`. Counts do not vary with the load
+//! of a machine, so a test can fail on them, where it never fails on time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode};
 use std::{fs, str};
 
+use crate::components;
 use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::{Phases, not_started};
@@ -15,6 +16,13 @@ use crate::place::Checkout;
 /// The profile that optimises the core.
 const PROFILE: &str = "bench-host";
 const PROGRAM: &str = "conclave-counts";
+/// The program of the sandboxes. It is not optimised, as nothing of the tests is: optimising the
+/// engine takes ten minutes, and what the host does more shows all the same.
+const SANDBOX: &str = "conclave-counts-sandbox";
+/// The row of the sandboxes: a step, a tool call and a step, each in a fresh one.
+const SANDBOX_ROW: &str = "task-in-sandboxes-dev";
+/// The numbers of tasks whose counts are compared; the difference has no start of the program.
+const TASKS: [u64; 2] = [2, 12];
 const RECORDED: &str = "tests/counts/counts.txt";
 /// The difference from the recorded count, in percent, that is no change.
 const TOLERANCE: u64 = 5;
@@ -38,8 +46,14 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     if !has_valgrind() {
         return Err(XtaskFailure::new(MISSING));
     }
-    let mut phases = Phases::new(&place, 2, verbose);
-    build(&place, &mut phases)?;
+    let mut phases = Phases::new(&place, 4, verbose);
+    components::build_guests(&place, &mut phases)?;
+    build_core(&place, &mut phases)?;
+    phases.run(
+        "building the sandboxes",
+        "counts-sandbox",
+        place.cargo(["build", "-p", SANDBOX]),
+    )?;
     let mut counts = Counts::new();
     phases.check("counting instructions", || {
         counts = count(&place)?;
@@ -58,13 +72,13 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
 
 const MISSING: &str = "valgrind is not here, which counts instructions: apt-get install valgrind";
 
-/// Builds the program whose instructions are counted.
-pub(crate) fn build(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
+/// Builds the program of the core.
+pub(crate) fn build_core(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
     let command = place.cargo(["build", "--profile", PROFILE, "-p", PROGRAM]);
     phases.run("building the core, optimised", "counts", command)
 }
 
-/// Fails if a hot path takes more or fewer instructions than recorded. Returns why nothing was
+/// Compares counts of programs that were built before. Fails if a hot path takes more or fewer instructions than recorded. Returns why nothing was
 /// counted, if this machine cannot.
 pub(crate) fn check(place: &Checkout) -> Result<Option<&'static str>, XtaskFailure> {
     if !has_valgrind() {
@@ -84,20 +98,52 @@ fn count(place: &Checkout) -> Result<Counts, XtaskFailure> {
     let names = String::from_utf8_lossy(&names).into_owned();
     let mut counts = Counts::new();
     for name in names.lines() {
-        let mut command = Command::new("valgrind");
-        command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+        let mut command = callgrind();
         // The function in `tests/counts/src/main.rs`; everything outside of it is not counted.
         command.args(["--collect-atstart=no", "--toggle-collect=*counted*"]);
         command.arg(&program).arg(name);
-        let output = command.output().map_err(|error| not_started(&command, &error))?;
-        let text = String::from_utf8_lossy(&output.stderr);
-        let collected = collected(&text).filter(|count| output.status.success() && *count > 0);
-        let collected = collected.ok_or_else(|| {
-            XtaskFailure::new(format!("{name} was not counted. Callgrind said:\n\n{text}"))
-        })?;
-        counts.insert(name.to_owned(), collected);
+        counts.insert(name.to_owned(), count_of(name, command)?);
     }
+    counts.insert(SANDBOX_ROW.to_owned(), count_in_sandboxes(place)?);
     Ok(counts)
+}
+
+/// Counts a task of three calls. Guests change stacks, so callgrind cannot tell where a function of
+/// the host ends; the difference of two whole runs can.
+fn count_in_sandboxes(place: &Checkout) -> Result<u64, XtaskFailure> {
+    let (program, code) = (place.program("debug", SANDBOX), place.stock_code("counts"));
+    let mut compile = Command::new(&program);
+    compile.arg("compile").arg(place.guests()).arg(&code);
+    let compiled = compile.output().map_err(|error| not_started(&compile, &error))?;
+    if !compiled.status.success() {
+        let text = String::from_utf8_lossy(&compiled.stderr);
+        return Err(XtaskFailure::new(format!(
+            "the guests of {SANDBOX_ROW} do not compile: {text}"
+        )));
+    }
+    let count = |tasks: u64| {
+        let mut command = callgrind();
+        command.arg(&program).arg("run").arg(place.guests()).arg(&code).arg(tasks.to_string());
+        count_of(SANDBOX_ROW, command)
+    };
+    let [few, many] = TASKS;
+    Ok((count(many)?).saturating_sub(count(few)?) / (many - few))
+}
+
+fn callgrind() -> Command {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    command
+}
+
+/// Returns the instructions that callgrind counts in a program.
+fn count_of(name: &str, mut command: Command) -> Result<u64, XtaskFailure> {
+    let output = command.output().map_err(|error| not_started(&command, &error))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let collected = collected(&text).filter(|count| output.status.success() && *count > 0);
+    collected.ok_or_else(|| {
+        XtaskFailure::new(format!("{name} was not counted. Callgrind said:\n\n{text}"))
+    })
 }
 
 /// Returns the number behind `Collected :`.

@@ -91,7 +91,7 @@ pub(crate) const LAYERS: [TestLayer; 7] = [
     TestLayer {
         name: THE_SUITE,
         holds: "whole runs of real components in one process; conformance; kills",
-        packages: &["conclave-conformance", "conclave-soak"],
+        packages: &["conclave-conformance", "conclave-counts-sandbox", "conclave-soak"],
         modules: &[],
         needs: Needs::All,
     },

@@ -114,12 +114,12 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskF
     let mut clippy = place.cargo(["clippy", "--all-targets", "--all-features", "--keep-going"]);
     clippy.args(packages(&names(tests.tested))).args(["--", "-D", "warnings"]);
     phases.run("asking clippy", "clippy", clippy)?;
-    counts::build(place, phases)?;
+    counts::build_core(place, phases)?;
+    build_tests(place, phases, &names(tests.tested))?;
     phases.check("counting instructions", || {
         let skipped = counts::check(place)?;
         skipped.map_or(Ok(()), |reason| tests.surroundings.skips.add(reason))
     })?;
-    build_tests(place, phases, &names(tests.tested))?;
     let mut rows = Vec::new();
     for layer in &LAYERS {
         rows.push(tests.layer(layer, phases, &names(tests.tested))?);
