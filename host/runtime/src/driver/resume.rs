@@ -55,7 +55,7 @@ impl Driver {
         driver.opened = (unfinished.next > 0).then_some(setup);
         driver.resumption = (unfinished.next > 0 && unfinished.room.outcome().is_none())
             .then(|| unfinished.resumption(now));
-        driver.room = unfinished.room;
+        *driver.room = unfinished.room;
         while driver.room.poll_task().is_some() {}
         driver.room.tasks().for_each(|task| driver.outside.known.put(Arc::clone(task)));
         driver.outside.known.bind(driver.room.bindings());
