@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anstyle::Style;
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
-use conclave_core::setup::{Setup, TaskSetup};
+use conclave_core::setup::Setup;
 use conclave_core::types::delivery::EndedTask;
 use conclave_core::types::ids::{BackgroundId, CallId, RoomId, TaskName};
 use conclave_core::types::message::{Entity, Message};
@@ -226,7 +226,7 @@ impl TerminalChat {
 
     /// Returns whether `q`, `x` and `DONE` end a conversation with the task too (L-086).
     pub(crate) fn short_goodbyes_quit(&self, task: &TaskName) -> bool {
-        self.setup.tasks.get(task).is_some_and(TaskSetup::short_goodbyes_quit)
+        self.setup.tasks.get(task).is_some_and(|task| task.short_goodbyes_quit())
     }
 
     /// Shows the next piece of a stream. A row that other output has ended is not continued.
