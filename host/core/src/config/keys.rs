@@ -285,7 +285,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("", "limits", Table(LIMITS_TABLE), "", "The limits of a run."),
     key("", "prices", TEXT, r#"prices = "prices.toml""#, "The file of model prices, from the config's folder. A price in a model's own table takes precedence."),
     key("", "compat", COMPAT, r#"compat = "langroid""#, "Gives every task Langroid's defaults: certain words in text are signals, the host's tools have Langroid's names, and a message without a tool call does not end the task. `interactive` stays false, although Langroid's default is true."),
-    key("", "durability", Choice(&["sync", "group", "exit"]), r#"durability = "sync""#, "When records are synced to the disk: before each event takes effect (`sync`), in groups of events of a few milliseconds (`group`), or when the run ends (`exit`). Each mode survives a killed process; a power cut loses the records that are not synced.").word("group"),
+    key("", "durability", Choice(&["sync", "group", "exit"]), r#"durability = "sync""#, "When records are synced to the disk: before each event takes effect (`sync`), in groups of a few milliseconds and before any effect leaves the host (`group`), or when the run ends (`exit`). With `exit` a power cut loses unsynced records, and a kill those of about the last 2 ms.").word("group"),
     key("", "channels", Named(CHANNELS), "", "The channels of rooms, each under a name of its own. `terminal` always exists."),
     key("", "gates", List(&Table(GATES)), "", "The plugins that check a text before it takes effect, in this order. The first one that blocks ends the checks."),
     key("", "policy", List(&Table(POLICY)), "", "The rules by which tool calls are allowed, denied or wait for an approval. The first rule that matches applies."),
