@@ -47,7 +47,9 @@ pub struct Selection {
 
 /// The service for a client.
 pub struct Service {
+    /// The loaded config that the calls run in.
     pub prepared: Arc<Prepared>,
+    /// The tools that the client sees.
     pub selection: Selection,
     /// The options of every call. The approver is replaced by the client's user.
     pub options: RunOptions,
@@ -58,6 +60,7 @@ pub struct Service {
 /// Why serving ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
+    /// The selection cannot be served.
     #[error(transparent)]
     Offer(#[from] OfferError),
     /// The client did not begin with a handshake of the protocol.

@@ -3,6 +3,8 @@
 //! crate prints nothing and reads no environment: keys come from a [`KeySource`], attachments from
 //! a [`BlobSource`].
 
+#![warn(missing_docs)]
+
 mod blobs;
 mod client;
 #[cfg(feature = "openai")]

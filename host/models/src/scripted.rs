@@ -21,16 +21,25 @@ pub struct Scripted {
 /// Why a script is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
+    /// The text is not JSON, or not an object with `replies` or `rules`.
     #[error(
         "the script is not JSON as expected: {0}. It holds an object with `replies` (a list) or `rules` (a list of {{\"when\", \"reply\"}})."
     )]
     Malformed(#[from] serde_json::Error),
-    /// Entries are counted from 1.
+    /// An entry is not a valid reply.
     #[error(
         "entry {entry} of `{list}` is no reply: {why}. A reply is a text, or {{\"text\": \"…\", \"calls\": [{{\"name\": \"plugin.tool\", \
          \"args\": {{…}}}}]}} with one of the two or both."
     )]
-    Reply { list: &'static str, entry: usize, why: String },
+    Reply {
+        /// `replies` or `rules`.
+        list: &'static str,
+        /// The position in the list, from 1.
+        entry: usize,
+        /// The reason, for display.
+        why: String,
+    },
+    /// The script has no replies and no rules.
     #[error("the script has neither `replies` nor `rules`: there is nothing to answer with")]
     Empty,
 }

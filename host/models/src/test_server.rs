@@ -18,11 +18,13 @@ pub use self::answer::TestReply;
 /// A received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenRequest {
+    /// In upper case, such as `POST`.
     pub method: String,
     /// The path with its query.
     pub path: String,
     /// Headers by lower-case name.
     pub headers: BTreeMap<String, String>,
+    /// The raw bytes; empty for a request without a body.
     pub body: Vec<u8>,
 }
 

@@ -7,9 +7,9 @@
 
 pub mod approve;
 mod approving;
-mod batch;
 pub mod channel;
 mod children;
+mod commit;
 mod held;
 mod pausing;
 mod perform;
@@ -55,8 +55,8 @@ use port::WaitingModels;
 use side_effects::WaitingSideEffects;
 use timers::Timers;
 
-/// The number of events taken at once; they share one append.
-const BATCH: usize = 64;
+/// The number of events that are committed together, with one append.
+const COMMIT_MAX: usize = 64;
 
 /// The number of entries in `under_way` below which it is never searched for ended calls.
 const CLEAN_AT: usize = 32;
@@ -380,7 +380,7 @@ impl Driver {
     /// # Errors
     /// Fails when the journal fails.
     pub(crate) async fn take_now(&mut self, event: Event) -> Result<(), JournalFailure> {
-        self.take_and_perform(&mut vec![event]).await?;
+        self.commit_and_perform(&mut vec![event]).await?;
         self.all_kept().await?;
         self.perform_free();
         Ok(())
@@ -399,7 +399,7 @@ impl Driver {
         // The result is checked later: the work stops even if the journal fails.
         let taken = match self.room.outcome() {
             None => {
-                self.take_and_perform(&mut vec![Event::Cancelled { reason: reason.to_owned() }])
+                self.commit_and_perform(&mut vec![Event::Cancelled { reason: reason.to_owned() }])
                     .await
             }
             Some(_) => Ok(()),
@@ -448,16 +448,16 @@ impl Driver {
         if let Some(resumption) = self.resumption.take() {
             later = self.resume(resumption).await?;
         }
-        let mut batch = Vec::with_capacity(BATCH);
+        let mut events = Vec::with_capacity(COMMIT_MAX);
         if let Some(first) = self.first.take() {
             self.opened = Some(Arc::clone(&self.setup));
-            batch.push(first);
+            events.push(first);
         }
-        batch.extend(self.second.take());
-        batch.extend(later);
+        events.extend(self.second.take());
+        events.extend(later);
         loop {
-            if !batch.is_empty() {
-                self.take_and_perform(&mut batch).await?;
+            if !events.is_empty() {
+                self.commit_and_perform(&mut events).await?;
             }
             if let Some(outcome) = self.room.outcome().map(Arc::clone) {
                 self.all_kept().await?;
@@ -486,20 +486,20 @@ impl Driver {
                 due = self.timers.due(&*self.shared.clock, self.ahead_ms), if !self.timers.is_empty() => {
                     // Events that arrived before the deadline are handled first, however late this
                     // loop polls the timer.
-                    batch.extend(std::iter::from_fn(|| self.events.try_recv().ok()));
-                    batch.extend(due.into_iter().map(|timer| Event::TimerFired { timer }));
+                    events.extend(std::iter::from_fn(|| self.events.try_recv().ok()));
+                    events.extend(due.into_iter().map(|timer| Event::TimerFired { timer }));
                 }
                 // The loop holds a sender itself, so the channel stays open until the room has
                 // ended.
-                _ = self.events.recv_many(&mut batch, BATCH) => {}
+                _ = self.events.recv_many(&mut events, COMMIT_MAX) => {}
             }
         }
     }
 
-    async fn take_and_perform(&mut self, batch: &mut Vec<Event>) -> Result<(), JournalFailure> {
+    async fn commit_and_perform(&mut self, events: &mut Vec<Event>) -> Result<(), JournalFailure> {
         self.journal_opened().await?;
         self.journal()?.ready().await?;
-        if self.take(batch)? {
+        if self.commit(events)? {
             self.all_kept().await?;
         }
         self.perform_free();
@@ -518,8 +518,8 @@ impl Driver {
     fn perform_free(&mut self) {
         while let Some(told) = self.held.next() {
             match told {
-                HeldOutput::What(seq, what) => self.teller.report_of(seq, || what),
-                HeldOutput::Batch(number) => self.follow.told_through(number),
+                HeldOutput::Publish(seq, what) => self.teller.report_of(seq, || what),
+                HeldOutput::CommitPublished(number) => self.follow.told_through(number),
                 HeldOutput::Task(task) => self.outside.known.put(task),
                 HeldOutput::Control(id) => self.confirm(&id),
                 HeldOutput::Effect(effect, start) => {

@@ -35,6 +35,8 @@
 //! # Ok::<(), conclave_trajectory::Malformed>(())
 //! ```
 
+#![warn(missing_docs)]
+
 pub mod action;
 pub mod edit;
 mod era;

@@ -2,6 +2,8 @@
 //! format of `conclave-plugin.toml`. They do not know the contract, which only the SDK's bindings
 //! read.
 
+#![warn(missing_docs)]
+
 mod export;
 mod manifest;
 mod tool;

@@ -77,6 +77,8 @@
 //! logic in functions that take the data. The harness in [`delivery::harness`] tests a whole
 //! delivery strategy.
 
+#![warn(missing_docs)]
+
 // The generated code and the macros name this crate by its full path.
 extern crate self as conclave_sdk;
 

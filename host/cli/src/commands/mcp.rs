@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_core::config::{ConfigProblem, ProblemCode};
+use conclave_core::config::ConfigProblem;
 use conclave_core::permissions::grant::ToolPattern;
 use conclave_core::types::ids::TaskName;
 use conclave_mcp::serve::{self, Selection, ServeError, Service};
@@ -141,15 +141,11 @@ async fn terminated() {
     std::future::pending::<()>().await;
 }
 
-/// Returns whether the warning says that a plugin is unused, though this client is served its
-/// tools.
+/// Returns whether the warning is about an unused plugin whose tools this client is served.
 fn is_of_served(prepared: &Prepared, selection: &Selection, warning: &ConfigProblem) -> bool {
-    if warning.code != ProblemCode::Unused {
-        return false;
-    }
+    let Some(unused) = &warning.unused_plugin else { return false };
     let dotted = Selection { underscores: false, ..selection.clone() };
     let names = serve::names(prepared, &dotted).unwrap_or_default();
-    let mut plugins =
-        names.iter().filter_map(|name| name.split_once('.')).map(|(plugin, _)| plugin);
-    plugins.any(|plugin| warning.what.contains(&format!("the plugin `{plugin}`")))
+    let mut plugins = names.iter().filter_map(|name| name.split_once('.'));
+    plugins.any(|(plugin, _)| plugin == unused.as_str())
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::problem_code::ProblemCode;
+use crate::types::ids::PluginName;
 use crate::types::wording::plain;
 
 /// The limit of characters shown before and after a mistake: a file of one long line must not fill
@@ -41,6 +42,9 @@ pub struct ConfigProblem {
     /// The remedy.
     #[serde(rename = "hint", default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
+    /// The plugin that has no effect; `None` for every other problem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused_plugin: Option<PluginName>,
     excerpt: Excerpt,
 }
 
@@ -216,6 +220,7 @@ impl SourceText {
             what: clean(&what.into()),
             why: None,
             remedy: None,
+            unused_plugin: None,
             excerpt: self.excerpt(span),
         }
     }

@@ -7,7 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use url::{Host, Url};
 
 use super::{
-    Config, McpReach, ModelKind, PluginSource, ProblemCode, Problems, ToolsEntry, address,
+    Config, ConfigProblem, McpReach, ModelKind, PluginSource, ProblemCode, Problems, ToolsEntry,
+    address,
 };
 use crate::permissions::fetch::AddressKind;
 use crate::permissions::grant::ToolPattern;
@@ -35,15 +36,9 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
         );
     }
     for name in config.plugins.keys().filter(|name| !plugins.contains(name)) {
-        let what = unused(name);
         // Its kinds are known once it is loaded: `assemble` then adds them to the same warning.
         let help = format!("name it in a task, or leave out [plugins.{name}]");
-        problems.push(
-            config
-                .problem(ProblemCode::Unused, &format!("plugins.{name}"), what)
-                .help(help)
-                .as_warning(),
-        );
+        problems.push(unused(config, name).help(help));
     }
     for name in config.models.keys().filter(|name| !is_granted(config, name)) {
         let what = format!("the model `{name}` is not granted to any plugin");
@@ -68,10 +63,13 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
 }
 
 /// Returns the warning about a plugin without effect.
-pub(crate) fn unused(plugin: &PluginName) -> String {
-    format!(
+pub(crate) fn unused(config: &Config, plugin: &PluginName) -> ConfigProblem {
+    let what = format!(
         "the plugin `{plugin}` is not used: no task that starts names it, and no agent in use may call its tools"
-    )
+    );
+    let mut problem = config.problem(ProblemCode::Unused, &format!("plugins.{plugin}"), what);
+    problem.unused_plugin = Some(plugin.clone());
+    problem.as_warning()
 }
 
 /// Returns the plugins without effect.

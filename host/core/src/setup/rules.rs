@@ -18,6 +18,9 @@ pub(crate) struct TaskRules {
     pub(crate) tool_text_is_data: bool,
     /// Whether a goodbye quits also in a user message that a sub-task or a tool passes on (L-086).
     pub(crate) any_goodbye_quits: bool,
+    /// Whether a conversation ends on `q`, `x` and `DONE` too, as a task does (L-086). Otherwise
+    /// they are not sent, because a single letter is easily typed by accident.
+    pub(crate) short_goodbyes_quit: bool,
     /// Whether a user's text that counts as the host's is still from outside (L-170).
     pub(crate) system_word_is_untrusted: bool,
     /// Whether a text from outside may hold calls that its reader could not have made (L-171).
@@ -101,6 +104,7 @@ impl TaskRules {
             arguments_address: reference,
             tool_text_is_data: ours,
             any_goodbye_quits: reference,
+            short_goodbyes_quit: reference,
             system_word_is_untrusted: ours,
             trusts_external_calls: reference,
             external_done_pass_runs: ours,
@@ -140,6 +144,13 @@ impl TaskSetup {
     /// Returns the rules that follow from the task's settings.
     pub(crate) fn rules(&self) -> TaskRules {
         TaskRules::of(self)
+    }
+
+    /// Returns whether a conversation with the task ends on `q`, `x` and `DONE` too, beside `quit`,
+    /// `exit` and `bye` (L-086).
+    #[must_use]
+    pub fn short_goodbyes_quit(&self) -> bool {
+        self.rules().short_goodbyes_quit
     }
 }
 

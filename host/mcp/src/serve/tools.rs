@@ -37,11 +37,13 @@ pub(super) enum ServedTool {
 /// Why a selection cannot be served.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
+    /// The config has no task of the name in [`Selection::task`].
     #[error("the config has no task `{0}`")]
     NoTask(String),
     /// The selection has no tools.
     #[error("there is no tool to serve; these are there: {0}")]
     Nothing(String),
+    /// Two tools would have this name, because names with underscores are ambiguous.
     #[error(
         "two tools would be called `{0}`: serve them with dots in their names, or fewer of them"
     )]

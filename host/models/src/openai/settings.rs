@@ -105,20 +105,47 @@ impl fmt::Debug for OpenAiSettings {
 /// Invalid settings. The message names the setting, never its secret.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenAiError {
+    /// The URL is malformed, not http or https, or holds a name, a password or `/chat/completions`.
     #[error("the url of the model's server is not usable: {reason}")]
-    Url { reason: String },
+    Url {
+        /// The reason, for display.
+        reason: String,
+    },
+    /// The name of the model on its server is empty.
     #[error("the model has no name")]
     NoModel,
+    /// A header is malformed, or one that the client sets itself.
     #[error("the header {name:?} cannot be sent: {reason}")]
-    Header { name: String, reason: &'static str },
+    Header {
+        /// The name as configured.
+        name: String,
+        /// The reason, for display.
+        reason: &'static str,
+    },
+    /// An option would override a field of the request that the host sets.
     #[error("the option {name:?} is the host's to set")]
-    Option { name: String },
+    Option {
+        /// The key of the option.
+        name: String,
+    },
+    /// The URL of the proxy is malformed.
     #[error("the proxy is not usable: {reason}")]
-    Proxy { reason: String },
+    Proxy {
+        /// The reason, for display.
+        reason: String,
+    },
+    /// The system's root certificates cannot be loaded.
     #[error(
         "no connection can be secured: {reason}. Install the system's certificates (often the package ca-certificates)."
     )]
-    Certificates { reason: String },
+    Certificates {
+        /// The reason, for display.
+        reason: String,
+    },
+    /// The HTTP client cannot be built from these settings.
     #[error("the client for the model's server cannot be made: {reason}")]
-    Client { reason: String },
+    Client {
+        /// The reason, for display.
+        reason: String,
+    },
 }

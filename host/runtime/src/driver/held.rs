@@ -17,14 +17,14 @@ use crate::support::clock::BoxFuture;
 /// A piece of output that follows from an event.
 pub(super) enum HeldOutput {
     /// An event for subscribers, with the number of its record.
-    What(Option<u64>, RunEvent),
+    Publish(Option<u64>, RunEvent),
     /// A background task, for handles that list tasks or wait for them.
     Task(Arc<BackgroundRecord>),
     /// The receipt of a control message, for its sender.
     Control(ControlId),
     Effect(Effect, Option<Box<Start>>),
-    /// A mark that all output of the batch with this number was published.
-    Batch(u64),
+    /// A mark that all output of the commit with this number was published.
+    CommitPublished(u64),
 }
 
 type Kept = BoxFuture<'static, Result<(), JournalFailure>>;
@@ -34,19 +34,19 @@ type Kept = BoxFuture<'static, Result<(), JournalFailure>>;
 pub(super) struct OutputBuffer {
     /// Output that can be performed now.
     free: VecDeque<HeldOutput>,
-    /// Batches that wait for their records, which become durable in this order.
-    batches: VecDeque<(Kept, Vec<HeldOutput>)>,
-    /// The number of batches that had to wait so far, durable ones included.
+    /// Commits that wait for their records, which become durable in this order.
+    commits: VecDeque<(Kept, Vec<HeldOutput>)>,
+    /// The number of commits that had to wait so far, durable ones included.
     numbered: u64,
 }
 
 impl OutputBuffer {
-    /// Returns whether no batch waits.
+    /// Returns whether no commit waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.batches.is_empty()
+        self.commits.is_empty()
     }
 
-    /// Takes the output of a batch of events. `kept` is `None` if its records are durable
+    /// Takes the output of a commit. `kept` is `None` if its records are durable
     /// already. Effects that `may_go` accepts become free at once.
     pub(super) fn add(
         &mut self,
@@ -55,7 +55,7 @@ impl OutputBuffer {
         may_go: impl Fn(&Effect) -> bool,
     ) {
         let Some(kept) = kept else {
-            // Without durable waits every batch is complete on append, so none can be ahead of this
+            // Without durable waits every commit is complete on append, so none can be ahead of this
             // one.
             self.free.extend(output.drain(..));
             return;
@@ -65,19 +65,19 @@ impl OutputBuffer {
         let (free, waits): (Vec<HeldOutput>, Vec<HeldOutput>) = output.drain(..).partition(may_go);
         self.free.extend(free);
         self.numbered += 1;
-        self.batches.push_back((kept, waits));
+        self.commits.push_back((kept, waits));
     }
 
-    /// Appends output that waits until every earlier batch is durable.
+    /// Appends output that waits until every earlier commit is durable.
     pub(super) fn add_after_all(&mut self, told: Vec<HeldOutput>) {
-        match self.batches.back_mut() {
+        match self.commits.back_mut() {
             Some((_, waits)) => waits.extend(told),
             None => self.free.extend(told),
         }
     }
 
-    /// Returns the number of the batch that was added last.
-    pub(super) fn last_batch(&self) -> u64 {
+    /// Returns the number of the commit that was added last.
+    pub(super) fn last_commit(&self) -> u64 {
         self.numbered
     }
 
@@ -86,13 +86,14 @@ impl OutputBuffer {
         self.free.pop_front()
     }
 
-    /// Waits until the oldest batch is durable and frees its output. The future is cancel-safe.
+    /// Waits until the oldest commit is durable and frees its output. The future is cancel-safe.
     pub(super) async fn kept(&mut self) -> Result<(), JournalFailure> {
-        let Some((kept, _)) = self.batches.front_mut() else { return std::future::pending().await };
+        let Some((kept, _)) = self.commits.front_mut() else { return std::future::pending().await };
         kept.await?;
-        if let Some((_, waited)) = self.batches.pop_front() {
+        if let Some((_, waited)) = self.commits.pop_front() {
             self.free.extend(waited);
-            self.free.push_back(HeldOutput::Batch(self.numbered - self.batches.len() as u64));
+            self.free
+                .push_back(HeldOutput::CommitPublished(self.numbered - self.commits.len() as u64));
         }
         Ok(())
     }

@@ -157,9 +157,9 @@ impl Driver {
             }),
             observer: Arc::new(Follower {
                 gate: Arc::clone(&self.follow),
-                // Log lines of the call wait for this batch, which contains the record that began
+                // Log lines of the call wait for this commit, which contains the record that began
                 // it.
-                batch: self.held.last_batch(),
+                commit: self.held.last_commit(),
                 events: self.sender.clone(),
                 progressing: self.progressing.clone(),
                 plugin: plugin.clone(),
@@ -339,8 +339,8 @@ impl TextSink for StreamedText {
 /// Publishes the activity of a plugin while it runs.
 struct Follower {
     gate: Arc<FollowGate>,
-    /// The number of the batch that began the call.
-    batch: u64,
+    /// The number of the commit that began the call.
+    commit: u64,
     events: UnboundedSender<Event>,
     progressing: Option<Progressing>,
     plugin: PluginName,
@@ -348,7 +348,7 @@ struct Follower {
 
 impl Observer for Follower {
     fn log(&self, call: CallId, level: Level, message: &str) {
-        self.gate.tell(self.batch, || RunEvent::Logged {
+        self.gate.tell(self.commit, || RunEvent::Logged {
             call,
             plugin: self.plugin.clone(),
             level,
@@ -360,7 +360,7 @@ impl Observer for Follower {
         if let Some(progressing) = &self.progressing {
             progressing.tell(|| TaskProgress { done, total, message: message.to_owned() });
         }
-        self.gate.tell(self.batch, || RunEvent::Progressed {
+        self.gate.tell(self.commit, || RunEvent::Progressed {
             call,
             plugin: self.plugin.clone(),
             done,

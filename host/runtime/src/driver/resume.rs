@@ -123,7 +123,7 @@ impl Driver {
         resumption: Resumption,
     ) -> Result<Vec<Event>, JournalFailure> {
         let Resumption { mut events, again } = resumption;
-        self.take_and_perform(&mut events).await?;
+        self.commit_and_perform(&mut events).await?;
         // The steps below build on these events, so their records come first.
         self.all_kept().await?;
         self.perform_free();
@@ -139,7 +139,7 @@ impl Driver {
         let requests =
             received.iter().position(|event| matches!(event.effective(), Event::Requested { .. }));
         let later = requests.map_or_else(Vec::new, |at| received.split_off(at));
-        self.take_and_perform(&mut received).await?;
+        self.commit_and_perform(&mut received).await?;
         for Restart { effect, start, trace } in again {
             if self.room.outcome().is_some() || !self.is_wanted(&effect) {
                 self.end_child(&effect);

@@ -168,9 +168,9 @@ pub(crate) struct FollowGate {
 
 #[derive(Default)]
 struct SubscriberQueue {
-    /// The last batch of records that was published.
+    /// The last commit of records that was published.
     told: u64,
-    /// Events of calls of later batches.
+    /// Events of calls of later commits.
     said: VecDeque<(u64, RunEvent)>,
 }
 
@@ -179,28 +179,28 @@ impl FollowGate {
         Self { teller, waiting: Mutex::default() }
     }
 
-    /// Publishes an event of a call once the batch of records that began the call is published.
-    pub(crate) fn tell(&self, batch: u64, what: impl FnOnce() -> RunEvent) {
+    /// Publishes an event of a call once the commit of records that began the call is published.
+    pub(crate) fn tell(&self, commit: u64, what: impl FnOnce() -> RunEvent) {
         if self.teller.subscribers.is_empty() {
             return;
         }
         // Held while subscribers run, so that a later event cannot overtake a queued one.
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if batch <= waiting.told {
+        if commit <= waiting.told {
             self.teller.tell(what)
         } else {
-            waiting.said.push_back((batch, what()))
+            waiting.said.push_back((commit, what()))
         }
     }
 
-    /// Marks the batches up to this one as published, and publishes the events that waited for
+    /// Marks the commits up to this one as published, and publishes the events that waited for
     /// them.
-    pub(crate) fn told_through(&self, batch: u64) {
+    pub(crate) fn told_through(&self, commit: u64) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.told = waiting.told.max(batch);
+        waiting.told = waiting.told.max(commit);
         let (now, later) = std::mem::take(&mut waiting.said)
             .into_iter()
-            .partition::<VecDeque<_>, _>(|(of, _)| *of <= batch);
+            .partition::<VecDeque<_>, _>(|(of, _)| *of <= commit);
         waiting.said = later;
         // Still under the lock, so that no newer event overtakes these.
         now.into_iter().for_each(|(_, what)| self.teller.tell(|| what));
@@ -233,9 +233,9 @@ mod tests {
             RoomId::from("3f2a"),
             Arc::new(SystemClock),
         ));
-        let log = |batch, message: &str| {
+        let log = |commit, message: &str| {
             let (plugin, message) = (PluginName::from("p"), message.to_owned());
-            gate.tell(batch, || RunEvent::Logged {
+            gate.tell(commit, || RunEvent::Logged {
                 call: CallId(1),
                 plugin,
                 level: Level::Info,

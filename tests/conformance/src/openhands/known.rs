@@ -20,31 +20,31 @@ pub(super) fn left_out_reason(case: &Case<'_>) -> Option<&'static str> {
             .filter_map(|op| op.get(0)?.as_str())
     };
     match case.kind {
-        "redact" => {
-            Some("no log of the host holds the value of a secret: no plugin is ever given one")
-        }
+        "redact" => Some(
+            "no log of the host contains the value of a secret, because no plugin ever gets one",
+        ),
         "view" => Some(
-            "a history is condensed by the room, before a step; nobody works out what is left of somebody else's log",
+            "the room condenses a history before a step; the host does not compute views of other logs",
         ),
         "hook" => Some(
-            "no command is run as a hook: a gate is a plugin that returns its verdict, and nothing reads an exit code",
+            "hooks are not commands: a gate is a plugin that returns a verdict, so there is no exit code",
         ),
-        "stream" => Some(
-            "a run is one journal, not a file for each event, and nothing adds to it but the room",
-        ),
-        "should_step" => Some(
-            "an agent is asked when what it waited for has come to its end; no single event asks it",
-        ),
+        "stream" => {
+            Some("a run is one journal, not a file for each event, and only the room appends to it")
+        }
+        "should_step" => {
+            Some("an agent steps when everything it waited for has ended, not on single events")
+        }
         "limit"
             if case.get("type").is_some_and(|of| of == "budget")
                 || ops().any(|op| op != "step") =>
         {
             Some(
-                "money is counted by models, and only an approver raises a limit: neither is a call on a limit",
+                "models report their cost, and only an approver raises a limit; neither is a call on a limit",
             )
         }
         "controller" if gives(&["session", "restored_resume_state", "resume_state"]) => Some(
-            "a room is the fold of its journal: there is no session file, and no state to resume from",
+            "a room is the fold of its journal; there is no session file with a state to restore",
         ),
         "controller"
             if gives(&[
@@ -58,7 +58,7 @@ pub(super) fn left_out_reason(case: &Case<'_>) -> Option<&'static str> {
             ]) =>
         {
             Some(
-                "money is counted by models, and only an approver raises a limit: neither is a call on a limit",
+                "models report their cost, and only an approver raises a limit; neither is a call on a limit",
             )
         }
         "controller"
@@ -66,7 +66,7 @@ pub(super) fn left_out_reason(case: &Case<'_>) -> Option<&'static str> {
                 && case.get("state").is_none_or(|state| state != "awaiting_user_input") =>
         {
             Some(
-                "nobody puts an event into a run: an observation is the answer to an action, and comes from what carried it out",
+                "events cannot be injected into a run: an observation is the answer to an action, from its executor",
             )
         }
         "controller"
@@ -82,28 +82,28 @@ pub(super) fn left_out_reason(case: &Case<'_>) -> Option<&'static str> {
             ]) =>
         {
             Some(
-                "nobody sets an agent's state or what is pending: both follow from what the room waits for",
+                "an agent's state and its pending actions cannot be set; both follow from what the room waits for",
             )
         }
         "delegate" if gives(&["child_state", "event"]) => Some(
-            "nobody speaks into a delegation from outside: its end is the answer to the action",
+            "messages cannot be injected into a delegation; its end is the answer to the action",
         ),
         "parallel" if gives(&["cancelled_before_start"]) => {
-            Some("the calls of a message begin as it is taken in: none waits to be cancelled")
+            Some("the calls of a message start together with it; none waits and could be cancelled")
         }
         "stuck_events"
             if case
                 .get("history")
                 .is_some_and(|history| holds(history, "observation", "condense")) =>
         {
-            Some("the room itself condenses, before a step: no observation of an agent says so")
+            Some("the room itself condenses a history before a step; no observation reports it")
         }
         "stuck_sdk"
             if case
                 .any(&["script", "events"])
                 .is_some_and(|words| words.to_string().contains("condensation")) =>
         {
-            Some("the room itself condenses, before a step: no observation of an agent says so")
+            Some("the room itself condenses a history before a step; no observation reports it")
         }
         "event_tree"
             if !gives(&["append", "inject_corrupt"])

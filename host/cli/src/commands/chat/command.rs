@@ -52,17 +52,17 @@ pub(crate) const HELP: &str =
 /// Words that end a conversation.
 const GOODBYES: [&str; 3] = ["quit", "exit", "bye"];
 /// Further words that end a task by its rules (L-086). A single letter is easily typed by accident,
-/// so these count only under the reference's farewell rules.
+/// so these end a conversation only if the task's rule `short_goodbyes_quit` holds.
 const SHORT_GOODBYES: [&str; 3] = ["q", "x", "DONE"];
 
-/// Parses a line. `as_langroid` enables the reference's farewell words.
-pub(crate) fn parse(text: &str, as_langroid: bool) -> TypedLine {
+/// Parses a line. `short_goodbyes_quit` enables `SHORT_GOODBYES`.
+pub(crate) fn parse(text: &str, short_goodbyes_quit: bool) -> TypedLine {
     let trimmed = text.trim();
     if trimmed.is_empty() {
         return TypedLine::Empty;
     }
     match SHORT_GOODBYES.contains(&trimmed) {
-        true if as_langroid => return TypedLine::Command(ChatCommand::Quit),
+        true if short_goodbyes_quit => return TypedLine::Command(ChatCommand::Quit),
         true => {
             return TypedLine::Wrong(format!(
                 "{trimmed} on its own would end the task, so it was not sent; /quit ends the conversation"

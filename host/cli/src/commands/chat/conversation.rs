@@ -224,9 +224,9 @@ impl TerminalChat {
         *task == self.setup.entry || self.setup.holders().contains(task)
     }
 
-    /// Returns whether the task uses the reference's farewell words (L-086).
-    pub(crate) fn is_as_langroid(&self, task: &TaskName) -> bool {
-        self.setup.tasks.get(task).is_some_and(|task| task.as_langroid)
+    /// Returns whether `q`, `x` and `DONE` end a conversation with the task too (L-086).
+    pub(crate) fn short_goodbyes_quit(&self, task: &TaskName) -> bool {
+        self.setup.tasks.get(task).is_some_and(|task| task.short_goodbyes_quit())
     }
 
     /// Shows the next piece of a stream. A row that other output has ended is not continued.

@@ -100,7 +100,7 @@ impl UserChannel {
 impl ChannelState {
     /// Returns the next message for a task, or `None` if the user has ended the conversation.
     async fn next_message(&self, task: &TaskName) -> Option<HumanAnswer> {
-        let as_langroid = self.conversation.is_as_langroid(task);
+        let short_goodbyes_quit = self.conversation.short_goodbyes_quit(task);
         let mut has_pressed = false;
         loop {
             let line = match self.user.ask(UserQuestion::message("> ")).await {
@@ -117,7 +117,7 @@ impl ChannelState {
                 },
             };
             has_pressed = false;
-            match command::parse(&line, as_langroid) {
+            match command::parse(&line, short_goodbyes_quit) {
                 TypedLine::Message(text) => {
                     self.conversation.begin_turn(&text);
                     self.interrupts.turn_begins();

@@ -3,7 +3,7 @@
 
 use super::Plugins;
 use crate::config::usage::{agents_at_work, unused, unused_plugins};
-use crate::config::{Config, ProblemCode, Problems};
+use crate::config::{Config, Problems};
 use crate::setup::PluginKind;
 use crate::types::capability::Capability;
 use crate::types::ids::PluginName;
@@ -13,12 +13,7 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
     for name in unused_plugins(config) {
         let help =
             format!("{}; or leave out [plugins.{name}]", uses(config, plugins, name).join("; "));
-        problems.push(
-            config
-                .problem(ProblemCode::Unused, &format!("plugins.{name}"), unused(name))
-                .help(help)
-                .as_warning(),
-        );
+        problems.push(unused(config, name).help(help));
     }
 }
 

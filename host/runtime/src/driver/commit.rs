@@ -1,5 +1,5 @@
-//! A batch of events on its way through the loop: the room handles each, the journal gets their
-//! records in one append, and the output is held until the records are durable.
+//! The commit of events: the room handles each, the journal gets their records in one append, and
+//! the output that must not precede the records is held until they are durable.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::observe::subscribe::RunEvent;
 use crate::storage::journal::{JournalBatch, JournalFailure, Keeping};
 use crate::support::fail_points::kill_point;
 
-/// The records and the output of a batch.
-struct EventBatch {
-    /// Whether the journal keeps records.
+/// The records of the events that are committed together, and the room's output after them.
+struct Commit {
+    /// Whether the journal stores records.
     is_kept: bool,
-    /// Whether anybody subscribes to the room's events.
+    /// Whether the room's events have subscribers.
     is_followed: bool,
     records: Vec<Arc<Record>>,
     waits: Vec<WaitChange>,
@@ -34,12 +34,12 @@ struct EventBatch {
 }
 
 impl Driver {
-    /// Takes a batch of events. Returns true if every output must wait until all records are
-    /// durable.
-    pub(super) fn take(&mut self, events: &mut Vec<Event>) -> Result<bool, JournalFailure> {
+    /// Commits events: passes them to the room, appends their records and queues the output. Returns
+    /// true if all output must wait until the records are durable.
+    pub(super) fn commit(&mut self, events: &mut Vec<Event>) -> Result<bool, JournalFailure> {
         let (now, next) = (self.now(), self.seq);
         let was_over = self.room.outcome().is_some();
-        let mut batch = EventBatch {
+        let mut commit = Commit {
             is_kept: self.journal()?.keeps(),
             is_followed: !self.shared.subscribers.is_empty(),
             records: Vec::new(),
@@ -51,36 +51,36 @@ impl Driver {
         };
         for event in events.drain(..) {
             match Admission::of(&event, &self.room) {
-                Admission::Admitted => self.apply(event, now, &mut batch),
-                Admission::Repeated(id) => batch.repeated.push(HeldOutput::Control(id)),
+                Admission::Admitted => self.apply(event, now, &mut commit),
+                Admission::Repeated(id) => commit.repeated.push(HeldOutput::Control(id)),
                 Admission::Late => {}
             }
         }
         if self.seq == next {
             // No event was admitted, so there is nothing to append.
-            self.output = batch.output;
-            self.held.add_after_all(batch.repeated);
+            self.output = commit.output;
+            self.held.add_after_all(commit.repeated);
             return Ok(false);
         }
-        if batch.changes_channels {
+        if commit.changes_channels {
             self.outside.known.bind(self.room.bindings());
         }
-        let keeping = self.append(&batch, was_over)?;
+        let keeping = self.append(&commit, was_over)?;
         self.keep_snapshot();
         // After the append: a child must not record a pause before its parent does.
-        self.report_children(std::mem::take(&mut batch.pauses));
-        Ok(self.hold(batch, keeping))
+        self.report_children(std::mem::take(&mut commit.pauses));
+        Ok(self.hold(commit, keeping))
     }
 
-    /// Lets the room handle an event, and adds its record and its output to the batch.
-    fn apply(&mut self, event: Event, now: Millis, batch: &mut EventBatch) {
+    /// Lets the room handle an event, and adds its record and its output to the commit.
+    fn apply(&mut self, event: Event, now: Millis, commit: &mut Commit) {
         let seq = self.seq;
         self.seq += 1;
         let control = control_of(&event);
         let decides = call_decided(&event).filter(|call| self.room.is_in_flight(*call));
-        let over = WaitChange::of_event(&event).filter(|_| batch.is_kept);
-        batch.changes_channels |= may_change_channels(&event);
-        batch.pauses.extend(self.note_pause(&event));
+        let over = WaitChange::of_event(&event).filter(|_| commit.is_kept);
+        commit.changes_channels |= may_change_channels(&event);
+        commit.pauses.extend(self.note_pause(&event));
         if let Event::BackgroundEnded { call, .. } = &event {
             // The child's own loop has ended already, so its lease is not awaited again.
             self.children.remove(call);
@@ -88,15 +88,15 @@ impl Driver {
         if let Some(in_flight) = &mut self.in_flight {
             in_flight.begin_event(seq, &event);
         }
-        if batch.is_kept || batch.is_followed {
+        if commit.is_kept || commit.is_followed {
             let principal = self.shared.principal.clone();
             let record = Arc::new(Record { seq, at: now, principal, rules: RULES, event });
-            if batch.is_followed {
+            if commit.is_followed {
                 let record = Arc::clone(&record).without_secret();
-                batch.output.push(HeldOutput::What(Some(seq), RunEvent::Recorded { record }));
+                commit.output.push(HeldOutput::Publish(Some(seq), RunEvent::Recorded { record }));
             }
             self.room.handle(record.event.clone(), now);
-            batch.records.push(record);
+            commit.records.push(record);
         } else {
             self.room.handle(event, now);
         }
@@ -104,49 +104,49 @@ impl Driver {
             // An invalid decision leaves its question open, so it closes no wait.
             Some(call) if self.room.is_in_flight(call) => {}
             decided => {
-                batch.waits.extend(over);
+                commit.waits.extend(over);
                 // One approval decides the call, so the other approver is no longer needed.
                 decided.into_iter().for_each(|call| self.let_go(call));
             }
         }
-        batch.output.extend(control.map(HeldOutput::Control));
+        commit.output.extend(control.map(HeldOutput::Control));
         self.end_answered();
-        self.drain(seq, batch);
+        self.drain(seq, commit);
     }
 
-    /// Adds the room's output after an event to the batch.
-    fn drain(&mut self, seq: u64, batch: &mut EventBatch) {
+    /// Adds the room's output after an event to the commit.
+    fn drain(&mut self, seq: u64, commit: &mut Commit) {
         while let Some(notice) = self.room.poll_notice() {
-            if batch.is_followed {
+            if commit.is_followed {
                 let what = RunEvent::Notice { notice };
-                batch.output.push(HeldOutput::What(Some(seq), what));
+                commit.output.push(HeldOutput::Publish(Some(seq), what));
             }
         }
         while let Some(task) = self.room.poll_task() {
-            batch.output.push(HeldOutput::Task(task));
+            commit.output.push(HeldOutput::Task(task));
         }
         while let Some(effect) = self.room.poll_effect() {
-            if batch.is_kept {
-                batch.waits.extend(WaitChange::of_effect(&effect));
+            if commit.is_kept {
+                commit.waits.extend(WaitChange::of_effect(&effect));
             }
             // Computed from the room's present state, which a replayed call starts from too.
             let start = Start::of(&effect, &self.room).map(Box::new);
             if let Some(in_flight) = &mut self.in_flight {
                 in_flight.begin(&effect, start.as_deref(), &self.room);
             }
-            batch.output.push(HeldOutput::Effect(effect, start));
+            commit.output.push(HeldOutput::Effect(effect, start));
         }
         if let Some(in_flight) = &mut self.in_flight {
             in_flight.end_event(&self.room);
         }
     }
 
-    /// Appends the records of a batch to the journal, with the outcome if the run has just ended.
-    fn append(&mut self, batch: &EventBatch, was_over: bool) -> Result<Keeping, JournalFailure> {
+    /// Appends the records of a commit to the journal, with the outcome if the run has just ended.
+    fn append(&mut self, commit: &Commit, was_over: bool) -> Result<Keeping, JournalFailure> {
         let outcome = self.room.outcome().filter(|_| !was_over).map(Arc::clone);
         let entry = JournalBatch {
-            records: &batch.records,
-            waits: &batch.waits,
+            records: &commit.records,
+            waits: &commit.waits,
             outcome: outcome.as_ref(),
             spent: self.room.spent(),
         };
@@ -156,18 +156,18 @@ impl Driver {
         Ok(keeping)
     }
 
-    /// Queues the output of a batch behind its records. Returns true if the records come first in
-    /// any case.
-    fn hold(&mut self, mut batch: EventBatch, keeping: Keeping) -> bool {
+    /// Queues the output of a commit behind its records. Returns true if all of it must wait until
+    /// the records are durable.
+    fn hold(&mut self, mut commit: Commit, keeping: Keeping) -> bool {
         let (kept, first) = match keeping {
             Keeping::Kept => (None, false),
             Keeping::Soon(kept) => (Some(kept), false),
             Keeping::First(kept) => (Some(kept), true),
         };
         let setup = self.room.setup();
-        self.held.add(&mut batch.output, kept, |effect| !first && !effect.leaves(setup));
-        self.output = batch.output;
-        self.held.add_after_all(batch.repeated);
+        self.held.add(&mut commit.output, kept, |effect| !first && !effect.leaves(setup));
+        self.output = commit.output;
+        self.held.add_after_all(commit.repeated);
         first
     }
 
