@@ -170,7 +170,8 @@ fn parsed(text: &str) -> Counts {
 
 fn written(counts: &Counts) -> String {
     let mut text =
-        "# Instructions of the core's hot paths, written by `cargo xtask counts --record`.\n"
+        "# Instructions of the core's hot paths and of a task in its sandboxes, written by `cargo \
+         xtask counts --record`.\n"
             .to_owned();
     for (name, count) in counts {
         let _ = writeln!(text, "{name:<24}{:>14}", spelled(*count));
