@@ -225,8 +225,16 @@ impl Host {
     /// # Errors
     /// Fails when the engine cannot be set up on this machine.
     pub fn new(options: HostOptions) -> Result<Self, EngineError> {
+        let engine = Engine::new(&options.engine)?;
+        Ok(Self::with_engine(engine, options))
+    }
+
+    /// Returns a host with an engine that was made before, such as on another thread. The settings
+    /// in `options.engine` are not used.
+    #[must_use]
+    pub fn with_engine(engine: Engine, options: HostOptions) -> Self {
         let HostOptions {
-            engine,
+            engine: _,
             cache,
             compiler,
             stock,
@@ -239,7 +247,6 @@ impl Host {
             servers,
             guarded,
         } = options;
-        let engine = Engine::new(&engine)?;
         #[cfg(feature = "download")]
         let downloads = Downloads::new(cache.as_ref().map(|folder| folder.join("components")));
         let kept = cache.clone();
@@ -248,7 +255,7 @@ impl Host {
             Err(failure) => (None, Some(failure)),
         };
         let natives = native.into_iter().map(|plugin| (plugin.name().to_owned(), plugin)).collect();
-        Ok(Self {
+        Self {
             loader: Loader::new(engine, cache)
                 .with_compiler(compiler)
                 .with_precompiled(precompiled),
@@ -265,7 +272,7 @@ impl Host {
             everything: Arc::default(),
             #[cfg(feature = "download")]
             downloads,
-        })
+        }
     }
 
     /// Returns the engine, which counts live sandboxes and waiting calls.

@@ -31,8 +31,9 @@ use crate::commands::run::{asks_user, interactive_help};
 use crate::program::error::CliError;
 use crate::program::exit::{self, RunIncidents};
 use crate::state::control_inbox::ControlListener;
+use crate::state::interrupted_runs;
 use crate::state::journals::{RunCommand, RunStorage};
-use crate::state::{interrupted_runs, setup};
+use crate::state::setup::{self, EngineStart};
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity, total_columns};
 use crate::ui::show::columns::width;
@@ -58,11 +59,12 @@ pub(crate) async fn batch(
         ("batch", &args.config),
         output,
     );
+    let engine = EngineStart::begin();
     let kept = RunStorage::open(
         &args.keep,
         RunCommand { command: "batch", file: &args.config, models: &models, locked, is_bulk: true },
     )?;
-    let host = Arc::new(setup::open_host_keeping(&args.config, &kept)?);
+    let host = Arc::new(setup::open_host_keeping(&args.config, &kept, engine)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
     check_entry(&prepared, &args.config)?;
     let screen = Screen::of_batch(if output.quiet { Verbosity::Quiet } else { Verbosity::Normal });

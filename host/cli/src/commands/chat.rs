@@ -38,7 +38,7 @@ use crate::state::attach;
 use crate::state::control_inbox::ControlListener;
 use crate::state::interrupted_runs::{self, CONVERSATION};
 use crate::state::journals::{RunCommand, RunStorage};
-use crate::state::setup;
+use crate::state::setup::{self, EngineStart};
 use crate::state::state_folder::state_folder;
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
@@ -68,11 +68,12 @@ pub(crate) async fn chat(
         (CONVERSATION, &file),
         output,
     );
+    let engine = EngineStart::begin();
     let kept = RunStorage::open(
         &args.keep,
         RunCommand { command: CONVERSATION, file: &file, models: &models, locked, is_bulk: false },
     )?;
-    let host = Arc::new(setup::open_host_keeping(&file, &kept)?);
+    let host = Arc::new(setup::open_host_keeping(&file, &kept, engine)?);
     let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?.for_chat();
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
     let talk = ChatSession::new(

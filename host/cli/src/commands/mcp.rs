@@ -21,7 +21,7 @@ use crate::program::exit;
 use crate::state::control_inbox::ControlListener;
 use crate::state::interrupted_runs::{CLIENT, give_up_calls};
 use crate::state::journals::{ClientCallIds, RunCommand, RunStorage};
-use crate::state::setup::{self, Warnings};
+use crate::state::setup::{self, EngineStart, Warnings};
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::trace::TracePrinter;
@@ -39,6 +39,7 @@ pub(crate) async fn mcp(
     }
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
+    let engine = EngineStart::begin();
     let kept = RunStorage::open(
         &args.keep,
         RunCommand { command: CLIENT, file: &args.file, models: &models, locked, is_bulk: true },
@@ -46,7 +47,7 @@ pub(crate) async fn mcp(
     if let Some(store) = kept.store() {
         give_up_calls(store);
     }
-    let host = Arc::new(setup::open_host_keeping(&args.file, &kept)?);
+    let host = Arc::new(setup::open_host_keeping(&args.file, &kept, engine)?);
     let selection = Selection {
         task: args.task.as_deref().map(TaskName::from),
         patterns: args.tools.iter().map(|pattern| checked(pattern)).collect::<Result<_, _>>()?,

@@ -23,7 +23,7 @@ use crate::state::interrupted_runs::{
     CLIENT, CONVERSATION, close_orphans, give_up_calls, interrupted_in, report_interrupted,
 };
 use crate::state::journals::RunStorage;
-use crate::state::setup;
+use crate::state::setup::{self, EngineStart};
 use crate::state::stores::{OpenStores, unusable};
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable};
@@ -170,12 +170,13 @@ async fn resume_now(
     let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
     let about =
         RunOrigin { config: std::path::absolute(&file).ok(), command: row.command.clone(), locked };
+    let engine = EngineStart::begin();
     let kept = RunStorage::in_store(
         store.clone(),
         Durability::of_word(&row.durability).unwrap_or_default(),
         about,
     );
-    let host = Arc::new(setup::open_host_keeping(&file, &kept)?);
+    let host = Arc::new(setup::open_host_keeping(&file, &kept, engine)?);
     let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?;
     if row.command == CONVERSATION {
         let setting = chat::InterruptedChat {

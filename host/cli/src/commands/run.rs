@@ -18,7 +18,7 @@ use crate::program::exit;
 use crate::state::attach;
 use crate::state::interrupted_runs;
 use crate::state::journals::{RunCommand, RunStorage};
-use crate::state::setup;
+use crate::state::setup::{self, EngineStart};
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, head, paint, printable};
@@ -77,6 +77,7 @@ async fn once(
 ) -> Result<u8, CliError> {
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
+    let engine = EngineStart::begin();
     // Before this run is one of them.
     let interrupted =
         interrupted_runs::interrupted_with(args.keep.store.as_deref(), ("run", file), output);
@@ -84,7 +85,7 @@ async fn once(
         &args.keep,
         RunCommand { command: "run", file, models: &models, locked, is_bulk: false },
     )?;
-    let host = Arc::new(setup::open_host_keeping(file, &kept)?);
+    let host = Arc::new(setup::open_host_keeping(file, &kept, engine)?);
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
     let prepared = setup::prepare_with(&host, file, &models, locked, output).await?;
     check_message(&prepared, message.as_deref())?;

@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use conclave_core::config::{Config, ConfigProblem, ModelConfig, Problems};
 use conclave_core::setup::PluginSetup;
 use conclave_core::types::ids::{ModelName, PluginName};
 use conclave_mcp::source::Servers;
+use conclave_runtime::engine::{Engine, EngineError, EngineSettings};
 use conclave_runtime::kv::{KvStore, NoKv, Sqlite};
 use conclave_runtime::plugin::Precompiled;
 use conclave_runtime::secrets::Sources;
@@ -227,7 +230,11 @@ pub(crate) fn open_host_in(file: &Path) -> Result<Host, CliError> {
 
 /// Opens the host of runs that are stored. Attachments are beside the journals, and no plugin may
 /// write there.
-pub(crate) fn open_host_keeping(file: &Path, kept: &RunStorage) -> Result<Host, CliError> {
+pub(crate) fn open_host_keeping(
+    file: &Path,
+    kept: &RunStorage,
+    engine: EngineStart,
+) -> Result<Host, CliError> {
     let mut options = options_in(file);
     if let Some(blobs) = kept.blobs() {
         options.blobs = blobs;
@@ -238,7 +245,30 @@ pub(crate) fn open_host_keeping(file: &Path, kept: &RunStorage) -> Result<Host, 
         kept.folder()
             .map(|folder| GuardedPath { secret, ..guard("the journals of the run", folder, true) }),
     );
-    open_host_with(options)
+    Ok(Host::with_engine(engine.started()?, options))
+}
+
+/// An engine that starts on its own thread, while the store is opened: both take about as long.
+pub(crate) struct EngineStart(Option<JoinHandle<Result<Engine, EngineError>>>);
+
+impl EngineStart {
+    pub(crate) fn begin() -> Self {
+        let thread = std::thread::Builder::new().name("engine".to_owned());
+        Self(thread.spawn(start_engine).ok())
+    }
+
+    /// Waits for the engine.
+    fn started(self) -> Result<Engine, CliError> {
+        let joined =
+            |thread: JoinHandle<_>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        // Without a thread it starts here.
+        let engine = self.0.map_or_else(start_engine, joined);
+        engine.map_err(|error| CliError::internal(error.to_string()))
+    }
+}
+
+fn start_engine() -> Result<Engine, EngineError> {
+    Engine::new(&EngineSettings::default())
 }
 
 fn options_in(file: &Path) -> HostOptions {

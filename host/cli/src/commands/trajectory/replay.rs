@@ -16,7 +16,7 @@ use crate::args::{OutputArgs, TrajectoryReplay};
 use crate::commands::run::{RunContext, RunStyle, unkept};
 use crate::program::error::CliError;
 use crate::state::journals::{RunCommand, RunStorage};
-use crate::state::setup;
+use crate::state::setup::{self, EngineStart};
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{FAINT, head, paint, plural};
 
@@ -33,11 +33,12 @@ pub(super) async fn replay(
     let (task, turns) = again(&loaded, &args)?;
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
+    let engine = EngineStart::begin();
     let kept = RunStorage::open(
         &args.keep,
         RunCommand { command: "run", file: &args.config, models: &models, locked, is_bulk: false },
     )?;
-    let host = Arc::new(setup::open_host_keeping(&args.config, &kept)?);
+    let host = Arc::new(setup::open_host_keeping(&args.config, &kept, engine)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
     let room = RandomIds.run();
     let style =
