@@ -9,7 +9,7 @@ use clap::{Command, CommandFactory};
 
 use crate::args::Cli;
 
-/// The beginning and the end of the row of `docs/status.md` that lists the commands.
+/// The beginning and the end of the row of `docs/reference/status.md` that lists the commands.
 const ROW: (&str, &str) = ("| **Command line** ", "; `--watch` for authors");
 
 fn root() -> PathBuf {
@@ -72,8 +72,8 @@ fn the_status_page_lists_the_commands_of_this_program() {
     assert_eq!(page, made, "run `UPDATE_DOCS=1 cargo test -p conclave-host documented`");
 }
 
-/// The first block of `docs/cli.md` has a line for each command. `approve ID, conclave refuse ID`
-/// and `gc | backup | check` stand for several.
+/// The first block of `docs/reference/cli.md` has a line for each command. `approve ID, conclave
+/// refuse ID` and `gc | backup | check` stand for several.
 #[test]
 fn the_page_of_the_command_line_lists_the_commands_of_this_program() {
     let page = fs::read_to_string(root().join("docs/reference/cli.md")).expect("the page is there");

@@ -111,7 +111,7 @@ pub struct PluginSetup {
     pub config: Value,
 }
 
-/// The way in which the agent seat answers (L-021, L-125).
+/// The way in which the responder `agent` answers (L-021, L-125).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentResponder {
@@ -128,7 +128,7 @@ pub enum AgentResponder {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoTool {
-    /// The next seat is tried.
+    /// The next responder is tried.
     #[default]
     Nothing,
     /// The message is the task's result.
@@ -217,7 +217,7 @@ pub struct TaskSetup {
     pub force_tool: Option<String>,
     /// The delivery strategy for its results when it runs in the background.
     pub delivery_strategy: Option<PluginName>,
-    /// Whether the user is asked after each step of another seat.
+    /// Whether the user is asked after each step of another responder.
     pub interactive: bool,
     /// The limit of steps in one activation (L-050f); `None` for no limit of its own.
     pub turns: Option<u32>,

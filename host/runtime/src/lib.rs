@@ -2,8 +2,8 @@
 //! effects and writes the journal.
 //!
 //! A library: it prints nothing, reads no environment variables and installs no handlers. The
-//! command line is one of its users. Start with [`Host`] and with `docs/embed.md`, whose examples
-//! are tests of this crate.
+//! command line is one of its users. Start with [`Host`] and with `docs/embed/library.md`, whose
+//! examples are tests of this crate.
 //!
 //! ```
 //! use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, native};

@@ -1,6 +1,6 @@
-//! `cargo xtask attacks`: runs the table of docs/security.md. It runs every test that a row names,
-//! and counts the rows. Each row is an attack by a malicious plugin, server or client that must be
-//! stopped.
+//! `cargo xtask attacks`: runs the table of docs/reference/security.md. It runs every test that a
+//! row names, and counts the rows. Each row is an attack by a malicious plugin, server or client
+//! that must be stopped.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

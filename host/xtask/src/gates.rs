@@ -14,7 +14,8 @@ use crate::place::{Checkout, files_below};
 const CITING: [(&str, &str); 4] =
     [("host", ".rs"), ("sdk", ".rs"), ("plugins", ".rs"), ("wit", ".wit")];
 
-/// Fails with the rules (`L-081`, `O-060`, `R-044`) that are cited and missing from docs/rules.
+/// Fails with the rules (`L-081`, `O-060`, `R-044`) that are cited and missing from
+/// docs/internals/rules.
 pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), XtaskFailure> {
     let pages = files_below(&place.root.join("docs/internals/rules"), ".md");
     let mut written = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! `cargo xtask picture`: draws the pictures of the README and of docs/trace.md from real output of
-//! `conclave`.
+//! `cargo xtask picture`: draws the pictures of the README and of docs/use/trace.md from real
+//! output of `conclave`.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Exit codes. They are part of the program's interface, documented in `conclave help exit-codes`
-//! and in docs/cli.md, and are never renumbered.
+//! Exit codes. They are part of the program's interface, documented in `conclave --help` and
+//! in docs/reference/cli.md, and are never renumbered.
 
 use conclave_core::types::completion::ModelDiagnosticKind;
 use conclave_core::types::outcome::{EndCause, Status};

@@ -334,7 +334,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(GRANTS, "tools", Either(&[TEXTS, Table(TOOLS)]), r#"grants.tools = ["search.*"]"#, "The tools that an agent may call."),
     key(GRANTS, "model", Either(&[TEXTS, Table(MODEL)]), r#"grants.model = ["default"]"#, "The models that it may prompt."),
     key(GRANTS, "delegate", Either(&[TEXTS, Table(DELEGATE)]), r#"grants.delegate = ["digest"]"#, "The tasks that it may start in the background."),
-    key(GRANTS, "route", TEXTS, r#"grants.route = ["answer"]"#, "The recipients that it may address: tasks, `user`, orchestration tools."),
+    key(GRANTS, "route", TEXTS, r#"grants.route = ["answer"]"#, "The recipients that it may address: tasks, `user`, host tools such as `done`."),
     key(GRANTS, "files", List(&Either(&[TEXT, Table(FILES)])), r#"grants.files = [{ dir = "docs", at = "/docs", mode = "read" }]"#, "The folders that it may read or write."),
     key(GRANTS, "channels", Either(&[TEXTS, Table(CHANNEL_GRANT)]), r#"grants.channels = ["terminal"]"#, "The channels that a delivery strategy may send to."),
     key(GRANTS, "fetch", Either(&[List(&Either(&[TEXT, Table(FETCH_RULE)])), Table(FETCH)]), r#"grants.fetch = ["https://api.example.org/v1/*"]"#, "The URLs that it may send requests to, with GET and HEAD unless `methods` says otherwise."),

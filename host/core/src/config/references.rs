@@ -22,9 +22,9 @@ enum ReferenceTarget {
     Plugin,
     Task,
     Model,
-    /// A task, `user`, or an orchestration tool.
+    /// A task, `user`, or a host tool.
     Address,
-    /// A task or a seat, ignoring case.
+    /// A task or a responder, ignoring case.
     Recipient,
     Channel,
     /// A channel or a task that gets a message.

@@ -1,5 +1,5 @@
-//! Parts of the config without effect: most likely a name was changed in one place only, or a seat
-//! left out. Warnings, because such a config may still be under work.
+//! Parts of the config without effect: most likely a name was changed in one place only, or a
+//! responder left out. Warnings, because such a config may still be under work.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -240,7 +240,7 @@ fn check_offers(config: &Config, tasks: &BTreeSet<&TaskName>, problems: &mut Pro
     }
 }
 
-/// Warns about a missing agent seat. That seat handles messages without a call (L-125); without it,
+/// Warns about a missing responder `agent`. It handles messages without a call (L-125); without it,
 /// and without another end, the task stalls.
 fn check_seats(config: &Config, problems: &mut Problems) {
     for (name, task) in &config.tasks {

@@ -43,7 +43,7 @@ impl<'a> Rights<'a> {
         self.leaves_model(model).map(|()| model)
     }
 
-    /// Allows an address, or an orchestration tool.
+    /// Allows an address, or a host tool.
     ///
     /// # Errors
     /// As [`may_use_model`](Self::may_use_model).

@@ -52,10 +52,10 @@ impl DelegateGrant {
     pub const TOTAL: u32 = 8;
 }
 
-/// The grant of addresses and of orchestration tools.
+/// The grant of addresses and of host tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RouteGrant {
-    /// Task names, `user`, or orchestration tools such as `done`.
+    /// Task names, `user`, or host tools such as `done`.
     pub names: Vec<String>,
 }
 

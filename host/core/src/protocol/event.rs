@@ -76,7 +76,7 @@ pub struct RunOpening {
     /// The recipient of the message. The run ends at once if that is not the entry task (L-050d).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
-    /// The sender's seat, instead of the user's.
+    /// The sender's role, instead of the user's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<Entity>,
     /// Tool calls that the opener attached to the message.
@@ -95,7 +95,7 @@ pub struct RunOpening {
     /// Recorded turns that replace the entry agent's first steps, for the replay of a run (O-119).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replay: Vec<Turn>,
-    /// The only seat of the entry task that is asked, once.
+    /// The only responder of the entry task that is asked, once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seat: Option<SeatCall>,
     /// A JSON object for the agent's `inputs`.
@@ -170,7 +170,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A single question to one seat, without a task loop. The reference calls this an agent's
+/// A single question to one responder, without a task loop. The reference calls this an agent's
 /// responder (L-021, L-022).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeatCall {
@@ -183,8 +183,8 @@ pub struct SeatCall {
     /// Whether its tool calls come from an agent (L-005).
     #[serde(default)]
     pub from_agent: bool,
-    /// The number of times the seat is asked, each time with its own last answer; 1 for a single
-    /// answer.
+    /// The number of times the responder is asked, each time with its own last answer; 1 for a
+    /// single answer.
     pub times: u32,
 }
 

@@ -37,7 +37,7 @@ pub enum Notice {
         code: String,
         reason: String,
     },
-    /// A seat gave a valid answer, which is now the pending message.
+    /// A responder gave a valid answer, which is now the pending message.
     MessagePosted {
         task: TaskName,
         agent: PluginName,
@@ -46,11 +46,11 @@ pub enum Notice {
     /// A step of a task ended; `message` is now pending.
     StepEnded {
         task: TaskName,
-        /// The seat or sub-task that sent the message.
+        /// The responder or sub-task that sent the message.
         by: String,
         message: Option<Arc<Message>>,
     },
-    /// No seat had a valid answer.
+    /// No responder had a valid answer.
     StepStalled {
         task: TaskName,
         stalled: u32,

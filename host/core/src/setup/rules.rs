@@ -28,9 +28,9 @@ pub(crate) struct TaskRules {
     /// Whether `done_pass` is carried out for a text from outside (L-145, L-172).
     pub(crate) external_done_pass_runs: bool,
 
-    /// Whether seats that the task does not have are tried, and never answer (L-020).
+    /// Whether responders that the task does not have are tried, and never answer (L-020).
     pub(crate) tries_missing_seats: bool,
-    /// Whether the agent seat carries out its agent's calls for any recipient (L-064).
+    /// Whether the responder `agent` executes its agent's calls for any recipient (L-064).
     pub(crate) calls_ignore_recipient: bool,
     /// Whether a message to the caller's whole task is for its sub-tasks too (L-071).
     pub(crate) task_messages_reach_subtasks: bool,
@@ -47,7 +47,8 @@ pub(crate) struct TaskRules {
     /// Whether a message with calls that the task does not carry out is one with calls, which the
     /// model hears of first (L-052, L-125).
     pub(crate) unknown_calls_are_calls: bool,
-    /// Whether the component does all that the agent seat does, `handle_llm_no_tool` too (L-021).
+    /// Whether the component does all that the responder `agent` does, `handle_llm_no_tool` too
+    /// (L-021).
     pub(crate) component_replaces_agent_seat: bool,
     /// Whether a model may call tools that are for handlers (L-141, L-147).
     pub(crate) models_call_handler_tools: bool,

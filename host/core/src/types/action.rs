@@ -22,7 +22,7 @@ pub struct Reply {
     pub content: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// The seat or task that should answer next.
+    /// The responder or task that should answer next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

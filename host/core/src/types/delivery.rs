@@ -230,7 +230,7 @@ pub struct Speech {
     /// it again without output.
     #[serde(default)]
     pub key: String,
-    /// The results that it is about; empty for a message of a seat in the room.
+    /// The results that it is about; empty for a message of a responder in the room.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<BackgroundId>,
 }

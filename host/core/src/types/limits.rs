@@ -146,7 +146,8 @@ pub struct RunLimits {
     pub tasks_at_once: Option<u32>,
     /// Nesting levels of background tasks.
     pub depth: u32,
-    /// Steps of any one activation of a task, all seats counted (L-050f: the global max_turns).
+    /// Steps of any one activation of a task, those of all responders (L-050f: the global
+    /// max_turns).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_turns: Option<u32>,
     /// The consequence of a limit that is used up.

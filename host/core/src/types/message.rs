@@ -1,4 +1,4 @@
-//! Messages between seats, as the host stamps them. Mirrors `wit/types.wit`, with two additions
+//! Messages of a task, as the host stamps them. Mirrors `wit/types.wit`, with two additions
 //! that only the host sets: the signal that ends a task, and the action that the message carries.
 
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use crate::trajectory::fence;
 use crate::types::action::Action;
 use crate::types::text::is_deceptive;
 
-/// The seat that a message comes from (L-001).
+/// The role of a message's sender (L-001).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Entity {
@@ -26,7 +26,7 @@ pub enum Entity {
 }
 
 impl Entity {
-    /// Returns the seat that `name` addresses; entity names ignore case (L-006).
+    /// Returns the responder that `name` addresses; entity names ignore case (L-006).
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         [Self::Llm, Self::Agent, Self::User]
@@ -57,7 +57,7 @@ impl fmt::Display for Entity {
 pub struct ToolCall {
     /// An id, unique within its message.
     pub id: String,
-    /// `plugin.tool` or an orchestration tool.
+    /// `plugin.tool` or a host tool.
     pub name: String,
     /// The arguments as the agent wrote them; checked before the tool runs.
     pub arguments: Value,
@@ -161,11 +161,11 @@ pub enum Signal {
 pub struct Message {
     /// The position in the room, without gaps among messages.
     pub seq: u64,
-    /// The seat that it comes from.
+    /// The role of its sender.
     pub sender: Entity,
     /// The name of the task, channel or plugin that sent it.
     pub sender_name: String,
-    /// The seat or task that should answer; `None` for any.
+    /// The responder or task that should answer; `None` for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
     /// The text; `None` differs from an empty text (L-001).
@@ -193,7 +193,7 @@ pub struct Message {
     /// The origins of its content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<Label>,
-    /// An action other than a reply, for the agent seat to carry out.
+    /// An action other than a reply, which the responder `agent` executes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Action>,
     /// The effect on its task.
@@ -225,7 +225,7 @@ pub(crate) fn weight_of(value: &Value) -> usize {
 /// colon, so no other message has this prefix.
 pub const SUMMARY_BY: &str = "condenser:";
 
-/// The answer "not me": valid only if no seat has a better one (L-056, L-058).
+/// The answer "not me": valid only if no responder has a better one (L-056, L-058).
 pub const DO_NOT_KNOW: &str = "DO-NOT-KNOW";
 
 impl Message {
@@ -352,7 +352,7 @@ impl Message {
                 == DO_NOT_KNOW
     }
 
-    /// Returns whether it has work for the agent seat: tool calls, or an action of its own.
+    /// Returns whether it has work for the responder `agent`: tool calls, or an action of its own.
     #[must_use]
     pub fn wants_agent_seat(&self) -> bool {
         !self.tool_calls.is_empty() || self.action.is_some()

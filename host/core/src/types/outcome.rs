@@ -21,7 +21,7 @@ pub enum Status {
     FixedTurns,
     /// The run used its limit of steps.
     MaxTurns,
-    /// No seat had a valid answer, several times in a row (L-084).
+    /// No responder had a valid answer, several times in a row (L-084).
     Stalled,
     /// The task was stopped.
     Kill,

@@ -30,8 +30,7 @@ use wasmtime_wasi::random::WasiRandom;
 use crate::imports::bindings::Everything;
 use crate::imports::call::CallState;
 
-/// Links every import that a plugin may have, except sockets and HTTP: see
-/// `call::network`.
+/// Links every import that a plugin may have, except sockets and HTTP: see `call::network`.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Everything::add_to_linker::<_, HasSelf<_>>(linker, |state| state)?;
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(linker)?;

@@ -61,7 +61,7 @@ pub enum RunEvent {
 /// Records and notices come in order from the loop of their room. Log lines, progress and streamed
 /// text come from the task of the plugin or the model client. They come after the notice that their
 /// call began and before the record of its answer. A subscriber can therefore be called by several
-/// threads at once. `docs/events.md` lists every kind with an example.
+/// threads at once. `docs/embed/events.md` lists every kind with an example.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

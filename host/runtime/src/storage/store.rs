@@ -1,5 +1,5 @@
 //! The event log: one SQLite file in its own folder, with one writing process at a time and any
-//! number of readers. Its content is specified in docs/journal-format.md.
+//! number of readers. Its content is specified in docs/reference/journal-format.md.
 //!
 //! [`Store`] is the writer: one thread that commits the records of all rooms in groups.
 //! [`StoreReader`] reads it, from this process or another. [`ControlMessage`] sends a control

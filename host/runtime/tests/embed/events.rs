@@ -1,6 +1,6 @@
-//! docs/events.md shows one line of each kind of event as `conclave run --json` prints it. This
-//! test creates and prints every kind, so the page cannot become outdated; it prints the missing
-//! and differing lines.
+//! docs/embed/events.md shows one line of each kind of event as `conclave run --json` prints it.
+//! This test creates and prints every kind, so the page cannot become outdated; it prints the
+//! missing and differing lines.
 
 use std::sync::Arc;
 

@@ -4,7 +4,6 @@
 //!
 //! The task that awaits the response also drives the connection, so cancelling it closes the
 //! connection.
-//! the connection.
 
 use std::error::Error;
 use std::future::ready;

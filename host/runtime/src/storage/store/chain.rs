@@ -1,5 +1,5 @@
 //! The audit chain: each line's hash covers the line before it, so changing, removing or moving a
-//! line changes all later hashes. The exact bytes are in docs/journal-format.md.
+//! line changes all later hashes. The exact bytes are in docs/reference/journal-format.md.
 
 use sha2::{Digest, Sha256};
 

@@ -189,7 +189,8 @@ impl EventRow {
         rest.split('"').next().unwrap_or("")
     }
 
-    /// Returns the hash of the row's bytes. The exact bytes are in docs/journal-format.md.
+    /// Returns the hash of the row's bytes. The exact bytes are in
+    /// docs/reference/journal-format.md.
     pub(super) fn hash(&self, room: &str) -> Hash {
         let mut hash = Sha256::new();
         let mut text = |text: &str| {

@@ -1,5 +1,5 @@
 //! The tables of a store, and the migration of older files. The columns are specified in
-//! docs/journal-format.md.
+//! docs/reference/journal-format.md.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -129,7 +129,7 @@ fn last(next: u64) -> i64 {
 }
 
 /// Returns the hash that binds a snapshot to the record before it. The exact bytes are in
-/// docs/journal-format.md.
+/// docs/reference/journal-format.md.
 fn hash(record: &[u8], body: &[u8]) -> Hash {
     let mut hash = Sha256::new();
     hash.update(record);
