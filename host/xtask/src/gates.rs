@@ -1,7 +1,8 @@
-//! Checks on the repository's text that no compiler makes: every rule cited in code is documented,
+//! Checks on the repository's text that no compiler makes: every rule and page cited in code exists,
 //! and every guest has a test.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -55,6 +56,24 @@ pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), XtaskFailure> 
         "\n{list}\nCited, but not written down: {} of the rules. {why}",
         unknown.len()
     )))
+}
+
+/// Fails with the pages (`docs/use/runs.md`) that comments cite and that do not exist.
+pub(crate) fn cited_pages_exist(place: &Checkout) -> Result<(), XtaskFailure> {
+    let mut missing = String::new();
+    for (folder, ending) in CITING.into_iter().chain([("tests", ".rs")]) {
+        for file in &files_below(&place.root.join(folder), ending) {
+            for (page, line) in pages_in(&text_of(file)?) {
+                if !place.root.join(page).is_file() {
+                    let _ = writeln!(missing, "    {page}  {}:{line}", place.shown(file));
+                }
+            }
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(XtaskFailure::new(format!("\n{missing}\nThese pages are cited and do not exist.")))
 }
 
 /// Fails with the guests that no test runs by name.
@@ -385,6 +404,19 @@ fn rules_in(text: &str) -> impl Iterator<Item = (&str, usize)> {
         .flat_map(|(line, number)| rules_in_line(line).map(move |rule| (rule, number)))
 }
 
+/// Returns the pages that comments cite, with their lines.
+fn pages_in(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    let comments = text.lines().zip(1..).filter(|(line, _)| line.trim_start().starts_with("//"));
+    comments.flat_map(|(line, number)| {
+        line.match_indices("docs/").filter_map(move |(at, _)| {
+            let path = &line[at..];
+            let end = path.find(|letter: char| !is_word(letter) && !"/-.".contains(letter));
+            let path = path[..end.unwrap_or(path.len())].trim_end_matches('.');
+            path.ends_with(".md").then_some((path, number))
+        })
+    })
+}
+
 /// Returns the matches of `[LOR]-\d+[a-z]?` as whole words.
 fn rules_in_line(line: &str) -> impl Iterator<Item = &str> {
     let dashes = line.match_indices('-').map(|(at, _)| at);
@@ -428,6 +460,16 @@ mod tests {
     #[test]
     fn rules_come_with_their_lines() {
         assert_eq!(rules_in("a\nL-1\n\nb O-2").collect::<Vec<_>>(), [("L-1", 2), ("O-2", 4)]);
+    }
+
+    #[test]
+    fn pages_are_cited_in_comments() {
+        let text =
+            "/// See docs/use/runs.md.\nlet page = \"docs/a.md\";\n  // (docs/b-c.md), docs/d.txt";
+        assert_eq!(
+            pages_in(text).collect::<Vec<_>>(),
+            [("docs/use/runs.md", 1), ("docs/b-c.md", 3)]
+        );
     }
 
     #[test]

@@ -97,7 +97,10 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
 
 fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskFailure> {
     let place = tests.place;
-    phases.check("looking up the rules that code cites", || gates::cited_rules_resolve(place))?;
+    phases.check("looking up the rules and pages that code cites", || {
+        gates::cited_rules_resolve(place)?;
+        gates::cited_pages_exist(place)
+    })?;
     phases.check("looking for guests without a test", || gates::guests_are_tested(place))?;
     phases.check("looking for tests that wait for time", || gates::tests_wait_for_facts(place))?;
     phases.check("looking for imports that point up", || imports::imports_point_down(place))?;

@@ -133,15 +133,12 @@ fn list(rooms: &[RoomJournal], output: OutputArgs) -> Result<u8, CliError> {
         let run = rooms.first().map_or_else(String::new, |room| room.id.to_string());
         let is_one = rooms.iter().all(|room| room.id.as_str().starts_with(run.as_str()));
         let run = if is_one { run.as_str() } else { run.split('.').next().unwrap_or_default() };
-        let rest = if count == 0 {
-            "; no refusals and no approvals"
+        let found = if count == 0 {
+            "no refusals and no approvals".to_owned()
         } else {
-            "; conclave why ADDRESS explains one"
+            format!("{}; conclave why EVENT explains one", plural(count, "event", "events"))
         };
-        stdout::styled(paint(
-            FAINT,
-            format_args!("run {run}: {}{rest}", plural(count, "event", "events")),
-        ))?;
+        stdout::styled(paint(FAINT, format_args!("run {run}: {found}")))?;
     }
     Ok(exit::OK)
 }

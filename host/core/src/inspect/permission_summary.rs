@@ -136,9 +136,9 @@ fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
     let delivered = tasks(&|task| is_it(task.delivery_strategy.as_ref()));
     let of_tasks = [
         (condensed, "shorten and sum up the history of ", ""),
-        (rated, "rate the risk of what is done by ", " and so decide what is asked about"),
+        (rated, "rate the risk of actions of ", " and so decide which need approval"),
         (reminded, "speak as its memory to ", ""),
-        (delivered, "decide how results of ", " are told and add words of its own"),
+        (delivered, "decide how results of ", " are delivered and add text of its own"),
     ];
     let of_tasks = of_tasks
         .into_iter()
@@ -155,9 +155,9 @@ fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
 
 fn passes(point: GatePoint) -> &'static str {
     match point {
-        GatePoint::Inbound => "what comes in on channels",
-        GatePoint::Delegate => "what workers are told",
-        GatePoint::Deliver => "what is told of results",
+        GatePoint::Inbound => "messages from channels",
+        GatePoint::Delegate => "the messages of delegations",
+        GatePoint::Deliver => "results before delivery",
     }
 }
 

@@ -131,13 +131,13 @@ fn offer(path: &str) -> Result<&str, &'static str> {
     if KEY_ENDINGS.iter().any(|ending| lower.ends_with(ending))
         || KEY_WORDS.iter().any(|word| lower.contains(word))
     {
-        return Err("it tried a key file");
+        return Err("it is a key file");
     }
     if path.split('/').any(|part| part.starts_with('.')) {
-        return Err("it tried a hidden file");
+        return Err("it is a hidden file");
     }
     if SYSTEM.contains(&name) {
-        return Err("it tried a folder of the machine, not one of yours");
+        return Err("it is in a system folder");
     }
     if !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
         return Err("no folder in a config can have that name");
@@ -189,12 +189,9 @@ mod tests {
     #[test]
     fn it_is_said_why_no_grant_is_offered() {
         assert_eq!(why_no_offer("/notes/a.txt"), None);
-        assert_eq!(why_no_offer("/root/.ssh/id_ed25519"), Some("it tried a key file"));
-        assert_eq!(why_no_offer("/notes/.env"), Some("it tried a hidden file"));
-        assert_eq!(
-            why_no_offer("/etc/passwd"),
-            Some("it tried a folder of the machine, not one of yours")
-        );
+        assert_eq!(why_no_offer("/root/.ssh/id_ed25519"), Some("it is a key file"));
+        assert_eq!(why_no_offer("/notes/.env"), Some("it is a hidden file"));
+        assert_eq!(why_no_offer("/etc/passwd"), Some("it is in a system folder"));
         assert_eq!(why_no_offer("/notes/../a"), Some("`.` and `..` are no parts of a path"));
     }
 

@@ -68,10 +68,13 @@ fn plugins_that_are_consulted_do_more_than_compute() {
         .collect();
     let expected = [
         ("chat", ""),
-        ("eager", "decide how results of worker are told and add words of its own"),
-        ("guard", "change or stop what comes in on channels; change or stop what workers are told"),
+        ("eager", "decide how results of worker are delivered and add text of its own"),
+        (
+            "guard",
+            "change or stop messages from channels; change or stop the messages of delegations",
+        ),
         ("idle", ""),
-        ("liar", "rate the risk of what is done by desk and so decide what is asked about"),
+        ("liar", "rate the risk of actions of desk and so decide which need approval"),
         ("notes", "speak as its memory to desk"),
         ("short", "shorten and sum up the history of desk, worker"),
     ];

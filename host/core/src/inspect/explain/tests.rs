@@ -194,9 +194,9 @@ fn a_tool_that_would_be_asked_about_is_neither_yes_nor_no() {
 #[test]
 fn no_line_is_offered_for_what_nobody_should_paste() {
     let cases = [
-        ("/home/me/.ssh/id_ed25519", "it tried a key file"),
-        ("/work/.env", "it tried a hidden file"),
-        ("/etc/passwd", "it tried a folder of the machine"),
+        ("/home/me/.ssh/id_ed25519", "it is a key file"),
+        ("/work/.env", "it is a hidden file"),
+        ("/etc/passwd", "it is in a system folder"),
     ];
     for (path, why) in cases {
         let explanation = answer(&ask("notes", Capability::Files, path));
