@@ -22,16 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(super) async fn curve(place: &Place<'_>) -> Result<Curve, BenchError> {
     let mut whole = Rounds::new("delegate, run, report");
-    let mut request = Rounds::new("until the reply to the request");
     let mut remark = None;
     for _ in 0..place.rounds() {
         for &tasks in place.sizes(&TASKS) {
             let count = u32::try_from(tasks).unwrap_or(u32::MAX);
-            let (mut wholes, mut requests) = (Vec::new(), Vec::new());
+            let mut times = Vec::new();
             for _ in 0..(200 / tasks).max(1) {
                 let cycle = cycles(place, count).await?;
-                wholes.push(cycle.whole);
-                requests.push(cycle.request);
+                times.push(cycle.each);
                 if cycle.refused > 0 {
                     let refused = cycle.refused;
                     remark = Some(format!(
@@ -39,22 +37,20 @@ pub(super) async fn curve(place: &Place<'_>) -> Result<Curve, BenchError> {
                     ));
                 }
             }
-            whole.take(tasks, wholes);
-            request.take(tasks, requests);
+            whole.take(tasks, times);
         }
     }
     Ok(Curve {
         what: super::TASKS.to_owned(),
         axis: "tasks delegated at once".to_owned(),
-        series: vec![whole.series(), request.series()],
+        series: vec![whole.series()],
         remark,
     })
 }
 
-/// The times for each task, and the number of results without a turn of their own.
+/// The time for each task, and the number of results without a turn of their own.
 struct Cycle {
-    request: Duration,
-    whole: Duration,
+    each: Duration,
     refused: usize,
 }
 
@@ -72,7 +68,6 @@ async fn cycles(place: &Place<'_>, tasks: u32) -> Result<Cycle, BenchError> {
     while let Some(reply) = requests.join_next().await {
         reply.map_err(failed)??;
     }
-    let replied = began.elapsed();
     let is_over = tokio::time::timeout(PATIENCE, results.all.notified()).await.is_ok();
     let took = began.elapsed();
     let relayed = results.relayed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +75,7 @@ async fn cycles(place: &Place<'_>, tasks: u32) -> Result<Cycle, BenchError> {
         return Err(BenchError::Answer(format!("{} of {tasks} results came", relayed.len())));
     }
     let refused = relayed.values().filter(|is_relayed| !**is_relayed).count();
-    Ok(Cycle { request: replied / tasks, whole: took / tasks, refused })
+    Ok(Cycle { each: took / tasks, refused })
 }
 
 /// The results that the agent has a turn about (true), or that wait for another turn (false).
