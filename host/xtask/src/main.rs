@@ -61,6 +61,8 @@ usage: cargo xtask COMMAND [OPTIONS]
       --program FILE   pack this program, which was built already
       --out FOLDER     there instead of target/conclave/dist
   bench [ARGS…]      measure the host against bare wasmtime (--quick: a rough answer in seconds)
+      --curves         how cost grows with history, plugins, tools, rooms, tasks, records and subscribers; 20 minutes
+      --write-curves   the same, and draw docs/internals/growth.svg anew
   counts             count the instructions of the core's hot paths with valgrind, and compare them with those recorded
       --record         write tests/counts/counts.txt anew
   soak [ARGS…]       kill a busy host and cut its power, again and again, and look whether anything was lost or done twice

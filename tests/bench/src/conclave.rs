@@ -190,6 +190,23 @@ impl Hosted {
         let ends = ends.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(ends.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect())
     }
+
+    /// Runs so many steps, half of which are the host's answers, with these subscribers.
+    pub(crate) async fn talk(&self, turns: u32, to: Subscribers) -> Result<(), BenchError> {
+        let options = RunOptions { subscribers: to, ..RunOptions::default() };
+        let mut session = self
+            .prepared
+            .session(options)
+            .map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let entry = Some(TaskName::from("talk"));
+        let ask = RunInput { entry, turns: Some(turns), ..RunInput::from("go") };
+        let outcome =
+            session.run(ask).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
+        match outcome.status {
+            Status::FixedTurns => Ok(()),
+            _ => Err(BenchError::Answer(format!("{outcome:?}"))),
+        }
+    }
 }
 
 /// The end time of each step.

@@ -12,6 +12,7 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::delegation::Delegation;
 use conclave_runtime::delivery::DeliveryState;
 use conclave_runtime::ids::{ChannelId, TaskName};
+use conclave_runtime::subscribe::Subscribers;
 use conclave_runtime::{Host, Hosted, RoomHandle, RunOptions};
 use tokio::sync::Semaphore;
 
@@ -56,6 +57,15 @@ pub(crate) struct Cycles {
 
 impl Cycles {
     pub(crate) async fn open(host: &Host, guests: &Path) -> Result<Self, BenchError> {
+        Self::followed(host, guests, Subscribers::default()).await
+    }
+
+    /// Opens a room with subscribers.
+    pub(crate) async fn followed(
+        host: &Host,
+        guests: &Path,
+        subscribers: Subscribers,
+    ) -> Result<Self, BenchError> {
         let folder = std::path::absolute(guests)
             .map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
         let config = Config::parse("delivery.toml", &folder.to_string_lossy(), CONFIG);
@@ -65,6 +75,7 @@ impl Cycles {
         let said = Arc::new(Said(Semaphore::new(0)));
         let options = RunOptions {
             channels: Arc::clone(&said) as Arc<dyn Channels>,
+            subscribers,
             ..RunOptions::default()
         };
         let (room, hosted) =
@@ -94,13 +105,21 @@ impl Cycles {
     }
 
     async fn delegate(&self) -> Result<(), BenchError> {
+        self.delegation().await
+    }
+
+    /// Returns the request of one task, which can be sent while others wait for their replies.
+    pub(crate) fn delegation(&self) -> impl Future<Output = Result<(), BenchError>> + Send + use<> {
+        let room = self.room.clone();
         let delegation = Delegation {
             agent: "worker".to_owned(),
             task: crate::rows::QUESTION.to_owned(),
             ..Delegation::default()
         };
-        let asked = self.room.delegate(delegation).await;
-        asked.map(drop).map_err(|refusal| BenchError::Answer(refusal.message))
+        async move {
+            let asked = room.delegate(delegation).await;
+            asked.map(drop).map_err(|refusal| BenchError::Answer(refusal.message))
+        }
     }
 
     fn delivered(&self) -> usize {

@@ -38,6 +38,10 @@ impl Folder {
             .map_err(|cause| BenchError::Write { path: path.clone(), cause })?;
         Ok(Self(path))
     }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
 }
 
 impl Drop for Folder {
@@ -233,7 +237,7 @@ fn resident() -> u64 {
 
 impl Hosted {
     /// Runs `tasks` tasks at once, each in its own run, until all have ended.
-    async fn run_at_once(
+    pub(crate) async fn run_at_once(
         &self,
         tasks: u32,
         journals: &Arc<dyn Journals>,

@@ -6,6 +6,7 @@ mod acting;
 mod bare;
 mod bare_agent;
 mod conclave;
+mod curves;
 mod decision;
 mod delivery;
 mod durable;
@@ -19,6 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use curves::Curves;
 use measure::Effort;
 use report::Report;
 
@@ -29,7 +31,13 @@ struct Options {
     /// A tenth of the samples: a rough answer in seconds
     #[arg(long)]
     quick: bool,
-    /// Only rows whose name contains this
+    /// How cost grows with history, plugins, tools, rooms, tasks, records and subscribers, instead
+    #[arg(long)]
+    curves: bool,
+    /// The same, and writes the picture of the documentation
+    #[arg(long, conflicts_with_all = ["quick", "filter"])]
+    write_curves: bool,
+    /// Only rows or curves whose name contains this
     filter: Option<String>,
     /// Folder of the tests' components
     #[arg(long, default_value = "target/conclave/guests", hide = true)]
@@ -40,17 +48,22 @@ struct Options {
     /// Where the figures go as JSON
     #[arg(long, default_value = "target/conclave/bench.json")]
     json: PathBuf,
+    /// Draws the picture from figures that were measured before
+    #[arg(long, hide = true)]
+    draw: Option<PathBuf>,
 }
+
+/// The picture of the documentation, from the root of the repository.
+const PICTURE: &str = "docs/internals/growth.svg";
 
 fn main() -> ExitCode {
     let options = Options::parse();
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
-    let outcome = measured(&options, effort).and_then(|report| {
-        report.write_json(&options.json)?;
-        print!("{report}");
-        eprintln!("\n{}", options.json.display());
-        Ok(())
-    });
+    let outcome = if options.curves || options.write_curves || options.draw.is_some() {
+        curves(&options, effort)
+    } else {
+        rows(&options, effort)
+    };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -79,13 +92,43 @@ enum BenchError {
     Answer(String),
 }
 
-fn measured(options: &Options, effort: Effort) -> Result<Report, BenchError> {
-    // A single thread, because the row measures the latency of one call and not the throughput.
-    let executor = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(BenchError::Executor)?;
-    let wanted =
-        |name: &str| options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
-    executor.block_on(rows::all(&options.guests, effort, &wanted))
+fn rows(options: &Options, effort: Effort) -> Result<(), BenchError> {
+    let report: Report =
+        executor()?.block_on(rows::all(&options.guests, effort, &options.wanted()))?;
+    report.write_json(&options.json)?;
+    print!("{report}");
+    eprintln!("\n{}", options.json.display());
+    Ok(())
+}
+
+/// Measures curves, or reads those of an earlier measurement, and draws them.
+fn curves(options: &Options, effort: Effort) -> Result<(), BenchError> {
+    let json = options.json.with_file_name("curves.json");
+    let curves = match &options.draw {
+        Some(path) => Curves::read_json(path)?,
+        None => executor()?.block_on(curves::all(&options.guests, effort, &options.wanted()))?,
+    };
+    let picture = if options.write_curves {
+        PathBuf::from(PICTURE)
+    } else {
+        options.json.with_file_name("growth.svg")
+    };
+    curves.write_json(&json)?;
+    curves.write_svg(&picture)?;
+    print!("{curves}");
+    eprintln!("\n{}\n{}", json.display(), picture.display());
+    Ok(())
+}
+
+/// Returns an executor with a single thread, because the rows measure the latency of one call and
+/// not the throughput.
+fn executor() -> Result<tokio::runtime::Runtime, BenchError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(BenchError::Executor)
+}
+
+impl Options {
+    /// Returns the filter by name.
+    fn wanted(&self) -> impl Fn(&str) -> bool {
+        |name| self.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()))
+    }
 }

@@ -193,7 +193,7 @@ impl Display for Report {
 }
 
 /// Returns the time with three digits and a unit.
-fn spelled(nanos: u64) -> String {
+pub(crate) fn spelled(nanos: u64) -> String {
     let nanos = nanos as f64;
     match nanos {
         _ if nanos < 1e3 => format!("{nanos} ns"),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::support::{copied, ended, records, run};
 
 /// The format that this host writes.
-const NEWEST: &str = "format-2";
+const NEWEST: &str = "format-3";
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/journal")
@@ -42,7 +42,7 @@ fn every_format_stays_readable() {
     if std::env::var_os("UPDATE_FIXTURES").is_some() {
         make(&temp.path().join("new"));
     }
-    for format in ["format-1", NEWEST] {
+    for format in ["format-1", "format-2", NEWEST] {
         stays_readable(format, &temp.path().join(format));
     }
 }

@@ -14,16 +14,20 @@ use crate::storage::store::{chain, read};
 /// The maximum number of names returned for an ambiguous prefix.
 const SEVERAL: usize = 20;
 
+/// The runs, newest first. Its order is that of the index `runs_by_start`: with a sort, SQLite
+/// would count the rooms of every run before it returns the first.
+const RUNS: &str = "
+    SELECT room, started,
+        (SELECT max(changed) FROM rooms AS other WHERE other.run = rooms.room),
+        ended, status, generation, entry, agents, text, reason, turns, tokens, cost_micro_usd,
+        (SELECT count(*) FROM rooms AS other WHERE other.run = rooms.room),
+        (SELECT sum(records) FROM rooms AS other WHERE other.run = rooms.room),
+        durability, config, command, locked, principal
+    FROM rooms WHERE parent IS NULL AND started >= ? ORDER BY started DESC, rowid DESC";
+
 pub(super) fn runs(reader: &StoreReader, filter: &RunFilter) -> rusqlite::Result<Vec<RunRow>> {
     let live = reader.live()?;
-    let mut query = reader.connection.prepare_cached(
-        "SELECT room, started, (SELECT max(changed) FROM rooms AS other WHERE other.run = rooms.room), ended, status, generation,
-         entry, agents, text, reason, turns, tokens, cost_micro_usd,
-         (SELECT count(*) FROM rooms AS other WHERE other.run = rooms.room),
-         (SELECT sum(records) FROM rooms AS other WHERE other.run = rooms.room),
-         durability, config, command, locked, principal
-         FROM rooms WHERE parent IS NULL AND started >= ? ORDER BY started DESC, rowid DESC",
-    )?;
+    let mut query = reader.connection.prepare_cached(RUNS)?;
     let since = filter.since.map_or(i64::MIN, |since| i64::try_from(since.0).unwrap_or(i64::MAX));
     let mut rows = query.query([since])?;
     let mut all = Vec::new();
@@ -241,4 +245,24 @@ pub(super) fn audit(
         })
     })?;
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::store::schema;
+
+    #[test]
+    fn the_newest_runs_are_found_without_a_sort_of_all() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut connection, 0).unwrap();
+        let mut query = connection.prepare(&format!("EXPLAIN QUERY PLAN {RUNS}")).unwrap();
+        let plan: Vec<String> = query
+            .query_map([0], |row| row.get(3))
+            .unwrap()
+            .collect::<rusqlite::Result<_>>()
+            .unwrap();
+        let says = |words: &str| plan.iter().any(|step| step.contains(words));
+        assert!(says("runs_by_start") && !says("TEMP B-TREE"), "{plan:?}");
+    }
 }
