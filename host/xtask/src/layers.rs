@@ -344,10 +344,9 @@ mod tests {
         let suite = TestLayer::named("suite")
             .map(|layer| layer.expression(&packages()))
             .unwrap_or_default();
-        assert!(
-            suite.starts_with(
-                "package(=conclave-conformance) + package(=conclave-soak) + (package(=conclave-suite) - test(/^(any_component|"
-            )
-        );
+        assert!(suite.starts_with(
+            "package(=conclave-conformance) + package(=conclave-counts-sandbox) + \
+             package(=conclave-soak) + (package(=conclave-suite) - test(/^(any_component|"
+        ));
     }
 }
