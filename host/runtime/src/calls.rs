@@ -24,20 +24,27 @@ use crate::support::clock::BoxFuture;
 
 /// The conditions of a call: its plugin, its room and the ports that it may use.
 pub struct CallStart {
+    /// The room that makes the call.
     pub room: RoomId,
     /// The secret from which the call's randomness is derived.
     pub secret: RoomSecret,
+    /// The call, as the room's journal numbers it.
     pub call: CallId,
+    /// The plugin that is called, by its name in the config.
     pub plugin: PluginName,
     /// The time that the guest sees.
     pub now: Millis,
+    /// The plugin's scratch as its last answered call left it; empty if it never set one.
     pub scratch: Arc<Vec<u8>>,
     /// The results of the call before a restart; empty for its first run.
     pub trace: Arc<CallLog>,
     /// The task of an agent, which may narrow its grants; `None` for tools and strategies.
     pub task: Option<(TaskName, Arc<TaskSetup>)>,
+    /// The port that answers the call's model requests.
     pub models: Arc<dyn ModelPort>,
+    /// The port that journals the call's side effects; [`NoEffects`] refuses them all.
     pub effects: Arc<dyn EffectPort>,
+    /// The receiver of the call's log, progress and denials.
     pub observer: Arc<dyn Observer>,
 }
 
@@ -46,22 +53,29 @@ pub struct CallStart {
 pub enum PluginCall {
     /// A step of an agent.
     Step {
+        /// The view of the agent's task.
         view: AgentView,
     },
     /// The question to a responder whether it answers.
     Respond {
+        /// The view of the responder's task.
         view: AgentView,
     },
+    /// A tool of the plugin.
     Tool(ToolInput),
     /// A query to a memory, an analyzer, a condenser or a gate. Analyzers and condensers read the
     /// view.
     Query {
+        /// The query, whose kind names the exported interface.
         query: PluginQuery,
+        /// The view of the calling task; `None` for memories and gates.
         view: Option<AgentView>,
     },
     /// A wake-up of a delivery strategy.
     Decide {
+        /// The reason for the wake-up, such as the end of a background task.
         wake: Wake,
+        /// The strategy's snapshot of the room.
         view: DeliveryView,
     },
 }
@@ -69,21 +83,28 @@ pub enum PluginCall {
 /// The input of a tool.
 #[derive(Clone, Debug)]
 pub struct ToolInput {
+    /// The task of the calling agent.
     pub task: TaskName,
     /// The plugin of the calling agent.
     pub caller: PluginName,
     /// The name without the plugin's.
     pub tool: String,
+    /// A JSON object, not yet checked against the tool's schema.
     pub arguments: Value,
 }
 
 /// The function that a [`PluginCall`] calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
+    /// `step` of an agent.
     Step,
+    /// `respond` of a responder.
     Respond,
+    /// `call` of a plugin with tools.
     Tool,
+    /// The query function of a memory, an analyzer, a condenser or a gate.
     Query,
+    /// `decide` of a delivery strategy.
     Decide,
 }
 
@@ -99,11 +120,15 @@ pub struct PluginAnswer {
 /// The output of a function, or why it has none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PluginOutput {
+    /// The agent's turn.
     Step(Result<Turn, Fault>),
     /// `None` if the responder does not answer.
     Respond(Result<Option<Turn>, Fault>),
+    /// The tool's outcome; an error is for the model to read.
     Tool(Result<ToolOutcome, ToolError>),
+    /// The reply, of the query's kind.
     Query(Result<PluginReply, Fault>),
+    /// The strategy's decisions, in order; the room checks them.
     Decide(Result<Vec<Decision>, Fault>),
 }
 
@@ -206,8 +231,11 @@ impl EffectPort for NoEffects {
 
 /// Receives the log, progress and refusals of running plugins.
 pub trait Observer: Send + Sync + 'static {
+    /// Receives a log line of the plugin.
     fn log(&self, call: CallId, level: Level, message: &str);
+    /// Receives progress in units of the plugin's own; `total` is `None` if it is unknown.
     fn progress(&self, call: CallId, done: u64, total: Option<u64>, message: &str);
+    /// Receives a denial, while the plugin's call is still running.
     fn denied(&self, call: CallId, record: &DenialRecord);
 }
 

@@ -61,6 +61,7 @@ use crate::support::blobs::{BlobError, Blobs, MemoryBlobs};
 /// The options of a host. The default has no stock or native plugins, only scripted models, no
 /// keys, and writes nothing to disk.
 pub struct HostOptions {
+    /// The settings of the WebAssembly engine, such as the number of its sandboxes.
     pub engine: EngineSettings,
     /// The folder for compiled code; `None` compiles everything anew. Only this host may write
     /// there.
@@ -184,20 +185,34 @@ impl fmt::Debug for Host {
 pub enum LoadStep {
     /// The component is not in the cache of downloads.
     Downloading {
+        /// The plugin's name in the config.
         plugin: PluginName,
         /// The URL of the component.
         from: String,
     },
     /// The compiled code is not in the cache; compiling takes seconds.
-    Compiling { plugin: PluginName, bytes: u64 },
-    Loaded {
+    Compiling {
+        /// The plugin's name in the config.
         plugin: PluginName,
+        /// The size of the component in bytes.
+        bytes: u64,
+    },
+    /// The component is compiled and has listed its tools.
+    Loaded {
+        /// The plugin's name in the config.
+        plugin: PluginName,
+        /// The duration of the load, without its download.
         took: Duration,
         /// Whether the compiled code was there before, in the cache or in the program.
         from_cache: bool,
     },
     /// A problem that the operator should know about, and that does not stop the loading.
-    Warning { plugin: Option<PluginName>, message: String },
+    Warning {
+        /// The plugin's name in the config; `None` for a problem of the host's cache.
+        plugin: Option<PluginName>,
+        /// The problem, for display.
+        message: String,
+    },
 }
 
 /// The callback for the steps of loading.

@@ -29,6 +29,7 @@
 //! ```
 
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
+#![warn(missing_docs)]
 
 // The folders are listed from the lowest to the highest. A folder imports only from those above it
 // in this list, which `cargo xtask test` checks.

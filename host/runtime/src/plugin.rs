@@ -49,48 +49,105 @@ pub use source::read_component;
 /// Why a component is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
+    /// The component is larger than its limit.
     #[error("it has {size}; up to {limit} are taken (its limits.component)")]
-    TooLarge { size: String, limit: String },
+    TooLarge {
+        /// The size of the component, with its unit.
+        size: String,
+        /// The limit `component`, with its unit.
+        limit: String,
+    },
+    /// The bytes are no component.
     #[error(
         "it is {found}, not a component. Build it for target wasm32-wasip2, or make a component of it."
     )]
-    NotAComponent { found: &'static str },
+    NotAComponent {
+        /// The actual content, such as `a core module`.
+        found: &'static str,
+    },
+    /// The component is invalid or truncated; the text is the parser's reason.
     #[error("it is damaged: {0}")]
     Malformed(String),
+    /// The component has no manifest.
     #[error(
         "it has no manifest (a custom section `conclave:manifest`). Build it with the SDK, or add one."
     )]
     NoManifest,
+    /// The component has several manifests of equal rank.
     #[error(
         "it has {count} manifests in {place}, so nobody can say which holds. Add one to the outermost component."
     )]
-    ManifestTwice { count: usize, place: &'static str },
+    ManifestTwice {
+        /// The number of manifests.
+        count: usize,
+        /// The part of the component that holds them, for display.
+        place: &'static str,
+    },
+    /// The manifest is invalid.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// The component imports an interface that this host lacks.
     #[error("it imports {import}, which this host does not have: {needed}")]
-    ForeignImport { import: String, needed: &'static str },
+    ForeignImport {
+        /// The name of the import, at most 200 characters.
+        import: String,
+        /// The remedy or the reason, for display.
+        needed: &'static str,
+    },
+    /// The component uses another version of the contract.
     #[error("it was built for another contract: {name}. Build it again with the SDK of this host.")]
-    OtherContract { name: String },
+    OtherContract {
+        /// The import or export of the other version, at most 200 characters.
+        name: String,
+    },
+    /// The component exports no interface of the contract.
     #[error(
         "it exports nothing of the contract: neither `agent` nor `responder`, `memory`, `tools` or `delivery-strategy`"
     )]
     NothingExported,
+    /// The manifest requires a capability that this host lacks.
     #[error("it cannot do without `{capability}`{why}, and {reason}")]
-    Unoffered { capability: String, why: String, reason: &'static str },
+    Unoffered {
+        /// The capability, as the manifest names it.
+        capability: String,
+        /// The manifest's reason in parentheses, after a space; empty if it gives none.
+        why: String,
+        /// Why the host does not offer it, for display.
+        reason: &'static str,
+    },
+    /// The compiler failed or could not be started; the text is its reason.
     #[error("it cannot be compiled: {0}")]
     Compile(String),
+    /// Compiling took longer than its limit.
     #[error("compiling it took longer than {limit} (its limits.compile_time)")]
-    CompileTime { limit: String },
+    CompileTime {
+        /// The limit `compile_time`, with its unit.
+        limit: String,
+    },
+    /// Compiling needed more memory than its limit.
     #[error("compiling it took more than {limit} of memory (its limits.compile_memory)")]
-    CompileMemory { limit: String },
+    CompileMemory {
+        /// The limit `compile_memory`, with its unit.
+        limit: String,
+    },
+    /// An import or export does not have its type in the contract; the text names it.
     #[error("it does not fit the contract: {0}. Build it again with the SDK of this host.")]
     Types(String),
+    /// The component faulted while it was started to list its tools.
     #[error("it did not start: {}", .0.message)]
     NotStarted(Fault),
+    /// Listing the tools failed, or there are too many; the text is the reason.
     #[error("it cannot say which tools it has: {0}")]
     Listing(String),
+    /// A tool has an invalid name, description or schema.
     #[error("its tool `{name}` is not right: {problem}")]
-    Tool { name: String, problem: String },
+    Tool {
+        /// The tool's name, as the component gives it.
+        name: String,
+        /// The reason, for display.
+        problem: String,
+    },
+    /// Compiling the schemas took too long or panicked; the text is the reason.
     #[error("the input schemas of its tools are refused: {0}")]
     Schemas(String),
 }
@@ -104,10 +161,13 @@ impl LoadError {
 /// The facts of a component that are known without running it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Inspection {
+    /// The manifest that the component embeds.
     pub manifest: Manifest,
+    /// The kinds of plugin that its exports implement.
     pub kinds: BTreeSet<PluginKind>,
     /// Names, as the component has them.
     pub imports: Vec<String>,
+    /// Names of the exports, with their versions.
     pub exports: Vec<String>,
     /// In lower-case hexadecimal.
     pub sha256: String,
@@ -118,7 +178,9 @@ pub struct Inspection {
 /// The origin of compiled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeOrigin {
+    /// It was compiled for this load.
     Compiled,
+    /// It was read from a [`Cache`].
     Cache,
     /// It is part of the program: see [`Precompiled`].
     Program,

@@ -71,6 +71,7 @@ pub trait Channels: Send + Sync + 'static {
 /// The answer of a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HumanAnswer {
+    /// The text of the answer; empty if the question was passed over.
     pub text: String,
     /// The attachments; the host's blobs already hold them.
     pub attachments: Vec<Blob>,

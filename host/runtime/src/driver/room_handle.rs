@@ -135,6 +135,7 @@ pub struct Accepted {
 /// The delivery state of an announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announced {
+    /// The state of the delivery and the number of its attempts.
     pub delivery: DeliveryRecord,
     /// Whether an announcement with the same key came before.
     pub duplicate: bool,
@@ -143,9 +144,11 @@ pub struct Announced {
 /// The receipt of a delegated background task, with methods to wait for it and to stop it.
 #[derive(Clone, Debug)]
 pub struct TaskHandle {
+    /// The id of the task in its parent room, such as `task-1`.
     pub id: BackgroundId,
     /// The child room that the task runs in.
     pub room: RoomId,
+    /// The task of the config that does the work.
     pub agent: TaskName,
     /// Whether the task took the result of an identical earlier delegation.
     pub from_cache: bool,

@@ -38,6 +38,7 @@ pub enum OnError {
 pub struct Batch {
     /// The maximum number of concurrent jobs; the next begins when one ends (L-193). 0 counts as 1.
     pub concurrency: usize,
+    /// The effect of one job's error on the other jobs.
     pub on_error: OnError,
     /// Whether the first result ends the batch and cancels the other jobs (L-192). With `Report` an
     /// error is a result.
@@ -67,6 +68,7 @@ pub enum ItemEnd<T, E> {
     Value(T),
     /// The job ended without a result.
     Null,
+    /// The job ended with this error, and `on_error` is not `Null`.
     Failed(E),
     /// The batch ended before this job ended or began.
     Cancelled,
@@ -97,11 +99,13 @@ pub struct BatchOutcome<T, E> {
 pub struct BatchProgress<'a, T, E> {
     /// The index of the job that has ended, from 0.
     pub index: usize,
+    /// The end of that job.
     pub end: &'a ItemEnd<T, E>,
     /// The number of jobs that have ended, this one included.
     pub done: usize,
     /// The number of ended jobs that failed, however `on_error` counts them.
     pub failed: usize,
+    /// The number of jobs in the batch.
     pub total: usize,
 }
 

@@ -27,11 +27,13 @@ use crate::models::{ModelClient, Scripted};
 pub struct Probe {
     /// The name of the model in the config.
     pub name: ModelName,
+    /// The server's base URL, from the config.
     pub url: String,
     /// The name of the model at the server.
     pub model: String,
     /// The models that the server has; empty if it does not list them.
     pub answer: Result<Vec<String>, ModelDiagnostic>,
+    /// The duration of the request.
     pub took: Duration,
 }
 

@@ -17,6 +17,7 @@ const LINKS: usize = 8;
 pub struct GuardedPath {
     /// A description for problem messages, such as "the journals".
     pub what: String,
+    /// The path; each link on the way to its target is closed too.
     pub path: PathBuf,
     /// Whether plugins may not read it either.
     pub secret: bool,

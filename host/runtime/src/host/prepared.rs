@@ -34,6 +34,7 @@ pub use call_tool::{CallToolError, Caller, ToolCalling, ToolRun};
 /// A loaded plugin.
 #[derive(Clone, Debug)]
 pub struct PluginInfo {
+    /// The plugin's name in the config.
     pub name: PluginName,
     /// Whether its compiled code was there before, in the cache or in the program.
     pub from_cache: bool,
@@ -85,13 +86,17 @@ pub struct RunOptions {
     /// Turns that replace the entry agent's first steps (O-119); in sessions and batches each
     /// [`RunInput`] has its own.
     pub replay: Vec<Turn>,
+    /// The channels on which people answer questions and hear speeches.
     pub channels: Arc<dyn Channels>,
     /// The runner of background tasks.
     pub runner: Arc<dyn TaskRunner>,
     /// The approver of tool calls that need an approval.
     pub approver: Arc<dyn Approver>,
+    /// The source of the times of events and of the timers.
     pub clock: Arc<dyn Clock>,
+    /// The source of each room's journal.
     pub journals: Arc<dyn Journals>,
+    /// The subscribers, which receive every event of the run in this order.
     pub subscribers: Subscribers,
 }
 

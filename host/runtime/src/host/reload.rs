@@ -22,13 +22,20 @@ use crate::plugin::{Loader, read_component};
 pub enum Reloaded {
     /// The next call goes to the new component.
     Replaced {
+        /// The plugin's name in the config.
         plugin: PluginName,
         /// The SHA-256 digest of the new component, in lower-case hexadecimal.
         sha256: String,
+        /// The duration of loading the component.
         took: Duration,
     },
     /// The component before it stays.
-    Refused { plugin: PluginName, reason: String },
+    Refused {
+        /// The plugin's name in the config.
+        plugin: PluginName,
+        /// The reason for the refusal, such as a compile error or a changed manifest.
+        reason: String,
+    },
 }
 
 /// A plugin that comes from a file.

@@ -16,7 +16,9 @@ use crate::support::clock::BoxFuture;
 pub struct ServerStart {
     /// The plugin's name in the config.
     pub plugin: PluginName,
+    /// The program to start, or the address to connect to.
     pub source: McpSource,
+    /// The limits of the server's calls.
     pub limits: PluginLimits,
     /// The source of its keys.
     pub secrets: Arc<dyn SecretSource>,

@@ -116,7 +116,12 @@ impl From<String> for RunInput {
 pub enum SessionError {
     /// The config has no such task; nothing was started.
     #[error("there is no task `{task}`; these are there: {}", .known.join(", "))]
-    UnknownTask { task: TaskName, known: Vec<String> },
+    UnknownTask {
+        /// The requested task.
+        task: TaskName,
+        /// The tasks of the config, in order.
+        known: Vec<String>,
+    },
     /// An exported history cannot be imported; nothing was changed.
     #[error(transparent)]
     History(#[from] HistoryFileError),
@@ -125,27 +130,46 @@ pub enum SessionError {
     Journal(#[from] JournalFailure),
     /// There is no run to resume.
     #[error("the room {room} has no run to go on with")]
-    NotBegun { room: RoomId },
+    NotBegun {
+        /// The root room of the session.
+        room: RoomId,
+    },
     /// The executor of the program was shut down while the room was open; the room can be resumed
     /// from its journal.
     #[error("the room {room} was cut off: the program's executor was shut down while it was open")]
-    Interrupted { room: RoomId },
+    Interrupted {
+        /// The root room of the session.
+        room: RoomId,
+    },
     /// The journal failed before, so nothing can be recorded now.
     #[error("the journal of room {room} has failed before; what is to go on needs another session")]
-    Broken { room: RoomId },
+    Broken {
+        /// The root room of the session.
+        room: RoomId,
+    },
 }
 
 /// The reason why a room cannot be resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
+    /// The journals hold no such room, or cannot be read again.
     #[error("no room {room} is kept here")]
-    Unknown { room: RoomId },
+    Unknown {
+        /// The requested room.
+        room: RoomId,
+    },
     /// An interrupted call would have to be run again by a different component.
     #[error(
         "the plugin `{plugin}` is not what it was when room {room} was cut off in the middle of one of its calls; build or install the \
          same component again, or end the run: conclave stop {room}"
     )]
-    Changed { room: RoomId, plugin: PluginName },
+    Changed {
+        /// The requested room.
+        room: RoomId,
+        /// The first plugin that differs, by its name in the config.
+        plugin: PluginName,
+    },
+    /// The journal of the room cannot be read or continued.
     #[error(transparent)]
     Journal(#[from] JournalFailure),
 }

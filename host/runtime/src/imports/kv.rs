@@ -32,8 +32,10 @@ pub struct KvOwner {
 /// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KvError {
+    /// The change would exceed this grant; nothing was changed.
     #[error("the store holds up to {} bytes and {} keys", .0.bytes, .0.keys)]
     Full(KvGrant),
+    /// The store failed. The text is for the operator's log; the plugin does not get it.
     #[error("{0}")]
     Other(String),
 }

@@ -16,6 +16,7 @@ pub(super) type AdvisorBody =
 /// A query to a memory.
 #[derive(Clone, Debug)]
 pub struct Recall {
+    /// The text that the memories are to match.
     pub query: String,
     /// The maximum number of memories, best first; more are cut off.
     pub limit: u32,
@@ -39,6 +40,7 @@ pub struct Assess {
 /// A query to a condenser: the part of a history that can be forgotten.
 #[derive(Clone, Debug)]
 pub struct Condense {
+    /// The reason for condensing: the history's size, a request of the agent, or an overflow.
     pub reason: CondenseReason,
     /// The agent's view, whose history is to be shortened.
     pub view: AgentView,

@@ -54,6 +54,7 @@ impl Step {
 
 /// A type that a closure can return as an agent's turn.
 pub trait IntoTurn {
+    /// Returns the value as a turn.
     fn into_turn(self) -> Turn;
 }
 

@@ -20,6 +20,7 @@ pub(super) type ToolBody =
 pub struct Call {
     /// A JSON object.
     pub arguments: Value,
+    /// The task of the calling agent.
     pub task: TaskName,
     /// The plugin of the calling agent.
     pub caller: PluginName,
@@ -40,6 +41,7 @@ impl Call {
 
 /// A type that a closure can return as a tool's outcome.
 pub trait IntoOutcome {
+    /// Returns the value as an outcome.
     fn into_outcome(self) -> ToolOutcome;
 }
 

@@ -18,23 +18,31 @@ pub(crate) const OWN_CLIENT: &str = "wherever this program's client sends it";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
+    /// Single steps, for tracing one problem.
     Trace,
+    /// Details for developers of the plugin.
     Debug,
+    /// Normal operation.
     Info,
+    /// A problem that does not stop the call.
     Warn,
+    /// A failure.
     Error,
 }
 
 /// A published event of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Published {
+    /// The room in which the event happened.
     pub room: RoomId,
+    /// The time of publication by the run's clock.
     pub at: Millis,
     /// The number of the journal record that this follows from. With the room it is an address in
     /// the journal, `3f2a91c0:17`. `None` for records themselves and for events that are not
     /// journalled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
+    /// The event itself; its `type` is its kind in kebab case.
     #[serde(flatten)]
     pub what: RunEvent,
 }
@@ -44,16 +52,49 @@ pub struct Published {
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum RunEvent {
     /// An event was journalled.
-    Recorded { record: Arc<Record> },
+    Recorded {
+        /// The record as it is journalled, without the room's secret.
+        record: Arc<Record>,
+    },
     /// A notice that follows from the journalled events.
-    Notice { notice: Notice },
+    Notice {
+        /// The notice, derived by the core.
+        notice: Notice,
+    },
     /// A line of a plugin's log. Not journalled.
-    Logged { call: CallId, plugin: PluginName, level: Level, message: String },
+    Logged {
+        /// The call that logs.
+        call: CallId,
+        /// The plugin's name in the config.
+        plugin: PluginName,
+        /// The severity that the plugin chose.
+        level: Level,
+        /// The text of the line.
+        message: String,
+    },
     /// The progress of a call. Not journalled.
-    Progressed { call: CallId, plugin: PluginName, done: u64, total: Option<u64>, message: String },
+    Progressed {
+        /// The call that reports its progress.
+        call: CallId,
+        /// The plugin's name in the config.
+        plugin: PluginName,
+        /// The amount of completed work, in units of the plugin's own.
+        done: u64,
+        /// The total amount of work; `None` if the plugin does not know it.
+        total: Option<u64>,
+        /// A description of the current work, for display.
+        message: String,
+    },
     /// A part of a model's answer while it streams. Not journalled; the completion is journalled at
     /// its end.
-    Streamed { call: CallId, ordinal: u32, text: String },
+    Streamed {
+        /// The call that sent the request.
+        call: CallId,
+        /// The number of the request within its call, from 0.
+        ordinal: u32,
+        /// The part of the text that follows the parts before.
+        text: String,
+    },
 }
 
 /// Receives every event of a run. It is called inside the run, so it must not block.
@@ -87,6 +128,7 @@ pub enum RunEvent {
 /// # drop(options);
 /// ```
 pub trait Subscriber: Send + Sync + 'static {
+    /// Called for each event.
     fn on(&self, happening: &Published);
 
     /// Called when the run with this root room is over or was dropped, so that subscribers can

@@ -26,19 +26,25 @@ use open::OpenSpans;
 /// Names of attributes. Those with the prefixes `gen_ai.`, `error.` and `server.` are
 /// OpenTelemetry's; all others are Conclave's.
 pub mod names {
+    /// The kind of span: `invoke_agent`, `execute_tool` or `chat`.
     pub const OPERATION: &str = "gen_ai.operation.name";
+    /// The provider of the model, such as `openai`; `_OTHER` if it is unknown.
     pub const PROVIDER: &str = "gen_ai.provider.name";
     /// The name of the model in the config.
     pub const REQUEST_MODEL: &str = "gen_ai.request.model";
     /// The provider's name of the model.
     pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
+    /// The number of tokens in the prompt, as the server counts them.
     pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+    /// The number of tokens in the answer, as the server counts them.
     pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
     /// The room.
     pub const CONVERSATION: &str = "gen_ai.conversation.id";
     /// The plugin.
     pub const AGENT: &str = "gen_ai.agent.name";
+    /// The tool as `plugin.tool`.
     pub const TOOL: &str = "gen_ai.tool.name";
+    /// The host's id of the call, not the id that the model chose.
     pub const TOOL_CALL: &str = "gen_ai.tool.call.id";
     /// Content: only with `with_content`.
     pub const TOOL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
@@ -52,9 +58,11 @@ pub mod names {
     pub const SERVER: &str = "server.address";
     /// The displayed name of the span.
     pub const SHOWN: &str = "otel.name";
+    /// The task of the agent, or of the agent that calls the tool.
     pub const TASK: &str = "conclave.task";
     /// Duration of a call into a plugin, in microseconds.
     pub const WALL: &str = "conclave.wall_us";
+    /// The cost of a request in micro-US-dollars; absent if the model has no price.
     pub const COST: &str = "conclave.cost_micro_usd";
 }
 

@@ -15,10 +15,25 @@ use crate::support::durable_file::sync_folder;
 /// The cache folder cannot be trusted with compiled code. The host then works without a cache.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
+    /// A file or folder of the cache cannot be read or written.
     #[error("the cache in {} cannot be used: {cause}", path.display())]
-    Io { path: PathBuf, cause: io::Error },
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        cause: io::Error,
+    },
+    /// The folder or the key is not protected from other users.
     #[error("the cache in {} cannot be used: {problem}. {help}", path.display())]
-    Unsafe { path: PathBuf, problem: &'static str, help: &'static str },
+    Unsafe {
+        /// The file or folder with the problem.
+        path: PathBuf,
+        /// The problem, for display.
+        problem: &'static str,
+        /// The remedy, as a sentence for display.
+        help: &'static str,
+    },
+    /// The operating system gives no randomness for the key; the text is its reason.
     #[error("the cache needs a random key, and the system gives none: {0}")]
     NoRandomness(String),
 }

@@ -26,6 +26,7 @@ pub enum Compiler {
     /// Compiles with a program that only calls
     /// [`compile_component`](crate::plugin::compile_component). Both limits are enforced.
     Child {
+        /// The program; it is started without environment variables.
         program: PathBuf,
         /// The arguments before the two numbers for `compile_component`: bytes of memory, and
         /// seconds of CPU time.

@@ -24,16 +24,43 @@ const WHOLE: Duration = Duration::from_secs(300);
 /// Why a download failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
+    /// The connection failed, timed out, or ended within the answer.
     #[error("{url} does not answer: {cause}")]
-    Unreachable { url: String, cause: String },
+    Unreachable {
+        /// The URL of the component.
+        url: String,
+        /// The innermost error, for display.
+        cause: String,
+    },
+    /// The server answered with an error.
     #[error("{url} answers with {status}")]
-    Status { url: String, status: u16 },
+    Status {
+        /// The URL of the component.
+        url: String,
+        /// The HTTP status, outside 200 to 299.
+        status: u16,
+    },
+    /// The answer is larger than a component may be.
     #[error("{url} gives more than {limit}; a component has no more")]
-    TooLarge { url: String, limit: String },
+    TooLarge {
+        /// The URL of the component.
+        url: String,
+        /// The maximum size, with its unit.
+        limit: String,
+    },
+    /// The downloaded component does not have the pinned digest.
     #[error(
         "{url} gives another component than the one that was wanted: its SHA-256 is {found}, not {wanted}"
     )]
-    OtherDigest { url: String, found: String, wanted: String },
+    OtherDigest {
+        /// The URL of the component.
+        url: String,
+        /// The SHA-256 digest of the download, in lower-case hexadecimal.
+        found: String,
+        /// The SHA-256 digest in the config.
+        wanted: String,
+    },
+    /// The HTTP client could not be created; the text is its reason.
     #[error("no secure connection can be made: {0}")]
     Setup(String),
 }

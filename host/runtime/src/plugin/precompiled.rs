@@ -20,6 +20,7 @@ pub enum CodeTarget {
 pub struct CompiledComponent {
     /// The digest of the component, in lower-case hexadecimal.
     pub sha256: String,
+    /// The machine code, in the format of this version's engine.
     pub code: Vec<u8>,
 }
 

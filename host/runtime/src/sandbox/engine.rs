@@ -58,10 +58,17 @@ const HOST_STACK: usize = 1536 << 10;
 /// Why the engine could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
+    /// The engine could not be created.
     #[error(
         "the WebAssembly engine does not start with {slots} slots: {cause}. Fewer slots need less address space."
     )]
-    Setup { slots: u32, cause: String },
+    Setup {
+        /// The requested number of sandboxes.
+        slots: u32,
+        /// The engine's reason, such as too little address space.
+        cause: String,
+    },
+    /// The operating system could not start the thread that stops guests.
     #[error("the thread that stops guests does not start: {0}")]
     Ticker(#[from] std::io::Error),
 }

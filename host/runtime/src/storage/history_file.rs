@@ -13,17 +13,33 @@ pub const FORMAT: u32 = 1;
 /// The reason why a text is no valid history.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryFileError {
+    /// The text is no JSON of a history, or has unknown fields.
     #[error("this is not a history: {0}")]
     Malformed(serde_json::Error),
+    /// Another version of the host wrote the history.
     #[error("the history has format {found}; this host reads format {FORMAT}")]
-    OtherFormat { found: u64 },
+    OtherFormat {
+        /// The format version of the text.
+        found: u64,
+    },
     /// Messages are counted from 0.
     #[error("message {message} of the history has two calls with the id {id:?}")]
-    DuplicateCall { message: usize, id: String },
+    DuplicateCall {
+        /// The index of the message.
+        message: usize,
+        /// The repeated id.
+        id: String,
+    },
+    /// A result answers no earlier call, or one that already has a result.
     #[error(
         "message {message} of the history holds a result for the call {id:?}, which no message before it makes, or which has its result"
     )]
-    ResultWithoutCall { message: usize, id: String },
+    ResultWithoutCall {
+        /// The index of the message with the result, from 0.
+        message: usize,
+        /// The id of the call.
+        id: String,
+    },
 }
 
 #[derive(Serialize)]

@@ -36,6 +36,7 @@ pub struct JournalBatch<'a> {
 /// a thread of the journal. A dropped session blocks on them, and its executor does not run
 /// meanwhile.
 pub enum Keeping {
+    /// The records are as durable as this journal makes them.
     Kept,
     /// Durable later, together with other records. Until then no effect leaves the host and nothing
     /// is published.
@@ -94,6 +95,7 @@ pub struct Reopened {
     pub snapshot: Option<Box<Unfinished>>,
     /// The records behind the snapshot.
     pub records: Vec<Record>,
+    /// The writer, which appends after these records.
     pub journal: Box<dyn Journal>,
 }
 
@@ -173,8 +175,11 @@ pub trait Journals: Send + Sync + 'static {
     "the journal of room {room} could not be written to {place}: {cause}. The run was stopped; nothing after this point was done."
 )]
 pub struct JournalFailure {
+    /// The room whose records could not be written.
     pub room: RoomId,
+    /// The file or other location of the journal, for display.
     pub place: String,
+    /// The error of the operating system or the store.
     pub cause: std::io::Error,
 }
 

@@ -39,19 +39,44 @@ pub use writer::{Collected, Retention, StoreCheck};
 pub enum StoreError {
     /// Another process is writing to it.
     #[error("the store {} is in use by {who}; one process at a time writes to a store", .folder.display())]
-    InUse { folder: PathBuf, who: String },
+    InUse {
+        /// The store's folder.
+        folder: PathBuf,
+        /// The other process, for display.
+        who: String,
+    },
     /// There is no store.
     #[error("there is no store at {}", .folder.display())]
-    Missing { folder: PathBuf },
+    Missing {
+        /// The folder without a store.
+        folder: PathBuf,
+    },
     /// Its bytes differ from the written ones.
     #[error("the store {} is damaged: {what}; `conclave store check` says how far, `conclave store backup` saves what can be read", .folder.display())]
-    Damaged { folder: PathBuf, what: String },
+    Damaged {
+        /// The store's folder.
+        folder: PathBuf,
+        /// The damage, for display.
+        what: String,
+    },
     /// A newer host created it.
     #[error("the store {} was written by a newer host (its format is {found}, this host knows {known})", .folder.display())]
-    Newer { folder: PathBuf, found: i64, known: i64 },
+    Newer {
+        /// The store's folder.
+        folder: PathBuf,
+        /// The format version of the store.
+        found: i64,
+        /// The newest format version that this host reads.
+        known: i64,
+    },
     /// Any other error of the operating system or SQLite.
     #[error("the store {} cannot be used: {what}", .folder.display())]
-    Other { folder: PathBuf, what: String },
+    Other {
+        /// The store's folder.
+        folder: PathBuf,
+        /// The reason, for display.
+        what: String,
+    },
 }
 
 /// The origin of a process's runs, which is needed to resume them.
@@ -79,7 +104,9 @@ pub struct StoreOptions {
 /// The counters of a store since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreTotals {
+    /// The number of records committed.
     pub records: u64,
+    /// The number of commits; each holds the waiting records of all rooms.
     pub commits: u64,
     /// The number of commits with an fsync.
     pub synced: u64,

@@ -56,10 +56,18 @@ pub trait Blobs: BlobSource {
 /// Why bytes cannot be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
+    /// There are more bytes than the store takes for one blob.
     #[error("it has {}; up to {} are kept", show_size(*.length), show_size(*.limit))]
-    TooLarge { length: u64, limit: u64 },
+    TooLarge {
+        /// The number of bytes.
+        length: u64,
+        /// The maximum number of bytes.
+        limit: u64,
+    },
+    /// The media type does not have the form `type/subtype`.
     #[error("{0:?} is no media type, such as image/png")]
     MediaType(String),
+    /// The store failed; the text is its reason.
     #[error("it could not be kept: {0}")]
     Other(String),
 }

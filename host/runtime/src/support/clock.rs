@@ -117,6 +117,7 @@ fn since_boot() -> Duration {
 /// The clock for suspending calls: their computing time, the delay before they give their sandbox
 /// back, and their remaining `limits.wall`. Unlike [`Clock`] it never goes back.
 pub trait MonotonicClock: Debug + Send + Sync + 'static {
+    /// Returns the current instant, which is never before an earlier one.
     fn now(&self) -> Instant;
 
     /// Completes after this time or later.

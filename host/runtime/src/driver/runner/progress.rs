@@ -11,9 +11,11 @@ const BEHIND: usize = 64;
 /// The progress of a call of a background task, as the plugin reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskProgress {
+    /// The amount of completed work, in units of the plugin's own.
     pub done: u64,
     /// The total amount of work; `None` if the plugin does not know it.
     pub total: Option<u64>,
+    /// A description of the current work, for display.
     pub message: String,
 }
 

@@ -22,8 +22,11 @@ use crate::support::clock::BoxFuture;
 /// The end of a background task, and its usage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskEnd {
+    /// The status and output of the task.
     pub task: EndedTask,
+    /// The total usage of the task, which counts against its parent's limits.
     pub spent: Spent,
+    /// The usage by plugin; empty if the task was interrupted.
     pub used: UsedByPlugin,
 }
 

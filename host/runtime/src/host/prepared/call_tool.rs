@@ -73,10 +73,12 @@ pub enum CallToolError {
     /// No plugin of the config has this tool.
     #[error("there is no tool `{tool}`; {}", these(.known))]
     Unknown {
+        /// The requested name.
         tool: String,
         /// The tools of the config as `plugin.tool`, in order.
         known: Vec<String>,
     },
+    /// The journal could not be created or written.
     #[error(transparent)]
     Journal(#[from] JournalFailure),
 }

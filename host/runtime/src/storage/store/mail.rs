@@ -41,6 +41,7 @@ pub struct ControlMessage {
     pub id: ControlId,
     /// The recipient.
     pub room: RoomId,
+    /// The command for the recipient.
     pub word: ControlCommand,
 }
 

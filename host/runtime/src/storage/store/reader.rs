@@ -20,11 +20,13 @@ use super::{StoreError, lock, reached, read, schema, wal};
 pub struct RunFilter {
     /// `running`, `interrupted`, or an ending's word such as `done`.
     pub status: Option<String>,
+    /// A plugin that is the agent of one of the run's tasks.
     pub agent: Option<String>,
     /// A part of the first message, case-insensitive.
     pub text: Option<String>,
     /// The minimum cost in micro-US-dollars.
     pub cost: Option<u64>,
+    /// The earliest start of a run.
     pub since: Option<Millis>,
     /// The maximum number of runs, newest first.
     pub most: Option<usize>,
@@ -33,9 +35,11 @@ pub struct RunFilter {
 /// The rooms that match a name from the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunMatch {
+    /// The room of this name, or the only one whose name begins with it.
     One(RoomId),
     /// The name is a prefix of several rooms.
     Several(Vec<RoomId>),
+    /// No room has this name or prefix.
     Nothing,
 }
 
@@ -44,11 +48,15 @@ pub enum RunMatch {
 pub struct AuditRow {
     /// The line's number from 1, without gaps, over all rooms of the store.
     pub number: u64,
+    /// The room of the record.
     pub room: RoomId,
+    /// The number of the record in its room's journal, from 0.
     pub seq: u64,
+    /// The time of the record.
     pub at: Millis,
     /// The hash over the line before and this record, in lower-case hexadecimal.
     pub hash: String,
+    /// The record; `None` if retention removed it or it cannot be parsed.
     pub record: Option<Record>,
 }
 

@@ -16,18 +16,24 @@ pub enum RunState {
     Running,
     /// The process that had the run open is gone; the run can be resumed.
     Interrupted,
+    /// The run has an outcome with this status.
     Ended(Status),
 }
 
 /// A run: a root room and the rooms below it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunRow {
+    /// The root room, whose name is the run's.
     pub run: RoomId,
+    /// The time of the root room's first record.
     pub started: Millis,
     /// The time of the newest record of any of its rooms.
     pub updated: Millis,
+    /// The time of the outcome; `None` if the run has none yet.
     pub ended: Option<Millis>,
+    /// The state of the run, as of the query.
     pub state: RunState,
+    /// The entry task.
     pub entry: String,
     /// The plugins that are agents of its tasks, in order.
     pub agents: Vec<String>,
@@ -35,15 +41,25 @@ pub struct RunRow {
     pub message: String,
     /// The reason for its end.
     pub reason: Option<String>,
+    /// The number of turns, with those of ended child rooms.
     pub turns: u64,
+    /// The number of tokens of all model requests, with those of ended child rooms.
     pub tokens: u64,
+    /// The cost in micro-US-dollars, with that of ended child rooms.
     pub cost_micro_usd: u64,
+    /// The number of rooms, the root included.
     pub rooms: u64,
+    /// The number of records in all rooms.
     pub records: u64,
+    /// The durability with which it was started: `sync`, `group` or `exit`.
     pub durability: String,
+    /// The config's file, as an absolute path; `None` if the config is not from a file.
     pub config: Option<PathBuf>,
+    /// The command that started it, such as `run` or `chat`.
     pub command: String,
+    /// Whether it was checked against the lock beside the config.
     pub locked: bool,
+    /// The principal on whose behalf it acts.
     pub principal: String,
     /// The store that holds it.
     pub store: PathBuf,
@@ -52,21 +68,32 @@ pub struct RunRow {
 /// A room of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RoomRow {
+    /// The name of the room, which begins with its parent's.
     pub room: RoomId,
+    /// The room that opened this one; `None` for the root room.
     pub parent: Option<RoomId>,
+    /// The state of the room, as of the query.
     pub state: RunState,
+    /// The time of the room's first record.
     pub started: Millis,
+    /// The time of the room's outcome; `None` if it has none yet.
     pub ended: Option<Millis>,
+    /// The entry task.
     pub entry: String,
+    /// The number of the room's own records.
     pub records: u64,
+    /// The usage of the room, with that of ended child rooms.
     pub spent: Spent,
 }
 
 /// A piece of pending work of a room.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WaitRow {
+    /// The room that waits.
     pub room: RoomId,
+    /// The time since which it waits.
     pub since: Millis,
+    /// The call or timer that it waits for.
     pub wait: PendingWork,
     /// Whether a process has the run open and receives control messages for it.
     pub is_live: bool,

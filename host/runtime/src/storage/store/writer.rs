@@ -49,18 +49,26 @@ pub struct Retention {
 /// The removed runs and their totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Collected {
+    /// The root rooms of the removed runs, oldest first.
     pub runs: Vec<RoomId>,
+    /// The number of removed records.
     pub records: u64,
+    /// The number of removed blobs; each had no reference left.
     pub blobs: u64,
+    /// The total size of the removed records and blobs in bytes.
     pub bytes: u64,
 }
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StoreCheck {
+    /// The number of rooms.
     pub rooms: u64,
+    /// The number of records that are present; retention leaves only their audit lines.
     pub records: u64,
+    /// The number of blobs.
     pub blobs: u64,
+    /// The size of the store's file in bytes.
     pub bytes: u64,
     /// The hash of the newest line of the audit chain.
     pub head: Option<String>,
