@@ -75,7 +75,7 @@ pub enum LoadError {
     NoManifest,
     /// The component has several manifests of equal rank.
     #[error(
-        "it has {count} manifests in {place}, so nobody can say which holds. Add one to the outermost component."
+        "it has {count} manifests in {place}, so it is not clear which one counts. Add one to the outermost component."
     )]
     ManifestTwice {
         /// The number of manifests.

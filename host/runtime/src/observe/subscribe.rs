@@ -37,9 +37,8 @@ pub struct Published {
     pub room: RoomId,
     /// The time of publication by the run's clock.
     pub at: Millis,
-    /// The number of the journal record that this follows from. With the room it is an address in
-    /// the journal, `3f2a91c0:17`. `None` for records themselves and for events that are not
-    /// journalled.
+    /// The number of the journal record that this is, or follows from. With the room it is an
+    /// address in the journal, `3f2a91c0:17`. `None` for events that are not journalled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
     /// The event itself; its `type` is its kind in kebab case.

@@ -47,7 +47,6 @@ pub(crate) struct Schema {
 /// # Errors
 /// `Tool` for the first schema that is refused or exceeds the plugin's totals; `Schemas` after the
 /// deadline.
-/// `Schemas` past the deadline.
 pub(crate) fn compile_all(tools: &[ToolSpec], deadline: Instant) -> Result<Vec<Schema>, LoadError> {
     let refused = |tool: &ToolSpec, problem: String| LoadError::Tool {
         name: tool.name.clone(),
