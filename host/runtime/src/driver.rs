@@ -10,6 +10,7 @@ mod approving;
 pub mod channel;
 mod children;
 mod commit;
+mod event_queue;
 mod held;
 mod pausing;
 mod perform;
@@ -36,7 +37,6 @@ use conclave_core::types::history::History;
 use conclave_core::types::ids::{CallId, ControlId, Millis, ModelName, RoomId, TaskName};
 use conclave_core::types::outcome::Outcome;
 use conclave_core::types::room_secret::RoomSecret;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::calls::Plugins;
@@ -50,6 +50,7 @@ use crate::observe::subscribe::{FollowGate, Publisher, Subscribers};
 use crate::storage::journal::{Journal, JournalFailure, Journals, Opening as JournalOpening};
 use crate::support::clock::{BoxFuture, Clock};
 use crate::support::fail_points::kill_point;
+use event_queue::{EventQueue, EventSender, event_queue};
 use held::{HeldOutput, OutputBuffer};
 use port::WaitingModels;
 use side_effects::WaitingSideEffects;
@@ -99,8 +100,8 @@ pub(crate) struct Driver {
     ahead_ms: u64,
     journal: RoomJournal,
     seq: u64,
-    sender: UnboundedSender<Event>,
-    events: UnboundedReceiver<Event>,
+    sender: EventSender,
+    events: EventQueue,
     /// The event that begins the next run; handled before every other event.
     first: Option<Event>,
     /// The event handled after `first`, or after the resumption.
@@ -164,14 +165,14 @@ enum RoomJournal {
 /// while the journal opens.
 struct Inlet {
     id: RoomId,
-    sender: UnboundedSender<Event>,
-    events: UnboundedReceiver<Event>,
+    sender: EventSender,
+    events: EventQueue,
     outside: Arc<RoomClients>,
 }
 
 impl Inlet {
     fn new(shared: &RunContext, id: RoomId) -> Self {
-        let (sender, events) = unbounded_channel();
+        let (sender, events) = event_queue();
         let outside =
             Arc::new(RoomClients::new(Arc::clone(&shared.runner), Arc::clone(&shared.clock)));
         shared.everything.add(&id, &sender, &outside);
@@ -361,7 +362,7 @@ impl Driver {
     /// give. Plugin replacements stay, because they belong in the journal.
     fn forget_stale(&mut self) {
         let mut kept = Vec::new();
-        while let Ok(event) = self.events.try_recv() {
+        while let Some(event) = self.events.try_recv() {
             match event {
                 Event::PluginReplaced { .. } => kept.push(event),
                 // Dropping the sender leaves the message unconfirmed, so it is delivered again.
@@ -448,7 +449,7 @@ impl Driver {
         if let Some(resumption) = self.resumption.take() {
             later = self.resume(resumption).await?;
         }
-        let mut events = Vec::with_capacity(COMMIT_MAX);
+        let mut events = Vec::new();
         if let Some(first) = self.first.take() {
             self.opened = Some(Arc::clone(&self.setup));
             events.push(first);
@@ -486,7 +487,7 @@ impl Driver {
                 due = self.timers.due(&*self.shared.clock, self.ahead_ms), if !self.timers.is_empty() => {
                     // Events that arrived before the deadline are handled first, however late this
                     // loop polls the timer.
-                    events.extend(std::iter::from_fn(|| self.events.try_recv().ok()));
+                    events.extend(std::iter::from_fn(|| self.events.try_recv()));
                     events.extend(due.into_iter().map(|timer| Event::TimerFired { timer }));
                 }
                 // The loop holds a sender itself, so the channel stays open until the room has

@@ -23,11 +23,11 @@ use super::{CallWork, Driver, UnderWay};
 use crate::calls::{CallStart, Observer, PluginAnswer, PluginCall, PluginOutput, ToolInput};
 use crate::driver::approve::Approver;
 use crate::driver::channel::HumanAnswer;
+use crate::driver::event_queue::EventSender;
 use crate::driver::runner::{Progressing, TaskProgress};
 use crate::models::{ModelFailure, TextSink};
 use crate::observe::subscribe::{FollowGate, Level, Publisher, RunEvent};
 use crate::support::fail_points::kill_point;
-use tokio::sync::mpsc::UnboundedSender;
 
 impl Driver {
     pub(super) fn perform(&mut self, effect: Effect, start: Option<Start>) {
@@ -294,7 +294,7 @@ fn approver_broke_off(call: CallId) -> Event {
 
 /// Sends the fallback when the work sent no answer.
 struct Answering {
-    events: UnboundedSender<Event>,
+    events: EventSender,
     fallback: Option<Event>,
 }
 
@@ -341,7 +341,7 @@ struct Follower {
     gate: Arc<FollowGate>,
     /// The number of the commit that began the call.
     commit: u64,
-    events: UnboundedSender<Event>,
+    events: EventSender,
     progressing: Option<Progressing>,
     plugin: PluginName,
 }

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conclave_core::protocol::event::Event;
 use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
 use conclave_core::types::ids::CallId;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::calls::ModelPort;
+use crate::driver::event_queue::EventSender;
 use crate::support::clock::BoxFuture;
 
 type Answer = Result<Completion, ModelError>;
@@ -129,7 +129,7 @@ impl Drop for ModelWaiter {
 
 /// The model port of a room's plugins.
 pub(super) struct RoomPort {
-    pub(super) events: UnboundedSender<Event>,
+    pub(super) events: EventSender,
     pub(super) waiting: Arc<WaitingModels>,
 }
 
@@ -163,14 +163,14 @@ impl ModelPort for RoomPort {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+    use crate::driver::event_queue::{EventQueue, event_queue};
 
     use super::*;
 
     const CALL: CallId = CallId(1);
 
-    fn port() -> (RoomPort, UnboundedReceiver<Event>) {
-        let (events, received) = unbounded_channel();
+    fn port() -> (RoomPort, EventQueue) {
+        let (events, received) = event_queue();
         (RoomPort { events, waiting: Arc::default() }, received)
     }
 

@@ -4,10 +4,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use conclave_core::protocol::control::ControlCommand;
-use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::RoomId;
-use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 
+use crate::driver::event_queue::{EventSender, WeakEventSender};
 use crate::driver::room_handle::{RoomClients, RoomHandle};
 
 /// The number of rooms below which the list is never searched for ended ones.
@@ -33,7 +32,7 @@ impl Default for Rooms {
 
 struct OpenRoom {
     room: RoomId,
-    events: WeakUnboundedSender<Event>,
+    events: WeakEventSender,
     outside: Weak<RoomClients>,
     /// Whether the room has no parent that stops it.
     is_alone: bool,
@@ -61,12 +60,7 @@ impl RoomRegistry {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(
-        &self,
-        room: &RoomId,
-        events: &UnboundedSender<Event>,
-        outside: &Arc<RoomClients>,
-    ) {
+    pub(crate) fn add(&self, room: &RoomId, events: &EventSender, outside: &Arc<RoomClients>) {
         let mut rooms = self.lock();
         if rooms.open.len() >= rooms.clean_at {
             rooms.open.retain(|open| open.handle().is_some());
@@ -107,7 +101,7 @@ impl RoomRegistry {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::mpsc::unbounded_channel;
+    use crate::driver::event_queue::event_queue;
 
     use super::*;
     use crate::driver::runner::LocalRunner;
@@ -120,10 +114,10 @@ mod tests {
             Arc::new(RoomClients::new(Arc::new(LocalRunner::new()), Arc::new(SystemClock)));
         // Reserves the capacity of a list that was long once.
         everything.lock().open.reserve(100_000);
-        let (lasting, _events) = unbounded_channel();
+        let (lasting, _events) = event_queue();
         everything.add(&RoomId::from("lasting"), &lasting, &outside);
         for number in 0..10_000 {
-            let (sender, _over) = unbounded_channel();
+            let (sender, _over) = event_queue();
             everything.add(&RoomId::from(number.to_string()), &sender, &outside);
             assert!(
                 everything.lock().open.len() <= CLEAN_AT,

@@ -134,7 +134,7 @@ impl Driver {
             .second
             .take()
             .into_iter()
-            .chain(std::iter::from_fn(|| self.events.try_recv().ok()))
+            .chain(std::iter::from_fn(|| self.events.try_recv()))
             .collect();
         let requests =
             received.iter().position(|event| matches!(event.effective(), Event::Requested { .. }));

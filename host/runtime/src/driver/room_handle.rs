@@ -20,8 +20,8 @@ use conclave_core::types::ids::{BackgroundId, ChannelId, RoomId, TaskName};
 use conclave_core::types::request::{
     Announcement, Inbound, Refusal, RefusalCode, RequestReply, RoomRequest,
 };
-use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 
+use crate::driver::event_queue::{EventSender, WeakEventSender};
 use crate::driver::runner::{ProgressStream, TaskRunner};
 use crate::support::clock::Clock;
 
@@ -113,7 +113,7 @@ impl RoomClients {
 pub struct RoomHandle {
     room: RoomId,
     /// A weak sender: the room's loop holds the receiver and the strong sender that keeps it open.
-    events: WeakUnboundedSender<Event>,
+    events: WeakEventSender,
     outside: Arc<RoomClients>,
 }
 
@@ -177,11 +177,7 @@ impl TaskHandle {
 }
 
 impl RoomHandle {
-    pub(crate) fn new(
-        room: RoomId,
-        events: &UnboundedSender<Event>,
-        outside: Arc<RoomClients>,
-    ) -> Self {
+    pub(crate) fn new(room: RoomId, events: &EventSender, outside: Arc<RoomClients>) -> Self {
         Self { room, events: events.downgrade(), outside }
     }
 

@@ -10,10 +10,10 @@ use conclave_core::protocol::event::Event;
 use conclave_core::types::denial::Denial;
 use conclave_core::types::ids::CallId;
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::calls::EffectPort;
+use crate::driver::event_queue::EventSender;
 use crate::support::clock::BoxFuture;
 use crate::support::fail_points::kill_point;
 
@@ -51,7 +51,7 @@ impl WaitingSideEffects {
 
 /// The side-effect port of a room's plugins.
 pub(super) struct SideEffectPort {
-    pub(super) events: UnboundedSender<Event>,
+    pub(super) events: EventSender,
     pub(super) waiting: Arc<WaitingSideEffects>,
     /// Whether the room's journal survives power cuts.
     pub(super) survives_power_cuts: bool,

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::super::{Child, EndReporter, Progressing, TaskEnd};
 use super::*;
+use crate::driver::event_queue::{EventQueue, event_queue};
 use crate::driver::room_handle::{RoomClients, RoomHandle};
 use crate::support::clock::SystemClock;
 
@@ -24,9 +25,9 @@ fn ended(status: BackgroundStatus, why: &str) -> TaskEnd {
 
 fn task<F: Future<Output = TaskEnd> + Send + 'static>(
     room: &str,
-    work: impl FnOnce(UnboundedReceiver<Event>) -> F,
+    work: impl FnOnce(EventQueue) -> F,
 ) -> Task {
-    let (events, received) = unbounded_channel();
+    let (events, received) = event_queue();
     let (tell, told): (UnboundedSender<TaskEnd>, _) = unbounded_channel();
     let opening = Box::new(RunOpening {
         room: RoomId::from(room),
