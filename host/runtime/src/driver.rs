@@ -519,14 +519,14 @@ impl Driver {
     fn perform_free(&mut self) {
         while let Some(told) = self.held.next() {
             match told {
-                HeldOutput::Publish(seq, what) => self.teller.report_of(seq, || what),
+                HeldOutput::Publish(seq, what) => self.teller.report_of(seq, || *what),
                 HeldOutput::CommitPublished(number) => self.follow.told_through(number),
                 HeldOutput::Task(task) => self.outside.known.put(task),
                 HeldOutput::Control(id) => self.confirm(&id),
                 HeldOutput::Effect(effect, start) => {
                     if self.is_wanted(&effect) {
                         kill_point!("before-perform");
-                        self.perform(effect, start.map(|start| *start));
+                        self.perform(*effect, start.map(|start| *start));
                         kill_point!("after-perform");
                     }
                 }

@@ -93,7 +93,8 @@ impl Driver {
             let record = Arc::new(Record { seq, at: now, principal, rules: RULES, event });
             if commit.is_followed {
                 let record = Arc::clone(&record).without_secret();
-                commit.output.push(HeldOutput::Publish(Some(seq), RunEvent::Recorded { record }));
+                let recorded = Box::new(RunEvent::Recorded { record });
+                commit.output.push(HeldOutput::Publish(Some(seq), recorded));
             }
             self.room.handle(record.event.clone(), now);
             commit.records.push(record);
@@ -119,7 +120,7 @@ impl Driver {
         while let Some(notice) = self.room.poll_notice() {
             if commit.is_followed {
                 let what = RunEvent::Notice { notice };
-                commit.output.push(HeldOutput::Publish(Some(seq), what));
+                commit.output.push(HeldOutput::Publish(Some(seq), Box::new(what)));
             }
         }
         while let Some(task) = self.room.poll_task() {
@@ -134,7 +135,7 @@ impl Driver {
             if let Some(in_flight) = &mut self.in_flight {
                 in_flight.begin(&effect, start.as_deref(), &self.room);
             }
-            commit.output.push(HeldOutput::Effect(effect, start));
+            commit.output.push(HeldOutput::Effect(Box::new(effect), start));
         }
         if let Some(in_flight) = &mut self.in_flight {
             in_flight.end_event(&self.room);

@@ -14,15 +14,16 @@ use crate::observe::subscribe::RunEvent;
 use crate::storage::journal::JournalFailure;
 use crate::support::clock::BoxFuture;
 
-/// A piece of output that follows from an event.
+/// A piece of output that follows from an event. The large ones are boxed: an idle room keeps its
+/// lists.
 pub(super) enum HeldOutput {
     /// An event for subscribers, with the number of its record.
-    Publish(Option<u64>, RunEvent),
+    Publish(Option<u64>, Box<RunEvent>),
     /// A background task, for handles that list tasks or wait for them.
     Task(Arc<BackgroundRecord>),
     /// The receipt of a control message, for its sender.
     Control(ControlId),
-    Effect(Effect, Option<Box<Start>>),
+    Effect(Box<Effect>, Option<Box<Start>>),
     /// A mark that all output of the commit with this number was published.
     CommitPublished(u64),
 }
