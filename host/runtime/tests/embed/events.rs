@@ -37,7 +37,11 @@ const PAGE: &str = include_str!("../../../../docs/embed/events.md");
 fn lines() -> Vec<String> {
     let at = Millis(1_760_000_000_000);
     let line = |what: RunEvent| {
-        let seq = matches!(what, RunEvent::Notice { .. }).then_some(17);
+        let seq = match &what {
+            RunEvent::Recorded { record } => Some(record.seq),
+            RunEvent::Notice { .. } => Some(17),
+            _ => None,
+        };
         serde_json::to_string(&Published { room: RoomId::from("3f2a91c0"), at, seq, what }).unwrap()
     };
     whats()
