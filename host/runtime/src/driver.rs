@@ -1,9 +1,9 @@
 //! The event loop of a room: receives events, appends them to the journal, passes them to the core
 //! and performs the effects. It makes no decisions.
 //!
-//! One loop is the only writer of its room. Slow work runs in tasks beside the loop and returns as
-//! an event. After a run has ended, `begin` and `run` start another one. An interrupted room is
-//! resumed from its journal with `reopen` and `run`.
+//! One loop is the only writer of its room. Work that waits runs in tasks beside the loop and
+//! returns as an event. After a run has ended, `begin` and `run` start another one. An interrupted
+//! room is resumed from its journal with `reopen` and `run`.
 
 pub mod approve;
 mod approving;

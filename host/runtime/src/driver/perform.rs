@@ -1,5 +1,5 @@
 //! One function per effect. Each starts the work and returns at once; the work sends the event that
-//! answers it.
+//! answers it. The plugin call that began last is polled once by the loop itself.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -168,7 +168,8 @@ impl Driver {
         }
     }
 
-    /// Makes a plugin call beside the loop. However it ends, one event answers it. `input` returns
+    /// Begins a plugin call, which [`poll_begun`](Self::poll_begun) or a task carries on. However it
+    /// ends, one event answers it. `input` returns
     /// `None` if the room has no view for the call.
     fn call_plugin(
         &mut self,
