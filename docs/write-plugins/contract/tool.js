@@ -17,6 +17,6 @@ export const tools = {
     if (name !== 'shout') throw { tag: 'other', val: `there is no tool ${name}` };
     const { text } = JSON.parse(args);
     if (!text) throw { tag: 'invalid-arguments', val: 'text is empty' };
-    return { content: text.toUpperCase(), value: undefined, attachments: [], then: [] };
+    return { content: text.toUpperCase(), value: undefined, attachments: [], followUpCalls: [] };
   },
 };

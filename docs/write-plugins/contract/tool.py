@@ -32,4 +32,4 @@ class Tools(exports.Tools):
         text = json.loads(arguments)["text"]
         if not text:
             raise Err(ToolError_InvalidArguments("text is empty"))
-        return Outcome(content=text.upper(), value=None, attachments=[], then=[])
+        return Outcome(content=text.upper(), value=None, attachments=[], follow_up_calls=[])

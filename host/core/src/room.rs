@@ -201,8 +201,8 @@ impl Room {
             Event::StrategyDecided { call, answer, report } => {
                 self.strategy_decided(call, answer, &report)
             }
-            Event::Spoken { call, failure } => {
-                // Reports on channels and speeches about results have the same answer event.
+            Event::Sent { call, failure } => {
+                // Reports on channels and messages about results have the same answer event.
                 if !self.cx.end_report(call, failure.as_deref()) {
                     self.result_delivery().spoken(call, failure);
                 }

@@ -24,7 +24,7 @@ use crate::types::delegation::{BackgroundRules, OnClose, ResultForm};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{ChannelId, ModelName, PluginName, TaskName};
 use crate::types::limits::{PluginLimits, RunLimits};
-use crate::types::message::{Entity, ToolCall};
+use crate::types::message::{Role, ToolCall};
 use crate::types::stuck_rules::StuckRules;
 use crate::types::task_options::Overflow;
 use crate::types::tool::ToolSpec;
@@ -223,10 +223,10 @@ pub struct TaskSetup {
     pub turns: Option<u32>,
     /// The number of steps without a valid answer before the task ends as stalled (L-084).
     pub max_stalled_steps: u32,
-    /// Seats whose non-empty answer ends the task (L-081).
-    pub done_if_response: BTreeSet<Entity>,
-    /// Seats whose missing answer ends the task (L-081).
-    pub done_if_no_response: BTreeSet<Entity>,
+    /// Roles whose non-empty answer ends the task (L-081).
+    pub done_if_response: BTreeSet<Role>,
+    /// Roles whose missing answer ends the task (L-081).
+    pub done_if_no_response: BTreeSet<Role>,
     /// Whether a message with a tool call ends the task (L-082).
     pub done_if_tool: bool,
     /// Sequences of messages; the task ends when the newest messages match one (L-083).
@@ -234,7 +234,7 @@ pub struct TaskSetup {
     pub no_tool: NoTool,
     pub agent_responder: AgentResponder,
     /// The responders that take part.
-    pub responders: BTreeSet<Entity>,
+    pub responders: BTreeSet<Role>,
     /// Whether a missing answer is replaced with DO-NOT-KNOW from the other side (L-058).
     pub allow_null_result: bool,
     pub tool_format: ToolFormat,
@@ -462,7 +462,7 @@ impl Default for TaskSetup {
             done_sequences: Vec::new(),
             no_tool: NoTool::default(),
             agent_responder: AgentResponder::default(),
-            responders: [Entity::Llm, Entity::Agent, Entity::User].into(),
+            responders: [Role::Llm, Role::Agent, Role::User].into(),
             allow_null_result: false,
             tool_format: ToolFormat::Native,
             only_user_quits_root: true,

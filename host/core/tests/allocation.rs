@@ -18,7 +18,7 @@ use conclave_core::setup::Setup;
 use conclave_core::types::capability::Capability;
 use conclave_core::types::ids::{Millis, PluginName, SecretName, TaskName};
 use conclave_core::types::limits::RunLimits;
-use conclave_core::types::message::{Entity, Message};
+use conclave_core::types::message::{Message, Role};
 use serde_json::json;
 
 const RULES: &str = r#"
@@ -196,7 +196,7 @@ fn a_yes_of_every_capability_allocates_nothing() {
         ("tools", &|name| rights.may_call(name).is_ok(), "notes.save", "web.get"),
         ("route", &|name| rights.may_route(name).is_ok(), "USER", "nobody"),
         ("delegate", &|name| rights.may_delegate(name, |_| true).is_ok(), "digest", "desk"),
-        ("rooms", &|name| rights.may_speak(name, |_| true).is_ok(), "terminal", "radio"),
+        ("rooms", &|name| rights.may_send(name, |_| true).is_ok(), "terminal", "radio"),
         (
             "files, to read",
             &|path| rights.may_touch(path, false).is_ok(),
@@ -252,7 +252,7 @@ fn a_snapshot_of_a_room_copies_no_text() {
     let taken = |length: usize| {
         let message = |seq| Message {
             content: Some("x".repeat(length)),
-            ..Message::new(seq, Entity::User, "ada")
+            ..Message::new(seq, Role::User, "ada")
         };
         let change = HistoryChange::Import { messages: (0..1_000).map(message).collect() };
         let unfinished = Unfinished::fold([Record {

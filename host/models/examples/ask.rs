@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use conclave_core::types::completion::{DraftMessage, Prompt, PromptPiece, ToolChoice, ToolFormat};
-use conclave_core::types::message::Entity;
+use conclave_core::types::message::Role;
 use conclave_core::types::tool::ToolSummary;
 use conclave_models::openai::{OpenAi, OpenAiSettings};
 use conclave_models::{ApiKey, KeySource, ModelClient, TextSink};
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         input_schema: schema,
     };
     let draft = DraftMessage {
-        role: Entity::User,
+        role: Role::User,
         content: message,
         tool_calls: Vec::new(),
         tool_results: Vec::new(),

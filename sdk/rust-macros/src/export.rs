@@ -298,7 +298,7 @@ fn export_gate(gate: &Path) -> TokenStream {
     quote! {
         impl ::conclave_sdk::bindings::gate::exports::conclave::plugin::gate::Guest for Plugin {
             fn check(
-                what: ::conclave_sdk::gate::Passing,
+                what: ::conclave_sdk::gate::GateInput,
             ) -> ::core::result::Result<
                 ::conclave_sdk::gate::Verdict,
                 ::conclave_sdk::bindings::gate::exports::conclave::plugin::gate::GateError,

@@ -127,8 +127,8 @@ pub fn ask(question: impl Into<String>) -> Turn {
 
 /// Delegates work to a task of the operator's config, and waits for its outputs. `inputs` is an
 /// object, whose `task` describes the work.
-pub fn delegate(agent: impl Into<String>, inputs: impl Into<Value>) -> Turn {
-    Action::Delegate(Delegate { agent: agent.into(), inputs: inputs.into().to_string() }).into()
+pub fn delegate(task: impl Into<String>, inputs: impl Into<Value>) -> Turn {
+    Action::Delegate(Delegate { task: task.into(), inputs: inputs.into().to_string() }).into()
 }
 
 /// Delegates work to several tasks at once, and waits for all of them.

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 
 use crate::bindings::agent::conclave::plugin::actions::{CommandOutput, Observation, ToolOutput};
 use crate::bindings::agent::conclave::plugin::state::{
-    self, Metrics, Past, Peer, Remaining, ToolSummary,
+    self, Metrics, PastAction, Peer, Remaining, ToolSummary,
 };
 use crate::bindings::imports::conclave::plugin::types::{Message, ToolResult};
 use crate::trajectory::TrajectoryEvent;
@@ -69,7 +69,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the actions and observations since this agent's previous step.
-    pub fn since_last_step(&self) -> Vec<Past> {
+    pub fn since_last_step(&self) -> Vec<PastAction> {
         self.0.since_last_step()
     }
 
@@ -128,8 +128,8 @@ impl<'a> View<'a> {
     }
 
     /// Returns the user's latest request, or `None` before the first one.
-    pub fn intent(&self) -> Option<String> {
-        self.0.intent()
+    pub fn latest_user_message(&self) -> Option<String> {
+        self.0.latest_user_message()
     }
 
     /// Returns the plan as JSON.
@@ -198,7 +198,7 @@ fn error(observation: Observation) -> Option<String> {
     }
 }
 
-fn tool_output(past: Past) -> Option<ToolOutput> {
+fn tool_output(past: PastAction) -> Option<ToolOutput> {
     match past.observation {
         Some(Observation::Tool(output)) => Some(output),
         _ => None,

@@ -4,7 +4,7 @@
 //! ```no_run
 //! use conclave_sdk::{Outcome, blobs};
 //!
-//! let chart = blobs::keep(b"<svg/>", "image/svg+xml", Some("chart.svg"))?;
+//! let chart = blobs::put(b"<svg/>", "image/svg+xml", Some("chart.svg"))?;
 //! let outcome = Outcome::text("Here is the chart.").with_attachment(chart);
 //! # Ok::<(), conclave_sdk::Error>(())
 //! ```
@@ -36,10 +36,10 @@ pub fn read_all(blob: &Blob) -> Result<Vec<u8>, BlobError> {
 
 /// Stores bytes, and returns a blob for an outcome or a reply. The same bytes give the same blob
 /// again.
-pub fn keep(
+pub fn put(
     bytes: impl AsRef<[u8]>,
     media_type: &str,
     name: Option<&str>,
 ) -> Result<Blob, BlobError> {
-    import::keep(bytes.as_ref(), media_type, name)
+    import::put(bytes.as_ref(), media_type, name)
 }

@@ -1,5 +1,5 @@
 //! A delivery strategy: it decides when, where and how results of background tasks are delivered.
-//! It only decides: the host speaks, waits and ensures that nothing is delivered twice. [`harness`]
+//! It only decides: the host delivers, waits and ensures that nothing is delivered twice. [`harness`]
 //! checks one natively against scripts, and reports the guarantees that it breaks.
 
 mod context;
@@ -15,7 +15,7 @@ pub use crate::bindings::delivery::conclave::plugin::delivery_context::{
     Activity, Channel, ChannelKind, EndedTask, TaskStatus,
 };
 pub use context::{Context, Snapshot};
-pub use contract::{Decision, Pause, Speech, Wake};
+pub use contract::{Decision, DeliveryMessage, WaitRequest, Wake};
 pub use due::{Due, MOST_ATTEMPTS, backoff, due};
 pub use waited::Waited;
 
@@ -30,8 +30,8 @@ pub use waited::Waited;
 ///
 /// impl DeliveryStrategy for Patient {
 ///     fn decide(_wake: Wake, context: &Context) -> Result<Vec<Decision>> {
-///         let waiting = context.waiting();
-///         Ok(vec![attach(waiting.iter().map(|ended| &ended.task_id))])
+///         let results = context.pending_results();
+///         Ok(vec![attach(results.iter().map(|ended| &ended.task_id))])
 ///     }
 /// }
 /// # assert!(true);
@@ -42,20 +42,20 @@ pub trait DeliveryStrategy {
     fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>>;
 }
 
-/// Speaks about these tasks on the context's transport, in the host's words.
-pub fn speak<T: Into<String>>(tasks: impl IntoIterator<Item = T>) -> Decision {
+/// Delivers these results on the preferred channel, in the host's words.
+pub fn deliver<T: Into<String>>(tasks: impl IntoIterator<Item = T>) -> Decision {
     said(None, tasks, false)
 }
 
-/// Speaks about these tasks on that channel, in the host's words.
-pub fn speak_on<T: Into<String>>(
+/// Delivers these results on that channel, in the host's words.
+pub fn deliver_on<T: Into<String>>(
     channel: impl Into<String>,
     tasks: impl IntoIterator<Item = T>,
 ) -> Decision {
     said(Some(channel.into()), tasks, false)
 }
 
-/// Does the same, and stops the channel's present speech. Check [`Channel::activity`] first, so as
+/// Does the same, and stops the channel's current output. Check [`Channel::activity`] first, so as
 /// not to interrupt a user who is speaking.
 pub fn interrupt<T: Into<String>>(
     channel: impl Into<String>,
@@ -69,7 +69,7 @@ fn said<T: Into<String>>(
     tasks: impl IntoIterator<Item = T>,
     interrupt: bool,
 ) -> Decision {
-    Decision::Speak(Speech {
+    Decision::Deliver(DeliveryMessage {
         tasks: tasks.into_iter().map(Into::into).collect(),
         channel,
         prompt: None,
@@ -77,14 +77,19 @@ fn said<T: Into<String>>(
     })
 }
 
-/// Returns the same decisions, with this prompt in every speech without one. An empty prompt
+/// Returns the same decisions, with this prompt in every message without one. An empty prompt
 /// selects the host's words for the status.
 pub fn worded(decisions: Vec<Decision>, prompt: &str) -> Vec<Decision> {
     let word = |decision| match decision {
-        Decision::Speak(Speech { prompt: None, tasks, channel, interrupt })
+        Decision::Deliver(DeliveryMessage { prompt: None, tasks, channel, interrupt })
             if !prompt.is_empty() =>
         {
-            Decision::Speak(Speech { prompt: Some(prompt.to_owned()), tasks, channel, interrupt })
+            Decision::Deliver(DeliveryMessage {
+                prompt: Some(prompt.to_owned()),
+                tasks,
+                channel,
+                interrupt,
+            })
         }
         other => other,
     };
@@ -98,13 +103,13 @@ pub fn attach<T: Into<String>>(tasks: impl IntoIterator<Item = T>) -> Decision {
 
 /// Asks again after this many milliseconds. The earliest of several waits in one answer counts, and
 /// replaces all earlier ones. An answer without any wait leaves them unchanged.
-pub fn wait(at_most_ms: u64) -> Decision {
-    Decision::Wait(Pause { channel: None, at_most_ms })
+pub fn wait(timeout_ms: u64) -> Decision {
+    Decision::Wait(WaitRequest { channel: None, timeout_ms })
 }
 
 /// Asks again when the channel is idle, or after this many milliseconds at the latest.
-pub fn wait_for(channel: impl Into<String>, at_most_ms: u64) -> Decision {
-    Decision::Wait(Pause { channel: Some(channel.into()), at_most_ms })
+pub fn wait_for(channel: impl Into<String>, timeout_ms: u64) -> Decision {
+    Decision::Wait(WaitRequest { channel: Some(channel.into()), timeout_ms })
 }
 
 /// Delivers nothing, with a reason.
@@ -114,40 +119,42 @@ pub fn give_up(reason: impl Into<String>) -> Decision {
 
 #[cfg(test)]
 mod tests {
-    use super::{Decision, Speech, attach, interrupt, speak, speak_on, wait, worded};
+    use super::{Decision, DeliveryMessage, attach, deliver, deliver_on, interrupt, wait, worded};
 
     #[test]
     fn speaking_leaves_channel_and_words_to_the_host() {
-        let Decision::Speak(speech) = speak(["a", "b"]) else { panic!("no speech") };
-        assert_eq!(speech.tasks, ["a", "b"]);
-        assert_eq!((speech.channel, speech.prompt, speech.interrupt), (None, None, false));
-        let Decision::Speak(speech) = speak_on("phone", ["a"]) else { panic!("no speech") };
-        assert_eq!((speech.channel.as_deref(), speech.interrupt), (Some("phone"), false));
-        assert!(matches!(interrupt("phone", ["a"]), Decision::Speak(speech) if speech.interrupt));
+        let Decision::Deliver(message) = deliver(["a", "b"]) else { panic!("no message") };
+        assert_eq!(message.tasks, ["a", "b"]);
+        assert_eq!((message.channel, message.prompt, message.interrupt), (None, None, false));
+        let Decision::Deliver(message) = deliver_on("phone", ["a"]) else { panic!("no message") };
+        assert_eq!((message.channel.as_deref(), message.interrupt), (Some("phone"), false));
+        assert!(
+            matches!(interrupt("phone", ["a"]), Decision::Deliver(message) if message.interrupt)
+        );
     }
 
     #[test]
-    fn words_stand_in_speeches_that_have_none() {
+    fn words_stand_in_messages_that_have_none() {
         let own = || {
-            Decision::Speak(Speech {
+            Decision::Deliver(DeliveryMessage {
                 tasks: vec!["b".into()],
                 channel: None,
                 prompt: Some("mine".into()),
                 interrupt: false,
             })
         };
-        let told = worded(vec![speak(["a"]), own(), wait(1)], "ready");
+        let told = worded(vec![deliver(["a"]), own(), wait(1)], "ready");
         assert!(
-            matches!(&told[0], Decision::Speak(speech) if speech.prompt.as_deref() == Some("ready") && speech.tasks == ["a"])
+            matches!(&told[0], Decision::Deliver(message) if message.prompt.as_deref() == Some("ready") && message.tasks == ["a"])
         );
         assert_eq!(told[1..], [own(), wait(1)]);
-        assert_eq!(worded(vec![speak(["a"])], ""), [speak(["a"])], "the host's words");
+        assert_eq!(worded(vec![deliver(["a"])], ""), [deliver(["a"])], "the host's words");
     }
 
     #[test]
     fn decisions_name_tasks_and_times() {
         assert_eq!(attach(["a"]), Decision::Attach(vec!["a".into()]));
         let Decision::Wait(pause) = wait(250) else { panic!("no pause") };
-        assert_eq!((pause.channel, pause.at_most_ms), (None, 250));
+        assert_eq!((pause.channel, pause.timeout_ms), (None, 250));
     }
 }

@@ -15,7 +15,7 @@ use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::{
     Decision, StrategyError, Wake,
 };
 use crate::bindings::gate::exports::conclave::plugin::gate::{
-    GateError, Passing, Verdict as GateVerdict,
+    GateError, GateInput, Verdict as GateVerdict,
 };
 use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
 use crate::bindings::tool::conclave::plugin::call::Context;
@@ -82,7 +82,7 @@ pub fn assess<S: SecurityAnalyzer>(
 }
 
 /// Calls the gate `G`.
-pub fn check<G: Gate>(what: &Passing) -> Result<GateVerdict, GateError> {
+pub fn check<G: Gate>(what: &GateInput) -> Result<GateVerdict, GateError> {
     Ok(G::check(what)?)
 }
 

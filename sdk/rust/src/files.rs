@@ -5,7 +5,7 @@
 use crate::bindings::imports::conclave::plugin::files as import;
 use crate::{Error, Result};
 
-pub use import::{Entry, FileError, Kind, Root, remove, roots};
+pub use import::{Entry, EntryKind, FileError, Root, remove, roots};
 
 /// Bytes and entries per call to the host: large enough to make the calls' cost negligible, small
 /// enough for a plugin of 1 MiB.
@@ -119,7 +119,7 @@ impl Iterator for Walk {
             }
         }
         let found = self.found.pop()?;
-        if found.entry.kind == Kind::Directory {
+        if found.entry.kind == EntryKind::Directory {
             self.enter = Some(found.path.clone());
         }
         Some(Ok(found))

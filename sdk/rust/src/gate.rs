@@ -5,20 +5,20 @@
 use crate::Result;
 use crate::bindings::gate::exports::conclave::plugin::gate as contract;
 
-pub use contract::{Passing, Point, Verdict};
+pub use contract::{GateInput, Point, Verdict};
 
 /// The trait of a gate; `export!(gate: X)` exports it.
 ///
 /// ```
 /// use conclave_sdk::Result;
-/// use conclave_sdk::gate::{Gate, Passing, Verdict, allow, block, modify};
+/// use conclave_sdk::gate::{Gate, GateInput, Verdict, allow, block, modify};
 ///
 /// /// Keeps a word in the house.
 /// struct Discreet;
 ///
 /// impl Gate for Discreet {
-///     fn check(what: &Passing) -> Result<Verdict> {
-///         Ok(match what.text.as_str() {
+///     fn check(input: &GateInput) -> Result<Verdict> {
+///         Ok(match input.text.as_str() {
 ///             text if text.contains("top secret") => block("it is top secret"),
 ///             text if text.contains("secret") => modify(text.replace("secret", "…")),
 ///             _ => allow(),
@@ -29,9 +29,9 @@ pub use contract::{Passing, Point, Verdict};
 /// # assert!(true);
 /// ```
 pub trait Gate {
-    /// Decides whether a text may pass. `what.metadata` is a JSON object with further facts about
+    /// Decides whether a text may pass. `input.metadata` is a JSON object with further facts about
     /// it. An error blocks.
-    fn check(what: &Passing) -> Result<Verdict>;
+    fn check(input: &GateInput) -> Result<Verdict>;
 }
 
 /// Passes the text unchanged.

@@ -106,12 +106,12 @@ mod tests {
 
     use super::History;
     use crate::Message;
-    use crate::bindings::imports::conclave::plugin::types::Entity;
+    use crate::bindings::imports::conclave::plugin::types::Role;
 
     fn message(seq: u64) -> Message {
         Message {
             seq,
-            sender: Entity::User,
+            sender: Role::User,
             sender_name: "you".into(),
             recipient: None,
             content: String::new(),

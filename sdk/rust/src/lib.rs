@@ -115,9 +115,11 @@ mod wire;
 pub use agent::{Agent, View};
 pub use bindings::agent::conclave::plugin::actions;
 pub use bindings::agent::conclave::plugin::actions::{Observation, PlanState, ToolOutput};
-pub use bindings::agent::conclave::plugin::state::{Metrics, Past, Peer, Remaining, ToolSummary};
+pub use bindings::agent::conclave::plugin::state::{
+    Metrics, PastAction, Peer, Remaining, ToolSummary,
+};
 pub use bindings::imports::conclave::plugin::types::{
-    Blob, Denial, Draft, Entity, Extra, Message, ToolCall, ToolResult, Usage,
+    Blob, Denial, Draft, Extra, Message, Role, ToolCall, ToolResult, Usage,
 };
 pub use bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolSpec};
 pub use conclave_sdk_macros::{export, tool};

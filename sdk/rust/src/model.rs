@@ -5,14 +5,14 @@ use crate::Result;
 use crate::bindings::imports::conclave::plugin::model as import;
 
 use crate::trajectory::{fence, truncate};
-use crate::{Draft, Entity, Error, Turn};
+use crate::{Draft, Error, Role, Turn};
 
 /// Characters of an invalid reply that are shown to its model again.
 const SHOWN: usize = 500;
 
 pub use import::{
-    Audience, Completion, ModelError, Part, Pending, Range, Request, Stop, ToolChoice, ToolFormat,
-    complete, start,
+    Completion, CompletionStream, ModelError, Part, Range, Request, StopReason, ToolChoice,
+    ToolFormat, complete, start,
 };
 
 /// The task's system text and its whole history, to the default model, with every tool that the
@@ -26,7 +26,7 @@ impl Default for Request {
             tool_format: None,
             tool_choice: ToolChoice::Auto,
             output_schema: None,
-            stream_to: Audience::Room,
+            stream: true,
             options: Vec::new(),
         }
     }
@@ -78,7 +78,7 @@ fn read_text(text: &str, read: impl Fn(&str) -> Result<Turn>) -> Result<Turn> {
 /// Returns a note of the plugin's own, in the user's role, for this prompt only. Put the words of
 /// others inside [`quoted`].
 pub fn note(text: impl Into<String>) -> Part {
-    let (content, role) = (text.into(), Entity::User);
+    let (content, role) = (text.into(), Role::User);
     Part::Draft(Draft {
         role,
         content,

@@ -33,7 +33,7 @@ impl Outcome {
 
     /// Returns no result at all, which differs from an empty text.
     pub fn nothing() -> Self {
-        Self { content: None, value: None, attachments: Vec::new(), then: Vec::new() }
+        Self { content: None, value: None, attachments: Vec::new(), follow_up_calls: Vec::new() }
     }
 
     /// Adds the structured result. Fails if it cannot be written as JSON, such as a map whose keys
@@ -59,7 +59,7 @@ impl Outcome {
         arguments: impl Into<serde_json::Value>,
     ) -> Self {
         let arguments = arguments.into().to_string();
-        self.then.push(ToolCall { id: String::new(), name: tool.into(), arguments });
+        self.follow_up_calls.push(ToolCall { id: String::new(), name: tool.into(), arguments });
         self
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::bindings::agent::conclave::plugin::actions::{self, Action, Background, Reply};
+use crate::bindings::agent::conclave::plugin::actions::{self, Action, BackgroundTask, Reply};
 use crate::bindings::imports::conclave::plugin::model::Completion;
 use crate::bindings::imports::conclave::plugin::types::{Extra, ToolCall};
 
@@ -45,11 +45,12 @@ pub fn reject(reason: impl Into<Value>) -> Turn {
 }
 
 /// Starts a task of the operator's config in a room of its own, without waiting for it. Needs the
-/// `delegate` grant; the next step sees whether it started. `task` describes the work.
-pub fn delegate_in_background(agent: impl Into<String>, task: impl Into<String>) -> Turn {
-    Turn::from(Action::DelegateTask(Background {
-        agent: agent.into(),
-        task: task.into(),
+/// `delegate` grant; the next step sees whether it started. `worker` is the name of the task, and
+/// `description` says what to do.
+pub fn delegate_in_background(worker: impl Into<String>, description: impl Into<String>) -> Turn {
+    Turn::from(Action::DelegateTask(BackgroundTask {
+        worker: worker.into(),
+        description: description.into(),
         context: "{}".into(),
         share_channels: Vec::new(),
         brief: None,
@@ -211,7 +212,7 @@ mod tests {
         let turn = delegate_in_background("digest", "Digest the folder.");
         let Action::DelegateTask(background) = turn.action() else { panic!("{turn:?}") };
         assert_eq!(
-            (background.agent.as_str(), background.task.as_str()),
+            (background.worker.as_str(), background.description.as_str()),
             ("digest", "Digest the folder.")
         );
         assert!(background.share_channels.is_empty());

@@ -8,7 +8,7 @@ mod observations;
 use serde_json::Value;
 
 use crate::trajectory::{Body, Era, Malformed, TrajectoryEvent};
-use crate::{Error, Message, Observation, Past, Result, Turn};
+use crate::{Error, Message, Observation, PastAction, Result, Turn};
 
 /// Returns the error for a malformed action. A step that passes it on ends as the contract's
 /// `malformed`, which returns it to the model.
@@ -115,7 +115,7 @@ fn is_form(value: &Value) -> bool {
 }
 
 /// Returns the log events of one entry of the past: the action, then its observation.
-pub(crate) fn events_of(past: Past) -> Vec<TrajectoryEvent> {
+pub(crate) fn events_of(past: PastAction) -> Vec<TrajectoryEvent> {
     let seq = i64::try_from(past.seq).ok();
     let actions = past.action.into_iter().flat_map(|action| actions::events(&Turn::from(action)));
     let observation = past.observation.as_ref().and_then(observations::event);

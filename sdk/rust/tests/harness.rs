@@ -6,27 +6,27 @@ use std::cell::Cell;
 
 use conclave_sdk::delivery::harness::{Guarantee, Harness, Script};
 use conclave_sdk::delivery::{
-    Activity, ChannelKind, Context, Decision, Speech, TaskStatus, Wake, attach, due, give_up,
-    interrupt, speak, speak_on, wait, wait_for,
+    Activity, ChannelKind, Context, Decision, DeliveryMessage, TaskStatus, Wake, attach, deliver,
+    deliver_on, due, give_up, interrupt, wait, wait_for,
 };
 use conclave_sdk::{Error, Result, scratch};
 
 fn ids(context: &Context) -> Vec<String> {
-    context.waiting().into_iter().map(|ended| ended.task_id).collect()
+    context.pending_results().into_iter().map(|ended| ended.task_id).collect()
 }
 
 /// Speaks about all due results when no user is speaking.
 fn polite(wake: Wake, context: &Context) -> Result<Vec<Decision>> {
-    let Some(channel) = context.transport_channel() else { return Ok(vec![attach(ids(context))]) };
+    let Some(channel) = context.preferred_channel() else { return Ok(vec![attach(ids(context))]) };
     if channel.activity != Activity::Idle {
         return Ok(vec![wait_for(channel.id, 10_000)]);
     }
-    let due = due(&wake, &context.waiting());
-    let told = (!due.now.is_empty()).then(|| speak(due.now));
+    let due = due(&wake, &context.pending_results());
+    let told = (!due.now.is_empty()).then(|| deliver(due.now));
     Ok(told.into_iter().chain(due.rest).collect())
 }
 
-/// Returns a harness with a phone that refuses speeches for a moment, a user who speaks for a
+/// Returns a harness with a phone that refuses messages for a moment, a user who speaks for a
 /// while, and two results, one of them a failure.
 fn phone<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>>(decide: F) -> Harness<F> {
     Harness::new(decide)
@@ -72,8 +72,8 @@ fn a_good_strategy_breaks_nothing() {
 fn a_channel_wakes_only_whoever_waits_for_it() {
     let hopeful = |_: Wake, context: &Context| {
         let is_idle =
-            context.transport_channel().is_some_and(|channel| channel.activity == Activity::Idle);
-        Ok(if is_idle { vec![speak(ids(context))] } else { Vec::new() })
+            context.preferred_channel().is_some_and(|channel| channel.activity == Activity::Idle);
+        Ok(if is_idle { vec![deliver(ids(context))] } else { Vec::new() })
     };
     let busy = |decide| {
         Harness::new(decide)
@@ -99,7 +99,7 @@ fn the_newest_wait_holds() {
             if wake == Wake::Timer {
                 return Ok(vec![attach(ids(context))]);
             }
-            let pauses = pauses[context.waiting().len() - 1];
+            let pauses = pauses[context.pending_results().len() - 1];
             Ok(pauses.iter().map(|ms| wait(*ms)).collect())
         }
     };
@@ -169,16 +169,18 @@ fn there_must_be_such_a_task() {
 #[test]
 fn a_foreign_channel_is_not_spoken_on() {
     let said = breaks_only(Guarantee::OnlyItsChannels, |_, context| {
-        Ok(vec![speak_on("vault", ids(context))])
+        Ok(vec![deliver_on("vault", ids(context))])
     });
     assert!(said.contains("\"vault\", which is muted or was not offered"), "{said}");
     // As on the host, that is a refusal, and the result is in the inbox.
-    let report =
-        Harness::new(|_, context| Ok(vec![speak(ids(context))])).at(0).completes("a", "48 m").run();
+    let report = Harness::new(|_, context| Ok(vec![deliver(ids(context))]))
+        .at(0)
+        .completes("a", "48 m")
+        .run();
     assert!(
         report.check().unwrap_err().is(Guarantee::OnlyItsChannels) && report.kept.contains_key("a")
     );
-    let muted = |_, context: &Context| Ok(vec![speak_on("phone", ids(context))]);
+    let muted = |_, context: &Context| Ok(vec![deliver_on("phone", ids(context))]);
     let report = Harness::new(muted)
         .channel("phone", ChannelKind::Voice)
         .at(0)
@@ -191,13 +193,13 @@ fn a_foreign_channel_is_not_spoken_on() {
 #[test]
 fn nobody_speaks_over_a_user() {
     let rude = |wake: Wake, context: &Context| {
-        let due = due(&wake, &context.waiting());
-        let told = (!due.now.is_empty()).then(|| speak(due.now));
+        let due = due(&wake, &context.pending_results());
+        let told = (!due.now.is_empty()).then(|| deliver(due.now));
         Ok(told.into_iter().chain(due.rest).collect())
     };
     breaks_only(Guarantee::NeverOverAUser, rude);
     let pushy = |wake: Wake, context: &Context| {
-        let due = due(&wake, &context.waiting());
+        let due = due(&wake, &context.pending_results());
         let told = (!due.now.is_empty()).then(|| interrupt("phone", due.now));
         Ok(told.into_iter().chain(due.rest).collect())
     };
@@ -205,11 +207,11 @@ fn nobody_speaks_over_a_user() {
 }
 
 #[test]
-fn a_failed_speech_is_not_said_again_at_once() {
+fn a_failed_message_is_not_said_again_at_once() {
     breaks_only(Guarantee::BacksOff, |_, context| {
-        let channel = context.transport_channel().map(|channel| channel.activity);
+        let channel = context.preferred_channel().map(|channel| channel.activity);
         Ok(if channel == Some(Activity::Idle) {
-            vec![speak(ids(context))]
+            vec![deliver(ids(context))]
         } else {
             vec![wait_for("phone", 10_000)]
         })
@@ -234,10 +236,10 @@ fn waiting_for_a_moment_again_and_again_is_a_loop() {
 fn a_failure_is_not_told_in_the_words_of_a_success() {
     let words = |of: fn(&conclave_sdk::delivery::EndedTask) -> String| {
         move |wake: Wake, context: &Context| {
-            let waiting = context.waiting();
+            let waiting = context.pending_results();
             let mut decided = polite(wake, context)?;
             for decision in &mut decided {
-                if let Decision::Speak(Speech { tasks, prompt, .. }) = decision {
+                if let Decision::Deliver(DeliveryMessage { tasks, prompt, .. }) = decision {
                     let told =
                         waiting.iter().filter(|ended| tasks.contains(&ended.task_id)).map(of);
                     *prompt = Some(told.collect::<Vec<_>>().join("\n"));
@@ -247,11 +249,11 @@ fn a_failure_is_not_told_in_the_words_of_a_success() {
         }
     };
     let said =
-        breaks_only(Guarantee::TellsFailures, words(|ended| format!("{} is done.", ended.agent)));
+        breaks_only(Guarantee::TellsFailures, words(|ended| format!("{} is done.", ended.worker)));
     assert!(said.contains("what it says about b would be the same"), "{said}");
-    phone(words(|ended| format!("{}: {:?}", ended.agent, ended.status))).run().check().unwrap();
+    phone(words(|ended| format!("{}: {:?}", ended.worker, ended.status))).run().check().unwrap();
     phone(words(|ended| {
-        ended.output.clone().unwrap_or_else(|| format!("{} failed.", ended.agent))
+        ended.output.clone().unwrap_or_else(|| format!("{} failed.", ended.worker))
     }))
     .run()
     .check()

@@ -9,8 +9,8 @@ use crate::BenchError;
 use crate::bare;
 use bindings::AgentPluginPre;
 use bindings::conclave::plugin::actions::Action;
-use bindings::conclave::plugin::state::{self, Metrics, Past, Peer, Remaining, ToolSummary};
-use bindings::conclave::plugin::types::{Entity, Message};
+use bindings::conclave::plugin::state::{self, Metrics, PastAction, Peer, Remaining, ToolSummary};
+use bindings::conclave::plugin::types::{Message, Role};
 use bindings::conclave::plugin::{actions, types};
 
 mod bindings {
@@ -90,7 +90,7 @@ impl state::Host for State {}
 fn message(seq: u64) -> Message {
     Message {
         seq,
-        sender: Entity::User,
+        sender: Role::User,
         sender_name: "terminal".to_owned(),
         recipient: None,
         content: crate::rows::QUESTION.to_owned(),
@@ -128,11 +128,11 @@ impl state::HostView for State {
         Ok((start..self.history).take(count as usize).map(message).collect())
     }
 
-    fn since_last_step(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<Past>> {
+    fn since_last_step(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<PastAction>> {
         Ok(Vec::new())
     }
 
-    fn intent(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+    fn latest_user_message(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
         Ok(None)
     }
 

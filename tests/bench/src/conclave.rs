@@ -17,7 +17,7 @@ use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::history::History;
 use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId, TaskName};
 use conclave_core::types::limits::PluginLimits;
-use conclave_core::types::message::{Entity, Message};
+use conclave_core::types::message::{Message, Role};
 use conclave_core::types::outcome::Status;
 use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::view::{AgentView, Remaining};
@@ -289,7 +289,7 @@ pub(crate) fn view(messages: u64) -> AgentView {
 fn message(seq: u64) -> Message {
     Message {
         content: Some(crate::rows::QUESTION.to_owned()),
-        ..Message::new(seq, Entity::User, "terminal")
+        ..Message::new(seq, Role::User, "terminal")
     }
 }
 

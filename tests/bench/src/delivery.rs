@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_core::config::Config;
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::delegation::Delegation;
 use conclave_runtime::delivery::DeliveryState;
@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::BenchError;
 
-/// The timeout for a speech.
+/// The timeout for a message.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
@@ -112,8 +112,8 @@ impl Cycles {
     pub(crate) fn delegation(&self) -> impl Future<Output = Result<(), BenchError>> + Send + use<> {
         let room = self.room.clone();
         let delegation = Delegation {
-            agent: "worker".to_owned(),
-            task: crate::rows::QUESTION.to_owned(),
+            worker: "worker".to_owned(),
+            description: crate::rows::QUESTION.to_owned(),
             ..Delegation::default()
         };
         async move {
@@ -131,7 +131,7 @@ impl Cycles {
     }
 }
 
-/// A channel that counts speeches.
+/// A channel that counts messages.
 struct Said(Semaphore);
 
 impl Said {
@@ -157,7 +157,7 @@ impl Channels for Said {
         Box::pin(std::future::ready(None))
     }
 
-    fn speak(&self, _: Speech) -> BoxFuture<'static, Result<(), String>> {
+    fn send(&self, _: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
         self.0.add_permits(1);
         Box::pin(std::future::ready(Ok(())))
     }

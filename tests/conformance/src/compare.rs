@@ -1,7 +1,7 @@
 //! Comparison of reports with expectations. Texts that a framework writes are replaced by tokens on
 //! both sides, numbers are compared by their value.
 
-use conclave_runtime::message::Entity;
+use conclave_runtime::message::Role;
 use serde_json::Value;
 
 use crate::wording::tokens;
@@ -40,7 +40,7 @@ pub(crate) fn is_same(expected: &Value, got: &Value) -> bool {
 /// The name of a responder ignores case (L-006).
 fn is_same_at(key: &str, expected: &Value, got: &Value) -> bool {
     if let (true, Some(expected), Some(got)) = (key == "recipient", expected.as_str(), got.as_str())
-        && let (Some(expected), Some(got)) = (Entity::named(expected), Entity::named(got))
+        && let (Some(expected), Some(got)) = (Role::named(expected), Role::named(got))
     {
         return expected == got;
     }

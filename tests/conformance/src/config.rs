@@ -258,12 +258,12 @@ fn task(
     keys.put("bytes_per_token", json!(1));
     let (no_tool, by_component) = no_tool(agent)?;
     keys.put("on_no_tool_call", no_tool);
-    let seat = match (agent.native.is_null(), by_component.is_null()) {
+    let responder = match (agent.native.is_null(), by_component.is_null()) {
         (false, _) => "component",
         (true, false) => "host-then-component",
         (true, true) => "host",
     };
-    keys.put("agent_responder", json!(seat));
+    keys.put("agent_responder", json!(responder));
     keys.put("tools", tools(agent, catalog));
     if let Some(recognize) = settings.recognize_recipient_in_content {
         keys.text.insert("recipients".to_owned(), json!(recognize));

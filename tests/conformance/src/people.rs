@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{ChannelId, TaskName};
 use conclave_script::Script;
@@ -55,7 +55,7 @@ impl Channels for People {
         Box::pin(std::future::ready(answer.map(HumanAnswer::from)))
     }
 
-    fn speak(&self, _: Speech) -> BoxFuture<'static, Result<(), String>> {
+    fn send(&self, _: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use conclave_core::tool_calls::parse::CallParser;
 use conclave_runtime::config::Config;
-use conclave_runtime::event::{HistoryChange, SeatCall};
+use conclave_runtime::event::{HistoryChange, RoleCall};
 use conclave_runtime::ids::{PluginName, TaskName};
 use conclave_runtime::limits::RunLimits;
-use conclave_runtime::message::{Entity, Label, Message, ToolCall};
+use conclave_runtime::message::{Label, Message, Role, ToolCall};
 use conclave_runtime::outcome::Outcome;
 use conclave_runtime::setup::ReturnType;
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
@@ -128,7 +128,7 @@ impl<'a> Stage<'a> {
         match op {
             "run" => self.run(call).await,
             "steps" => self.steps(call).await,
-            "agent_respond" | "handle_text" | "llm_respond" => self.ask_seat(op, call).await,
+            "agent_respond" | "handle_text" | "llm_respond" => self.ask_role(op, call).await,
             "apply_tool" => self.apply_tool(call).await,
             "known_tools" => self.known_tools(call),
             "enable" => self.enable(call).await,
@@ -200,9 +200,9 @@ impl<'a> Stage<'a> {
     }
 
     /// Asks a single responder.
-    async fn ask_seat(&mut self, op: &str, call: &Call) -> Result<Value, String> {
+    async fn ask_role(&mut self, op: &str, call: &Call) -> Result<Value, String> {
         let entry = self.task(call)?;
-        let seat = if op == "llm_respond" { Entity::Llm } else { Entity::Agent };
+        let role = if op == "llm_respond" { Role::Llm } else { Role::Agent };
         let chain =
             call.get("chain").and_then(Value::as_u64).and_then(|times| u32::try_from(times).ok());
         let mut ask = RunInput {
@@ -211,9 +211,9 @@ impl<'a> Stage<'a> {
             ..RunInput::default()
         };
         let said = call.get(if op == "handle_text" { "text" } else { "message" });
-        let mut of_seat = SeatCall {
-            seat,
-            sender: Entity::User,
+        let mut of_role = RoleCall {
+            role,
+            sender: Role::User,
             untrusted: false,
             from_agent: true,
             times: chain.unwrap_or(1),
@@ -224,15 +224,15 @@ impl<'a> Stage<'a> {
             Some(Value::Object(message)) => {
                 ask.content = message.get("content").and_then(Value::as_str).map(str::to_owned);
                 ask.recipient = recipient(message);
-                of_seat.sender = message
+                of_role.sender = message
                     .get("sender")
                     .and_then(Value::as_str)
-                    .and_then(Entity::named)
-                    .unwrap_or(Entity::User);
+                    .and_then(Role::named)
+                    .unwrap_or(Role::User);
                 let flag =
                     |key: &str| message.get(key).and_then(Value::as_bool).unwrap_or_default();
-                of_seat.untrusted = flag("tainted");
-                of_seat.from_agent = flag("tools_from_agent") || of_seat.sender == Entity::Llm;
+                of_role.untrusted = flag("tainted");
+                of_role.from_agent = flag("tools_from_agent") || of_role.sender == Role::Llm;
             }
             _ => {}
         }
@@ -240,7 +240,7 @@ impl<'a> Stage<'a> {
             ask.content = Some(String::new());
             ask.tools = vec![tool_call(call.get("tool"))?];
         }
-        ask.seat = Some(of_seat);
+        ask.role_call = Some(of_role);
         let (_, seen) = self.follow(ask, None).await?;
         let mut answers: Vec<Value> =
             seen.steps.iter().map(|step| shown::answer(step.message.as_deref())).collect();
@@ -282,7 +282,7 @@ impl<'a> Stage<'a> {
             }
         }
         self.reconfigure().await?;
-        let shown = self.ask_seat("apply_tool", call).await;
+        let shown = self.ask_role("apply_tool", call).await;
         self.scenario = before;
         self.reconfigure().await?;
         shown
@@ -293,12 +293,12 @@ impl<'a> Stage<'a> {
         let setup = self.prepared.setup().tasks.get(&task).ok_or("there is no such task")?;
         let said = call.get("message").ok_or("it has no message")?;
         let (text, sender) = match said {
-            Value::String(text) => (text.as_str(), Entity::User),
+            Value::String(text) => (text.as_str(), Role::User),
             message => {
-                let sender = message.get("sender").and_then(Value::as_str).and_then(Entity::named);
+                let sender = message.get("sender").and_then(Value::as_str).and_then(Role::named);
                 (
                     message.get("content").and_then(Value::as_str).unwrap_or_default(),
-                    sender.unwrap_or(Entity::User),
+                    sender.unwrap_or(Role::User),
                 )
             }
         };
@@ -486,7 +486,7 @@ fn input(call: &Call) -> Result<RunInput, String> {
     if let Some(message) = call.get("input_message").and_then(Value::as_object) {
         ask.content = message.get("content").and_then(Value::as_str).map(str::to_owned);
         ask.recipient = recipient(message);
-        ask.sender = message.get("sender").and_then(Value::as_str).and_then(Entity::named);
+        ask.sender = message.get("sender").and_then(Value::as_str).and_then(Role::named);
     } else if call.get("input_tool").is_some_and(|tool| !tool.is_null()) {
         ask.content = Some(String::new());
         ask.tools = vec![tool_call(call.get("input_tool"))?];
@@ -560,9 +560,9 @@ fn preset(call: &Call) -> Result<Vec<Message>, String> {
     let message = |(row, seq): (&Value, u64)| {
         let word = |index: usize| row.get(index).and_then(Value::as_str);
         let sender = match word(0) {
-            Some("assistant") => Entity::Llm,
-            Some("system") => Entity::System,
-            Some(_) => Entity::User,
+            Some("assistant") => Role::Llm,
+            Some("system") => Role::System,
+            Some(_) => Role::User,
             None => return Err(format!("{row} is no entry of a history")),
         };
         let mut message = Message::new(seq, sender, sender.as_str());

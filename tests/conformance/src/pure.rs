@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use conclave_core::tool_calls::sequence::{Expected, Sequence, SequencePattern};
-use conclave_core::tool_calls::truncate::{HistoryEntry, Limits, RetainedEntry, Role, fit};
+use conclave_core::tool_calls::truncate::{HistoryEntry, Limits, PromptRole, RetainedEntry, fit};
 use conclave_core::tool_calls::{json, routing, xml};
 use conclave_runtime::batch::{Batch, ItemEnd, OnError, run_all};
 use conclave_runtime::task_options::Overflow;
@@ -101,10 +101,10 @@ fn fit_history(call: &Call) -> Result<Value, String> {
     let entry = |row: &&Value| {
         let padding = row.get(2).and_then(Value::as_u64).unwrap_or_default();
         let role = match pair(row).0 {
-            "system" => Role::System,
-            "assistant" => Role::Assistant,
-            "tool" => Role::Tool,
-            _ => Role::User,
+            "system" => PromptRole::System,
+            "assistant" => PromptRole::Assistant,
+            "tool" => PromptRole::Tool,
+            _ => PromptRole::User,
         };
         HistoryEntry {
             role,

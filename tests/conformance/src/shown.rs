@@ -2,7 +2,7 @@
 //! result tool is `final_result`.
 
 use conclave_runtime::history::History;
-use conclave_runtime::message::{Entity, Label, Message, ToolCall};
+use conclave_runtime::message::{Label, Message, Role, ToolCall};
 use conclave_runtime::outcome::{Outcome, Status};
 use serde_json::{Map, Value, json};
 
@@ -87,12 +87,12 @@ fn entries(message: &Message) -> Vec<Value> {
         return message.tool_results.iter().map(result).collect();
     }
     let role = match message.sender {
-        Entity::Llm => "assistant",
-        Entity::System => "system",
-        Entity::Agent | Entity::User => "user",
+        Role::Llm => "assistant",
+        Role::System => "system",
+        Role::Agent | Role::User => "user",
     };
     let content = message.text().trim();
-    if message.tool_calls.is_empty() || message.sender != Entity::Llm {
+    if message.tool_calls.is_empty() || message.sender != Role::Llm {
         return vec![json!([role, content])];
     }
     let call =
@@ -131,7 +131,7 @@ fn spoken(message: &Message) -> Map<String, Value> {
     let mut entry = Map::new();
     let mut put = |key: &str, value: Value| drop(entry.insert(key.to_owned(), value));
     put("content", json!(message.text().trim()));
-    put("sender", json!(entity(message.sender)));
+    put("sender", json!(role_word(message.sender)));
     put("recipient", json!(message.recipient.as_deref().unwrap_or_default()));
     put("tools", tools(&message.tools));
     entry
@@ -145,7 +145,7 @@ fn row(step: &Step) -> Value {
     json!({
         "task": step.task,
         "by": by(&step.by),
-        "sender": message.map_or("User", |message| entity(message.sender)),
+        "sender": message.map_or("User", |message| role_word(message.sender)),
         "recipient": message.and_then(|message| message.recipient.as_deref()).unwrap_or_default(),
         "content": message.map_or("", Message::text).trim(),
         "tools": message.map(names).unwrap_or_default(),
@@ -153,18 +153,18 @@ fn row(step: &Step) -> Value {
 }
 
 fn by(name: &str) -> &str {
-    [Entity::Llm, Entity::Agent, Entity::User, Entity::System]
+    [Role::Llm, Role::Agent, Role::User, Role::System]
         .into_iter()
-        .find(|seat| seat.as_str() == name)
-        .map_or(name, |seat| entity(seat))
+        .find(|role| role.as_str() == name)
+        .map_or(name, |role| role_word(role))
 }
 
-fn entity(entity: Entity) -> &'static str {
-    match entity {
-        Entity::Llm => "LLM",
-        Entity::Agent => "Agent",
-        Entity::User => "User",
-        Entity::System => "System",
+fn role_word(role: Role) -> &'static str {
+    match role {
+        Role::Llm => "LLM",
+        Role::Agent => "Agent",
+        Role::User => "User",
+        Role::System => "System",
     }
 }
 

@@ -131,8 +131,8 @@ impl DrivenRoom {
             Effect::StartBackground { call, id, opening } => {
                 let ended = EndedTask {
                     id,
-                    agent: opening.entry.clone(),
-                    task: "look it up".to_owned(),
+                    worker: opening.entry.clone(),
+                    description: "look it up".to_owned(),
                     status: BackgroundStatus::Completed,
                     output: Some("It was lit in 1844.".to_owned()),
                     error: None,
@@ -146,10 +146,10 @@ impl DrivenRoom {
             Effect::WakeStrategy { call, .. } => {
                 let tasks = vec!["task-1".to_owned()];
                 let speak =
-                    Decision::Speak { tasks, channel: None, prompt: None, interrupt: false };
+                    Decision::Deliver { tasks, channel: None, prompt: None, interrupt: false };
                 Event::StrategyDecided { call, answer: Ok(vec![speak]), report }
             }
-            Effect::Speak { call, .. } => Event::Spoken { call, failure: None },
+            Effect::Send { call, .. } => Event::Sent { call, failure: None },
             _ => return None,
         })
     }
@@ -169,8 +169,8 @@ fn action(agent: &str, call: u64) -> Action {
             ..Reply::default()
         }),
         ("boss", 1) => Action::DelegateTask(Box::new(Delegation {
-            agent: "desk".to_owned(),
-            task: "look it up".to_owned(),
+            worker: "desk".to_owned(),
+            description: "look it up".to_owned(),
             context: json!({}),
             ..Delegation::default()
         })),

@@ -49,7 +49,7 @@
   (alias core export $core "memory" (core memory $memory))
   (alias core export $core "realloc" (core func $realloc))
   (type $spec (record (field "name" string) (field "description" string) (field "input-schema" $json) (field "output-schema" (option $json)) (field "idempotent" bool) (field "extra" (list $extra))))
-  (type $outcome (record (field "content" (option string)) (field "value" (option $json)) (field "attachments" (list $blob)) (field "then" (list $call))))
+  (type $outcome (record (field "content" (option string)) (field "value" (option $json)) (field "attachments" (list $blob)) (field "follow-up-calls" (list $call))))
   (type $error (variant (case "invalid-arguments" string) (case "denied" $denial) (case "unavailable" (option u64)) (case "other" string)))
   ;; An instance can export only types that it names itself, so the functions pass through a component.
   (component $exports
@@ -71,7 +71,7 @@
   (import "context" (type $context (sub resource)))
   (type $spec' (record (field "name" string) (field "description" string) (field "input-schema" $json) (field "output-schema" (option $json)) (field "idempotent" bool) (field "extra" (list $extra))))
   (import "import-spec" (type $spec (eq $spec')))
-  (type $outcome' (record (field "content" (option string)) (field "value" (option $json)) (field "attachments" (list $blob)) (field "then" (list $call))))
+  (type $outcome' (record (field "content" (option string)) (field "value" (option $json)) (field "attachments" (list $blob)) (field "follow-up-calls" (list $call))))
   (import "import-outcome" (type $outcome (eq $outcome')))
   (type $error' (variant (case "invalid-arguments" string) (case "denied" $denial) (case "unavailable" (option u64)) (case "other" string)))
   (import "import-error" (type $error (eq $error')))

@@ -7,10 +7,12 @@
 //! `{"malformed": text}`, `{"panic": text}`, `{"spin": true}`.
 
 use conclave_sdk::actions::{
-    Action, AddTask, Background, CustomAction, Delegate, ModifyTask, Observation, PlanState,
+    Action, AddTask, BackgroundTask, CustomAction, Delegate, ModifyTask, Observation, PlanState,
     ReadFile, RunCell, RunCommand, WriteFile,
 };
-use conclave_sdk::{Agent, Error, Past, Result, Turn, View, call, config, finish, say, scratch};
+use conclave_sdk::{
+    Agent, Error, PastAction, Result, Turn, View, call, config, finish, say, scratch,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -56,7 +58,7 @@ fn seen(view: &View) -> Result<Value> {
     Ok(json!({
         "since": since,
         "pending": view.pending().map(|message| message.content),
-        "intent": view.intent(),
+        "intent": view.latest_user_message(),
         "plan": view.plan()?,
         "current_task": view.current_task(),
         "last_error": view.last_error(),
@@ -66,7 +68,7 @@ fn seen(view: &View) -> Result<Value> {
     }))
 }
 
-fn past(past: &Past) -> Value {
+fn past(past: &PastAction) -> Value {
     json!({ "action": past.action.as_ref().map(action_name), "observation": past.observation.as_ref().map(observation) })
 }
 
@@ -196,10 +198,10 @@ fn action(kind: &str, args: &Value) -> Result<Action> {
             task_id: text("task_id"),
             state: plan_state(&text("state"))?,
         }),
-        "delegate" => Action::Delegate(Delegate { agent: text("agent"), inputs: json("inputs") }),
-        "delegate_task" => Action::DelegateTask(Background {
-            agent: text("agent"),
-            task: text("task"),
+        "delegate" => Action::Delegate(Delegate { task: text("agent"), inputs: json("inputs") }),
+        "delegate_task" => Action::DelegateTask(BackgroundTask {
+            worker: text("agent"),
+            description: text("task"),
             context: json("context"),
             share_channels: Vec::new(),
             brief: None,

@@ -26,7 +26,7 @@ struct Busy;
 
 impl Agent for Busy {
     fn step(view: &View) -> Result<Turn> {
-        let work: Work = serde_json::from_str(&view.intent().unwrap_or_default())
+        let work: Work = serde_json::from_str(&view.latest_user_message().unwrap_or_default())
             .map_err(|error| Error::other(error.to_string()))?;
         let mut notes: BTreeMap<String, String> = scratch::get()?.unwrap_or_default();
         if let Some(told) = view.tool_outputs().first() {
@@ -46,7 +46,7 @@ const CALLS: [&str; 5] = ["once.do", "probe.run", "many.do", "pay.do", "counter.
 fn step(number: usize, work: &Work, notes: &mut BTreeMap<String, String>) -> Turn {
     let Work { url, id, short } = work;
     if number == 0 {
-        notes.insert("model-0".to_owned(), asked(model::Audience::Room));
+        notes.insert("model-0".to_owned(), asked(true));
         notes.insert("fetch".to_owned(), sent(&format!("{url}/effect/{id}/fetch")));
         notes.insert(
             "file".to_owned(),
@@ -62,7 +62,7 @@ fn step(number: usize, work: &Work, notes: &mut BTreeMap<String, String>) -> Tur
         notes.insert("std".to_owned(), came(lines(&format!("/data/{name}.log"), id)));
         notes.insert("kv".to_owned(), came(kv::set(id, id.as_bytes())));
         notes.insert("read".to_owned(), came(kv::get(id).map(drop)));
-        notes.insert("model-1".to_owned(), asked(model::Audience::Hidden));
+        notes.insert("model-1".to_owned(), asked(false));
     }
     match CALLS.get(number) {
         _ if *short => finish(json!(notes)),
@@ -89,8 +89,8 @@ fn lines(path: &str, id: &str) -> std::io::Result<()> {
     file.sync_all()
 }
 
-fn asked(stream_to: model::Audience) -> String {
-    match model::complete(&model::Request { stream_to, ..model::Request::default() }) {
+fn asked(stream: bool) -> String {
+    match model::complete(&model::Request { stream, ..model::Request::default() }) {
         Ok(completion) => format!("ok {}", completion.content.unwrap_or_default()),
         Err(error) => format!("{error:?}"),
     }

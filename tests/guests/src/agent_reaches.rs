@@ -13,7 +13,7 @@ fn came(ok: bool) -> &'static str {
 impl Agent for Reaches {
     fn step(view: &View) -> Result<Turn> {
         // The message is the address to send a request to.
-        let url = view.intent().unwrap_or_default();
+        let url = view.latest_user_message().unwrap_or_default();
         let tried = json!({
             "read": came(files::read("/data/a.txt").is_ok()),
             "write": came(files::write("/data/b.txt", "b").is_ok()),

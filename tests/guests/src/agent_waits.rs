@@ -2,8 +2,8 @@
 //! with the answers.
 
 use conclave_sdk::bindings::imports::conclave::plugin::types::Draft;
-use conclave_sdk::model::{Audience, Part, Request};
-use conclave_sdk::{Agent, Entity, Error, Result, Turn, View, config, finish, log, model, scratch};
+use conclave_sdk::model::{Part, Request};
+use conclave_sdk::{Agent, Error, Result, Role, Turn, View, config, finish, log, model, scratch};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -19,13 +19,13 @@ struct Settings {
 
 fn asking(text: &str) -> Request {
     let draft = Draft {
-        role: Entity::User.into(),
+        role: Role::User.into(),
         content: text.to_owned(),
         tool_calls: vec![],
         tool_results: vec![],
         attachments: vec![],
     };
-    Request { prompt: vec![Part::Draft(draft)], stream_to: Audience::Hidden, ..Request::default() }
+    Request { prompt: vec![Part::Draft(draft)], stream: false, ..Request::default() }
 }
 
 struct Waits;

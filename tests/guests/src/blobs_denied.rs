@@ -9,7 +9,7 @@ const KNOWN: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b785
 #[tool]
 fn run() -> Json<[String; 2]> {
     Json([
-        format!("{:?}", blobs::keep(b"bytes", "text/plain", None)),
+        format!("{:?}", blobs::put(b"bytes", "text/plain", None)),
         format!("{:?}", blobs::read(KNOWN, 0, 16)),
     ])
 }

@@ -12,7 +12,7 @@ fn run(sha256: String) -> Result<Outcome> {
         length: 6,
         name: Some("stolen".into()),
     };
-    let own = blobs::keep(b"own bytes", "text/plain", Some("own.txt"))?;
+    let own = blobs::put(b"own bytes", "text/plain", Some("own.txt"))?;
     let read = blobs::read(&sha256, 0, 64)
         .map_or_else(|error| format!("{error:?}"), |bytes| format!("READ {bytes:?}"));
     let back = blobs::read_all(&own).map_or_else(
@@ -28,7 +28,7 @@ fn run(sha256: String) -> Result<Outcome> {
 fn hoard() -> String {
     for index in 0..1_000_u32 {
         let bytes: Vec<u8> = index.to_le_bytes().repeat(25_000);
-        if let Err(error) = blobs::keep(&bytes, "application/octet-stream", None) {
+        if let Err(error) = blobs::put(&bytes, "application/octet-stream", None) {
             return format!("{}: {error:?}", index * 100_000);
         }
     }

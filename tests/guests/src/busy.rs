@@ -6,9 +6,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use conclave_sdk::bindings::imports::conclave::plugin::types::Draft;
-use conclave_sdk::model::{Audience, Completion, ModelError, Part, Request};
+use conclave_sdk::model::{Completion, ModelError, Part, Request};
 use conclave_sdk::{
-    Agent, Entity, Result, Turn, View, config, fetch, files, finish, kv, log, model, scratch, tool,
+    Agent, Result, Role, Turn, View, config, fetch, files, finish, kv, log, model, scratch, tool,
 };
 use serde::Deserialize;
 
@@ -23,13 +23,13 @@ struct Settings {
 
 fn asking(text: &str) -> Request {
     let draft = Draft {
-        role: Entity::User.into(),
+        role: Role::User.into(),
         content: text.to_owned(),
         tool_calls: vec![],
         tool_results: vec![],
         attachments: vec![],
     };
-    Request { prompt: vec![Part::Draft(draft)], stream_to: Audience::Hidden, ..Request::default() }
+    Request { prompt: vec![Part::Draft(draft)], stream: false, ..Request::default() }
 }
 
 fn said(answer: std::result::Result<Completion, ModelError>) -> String {

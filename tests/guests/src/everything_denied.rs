@@ -22,7 +22,7 @@ fn run() -> Json<Vec<(&'static str, String)>> {
         tool_format: None,
         tool_choice: model::ToolChoice::Auto,
         output_schema: None,
-        stream_to: model::Audience::Hidden,
+        stream: false,
         options: Vec::new(),
     };
     Json(vec![

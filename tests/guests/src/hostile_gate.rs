@@ -1,6 +1,6 @@
 //! A gate that behaves as its setting specifies, correctly or not.
 
-use conclave_sdk::gate::{Gate, Passing, Verdict, allow, block, modify};
+use conclave_sdk::gate::{Gate, GateInput, Verdict, allow, block, modify};
 use conclave_sdk::{Denial, Error, Result, config, files};
 use serde::Deserialize;
 
@@ -14,15 +14,20 @@ struct Settings {
 struct Hostile;
 
 impl Gate for Hostile {
-    fn check(what: &Passing) -> Result<Verdict> {
+    fn check(input: &GateInput) -> Result<Verdict> {
         let Settings { mode } = config::get()?;
         match mode.as_str() {
             "allow" => Ok(allow()),
-            "modify" => Ok(modify(what.text.replace("folder", "drawer"))),
+            "modify" => Ok(modify(input.text.replace("folder", "drawer"))),
             "block" => Ok(block("it is blocked here")),
             "show" => Ok(block(format!(
                 "{:?} {:?} {:?} {:?} {} {}",
-                what.on, what.channel, what.agent, what.to, what.text, what.metadata
+                input.point,
+                input.channel,
+                input.from_task,
+                input.to_task,
+                input.text,
+                input.metadata
             ))),
             "spin" => loop {
                 std::hint::black_box(0);

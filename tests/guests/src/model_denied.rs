@@ -1,6 +1,6 @@
 //! Asks a model without a grant.
 
-use conclave_sdk::{Draft, Entity, Json, model, tool};
+use conclave_sdk::{Draft, Json, Role, model, tool};
 
 /// Completes and starts; each entry is what came of it.
 #[tool]
@@ -14,7 +14,7 @@ fn run() -> Json<[String; 2]> {
 #[tool]
 fn wait() -> String {
     let draft = model::Part::Draft(Draft {
-        role: Entity::User,
+        role: Role::User,
         content: "Are you there?".to_owned(),
         tool_calls: Vec::new(),
         tool_results: Vec::new(),

@@ -3,8 +3,8 @@
 //! results.
 
 use conclave_sdk::bindings::imports::conclave::plugin::types::Draft;
-use conclave_sdk::model::{Audience, Part, Request};
-use conclave_sdk::{Agent, Entity, Error, Json, Result, Turn, View, finish, model, tool};
+use conclave_sdk::model::{Part, Request};
+use conclave_sdk::{Agent, Error, Json, Result, Role, Turn, View, finish, model, tool};
 use wasip2::clocks::monotonic_clock::subscribe_duration;
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{Descriptor, DescriptorFlags, OpenFlags, PathFlags};
@@ -187,17 +187,14 @@ impl Agent for Polls {
     fn step(_: &View) -> Result<Turn> {
         let mut told = work("first");
         let draft = Draft {
-            role: Entity::User.into(),
+            role: Role::User.into(),
             content: "between".to_owned(),
             tool_calls: vec![],
             tool_results: vec![],
             attachments: vec![],
         };
-        let request = Request {
-            prompt: vec![Part::Draft(draft)],
-            stream_to: Audience::Hidden,
-            ..Request::default()
-        };
+        let request =
+            Request { prompt: vec![Part::Draft(draft)], stream: false, ..Request::default() };
         told.push(model::complete(&request).map_err(Error::from)?.content.unwrap_or_default());
         told.extend(work("second"));
         Ok(finish(told.join("\n")))

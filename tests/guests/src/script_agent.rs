@@ -4,7 +4,7 @@ use conclave_script::{AgentSettings, Answer, Effect, Scope, Script, json_text};
 use conclave_sdk::actions::Reply;
 use conclave_sdk::bindings::agent::conclave::plugin::{actions, state};
 use conclave_sdk::{
-    Entity, Error, Message, Result, ToolCall, Turn, View, call, config, say, scratch,
+    Error, Message, Result, Role, ToolCall, Turn, View, call, config, say, scratch,
 };
 use contract::exports::conclave::plugin::{agent, responder};
 use serde::Deserialize;
@@ -49,7 +49,7 @@ impl Scripted {
             return answer(effect.run(&Scope::of_content(&pending.content)));
         }
         match part::<Effect>(no_tool)? {
-            Some(effect) if pending.sender == Entity::Llm && pending.tool_calls.is_empty() => {
+            Some(effect) if pending.sender == Role::Llm && pending.tool_calls.is_empty() => {
                 answer(effect.run(&Scope::of_content(&pending.content)))
             }
             _ => Ok(None),

@@ -1,14 +1,14 @@
 //! A delivery strategy that speaks on a channel that it was not granted.
 
 use conclave_sdk::Result;
-use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, Speech, Wake};
+use conclave_sdk::delivery::{Context, Decision, DeliveryMessage, DeliveryStrategy, Wake};
 
 struct ForeignChannel;
 
 impl DeliveryStrategy for ForeignChannel {
     fn decide(_wake: Wake, context: &Context) -> Result<Vec<Decision>> {
-        let tasks = context.waiting().into_iter().map(|ended| ended.task_id).collect();
-        Ok(vec![Decision::Speak(Speech {
+        let tasks = context.pending_results().into_iter().map(|ended| ended.task_id).collect();
+        Ok(vec![Decision::Deliver(DeliveryMessage {
             tasks,
             channel: Some("vault".into()),
             prompt: Some("psst".into()),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::{BoxFuture, Clock, SystemClock};
 use conclave_runtime::completion::{Completion, ModelError, Prompt, StopReason, TokenUsage};
 use conclave_runtime::config::Config;
@@ -346,8 +346,8 @@ impl Channels for People {
         Box::pin(std::future::ready(None))
     }
 
-    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-        let text = speech.text;
+    fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
+        let text = message.text;
         let port = self.0;
         Box::pin(async move {
             talk::post(port, "/speak/", &text).await.map(drop).map_err(|error| error.to_string())

@@ -116,7 +116,7 @@ fn where_all_is_shown_a_head_line_breaks_and_is_not_cut() {
     );
     assert!(
         lines.iter().any(|line| line.trim().starts_with("reader  ")),
-        "the recipient stands below the seat: {lines:#?}"
+        "the recipient stands below the role: {lines:#?}"
     );
 }
 

@@ -277,7 +277,7 @@ fn what_a_tool_asks_for_next_is_shown_and_not_run() {
     let (answer, _) = well(&rig, &["plugin", "call", "--json", &steering, "run"]);
     let answer: Value = serde_json::from_str(&answer).expect("one object");
     assert_eq!(
-        answer["then"],
+        answer["follow_up_calls"],
         json!([{ "name": "done", "arguments": { "content": "the tool decided" } }])
     );
 }

@@ -16,7 +16,7 @@ use conclave_runtime::subscribe::{Published, RunEvent};
 pub struct Ran {
     pub outcome: Arc<Outcome>,
     pub happenings: Vec<Published>,
-    /// The speeches on channels.
+    /// The messages on channels.
     pub heard: Vec<(ChannelId, String)>,
     journals: MemoryJournals,
 }

@@ -8,7 +8,7 @@ use conclave_core::config::Config;
 use conclave_core::types::ids::{ChannelId, RoomId, TaskName};
 use conclave_core::types::outcome::Outcome;
 use conclave_runtime::blobs::MemoryBlobs;
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::kv::MemoryKv;
@@ -25,7 +25,7 @@ pub struct Rig {
     root: tempfile::TempDir,
     folder: PathBuf,
     answers: Vec<String>,
-    refuse_speech: bool,
+    refuse_messages: bool,
     /// Outlives each run's host, like a file on disk.
     kv: Arc<MemoryKv>,
     blobs: Arc<MemoryBlobs>,
@@ -49,7 +49,7 @@ impl Rig {
             root,
             folder,
             answers: Vec::new(),
-            refuse_speech: false,
+            refuse_messages: false,
             kv: Arc::default(),
             blobs: Arc::default(),
         }
@@ -91,10 +91,10 @@ impl Rig {
         self
     }
 
-    /// Adds a channel that rejects every speech.
+    /// Adds a channel that rejects every message.
     #[must_use]
     pub fn with_deaf_channel(mut self) -> Self {
-        self.refuse_speech = true;
+        self.refuse_messages = true;
         self
     }
 
@@ -154,7 +154,7 @@ impl Rig {
         let journals = MemoryJournals::default();
         let people = Arc::new(People {
             answers: Mutex::new(self.answers.clone()),
-            deaf: self.refuse_speech,
+            deaf: self.refuse_messages,
             heard: Mutex::default(),
         });
         let recorder = Arc::new(Recorder {
@@ -219,8 +219,8 @@ impl Channels for People {
         Box::pin(std::future::ready(answer.map(HumanAnswer::from)))
     }
 
-    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-        let Speech { channel, text, .. } = speech;
+    fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
+        let OutgoingMessage { channel, text, .. } = message;
         if self.deaf {
             return Box::pin(std::future::ready(Err("nobody listens".to_owned())));
         }

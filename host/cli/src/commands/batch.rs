@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use conclave_core::types::ids::{ChannelId, RoomId, TaskName};
 use conclave_runtime::batch::{Batch, OnError, room_of, run_all, verdict};
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::Journals;
@@ -413,7 +413,7 @@ impl BatchTrace {
     }
 }
 
-/// A channel that asks nothing and shows the speeches.
+/// A channel that asks nothing and shows the messages.
 struct BatchChannel {
     screen: Arc<Screen>,
     label: String,
@@ -424,9 +424,9 @@ impl Channels for BatchChannel {
         Box::pin(std::future::ready(None))
     }
 
-    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+    fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
         self.screen.line(paint(FAINT, format_args!("{:>4}  says", self.label)));
-        self.screen.line(foreign::block(speech.text.trim(), FAINT, 6, total_columns()));
+        self.screen.line(foreign::block(message.text.trim(), FAINT, 6, total_columns()));
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -217,10 +217,13 @@ fn finish(
     match &run.answer {
         Ok(outcome) => {
             // An outcome may consist of follow-up calls only.
-            if outcome.then.is_empty() || outcome.content.is_some() || outcome.value.is_some() {
+            if outcome.follow_up_calls.is_empty()
+                || outcome.content.is_some()
+                || outcome.value.is_some()
+            {
                 stdout::line(stdout::safe(&text(outcome)))?;
             }
-            for call in &outcome.then {
+            for call in &outcome.follow_up_calls {
                 let words = format!("follow-up call {}, not run here", one_line(&call.name, 64));
                 told.put(&EntryText::plain(words).whole(FAINT, &call.arguments.to_string()));
             }
@@ -279,8 +282,12 @@ fn as_json(tool: &str, run: &ToolRun, told: &CallFollower, code: u8) -> Value {
             (Value::Null, Value::Null, json!({ "error": error, "message": error.to_text(tool) }))
         }
     };
-    let then: Vec<Value> =
-        run.answer.iter().flat_map(|outcome| &outcome.then).map(super::run::as_json).collect();
+    let follow_up_calls: Vec<Value> = run
+        .answer
+        .iter()
+        .flat_map(|outcome| &outcome.follow_up_calls)
+        .map(super::run::as_json)
+        .collect();
     let denials = run.report.denials.iter().map(|record| {
         let mut denial = json!(record);
         denial["allow"] = json!(follower::argument(record));
@@ -292,7 +299,7 @@ fn as_json(tool: &str, run: &ToolRun, told: &CallFollower, code: u8) -> Value {
         "tool": tool,
         "result": content,
         "value": value,
-        "then": then,
+        "follow_up_calls": follow_up_calls,
         "error": error,
         "log": told.log(),
         "denials": denials,

@@ -156,11 +156,11 @@ fn cells(task: &TaskRow, row: &RunRow, goes_on: bool) -> Vec<(Style, String)> {
     let (style, state) = state(record.state, goes_on);
     vec![
         (NAME, task.name.clone()),
-        (Style::new(), record.agent.to_string()),
+        (Style::new(), record.worker.to_string()),
         (style, state),
         (Style::new(), took(lasted(record, row))),
         delivery(record),
-        (FAINT, one_line(&record.task, 200)),
+        (FAINT, one_line(&record.description, 200)),
     ]
 }
 
@@ -183,10 +183,10 @@ fn delivery(record: &BackgroundRecord) -> (Style, String) {
     match delivery.state {
         DeliveryState::None => (FAINT, String::new()),
         DeliveryState::Waiting => (ODD, format!("waiting{by}")),
-        DeliveryState::Speaking => (ODD, format!("being delivered{on}")),
+        DeliveryState::Delivering => (ODD, format!("being delivered{on}")),
         DeliveryState::Delivered => (GOOD, format!("delivered{on}{by}")),
-        DeliveryState::Attached => (ODD, "in the inbox".to_owned()),
-        DeliveryState::Told => (GOOD, format!("read by {}", record.notify)),
+        DeliveryState::Inbox => (ODD, "in the inbox".to_owned()),
+        DeliveryState::Read => (GOOD, format!("read by {}", record.notify)),
         DeliveryState::Blocked if delivery.reason.as_deref() == Some("room_closed") => {
             (FAINT, "not delivered: the run had ended".to_owned())
         }
@@ -208,7 +208,12 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
     }
     let record = &task.record;
     let (style, word) = state(record.state, row.state == RunState::Running);
-    stdout::styled(format!("{} {} {}", paint(NAME, &task.name), record.agent, paint(style, word)))?;
+    stdout::styled(format!(
+        "{} {} {}",
+        paint(NAME, &task.name),
+        record.worker,
+        paint(style, word)
+    ))?;
     let line = |name: &str, text: &str| match text {
         "" => Ok(()),
         text => {
@@ -225,7 +230,7 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
             rows.iter().try_for_each(|row| stdout::styled(format!("  {row}")))
         }
     };
-    foreign("work", &record.task)?;
+    foreign("work", &record.description)?;
     line("room", record.room.as_str())?;
     line("duration", &took(lasted(record, row)))?;
     line("notifies", record.notify.as_str())?;

@@ -1,11 +1,11 @@
 //! The terminal as the channel of `run`: questions appear on stderr and are answered on stdin, and
-//! speeches appear on stderr.
+//! messages appear on stderr.
 
 use std::sync::Arc;
 
 use anstyle::Style;
 use conclave_core::types::ids::{ChannelId, TaskName};
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
 
 use crate::ui::interrupt::Interrupts;
@@ -48,8 +48,8 @@ impl Channels for Terminal {
         })
     }
 
-    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-        self.screen.line(foreign::block(speech.text.trim(), Style::new(), 6, total_columns()));
+    fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
+        self.screen.line(foreign::block(message.text.trim(), Style::new(), 6, total_columns()));
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -21,7 +21,7 @@ pub const ORCHESTRATION_TOOLS: [&str; HostTool::ALL.len()] = {
 /// Actions of the host in later versions, reserved as task names.
 pub(crate) const LATER_TOOLS: [&str; 3] = ["delegate", "finish", "reject"];
 
-/// Seats, which are addresses, so no task may have such a name.
+/// Roles, which are addresses, so no task may have such a name.
 pub const SEATS: [&str; 4] = ["user", "llm", "agent", "system"];
 
 /// Returns whether no task may have this name, in any case: addresses ignore it (L-006).

@@ -14,7 +14,7 @@ use crate::types::wording::{code, nearest, suggest};
 
 /// The limit of tasks shown of a cycle.
 const CYCLE_SHOWN: usize = 12;
-/// Seats that can receive a message.
+/// Roles that can receive a message.
 const RECIPIENTS: [&str; 3] = ["user", "llm", "agent"];
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -98,7 +98,7 @@ fn read(
     table.set(reader, "interactive", &mut setup.interactive);
     table.set(reader, "only_user_quits_root", &mut setup.only_user_quits_root);
     table.set(reader, "default_human_response", &mut setup.default_human_response);
-    seats(reader, table, &mut setup);
+    responders(reader, table, &mut setup);
     table.set(reader, "agent_responder", &mut setup.agent_responder);
     setup.no_tool = no_tool(reader, table, &setup);
     setup.turns = turns(reader, table);
@@ -214,7 +214,7 @@ fn turns(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
 }
 
 /// `responders`: those that take part. A task without sub-tasks needs one.
-fn seats(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut TaskSetup) {
+fn responders(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut TaskSetup) {
     table.set(reader, "responders", &mut setup.responders);
     let item = table.get("responders").filter(|item| item.is_empty_list());
     if let Some(item) = item.filter(|_| setup.subtasks.is_empty()) {

@@ -15,7 +15,7 @@ use crate::permissions::grant::ToolPattern;
 use crate::setup::NoTool;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{ModelName, PluginName, TaskName};
-use crate::types::message::Entity;
+use crate::types::message::Role;
 
 /// Adds a warning for each plugin, task, model and cost limit that has no effect.
 pub(crate) fn check(config: &Config, problems: &mut Problems) {
@@ -55,7 +55,7 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
         check_costs(config, problems);
     }
     check_keys(config, problems);
-    check_seats(config, problems);
+    check_responders(config, problems);
     check_policy(config, problems);
     check_networks(config, problems);
     check_offers(config, &tasks, problems);
@@ -242,17 +242,17 @@ fn check_offers(config: &Config, tasks: &BTreeSet<&TaskName>, problems: &mut Pro
 
 /// Warns about a missing responder `agent`. It handles messages without a call (L-125); without it,
 /// and without another end, the task stalls.
-fn check_seats(config: &Config, problems: &mut Problems) {
+fn check_responders(config: &Config, problems: &mut Problems) {
     for (name, task) in &config.tasks {
-        let is_carried_out = task.setup.responders.contains(&Entity::Agent)
-            || !task.setup.responders.contains(&Entity::Llm);
+        let is_carried_out = task.setup.responders.contains(&Role::Agent)
+            || !task.setup.responders.contains(&Role::Llm);
         if is_carried_out || task.setup.no_tool == NoTool::Nothing {
             continue;
         }
         let goes_on = !task.setup.subtasks.is_empty()
-            || (task.setup.interactive && task.setup.responders.contains(&Entity::User));
+            || (task.setup.interactive && task.setup.responders.contains(&Role::User));
         let ends = task.setup.turns.is_some()
-            || task.setup.done_if_response.contains(&Entity::Llm)
+            || task.setup.done_if_response.contains(&Role::Llm)
             || !task.setup.done_sequences.is_empty();
         let stalls = !goes_on && !ends && !task.setup.text_rules.signals;
         let is_written = config.is_written(&format!("tasks.{name}.on_no_tool_call"));

@@ -117,7 +117,7 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
         fetch.as_ref().map(may_fetch),
         (!secrets.is_empty()).then(|| may_use(&secrets)),
         kv.as_ref().map(may_keep),
-        channels.as_ref().map(may_speak),
+        channels.as_ref().map(may_send),
     ];
     outside.into_iter().chain(may_shape(setup, name)).chain(words.into_iter().flatten()).collect()
 }
@@ -294,7 +294,7 @@ fn may_keep(grant: &KvGrant) -> String {
     format!("keep {} of its own", show_size(grant.bytes))
 }
 
-fn may_speak(grant: &ChannelsGrant) -> String {
+fn may_send(grant: &ChannelsGrant) -> String {
     let bounds = bounds(&[grant.messages.map(|messages| count(messages, "message"))]);
     format!("speak on {}{bounds}", join(grant.channels.iter().map(|channel| channel.as_str())))
 }

@@ -14,7 +14,7 @@ use crate::types::ids::{CallId, Millis, TimerId};
 pub struct PendingWork {
     pub key: WaitKey,
     /// The kind of work, such as `step`, `tool`, `approval`, `top-up`, `user`, `model`,
-    /// `background`, `strategy`, `speech`, `timer`.
+    /// `background`, `strategy`, `message`, `timer`.
     pub kind: String,
     /// The name of the plugin, tool, model or channel that the room waits for.
     pub target: String,
@@ -99,8 +99,8 @@ impl WaitChange {
             Effect::WakeStrategy { call, strategy, .. } => {
                 begun(WaitKey::Call(*call), "strategy", strategy.to_string())
             }
-            Effect::Speak { call, speech } => {
-                begun(WaitKey::Call(*call), "speech", speech.channel.to_string())
+            Effect::Send { call, message } => {
+                begun(WaitKey::Call(*call), "message", message.channel.to_string())
             }
             Effect::SetTimer { timer, at } => Some(Self::Begun(PendingWork {
                 key: WaitKey::Timer(*timer),
@@ -129,7 +129,7 @@ impl WaitChange {
             | Event::StrategyDecided { call, .. }
             | Event::UserAnswered { call, .. }
             | Event::Decided { call, .. }
-            | Event::Spoken { call, .. }
+            | Event::Sent { call, .. }
             | Event::BackgroundEnded { call, .. } => Some(Self::Over(WaitKey::Call(*call))),
             Event::ModelAnswered { call, ordinal, .. } => {
                 Some(Self::Over(WaitKey::Model(*call, *ordinal)))
@@ -148,7 +148,7 @@ impl Effect {
     pub fn leaves(&self, setup: &Setup) -> bool {
         match self {
             Self::CallModel { .. }
-            | Self::Speak { .. }
+            | Self::Send { .. }
             | Self::Reply { .. }
             | Self::Finish { .. } => true,
             // A question to a person relies on the notices shown before it, so those must be

@@ -121,11 +121,11 @@ impl<'a> Rights<'a> {
         Err(self.refuse(Capability::Delegate, channel, Layer::Config, &reason, smallest()))
     }
 
-    /// Returns the channel to speak on. A line of config is suggested only for an existing channel.
+    /// Returns the channel to send to. A line of config is suggested only for an existing channel.
     ///
     /// # Errors
     /// As [`may_use_model`](Self::may_use_model).
-    pub fn may_speak(
+    pub fn may_send(
         &self,
         name: &str,
         is_channel: impl Fn(&str) -> bool,

@@ -217,7 +217,7 @@ pub struct SecretGrant {
     pub places: BTreeSet<SecretPlace>,
 }
 
-/// The grant of channels that a delivery strategy may speak on.
+/// The grant of channels that a delivery strategy may send to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChannelsGrant {
     pub channels: Vec<ChannelId>,

@@ -11,7 +11,7 @@ use crate::protocol::event::RunOpening;
 use crate::setup::plugin_query::PluginQuery;
 use crate::types::approval::ApprovalRequest;
 use crate::types::completion::{Completion, ModelError, Prompt};
-use crate::types::delivery::{Speech, Wake};
+use crate::types::delivery::{OutgoingMessage, Wake};
 use crate::types::denial::Denial;
 use crate::types::ids::{
     BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, ModelName, PluginName, TaskName,
@@ -60,8 +60,8 @@ pub enum Effect {
     StartBackground { call: CallId, id: BackgroundId, opening: Box<RunOpening> },
     /// Call the strategy's `decide` with `room.delivery_view(call)`. Answer: `StrategyDecided`.
     WakeStrategy { call: CallId, strategy: PluginName, wake: Wake },
-    /// Send a text to a channel. Answer: `Spoken`.
-    Speak { call: CallId, speech: Box<Speech> },
+    /// Send a text to a channel. Answer: `Sent`.
+    Send { call: CallId, message: Box<OutgoingMessage> },
     /// Reply to a request from outside. No event answers it.
     Reply { request: RequestId, reply: Result<RequestReply, Refusal> },
     /// Send a text to the background task that this call runs, as a control message with this id.
@@ -93,7 +93,7 @@ impl Effect {
             | Self::AskUser { call, .. }
             | Self::StartBackground { call, .. }
             | Self::WakeStrategy { call, .. }
-            | Self::Speak { call, .. } => Some(*call),
+            | Self::Send { call, .. } => Some(*call),
             Self::AllowSideEffect { .. } | Self::ConfirmSideEffect { .. } => None,
             Self::Reply { .. } | Self::TellTask { .. } | Self::DetachTask { .. } => None,
             Self::CallModel { .. }

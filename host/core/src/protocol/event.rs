@@ -21,7 +21,7 @@ use crate::types::ids::{
     CallId, ChannelId, ControlId, Millis, PluginName, RoomId, TaskName, TimerId,
 };
 use crate::types::limits::RunLimits;
-use crate::types::message::{Blob, Entity, Message, ToolCall};
+use crate::types::message::{Blob, Message, Role, ToolCall};
 use crate::types::request::{RequestId, RoomRequest};
 use crate::types::room_secret::RoomSecret;
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
@@ -78,7 +78,7 @@ pub struct RunOpening {
     pub recipient: Option<String>,
     /// The sender's role, instead of the user's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sender: Option<Entity>,
+    pub sender: Option<Role>,
     /// Tool calls that the opener attached to the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolCall>,
@@ -97,7 +97,7 @@ pub struct RunOpening {
     pub replay: Vec<Turn>,
     /// The only responder of the entry task that is asked, once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seat: Option<SeatCall>,
+    pub role_call: Option<RoleCall>,
     /// A JSON object for the agent's `inputs`.
     pub inputs: Value,
     /// The limits of the whole room: those of the run, or the part that a parent reserved for it.
@@ -149,7 +149,7 @@ impl Default for RunOpening {
             kill_after: None,
             returns: None,
             replay: Vec::new(),
-            seat: None,
+            role_call: None,
             inputs: Value::Null,
             limits: RunLimits::default(),
             deadline: None,
@@ -173,10 +173,10 @@ fn is_zero(number: &u32) -> bool {
 /// A single question to one responder, without a task loop. The reference calls this an agent's
 /// responder (L-021, L-022).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SeatCall {
-    pub seat: Entity,
+pub struct RoleCall {
+    pub role: Role,
     /// The sender of the message.
-    pub sender: Entity,
+    pub sender: Role,
     /// Whether the message came from outside (L-170).
     #[serde(default)]
     pub untrusted: bool,
@@ -313,7 +313,7 @@ pub enum Event {
         author: ApprovalAuthor,
     },
     /// A channel accepted a text, or gave a reason for refusing it.
-    Spoken {
+    Sent {
         call: CallId,
         failure: Option<String>,
     },

@@ -298,7 +298,7 @@ pub enum Notice {
     /// A channel did not accept a text of the room; the other channels got it.
     ChannelRefused {
         channel: ChannelId,
-        /// The key of the speech.
+        /// The key of the message.
         key: String,
         reason: String,
     },
@@ -329,7 +329,7 @@ pub enum Notice {
     /// A strategy's text reached a channel.
     Delivered {
         id: BackgroundId,
-        agent: TaskName,
+        worker: TaskName,
         strategy: PluginName,
         channel: ChannelId,
         text: String,
@@ -337,14 +337,14 @@ pub enum Notice {
     /// A result stays in the inbox, and why.
     NotDelivered {
         id: BackgroundId,
-        agent: TaskName,
+        worker: TaskName,
         reason: String,
     },
     /// Delivery of a result failed too often and is not retried; the result waits for the agent's
     /// next turn.
     DeadLetter {
         id: BackgroundId,
-        agent: TaskName,
+        worker: TaskName,
         attempts: u32,
         reason: String,
     },

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::acting::JobCall;
 use super::approvals::Consent;
-use super::delivery::GatedSpeech;
+use super::delivery::GatedMessage;
 use crate::policy::budget::LimitIncrease;
 use crate::types::ids::{BackgroundId, CallId, ChannelId, FrameId, Millis, PluginName, TaskName};
 
@@ -72,8 +72,8 @@ pub(super) enum Purpose {
     Strategy {
         strategy: PluginName,
     },
-    Speech {
-        saying: Box<GatedSpeech>,
+    Send {
+        gated: Box<GatedMessage>,
     },
 }
 
@@ -104,7 +104,7 @@ impl Purpose {
             | Self::Background { .. }
             | Self::Post { .. }
             | Self::Strategy { .. }
-            | Self::Speech { .. } => None,
+            | Self::Send { .. } => None,
         }
     }
 }

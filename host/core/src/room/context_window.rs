@@ -10,12 +10,12 @@ use std::sync::Arc;
 use super::histories::open_calls;
 use crate::protocol::notice::Notice;
 use crate::tool_calls::truncate::{
-    self, BYTES_PER_TOKEN, DoesNotFit, HistoryEntry, Limits, MAX_OUTPUT, MIN_OUTPUT, RetainedEntry,
-    Role,
+    self, BYTES_PER_TOKEN, DoesNotFit, HistoryEntry, Limits, MAX_OUTPUT, MIN_OUTPUT, PromptRole,
+    RetainedEntry,
 };
 use crate::types::completion::{DraftMessage, Prompt, PromptPiece, ToolFormat};
 use crate::types::ids::{CallId, ModelName, TaskName};
-use crate::types::message::{Entity, Message, ToolCall};
+use crate::types::message::{Message, Role, ToolCall};
 
 /// Places that a history lost while a call was pending, in ascending order. The call's plugin
 /// refers to places before the loss. One set for each loss, oldest first.
@@ -211,7 +211,7 @@ fn moved(place: usize, lost: &[usize]) -> usize {
 /// histories, with the place of each.
 fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<HistoryEntry>, Vec<CutText>) {
     let (mut entries, mut texts) =
-        (vec![HistoryEntry { role: Role::System, text: 0, rest: fixed }], Vec::new());
+        (vec![HistoryEntry { role: PromptRole::System, text: 0, rest: fixed }], Vec::new());
     for piece in &prompt.pieces {
         let PromptPiece::History { messages, start, end } = piece else { continue };
         for (place, message) in
@@ -238,9 +238,9 @@ pub(super) fn tokens_of(message: &Message, bytes: u32) -> u64 {
 fn entries_of(message: &Message, bytes: u32) -> Vec<HistoryEntry> {
     if message.tool_results.is_empty() {
         let role = match message.sender {
-            Entity::Llm => Role::Assistant,
-            Entity::System => Role::System,
-            Entity::User | Entity::Agent => Role::User,
+            Role::Llm => PromptRole::Assistant,
+            Role::System => PromptRole::System,
+            Role::User | Role::Agent => PromptRole::User,
         };
         let text = truncate::tokens_of(&message.as_read(), bytes);
         // The fence is not cut with its text.
@@ -259,7 +259,7 @@ fn entries_of(message: &Message, bytes: u32) -> Vec<HistoryEntry> {
             .map(ToString::to_string)
             .unwrap_or_default();
         HistoryEntry {
-            role: Role::Tool,
+            role: PromptRole::Tool,
             text: truncate::tokens_of(&result.content, bytes),
             rest: truncate::tokens_of(&value, bytes),
         }

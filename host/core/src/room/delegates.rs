@@ -13,7 +13,7 @@ use super::messages::text_form;
 use super::termination::FrameEnd;
 use crate::types::action::{Action, Observation};
 use crate::types::ids::{FrameId, TaskName};
-use crate::types::message::{Entity, Label, Message, Signal};
+use crate::types::message::{Label, Message, Role, Signal};
 use crate::types::outcome::Status;
 
 /// The action that starts several delegates at once.
@@ -102,7 +102,7 @@ impl Dialogue<'_> {
         let caller = self.frames.get(&id).map_or_else(String::new, |frame| frame.task.to_string());
         let text = first_message(&inputs);
         let child = self.new_frame(task, Some(id), Arc::new(inputs));
-        let mut message = self.cx.stamp(Entity::User, &caller);
+        let mut message = self.cx.stamp(Role::User, &caller);
         message.content = Some(text);
         self.put_pending(child, Responder::User, message);
         self.frames.runnable.push_back(child);

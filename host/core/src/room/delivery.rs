@@ -3,13 +3,13 @@
 //! waits.
 //!
 //! This module holds the queued results and their state changes. Its submodules ask strategies,
-//! speak on channels, and put results to agents.
+//! send to channels, and put results to agents.
 
 mod activity;
 mod announcing;
 mod inbox;
 mod relay;
-mod speaking;
+mod sending;
 mod strategies;
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,9 @@ use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
 use crate::types::channel::Binding;
 use crate::types::delegation::ResultForm;
-use crate::types::delivery::{DeliveryRecord, DeliveryState, DeliveryView, EndedTask, Speech};
+use crate::types::delivery::{
+    DeliveryRecord, DeliveryState, DeliveryView, EndedTask, OutgoingMessage,
+};
 use crate::types::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
 use crate::types::request::{Refusal, RefusalCode, RequestId};
 
@@ -42,7 +44,7 @@ const ROOM_CLOSED: &str = "room_closed";
 /// A queued or retained result. A delivered one leaves the queue; the record of its task keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct QueuedResult {
-    /// The ended task, with its count of failed speeches.
+    /// The ended task, with its count of failed messages.
     ended: Arc<EndedTask>,
     /// The task to notify.
     notify: TaskName,
@@ -71,10 +73,10 @@ pub(super) struct Undelivered {
     pub(super) chain_depth: u32,
 }
 
-/// A speech that gates still check, with its origin.
+/// A message that gates still check, with its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct GatedSpeech {
-    pub(super) speech: Speech,
+pub(super) struct GatedMessage {
+    pub(super) outgoing: OutgoingMessage,
     /// The strategy that requested it; `None` for an announcement.
     pub(super) strategy: Option<PluginName>,
     /// The request of an announcement.
@@ -90,10 +92,10 @@ pub(super) struct GatedSpeech {
     pub(super) otherwise: Option<String>,
 }
 
-impl GatedSpeech {
+impl GatedMessage {
     /// Returns the bytes of its texts.
     pub(super) fn weight(&self) -> usize {
-        self.speech.text.len() + self.otherwise.as_ref().map_or(0, String::len)
+        self.outgoing.text.len() + self.otherwise.as_ref().map_or(0, String::len)
     }
 }
 
@@ -115,12 +117,12 @@ pub(super) struct Deliveries {
     inbox: BTreeMap<TaskName, BTreeSet<u64>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     strategies: BTreeMap<PluginName, StrategyState>,
-    /// Speeches that each task's agent is to take a turn about, in order of arrival.
+    /// Messages that each task's agent is to take a turn about, in order of arrival.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    relays: BTreeMap<TaskName, Vec<GatedSpeech>>,
-    /// Number of unanswered speeches on each channel.
+    relays: BTreeMap<TaskName, Vec<GatedMessage>>,
+    /// Number of unanswered messages on each channel.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    speaking: BTreeMap<ChannelId, u32>,
+    delivering: BTreeMap<ChannelId, u32>,
     /// Announcements by their key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     announced: BTreeMap<String, KeyedAnnouncement>,
@@ -165,13 +167,13 @@ impl Deliveries {
                     self.waiting.entry(strategy.clone()).or_default().insert(number);
                 }
             }
-            DeliveryState::Attached | DeliveryState::DeadLetter => {
+            DeliveryState::Inbox | DeliveryState::DeadLetter => {
                 self.inbox.entry(entry.notify.clone()).or_default().insert(number);
             }
-            DeliveryState::Speaking => {}
+            DeliveryState::Delivering => {}
             DeliveryState::None
             | DeliveryState::Delivered
-            | DeliveryState::Told
+            | DeliveryState::Read
             | DeliveryState::Blocked => {
                 self.by_id.remove(id);
                 return self.results.remove(&number);
@@ -199,7 +201,7 @@ impl Room {
         self.deliveries.delivery_view(&self.cx, &self.frames, &self.channels, call)
     }
 
-    /// Runs after each event: passes relayed speeches to their agents, wakes strategies that wait
+    /// Runs after each event: passes relayed messages to their agents, wakes strategies that wait
     /// for a channel, and blocks results of a closed room.
     pub(super) fn handle_deliveries(&mut self) {
         if self.deliveries.is_new() {
@@ -252,19 +254,19 @@ impl Deliveries {
             state,
             strategy: entry.strategy.clone(),
             channel: channel.cloned(),
-            // `attempts` counts failed speeches, so a success adds one.
+            // `attempts` counts failed messages, so a success adds one.
             attempts: entry.ended.attempts + u32::from(state == DeliveryState::Delivered),
             reason: reason.map(str::to_owned),
         };
-        let (agent, attempts) = (entry.ended.agent.clone(), entry.ended.attempts);
+        let (agent, attempts) = (entry.ended.worker.clone(), entry.ended.attempts);
         background.set_delivery(id, record);
         let reason = reason.unwrap_or_default().to_owned();
         match state {
-            DeliveryState::Attached | DeliveryState::Blocked => {
-                cx.notify(Notice::NotDelivered { id: id.clone(), agent, reason })
+            DeliveryState::Inbox | DeliveryState::Blocked => {
+                cx.notify(Notice::NotDelivered { id: id.clone(), worker: agent, reason })
             }
             DeliveryState::DeadLetter => {
-                cx.notify(Notice::DeadLetter { id: id.clone(), agent, attempts, reason })
+                cx.notify(Notice::DeadLetter { id: id.clone(), worker: agent, attempts, reason })
             }
             _ => {}
         }
@@ -336,7 +338,7 @@ impl Deliveries {
         strategy: &PluginName,
         reason: &str,
     ) {
-        self.set_delivery_states(cx, background, strategy, DeliveryState::Attached, reason);
+        self.set_delivery_states(cx, background, strategy, DeliveryState::Inbox, reason);
     }
 
     fn set_delivery_states(
@@ -384,7 +386,7 @@ impl ResultDelivery<'_> {
         };
         self.deliveries.results.insert(number, entry);
         if self.channels.is_closed() {
-            // R-063 done right: the result is recorded without a speech.
+            // R-063 done right: the result is recorded without a message.
             self.deliveries.set_delivery_state(
                 self.cx,
                 self.background,
@@ -412,7 +414,7 @@ impl ResultDelivery<'_> {
                 self.cx,
                 self.background,
                 &id,
-                DeliveryState::Attached,
+                DeliveryState::Inbox,
                 None,
                 Some("it has no delivery strategy (tasks.NAME.delivery_strategy)"),
             ),
@@ -423,11 +425,11 @@ impl ResultDelivery<'_> {
     pub(super) fn report_undelivered(&mut self) {
         self.deliveries.relays.clear();
         self.deliveries.strategies.clear();
-        self.deliveries.speaking.clear();
+        self.deliveries.delivering.clear();
         let closed = self.channels.is_closed();
         let left = |entry: &QueuedResult| match entry.state {
             DeliveryState::Waiting => Some("its strategy decided nothing before the run was over"),
-            DeliveryState::Speaking => {
+            DeliveryState::Delivering => {
                 Some("the run was over before its channel said whether it was told")
             }
             _ => None,
@@ -452,7 +454,7 @@ impl ResultDelivery<'_> {
                     self.cx,
                     self.background,
                     &id,
-                    DeliveryState::Attached,
+                    DeliveryState::Inbox,
                     None,
                     Some(reason),
                 ),

@@ -18,7 +18,7 @@ use crate::protocol::notice::Notice;
 use crate::setup::{PluginFacts, PluginKind, Setup, TaskSetup};
 use crate::types::capability::Capability;
 use crate::types::ids::{FrameId, Millis, TaskName};
-use crate::types::message::{Entity, Message};
+use crate::types::message::{Message, Role};
 use crate::types::request::{Refusal, RequestId, RequestReply};
 
 /// A task that people talk to, and one for background work. A token costs one micro-US-dollar in a
@@ -164,6 +164,6 @@ impl Parts {
 }
 
 /// Returns a message with this number.
-pub(super) fn message(seq: u64, sender: Entity, text: &str) -> Message {
+pub(super) fn message(seq: u64, sender: Role, text: &str) -> Message {
     Message { content: Some(text.to_owned()), ..Message::new(seq, sender, "somebody") }
 }

@@ -17,12 +17,12 @@ pub(super) use past_actions::PastActions;
 use super::acting::Acting;
 use super::loop_detection::LoopDetector;
 use super::stuck_detection::StuckWatch;
-use crate::protocol::event::SeatCall;
+use crate::protocol::event::RoleCall;
 use crate::tool_calls::parse::ParsedCalls;
 use crate::types::action::{Action, Observation};
 use crate::types::ids::PluginName;
 use crate::types::ids::{CallId, FrameId, TaskName};
-use crate::types::message::{Entity, Label, Message, ToolCall};
+use crate::types::message::{Label, Message, Role, ToolCall};
 use crate::types::view::Peer;
 
 /// A responder: a role or a sub-task that may answer the pending message (L-020).
@@ -39,22 +39,22 @@ pub(super) enum Responder {
 impl Responder {
     /// Returns its role; `None` for a sub-task, which counts by name only (L-081), and for the
     /// host.
-    pub(super) fn seat(&self) -> Option<Entity> {
+    pub(super) fn role(&self) -> Option<Role> {
         match self {
-            Self::Agent => Some(Entity::Agent),
-            Self::Llm => Some(Entity::Llm),
-            Self::User => Some(Entity::User),
+            Self::Agent => Some(Role::Agent),
+            Self::Llm => Some(Role::Llm),
+            Self::User => Some(Role::User),
             Self::Subtask(_) | Self::System => None,
         }
     }
 
     /// Returns the responder that a message's sender is.
-    pub(super) fn of(entity: Entity) -> Self {
-        match entity {
-            Entity::Llm => Self::Llm,
-            Entity::Agent => Self::Agent,
-            Entity::User => Self::User,
-            Entity::System => Self::System,
+    pub(super) fn of(role: Role) -> Self {
+        match role {
+            Role::Llm => Self::Llm,
+            Role::Agent => Self::Agent,
+            Role::User => Self::User,
+            Role::System => Self::System,
         }
     }
 
@@ -62,8 +62,8 @@ impl Responder {
     pub(super) fn label(&self) -> &str {
         match self {
             Self::Subtask(task) => task.as_str(),
-            Self::System => Entity::System.as_str(),
-            Self::Agent | Self::Llm | Self::User => self.seat().map_or("", Entity::as_str),
+            Self::System => Role::System.as_str(),
+            Self::Agent | Self::Llm | Self::User => self.role().map_or("", Role::as_str),
         }
     }
 
@@ -73,7 +73,7 @@ impl Responder {
         match self {
             Self::Subtask(task) => task.as_str().eq_ignore_ascii_case(name),
             Self::Agent | Self::Llm | Self::User => {
-                self.seat() == Entity::named(name) && self.seat().is_some()
+                self.role() == Role::named(name) && self.role().is_some()
             }
             Self::System => false,
         }
@@ -228,7 +228,7 @@ pub(super) struct Frame {
     pub(super) history_start: usize,
     /// The only role to ask, outside the step loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) only: Option<SeatCall>,
+    pub(super) only: Option<RoleCall>,
     /// Number of answered calls of the agent's `step`.
     pub(super) iteration: u32,
     /// Events since the previous step returned (O-053).

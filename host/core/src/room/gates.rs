@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::background::{Delegating, TaskOrigin};
-use super::delivery::GatedSpeech;
+use super::delivery::GatedMessage;
 use super::queue_limit::QueueLimit;
 use super::{Invariant, Purpose, Room, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::setup::plugin_query::{self, GateVerdict, PASSING_MAX, PluginQuery, PluginReply};
+use crate::setup::plugin_query::{self, GATE_INPUT_MAX, GateVerdict, PluginQuery, PluginReply};
 use crate::setup::{GatePoint, GateRule};
 use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, ChannelId, FrameId, PluginName};
@@ -31,7 +31,7 @@ const REASON_MAX: usize = 4 << 10;
 pub(super) enum GatedAct {
     Inbound { request: RequestId, inbound: Box<Inbound> },
     Delegation { delegating: Box<Delegating> },
-    Delivery { saying: Box<GatedSpeech> },
+    Delivery { gated: Box<GatedMessage> },
 }
 
 impl GatedAct {
@@ -49,9 +49,9 @@ impl GatedAct {
         match self {
             Self::Inbound { inbound, .. } => &inbound.text,
             Self::Delegation { delegating } => {
-                delegating.delegation.brief.as_ref().unwrap_or(&delegating.delegation.task)
+                delegating.delegation.brief.as_ref().unwrap_or(&delegating.delegation.description)
             }
-            Self::Delivery { saying } => &saying.speech.text,
+            Self::Delivery { gated } => &gated.outgoing.text,
         }
     }
 
@@ -63,9 +63,9 @@ impl GatedAct {
                 if delegating.delegation.brief.is_some() {
                     delegating.delegation.brief = Some(text.clone());
                 }
-                delegating.delegation.task = text;
+                delegating.delegation.description = text;
             }
-            Self::Delivery { saying } => saying.speech.text = text,
+            Self::Delivery { gated } => gated.outgoing.text = text,
         }
     }
 
@@ -92,7 +92,7 @@ pub(super) struct Gating {
 /// An item that gates are checking.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct GatedItem {
-    passing: GatedAct,
+    act: GatedAct,
     /// Index of its current gate in the setup's list.
     gate: usize,
     /// `None` while an earlier message of its channel waits.
@@ -103,7 +103,7 @@ impl Gating {
     fn in_lane(&self, lane: &ChannelId) -> impl Iterator<Item = (u64, &GatedItem)> {
         self.waiting
             .iter()
-            .filter(move |(_, waiting)| waiting.passing.lane() == Some(lane))
+            .filter(move |(_, waiting)| waiting.act.lane() == Some(lane))
             .map(|(number, waiting)| (*number, waiting))
     }
 }
@@ -130,7 +130,7 @@ impl Gating {
     /// Returns why this message may not wait for the gates of its channel, if so: the sender is too
     /// fast for them.
     pub(super) fn full_lane(&self, inbound: &Inbound) -> Option<String> {
-        let weights = self.in_lane(&inbound.channel).filter_map(|(_, item)| match &item.passing {
+        let weights = self.in_lane(&inbound.channel).filter_map(|(_, item)| match &item.act {
             GatedAct::Inbound { inbound, .. } => Some(inbound.weight()),
             GatedAct::Delegation { .. } | GatedAct::Delivery { .. } => None,
         });
@@ -138,10 +138,10 @@ impl Gating {
             .map(|limit| limit.reason("messages of the channel", "wait for its gates"))
     }
 
-    /// Returns the speeches that gates check.
-    pub(super) fn speeches(&self) -> impl Iterator<Item = &GatedSpeech> {
-        self.waiting.values().filter_map(|item| match &item.passing {
-            GatedAct::Delivery { saying } => Some(&**saying),
+    /// Returns the messages that gates check.
+    pub(super) fn deliveries(&self) -> impl Iterator<Item = &GatedMessage> {
+        self.waiting.values().filter_map(|item| match &item.act {
+            GatedAct::Delivery { gated } => Some(&**gated),
             GatedAct::Inbound { .. } | GatedAct::Delegation { .. } => None,
         })
     }
@@ -149,14 +149,14 @@ impl Gating {
 
 impl GateChecks<'_> {
     /// Asks the first gate of the item's point. Its last gate releases the item.
-    pub(super) fn wait_for_gates(&mut self, passing: GatedAct) {
-        let Some(gate) = self.cx.gate_from(passing.point(), 0) else {
+    pub(super) fn wait_for_gates(&mut self, act: GatedAct) {
+        let Some(gate) = self.cx.gate_from(act.point(), 0) else {
             return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
         };
-        let before = passing.lane().map_or(0, |lane| self.gating.in_lane(lane).count());
+        let before = act.lane().map_or(0, |lane| self.gating.in_lane(lane).count());
         let number = self.gating.next;
         self.gating.next += 1;
-        self.gating.waiting.insert(number, GatedItem { passing, gate, call: None });
+        self.gating.waiting.insert(number, GatedItem { act, gate, call: None });
         // One item of a channel at a time keeps the order of its messages.
         if before == 0 {
             self.ask_gate(number);
@@ -173,7 +173,7 @@ impl GateChecks<'_> {
         let (Some(waiting), Some(rule)) = (self.gating.waiting.get(&number), rule) else {
             return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
         };
-        let question = PluginQuery::Gate { passing: Box::new(self.gate_view(&waiting.passing)) };
+        let question = PluginQuery::Gate { input: Box::new(self.gate_view(&waiting.act)) };
         let call = self.cx.next_call(Purpose::Gate { plugin: rule.plugin.clone(), number });
         if let Some(waiting) = self.gating.waiting.get_mut(&number) {
             waiting.call = Some(call);
@@ -189,20 +189,20 @@ impl GateChecks<'_> {
     }
 
     /// Returns the item as a gate sees it.
-    fn gate_view(&self, passing: &GatedAct) -> plugin_query::Passing {
-        let mut shown = plugin_query::Passing {
-            on: passing.point(),
+    fn gate_view(&self, act: &GatedAct) -> plugin_query::GateInput {
+        let mut shown = plugin_query::GateInput {
+            point: act.point(),
             room: self.cx.opening.room.clone(),
             channel: None,
-            agent: None,
-            to: None,
-            text: passing.text().to_owned(),
+            from_task: None,
+            to_task: None,
+            text: act.text().to_owned(),
             metadata: json!({}),
         };
-        match passing {
+        match act {
             GatedAct::Inbound { inbound, .. } => {
                 shown.channel = Some(inbound.channel.clone());
-                shown.to = inbound.to.as_ref().map(ToString::to_string);
+                shown.to_task = inbound.to.as_ref().map(ToString::to_string);
                 // Gates get the types of attachments, not their content.
                 let attachments: Vec<&str> =
                     inbound.attachments.iter().map(|blob| blob.media_type.as_str()).collect();
@@ -212,27 +212,27 @@ impl GateChecks<'_> {
             }
             GatedAct::Delegation { delegating } => {
                 let delegation = &delegating.delegation;
-                shown.agent = match &delegating.origin {
+                shown.from_task = match &delegating.origin {
                     TaskOrigin::Slot { frame, .. } => {
                         self.frames.get(frame).map(|frame| frame.task.clone())
                     }
                     TaskOrigin::Request { by, .. } => by.clone(),
                 };
-                shown.to = Some(delegation.agent.clone());
+                shown.to_task = Some(delegation.worker.clone());
                 shown.metadata = json!({
-                    "label": delegation.task, "context": delegation.context, "share_channels": delegation.share_channels,
+                    "label": delegation.description, "context": delegation.context, "share_channels": delegation.share_channels,
                     "conversation": delegation.conversation, "wait": delegation.wait,
                 });
             }
-            GatedAct::Delivery { saying } => {
-                let speech = &saying.speech;
-                shown.channel = Some(speech.channel.clone());
-                shown.agent = speech
+            GatedAct::Delivery { gated } => {
+                let outgoing = &gated.outgoing;
+                shown.channel = Some(outgoing.channel.clone());
+                shown.from_task = outgoing
                     .tasks
                     .first()
                     .and_then(|id| self.background.task(id))
-                    .map(|record| record.agent.clone());
-                shown.metadata = json!({ "tasks": speech.tasks, "interrupt": speech.interrupt, "key": speech.key });
+                    .map(|record| record.worker.clone());
+                shown.metadata = json!({ "tasks": outgoing.tasks, "interrupt": outgoing.interrupt, "key": outgoing.key });
             }
         }
         shown
@@ -244,9 +244,9 @@ impl GateChecks<'_> {
             self.cx.violated(Invariant::GateKnown, None::<FrameId>);
             return None;
         };
-        let next = self.cx.gate_from(waiting.passing.point(), waiting.gate + 1);
+        let next = self.cx.gate_from(waiting.act.point(), waiting.gate + 1);
         let Some(gate) = next else {
-            return self.gating.waiting.remove(&number).map(|waiting| waiting.passing);
+            return self.gating.waiting.remove(&number).map(|waiting| waiting.act);
         };
         if let Some(waiting) = self.gating.waiting.get_mut(&number) {
             waiting.gate = gate;
@@ -276,7 +276,7 @@ impl Room {
         report: &CallReport,
     ) {
         // Read first, because `checked` compares a changed text with it.
-        let original = self.gating.waiting.get(&number).map(|waiting| waiting.passing.text());
+        let original = self.gating.waiting.get(&number).map(|waiting| waiting.act.text());
         let verdict = answer.and_then(|advice| checked(advice, original.unwrap_or_default()));
         self.end_call(call, verdict.is_ok(), report);
         self.cx.drop_timers(|purpose| *purpose == TimerPurpose::Gate { call });
@@ -286,9 +286,9 @@ impl Room {
                 let Some(waiting) = self.gating.waiting.get_mut(&number) else {
                     return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
                 };
-                if waiting.passing.text() != text {
-                    waiting.passing.set_text(text);
-                    let point = waiting.passing.point();
+                if waiting.act.text() != text {
+                    waiting.act.set_text(text);
+                    let point = waiting.act.point();
                     self.cx.notify(Notice::GateModified { point, plugin: plugin.clone() });
                 }
                 self.release(number);
@@ -329,14 +329,14 @@ impl Room {
 
     /// Moves an item to its next gate. Behind the last one it takes effect.
     fn release(&mut self, number: u64) {
-        let Some(passing) = self.gate_checks().next_gate(number) else { return };
-        let lane = passing.lane().cloned();
-        match passing {
+        let Some(act) = self.gate_checks().next_gate(number) else { return };
+        let lane = act.lane().cloned();
+        match act {
             GatedAct::Inbound { request, inbound } => self.inbound_passed(request, *inbound),
             GatedAct::Delegation { delegating } => {
                 self.background_work().delegation_passed(*delegating)
             }
-            GatedAct::Delivery { saying } => self.result_delivery().delivery_passed(*saying),
+            GatedAct::Delivery { gated } => self.result_delivery().delivery_passed(*gated),
         }
         self.gate_checks().next_in_lane(lane);
     }
@@ -344,44 +344,44 @@ impl Room {
 
 impl BackgroundWork<'_> {
     fn block(&mut self, number: u64, plugin: &PluginName, reason: &str, told: &str) {
-        let Some(GatedItem { passing, .. }) = self.gating.waiting.remove(&number) else {
+        let Some(GatedItem { act, .. }) = self.gating.waiting.remove(&number) else {
             return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
         };
-        let lane = passing.lane().cloned();
+        let lane = act.lane().cloned();
         self.cx.notify(Notice::GateBlocked {
-            point: passing.point(),
+            point: act.point(),
             plugin: plugin.clone(),
             reason: reason.to_owned(),
         });
-        self.is_blocked(passing, told);
+        self.is_blocked(act, told);
         self.gate_checks().next_in_lane(lane);
     }
 
     /// Blocks all items when the room stops, and reports that to their senders.
     pub(super) fn block_all(&mut self, reason: &str) {
-        for (_, GatedItem { passing, call, .. }) in std::mem::take(&mut self.gating.waiting) {
+        for (_, GatedItem { act, call, .. }) in std::mem::take(&mut self.gating.waiting) {
             if let Some(call) = call {
                 self.plugin_calls().abandon(call);
             }
             let reason = format!("the room is over: {reason}");
-            match passing {
+            match act {
                 // No gate refused it, so it waits for the agent's next turn.
-                GatedAct::Delivery { saying } => {
-                    self.deliveries.delivery_interrupted(self.cx, self.background, *saying, &reason)
+                GatedAct::Delivery { gated } => {
+                    self.deliveries.delivery_interrupted(self.cx, self.background, *gated, &reason)
                 }
-                passing => self.is_blocked(passing, &reason),
+                act => self.is_blocked(act, &reason),
             }
         }
     }
 
-    fn is_blocked(&mut self, passing: GatedAct, reason: &str) {
-        match passing {
+    fn is_blocked(&mut self, act: GatedAct, reason: &str) {
+        match act {
             GatedAct::Inbound { request, inbound } => {
                 self.channels.inbound_blocked(self.cx, request, *inbound, reason)
             }
             GatedAct::Delegation { delegating } => self.delegation_blocked(*delegating, reason),
-            GatedAct::Delivery { saying } => {
-                self.deliveries.delivery_blocked(self.cx, self.background, *saying, reason)
+            GatedAct::Delivery { gated } => {
+                self.deliveries.delivery_blocked(self.cx, self.background, *gated, reason)
             }
         }
     }
@@ -391,8 +391,10 @@ impl BackgroundWork<'_> {
 fn checked(advice: PluginReply, original: &str) -> Result<GateVerdict, Fault> {
     let bad = |message: String| Err(Fault::new(FaultKind::BadAnswer, message));
     match advice {
-        PluginReply::Gate { verdict: GateVerdict::Modify { text } } if text.len() > PASSING_MAX => {
-            bad(format!("its text has {} bytes; it may have {PASSING_MAX}", text.len()))
+        PluginReply::Gate { verdict: GateVerdict::Modify { text } }
+            if text.len() > GATE_INPUT_MAX =>
+        {
+            bad(format!("its text has {} bytes; it may have {GATE_INPUT_MAX}", text.len()))
         }
         PluginReply::Gate { verdict: GateVerdict::Modify { text } }
             if text.trim().is_empty() && !original.trim().is_empty() =>

@@ -19,7 +19,7 @@ use crate::setup::is_user;
 use crate::trajectory::fence;
 use crate::types::handoff::{HISTORY_MAX, Handoff, HandoffState, PHASE};
 use crate::types::ids::{FrameId, TaskName};
-use crate::types::message::{Entity, Label, Message, ToolCall};
+use crate::types::message::{Label, Message, Role, ToolCall};
 use crate::types::outcome::Status;
 use crate::types::request::{Refusal, RefusalCode};
 use crate::types::text::is_deceptive;
@@ -326,7 +326,7 @@ impl StepLoop<'_> {
         let asks = self
             .frames
             .task_of(self.cx, id)
-            .is_some_and(|(_, task)| task.interactive && task.responders.contains(&Entity::User));
+            .is_some_and(|(_, task)| task.interactive && task.responders.contains(&Role::User));
         let mut message =
             Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, handoff.summary.clone()));
         message.parent = self
@@ -334,7 +334,7 @@ impl StepLoop<'_> {
             .get(&id)
             .and_then(|frame| frame.pending.as_ref())
             .map(|pending| pending.seq);
-        message.recipient = asks.then(|| Entity::User.as_str().to_owned());
+        message.recipient = asks.then(|| Role::User.as_str().to_owned());
         self.dialogue().put_pending(id, Responder::Agent, message);
         if asks {
             self.histories.memory(self.cx, &handoff.from).human_tried = false;

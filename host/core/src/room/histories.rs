@@ -23,7 +23,7 @@ use crate::tool_calls::truncate::BYTES_PER_TOKEN;
 use crate::types::history::History;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, TaskName};
-use crate::types::message::{Entity, Label, Message, ToolCall, ToolResult};
+use crate::types::message::{Label, Message, Role, ToolCall, ToolResult};
 
 /// The state of a task's agent between activations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -216,7 +216,7 @@ impl Histories {
         if let Some(text) = user_message.filter(|text| !text.is_empty())
             && self.memory(cx, task).history.is_empty()
         {
-            let mut first = cx.stamp(Entity::User, task.as_str());
+            let mut first = cx.stamp(Role::User, task.as_str());
             first.content = Some(text);
             self.memory(cx, task).push(&Arc::new(first));
         }
@@ -310,7 +310,7 @@ impl Dialogue<'_> {
         self.histories.begin_history(self.cx, &task, user_message);
         // L-009: a user message is not the result of a call, even if a result is missing.
         let is_somebodys_word = !rules.user_words_answer_calls
-            && message.sender == Entity::User
+            && message.sender == Role::User
             && message.sender_name == *self.cx.opening.channel.as_str();
         let memory = self.histories.memory(self.cx, &task);
         // The message may be there already: `ask_agent` and `post` can both write it.
@@ -320,7 +320,7 @@ impl Dialogue<'_> {
         let none = Vec::new();
         let open = if is_somebodys_word { &none } else { &memory.open_calls };
         let Some(entry) = as_entry(message, open, rules) else { return false };
-        if message.sender == Entity::Llm {
+        if message.sender == Role::Llm {
             memory.open_calls.clone_from(&message.tool_calls);
         } else {
             memory
@@ -415,7 +415,7 @@ impl Dialogue<'_> {
 /// L-010).
 fn as_entry(message: &Arc<Message>, open: &[ToolCall], rules: TaskRules) -> Option<Arc<Message>> {
     let mut text = message.text().to_owned();
-    if message.sender != Entity::Llm && !message.tool_calls.is_empty() {
+    if message.sender != Role::Llm && !message.tool_calls.is_empty() {
         // Only a model makes calls. Those of another sender become text (L-009).
         let calls: Vec<String> = message
             .tool_calls
@@ -436,7 +436,7 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall], rules: TaskRules) -> Opti
     // only those that its results name.
     let answers_open =
         open.len() == 1 || rules.every_call_gets_result || message.tool_results.iter().any(answers);
-    if message.sender != Entity::Llm && !open.is_empty() && answers_open {
+    if message.sender != Role::Llm && !open.is_empty() && answers_open {
         let mut results = message.tool_results.clone();
         if !results.iter().any(answers) {
             // Each call needs a result, and this message answers all of them.
@@ -447,7 +447,7 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall], rules: TaskRules) -> Opti
         entry.tool_results = results;
         return Some(Arc::new(entry));
     }
-    if message.sender == Entity::Llm {
+    if message.sender == Role::Llm {
         return Some(Arc::clone(message));
     }
     if text.trim().is_empty() && message.attachments.is_empty() && message.action.is_none() {
@@ -467,7 +467,7 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall], rules: TaskRules) -> Opti
 pub(super) fn open_calls(history: &History) -> Vec<ToolCall> {
     let mut answered = std::collections::BTreeSet::new();
     for message in history.iter_newest_first() {
-        if message.sender == Entity::Llm {
+        if message.sender == Role::Llm {
             return message
                 .tool_calls
                 .iter()

@@ -14,7 +14,7 @@ use super::tools::{calls_as_json, host_tool_of, taint_of};
 use crate::tool_calls::arguments;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, PluginName, TaskName};
-use crate::types::message::{Entity, Label, Message, ToolCall};
+use crate::types::message::{Label, Message, Role, ToolCall};
 
 impl ToolRounds<'_> {
     /// Carries out a call of a host tool. The call stands in `message`, or a tool plugin asked for
@@ -169,7 +169,7 @@ impl Dialogue<'_> {
             mine = self.histories.read(self.cx, &name, &task, &above).mine;
             source = above;
         }
-        let mut passed = self.cx.stamp(Entity::Agent, task.agent.as_str());
+        let mut passed = self.cx.stamp(Role::Agent, task.agent.as_str());
         let seq = passed.seq;
         passed = Message { seq, sender: passed.sender, parent: None, ..Message::clone(&source) };
         if passed.tools.is_empty() {
@@ -246,7 +246,7 @@ impl Dialogue<'_> {
             self.histories.offer(self.cx, &task, HostTool::AddRecipient);
         }
         let mut message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text));
-        message.recipient = Some(Entity::Llm.as_str().to_owned());
+        message.recipient = Some(Role::Llm.as_str().to_owned());
         message
     }
 
@@ -287,7 +287,7 @@ impl Dialogue<'_> {
                 .iter()
                 .enumerate()
                 .skip(first)
-                .filter(|(_, message)| message.sender == Entity::Llm);
+                .filter(|(_, message)| message.sender == Role::Llm);
             let mut of_agent = own.map(|(place, _)| place);
             Some((task, of_agent.nth(wanted?)?))
         });
@@ -378,7 +378,7 @@ impl Frames {
         labels: Vec<Label>,
     ) -> Message {
         let name = self.agent_of(cx, id).map_or_else(String::new, PluginName::to_string);
-        let mut message = cx.stamp(Entity::Llm, &name);
+        let mut message = cx.stamp(Role::Llm, &name);
         message.content = Some(content);
         message.recipient = Some(recipient);
         message.labels = labels;
@@ -399,7 +399,7 @@ impl Histories {
         let parent = self.prune(task, place);
         let name =
             cx.setup.tasks.get(task).map_or_else(String::new, |setup| setup.agent.to_string());
-        let mut message = cx.stamp(Entity::Llm, &name);
+        let mut message = cx.stamp(Role::Llm, &name);
         (message.content, message.labels, message.parent) = (Some(content), labels, parent);
         let said = Arc::new(message);
         let place = self.memory(cx, task).push(&said);

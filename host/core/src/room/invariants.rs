@@ -204,7 +204,7 @@ mod tests {
     use crate::types::delivery::EndedTask;
     use crate::types::fault::{CallReport, Fault, FaultKind};
     use crate::types::ids::{Millis, TaskName};
-    use crate::types::message::{Entity, Message, ToolCall};
+    use crate::types::message::{Message, Role, ToolCall};
     use crate::types::risk::Risk;
     use crate::types::tool::ToolOutcome;
 
@@ -258,7 +258,7 @@ mod tests {
 
     fn round(slots: usize) -> FrameWait {
         let call = ToolCall::new("box.a", serde_json::json!({}));
-        let message = Arc::new(Message::new(0, Entity::Llm, "desk"));
+        let message = Arc::new(Message::new(0, Role::Llm, "desk"));
         FrameWait::Tools(ToolRound::new(
             (0..slots).map(|_| Slot::new(call.clone(), None)).collect(),
             message,

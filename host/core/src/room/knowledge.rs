@@ -9,7 +9,7 @@ use crate::protocol::notice::Notice;
 use crate::setup::Knowledge;
 use crate::types::history::History;
 use crate::types::ids::{FrameId, TaskName};
-use crate::types::message::{Entity, Message};
+use crate::types::message::{Message, Role};
 use crate::types::triggers;
 
 /// Prefix of the sender's name of such an entry. Plugin names have no colon, so no other sender can
@@ -18,7 +18,7 @@ const SENDER: &str = "knowledge:";
 
 /// Returns whether the host added the entry because of a trigger.
 pub(super) fn is_knowledge(message: &Message) -> bool {
-    message.sender == Entity::Agent && message.sender_name.starts_with(SENDER)
+    message.sender == Role::Agent && message.sender_name.starts_with(SENDER)
 }
 
 /// Returns the newest entry that is not knowledge. Knowledge follows the message that triggered it.
@@ -35,7 +35,7 @@ impl Dialogue<'_> {
         task: &TaskName,
         message: &Arc<Message>,
     ) {
-        if message.sender != Entity::User {
+        if message.sender != Role::User {
             return;
         }
         // Cloned, because appending needs `&mut self`.

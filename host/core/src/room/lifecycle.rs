@@ -226,7 +226,7 @@ impl RoomContext {
     pub(super) fn opens_idle(opening: &RunOpening) -> bool {
         let is_empty =
             opening.content.is_none() && opening.attachments.is_empty() && opening.tools.is_empty();
-        opening.hold && is_empty && opening.seat.is_none() && opening.replay.is_empty()
+        opening.hold && is_empty && opening.role_call.is_none() && opening.replay.is_empty()
     }
 
     pub(super) fn wait_for_messages(&mut self) {

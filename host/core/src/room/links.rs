@@ -105,12 +105,12 @@ fn messages_held_by(frame: &Frame) -> impl Iterator<Item = &Arc<Message>> {
 mod tests {
     use super::super::fixture::{self, Parts};
     use super::*;
-    use crate::types::message::Entity;
+    use crate::types::message::Role;
 
     /// Links a row of messages, each the answer to the one before.
     fn row(parts: &mut Parts, length: u64) {
         for seq in 0..length {
-            let mut message = fixture::message(seq, Entity::Llm, "a word");
+            let mut message = fixture::message(seq, Role::Llm, "a word");
             message.parent = seq.checked_sub(1);
             parts.histories.link(&Arc::new(message)).child = Some(seq + 1);
         }
@@ -137,7 +137,7 @@ mod tests {
         row(&mut parts, 300);
         parts.histories.links.get_mut(&100).unwrap().place = Some(("desk".into(), 0));
         let id = parts.begin("desk", None);
-        let pending = fixture::message(250, Entity::Llm, "a word");
+        let pending = fixture::message(250, Role::Llm, "a word");
         parts.frames.get_mut(&id).unwrap().pending = Some(Arc::new(pending));
         parts.view().dialogue().forget_links();
         let above = ABOVE as u64;

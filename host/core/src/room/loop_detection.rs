@@ -212,12 +212,12 @@ impl MessageHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::message::Entity;
+    use crate::types::message::Role;
 
     fn circles(texts: &[&str], rules: &LoopRules) -> Option<u32> {
         let mut circles = LoopDetector::default();
         for (step, text) in texts.iter().enumerate() {
-            let mut message = Message::new(step as u64, Entity::Llm, "a");
+            let mut message = Message::new(step as u64, Role::Llm, "a");
             message.content = Some((*text).to_owned());
             circles.answered(&message, step as u32);
             circles.saw(&message, rules);

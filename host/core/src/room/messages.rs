@@ -18,11 +18,11 @@ use crate::types::action::{Action, Observation, PastAction, Reply, Turn};
 use crate::types::capability::Capability;
 use crate::types::denial::{Denial, DenialRecord, Layer};
 use crate::types::ids::{FrameId, PluginName, TaskName};
-use crate::types::message::{Entity, Label, Message, Signal, ToolCall};
+use crate::types::message::{Label, Message, Role, Signal, ToolCall};
 
 impl RoomContext {
     /// Returns an empty message from a role, with the next number.
-    pub(super) fn stamp(&mut self, sender: Entity, sender_name: &str) -> Message {
+    pub(super) fn stamp(&mut self, sender: Role, sender_name: &str) -> Message {
         let seq = self.counters.message;
         self.counters.message += 1;
         Message::new(seq, sender, sender_name)
@@ -41,7 +41,7 @@ impl Handoffs {
     pub(super) fn user_message(&mut self, cx: &mut RoomContext, content: String) -> Message {
         self.user_spoke();
         let channel = cx.opening.channel.clone();
-        let mut message = cx.stamp(Entity::User, channel.as_str());
+        let mut message = cx.stamp(Role::User, channel.as_str());
         message.content = Some(content);
         message.labels.push(Label::Untrusted);
         message
@@ -58,7 +58,7 @@ impl Frames {
     ) -> Arc<Message> {
         let name =
             self.agent_of(cx, frame).map_or_else(|| "host".to_owned(), |agent| agent.to_string());
-        let mut message = cx.stamp(Entity::Agent, &name);
+        let mut message = cx.stamp(Role::Agent, &name);
         message.content = Some(content);
         Arc::new(message)
     }
@@ -217,7 +217,7 @@ impl Dialogue<'_> {
     pub(super) fn put_pending(&mut self, frame: FrameId, sender: Responder, message: Message) {
         if let Some(frame) = self.frames.get_mut(&frame) {
             let message = Arc::new(message);
-            if message.sender == Entity::User {
+            if message.sender == Role::User {
                 frame.intent = Some(Arc::clone(&message));
             }
             frame.pending_sender = sender;
@@ -233,11 +233,11 @@ impl Dialogue<'_> {
             return None;
         };
         let task = Arc::clone(task);
-        let mut message = self.cx.stamp(Entity::Llm, task.agent.as_str());
+        let mut message = self.cx.stamp(Role::Llm, task.agent.as_str());
         let seq = message.seq;
         if turn.wait_for_response {
             // L-069: with the user as recipient the task asks, even if it is not interactive.
-            message.recipient = Some(Entity::User.as_str().to_owned());
+            message.recipient = Some(Role::User.as_str().to_owned());
         }
         message.value = turn
             .extra
@@ -313,7 +313,7 @@ impl Dialogue<'_> {
             || routing::without_done(message.text()) == routing::PASS;
         let (prefix, signals) = (task.text_rules.prefix.clone(), task.text_rules.signals);
         let has_call = !message.tools.is_empty()
-            || (message.sender == Entity::Llm && self.reading_of(id, &message).is_attempt());
+            || (message.sender == Role::Llm && self.reading_of(id, &message).is_attempt());
         let route = if signals {
             routing::route(message.text(), &prefix, has_call)
         } else {
@@ -361,12 +361,8 @@ impl Dialogue<'_> {
     /// Returns the error for unknown tools in the pending message, once no other responder had an
     /// answer (L-113, done right).
     pub(super) fn unknown_tools(&mut self, id: FrameId) -> Option<Arc<Message>> {
-        let pending = self
-            .frames
-            .get(&id)?
-            .pending
-            .clone()
-            .filter(|pending| pending.sender == Entity::Llm)?;
+        let pending =
+            self.frames.get(&id)?.pending.clone().filter(|pending| pending.sender == Role::Llm)?;
         if self.frames.task_of(self.cx, id)?.1.agent_responder == AgentResponder::Component {
             // The component carries out calls itself, and knows its own tools.
             return None;

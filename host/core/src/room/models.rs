@@ -277,7 +277,7 @@ impl Frames {
             | Purpose::User { .. }
             | Purpose::Background { .. }
             | Purpose::Post { .. }
-            | Purpose::Speech { .. } => None,
+            | Purpose::Send { .. } => None,
         }
     }
 

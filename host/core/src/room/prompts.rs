@@ -21,7 +21,7 @@ use crate::types::completion::{
 };
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{CallId, FrameId, TaskName};
-use crate::types::message::{Entity, Message, ToolCall};
+use crate::types::message::{Message, Role, ToolCall};
 
 /// System texts cached for a task. A plugin seldom uses more than one form of request, but their
 /// number is not limited.
@@ -231,7 +231,7 @@ impl Histories {
         text: String,
     ) -> Vec<ToolCall> {
         let toolbox = self.toolbox(cx, name);
-        let mut message = Message::new(0, Entity::Llm, task.agent.as_str());
+        let mut message = Message::new(0, Role::Llm, task.agent.as_str());
         message.content = Some(text);
         let name = task.rules().arguments_address.then_some(name.as_str());
         CallParser { toolbox: &toolbox, text: true, name, for_handlers: false, after_model: false }

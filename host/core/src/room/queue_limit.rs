@@ -1,4 +1,4 @@
-//! The limit of each queue of a room: results, messages and speeches that wait for an agent, a
+//! The limit of each queue of a room: results, messages that wait for an agent, a
 //! channel or a gate. A room must not grow without limit while these do nothing.
 
 /// Items that may wait in one queue.

@@ -11,7 +11,7 @@ use crate::setup::TaskSetup;
 use crate::tool_calls::parse::{CallParser, ParsedCalls};
 use crate::types::completion::ToolFormat;
 use crate::types::ids::{FrameId, TaskName};
-use crate::types::message::{Entity, Message};
+use crate::types::message::{Message, Role};
 
 impl Dialogue<'_> {
     /// Returns the responders of a step, in the order in which they are tried.
@@ -32,9 +32,9 @@ impl Dialogue<'_> {
         }
         order.push_back(Responder::Agent);
         order.push_back(Responder::Llm);
-        let all = task.rules().tries_missing_seats;
+        let all = task.rules().tries_missing_roles;
         order.retain(|responder| {
-            all || responder.seat().is_some_and(|seat| task.responders.contains(&seat))
+            all || responder.role().is_some_and(|role| task.responders.contains(&role))
         });
         order.extend(task.subtasks.iter().cloned().map(Responder::Subtask));
         order
@@ -82,7 +82,7 @@ impl Dialogue<'_> {
             return true;
         }
         let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
-        recipient.and_then(Entity::named) == Some(Entity::User) && !self.pending_is_attempt(id)
+        recipient.and_then(Role::named) == Some(Role::User) && !self.pending_is_attempt(id)
     }
 
     /// Returns whether a sub-task may answer. It answers plain text, and calls if its agent may run
@@ -101,7 +101,7 @@ impl Dialogue<'_> {
             .frames
             .task_of(self.cx, id)
             .is_some_and(|(_, task)| task.rules().unknown_calls_go_to_others);
-        if !goes_on && pending.sender == Entity::Llm && !self.reading(id).unknown.is_empty() {
+        if !goes_on && pending.sender == Role::Llm && !self.reading(id).unknown.is_empty() {
             // A call must not gain permissions through another agent's grants.
             return false;
         }
@@ -120,7 +120,7 @@ impl Dialogue<'_> {
         if pending.action.is_some() || !pending.tools.is_empty() {
             return true;
         }
-        if pending.sender != Entity::Llm {
+        if pending.sender != Role::Llm {
             return false;
         }
         let reading = self.reading(id);
@@ -199,7 +199,7 @@ impl Histories {
     ) -> ParsedCalls {
         let toolbox = self.toolbox(cx, name);
         let history = self.memories.get(name).map(super::histories::AgentHistory::history);
-        let (of_model, rules) = (message.sender == Entity::Llm, task.rules());
+        let (of_model, rules) = (message.sender == Role::Llm, task.rules());
         let reader = CallParser {
             toolbox: &toolbox,
             text: task.text_rules.calls
@@ -208,7 +208,7 @@ impl Histories {
             for_handlers: rules.models_call_handler_tools,
             after_model: history
                 .and_then(crate::types::history::History::last)
-                .is_some_and(|last| last.sender == Entity::Llm),
+                .is_some_and(|last| last.sender == Role::Llm),
         };
         let mut reading = reader.read(message);
         if !rules.trusts_external_calls {
@@ -234,7 +234,7 @@ impl Frames {
         let Some((frame, task)) = self.task_of(cx, frame) else { return false };
         name.is_empty()
             || frame.task.as_str().eq_ignore_ascii_case(name)
-            || Entity::named(name).is_some()
+            || Role::named(name).is_some()
             || task.subtasks.iter().any(|subtask| subtask.as_str().eq_ignore_ascii_case(name))
     }
 
@@ -249,8 +249,8 @@ fn is_addressed(frame: &Frame, task: &TaskSetup, responder: &Responder, pending:
     // If the text has no address, the recipient was set by the agent. Its calls are carried out for
     // any recipient.
     if *responder == Responder::Agent
-        && pending.sender == Entity::Llm
-        && pending.wants_agent_seat()
+        && pending.sender == Role::Llm
+        && pending.has_work_for_host()
         && task.rules().calls_ignore_recipient
     {
         return true;

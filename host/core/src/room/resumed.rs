@@ -1,5 +1,5 @@
 //! Resumption of a room after its host had stopped. The downtime does not count, and model attempts
-//! that were lost are charged. A pending speech is repeated under the same key, so a channel that
+//! that were lost are charged. A pending message is repeated under the same key, so a channel that
 //! took it does not say it twice.
 
 use super::{Room, TimerPurpose};

@@ -11,7 +11,7 @@ use super::{Room, RoomPhase, TimerPurpose};
 use crate::protocol::event::{HistoryChange, RunOpening};
 use crate::setup::Setup;
 use crate::types::ids::{FrameId, TaskName};
-use crate::types::message::{Entity, Label, Message};
+use crate::types::message::{Label, Message, Role};
 use crate::types::outcome::Status;
 use crate::types::room_secret::RoomSecret;
 use crate::types::usage::Spent;
@@ -71,7 +71,7 @@ impl Room {
         let entry = self.cx.opening.entry.clone();
         self.background.records.begin_run();
         let task = self.cx.setup.tasks.get(&entry).cloned();
-        if self.cx.opening.seat.is_none() && task.as_ref().is_some_and(|task| task.restart) {
+        if self.cx.opening.role_call.is_none() && task.as_ref().is_some_and(|task| task.restart) {
             self.histories.reset(&self.cx, &entry);
         }
         self.histories.offer_submission(&self.cx, &entry);
@@ -88,12 +88,12 @@ impl Room {
         self.cx.phase = RoomPhase::Running { root };
         if let Some(frame) = self.frames.get_mut(&root) {
             frame.turn_limit = self.cx.opening.turns.or(frame.turn_limit);
-            frame.only.clone_from(&self.cx.opening.seat);
+            frame.only.clone_from(&self.cx.opening.role_call);
         }
         // L-050d: a message for another recipient ends the run at once.
         let recipient = self.cx.opening.recipient.clone().filter(|name| !name.is_empty());
         if let Some(name) = recipient.filter(|name| {
-            self.cx.opening.seat.is_none() && !name.eq_ignore_ascii_case(entry.as_str())
+            self.cx.opening.role_call.is_none() && !name.eq_ignore_ascii_case(entry.as_str())
         }) {
             self.run_control().end_frame(
                 root,
@@ -111,27 +111,28 @@ impl Room {
     fn put_first_message(&mut self, root: FrameId) {
         let opening = &self.cx.opening;
         if opening.content.is_none() && opening.tools.is_empty() && opening.attachments.is_empty() {
-            if self.cx.opening.seat.is_none() {
+            if self.cx.opening.role_call.is_none() {
                 self.dialogue().begin_with_last_entry(root);
             }
             return;
         }
         // L-051a: the message is the user's, and external text is tainted (L-170).
-        let (content, seat) = (opening.content.clone().unwrap_or_default(), opening.seat.clone());
+        let (content, call) =
+            (opening.content.clone().unwrap_or_default(), opening.role_call.clone());
         let (attachments, tools, recipient) =
             (opening.attachments.clone(), opening.tools.clone(), opening.recipient.clone());
         let mut message = self.handoffs.user_message(&mut self.cx, content);
         let mut by = Responder::User;
-        if let Some(sender) = self.cx.opening.sender.filter(|sender| *sender != Entity::User) {
+        if let Some(sender) = self.cx.opening.sender.filter(|sender| *sender != Role::User) {
             // L-170: only a person's message is external.
-            (message.sender, message.from_agent) = (sender, sender == Entity::Llm);
+            (message.sender, message.from_agent) = (sender, sender == Role::Llm);
             message.labels.clear();
         }
-        if let Some(seat) = seat {
-            message.sender = seat.sender;
-            message.labels = if seat.untrusted { vec![Label::Untrusted] } else { Vec::new() };
-            message.from_agent = seat.from_agent || seat.sender == Entity::Llm;
-            by = Responder::of(seat.sender);
+        if let Some(call) = call {
+            message.sender = call.sender;
+            message.labels = if call.untrusted { vec![Label::Untrusted] } else { Vec::new() };
+            message.from_agent = call.from_agent || call.sender == Role::Llm;
+            by = Responder::of(call.sender);
         }
         (message.attachments, message.tools, message.recipient) =
             (attachments, tools, recipient.filter(|name| !name.is_empty()));
@@ -167,12 +168,12 @@ impl Histories {
 
     fn import(&mut self, cx: &RoomContext, task: &TaskName, mut message: Message) {
         // L-170: a person's message is external, also when it is imported.
-        if message.sender == Entity::User && !message.labels.contains(&Label::Untrusted) {
+        if message.sender == Role::User && !message.labels.contains(&Label::Untrusted) {
             message.labels.push(Label::Untrusted);
         }
         let message = Arc::new(message);
         let memory = self.memory(cx, task);
-        if message.sender == Entity::Llm {
+        if message.sender == Role::Llm {
             memory.open_calls.clone_from(&message.tool_calls);
         } else {
             memory
@@ -201,7 +202,7 @@ mod tests {
         for (seq, task) in [(1, "desk"), (2, "digest")] {
             let task = TaskName::from(task);
             let frame = room.dialogue().new_frame(&task, None, Arc::default());
-            let message = Arc::new(fixture::message(seq, Entity::Llm, "Hello"));
+            let message = Arc::new(fixture::message(seq, Role::Llm, "Hello"));
             assert!(room.dialogue().write_history(frame, &message));
             room.agent_states.state_at_end(&mut room.cx, &task, Status::Done, "");
             let call = room.cx.next_call(Purpose::Step { frame });

@@ -83,7 +83,7 @@ impl Frames {
             | Purpose::User { .. }
             | Purpose::Background { .. }
             | Purpose::Post { .. }
-            | Purpose::Speech { .. } => return None,
+            | Purpose::Send { .. } => return None,
         };
         Some(ScratchKey { plugin, task })
     }

@@ -29,7 +29,7 @@ use crate::setup::PluginKind;
 use crate::types::action::{Action, Turn};
 use crate::types::fault::Fault;
 use crate::types::ids::{CallId, FrameId, TaskName};
-use crate::types::message::{Blob, Entity, Label, Message};
+use crate::types::message::{Blob, Label, Message, Role};
 use crate::types::outcome::Status;
 use crate::types::view::Peer;
 
@@ -141,7 +141,7 @@ impl Dialogue<'_> {
         let child = self.new_frame(name, Some(id), inputs);
         match pending {
             Some(pending) => {
-                let mut message = self.cx.stamp(Entity::User, caller.as_str());
+                let mut message = self.cx.stamp(Role::User, caller.as_str());
                 message.content.clone_from(&pending.content);
                 message.attachments.clone_from(&pending.attachments);
                 message.tool_calls.clone_from(&pending.tool_calls);
@@ -247,7 +247,7 @@ impl RoomContext {
     /// Returns the refusal of several calls for a sub-task that takes one at a time (L-123).
     fn one_call_at_a_time(&mut self, pending: &Arc<Message>, name: &TaskName) -> Arc<Message> {
         let text = format!("{name} takes one call at a time; none was passed on");
-        let mut message = self.stamp(Entity::User, name.as_str());
+        let mut message = self.stamp(Role::User, name.as_str());
         message.tool_results =
             pending.tool_calls.iter().map(|call| failed(call, text.clone())).collect();
         Arc::new(message)
@@ -277,7 +277,7 @@ impl StepLoop<'_> {
                 None if frame.only.is_some() => self.ask_single_role(id),
                 None => self.begin_step(id),
                 Some(Attempt { wait: FrameWait::Ready(answer), .. }) if frame.only.is_some() => {
-                    self.seat_answered(id, answer)
+                    self.role_answered(id, answer)
                 }
                 Some(Attempt { wait: FrameWait::Next, responder: _, rest, do_not_know }) => {
                     self.try_next(id, rest, do_not_know)
@@ -353,14 +353,14 @@ impl StepLoop<'_> {
             };
             // L-052: set before the call, so that it also holds without an answer.
             self.histories.memory(self.cx, &task).human_tried = responder == Responder::User;
-            let is_taken = responder.seat().is_none_or(|seat| {
+            let is_taken = responder.role().is_none_or(|role| {
                 self.frames
                     .task_of(self.cx, id)
-                    .is_some_and(|(_, task)| task.responders.contains(&seat))
+                    .is_some_and(|(_, task)| task.responders.contains(&role))
             });
             let wait = match &responder {
                 _ if !is_taken => Some(FrameWait::Ready(None)),
-                Responder::Agent => return self.ask_agent_seat(id, rest, do_not_know),
+                Responder::Agent => return self.ask_agent_role(id, rest, do_not_know),
                 Responder::Llm => self.ask_agent(id),
                 Responder::User => self.ask_user(id),
                 Responder::Subtask(name) => self.dialogue().ask_subtask(id, name),
@@ -375,7 +375,7 @@ impl StepLoop<'_> {
     }
 
     /// Asks the agent role. The attempt is in its frame before, because a round works there.
-    fn ask_agent_seat(
+    fn ask_agent_role(
         &mut self,
         id: FrameId,
         rest: VecDeque<Responder>,
@@ -383,7 +383,7 @@ impl StepLoop<'_> {
     ) {
         let (responder, wait) = (Responder::Agent, FrameWait::Next);
         self.frames.set_attempt(self.cx, id, Attempt { responder, rest, wait, do_not_know });
-        self.tool_rounds().ask_agent_seat(id);
+        self.tool_rounds().ask_agent_role(id);
     }
 
     /// Returns the wait for a responder; `None` if asking it has ended the frame. A frame that
@@ -400,19 +400,19 @@ impl StepLoop<'_> {
         let Some(only) = self.frames.get(&id).and_then(|frame| frame.only.clone()) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
-        let wait = match only.seat {
-            Entity::Agent => return self.ask_agent_seat(id, VecDeque::new(), None),
-            Entity::Llm => self.ask_agent(id),
-            Entity::User => self.ask_user(id),
-            Entity::System => Some(FrameWait::Ready(None)),
+        let wait = match only.role {
+            Role::Agent => return self.ask_agent_role(id, VecDeque::new(), None),
+            Role::Llm => self.ask_agent(id),
+            Role::User => self.ask_user(id),
+            Role::System => Some(FrameWait::Ready(None)),
         };
         let Some(wait) = self.waits_or_ended(id, wait) else { return };
-        let (responder, rest) = (Responder::of(only.seat), VecDeque::new());
+        let (responder, rest) = (Responder::of(only.role), VecDeque::new());
         self.frames.set_attempt(self.cx, id, Attempt { responder, rest, wait, do_not_know: None });
     }
 
     /// Takes the answer of the one role, and asks it again with its own answer if turns are left.
-    fn seat_answered(&mut self, id: FrameId, answer: Option<Arc<Message>>) {
+    fn role_answered(&mut self, id: FrameId, answer: Option<Arc<Message>>) {
         let answer = answer.map(|message| self.dialogue().with_calls(id, message));
         let Some((frame, only)) =
             self.frames.get_mut(&id).and_then(|frame| frame.only.clone().map(|only| (frame, only)))
@@ -421,14 +421,14 @@ impl StepLoop<'_> {
         };
         let only = frame.only.insert(only);
         only.times = only.times.saturating_sub(1);
-        let (goes_on, seat) = (only.times > 0 && answer.is_some(), only.seat);
+        let (goes_on, role) = (only.times > 0 && answer.is_some(), only.role);
         frame.pending.clone_from(&answer);
-        frame.pending_sender = Responder::of(seat);
+        frame.pending_sender = Responder::of(role);
         frame.steps = frame.steps.saturating_add(1);
         self.frames.report_step(self.cx, id);
         if !goes_on {
             let reason =
-                if answer.is_some() { "the seat answered" } else { "the seat had no answer" };
+                if answer.is_some() { "the role answered" } else { "the role had no answer" };
             self.run_control().end_frame(id, FrameEnd::new(Status::Done, reason));
         }
     }
@@ -440,7 +440,7 @@ impl StepLoop<'_> {
         // L-022: no agent answers a message whose calls the host should carry out.
         let works = pending
             .as_ref()
-            .is_some_and(|message| message.action.is_some() && message.sender == Entity::Llm);
+            .is_some_and(|message| message.action.is_some() && message.sender == Role::Llm);
         if works || !self.dialogue().reading(id).mine.is_empty() {
             return Some(FrameWait::Ready(None));
         }
@@ -517,7 +517,7 @@ impl StepLoop<'_> {
     ) -> Option<Arc<Message>> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
-        let is_addressed = recipient.and_then(Entity::named) == Some(Entity::User);
+        let is_addressed = recipient.and_then(Role::named) == Some(Role::User);
         let (host_word, rules) = (task.text_rules.system_word, task.rules());
         let otherwise = task.default_human_response.clone().filter(|text| !text.trim().is_empty());
         let mut text = text;
@@ -529,7 +529,7 @@ impl StepLoop<'_> {
         }
         let mut message = match text.trim().strip_prefix("SYSTEM").filter(|_| host_word) {
             Some(rest) => {
-                let mut message = self.cx.stamp(Entity::System, "user");
+                let mut message = self.cx.stamp(Role::System, "user");
                 message.content = Some(rest.replace("SYSTEM", "").trim().to_owned());
                 // L-170: a person wrote it, under any name.
                 let taint = rules.system_word_is_untrusted.then_some(Label::Untrusted);
@@ -621,7 +621,7 @@ impl StepLoop<'_> {
             return self.tool_rounds().respond_with_calls(id, &message.tool_calls);
         }
         let mut message = Arc::unwrap_or_clone(message);
-        message.sender = Entity::Agent;
+        message.sender = Role::Agent;
         message.from_agent = false;
         if let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.as_deref()) {
             // L-172: an answer to external text may repeat it.

@@ -24,7 +24,7 @@ use crate::setup::{NoTool, TaskSetup};
 use crate::types::action::{Action, Observation};
 use crate::types::fingerprint::{Fingerprint, fingerprint};
 use crate::types::ids::FrameId;
-use crate::types::message::{Entity, Message, ToolCall};
+use crate::types::message::{Message, Role, ToolCall};
 use crate::types::outcome::Status;
 use crate::types::stuck_rules::{Recovery, StuckRules};
 
@@ -144,14 +144,14 @@ impl Dialogue<'_> {
                 what: String::new(),
             }),
             Responder::Llm => {
-                let is_work = message.wants_agent_seat()
+                let is_work = message.has_work_for_host()
                     || !message.tools.is_empty()
                     || self.reading_of(id, message).is_attempt();
                 (!is_work).then(|| said("says", message.text(), message))
             }
             Responder::Agent | Responder::Subtask(_) => {
                 // Only answers to the agent's own messages complete an act.
-                let asked = answered.filter(|asked| asked.sender == Entity::Llm)?;
+                let asked = answered.filter(|asked| asked.sender == Role::Llm)?;
                 let is_error = self.frames.failed(id, asked, message);
                 match &asked.action {
                     Some(Action::Think { thought }) => Some(said("thinks", thought, asked)),
@@ -179,7 +179,7 @@ impl Dialogue<'_> {
             return;
         };
         let is_for_agent =
-            result.sender == Entity::Agent && result.tools.is_empty() && result.recipient.is_none();
+            result.sender == Role::Agent && result.tools.is_empty() && result.recipient.is_none();
         if is_for_agent && result.signal.is_none() {
             self.say_after(id, &result, text);
         }
@@ -224,7 +224,7 @@ impl Dialogue<'_> {
     fn turn_to_user(&mut self, id: FrameId, how: &str) -> bool {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
         let is_asked = task.interactive
-            && task.responders.contains(&Entity::User)
+            && task.responders.contains(&Role::User)
             && task.default_human_response.is_none();
         if !is_asked || frame.stuck_watch.asked {
             return false;
@@ -273,7 +273,7 @@ impl Dialogue<'_> {
         let mut message = Message::clone(&intent);
         // Unless the history still ends with the original, the request becomes a new message.
         if newest_said(&self.histories.history(&task)).is_none_or(|last| last.seq != intent.seq) {
-            (message.seq, message.parent) = (self.cx.stamp(Entity::User, "").seq, None);
+            (message.seq, message.parent) = (self.cx.stamp(Role::User, "").seq, None);
         }
         self.put_pending(id, Responder::User, message);
         // All detectors start anew, or the old loop would be found again.

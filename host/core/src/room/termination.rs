@@ -24,7 +24,7 @@ use crate::tool_calls::sequence::{Happened, MessageKind};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{CallId, FrameId, TaskName};
-use crate::types::message::{Entity, Label, Message, Signal, ToolCall};
+use crate::types::message::{Label, Message, Role, Signal, ToolCall};
 use crate::types::outcome::{EndCause, Outcome, Status};
 
 /// The status, reason and cause with which a frame ends.
@@ -153,7 +153,7 @@ impl Dialogue<'_> {
         // L-086: a result that a sub-task or a tool passes on is not a goodbye of the user.
         let any_goodbye_quits = task.rules().any_goodbye_quits;
         let by_user = |message: &Message| {
-            message.sender == Entity::User && (any_goodbye_quits || by == Some(Responder::User))
+            message.sender == Role::User && (any_goodbye_quits || by == Some(Responder::User))
         };
         let goodbye =
             message.as_deref().is_some_and(|message| by_user(message) && says_goodbye(message));
@@ -304,7 +304,7 @@ impl Dialogue<'_> {
             }
             // An error without content would look like a task that has no answer.
             Status::Error => {
-                let mut message = self.cx.stamp(Entity::User, frame.task.as_str());
+                let mut message = self.cx.stamp(Role::User, frame.task.as_str());
                 message.content =
                     Some(format!("The task {} failed: {}", frame.task, ending.reason));
                 // The reason may quote a plugin.
@@ -312,7 +312,7 @@ impl Dialogue<'_> {
                 return Some(message);
             }
             // L-089: when a limit ends the task, the pending message is its result.
-            _ => self.cx.stamp(Entity::User, frame.task.as_str()),
+            _ => self.cx.stamp(Role::User, frame.task.as_str()),
         };
         // A finished task without a message has an empty result, unlike a stalled one.
         let Some(pending) = &frame.pending else {
@@ -370,7 +370,7 @@ impl Dialogue<'_> {
         // Text of the child's own agent becomes data for the caller.
         let is_marked =
             pending.labels.iter().any(|label| matches!(label, Label::Tool | Label::Task));
-        let is_agents_word = rules.marks_results && pending.sender != Entity::User && !is_marked;
+        let is_agents_word = rules.marks_results && pending.sender != Role::User && !is_marked;
         message.labels.extend(is_agents_word.then_some(Label::Task));
         message.attachments.clone_from(&pending.attachments);
         message.from_agent = !message.tools.is_empty() && pending.from_agent;
@@ -397,9 +397,9 @@ impl Histories {
     ) -> bool {
         let Some((_, task)) = frames.task_of(cx, id) else { return false };
         let answer = answer.filter(|message| !is_empty(message, task));
-        let seats =
+        let ending =
             if answer.is_some() { &task.done_if_response } else { &task.done_if_no_response };
-        if by.seat().is_some_and(|seat| seats.contains(&seat)) {
+        if by.role().is_some_and(|role| ending.contains(&role)) {
             return true;
         }
         let says = |message: &Message| {
@@ -422,9 +422,7 @@ impl Histories {
         let (toolbox, rules) = (self.toolbox(cx, &frame.task), task.rules());
         // If one of several calls of a model ended the task, the others would be lost. The model is
         // asked to make the ending call alone (L-119).
-        if message.sender == Entity::Llm
-            && message.tools.len() > 1
-            && rules.ending_calls_stand_alone
+        if message.sender == Role::Llm && message.tools.len() > 1 && rules.ending_calls_stand_alone
         {
             return None;
         }
@@ -780,7 +778,7 @@ impl Frames {
         };
         let is_sibling =
             |task: &TaskName| *task != child.task && task.as_str().eq_ignore_ascii_case(name);
-        Entity::named(name) == Some(Entity::User) || caller.subtasks.iter().any(is_sibling)
+        Role::named(name) == Some(Role::User) || caller.subtasks.iter().any(is_sibling)
     }
 }
 
@@ -793,7 +791,7 @@ impl RoomContext {
         // The pending message of a failed step is the host's, on the agent role.
         let is_told = frame.faults > 0
             && frame.caller.is_none()
-            && frame.pending.as_ref().is_some_and(|it| it.sender == Entity::Agent);
+            && frame.pending.as_ref().is_some_and(|it| it.sender == Role::Agent);
         match frame.pending.as_ref().filter(|_| is_told && fails && ending.status.is_success()) {
             Some(told) => FrameEnd::new(Status::Error, told.text()),
             None => ending,
@@ -937,10 +935,10 @@ pub(super) fn calls_in(call: &ToolCall) -> Vec<ToolCall> {
 
 /// Returns the kind of a message for done sequences (L-094).
 fn kind_of(by: Option<&Responder>, tools: &[String], message: &Message) -> MessageKind {
-    let of_sender = |entity: Entity| match entity {
-        Entity::Llm => MessageKind::LlmResponse,
-        Entity::Agent => MessageKind::AgentResponse,
-        Entity::User | Entity::System => MessageKind::UserResponse,
+    let of_sender = |role: Role| match role {
+        Role::Llm => MessageKind::LlmResponse,
+        Role::Agent => MessageKind::AgentResponse,
+        Role::User | Role::System => MessageKind::UserResponse,
     };
     match by {
         Some(Responder::Agent) => MessageKind::AgentResponse,

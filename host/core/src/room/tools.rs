@@ -20,7 +20,7 @@ use crate::types::action::Action;
 use crate::types::fault::CallReport;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, PluginName, TaskName};
-use crate::types::message::{Entity, Label, Message, ToolCall, ToolResult};
+use crate::types::message::{Label, Message, Role, ToolCall, ToolResult};
 
 pub(crate) use start::{naming_task_list, wider_tools};
 
@@ -35,7 +35,7 @@ const STANDS_ALONE: &str =
 
 impl ToolRounds<'_> {
     /// Asks the agent role, and sets the wait of its step.
-    pub(super) fn ask_agent_seat(&mut self, id: FrameId) {
+    pub(super) fn ask_agent_role(&mut self, id: FrameId) {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
@@ -48,7 +48,7 @@ impl ToolRounds<'_> {
             return self.frames.set_wait(self.cx, id, wait);
         }
         let reading = self.dialogue().reading(id);
-        if let (Entity::Llm, Some(action)) = (pending.sender, &pending.action) {
+        if let (Role::Llm, Some(action)) = (pending.sender, &pending.action) {
             // An action precedes calls: its text may look like one.
             return self.carry_out(id, action.clone(), &pending);
         }
@@ -84,13 +84,13 @@ impl ToolRounds<'_> {
     fn answer_without_tool(&mut self, id: FrameId) -> Option<RuleAnswer> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let (name, task) = (frame.task.clone(), Arc::clone(task));
-        if task.rules().component_replaces_agent_seat {
+        if task.rules().component_replaces_host {
             return None;
         }
         let pending = frame
             .pending
             .clone()
-            .filter(|message| message.sender == Entity::Llm && message.action.is_none())?;
+            .filter(|message| message.sender == Role::Llm && message.action.is_none())?;
         let toolbox = self.histories.toolbox(self.cx, &name);
         // L-149: an agent that must name a recipient and did not is asked for one.
         if super::histories::is_at_work(&toolbox, HostTool::RecipientMessage) {
@@ -127,7 +127,7 @@ impl ToolRounds<'_> {
             NoTool::User => self.cx.own_call(
                 &toolbox,
                 HostTool::Forward,
-                json!({ "agent": Entity::User.as_str() }),
+                json!({ "agent": Role::User.as_str() }),
             ),
             NoTool::Call(call) => call.clone(),
         };
@@ -372,9 +372,8 @@ impl Frames {
     /// too.
     fn origin_of(&self, cx: &RoomContext, id: FrameId, message: &Message) -> Option<PluginName> {
         let (_, task) = self.task_of(cx, id)?;
-        let by_other = message.sender == Entity::User
-            && message.from_agent
-            && task.rules().results_limit_calls;
+        let by_other =
+            message.sender == Role::User && message.from_agent && task.rules().results_limit_calls;
         let origin =
             cx.setup.tasks.get(message.sender_name.as_str()).map(|task| task.agent.clone())?;
         Some(origin).filter(|origin| by_other && *origin != task.agent)

@@ -64,22 +64,22 @@ pub struct Condensation {
 }
 
 /// The limit in bytes of a gate's replacement text.
-pub const PASSING_MAX: usize = 1 << 20;
+pub const GATE_INPUT_MAX: usize = 1 << 20;
 
 /// A text on its way through a gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Passing {
-    pub on: GatePoint,
+pub struct GateInput {
+    pub point: GatePoint,
     pub room: RoomId,
     /// The channel it came from or goes to; `None` for a background task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelId>,
     /// The task that delegates, or that produced the result; `None` for neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<TaskName>,
+    pub from_task: Option<TaskName>,
     /// The name of the task it is addressed to; `None` for no particular task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to: Option<String>,
+    pub to_task: Option<String>,
     /// The text to deliver, or the brief of the worker.
     pub text: String,
     /// A JSON object of further facts about it.
@@ -112,7 +112,7 @@ pub enum PluginQuery {
     /// A query to a `condenser`.
     Condense { reason: CondenseReason },
     /// A query to a `gate`.
-    Gate { passing: Box<Passing> },
+    Gate { input: Box<GateInput> },
 }
 
 impl PluginQuery {

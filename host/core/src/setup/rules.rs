@@ -29,7 +29,7 @@ pub(crate) struct TaskRules {
     pub(crate) external_done_pass_runs: bool,
 
     /// Whether responders that the task does not have are tried, and never answer (L-020).
-    pub(crate) tries_missing_seats: bool,
+    pub(crate) tries_missing_roles: bool,
     /// Whether the responder `agent` executes its agent's calls for any recipient (L-064).
     pub(crate) calls_ignore_recipient: bool,
     /// Whether a message to the caller's whole task is for its sub-tasks too (L-071).
@@ -49,7 +49,7 @@ pub(crate) struct TaskRules {
     pub(crate) unknown_calls_are_calls: bool,
     /// Whether the component does all that the responder `agent` does, `handle_llm_no_tool` too
     /// (L-021).
-    pub(crate) component_replaces_agent_seat: bool,
+    pub(crate) component_replaces_host: bool,
     /// Whether a model may call tools that are for handlers (L-141, L-147).
     pub(crate) models_call_handler_tools: bool,
     /// Whether the arguments of a handler's call of a host tool must match its schema (L-114).
@@ -109,7 +109,7 @@ impl TaskRules {
             system_word_is_untrusted: ours,
             trusts_external_calls: reference,
             external_done_pass_runs: ours,
-            tries_missing_seats: reference,
+            tries_missing_roles: reference,
             calls_ignore_recipient: ours,
             task_messages_reach_subtasks: ours,
             resets_before_recipient_check: reference,
@@ -117,8 +117,7 @@ impl TaskRules {
             absent_user_is_silent: reference,
             unknown_calls_go_to_others: reference,
             unknown_calls_are_calls: ours,
-            component_replaces_agent_seat: reference
-                && task.agent_responder == AgentResponder::Component,
+            component_replaces_host: reference && task.agent_responder == AgentResponder::Component,
             models_call_handler_tools: reference,
             checks_handler_arguments: ours,
             ending_calls_stand_alone: ours,
@@ -165,11 +164,15 @@ mod tests {
     const PAGE: &str = include_str!("../../../../docs/migrate/langroid.md");
 
     /// Returns the rules of a task by name.
-    fn rules(as_langroid: bool, agent_seat: AgentResponder, on: bool) -> BTreeMap<String, bool> {
+    fn rules(
+        as_langroid: bool,
+        agent_responder: AgentResponder,
+        on: bool,
+    ) -> BTreeMap<String, bool> {
         let stuck = StuckRules { on, ..StuckRules::default() };
         let task = TaskSetup {
             as_langroid,
-            agent_responder: agent_seat,
+            agent_responder,
             stuck_detection: stuck,
             ..TaskSetup::default()
         };
@@ -194,8 +197,8 @@ mod tests {
 
     #[test]
     fn some_rules_follow_from_other_settings_too() {
-        for seat in [AgentResponder::Host, AgentResponder::HostThenComponent] {
-            assert!(!rules(true, seat, true)["component_replaces_agent_seat"]);
+        for responder in [AgentResponder::Host, AgentResponder::HostThenComponent] {
+            assert!(!rules(true, responder, true)["component_replaces_host"]);
         }
         assert!(!rules(false, AgentResponder::Component, false)["detects_stuck"]);
     }

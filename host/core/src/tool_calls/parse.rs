@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{arguments, json, xml};
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
 use crate::types::host_tool::HostTool;
-use crate::types::message::{Entity, Label, Message, ToolCall};
+use crate::types::message::{Label, Message, Role, ToolCall};
 
 /// The parser with the reader's toolbox and options.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +76,7 @@ impl CallParser<'_> {
     /// Reads the calls of a message.
     #[must_use]
     pub fn read(&self, message: &Message) -> ParsedCalls {
-        let from_llm = message.sender == Entity::Llm;
+        let from_llm = message.sender == Role::Llm;
         if !message.tools.is_empty() {
             // Parsed when the message was added; parsing the text again could find other calls.
             let mine =

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{PluginName, TaskName};
-use crate::types::message::{Entity, Label, Message, ToolCall};
+use crate::types::message::{Label, Message, Role, ToolCall};
 use crate::types::tool::{ToolExample, ToolSpec, ToolSummary};
 
 /// The target of a name in a toolbox.
@@ -172,7 +172,7 @@ impl Toolbox {
     #[must_use]
     pub fn trusts(&self, message: &Message, call: &ToolCall) -> bool {
         let from_outside = message.labels.contains(&Label::Untrusted)
-            || (message.sender == Entity::User && !message.from_agent);
+            || (message.sender == Role::User && !message.from_agent);
         !(from_outside || call.untrusted) || self.get(&call.name).is_some_and(|tool| tool.offered)
     }
 

@@ -29,7 +29,7 @@ const SLACK: u64 = 2;
 
 /// The role of an entry's author, as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum PromptRole {
     System,
     User,
     Assistant,
@@ -39,7 +39,7 @@ pub enum Role {
 /// The size of a history entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryEntry {
-    pub role: Role,
+    pub role: PromptRole,
     /// Tokens of its text, which can be cut.
     pub text: u64,
     /// Tokens of everything else in it, such as attachments.
@@ -149,7 +149,7 @@ fn truncated(
     mark: u64,
 ) -> (u64, Vec<RetainedEntry>) {
     let spare = |entry: &HistoryEntry| entry.text.saturating_sub(FLOOR.saturating_add(mark));
-    let last = entries.iter().rposition(|entry| entry.role == Role::User).unwrap_or(0);
+    let last = entries.iter().rposition(|entry| entry.role == PromptRole::User).unwrap_or(0);
     let givers =
         || entries.iter().enumerate().take(last).skip(1).filter(|(_, entry)| spare(entry) > 0);
     let (mut later, mut later_spare) = givers()
@@ -183,7 +183,7 @@ fn without_turns(entries: &[HistoryEntry], mut total: u64, most: u64) -> (u64, V
         .iter()
         .enumerate()
         .skip(1)
-        .filter(|(_, entry)| entry.role == Role::User)
+        .filter(|(_, entry)| entry.role == PromptRole::User)
         .map(|(index, _)| index)
         .collect();
     let first = users.first().copied().unwrap_or(entries.len());

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::types::denial::Denial;
 use crate::types::history::History;
-use crate::types::message::{Entity, ToolCall, ToolResult};
+use crate::types::message::{Role, ToolCall, ToolResult};
 use crate::types::tool::ToolSummary;
 
 /// Counts of tokens, with their cost.
@@ -24,7 +24,7 @@ pub struct TokenUsage {
 /// A message that a plugin writes into a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DraftMessage {
-    pub role: Entity,
+    pub role: Role,
     pub content: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,

@@ -50,17 +50,19 @@ pub enum OnClose {
 /// A request for a background task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delegation {
-    /// The name of a task of the config.
-    pub agent: String,
+    /// The name of a task of the config. The fixed JSON form of actions calls it `agent`.
+    #[serde(rename = "agent")]
+    pub worker: String,
     /// The label in lists; also the worker's message if there is no brief.
-    pub task: String,
+    #[serde(rename = "task")]
+    pub description: String,
     /// A JSON object of facts for the worker.
     #[serde(default)]
     pub context: Value,
     /// The channels of this room to share with the worker's room.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub share_channels: Vec<String>,
-    /// The message that the worker reads, if it differs from the label `task`.
+    /// The message that the worker reads, if it differs from `description`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brief: Option<String>,
     /// The number of the conversation's newest messages that the worker gets, as fenced data.
@@ -226,9 +228,9 @@ impl From<BackgroundStatus> for BackgroundState {
 pub struct BackgroundRecord {
     pub id: BackgroundId,
     /// The task of the config that does the work.
-    pub agent: TaskName,
+    pub worker: TaskName,
     /// The label of the work.
-    pub task: String,
+    pub description: String,
     /// The child room.
     pub room: RoomId,
     /// The task whose agent started it; `None` for the program.
@@ -260,7 +262,7 @@ pub struct BackgroundRecord {
 impl BackgroundRecord {
     /// Returns the bytes of its texts and metadata.
     pub(crate) fn weight(&self) -> usize {
-        let texts = [Some(&self.task), self.output.as_ref(), self.error.as_ref()];
+        let texts = [Some(&self.description), self.output.as_ref(), self.error.as_ref()];
         texts.into_iter().flatten().map(String::len).sum::<usize>() + weight_of(&self.metadata)
     }
 
@@ -270,7 +272,7 @@ impl BackgroundRecord {
     pub fn is_settled(&self) -> bool {
         let may_be_delivered = matches!(
             self.delivery.state,
-            DeliveryState::Waiting | DeliveryState::Speaking | DeliveryState::Attached
+            DeliveryState::Waiting | DeliveryState::Delivering | DeliveryState::Inbox
         );
         self.detached || self.state.is_end() && !may_be_delivered
     }

@@ -44,9 +44,9 @@ impl BackgroundStatus {
 pub struct EndedTask {
     pub id: BackgroundId,
     /// The task of the config that did the work.
-    pub agent: TaskName,
+    pub worker: TaskName,
     /// The label of the work.
-    pub task: String,
+    pub description: String,
     pub status: BackgroundStatus,
     pub output: Option<String>,
     /// The reason why it was not completed, for people.
@@ -82,8 +82,8 @@ impl EndedTask {
         let said_no = answer.clone().filter(|_| outcome.status == Status::Rejected);
         Self {
             id: BackgroundId::from(""),
-            agent: TaskName::from(""),
-            task: String::new(),
+            worker: TaskName::from(""),
+            description: String::new(),
             status,
             error: (!completed).then(|| said_no.unwrap_or_else(|| outcome.reason.clone())),
             cause: outcome.cause.filter(|_| !completed),
@@ -97,7 +97,7 @@ impl EndedTask {
 
     /// Returns the bytes of its texts and metadata.
     pub(crate) fn weight(&self) -> usize {
-        let texts = [Some(&self.task), self.output.as_ref(), self.error.as_ref()];
+        let texts = [Some(&self.description), self.output.as_ref(), self.error.as_ref()];
         texts.into_iter().flatten().map(String::len).sum::<usize>() + weight_of(&self.metadata)
     }
 
@@ -106,8 +106,8 @@ impl EndedTask {
     pub fn interrupted(reason: String) -> Self {
         Self {
             id: BackgroundId::from(""),
-            agent: TaskName::from(""),
-            task: String::new(),
+            worker: TaskName::from(""),
+            description: String::new(),
             status: BackgroundStatus::Interrupted,
             error: Some(reason),
             cause: None,
@@ -133,9 +133,9 @@ pub enum Wake {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "decision", rename_all = "kebab-case")]
 pub enum Decision {
-    Speak { tasks: Vec<String>, channel: Option<String>, prompt: Option<String>, interrupt: bool },
+    Deliver { tasks: Vec<String>, channel: Option<String>, prompt: Option<String>, interrupt: bool },
     Attach { tasks: Vec<String> },
-    Wait { channel: Option<String>, at_most_ms: u64 },
+    Wait { channel: Option<String>, timeout_ms: u64 },
     GiveUp { reason: String },
 }
 
@@ -155,7 +155,7 @@ pub struct DeliveryView {
 /// Returns the default channel for messages to people: voice first, then any other that leads to
 /// people. Channels that are muted or may not read are never chosen.
 #[must_use]
-pub fn transport(bindings: &BTreeMap<ChannelId, Binding>) -> Option<&ChannelId> {
+pub fn preferred_channel(bindings: &BTreeMap<ChannelId, Binding>) -> Option<&ChannelId> {
     let open = || bindings.iter().filter(|(_, binding)| binding.can_be_told());
     let voice = open().find(|(_, binding)| binding.kind == ChannelKind::Voice);
     voice.or_else(|| open().next()).map(|(id, _)| id)
@@ -165,7 +165,7 @@ impl DeliveryView {
     /// Returns the best channel: voice first, then any other that is not an agent; never a muted
     /// one.
     #[must_use]
-    pub fn transport(&self) -> Option<&Channel> {
+    pub fn preferred_channel(&self) -> Option<&Channel> {
         let open = || {
             self.channels
                 .iter()
@@ -185,16 +185,14 @@ pub enum DeliveryState {
     None,
     /// Waiting for its strategy.
     Waiting,
-    #[serde(rename = "delivering")]
-    Speaking,
+    /// Sent to gates, a channel or an agent's turn, whose answer is open.
+    Delivering,
     /// A channel, or the notified agent's turn, accepted it.
     Delivered,
     /// In the inbox, for the agent's next turn.
-    #[serde(rename = "inbox")]
-    Attached,
+    Inbox,
     /// The agent has read it in a turn of its own.
-    #[serde(rename = "read")]
-    Told,
+    Read,
     /// Blocked by a gate or a closed room.
     Blocked,
     /// Not retried any more; it waits in the inbox.
@@ -220,7 +218,7 @@ pub struct DeliveryRecord {
 
 /// A text for a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Speech {
+pub struct OutgoingMessage {
     pub channel: ChannelId,
     pub text: String,
     /// Whether to interrupt the channel's current output.

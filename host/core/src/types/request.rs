@@ -143,7 +143,7 @@ pub enum RequestReply {
     Delegated {
         task: BackgroundId,
         room: RoomId,
-        agent: TaskName,
+        worker: TaskName,
         /// Whether the result is that of an earlier equal delegation; the other fields are then
         /// those of that delegation.
         from_cache: bool,

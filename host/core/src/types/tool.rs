@@ -61,7 +61,7 @@ pub struct ToolOutcome {
     pub attachments: Vec<Blob>,
     /// Calls to run next, for the calling agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub then: Vec<ToolCall>,
+    pub follow_up_calls: Vec<ToolCall>,
 }
 
 /// The reason for a missing result.

@@ -14,7 +14,7 @@ pub struct Used {
     pub model_tokens: u64,
     pub model_cost: u64,
     pub background: u32,
-    pub speeches: u64,
+    pub messages_sent: u64,
     /// Requests of `fetch`.
     #[serde(default)]
     pub requests: u64,
@@ -32,7 +32,7 @@ impl Used {
             model_tokens: self.model_tokens.saturating_sub(earlier.model_tokens),
             model_cost: self.model_cost.saturating_sub(earlier.model_cost),
             background: self.background.saturating_sub(earlier.background),
-            speeches: self.speeches.saturating_sub(earlier.speeches),
+            messages_sent: self.messages_sent.saturating_sub(earlier.messages_sent),
             requests: self.requests.saturating_sub(earlier.requests),
             wakes: 0,
         }
@@ -45,7 +45,7 @@ impl Used {
         self.model_tokens = self.model_tokens.saturating_add(more.model_tokens);
         self.model_cost = self.model_cost.saturating_add(more.model_cost);
         self.background = self.background.saturating_add(more.background);
-        self.speeches = self.speeches.saturating_add(more.speeches);
+        self.messages_sent = self.messages_sent.saturating_add(more.messages_sent);
         self.requests = self.requests.saturating_add(more.requests);
     }
 }

@@ -82,8 +82,8 @@ fn a_strategy_may_be_granted_any_channel_of_the_config() {
     let assembly = assembled(&text, &plugins);
     let chat = PluginName::from("chat");
     let rights = assembly.setup.rights(&chat).expect("it is a plugin");
-    assert!(rights.may_speak("phone", |name| assembly.setup.channels.contains_key(name)).is_ok());
-    assert!(rights.may_speak("page", |name| assembly.setup.channels.contains_key(name)).is_err());
+    assert!(rights.may_send("phone", |name| assembly.setup.channels.contains_key(name)).is_ok());
+    assert!(rights.may_send("page", |name| assembly.setup.channels.contains_key(name)).is_err());
 }
 
 #[test]

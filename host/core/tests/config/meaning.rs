@@ -5,7 +5,7 @@ use conclave_core::permissions::grant::{FileMode, ToolPattern};
 use conclave_core::setup::{AgentResponder, NoTool};
 use conclave_core::types::ids::{ModelName, PluginName, TaskName};
 use conclave_core::types::limits::{PluginLimits, RunLimits, WhenUsedUp};
-use conclave_core::types::message::Entity;
+use conclave_core::types::message::Role;
 use serde_json::json;
 
 use crate::support::{LIBRARY, Parts, good, parse};
@@ -191,7 +191,7 @@ fn what_is_not_written_has_its_default() {
 }
 
 #[test]
-fn a_rule_of_the_agent_seat_wants_somebody_on_it() {
+fn a_rule_of_the_agent_role_needs_that_responder() {
     let mut shown = String::new();
     let cases = [
         ("responders = [\"llm\"]", true),
@@ -253,9 +253,9 @@ fn a_task_says_how_it_works_and_ends() {
     );
     assert_eq!(
         task.setup.done_if_response.iter().copied().collect::<Vec<_>>(),
-        [Entity::Llm, Entity::User]
+        [Role::Llm, Role::User]
     );
-    assert_eq!(task.setup.done_if_no_response.iter().copied().collect::<Vec<_>>(), [Entity::Agent]);
+    assert_eq!(task.setup.done_if_no_response.iter().copied().collect::<Vec<_>>(), [Role::Agent]);
     assert_eq!(task.tools, Some(vec![]));
     let host = good(&Parts { task: "agent_responder = \"host\"", ..Parts::default() }.text());
     assert_eq!(host.tasks[&TaskName::from("desk")].setup.agent_responder, AgentResponder::Host);

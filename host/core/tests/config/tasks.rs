@@ -11,7 +11,7 @@ use conclave_core::setup::{
 use conclave_core::tool_calls::sequence::Sequence;
 use conclave_core::types::completion::ToolFormat;
 use conclave_core::types::ids::{PluginName, TaskName};
-use conclave_core::types::message::{Entity, ToolCall};
+use conclave_core::types::message::{Role, ToolCall};
 use conclave_core::types::stuck_rules::StuckRules;
 use conclave_core::types::task_options::Overflow;
 use serde_json::json;
@@ -53,15 +53,15 @@ fn every_rule_of_a_task_reaches_its_setup() {
         interactive: true,
         turns: Some(2),
         max_stalled_steps: 2,
-        done_if_response: [Entity::Llm, Entity::User].into(),
-        done_if_no_response: [Entity::Agent].into(),
+        done_if_response: [Role::Llm, Role::User].into(),
+        done_if_no_response: [Role::Agent].into(),
         done_if_tool: true,
         done_sequences: ["T[find], A", "C[a,b]"]
             .map(|text| Sequence::parse(text).unwrap())
             .to_vec(),
         no_tool: NoTool::Call(ToolCall::new("find", json!({ "query": "q", "n": 1 }))),
         agent_responder: AgentResponder::Host,
-        responders: [Entity::Llm, Entity::Agent].into(),
+        responders: [Role::Llm, Role::Agent].into(),
         allow_null_result: true,
         tool_format: ToolFormat::Xml,
         only_user_quits_root: false,
@@ -156,7 +156,7 @@ fn each_word_of_a_rule_means_one_thing() {
             "tool_format = \"off\"\nresponders = [\"user\"]",
             TaskSetup {
                 tool_format: ToolFormat::Off,
-                responders: [Entity::User].into(),
+                responders: [Role::User].into(),
                 ..desk("", "")
             },
         ),

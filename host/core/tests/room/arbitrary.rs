@@ -2,7 +2,7 @@
 //! the generated values.
 
 use conclave_core::protocol::effect::Effect;
-use conclave_core::protocol::event::{Event, HistoryChange, SeatCall};
+use conclave_core::protocol::event::{Event, HistoryChange, RoleCall};
 use conclave_core::setup::plugin_query::{
     Condensation, EntrySpan, GateVerdict, Masked, PluginQuery, PluginReply, Verdict,
 };
@@ -17,7 +17,7 @@ use conclave_core::types::delegation::{Delegation, ResultForm};
 use conclave_core::types::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{BackgroundId, CallId, ChannelId, TaskName, TimerId};
-use conclave_core::types::message::{Blob, Entity, Message, ToolCall};
+use conclave_core::types::message::{Blob, Message, Role, ToolCall};
 use conclave_core::types::outcome::EndCause;
 use conclave_core::types::request::{Announcement, Inbound, RequestId, RoomRequest};
 use conclave_core::types::risk::Risk;
@@ -311,8 +311,8 @@ fn requested(choices: &mut Choices<'_>) -> Event {
         _ if choices.below(4) == 3 => RoomRequest::Close { reason: "good night".to_owned() },
         _ => {
             let delegation = Delegation {
-                agent: choices.one(&TASKS).to_owned(),
-                task: choices.one(&TEXTS).to_owned(),
+                worker: choices.one(&TASKS).to_owned(),
+                description: choices.one(&TEXTS).to_owned(),
                 ..Delegation::default()
             };
             RoomRequest::Delegate {
@@ -335,9 +335,9 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
             opening.content = text(choices);
             opening.tools = calls(choices);
             opening.recipient = choices.flag().then(|| choices.one(&NAMES).to_owned());
-            opening.seat = (choices.below(3) == 2).then(|| SeatCall {
-                seat: [Entity::Agent, Entity::Llm, Entity::User, Entity::System][choices.below(4)],
-                sender: [Entity::Llm, Entity::User][choices.below(2)],
+            opening.role_call = (choices.below(3) == 2).then(|| RoleCall {
+                role: [Role::Agent, Role::Llm, Role::User, Role::System][choices.below(4)],
+                sender: [Role::Llm, Role::User][choices.below(2)],
                 untrusted: choices.flag(),
                 from_agent: choices.flag(),
                 times: choices.below(4) as u32,
@@ -350,8 +350,8 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
                 1 => HistoryChange::Prune { start: choices.below(5) },
                 _ => HistoryChange::Import {
                     messages: vec![
-                        Message::new(7, Entity::User, "old"),
-                        Message::new(7, Entity::Llm, "old"),
+                        Message::new(7, Role::User, "old"),
+                        Message::new(7, Role::Llm, "old"),
                     ],
                 },
             };
@@ -385,7 +385,7 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
             answer: completed(choices),
             trouble: None,
         },
-        11 => Event::Spoken { call, failure: text(choices) },
+        11 => Event::Sent { call, failure: text(choices) },
         12 => background_ended(choices, call),
         13 => Event::Decided { call, approval: approval(choices), author: ApprovalAuthor::Program },
         _ if choices.below(8) == 7 => {
@@ -486,7 +486,7 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
                 report: report(choices),
             }]
         }
-        Effect::Speak { call, .. } => vec![Event::Spoken { call: *call, failure: text(choices) }],
+        Effect::Send { call, .. } => vec![Event::Sent { call: *call, failure: text(choices) }],
         Effect::SetTimer { timer, .. } => vec![Event::TimerFired { timer: *timer }],
         Effect::AllowSideEffect { call, ordinal, leave: Ok(()) } => {
             vec![Event::SideEffectEnded {
@@ -595,8 +595,8 @@ fn stepped(choices: &mut Choices<'_>) -> Result<Turn, Fault> {
         2 => Action::Reject { outputs: value(choices) },
         3 => Action::Delegate { agent: choices.one(&TASKS).to_owned(), inputs: value(choices) },
         4 | 5 => Action::DelegateTask(Box::new(Delegation {
-            agent: choices.one(&TASKS).to_owned(),
-            task: choices.one(&TEXTS).to_owned(),
+            worker: choices.one(&TASKS).to_owned(),
+            description: choices.one(&TEXTS).to_owned(),
             context: value(choices),
             wait: choices.flag(),
             result_delivery: Some(ResultForm::AgentTurn),
@@ -697,7 +697,7 @@ fn tool_answer(choices: &mut Choices<'_>) -> Result<ToolOutcome, ToolError> {
         1 => Err(ToolError::Unavailable { retry_after_ms: None }),
         2 | 3 => Ok(ToolOutcome {
             content: text(choices),
-            then: calls(choices),
+            follow_up_calls: calls(choices),
             ..ToolOutcome::default()
         }),
         _ => Ok(ToolOutcome { content: text(choices), ..ToolOutcome::default() }),
@@ -714,17 +714,22 @@ fn decided(choices: &mut Choices<'_>) -> Result<Vec<Decision>, Fault> {
             0 => Decision::GiveUp { reason: "bored".to_owned() },
             1 => Decision::Attach { tasks },
             2 | 3 => {
-                let at_most_ms = choices.amount();
+                let timeout_ms = choices.amount();
                 Decision::Wait {
-                    channel: at_most_ms.is_multiple_of(2).then(|| "terminal".to_owned()),
-                    at_most_ms,
+                    channel: timeout_ms.is_multiple_of(2).then(|| "terminal".to_owned()),
+                    timeout_ms,
                 }
             }
             _ => {
                 let channel = choices
                     .flag()
                     .then(|| choices.one(&["terminal", "pager", "nowhere"]).to_owned());
-                Decision::Speak { tasks, channel, prompt: text(choices), interrupt: choices.flag() }
+                Decision::Deliver {
+                    tasks,
+                    channel,
+                    prompt: text(choices),
+                    interrupt: choices.flag(),
+                }
             }
         }
     };
@@ -738,8 +743,8 @@ fn decided(choices: &mut Choices<'_>) -> Result<Vec<Decision>, Fault> {
 fn background_ended(choices: &mut Choices<'_>, call: CallId) -> Event {
     let ended = EndedTask {
         id: BackgroundId::from("task-2"),
-        agent: TaskName::from("desk"),
-        task: String::new(),
+        worker: TaskName::from("desk"),
+        description: String::new(),
         status: if choices.flag() {
             BackgroundStatus::Completed
         } else {

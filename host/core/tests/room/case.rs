@@ -23,7 +23,7 @@ use conclave_core::types::confirm::ConfirmRules;
 use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::ids::{ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
 use conclave_core::types::limits::{PluginLimits, RunLimits, WhenUsedUp};
-use conclave_core::types::message::Entity;
+use conclave_core::types::message::Role;
 use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::stuck_rules::StuckRules;
 use conclave_core::types::task_options::Overflow;
@@ -86,8 +86,8 @@ pub(crate) struct Scripts {
     pub(crate) user: Vec<Value>,
     /// By plugin. After the last entry a strategy decides nothing.
     pub(crate) strategies: BTreeMap<String, Vec<Value>>,
-    /// Failures of speeches. After the last entry every speech succeeds.
-    pub(crate) speeches: Vec<Value>,
+    /// Failures of messages. After the last entry every message succeeds.
+    pub(crate) messages: Vec<Value>,
     /// By task. A task without a script answers `done`.
     pub(crate) background: BTreeMap<String, Vec<Value>>,
     pub(crate) models: Vec<Value>,
@@ -143,8 +143,8 @@ struct TaskPlan {
     interactive: bool,
     turns: Option<u32>,
     max_stalled_steps: u32,
-    done_if_response: BTreeSet<Entity>,
-    done_if_no_response: BTreeSet<Entity>,
+    done_if_response: BTreeSet<Role>,
+    done_if_no_response: BTreeSet<Role>,
     no_tool: NoTool,
     agent_responder: AgentResponder,
     allow_null_result: bool,
@@ -157,7 +157,7 @@ struct TaskPlan {
     bytes_per_token: u32,
     done_if_tool: bool,
     done_sequences: Vec<Sequence>,
-    responders: BTreeSet<Entity>,
+    responders: BTreeSet<Role>,
     only_user_quits_root: bool,
     default_human_response: Option<String>,
     user_message: Option<String>,

@@ -66,7 +66,7 @@ files! {
     what_a_user_says_calls_for_knowledge: "knowledge",
     calls_wait_for_whoever_approves_them: "approvals",
     a_turn_can_be_stopped_without_its_run: "turns",
-    seats_are_tried_in_order_until_one_answers_validly: "seats",
+    roles_are_asked_in_order_until_one_answers_validly: "responders",
     subtasks_get_the_message_and_hand_back_a_result: "subtasks",
     recipients_are_checked_granted_and_obeyed: "recipients",
     tasks_end_for_a_stated_reason: "endings",

@@ -6,7 +6,7 @@ use conclave_core::setup::plugin_query::LEFT_OUT;
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, TaskName};
-use conclave_core::types::message::{Entity, Label, ToolCall};
+use conclave_core::types::message::{Label, Role, ToolCall};
 use conclave_core::types::tool::ToolOutcome;
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ fn a_call_is_forgotten_with_its_result_and_a_summary_stands_in_their_place() {
     let summary = history.get(1).expect("it is there");
     assert_eq!(
         (summary.sender, summary.sender_name.as_str(), &summary.labels[..]),
-        (Entity::Agent, "condenser:short", &[Label::Tool][..])
+        (Role::Agent, "condenser:short", &[Label::Tool][..])
     );
     let shown = summary.in_prompt();
     assert!(
@@ -155,7 +155,7 @@ fn a_summary_of_words_from_outside_is_from_outside() {
     let history = history(&recorded);
     let summary =
         history.iter().find(|message| message.text() == "greetings").expect("it is there");
-    assert!(summary.labels.contains(&Label::Untrusted) && summary.sender == Entity::Agent);
+    assert!(summary.labels.contains(&Label::Untrusted) && summary.sender == Role::Agent);
     assert!(history.iter().any(|message| message.text() == "and?"), "the user's newest word");
 }
 

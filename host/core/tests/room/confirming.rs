@@ -95,8 +95,8 @@ fn actions() -> Vec<Action> {
         Action::Recall { query: text("q") },
         Action::Delegate { agent: text("other"), inputs: json!({ "task": "t" }) },
         Action::DelegateTask(Box::new(Delegation {
-            agent: text("other"),
-            task: text("t"),
+            worker: text("other"),
+            description: text("t"),
             context: json!({}),
             ..Delegation::default()
         })),
@@ -419,8 +419,8 @@ fn gated(confirm: &Value) -> Recorded {
 /// Returns the same delegation as an action and as a call of the host tool.
 fn delegations() -> [Action; 2] {
     let action = Delegation {
-        agent: "other".to_owned(),
-        task: "Sum up the news".to_owned(),
+        worker: "other".to_owned(),
+        description: "Sum up the news".to_owned(),
         context: json!({}),
         ..Delegation::default()
     };
@@ -435,8 +435,8 @@ fn delegations() -> [Action; 2] {
 /// Answers the gate's request for text `from` with the replacement `to`.
 fn changed(recorded: &mut Recorded, effects: &[Effect], from: &str, to: &str) -> Vec<Effect> {
     let asked = effects.iter().find_map(|effect| match effect {
-        Effect::QueryPlugin { call, question: PluginQuery::Gate { passing }, .. } => {
-            Some((*call, passing.text.clone()))
+        Effect::QueryPlugin { call, question: PluginQuery::Gate { input }, .. } => {
+            Some((*call, input.text.clone()))
         }
         _ => None,
     });

@@ -12,7 +12,7 @@ use conclave_core::setup::plugin_query::{GateVerdict, PluginReply};
 use conclave_core::types::action::{Action, Turn};
 use conclave_core::types::channel::{Activity, Binding, ChannelAccess, ChannelKind, Visibility};
 use conclave_core::types::delegation::Delegation;
-use conclave_core::types::delivery::{EndedTask, Speech};
+use conclave_core::types::delivery::{EndedTask, OutgoingMessage};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, ChannelId, Millis, TimerId};
 use conclave_core::types::outcome::Status;
@@ -33,7 +33,7 @@ struct World {
     replies: BTreeMap<u64, Result<RequestReply, Refusal>>,
     /// Effects that have begun and were not taken yet.
     begun: Vec<Effect>,
-    spoken: Vec<Speech>,
+    spoken: Vec<OutgoingMessage>,
 }
 
 type Channels = BTreeMap<ChannelId, Binding>;
@@ -93,10 +93,12 @@ impl World {
                 Effect::Reply { request, reply } => {
                     assert!(self.replies.insert(request.0, reply).is_none(), "one reply each");
                 }
-                Effect::Speak { speech, .. } => {
-                    self.spoken.push(*speech.clone());
-                    self.begun
-                        .push(Effect::Speak { call: effect_call(&self.recorded, &speech), speech });
+                Effect::Send { message: outgoing, .. } => {
+                    self.spoken.push(*outgoing.clone());
+                    self.begun.push(Effect::Send {
+                        call: effect_call(&self.recorded, &outgoing),
+                        message: outgoing,
+                    });
                 }
                 effect => self.begun.push(effect),
             }
@@ -161,9 +163,9 @@ impl World {
 
     /// Accepts all pending speeches, or rejects them with a failure.
     fn hear(&mut self, failure: Option<&str>) {
-        for effect in self.take(|effect| matches!(effect, Effect::Speak { .. })) {
-            let call = effect.starts().expect("a speech is a call");
-            self.happened(Event::Spoken { call, failure: failure.map(str::to_owned) });
+        for effect in self.take(|effect| matches!(effect, Effect::Send { .. })) {
+            let call = effect.starts().expect("a outgoing is a call");
+            self.happened(Event::Sent { call, failure: failure.map(str::to_owned) });
         }
     }
 
@@ -171,7 +173,7 @@ impl World {
     fn told(&mut self) -> Vec<String> {
         std::mem::take(&mut self.spoken)
             .into_iter()
-            .map(|speech| format!("{}: {}", speech.channel, speech.text))
+            .map(|outgoing| format!("{}: {}", outgoing.channel, outgoing.text))
             .collect()
     }
 
@@ -215,12 +217,12 @@ fn guarded() -> Value {
 }
 
 /// Returns the newest call that could carry this speech.
-fn effect_call(recorded: &Recorded, speech: &Speech) -> CallId {
+fn effect_call(recorded: &Recorded, outgoing: &OutgoingMessage) -> CallId {
     let state = serde_json::to_value(&recorded.room).expect("a room is serialisable");
     let calls = state["cx"]["calls"].as_object().expect("calls").iter();
-    let of_speech = calls.filter(|(_, purpose)| purpose["Post"]["key"] == json!(speech.key));
-    let numbers = of_speech.map(|(call, _)| call.parse().expect("a number"));
-    CallId(numbers.max().expect("a speech is under way"))
+    let of_send = calls.filter(|(_, purpose)| purpose["Post"]["key"] == json!(outgoing.key));
+    let numbers = of_send.map(|(call, _)| call.parse().expect("a number"));
+    CallId(numbers.max().expect("a outgoing is under way"))
 }
 
 fn accepted(index: u64) -> Result<RequestReply, Refusal> {
@@ -276,7 +278,7 @@ fn speeches_have_keys_of_their_own() {
     // The second message came too late for the first step, so the agent reads it in a turn of its
     // own.
     world.finishes("end");
-    let keys: Vec<String> = world.spoken.iter().map(|speech| speech.key.clone()).collect();
+    let keys: Vec<String> = world.spoken.iter().map(|outgoing| outgoing.key.clone()).collect();
     let answers = ["answer-0-terminal", "answer-0-web", "answer-1-terminal", "answer-1-web"];
     assert_eq!(keys, [["inbound-0-terminal", "inbound-1-web"].as_slice(), &answers].concat());
     world.folds();
@@ -499,7 +501,7 @@ fn a_speech_under_way_when_the_host_stopped_is_made_again_with_its_key() {
     let keys: Vec<String> = again
         .iter()
         .filter_map(|again| match &again.effect {
-            Effect::Speak { speech, .. } => Some(speech.key.clone()),
+            Effect::Send { message: outgoing, .. } => Some(outgoing.key.clone()),
             _ => None,
         })
         .collect();
@@ -677,11 +679,11 @@ fn a_channel_that_takes_nothing_is_told_of_and_the_others_hear_it() {
     let mut world =
         World::held(channels(&[("web", text()), ("pager", text()), ("terminal", text())]));
     world.says("web", "hi").expect("it counts");
-    let calls = world.take(|effect| matches!(effect, Effect::Speak { .. }));
+    let calls = world.take(|effect| matches!(effect, Effect::Send { .. }));
     assert_eq!(world.told(), ["pager: web: hi", "terminal: web: hi"]);
     for (effect, failure) in calls.iter().zip([Some("gone"), None]) {
         let call = effect.starts().expect("a call");
-        world.happened(Event::Spoken { call, failure: failure.map(str::to_owned) });
+        world.happened(Event::Sent { call, failure: failure.map(str::to_owned) });
         assert!(!world.room().is_in_flight(call));
     }
     let failed = Notice::ChannelRefused {
@@ -1014,8 +1016,11 @@ fn a_background_task_of_a_held_room_outlives_the_turn() {
         });
     world.says("web", "one").expect("it counts");
     world.now = world.now.plus(4_000);
-    let delegation =
-        Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
+    let delegation = Delegation {
+        worker: "worker".to_owned(),
+        description: "dig".to_owned(),
+        ..Delegation::default()
+    };
     world
         .asked(RoomRequest::Delegate { delegation: Box::new(delegation), by: None })
         .expect("a receipt");

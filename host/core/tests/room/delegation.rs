@@ -230,7 +230,11 @@ fn call(name: &str, arguments: Value) -> Action {
 }
 
 fn to(agent: &str) -> Delegation {
-    Delegation { agent: agent.to_owned(), task: "read it".to_owned(), ..Delegation::default() }
+    Delegation {
+        worker: agent.to_owned(),
+        description: "read it".to_owned(),
+        ..Delegation::default()
+    }
 }
 
 fn done(output: &str) -> EndedTask {
@@ -302,7 +306,7 @@ fn the_program_is_refused_too_and_needs_no_grant() {
     let mut desk = Desk::open_with(plain(), |_| {}, |opening| opening.hold = true);
     assert_eq!(refused(desk.delegates(to("ghost"))), RefusalCode::UnknownAgent);
     assert_eq!(
-        refused(desk.delegates(Delegation { task: String::new(), ..to("other") })),
+        refused(desk.delegates(Delegation { description: String::new(), ..to("other") })),
         RefusalCode::EmptyTask
     );
     assert_eq!(
@@ -330,7 +334,7 @@ fn the_program_is_refused_too_and_needs_no_grant() {
         Answer::Delegated {
             task: "task-1".into(),
             room: "room/1".into(),
-            agent: "other".into(),
+            worker: "other".into(),
             from_cache: false
         }
     );
@@ -472,7 +476,7 @@ fn a_worker_reads_its_brief_facts_and_conversation_as_data() {
     );
     assert_eq!(metadata.get("own"), None);
     assert_eq!(
-        desk.room.task(&"task-1".into()).expect("a record").task,
+        desk.room.task(&"task-1".into()).expect("a record").description,
         "read it",
         "the label is what is listed"
     );
@@ -510,7 +514,7 @@ fn a_shared_channel_is_the_parents_own_binding_and_hears_the_answer_alone() {
             .to_do
             .iter()
             .filter_map(|effect| match effect {
-                Effect::Speak { speech, .. } => Some(speech.text.clone()),
+                Effect::Send { message: outgoing, .. } => Some(outgoing.text.clone()),
                 _ => None,
             })
             .collect();
@@ -662,7 +666,7 @@ fn a_cancel_is_the_end_and_what_comes_later_only_settles() {
         (record.state, record.error.as_deref()),
         (BackgroundState::Cancelled, Some("cancelled"))
     );
-    assert_eq!(record.delivery.state, DeliveryState::Attached, "whoever is notified is told");
+    assert_eq!(record.delivery.state, DeliveryState::Inbox, "whoever is notified is told");
     assert!(!desk.cancels("task-1") && !desk.cancels("task-9"));
     let spent = Spent { turns: 7, ..Spent::default() };
     let before = desk.room.spent().turns;
@@ -729,7 +733,7 @@ fn an_agent_asks_after_tells_and_stops_its_own_tasks_alone() {
     assert_eq!(desk.reads(), json!({ "task_id": "task-2", "cancelled": true }));
     assert_eq!(
         desk.delivery("task-2"),
-        DeliveryState::Told,
+        DeliveryState::Read,
         "whoever stopped it is not told twice"
     );
     desk.calls("cancel_task", json!({ "task_id": "task-2" }));

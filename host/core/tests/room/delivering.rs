@@ -18,7 +18,7 @@ use conclave_core::types::delivery::{
 };
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{BackgroundId, CallId, Millis, TaskName, TimerId};
-use conclave_core::types::message::{Entity, Label};
+use conclave_core::types::message::{Label, Role};
 use conclave_core::types::request::{Refusal, RequestId, RequestReply, RoomRequest};
 use conclave_core::types::usage::{Spent, UsedByPlugin};
 use serde_json::{Value, json};
@@ -172,10 +172,10 @@ impl Desk {
         wake
     }
 
-    fn spoken(&mut self, failure: Option<&str>) -> delivery::Speech {
-        let (call, speech) = self.take(speeches).expect("something is said");
-        self.happened(Event::Spoken { call, failure: failure.map(str::to_owned) });
-        speech
+    fn spoken(&mut self, failure: Option<&str>) -> delivery::OutgoingMessage {
+        let (call, outgoing) = self.take(speeches).expect("something is said");
+        self.happened(Event::Sent { call, failure: failure.map(str::to_owned) });
+        outgoing
     }
 
     fn timer(&mut self) -> Millis {
@@ -230,7 +230,7 @@ impl Desk {
     }
 
     /// Returns the agent's history, and the entries that are new in the current step.
-    fn history(&self) -> Vec<(Entity, Vec<Label>, String)> {
+    fn history(&self) -> Vec<(Role, Vec<Label>, String)> {
         let history = self.room().history(&TaskName::from("desk"));
         history
             .iter()
@@ -256,8 +256,8 @@ impl Desk {
 
 fn delegates() -> Action {
     Action::DelegateTask(Box::new(Delegation {
-        agent: "slow".to_owned(),
-        task: "dig".to_owned(),
+        worker: "slow".to_owned(),
+        description: "dig".to_owned(),
         ..Delegation::default()
     }))
 }
@@ -290,9 +290,9 @@ fn wakes(effect: &Effect) -> Option<(CallId, Wake)> {
     }
 }
 
-fn speeches(effect: &Effect) -> Option<(CallId, delivery::Speech)> {
-    if let Effect::Speak { call, speech } = effect {
-        Some((*call, (**speech).clone()))
+fn speeches(effect: &Effect) -> Option<(CallId, delivery::OutgoingMessage)> {
+    if let Effect::Send { call, message: outgoing } = effect {
+        Some((*call, (**outgoing).clone()))
     } else {
         None
     }
@@ -311,7 +311,7 @@ fn user(effect: &Effect) -> Option<(CallId, String)> {
 }
 
 fn speak(tasks: &[&str]) -> Decision {
-    Decision::Speak {
+    Decision::Deliver {
         tasks: tasks.iter().map(|task| (*task).to_owned()).collect(),
         channel: None,
         prompt: None,
@@ -321,11 +321,11 @@ fn speak(tasks: &[&str]) -> Decision {
 
 fn on(channel: &str, tasks: &[&str]) -> Decision {
     let tasks = tasks.iter().map(|task| (*task).to_owned()).collect();
-    Decision::Speak { tasks, channel: Some(channel.to_owned()), prompt: None, interrupt: true }
+    Decision::Deliver { tasks, channel: Some(channel.to_owned()), prompt: None, interrupt: true }
 }
 
-fn wait(channel: Option<&str>, at_most_ms: u64) -> Decision {
-    Decision::Wait { channel: channel.map(str::to_owned), at_most_ms }
+fn wait(channel: Option<&str>, timeout_ms: u64) -> Decision {
+    Decision::Wait { channel: channel.map(str::to_owned), timeout_ms }
 }
 
 /// Returns a room that waits only for its background tasks.

@@ -225,7 +225,11 @@ impl Family {
 
 fn background() -> Action {
     let (agent, task) = ("slow".to_owned(), "x".to_owned());
-    Action::DelegateTask(Box::new(Delegation { agent, task, ..Delegation::default() }))
+    Action::DelegateTask(Box::new(Delegation {
+        worker: agent,
+        description: task,
+        ..Delegation::default()
+    }))
 }
 
 fn turn(action: Action) -> Turn {

@@ -7,7 +7,7 @@ use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::GatePoint;
 use conclave_core::setup::plugin_query::{
-    GateVerdict, PASSING_MAX, Passing, PluginQuery, PluginReply,
+    GATE_INPUT_MAX, GateInput, GateVerdict, PluginQuery, PluginReply,
 };
 use conclave_core::types::delegation::Delegation;
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
@@ -61,11 +61,11 @@ fn say(recorded: &mut Recorded, request: u64, channel: &str, text: &str) {
 
 /// Returns the pending gate request, if any: its call, its name, its input, and the timer of its
 /// deadline.
-fn asked(recorded: &mut Recorded) -> Option<(CallId, String, Passing, TimerId)> {
+fn asked(recorded: &mut Recorded) -> Option<(CallId, String, GateInput, TimerId)> {
     let effects = recorded.take_effects();
     let asked = effects.iter().find_map(|effect| match effect {
-        Effect::QueryPlugin { call, plugin, question: PluginQuery::Gate { passing }, .. } => {
-            Some((*call, plugin.to_string(), Passing::clone(passing)))
+        Effect::QueryPlugin { call, plugin, question: PluginQuery::Gate { input }, .. } => {
+            Some((*call, plugin.to_string(), GateInput::clone(input)))
         }
         _ => None,
     });
@@ -75,9 +75,9 @@ fn asked(recorded: &mut Recorded) -> Option<(CallId, String, Passing, TimerId)> 
     });
     // Kept if no gate is pending, because the caller still has to handle them.
     recorded.effects = effects;
-    let (call, plugin, passing) = asked?;
+    let (call, plugin, input) = asked?;
     recorded.effects.clear();
-    Some((call, plugin, passing, timer.expect("every gate has a deadline")))
+    Some((call, plugin, input, timer.expect("every gate has a deadline")))
 }
 
 fn answer(recorded: &mut Recorded, call: CallId, answer: Result<GateVerdict, Fault>) {
@@ -154,16 +154,13 @@ fn a_message_counts_once_its_gate_has_let_it_pass() {
     say(&mut recorded, 1, "terminal", "hello");
     assert!(heard(&recorded).is_empty() && replies(&recorded).is_empty(), "it waits");
     folds(&recorded);
-    let (call, plugin, passing, _) = asked(&mut recorded).expect("the gate is asked");
+    let (call, plugin, input, _) = asked(&mut recorded).expect("the gate is asked");
     assert_eq!(
-        (plugin.as_str(), passing.on, passing.text.as_str()),
+        (plugin.as_str(), input.point, input.text.as_str()),
         ("guard", GatePoint::Inbound, "hello")
     );
-    assert_eq!(
-        (passing.channel, passing.room.as_str()),
-        (Some(ChannelId::from("terminal")), "room")
-    );
-    assert_eq!(passing.metadata["sender"], "ann");
+    assert_eq!((input.channel, input.room.as_str()), (Some(ChannelId::from("terminal")), "room"));
+    assert_eq!(input.metadata["sender"], "ann");
     assert!(recorded.room.agent_view(call).is_none(), "a gate sees what passes and no task");
     answer(&mut recorded, call, Ok(GateVerdict::Allow));
     assert_eq!(heard(&recorded), ["hello"]);
@@ -178,8 +175,8 @@ fn gates_are_asked_one_after_the_other_and_each_sees_what_the_one_before_made_of
     say(&mut recorded, 1, "terminal", "my number is 1234");
     let (call, ..) = asked(&mut recorded).expect("the first");
     answer(&mut recorded, call, modify("my number is …"));
-    let (call, plugin, passing, _) = asked(&mut recorded).expect("the second");
-    assert_eq!((plugin.as_str(), passing.text.as_str()), ("second", "my number is …"));
+    let (call, plugin, input, _) = asked(&mut recorded).expect("the second");
+    assert_eq!((plugin.as_str(), input.text.as_str()), ("second", "my number is …"));
     answer(&mut recorded, call, Ok(GateVerdict::Allow));
     assert_eq!(heard(&recorded), ["my number is …"]);
     let changed: Vec<_> = recorded
@@ -225,7 +222,7 @@ fn a_gate_that_fails_in_whatever_way_blocks() {
         ),
         (
             Ok(PluginReply::Gate {
-                verdict: GateVerdict::Modify { text: "x".repeat(PASSING_MAX + 1) },
+                verdict: GateVerdict::Modify { text: "x".repeat(GATE_INPUT_MAX + 1) },
             }),
             "gate guard failed: its text has 1048577 bytes",
         ),
@@ -288,8 +285,8 @@ fn messages_of_one_channel_keep_their_order_and_others_do_not_wait_for_them() {
     say(&mut recorded, 2, "terminal", "second");
     assert!(asked(&mut recorded).is_none(), "the second waits behind the first");
     say(&mut recorded, 3, "pager", "elsewhere");
-    let (other, _, passing, _) = asked(&mut recorded).expect("another channel does not wait");
-    assert_eq!(passing.text, "elsewhere");
+    let (other, _, input, _) = asked(&mut recorded).expect("another channel does not wait");
+    assert_eq!(input.text, "elsewhere");
     folds(&recorded);
     answer(&mut recorded, other, Ok(GateVerdict::Block { reason: String::new() }));
     assert_eq!(blocked(&recorded), "gate guard blocked it, and gave no reason");
@@ -300,8 +297,8 @@ fn messages_of_one_channel_keep_their_order_and_others_do_not_wait_for_them() {
         "{:?}",
         replies(&recorded)
     );
-    let (second, _, passing, _) = asked(&mut recorded).expect("now it is the second's turn");
-    assert_eq!(passing.text, "second");
+    let (second, _, input, _) = asked(&mut recorded).expect("now it is the second's turn");
+    assert_eq!(input.text, "second");
     answer(&mut recorded, second, Ok(GateVerdict::Allow));
     assert!(
         matches!(replies(&recorded)[..], [(2, Ok(RequestReply::Accepted { .. }))]),
@@ -329,8 +326,8 @@ fn what_waits_in_front_of_the_gates_of_a_channel_is_bounded() {
 fn a_gate_reads_and_changes_what_a_worker_is_told_not_only_its_label() {
     let mut recorded = opened(json!([guard("delegate")]));
     let delegation = Delegation {
-        agent: "worker".to_owned(),
-        task: "a label".to_owned(),
+        worker: "worker".to_owned(),
+        description: "a label".to_owned(),
         brief: Some("all that is secret".to_owned()),
         context: json!({ "n": 1 }),
         ..Delegation::default()
@@ -340,14 +337,14 @@ fn a_gate_reads_and_changes_what_a_worker_is_told_not_only_its_label() {
         1,
         RoomRequest::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) },
     );
-    let (call, _, passing, _) = asked(&mut recorded).expect("the gate is asked");
+    let (call, _, input, _) = asked(&mut recorded).expect("the gate is asked");
     assert_eq!(
-        (passing.on, passing.text.as_str(), passing.to.as_deref()),
+        (input.point, input.text.as_str(), input.to_task.as_deref()),
         (GatePoint::Delegate, "all that is secret", Some("worker"))
     );
-    assert_eq!(passing.agent, Some("desk".into()));
+    assert_eq!(input.from_task, Some("desk".into()));
     assert_eq!(
-        (&passing.metadata["label"], &passing.metadata["context"]),
+        (&input.metadata["label"], &input.metadata["context"]),
         (&json!("a label"), &json!({ "n": 1 }))
     );
     answer(&mut recorded, call, modify("what may be known"));
@@ -367,8 +364,11 @@ fn a_gate_reads_and_changes_what_a_worker_is_told_not_only_its_label() {
 #[test]
 fn a_delegation_that_is_blocked_starts_nothing() {
     let mut recorded = opened(json!([guard("delegate")]));
-    let delegation =
-        Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
+    let delegation = Delegation {
+        worker: "worker".to_owned(),
+        description: "dig".to_owned(),
+        ..Delegation::default()
+    };
     ask(
         &mut recorded,
         1,
@@ -435,8 +435,11 @@ fn a_gate_of_which_the_operator_says_so_lets_pass_when_it_fails() {
     // The next gate is still asked.
     let mut recorded =
         opened(json!([open, { "on": "delegate", "plugin": "second", "deadline_ms": 200 }]));
-    let delegation =
-        Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
+    let delegation = Delegation {
+        worker: "worker".to_owned(),
+        description: "dig".to_owned(),
+        ..Delegation::default()
+    };
     ask(
         &mut recorded,
         1,
@@ -444,8 +447,8 @@ fn a_gate_of_which_the_operator_says_so_lets_pass_when_it_fails() {
     );
     let (call, ..) = asked(&mut recorded).expect("the gate is asked");
     answer(&mut recorded, call, Err(Fault::new(FaultKind::Trap, "it broke")));
-    let (call, plugin, passing, _) = asked(&mut recorded).expect("the second gate is asked");
-    assert_eq!((plugin.as_str(), passing.text.as_str()), ("second", "dig"));
+    let (call, plugin, input, _) = asked(&mut recorded).expect("the second gate is asked");
+    assert_eq!((plugin.as_str(), input.text.as_str()), ("second", "dig"));
     answer(&mut recorded, call, Ok(GateVerdict::Allow));
     assert!(recorded.effects.iter().any(|effect| matches!(effect, Effect::StartBackground { .. })));
 }

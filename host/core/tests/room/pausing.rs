@@ -9,7 +9,7 @@ use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, ControlId, TaskName, TimerId};
-use conclave_core::types::message::{Entity, Label, ToolCall};
+use conclave_core::types::message::{Label, Role, ToolCall};
 use conclave_core::types::outcome::{EndCause, Status};
 use conclave_core::types::tool::ToolOutcome;
 use serde_json::{Value, json};
@@ -248,7 +248,7 @@ fn words_are_read_in_the_next_step_in_their_order() {
     let texts: Vec<&str> = view.history.iter().map(|message| message.text()).collect();
     assert_eq!(texts[texts.len() - 2..], ["faster", "and better"]);
     let last = view.history.last().expect("it is there");
-    assert_eq!((last.sender, &last.labels[..]), (Entity::User, &[Label::Untrusted][..]));
+    assert_eq!((last.sender, &last.labels[..]), (Role::User, &[Label::Untrusted][..]));
     assert_eq!(view.intent.map(|intent| intent.text().to_owned()).as_deref(), Some("and better"));
     let unasked = view
         .since

@@ -152,8 +152,8 @@ impl Said {
         } else if let Some(agent) = &self.background {
             let context = self.inputs.clone().unwrap_or_else(|| json!({}));
             Action::DelegateTask(Box::new(Delegation {
-                agent: agent.clone(),
-                task,
+                worker: agent.clone(),
+                description: task,
                 context,
                 ..Delegation::default()
             }))
@@ -195,7 +195,7 @@ impl ToolSaid {
                 content: self.content.clone(),
                 value: self.value.clone(),
                 attachments: Vec::new(),
-                then: self.then.iter().map(CallPlan::call).collect(),
+                follow_up_calls: self.then.iter().map(CallPlan::call).collect(),
             }),
         }
     }
@@ -232,7 +232,7 @@ pub(crate) struct Decided {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum DecisionPlan {
-    Speak {
+    Deliver {
         tasks: Vec<String>,
         #[serde(default)]
         channel: Option<String>,
@@ -254,11 +254,11 @@ impl Decided {
             return Err(Fault::new(FaultKind::Trap, message.clone()));
         }
         let decision = |plan: &DecisionPlan| match plan.clone() {
-            DecisionPlan::Speak { tasks, channel, prompt } => {
-                Decision::Speak { tasks, channel, prompt, interrupt: false }
+            DecisionPlan::Deliver { tasks, channel, prompt } => {
+                Decision::Deliver { tasks, channel, prompt, interrupt: false }
             }
             DecisionPlan::Attach(tasks) => Decision::Attach { tasks },
-            DecisionPlan::Wait(at_most_ms) => Decision::Wait { channel: None, at_most_ms },
+            DecisionPlan::Wait(timeout_ms) => Decision::Wait { channel: None, timeout_ms },
             DecisionPlan::GiveUp(reason) => Decision::GiveUp { reason },
         };
         Ok(self.decide.iter().map(decision).collect())
@@ -288,8 +288,8 @@ impl Ended {
         let claims = self.claims.clone().unwrap_or_default();
         let ended = EndedTask {
             id: BackgroundId::from(claims.as_str()),
-            agent: TaskName::from(claims.as_str()),
-            task: claims,
+            worker: TaskName::from(claims.as_str()),
+            description: claims,
             status: self.status.unwrap_or(BackgroundStatus::Completed),
             output: self.output.clone(),
             error: self.error.clone(),

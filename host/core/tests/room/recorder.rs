@@ -7,7 +7,7 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::action::{Observation, PastAction};
 use conclave_core::types::completion::PromptPiece;
-use conclave_core::types::message::{Entity, Message};
+use conclave_core::types::message::{Message, Role};
 use conclave_core::types::view::AgentView;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ const KINDS: [&str; 15] = [
     "answer-model",
     "start-background",
     "wake-strategy",
-    "speak",
+    "send",
     "set-timer",
     "abandon-call",
     "finish",
@@ -281,7 +281,7 @@ fn lines(plan: &Value) -> Vec<String> {
 }
 
 fn by(message: &Message) -> String {
-    if message.sender == Entity::User {
+    if message.sender == Role::User {
         message.sender_name.clone()
     } else {
         message.sender.to_string()

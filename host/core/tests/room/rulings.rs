@@ -107,7 +107,7 @@ fn an_event_of_another_kind_does_not_answer_a_call() {
     // Call 0 is the component's respond.
     assert!(matches!(effects(&mut room)[..], [Effect::AskResponder { call: CallId(0), .. }]));
     let before = room.clone();
-    room.handle(Event::Spoken { call: CallId(0), failure: None }, START);
+    room.handle(Event::Sent { call: CallId(0), failure: None }, START);
     room.handle(stepped(0, finish()), START);
     room.handle(
         Event::UserAnswered {
@@ -246,7 +246,7 @@ fn a_flood_of_calls_runs_in_part_and_is_answered_in_full() {
         room.handle(
             Event::ToolAnswered {
                 call,
-                answer: Ok(ToolOutcome { then, ..ToolOutcome::default() }),
+                answer: Ok(ToolOutcome { follow_up_calls: then, ..ToolOutcome::default() }),
                 report: CallReport::default(),
             },
             START,
@@ -278,7 +278,7 @@ fn calls_that_follow_do_not_lift_the_bound_of_a_round() {
         started += calls.len();
         for call in calls {
             let then = vec![self::call("box.a"); 100];
-            let answer = Ok(ToolOutcome { then, ..ToolOutcome::default() });
+            let answer = Ok(ToolOutcome { follow_up_calls: then, ..ToolOutcome::default() });
             room.handle(Event::ToolAnswered { call, answer, report: CallReport::default() }, START);
         }
     }
@@ -319,7 +319,7 @@ fn a_strategy_that_waits_for_ever_does_not_hold_the_room_for_ever() {
                 }
                 Effect::WakeStrategy { call, .. } => {
                     wakes += 1;
-                    let decisions = vec![Decision::Wait { channel: None, at_most_ms: 0 }; 50];
+                    let decisions = vec![Decision::Wait { channel: None, timeout_ms: 0 }; 50];
                     Event::StrategyDecided {
                         call,
                         answer: Ok(decisions),

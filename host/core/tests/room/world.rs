@@ -352,14 +352,11 @@ impl<'a> World<'a> {
                     report,
                 });
             }
-            Effect::Speak { call, .. } => {
+            Effect::Send { call, .. } => {
                 let entry =
-                    self.next("speech", Some(&self.case.scripts.speeches)).unwrap_or_default();
+                    self.next("message", Some(&self.case.scripts.messages)).unwrap_or_default();
                 if !is_held(&entry) {
-                    self.happened(Event::Spoken {
-                        call,
-                        failure: entry.as_str().map(str::to_owned),
-                    });
+                    self.happened(Event::Sent { call, failure: entry.as_str().map(str::to_owned) });
                 }
             }
             Effect::SetTimer { .. } | Effect::AbandonCall { .. } | Effect::Finish { .. } => {

@@ -23,7 +23,7 @@ pub(super) fn of_tool(
         Err(error) => return failed(error.to_text(tool)),
     };
     let mut result = result(outcome.content, outcome.value, &outcome.attachments, blobs);
-    for call in &outcome.then {
+    for call in &outcome.follow_up_calls {
         result.content.push(ContentBlock::text(format!(
             "[It wants {} to be called next, which is not done here.]",
             call.name

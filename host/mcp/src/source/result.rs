@@ -28,7 +28,7 @@ pub(super) fn outcome(result: CallToolResult, blobs: &dyn Blobs) -> Result<ToolO
     let value = result.structured_content.filter(|value| !value.is_null());
     // A value without text is shown as JSON.
     let content = (!parts.is_empty() || value.is_none()).then_some(text);
-    Ok(ToolOutcome { content, value, attachments, then: Vec::new() })
+    Ok(ToolOutcome { content, value, attachments, follow_up_calls: Vec::new() })
 }
 
 fn part(block: ContentBlock, blobs: &dyn Blobs, attachments: &mut Vec<Blob>) -> String {

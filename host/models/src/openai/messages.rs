@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use conclave_core::types::completion::{Prompt, PromptPiece};
-use conclave_core::types::message::{Blob, Entity, ToolCall, ToolResult};
+use conclave_core::types::message::{Blob, Role, ToolCall, ToolResult};
 
 /// Replaces a result that the prompt lacks.
 pub(crate) const NO_RESULT: &str = "There is no result of this call.";
@@ -35,7 +35,7 @@ pub(crate) enum OutgoingMessage<'a> {
 /// A piece of the prompt, or one of its messages.
 #[derive(Clone, Debug)]
 struct PromptTurn<'a> {
-    role: Entity,
+    role: Role,
     text: Option<Cow<'a, str>>,
     calls: &'a [ToolCall],
     results: &'a [ToolResult],
@@ -84,7 +84,7 @@ fn turns(prompt: &Prompt) -> Vec<PromptTurn<'_>> {
         match piece {
             PromptPiece::System { text } => {
                 turns.push(PromptTurn {
-                    role: Entity::System,
+                    role: Role::System,
                     text: Some(Cow::Borrowed(text)),
                     calls: &[],
                     results: &[],
@@ -104,7 +104,7 @@ fn turns(prompt: &Prompt) -> Vec<PromptTurn<'_>> {
                             calls: &message.tool_calls,
                             results: &message.tool_results,
                             attachments: &message.attachments,
-                            is_data: message.sender != Entity::User || message.is_data(),
+                            is_data: message.sender != Role::User || message.is_data(),
                         }),
                 );
             }
@@ -127,9 +127,9 @@ fn turns(prompt: &Prompt) -> Vec<PromptTurn<'_>> {
 /// Returns the message of a turn without calls; `None` if it is empty.
 fn said<'a>(turn: &PromptTurn<'a>) -> Option<OutgoingMessage<'a>> {
     let role = match turn.role {
-        Entity::Llm => "assistant",
-        Entity::System => "system",
-        Entity::User | Entity::Agent => "user",
+        Role::Llm => "assistant",
+        Role::System => "system",
+        Role::User | Role::Agent => "user",
     };
     // Only a user's message can have attachments.
     match (turn.text.clone(), role) {
@@ -223,7 +223,7 @@ mod tests {
         DraftMessage, Prompt, PromptPiece, ToolChoice, ToolFormat,
     };
     use conclave_core::types::history::History;
-    use conclave_core::types::message::{Entity, Message, ToolCall, ToolResult};
+    use conclave_core::types::message::{Message, Role, ToolCall, ToolResult};
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -245,14 +245,14 @@ mod tests {
         }
     }
 
-    fn text(sender: Entity, text: &str) -> Message {
+    fn text(sender: Role, text: &str) -> Message {
         let mut message = Message::new(0, sender, "x");
         message.content = Some(text.to_owned());
         message
     }
 
     fn calls(calls: &[(&str, &str)]) -> Message {
-        let mut message = Message::new(0, Entity::Llm, "x");
+        let mut message = Message::new(0, Role::Llm, "x");
         message.tool_calls = calls
             .iter()
             .map(|(id, name)| ToolCall {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     fn results(results: &[(&str, &str, &str)]) -> Message {
-        let mut message = text(Entity::Agent, "what the results say");
+        let mut message = text(Role::Agent, "what the results say");
         message.tool_results = results
             .iter()
             .map(|(id, name, content)| ToolResult {
@@ -303,13 +303,13 @@ mod tests {
     #[test]
     fn results_follow_their_calls_and_what_came_between_follows_them() {
         let history = [
-            text(Entity::System, "be good"),
-            text(Entity::User, "do"),
+            text(Role::System, "be good"),
+            text(Role::User, "do"),
             calls(&[("1", "a"), ("2", "b")]),
-            text(Entity::User, "hurry"),
+            text(Role::User, "hurry"),
             results(&[("2", "b", "B")]),
             results(&[("1", "a", "A")]),
-            text(Entity::Llm, "done"),
+            text(Role::Llm, "done"),
         ];
         assert_eq!(
             shown(&history, 0),
@@ -368,9 +368,9 @@ mod tests {
 
     #[test]
     fn what_an_agent_did_is_read_as_it_would_be_written() {
-        let mut did = Message::new(0, Entity::Llm, "x");
+        let mut did = Message::new(0, Role::Llm, "x");
         did.action = Some(Action::Read { path: "/a".to_owned(), start: 0, end: -1 });
-        let shown = shown(&[did, text(Entity::Agent, "what stands in it")], 0);
+        let shown = shown(&[did, text(Role::Agent, "what stands in it")], 0);
         assert!(
             shown[0].starts_with("assistant: {\"action\":\"read\",\"args\":{")
                 && shown[0].contains("\"path\":\"/a\""),
@@ -381,14 +381,14 @@ mod tests {
 
     #[test]
     fn empty_messages_are_left_out_and_drafts_keep_their_text() {
-        let mut prompt = prompt(&[text(Entity::User, ""), Message::new(0, Entity::Llm, "x")], 0);
+        let mut prompt = prompt(&[text(Role::User, ""), Message::new(0, Role::Llm, "x")], 0);
         let (calls, results) =
             (calls(&[("1", "a")]).tool_calls, results(&[("1", "a", "A")]).tool_results);
         let draft = |role, content: &str, tool_calls, tool_results| PromptPiece::Draft {
             draft: DraftMessage { role, content: content.to_owned(), tool_calls, tool_results },
         };
-        prompt.pieces.push(draft(Entity::Llm, "let me see", calls, Vec::new()));
-        prompt.pieces.push(draft(Entity::Agent, "and now?", Vec::new(), results));
+        prompt.pieces.push(draft(Role::Llm, "let me see", calls, Vec::new()));
+        prompt.pieces.push(draft(Role::Agent, "and now?", Vec::new(), results));
         let outgoing = arrange(&prompt);
         assert!(matches!(
             &outgoing[0],
@@ -415,8 +415,8 @@ mod tests {
                 match kind {
                     0 => calls(&calls_of),
                     1 => results(&results_of),
-                    2 => text(Entity::User, "u"),
-                    _ => text(Entity::Llm, "l"),
+                    2 => text(Role::User, "u"),
+                    _ => text(Role::Llm, "l"),
                 }
             }).collect();
             let prompt = prompt(&history, start);

@@ -7,7 +7,7 @@ use conclave_core::types::message::Blob;
 use crate::driver::room_handle::RoomHandle;
 use crate::support::clock::BoxFuture;
 
-pub use conclave_core::types::delivery::Speech;
+pub use conclave_core::types::delivery::OutgoingMessage;
 
 /// The human end of a room's channels.
 ///
@@ -15,7 +15,7 @@ pub use conclave_core::types::delivery::Speech;
 /// use std::sync::Arc;
 ///
 /// use conclave_runtime::RunOptions;
-/// use conclave_runtime::channel::{HumanAnswer, Channels, Speech};
+/// use conclave_runtime::channel::{HumanAnswer, Channels, OutgoingMessage};
 /// use conclave_runtime::clock::BoxFuture;
 /// use conclave_runtime::ids::{ChannelId, TaskName};
 ///
@@ -27,8 +27,8 @@ pub use conclave_core::types::delivery::Speech;
 ///         Box::pin(async { Some(HumanAnswer::from("yes".to_owned())) })
 ///     }
 ///
-///     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-///         Box::pin(async move { if speech.text.len() < 1_000 { Ok(()) } else { Err("that is too long to be read out".to_owned()) } })
+///     fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
+///         Box::pin(async move { if message.text.len() < 1_000 { Ok(()) } else { Err("that is too long to be read out".to_owned()) } })
 ///     }
 /// }
 ///
@@ -59,13 +59,13 @@ pub trait Channels: Send + Sync + 'static {
         false
     }
 
-    /// Speaks a text. A speech whose key was accepted before returns `Ok` and is not spoken again:
+    /// Speaks a text. A message whose key was accepted before returns `Ok` and is not spoken again:
     /// after a crash the host cannot know whether it was.
     ///
     /// # Errors
-    /// Returns why the channel did not accept the speech; the strategy that sent it receives this
+    /// Returns why the channel did not accept the message; the strategy that sent it receives this
     /// text.
-    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>>;
+    fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>>;
 }
 
 /// The answer of a person.
@@ -94,7 +94,7 @@ impl From<String> for HumanAnswer {
     }
 }
 
-/// A channel without a person: questions get no answer, and every speech is accepted.
+/// A channel without a person: questions get no answer, and every message is accepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UnattendedChannel;
 
@@ -103,7 +103,7 @@ impl Channels for UnattendedChannel {
         Box::pin(std::future::ready(None))
     }
 
-    fn speak(&self, _: Speech) -> BoxFuture<'static, Result<(), String>> {
+    fn send(&self, _: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

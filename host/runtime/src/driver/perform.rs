@@ -101,12 +101,12 @@ impl Driver {
             Effect::StartBackground { call, id, opening } => {
                 self.start_background(call, id, opening, false)
             }
-            Effect::Speak { call, speech } => {
+            Effect::Send { call, message } => {
                 let channels = Arc::clone(&self.shared.channels);
                 let fallback =
-                    Event::Spoken { call, failure: Some("the channel broke off".to_owned()) };
+                    Event::Sent { call, failure: Some("the channel broke off".to_owned()) };
                 self.start(call, fallback, async move {
-                    Event::Spoken { call, failure: channels.speak(*speech).await.err() }
+                    Event::Sent { call, failure: channels.send(*message).await.err() }
                 });
             }
             Effect::Reply { request, reply } => self.outside.requests.answer(request, reply),

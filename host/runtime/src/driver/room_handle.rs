@@ -149,7 +149,7 @@ pub struct TaskHandle {
     /// The child room that the task runs in.
     pub room: RoomId,
     /// The task of the config that does the work.
-    pub agent: TaskName,
+    pub worker: TaskName,
     /// Whether the task took the result of an identical earlier delegation.
     pub from_cache: bool,
     parent: RoomHandle,
@@ -251,8 +251,8 @@ impl RoomHandle {
         delegation: Delegation,
     ) -> Result<TaskHandle, Refusal> {
         match self.ask(RoomRequest::Delegate { delegation: Box::new(delegation), by }).await? {
-            RequestReply::Delegated { task, room, agent, from_cache } => {
-                Ok(TaskHandle { id: task, room, agent, from_cache, parent: self.clone() })
+            RequestReply::Delegated { task, room, worker: agent, from_cache } => {
+                Ok(TaskHandle { id: task, room, worker: agent, from_cache, parent: self.clone() })
             }
             other => Err(unfit(&other)),
         }

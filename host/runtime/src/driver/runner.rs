@@ -95,7 +95,7 @@ pub struct Submitted {
     /// The id of the task in the parent room.
     pub id: BackgroundId,
     /// The task of the config that does the work.
-    pub agent: TaskName,
+    pub worker: TaskName,
     /// `Pending` while it is queued, then `Running`.
     pub state: BackgroundState,
     /// Whether its parent no longer waits for it.

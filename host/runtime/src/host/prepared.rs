@@ -86,7 +86,7 @@ pub struct RunOptions {
     /// Turns that replace the entry agent's first steps (O-119); in sessions and batches each
     /// [`RunInput`] has its own.
     pub replay: Vec<Turn>,
-    /// The channels on which people answer questions and hear speeches.
+    /// The channels on which people answer questions and read messages.
     pub channels: Arc<dyn Channels>,
     /// The runner of background tasks.
     pub runner: Arc<dyn TaskRunner>,

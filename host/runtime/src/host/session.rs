@@ -4,13 +4,13 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use conclave_core::protocol::event::{Event, HistoryChange, RunOpening, SeatCall};
+use conclave_core::protocol::event::{Event, HistoryChange, RoleCall, RunOpening};
 use conclave_core::setup::{ReturnType, Setup};
 use conclave_core::types::action::Turn;
 use conclave_core::types::history::History;
 use conclave_core::types::ids::{ChannelId, PluginName, RoomId, TaskName};
 use conclave_core::types::limits::RunLimits;
-use conclave_core::types::message::{Blob, Entity, ToolCall};
+use conclave_core::types::message::{Blob, Role, ToolCall};
 use conclave_core::types::outcome::Outcome;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -56,7 +56,7 @@ pub struct RunInput {
     /// The number of steps of the entry task, instead of its own setting (L-050f).
     pub turns: Option<u32>,
     /// The sender of the message instead of the user; the message then counts as the program's own.
-    pub sender: Option<Entity>,
+    pub sender: Option<Role>,
     /// The number of steps of the entry task after which the run is killed; for inspecting a run
     /// step by step.
     pub kill_after: Option<u32>,
@@ -66,7 +66,7 @@ pub struct RunInput {
     /// (O-119).
     pub replay: Vec<Turn>,
     /// The only responder of the entry task that is asked.
-    pub seat: Option<SeatCall>,
+    pub role_call: Option<RoleCall>,
     /// The limits of the run, instead of the config's.
     pub limits: Option<RunLimits>,
     /// Whether the room stays open while idle, and accepts messages on its channels until it is
@@ -91,7 +91,7 @@ impl Default for RunInput {
             kill_after: None,
             returns: None,
             replay: Vec::new(),
-            seat: None,
+            role_call: None,
             limits: None,
             hold: false,
             metadata: Value::Null,
@@ -464,7 +464,7 @@ impl Session {
             kill_after: ask.kill_after,
             returns: ask.returns,
             replay: ask.replay,
-            seat: ask.seat,
+            role_call: ask.role_call,
             inputs: ask.inputs,
             hold: ask.hold,
             metadata: ask.metadata,

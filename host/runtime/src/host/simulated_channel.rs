@@ -1,6 +1,6 @@
 //! A simulated voice channel for tests and for trying out strategies. It makes no sound, is busy
 //! for the duration of its words, reports that to the room and can be interrupted. The choice of
-//! speeches belongs to strategies.
+//! messages belongs to strategies.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -14,15 +14,15 @@ use conclave_core::types::ids::{ChannelId, TaskName};
 use conclave_core::types::request::{Refusal, RoomRequest};
 use tokio::sync::{oneshot, watch};
 
-use crate::driver::channel::{Channels, HumanAnswer, Speech};
+use crate::driver::channel::{Channels, HumanAnswer, OutgoingMessage};
 use crate::driver::room_handle::RoomHandle;
 use crate::support::clock::{BoxFuture, Clock};
 
-/// The answer to an interrupted speech, so that its strategy can have it spoken again.
+/// The answer to an interrupted message, so that its strategy can have it spoken again.
 pub const INTERRUPTED: &str = "interrupted";
 
-/// Channels with simulated voices. A speech takes a fixed number of milliseconds per word, one
-/// speech after the other, and the room gets the channel's activity. An interrupting speech, or a
+/// Channels with simulated voices. A message takes a fixed number of milliseconds per word, one
+/// message after the other, and the room gets the channel's activity. An interrupting message, or a
 /// user who begins to speak, cuts off the current one, which is answered with [`INTERRUPTED`].
 ///
 /// A run adds it by itself for channels whose config sets `simulate`. A program creates its own to
@@ -66,13 +66,13 @@ struct Voices {
 struct ChannelLine(Mutex<SpeechState>);
 
 struct SpeechState {
-    /// Whether a speech holds the floor.
+    /// Whether a message holds the floor.
     is_taken: bool,
-    /// The speeches that wait for the floor, next first.
+    /// The messages that wait for the floor, next first.
     waiting: VecDeque<oneshot::Sender<FloorPermit>>,
     /// The number of interruptions so far.
     cuts: watch::Sender<u64>,
-    /// The keys of the speeches that were spoken in full.
+    /// The keys of the messages that were spoken in full.
     said: HashSet<String>,
     is_speaking: bool,
     is_user_speaking: bool,
@@ -108,7 +108,7 @@ impl ChannelLine {
         self.lock().cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Waits for the floor; an interrupting speech goes to the front of the queue.
+    /// Waits for the floor; an interrupting message goes to the front of the queue.
     async fn turn(self: &Arc<Self>, interrupts: bool) -> FloorPermit {
         let handed_on = {
             let mut talk = self.lock();
@@ -124,12 +124,12 @@ impl ChannelLine {
             handed_on
         };
         // The queue lives in the line, and this future keeps the line alive. An error without a
-        // permit would let two speeches overlap.
+        // permit would let two messages overlap.
         handed_on.await.unwrap_or(FloorPermit(None))
     }
 }
 
-/// The floor. Dropping the permit passes it to the next waiting speech, and skips those that were
+/// The floor. Dropping the permit passes it to the next waiting message, and skips those that were
 /// dropped.
 struct FloorPermit(Option<Arc<ChannelLine>>);
 
@@ -187,23 +187,23 @@ impl Voices {
     async fn say(
         self: Arc<Self>,
         inner: Arc<dyn Channels>,
-        speech: Speech,
+        message: OutgoingMessage,
         word_ms: u32,
     ) -> Result<(), String> {
-        let line = self.line(&speech.channel);
-        if speech.interrupt {
+        let line = self.line(&message.channel);
+        if message.interrupt {
             line.cut_off();
         }
-        let _turn = line.turn(speech.interrupt).await;
+        let _turn = line.turn(message.interrupt).await;
         // Checked with the floor, because the same key may have been spoken during the wait.
-        if line.lock().said.contains(&speech.key) {
+        if line.lock().said.contains(&message.key) {
             return Ok(());
         }
-        // Subscribed before the speech begins, so that no interruption is missed.
+        // Subscribed before the message begins, so that no interruption is missed.
         let mut cuts = line.lock().cuts.subscribe();
-        let words = u32::try_from(speech.text.split_whitespace().count()).unwrap_or(u32::MAX);
-        let (channel, key) = (speech.channel.clone(), speech.key.clone());
-        inner.speak(speech).await?;
+        let words = u32::try_from(message.text.split_whitespace().count()).unwrap_or(u32::MAX);
+        let (channel, key) = (message.channel.clone(), message.key.clone());
+        inner.send(message).await?;
         let _saying = BusySpeech::begin(&self, &channel);
         tokio::select! {
             biased;
@@ -219,7 +219,7 @@ impl Voices {
     }
 }
 
-/// Keeps a channel busy until it is dropped, however the speech ends.
+/// Keeps a channel busy until it is dropped, however the message ends.
 struct BusySpeech {
     voices: Arc<Voices>,
     channel: ChannelId,
@@ -255,7 +255,7 @@ impl Drop for UserSaying {
 
 impl SimulatedVoice {
     /// Returns channels whose entries in `pace`, in milliseconds per word, are voices simulated by
-    /// this clock. Each speech also goes to `channels` when it begins.
+    /// this clock. Each message also goes to `channels` when it begins.
     #[must_use]
     pub fn new(
         channels: Arc<dyn Channels>,
@@ -291,7 +291,7 @@ impl SimulatedVoice {
     }
 
     /// Lets the user of a channel speak until this future completes or is dropped; the channel's
-    /// current speech is cut off.
+    /// current message is cut off.
     pub fn user_speaks_for(
         &self,
         channel: impl Into<ChannelId>,
@@ -308,7 +308,7 @@ impl SimulatedVoice {
         })
     }
 
-    /// Reports the activity of a channel independently of its speeches, such as a model that is
+    /// Reports the activity of a channel independently of its messages, such as a model that is
     /// generating its next one.
     ///
     /// # Errors
@@ -335,12 +335,12 @@ impl Channels for SimulatedVoice {
         self.inner.ask(channel, task, prompt)
     }
 
-    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-        match self.voices.pace(&speech.channel) {
+    fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
+        match self.voices.pace(&message.channel) {
             Some(word_ms) => {
-                Box::pin(Arc::clone(&self.voices).say(Arc::clone(&self.inner), speech, word_ms))
+                Box::pin(Arc::clone(&self.voices).say(Arc::clone(&self.inner), message, word_ms))
             }
-            None => self.inner.speak(speech),
+            None => self.inner.send(message),
         }
     }
 
@@ -391,7 +391,7 @@ mod tests {
         }
     }
 
-    /// Records the speeches.
+    /// Records the messages.
     #[derive(Default)]
     struct Heard(Mutex<Vec<String>>);
 
@@ -405,8 +405,8 @@ mod tests {
             UnattendedChannel.ask(channel, task, prompt)
         }
 
-        fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-            self.0.lock().unwrap().push(speech.text);
+        fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
+            self.0.lock().unwrap().push(message.text);
             Box::pin(std::future::ready(Ok(())))
         }
     }
@@ -418,8 +418,8 @@ mod tests {
         (Arc::new(voice), hands, heard)
     }
 
-    fn speech(text: &str, key: &str, interrupt: bool) -> Speech {
-        Speech {
+    fn message(text: &str, key: &str, interrupt: bool) -> OutgoingMessage {
+        OutgoingMessage {
             channel: ChannelId::from("phone"),
             text: text.to_owned(),
             interrupt,
@@ -428,13 +428,13 @@ mod tests {
         }
     }
 
-    /// Starts a speech and waits until it is being spoken.
+    /// Starts a message and waits until it is being spoken.
     async fn begun(
         voice: &SimulatedVoice,
         hands: &Hands,
-        speech: Speech,
+        message: OutgoingMessage,
     ) -> tokio::task::JoinHandle<Result<(), String>> {
-        let saying = tokio::spawn(voice.speak(speech));
+        let saying = tokio::spawn(voice.send(message));
         hands.slept.notified().await;
         saying
     }
@@ -442,7 +442,7 @@ mod tests {
     #[tokio::test]
     async fn it_speaks_for_as_long_as_its_words_take() {
         let (voice, hands, heard) = voice();
-        let saying = begun(&voice, &hands, speech("one two three", "a", false)).await;
+        let saying = begun(&voice, &hands, message("one two three", "a", false)).await;
         assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Speaking);
         hands.move_on(299);
         tokio::task::yield_now().await;
@@ -451,22 +451,25 @@ mod tests {
         assert_eq!(saying.await.unwrap(), Ok(()));
         assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Idle);
         // The same key once more is accepted and not spoken.
-        assert_eq!(voice.speak(speech("one two three", "a", false)).await, Ok(()));
+        assert_eq!(voice.send(message("one two three", "a", false)).await, Ok(()));
         assert_eq!(*heard.0.lock().unwrap(), ["one two three"]);
         // Another channel is not simulated.
-        let desk = Speech { channel: ChannelId::from("desk"), ..speech("hello there", "b", false) };
-        assert_eq!(voice.speak(desk).await, Ok(()));
+        let desk = OutgoingMessage {
+            channel: ChannelId::from("desk"),
+            ..message("hello there", "b", false)
+        };
+        assert_eq!(voice.send(desk).await, Ok(()));
     }
 
     #[tokio::test]
-    async fn a_speech_that_interrupts_cuts_off_the_one_that_is_said_and_is_next() {
+    async fn a_message_that_interrupts_cuts_off_the_one_that_is_said_and_is_next() {
         let (voice, hands, heard) = voice();
-        let first = begun(&voice, &hands, speech("a long story", "a", false)).await;
-        let second = tokio::spawn(voice.speak(speech("another", "b", false)));
+        let first = begun(&voice, &hands, message("a long story", "a", false)).await;
+        let second = tokio::spawn(voice.send(message("another", "b", false)));
         while voice.voices.line(&"phone".into()).lock().waiting.is_empty() {
             tokio::task::yield_now().await;
         }
-        let urgent = tokio::spawn(voice.speak(speech("fire", "c", true)));
+        let urgent = tokio::spawn(voice.send(message("fire", "c", true)));
         assert_eq!(first.await.unwrap(), Err(INTERRUPTED.to_owned()));
         hands.slept.notified().await;
         hands.move_on(100);
@@ -475,8 +478,8 @@ mod tests {
         hands.move_on(100);
         assert_eq!(second.await.unwrap(), Ok(()));
         assert_eq!(*heard.0.lock().unwrap(), ["a long story", "fire", "another"]);
-        // An interrupted speech was not spoken, so the same key is spoken again.
-        let again = begun(&voice, &hands, speech("a long story", "a", false)).await;
+        // An interrupted message was not spoken, so the same key is spoken again.
+        let again = begun(&voice, &hands, message("a long story", "a", false)).await;
         hands.move_on(300);
         assert_eq!(again.await.unwrap(), Ok(()));
     }
@@ -484,7 +487,7 @@ mod tests {
     #[tokio::test]
     async fn a_user_who_speaks_is_not_talked_over() {
         let (voice, hands, _) = voice();
-        let saying = begun(&voice, &hands, speech("a long story", "a", false)).await;
+        let saying = begun(&voice, &hands, message("a long story", "a", false)).await;
         let user = tokio::spawn(voice.user_speaks_for("phone", Duration::from_millis(50)));
         assert_eq!(saying.await.unwrap(), Err(INTERRUPTED.to_owned()));
         assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::UserSpeaking);
@@ -494,13 +497,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_speech_that_is_given_up_leaves_the_channel_free() {
+    async fn a_message_that_is_given_up_leaves_the_channel_free() {
         let (voice, hands, _) = voice();
-        let saying = begun(&voice, &hands, speech("a long story", "a", false)).await;
+        let saying = begun(&voice, &hands, message("a long story", "a", false)).await;
         saying.abort();
         assert!(saying.await.unwrap_err().is_cancelled());
         assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Idle);
-        let next = begun(&voice, &hands, speech("next", "b", false)).await;
+        let next = begun(&voice, &hands, message("next", "b", false)).await;
         hands.move_on(100);
         assert_eq!(next.await.unwrap(), Ok(()));
     }

@@ -2,7 +2,7 @@
 //! `convert` maps them to the core's types.
 
 wasmtime::component::bindgen!({
-    world: "everything",
+    world: "all",
     path: "../../wit",
     imports: {
         "conclave:plugin/files.list-entries": async | trappable,
@@ -15,8 +15,8 @@ wasmtime::component::bindgen!({
         "conclave:plugin/kv.keys": async | trappable,
         "conclave:plugin/fetch.send": async | trappable,
         "conclave:plugin/model.complete": async | trappable,
-        "conclave:plugin/model.[method]pending.next-text": async | trappable,
-        "conclave:plugin/model.[method]pending.finish": async | trappable,
+        "conclave:plugin/model.[method]completion-stream.next-text": async | trappable,
+        "conclave:plugin/model.[method]completion-stream.finish": async | trappable,
         default: trappable,
     },
     exports: { default: async },
@@ -24,7 +24,7 @@ wasmtime::component::bindgen!({
         "conclave:plugin/state.view": crate::imports::interfaces::view::View,
         "conclave:plugin/call.context": crate::imports::interfaces::call::ToolContext,
         "conclave:plugin/delivery-context.context": crate::imports::interfaces::delivery::DeliveryContext,
-        "conclave:plugin/model.pending": crate::imports::interfaces::model::PendingCompletion,
+        "conclave:plugin/model.completion-stream": crate::imports::interfaces::model::CompletionStream,
         "conclave:plugin/fetch.response": crate::imports::interfaces::fetch::Response,
     },
 });

@@ -27,12 +27,12 @@ use wasmtime_wasi::cli::{WasiCli, WasiCliView};
 use wasmtime_wasi::p2::bindings as wasi;
 use wasmtime_wasi::random::WasiRandom;
 
-use crate::imports::bindings::Everything;
+use crate::imports::bindings::All;
 use crate::imports::call::CallState;
 
 /// Links every import that a plugin may have, except sockets and HTTP: see `call::network`.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
-    Everything::add_to_linker::<_, HasSelf<_>>(linker, |state| state)?;
+    All::add_to_linker::<_, HasSelf<_>>(linker, |state| state)?;
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(linker)?;
     wasi_streams::add_to_linker(linker)?;
     wasi::filesystem::types::add_to_linker::<CallState, HasSelf<_>>(linker, |state| state)?;

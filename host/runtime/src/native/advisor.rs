@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conclave_core::setup::plugin_query::{CondenseReason, Passing, PluginQuery, PluginReply};
+use conclave_core::setup::plugin_query::{CondenseReason, GateInput, PluginQuery, PluginReply};
 use conclave_core::types::action::Action;
 use conclave_core::types::view::AgentView;
 
@@ -52,7 +52,7 @@ pub struct Condense {
 #[derive(Clone, Debug)]
 pub struct Check {
     /// The gate's place, the text, its sender and its recipient.
-    pub passing: Passing,
+    pub input: GateInput,
     /// Log, settings and models.
     pub host: CallAccess,
 }
@@ -77,9 +77,7 @@ impl NativeQuery {
             PluginQuery::Risk { action, thought } => {
                 Self::Assess(Box::new(Assess { action: *action, thought, view: view?, host }))
             }
-            PluginQuery::Gate { passing } => {
-                Self::Check(Box::new(Check { passing: *passing, host }))
-            }
+            PluginQuery::Gate { input } => Self::Check(Box::new(Check { input: *input, host })),
             PluginQuery::Condense { reason } => {
                 Self::Condense(Box::new(Condense { reason, view: view?, host }))
             }

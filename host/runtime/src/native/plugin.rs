@@ -131,7 +131,7 @@ impl Plugin {
     /// use conclave_runtime::native::{Check, Plugin};
     ///
     /// let guard = Plugin::gate("guard", |ask: Check| async move {
-    ///     Ok(match ask.passing.text.contains("password") {
+    ///     Ok(match ask.input.text.contains("password") {
     ///         true => GateVerdict::Block { reason: "no passwords here".to_owned() },
     ///         false => GateVerdict::Allow,
     ///     })

@@ -148,9 +148,9 @@ impl Sandbox {
                 let condenser = exports.condenser().ok_or_else(|| lacks(PluginKind::Condenser))?;
                 (GuestFunction::Condense { condenser, reason }, input)
             }
-            PluginCall::Query { query: PluginQuery::Gate { passing }, .. } => {
+            PluginCall::Query { query: PluginQuery::Gate { input }, .. } => {
                 let gate = exports.gate().ok_or_else(|| lacks(PluginKind::Gate))?;
-                (GuestFunction::Check { gate, passing }, CallInput::Nothing)
+                (GuestFunction::Check { gate, input }, CallInput::Nothing)
             }
             PluginCall::Decide { wake, view } => {
                 let strategy =

@@ -1,6 +1,6 @@
 //! The call of a guest's export, with the conversion of its answer to the core's types.
 
-use conclave_core::setup::plugin_query::{CondenseReason, Passing, PluginReply};
+use conclave_core::setup::plugin_query::{CondenseReason, GateInput, PluginReply};
 use conclave_core::types::action::Action;
 use conclave_core::types::delivery::Wake;
 use conclave_core::types::fault::Fault;
@@ -15,7 +15,7 @@ use crate::imports::bindings::exports::conclave::plugin::{
 };
 use crate::imports::call::CallState;
 use crate::imports::convert::{
-    action_out, checked, condensation_in, decision_in, gate_verdict_in, outcome_in, passing_out,
+    action_out, checked, condensation_in, decision_in, gate_input_out, gate_verdict_in, outcome_in,
     reason_out, tool_error_in, turn_in, verdict_in, wake_out,
 };
 
@@ -28,7 +28,7 @@ pub(crate) enum GuestFunction<'a> {
     Recall { memory: &'a memory::GuestIndices, query: String, limit: u32 },
     Assess { analyzer: &'a security_analyzer::GuestIndices, action: Action, thought: String },
     Condense { condenser: &'a condenser::GuestIndices, reason: CondenseReason },
-    Check { gate: &'a gate::GuestIndices, passing: Box<Passing> },
+    Check { gate: &'a gate::GuestIndices, input: Box<GateInput> },
     Decide { strategy: &'a delivery_strategy::GuestIndices, wake: Wake },
 }
 
@@ -90,8 +90,8 @@ impl GuestCall for GuestFunction<'_> {
                 let condensation = answer.map(|wanted| wanted.map(condensation_in));
                 reply(condensation.map(|condensation| PluginReply::Condense { condensation }), 0)
             }
-            Self::Check { gate, passing } => {
-                let answer = call!(gate.call_check(&passing_out(passing)) in store, instance);
+            Self::Check { gate, input } => {
+                let answer = call!(gate.call_check(&gate_input_out(input)) in store, instance);
                 let verdict = answer.map(gate_verdict_in);
                 reply(verdict.map(|verdict| PluginReply::Gate { verdict }), 0)
             }

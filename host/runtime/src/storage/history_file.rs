@@ -128,7 +128,7 @@ fn ids(calls: &[ToolCall]) -> impl Iterator<Item = &str> {
 mod tests {
     use std::sync::Arc;
 
-    use conclave_core::types::message::{Blob, Entity, ToolResult};
+    use conclave_core::types::message::{Blob, Role, ToolResult};
     use serde_json::{Value, json};
 
     use super::*;
@@ -155,20 +155,20 @@ mod tests {
             Message {
                 content: Some("When?".to_owned()),
                 attachments: vec![chart],
-                ..Message::new(0, Entity::User, "you")
+                ..Message::new(0, Role::User, "you")
             },
             Message {
                 tool_calls: vec![call("1"), call("2")],
-                ..Message::new(1, Entity::Llm, "desk")
+                ..Message::new(1, Role::Llm, "desk")
             },
             Message {
                 tool_results: vec![result("2"), result("1")],
-                ..Message::new(2, Entity::Agent, "desk")
+                ..Message::new(2, Role::Agent, "desk")
             },
             Message {
                 tool_calls: vec![call("1")],
                 tools: vec![call(""), call("")],
-                ..Message::new(3, Entity::Llm, "desk")
+                ..Message::new(3, Role::Llm, "desk")
             },
         ]
     }

@@ -23,7 +23,7 @@ use conclave_runtime::completion::{StopReason, TokenUsage};
 use conclave_runtime::event::{Event, Principal, RULES, Record};
 use conclave_runtime::fault::{CallReport, Fault, FaultKind};
 use conclave_runtime::ids::{CallId, ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
-use conclave_runtime::message::{Entity, Message};
+use conclave_runtime::message::{Message, Role};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Status;
 use conclave_runtime::side_effect::{SideEffect, SideEffectAnswer};
@@ -206,20 +206,20 @@ fn notices() -> Vec<Notice> {
     let arguments = || json!({ "query": "Skerryvore lit" });
     let message = Message {
         content: Some("When was it lit?".to_owned()),
-        ..Message::new(1, Entity::User, "terminal")
+        ..Message::new(1, Role::User, "terminal")
     };
     let answer = Message {
         content: Some("In 1844.".to_owned()),
         parent: Some(1),
-        ..Message::new(2, Entity::Llm, "answer")
+        ..Message::new(2, Role::Llm, "answer")
     };
     let handed = Message {
         content: Some("--- BACKGROUND TASK COMPLETED ---".to_owned()),
-        ..Message::new(4, Entity::Agent, "host")
+        ..Message::new(4, Role::Agent, "host")
     };
     let aside = Message {
         content: Some("And its keeper?".to_owned()),
-        ..Message::new(3, Entity::User, "user")
+        ..Message::new(3, Role::User, "user")
     };
     let mut plan = Plan::default();
     plan.add("", "Find out when it was lit", &json!(null)).unwrap();
@@ -227,8 +227,8 @@ fn notices() -> Vec<Notice> {
     let id = || BackgroundId::from("task-1");
     let ended = EndedTask {
         id: id(),
-        agent: task("digest"),
-        task: "What is in the folder?".to_owned(),
+        worker: task("digest"),
+        description: "What is in the folder?".to_owned(),
         status: BackgroundStatus::Completed,
         output: Some("41 files, mostly about lighthouses".to_owned()),
         error: None,
@@ -473,19 +473,19 @@ fn notices() -> Vec<Notice> {
         Notice::BackgroundEnded { ended },
         Notice::Delivered {
             id: id(),
-            agent: task("digest"),
+            worker: task("digest"),
             strategy: plugin("immediate"),
             channel: ChannelId::from("terminal"),
             text: "41 files, mostly about lighthouses".to_owned(),
         },
         Notice::NotDelivered {
             id: id(),
-            agent: task("digest"),
+            worker: task("digest"),
             reason: "the channel did not take it".to_owned(),
         },
         Notice::DeadLetter {
             id: id(),
-            agent: task("digest"),
+            worker: task("digest"),
             attempts: 4,
             reason: "it was tried 4 times; the last time: busy".to_owned(),
         },

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use conclave_core::setup::plugin_query::{GateVerdict, Passing};
+use conclave_core::setup::plugin_query::{GateInput, GateVerdict};
 use conclave_runtime::Capability;
 use conclave_runtime::RunOptions;
 use conclave_runtime::native::{self, Check, Failure, Plugin, Step};
@@ -15,12 +15,12 @@ use serde_json::json;
 use crate::support::{Told, config, prepared};
 
 /// A gate that decides by the text and records its input.
-fn guard(shown: &Arc<Mutex<Vec<Passing>>>) -> Plugin {
+fn guard(shown: &Arc<Mutex<Vec<GateInput>>>) -> Plugin {
     let shown = Arc::clone(shown);
     Plugin::gate("app", move |ask: Check| {
-        shown.lock().unwrap().push(ask.passing.clone());
+        shown.lock().unwrap().push(ask.input.clone());
         async move {
-            match ask.passing.text.as_str() {
+            match ask.input.text.as_str() {
                 "hang" => std::future::pending().await,
                 "panic" => panic!("the gate panics"),
                 "fail" => Err(Failure::new("no idea")),
@@ -75,7 +75,7 @@ async fn a_native_gate_stands_in_front_of_a_room_and_whatever_goes_wrong_with_it
     assert_eq!(*heard.lock().unwrap(), ["it is …"], "nothing that was blocked reached anybody");
     let shown = shown.lock().unwrap();
     assert!(
-        shown.iter().all(|passing| passing.on == GatePoint::Inbound && passing.agent.is_none())
+        shown.iter().all(|input| input.point == GatePoint::Inbound && input.from_task.is_none())
     );
     assert_eq!(
         told.notices().iter().filter(|notice| matches!(notice, Notice::GateBlocked { .. })).count(),

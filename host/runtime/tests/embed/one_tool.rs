@@ -42,7 +42,11 @@ fn app() -> Plugin {
                     arguments: json!({}),
                     untrusted: false,
                 }];
-                Ok(ToolOutcome { content: Some("more".to_owned()), then, ..ToolOutcome::default() })
+                Ok(ToolOutcome {
+                    content: Some("more".to_owned()),
+                    follow_up_calls: then,
+                    ..ToolOutcome::default()
+                })
             }),
         ],
     )
@@ -124,7 +128,7 @@ async fn a_run_that_is_over_first_is_told_as_that() {
 async fn calls_that_would_follow_are_listed_and_not_made() {
     let told = Told::default();
     let outcome = call(&config("", ""), "app.lead_on", json!({}), told.options()).await.unwrap();
-    assert_eq!(outcome.then.len(), 1);
+    assert_eq!(outcome.follow_up_calls.len(), 1);
     let calls = told
         .notices()
         .into_iter()

@@ -9,7 +9,7 @@ use std::time::Duration;
 use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::Millis;
 use conclave_runtime::binding::{Activity, Binding, ChannelKind};
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech, UnattendedChannel};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage, UnattendedChannel};
 use conclave_runtime::clock::{BoxFuture, Clock};
 use conclave_runtime::delegation::{BackgroundState, Delegation, OnClose};
 use conclave_runtime::ids::{BackgroundId, ChannelId, ControlId, RoomId, TaskName};
@@ -109,8 +109,8 @@ impl Bench {
     }
 }
 
-/// A channel that passes on each speech.
-struct Loud(mpsc::UnboundedSender<Speech>);
+/// A channel that passes on each message.
+struct Loud(mpsc::UnboundedSender<OutgoingMessage>);
 
 impl Channels for Loud {
     fn ask(
@@ -122,19 +122,23 @@ impl Channels for Loud {
         UnattendedChannel.ask(channel, task, prompt)
     }
 
-    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-        let _ = self.0.send(speech);
+    fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
+        let _ = self.0.send(message);
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
-fn loud() -> (Arc<Loud>, mpsc::UnboundedReceiver<Speech>) {
+fn loud() -> (Arc<Loud>, mpsc::UnboundedReceiver<OutgoingMessage>) {
     let (said, heard) = mpsc::unbounded_channel();
     (Arc::new(Loud(said)), heard)
 }
 
 fn work(text: &str) -> Delegation {
-    Delegation { agent: "worker".to_owned(), task: text.to_owned(), ..Delegation::default() }
+    Delegation {
+        worker: "worker".to_owned(),
+        description: text.to_owned(),
+        ..Delegation::default()
+    }
 }
 
 /// A clock that stands still until it is set.
@@ -197,7 +201,7 @@ async fn a_wait_that_is_given_up_leaves_its_task_alone() {
     let options = RunOptions { clock: clock.clone(), ..RunOptions::default() };
     let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
     let task = room.delegate(work("wait a little")).await.unwrap();
-    assert_eq!((task.agent.as_str(), task.from_cache), ("worker", false));
+    assert_eq!((task.worker.as_str(), task.from_cache), ("worker", false));
     bench.begun().await;
     let patience = tokio::spawn({
         let (room, id) = (room.clone(), task.id.clone());
@@ -210,7 +214,7 @@ async fn a_wait_that_is_given_up_leaves_its_task_alone() {
     assert_eq!(patience.await.unwrap(), Err(WaitError::TimedOut));
     let record = room.task(&task.id).unwrap();
     assert_eq!(
-        (record.state, record.room.clone(), record.task.as_str()),
+        (record.state, record.room.clone(), record.description.as_str()),
         (BackgroundState::Running, task.room.clone(), "wait a little")
     );
     bench.go_on();
@@ -247,7 +251,7 @@ async fn what_cannot_be_delegated_is_refused_with_a_word() {
     let prepared = Bench::default().prepared("").await;
     let (room, _hosted) = prepared.open_room(RunOptions::default()).unwrap();
     let unknown = room
-        .delegate(Delegation { agent: "plumber".to_owned(), ..work("mend it") })
+        .delegate(Delegation { worker: "plumber".to_owned(), ..work("mend it") })
         .await
         .unwrap_err();
     assert_eq!(unknown.error, RefusalCode::UnknownAgent);
@@ -680,8 +684,8 @@ async fn channels_are_told_of_the_room_that_they_serve() {
             UnattendedChannel.ask(channel, task, prompt)
         }
 
-        fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-            UnattendedChannel.speak(speech)
+        fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
+            UnattendedChannel.send(message)
         }
 
         fn opened(&self, room: &RoomHandle) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use conclave_runtime::Capability;
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::completion::{Completion, ModelError, Prompt, TokenUsage};
 use conclave_runtime::ids::{ChannelId, TaskName};
@@ -345,7 +345,7 @@ impl Channels for Again {
         Box::pin(async move { Some(if is_over { "quit" } else { "again" }.to_owned().into()) })
     }
 
-    fn speak(&self, _: Speech) -> BoxFuture<'static, Result<(), String>> {
+    fn send(&self, _: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(async { Ok(()) })
     }
 }

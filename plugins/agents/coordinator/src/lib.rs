@@ -3,7 +3,7 @@
 //! user waiting, so the question is passed on regardless.
 
 use conclave_sdk::{
-    Agent, Entity, Message, Result, Turn, View, config, delegate_in_background, finish, say,
+    Agent, Message, Result, Role, Turn, View, config, delegate_in_background, finish, say,
 };
 use serde::Deserialize;
 
@@ -69,7 +69,7 @@ fn phase(iteration: u32, has_background: bool) -> Phase {
 /// is the background task's report, which is the host's text and not a question.
 fn question(mut history: impl Iterator<Item = Message>) -> Option<String> {
     history
-        .find(|message| message.sender == Entity::User && !message.content.trim().is_empty())
+        .find(|message| message.sender == Role::User && !message.content.trim().is_empty())
         .map(|message| message.content)
 }
 
@@ -84,9 +84,9 @@ conclave_sdk::export!(agent: Coordinator);
 
 #[cfg(test)]
 mod tests {
-    use super::{Entity, Message, Phase, known, phase, question};
+    use super::{Message, Phase, Role, known, phase, question};
 
-    fn message(sender: Entity, content: &str) -> Message {
+    fn message(sender: Role, content: &str) -> Message {
         Message {
             seq: 0,
             sender,
@@ -103,10 +103,10 @@ mod tests {
 
     #[test]
     fn only_the_user_asks() {
-        let receipt = || message(Entity::System, r#"{"started":"digest"}"#);
+        let receipt = || message(Role::System, r#"{"started":"digest"}"#);
         assert_eq!(question([receipt()].into_iter()), None);
-        assert_eq!(question([message(Entity::User, " \n"), receipt()].into_iter()), None);
-        let history = [message(Entity::User, "When was it lit?"), receipt()];
+        assert_eq!(question([message(Role::User, " \n"), receipt()].into_iter()), None);
+        let history = [message(Role::User, "When was it lit?"), receipt()];
         assert_eq!(question(history.into_iter()).as_deref(), Some("When was it lit?"));
     }
 

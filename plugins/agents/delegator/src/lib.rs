@@ -65,7 +65,7 @@ impl Agent for Delegator {
         let (progress, turn) = match kept {
             None => begin(
                 &settings,
-                view.intent()
+                view.latest_user_message()
                     .or_else(|| view.pending().map(|message| message.content))
                     .unwrap_or_default(),
             ),
@@ -187,7 +187,7 @@ mod tests {
 
     fn delegate(turn: &Turn) -> (String, Value) {
         let Action::Delegate(delegate) = turn.action() else { panic!("nobody is asked: {turn:?}") };
-        (delegate.agent.clone(), serde_json::from_str(&delegate.inputs).unwrap())
+        (delegate.task.clone(), serde_json::from_str(&delegate.inputs).unwrap())
     }
 
     fn gave(progress: Progress, outputs: &Value) -> (Progress, Turn) {

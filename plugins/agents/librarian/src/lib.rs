@@ -7,7 +7,7 @@ mod question;
 mod quote;
 
 use conclave_prose::files;
-use conclave_sdk::{Agent, Entity, Result, ToolOutput, Turn, View, call, finish};
+use conclave_sdk::{Agent, Result, Role, ToolOutput, Turn, View, call, finish};
 use serde_json::json;
 
 use found::Found;
@@ -27,7 +27,7 @@ impl Agent for Librarian {
         if question.terms.is_empty() {
             return Ok(finish("There is no word in your question that I could search for."));
         }
-        let asked = view.pending().is_some_and(|message| message.sender == Entity::User);
+        let asked = view.pending().is_some_and(|message| message.sender == Role::User);
         if view.iteration() > 0 && !asked {
             // The search was called and returned no result. Searching again would never end.
             return Ok(finish("I searched, but got no result."));
@@ -44,7 +44,7 @@ impl Agent for Librarian {
 
 /// Returns the latest question from the history, since each step is a fresh instance.
 fn question(view: &View) -> Question {
-    let asked = view.history().rev().find(|message| message.sender == Entity::User);
+    let asked = view.history().rev().find(|message| message.sender == Role::User);
     let message = asked.or_else(|| view.pending());
     Question::new(&message.map(|message| message.content).unwrap_or_default())
 }

@@ -63,7 +63,7 @@ impl Agent for Supervisor {
         let (progress, turn) = match kept {
             None => Progress::begin(
                 &settings,
-                view.intent()
+                view.latest_user_message()
                     .or_else(|| view.pending().map(|message| message.content))
                     .unwrap_or_default(),
             ),

@@ -19,7 +19,7 @@ fn settings(mode: Mode, review: &str) -> Settings {
 fn asked(turn: &Turn) -> Vec<(String, Value)> {
     match turn.action() {
         Action::Delegate(delegate) => {
-            vec![(delegate.agent.clone(), serde_json::from_str(&delegate.inputs).unwrap())]
+            vec![(delegate.task.clone(), serde_json::from_str(&delegate.inputs).unwrap())]
         }
         Action::Custom(custom) if custom.name == "delegate_all" => {
             let arguments: Value = serde_json::from_str(&custom.arguments).unwrap();

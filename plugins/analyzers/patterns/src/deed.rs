@@ -45,9 +45,9 @@ pub(crate) fn deeds(action: &Action) -> Vec<Deed> {
         Action::Recall(query) => vec![deed("recall", [query.as_str()])],
         Action::AddTask(task) => vec![deed("add_task", [task.goal.as_str()])],
         Action::ModifyTask(task) => vec![deed("modify_task", [task.task_id.as_str()])],
-        Action::Delegate(delegate) => vec![json("delegate", &[&delegate.agent], &delegate.inputs)],
+        Action::Delegate(delegate) => vec![json("delegate", &[&delegate.task], &delegate.inputs)],
         Action::DelegateTask(task) => {
-            vec![json("delegate_task", &[&task.agent, &task.task], &task.context)]
+            vec![json("delegate_task", &[&task.worker, &task.description], &task.context)]
         }
         Action::Think(thought) => vec![deed("think", [thought.as_str()])],
         Action::Talk(text) => vec![deed("talk", [text.as_str()])],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use conclave_sdk::condenser::{Condensation, Reason};
-use conclave_sdk::{Entity, Message, View};
+use conclave_sdk::{Message, Role, View};
 
 /// The share of entries, in percent, that a condensation must remove to be worth the loss of the
 /// model's cache (O-125).
@@ -13,7 +13,7 @@ const LEAST_PROGRESS: usize = 10;
 
 /// The speaker of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seat {
+pub enum EntryKind {
     /// The host itself, such as a system message or a notice.
     System,
     /// A user or a caller.
@@ -28,7 +28,7 @@ pub enum Seat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The speaker.
-    pub seat: Seat,
+    pub kind: EntryKind,
     /// The id and name of each call that it makes.
     pub calls: Vec<(String, String)>,
     /// The ids of the calls that it answers.
@@ -39,17 +39,17 @@ pub struct Entry {
 
 impl From<&Message> for Entry {
     fn from(message: &Message) -> Self {
-        let seat = match message.sender {
-            _ if !message.tool_results.is_empty() => Seat::Results,
-            Entity::Llm => Seat::Agent,
-            Entity::Agent => Seat::Results,
-            Entity::User => Seat::User,
-            Entity::System => Seat::System,
+        let kind = match message.sender {
+            _ if !message.tool_results.is_empty() => EntryKind::Results,
+            Role::Llm => EntryKind::Agent,
+            Role::Agent => EntryKind::Results,
+            Role::User => EntryKind::User,
+            Role::System => EntryKind::System,
         };
         let told =
             message.tool_results.iter().map(|result| result.content.chars().count()).sum::<usize>();
         Self {
-            seat,
+            kind,
             calls: message
                 .tool_calls
                 .iter()
@@ -169,9 +169,9 @@ impl History {
     /// too.
     pub fn window(&self) -> Vec<Range<usize>> {
         let mut kept = vec![false; self.len()];
-        let heads = self.entries.iter().take_while(|entry| entry.seat == Seat::System).count();
+        let heads = self.entries.iter().take_while(|entry| entry.kind == EntryKind::System).count();
         kept[..heads].fill(true);
-        if let Some(asked) = self.entries.iter().position(|entry| entry.seat == Seat::User) {
+        if let Some(asked) = self.entries.iter().position(|entry| entry.kind == EntryKind::User) {
             kept[asked] = true;
             kept[self.recalled(asked + 1)].fill(true);
         }
@@ -200,7 +200,7 @@ impl History {
     /// newest `window` entries.
     pub fn old_results(&self, window: usize, longer_than: usize) -> Vec<usize> {
         let old = self.entries.iter().take(self.len().saturating_sub(window)).enumerate();
-        old.filter(|(_, entry)| entry.seat == Seat::Results && entry.chars > longer_than)
+        old.filter(|(_, entry)| entry.kind == EntryKind::Results && entry.chars > longer_than)
             .map(|(index, _)| index)
             .collect()
     }

@@ -1,23 +1,25 @@
-use super::{Entry, History, Range, Seat};
+use super::{Entry, EntryKind, History, Range};
 
 /// `s` system, `u` user, `a` agent, `c1` a call, `r1` its result, `m1` a lookup in the memory, `L`
 /// a long result; several of one agent message are joined by `+`.
 fn history(text: &str) -> History {
     let entry = |word: &str| {
         let mut entry =
-            Entry { seat: Seat::Agent, calls: Vec::new(), results: Vec::new(), chars: 5 };
+            Entry { kind: EntryKind::Agent, calls: Vec::new(), results: Vec::new(), chars: 5 };
         for part in word.split('+') {
             let id = part[1..].to_owned();
             match &part[..1] {
-                "s" => entry.seat = Seat::System,
-                "u" => entry.seat = Seat::User,
+                "s" => entry.kind = EntryKind::System,
+                "u" => entry.kind = EntryKind::User,
                 "c" => entry.calls.push((id, "shell.run".into())),
                 "m" => entry.calls.push((id, "recall".into())),
                 "r" => {
-                    (entry.seat, entry.results) =
-                        (Seat::Results, [entry.results.clone(), vec![id]].concat())
+                    (entry.kind, entry.results) =
+                        (EntryKind::Results, [entry.results.clone(), vec![id]].concat())
                 }
-                "L" => (entry.seat, entry.results, entry.chars) = (Seat::Results, vec![id], 5_000),
+                "L" => {
+                    (entry.kind, entry.results, entry.chars) = (EntryKind::Results, vec![id], 5_000)
+                }
                 _ => {}
             }
         }

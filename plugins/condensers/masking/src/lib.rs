@@ -44,20 +44,20 @@ conclave_sdk::export!(condenser: Masking);
 
 #[cfg(test)]
 mod tests {
-    use conclave_condensing::{Entry, History, Seat};
+    use conclave_condensing::{Entry, EntryKind, History};
 
     use super::{Settings, condensed};
 
     /// Returns a history of calls and their results, the first result being short.
     fn history(pairs: usize) -> History {
         let call = |id: usize| Entry {
-            seat: Seat::Agent,
+            kind: EntryKind::Agent,
             calls: vec![(id.to_string(), "shell.run".into())],
             results: Vec::new(),
             chars: 900,
         };
         let result = |id: usize| Entry {
-            seat: Seat::Results,
+            kind: EntryKind::Results,
             calls: Vec::new(),
             results: vec![id.to_string()],
             chars: if id == 0 { 8 } else { 900 },

@@ -39,7 +39,7 @@ conclave_sdk::export!(condenser: Recent);
 
 #[cfg(test)]
 mod tests {
-    use conclave_condensing::{Entry, History, Seat};
+    use conclave_condensing::{Entry, EntryKind, History};
     use conclave_sdk::condenser::Span;
 
     use super::{Settings, condensed};
@@ -47,7 +47,7 @@ mod tests {
     fn history(entries: usize) -> History {
         History::new(vec![
             Entry {
-                seat: Seat::User,
+                kind: EntryKind::User,
                 calls: Vec::new(),
                 results: Vec::new(),
                 chars: 1

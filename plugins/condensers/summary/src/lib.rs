@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use conclave_condensing::{Entry, History, forgetting, is_needed};
 use conclave_sdk::condenser::{Condensation, Condenser, Reason};
-use conclave_sdk::model::{self, Audience, ModelError, Part, Request, ToolChoice, ToolFormat};
-use conclave_sdk::{Draft, Entity, Message, Result, View, config, log};
+use conclave_sdk::model::{self, ModelError, Part, Request, ToolChoice, ToolFormat};
+use conclave_sdk::{Draft, Message, Result, Role, View, config, log};
 use serde::Deserialize;
 
 /// Attempts with a prompt that is too long; each shortens its text further (O-125).
@@ -105,7 +105,7 @@ fn ask(settings: &Settings, text: String) -> Result<Option<String>, ModelError> 
     } else {
         &settings.instructions
     };
-    let draft = |role: Entity, content: String| {
+    let draft = |role: Role, content: String| {
         Part::Draft(Draft {
             role,
             content,
@@ -116,11 +116,11 @@ fn ask(settings: &Settings, text: String) -> Result<Option<String>, ModelError> 
     };
     let request = Request {
         model: (!settings.model.is_empty()).then(|| settings.model.clone()),
-        prompt: vec![draft(Entity::System, instructions.to_owned()), draft(Entity::User, text)],
+        prompt: vec![draft(Role::System, instructions.to_owned()), draft(Role::User, text)],
         tools: Some(Vec::new()),
         tool_format: Some(ToolFormat::Off),
         tool_choice: ToolChoice::None,
-        stream_to: Audience::Hidden,
+        stream: false,
         ..Request::default()
     };
     model::complete(&request).map(|completion| completion.content)
@@ -132,14 +132,14 @@ conclave_sdk::export!(condenser: Summary);
 mod tests {
     use std::cell::RefCell;
 
-    use conclave_condensing::Seat;
+    use conclave_condensing::EntryKind;
 
     use super::*;
 
     fn history(entries: usize) -> History {
         History::new(vec![
             Entry {
-                seat: Seat::User,
+                kind: EntryKind::User,
                 calls: Vec::new(),
                 results: Vec::new(),
                 chars: 1
@@ -151,7 +151,7 @@ mod tests {
     fn said(content: &str) -> Message {
         Message {
             seq: 0,
-            sender: Entity::User,
+            sender: Role::User,
             sender_name: "you".into(),
             recipient: None,
             content: content.into(),

@@ -1,6 +1,6 @@
 //! The model's prompt: instructions, and the entries that go, each within its bounds. Pure.
 
-use conclave_sdk::{Entity, Message};
+use conclave_sdk::{Message, Role};
 
 /// The required contents of a summary.
 pub(crate) const INSTRUCTIONS: &str = "\
@@ -35,13 +35,13 @@ pub(crate) fn text(messages: &[Message], entry_chars: usize, total_chars: usize)
 }
 
 fn entry(message: &Message) -> String {
-    let seat = match message.sender {
-        Entity::Llm => "agent",
-        Entity::Agent => "result",
-        Entity::User => "user",
-        Entity::System => "host",
+    let kind = match message.sender {
+        Role::Llm => "agent",
+        Role::Agent => "result",
+        Role::User => "user",
+        Role::System => "host",
     };
-    let mut lines = vec![format!("[{seat}] {}", message.content)];
+    let mut lines = vec![format!("[{kind}] {}", message.content)];
     lines.extend(
         message
             .tool_calls
@@ -76,11 +76,11 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use conclave_sdk::{Entity, Message, ToolCall, ToolResult};
+    use conclave_sdk::{Message, Role, ToolCall, ToolResult};
 
     use super::{CUT, cut, text};
 
-    fn message(sender: Entity, content: &str) -> Message {
+    fn message(sender: Role, content: &str) -> Message {
         Message {
             seq: 0,
             sender,
@@ -97,20 +97,20 @@ mod tests {
 
     #[test]
     fn calls_and_results_are_told() {
-        let mut calling = message(Entity::Llm, "I look.");
+        let mut calling = message(Role::Llm, "I look.");
         calling.tool_calls.push(ToolCall {
             id: "1".into(),
             name: "search.find".into(),
             arguments: r#"{"query":"x"}"#.into(),
         });
-        let mut told = message(Entity::Agent, "");
+        let mut told = message(Role::Agent, "");
         told.tool_results.push(ToolResult {
             call_id: "1".into(),
             name: "search.find".into(),
             content: "no folder".into(),
             is_error: true,
         });
-        let mut twice = message(Entity::Agent, "found it");
+        let mut twice = message(Role::Agent, "found it");
         twice.tool_results.push(ToolResult {
             call_id: "2".into(),
             name: "search.find".into(),
@@ -120,7 +120,7 @@ mod tests {
         let expected = "[user] Find x.\n\n[agent] I look.\ncalls search.find with {\"query\":\"x\"}\n\n\
                         [result] \nsearch.find failed: no folder\n\n[result] found it";
         assert_eq!(
-            text(&[message(Entity::User, "Find x."), calling, told, twice], 1_000, 10_000),
+            text(&[message(Role::User, "Find x."), calling, told, twice], 1_000, 10_000),
             expected
         );
     }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn the_first_and_the_last_entries_stay_within_the_bound() {
         let entries: Vec<_> =
-            (0..10).map(|number| message(Entity::User, &number.to_string().repeat(20))).collect();
+            (0..10).map(|number| message(Role::User, &number.to_string().repeat(20))).collect();
         let told = text(&entries, 1_000, 100);
         assert!(
             told.starts_with(

@@ -25,35 +25,38 @@ conclave_sdk::export!(condenser: Window);
 
 #[cfg(test)]
 mod tests {
-    use conclave_condensing::{Entry, History, Seat};
+    use conclave_condensing::{Entry, EntryKind, History};
     use conclave_sdk::condenser::Span;
 
     use super::condensed;
 
-    fn history(seats: &[Seat]) -> History {
+    fn history(kinds: &[EntryKind]) -> History {
         History::new(
-            seats
+            kinds
                 .iter()
-                .map(|seat| Entry { seat: *seat, calls: Vec::new(), results: Vec::new(), chars: 1 })
+                .map(|kind| Entry { kind: *kind, calls: Vec::new(), results: Vec::new(), chars: 1 })
                 .collect(),
         )
     }
 
     #[test]
     fn what_was_asked_and_the_newest_half_stay() {
-        let mut seats = vec![Seat::System, Seat::Agent, Seat::User];
-        seats.extend([Seat::Agent; 9]);
-        let condensation = condensed(&history(&seats), false).unwrap();
+        let mut kinds = vec![EntryKind::System, EntryKind::Agent, EntryKind::User];
+        kinds.extend([EntryKind::Agent; 9]);
+        let condensation = condensed(&history(&kinds), false).unwrap();
         assert_eq!(condensation.forget, [Span { start: 1, end: 2 }, Span { start: 3, end: 6 }]);
         assert!(condensation.mask.is_empty() && condensation.summary.is_none());
     }
 
     #[test]
     fn a_short_history_stays() {
-        for seats in
-            [&[][..], &[Seat::User], &[Seat::User, Seat::Agent], &[Seat::System, Seat::User]]
-        {
-            assert_eq!(condensed(&history(seats), true), None, "{seats:?}");
+        for kinds in [
+            &[][..],
+            &[EntryKind::User],
+            &[EntryKind::User, EntryKind::Agent],
+            &[EntryKind::System, EntryKind::User],
+        ] {
+            assert_eq!(condensed(&history(kinds), true), None, "{kinds:?}");
         }
     }
 }

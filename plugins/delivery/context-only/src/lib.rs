@@ -17,7 +17,7 @@ struct ContextOnly;
 
 impl DeliveryStrategy for ContextOnly {
     fn decide(_wake: Wake, context: &Context) -> Result<Vec<Decision>> {
-        Ok(next(&context.waiting()))
+        Ok(next(&context.pending_results()))
     }
 }
 

@@ -1,5 +1,5 @@
 //! Digest-delivery: at most one turn in an interval. A result waits a short time for others, and
-//! for the end of the interval that the last turn began. One speech then covers all waiting
+//! for the end of the interval that the last turn began. One message then covers all waiting
 //! results. (`stock:digest` is an agent, hence the longer name.)
 //!
 //! ```toml
@@ -12,12 +12,12 @@
 use conclave_sdk::config::{self, Span};
 use conclave_sdk::delivery::{
     Activity, Channel, Context, Decision, DeliveryStrategy, Due, EndedTask, MOST_ATTEMPTS, Waited,
-    Wake, attach, due, speak_on, wait, wait_for,
+    Wake, attach, deliver_on, due, wait, wait_for,
 };
 use conclave_sdk::{Result, scratch};
 use serde::{Deserialize, Serialize};
 
-/// The interval between two checks while a user speaks. The end of the speech also wakes the
+/// The interval between two checks while a user speaks. The end of it also wakes the
 /// strategy.
 const LOOK_AGAIN_MS: u64 = 15_000;
 /// The time after a turn was due from which a user who still speaks counts as gone: the program has
@@ -55,8 +55,8 @@ impl DeliveryStrategy for DigestDelivery {
         let (decisions, memory) = next(
             &settings,
             &wake,
-            &context.waiting(),
-            context.transport_channel(),
+            &context.pending_results(),
+            context.preferred_channel(),
             context.now_ms(),
             memory,
         );
@@ -93,7 +93,7 @@ fn next(
         wait_for(channel.id, LOOK_AGAIN_MS)
     } else {
         memory.last = Some(now);
-        speak_on(channel.id, told)
+        deliver_on(channel.id, told)
     };
     (std::iter::once(first).chain(rest).collect(), memory)
 }

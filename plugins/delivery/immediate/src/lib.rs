@@ -1,5 +1,5 @@
 //! Immediate: the simplest delivery strategy. Waiting results are delivered at once, even while a
-//! user speaks. A rejected speech is retried after one, two and four seconds, and is then left for
+//! user speaks. A rejected message is retried after one, two and four seconds, and is then left for
 //! the agent's next turn, so that no result is lost.
 //!
 //! ```toml
@@ -13,7 +13,7 @@
 //! ```
 
 use conclave_sdk::delivery::{
-    Context, Decision, DeliveryStrategy, EndedTask, Wake, attach, due, speak, worded,
+    Context, Decision, DeliveryStrategy, EndedTask, Wake, attach, deliver, due, worded,
 };
 use conclave_sdk::{Result, config, log};
 use serde::Deserialize;
@@ -31,10 +31,13 @@ struct Immediate;
 impl DeliveryStrategy for Immediate {
     fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>> {
         if let Wake::SendFailed(reason) = &wake {
-            log::warn!("a speech was not accepted: {reason}");
+            log::warn!("a message was not accepted: {reason}");
         }
         let Settings { prompt } = config::get()?;
-        Ok(worded(next(&wake, &context.waiting(), context.transport().is_some()), &prompt))
+        Ok(worded(
+            next(&wake, &context.pending_results(), context.preferred_channel().is_some()),
+            &prompt,
+        ))
     }
 }
 
@@ -45,7 +48,7 @@ fn next(wake: &Wake, waiting: &[EndedTask], has_channel: bool) -> Vec<Decision> 
         return vec![attach(waiting.iter().map(|ended| &ended.task_id))];
     }
     let due = due(wake, waiting);
-    let told = (!due.now.is_empty()).then(|| speak(due.now));
+    let told = (!due.now.is_empty()).then(|| deliver(due.now));
     told.into_iter().chain(due.rest).collect()
 }
 
@@ -58,22 +61,22 @@ mod tests {
         Activity, ChannelKind, DeliveryStrategy, EndedTask, TaskStatus, Wake, wait,
     };
 
-    use super::{Immediate, attach, next, speak};
+    use super::{Immediate, attach, deliver, next};
 
     #[test]
     fn an_ended_task_is_told_at_once_with_all_that_waits() {
         assert_eq!(
             next(&Wake::Ended("b".into()), &[ended("a"), ended("b")], true),
-            [speak(["a", "b"])]
+            [deliver(["a", "b"])]
         );
     }
 
     #[test]
-    fn a_refused_speech_is_tried_later_and_then_kept() {
+    fn a_refused_message_is_tried_later_and_then_kept() {
         let tried = |attempts| [EndedTask { attempts, ..ended("a") }];
         let refused = Wake::SendFailed("busy".into());
         assert_eq!(next(&refused, &tried(1), true), [wait(1_000)]);
-        assert_eq!(next(&Wake::Timer, &tried(1), true), [speak(["a"])]);
+        assert_eq!(next(&Wake::Timer, &tried(1), true), [deliver(["a"])]);
         assert_eq!(next(&refused, &tried(3), true), [wait(4_000)]);
         assert_eq!(next(&refused, &tried(4), true), [attach(["a"])]);
     }

@@ -1,6 +1,6 @@
 //! Queued: all waiting results are delivered in one turn. While the channel is busy, they queue up.
-//! When it is free, one speech covers all of them, with empty lines between, so that ten results
-//! are one turn of the agent (R-110 done right). A rejected speech is retried with the newer
+//! When it is free, one message covers all of them, with empty lines between, so that ten results
+//! are one turn of the agent (R-110 done right). A rejected message is retried with the newer
 //! results.
 //!
 //! ```toml
@@ -13,12 +13,12 @@
 use conclave_sdk::config::{self, Span};
 use conclave_sdk::delivery::{
     Activity, Channel, Context, Decision, DeliveryStrategy, Due, EndedTask, MOST_ATTEMPTS, Waited,
-    Wake, attach, due, speak_on, wait_for,
+    Wake, attach, deliver_on, due, wait_for,
 };
 use conclave_sdk::{Result, scratch};
 use serde::Deserialize;
 
-/// The interval between two checks while a user speaks. The end of the speech also wakes the
+/// The interval between two checks while a user speaks. The end of it also wakes the
 /// strategy.
 const LOOK_AGAIN_MS: u64 = 15_000;
 /// The time from which a user who still speaks counts as gone: the program has not reported it.
@@ -43,10 +43,10 @@ impl DeliveryStrategy for Queued {
     fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>> {
         let settings: Settings = config::get()?;
         let mut waited: Waited = scratch::get()?.unwrap_or_default();
-        let waiting = context.waiting();
+        let waiting = context.pending_results();
         let waited_ms = waited.ms(&waiting, context.now_ms());
         scratch::set(&waited)?;
-        Ok(next(&settings, &wake, &waiting, context.transport_channel(), waited_ms))
+        Ok(next(&settings, &wake, &waiting, context.preferred_channel(), waited_ms))
     }
 }
 
@@ -61,7 +61,7 @@ fn next(
     let all = || attach(waiting.iter().map(|ended| &ended.task_id));
     let Some(Channel { id, activity, .. }) = channel else { return vec![all()] };
     let Due { now, rest } = due(wake, waiting);
-    // Results that came after a failed speech are delivered with its retry.
+    // Results that came after a failed message are delivered with its retry.
     let is_tried = |ended: &EndedTask| (1..MOST_ATTEMPTS).contains(&ended.attempts);
     let is_time = matches!(wake, Wake::Timer | Wake::ChannelChanged(_));
     if now.is_empty() || (!is_time && waiting.iter().any(is_tried)) {
@@ -72,7 +72,7 @@ fn next(
         Activity::UserSpeaking if waited >= LONGEST_MS => return vec![all()],
         Activity::UserSpeaking => wait_for(id, LOOK_AGAIN_MS),
         Activity::Speaking | Activity::Generating if left > 0 => wait_for(id, left),
-        _ => speak_on(id, now),
+        _ => deliver_on(id, now),
     };
     std::iter::once(first).chain(rest).collect()
 }

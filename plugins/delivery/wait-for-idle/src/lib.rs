@@ -1,5 +1,5 @@
 //! Wait-for-idle: results are delivered when no one is speaking. While the channel speaks, or a
-//! model prepares its speech, it waits for a limited time, and then speaks anyway; with `interrupt`
+//! model prepares its answer, it waits for a limited time, and then speaks anyway; with `interrupt`
 //! it speaks at once. While the *user* speaks it always waits, and finally leaves the results for
 //! the agent's next turn (R-107 done right).
 //!
@@ -13,12 +13,12 @@
 use conclave_sdk::config::{self, Span};
 use conclave_sdk::delivery::{
     Activity, Channel, ChannelKind, Context, Decision, DeliveryStrategy, Due, EndedTask, Waited,
-    Wake, attach, due, interrupt, speak_on, wait_for, worded,
+    Wake, attach, deliver_on, due, interrupt, wait_for, worded,
 };
 use conclave_sdk::{Result, scratch};
 use serde::{Deserialize, Serialize};
 
-/// The interval between two checks while a user speaks. The end of the speech also wakes the
+/// The interval between two checks while a user speaks. The end of it also wakes the
 /// strategy.
 const LOOK_AGAIN_MS: u64 = 15_000;
 /// The time from which a user who still speaks counts as gone: the program has not reported it.
@@ -80,8 +80,8 @@ impl DeliveryStrategy for WaitForIdle {
         let (decisions, memory) = next(
             &settings,
             &wake,
-            &context.waiting(),
-            context.transport_channel(),
+            &context.pending_results(),
+            context.preferred_channel(),
             context.now_ms(),
             memory,
         );
@@ -119,22 +119,22 @@ fn next(
         match not_quiet_for(settings.buffer.ms(), &mut memory.quiet, now) {
             // Within that time, the channel may become busy again.
             more @ 1.. => wait_for(id, more),
-            0 => speak_on(id, told.iter().cloned()),
+            0 => deliver_on(id, told.iter().cloned()),
         }
     } else {
         memory.quiet = Quiet::NotYet;
         match left {
             _ if settings.interrupt => interrupt(id, told.iter().cloned()),
-            0 => speak_on(id, told.iter().cloned()),
+            0 => deliver_on(id, told.iter().cloned()),
             left => wait_for(id, left),
         }
     };
-    let is_speech = matches!(say, Decision::Speak(_));
-    if is_speech {
+    let is_delivery = matches!(say, Decision::Deliver(_));
+    if is_delivery {
         memory.quiet = Quiet::Always;
     }
-    // Failed results wait for their retry, even if nothing else prevents a speech.
-    let say = (!is_speech || !told.is_empty()).then_some(say);
+    // Failed results wait for their retry, even if nothing else prevents a message.
+    let say = (!is_delivery || !told.is_empty()).then_some(say);
     (say.into_iter().chain(rest).collect(), memory)
 }
 

@@ -2,7 +2,7 @@
 //! searches for nothing.
 
 use conclave_prose::{LARGEST_TEXT, one_line};
-use conclave_sdk::files::{self, FileError, Found, Kind};
+use conclave_sdk::files::{self, EntryKind, FileError, Found};
 use conclave_sdk::{Error, Result, progress};
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ pub(crate) fn listings() -> Result<Vec<Listing>> {
             let Found { path, entry } = found?;
             if entry.name.starts_with('.') {
                 walk.skip_folder();
-            } else if entry.kind == Kind::File {
+            } else if entry.kind == EntryKind::File {
                 listings.push(Listing { path, bytes: entry.length });
             }
         }

@@ -1,6 +1,6 @@
 //! The three tools over a disk. Every failure is a sentence that a model can act on.
 
-use conclave_sdk::files::{FileError, Kind};
+use conclave_sdk::files::{EntryKind, FileError};
 use conclave_sdk::{Error, Outcome, Result};
 use conclave_trajectory::edit::{self, EditError};
 use conclave_trajectory::{
@@ -147,7 +147,7 @@ impl<D: Disk> Workspace<D> {
             if !shown(&entry.name) {
                 continue;
             }
-            let is_directory = entry.kind == Kind::Directory;
+            let is_directory = entry.kind == EntryKind::Directory;
             if !add(format!("{}{}", entry.name, if is_directory { "/" } else { "" })) {
                 break;
             }
@@ -162,7 +162,7 @@ impl<D: Disk> Workspace<D> {
                     "{}/{}{}",
                     entry.name,
                     inner.name,
-                    if inner.kind == Kind::Directory { "/" } else { "" }
+                    if inner.kind == EntryKind::Directory { "/" } else { "" }
                 )) {
                     break 'all;
                 }

@@ -20,7 +20,7 @@ enum Source<'a> {
 ///
 /// let phone = Channel { id: "phone".into(), kind: ChannelKind::Voice, activity: Activity::Idle, muted: false };
 /// let room = Snapshot { channels: vec![phone], ..Snapshot::default() };
-/// assert_eq!(room.context().transport().as_deref(), Some("phone"));
+/// assert_eq!(room.context().preferred_channel().unwrap().id, "phone");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
@@ -29,11 +29,11 @@ pub struct Snapshot {
     /// Milliseconds since the Unix epoch.
     pub now_ms: u64,
     /// Results that wait for this strategy, oldest first.
-    pub waiting: Vec<EndedTask>,
-    /// Channels on which it may speak.
+    pub pending_results: Vec<EndedTask>,
+    /// Channels that it may send to.
     pub channels: Vec<Channel>,
     /// The task that is notified.
-    pub notify: Option<String>,
+    pub notified_task: Option<String>,
 }
 
 impl Snapshot {
@@ -44,7 +44,7 @@ impl Snapshot {
 
     /// Returns a voice channel, or else any other, but never a muted one or an agent's (R-101 done
     /// right).
-    fn transport(&self) -> Option<&Channel> {
+    fn preferred_channel(&self) -> Option<&Channel> {
         let mut open = self
             .channels
             .iter()
@@ -77,14 +77,14 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the results that are not delivered yet, oldest first.
-    pub fn waiting(&self) -> Vec<EndedTask> {
+    pub fn pending_results(&self) -> Vec<EndedTask> {
         match self.0 {
-            Source::Host(context) => context.waiting(),
-            Source::Snapshot(snapshot) => snapshot.waiting.clone(),
+            Source::Host(context) => context.pending_results(),
+            Source::Snapshot(snapshot) => snapshot.pending_results.clone(),
         }
     }
 
-    /// Returns the channels of the room on which this strategy may speak.
+    /// Returns the channels of the room that this strategy may send to.
     pub fn channels(&self) -> Vec<Channel> {
         match self.0 {
             Source::Host(context) => context.channels(),
@@ -92,26 +92,23 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the id of the best channel: voice first, then any other. `None` if it may speak on
-    /// none.
-    pub fn transport(&self) -> Option<String> {
+    /// Returns the preferred channel: voice first, then any other; `None` if the strategy may send
+    /// to none.
+    pub fn preferred_channel(&self) -> Option<Channel> {
         match self.0 {
-            Source::Host(context) => context.transport(),
-            Source::Snapshot(snapshot) => snapshot.transport().map(|channel| channel.id.clone()),
+            Source::Host(context) => {
+                let id = context.preferred_channel()?;
+                context.channels().into_iter().find(|channel| channel.id == id)
+            }
+            Source::Snapshot(snapshot) => snapshot.preferred_channel().cloned(),
         }
     }
 
-    /// Returns that channel, with its activity.
-    pub fn transport_channel(&self) -> Option<Channel> {
-        let id = self.transport()?;
-        self.channels().into_iter().find(|channel| channel.id == id)
-    }
-
     /// Returns the task that is notified, or `None` if none waits for the results.
-    pub fn notify(&self) -> Option<String> {
+    pub fn notified_task(&self) -> Option<String> {
         match self.0 {
-            Source::Host(context) => context.notify(),
-            Source::Snapshot(snapshot) => snapshot.notify.clone(),
+            Source::Host(context) => context.notified_task(),
+            Source::Snapshot(snapshot) => snapshot.notified_task.clone(),
         }
     }
 }
@@ -121,7 +118,7 @@ mod tests {
     use super::Snapshot;
     use crate::delivery::{Activity, Channel, ChannelKind};
 
-    fn transport(channels: &[(&str, ChannelKind, bool)]) -> Option<String> {
+    fn preferred(channels: &[(&str, ChannelKind, bool)]) -> Option<String> {
         let channel = |(id, kind, muted): &(&str, ChannelKind, bool)| Channel {
             id: (*id).to_owned(),
             kind: *kind,
@@ -130,18 +127,19 @@ mod tests {
         };
         Snapshot { channels: channels.iter().map(channel).collect(), ..Snapshot::default() }
             .context()
-            .transport()
+            .preferred_channel()
+            .map(|channel| channel.id)
     }
 
     #[test]
     fn voice_is_the_best_and_muted_ones_and_agents_are_none() {
         let (text, voice) =
             (("terminal", ChannelKind::Text, false), ("phone", ChannelKind::Voice, false));
-        assert_eq!(transport(&[text, voice]).as_deref(), Some("phone"));
+        assert_eq!(preferred(&[text, voice]).as_deref(), Some("phone"));
         assert_eq!(
-            transport(&[text, ("phone", ChannelKind::Voice, true)]).as_deref(),
+            preferred(&[text, ("phone", ChannelKind::Voice, true)]).as_deref(),
             Some("terminal")
         );
-        assert_eq!(transport(&[("desk", ChannelKind::Agent, false)]), None);
+        assert_eq!(preferred(&[("desk", ChannelKind::Agent, false)]), None);
     }
 }

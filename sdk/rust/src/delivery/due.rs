@@ -1,4 +1,4 @@
-//! Selects the waiting results that may be delivered now, after failed speeches. All strategies
+//! Selects the waiting results that may be delivered now, after failed deliveries. All strategies
 //! share this logic.
 
 use super::{Decision, EndedTask, Wake, attach, wait};
@@ -8,7 +8,7 @@ pub const MOST_ATTEMPTS: u32 = 4;
 const FIRST_PAUSE_MS: u64 = 1_000;
 const LONGEST_PAUSE_MS: u64 = 60_000;
 
-/// Returns the milliseconds to wait after this many failed speeches: 1 s, doubled each time, at
+/// Returns the milliseconds to wait after this many failed deliveries: 1 s, doubled each time, at
 /// most 60 s. `None` if there are no more attempts.
 ///
 /// ```

@@ -5,11 +5,11 @@
 //! ```
 //! use conclave_sdk::Result;
 //! use conclave_sdk::delivery::harness::{Guarantee, Harness};
-//! use conclave_sdk::delivery::{Activity, ChannelKind, Context, Decision, Wake, speak};
+//! use conclave_sdk::delivery::{Activity, ChannelKind, Context, Decision, Wake, deliver};
 //!
 //! /// Says everything at once, and never thinks of who is speaking.
 //! fn rude(_wake: Wake, context: &Context) -> Result<Vec<Decision>> {
-//!     Ok(vec![speak(context.waiting().into_iter().map(|ended| ended.task_id))])
+//!     Ok(vec![deliver(context.pending_results().into_iter().map(|ended| ended.task_id))])
 //! }
 //!
 //! let report = Harness::new(rude)
@@ -74,7 +74,7 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
         self
     }
 
-    /// Adds a channel that is busy for this many milliseconds with each speech, like a voice.
+    /// Adds a channel that is busy for this many milliseconds with each message, like a voice.
     pub fn voice(mut self, id: &str, says_ms: u64) -> Self {
         self.script.add_channel(id, ChannelKind::Voice, says_ms);
         self
@@ -110,7 +110,7 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
         self.happens(ScriptEvent::Activity { channel: channel.to_owned(), activity })
     }
 
-    /// Makes a channel reject its next `times` speeches.
+    /// Makes a channel reject its next `times` messages.
     pub fn refuses(self, channel: &str, times: u32) -> Self {
         self.happens(ScriptEvent::Refuses { channel: channel.to_owned(), times })
     }
@@ -177,8 +177,8 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
 pub fn ended(task_id: &str) -> EndedTask {
     EndedTask {
         task_id: task_id.to_owned(),
-        agent: "worker".to_owned(),
-        task: "Find out.".to_owned(),
+        worker: "worker".to_owned(),
+        description: "Find out.".to_owned(),
         status: TaskStatus::Completed,
         output: None,
         error: None,

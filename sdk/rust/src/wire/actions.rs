@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::refused;
 use crate::bindings::agent::conclave::plugin::actions::{
-    Action, Background, PlanState, ReadFile, Reply, RunCell, RunCommand, WriteFile,
+    Action, BackgroundTask, PlanState, ReadFile, Reply, RunCell, RunCommand, WriteFile,
 };
 use crate::trajectory::action as log;
 use crate::trajectory::{Action as Logged, Era, LooseId, Source, TrajectoryEvent};
@@ -65,8 +65,7 @@ pub(super) fn events(turn: &Turn) -> Vec<TrajectoryEvent> {
         }
         .into(),
         Action::Delegate(delegate) => {
-            log::Delegate { agent: delegate.agent, inputs: object(&delegate.inputs), thought }
-                .into()
+            log::Delegate { agent: delegate.task, inputs: object(&delegate.inputs), thought }.into()
         }
         Action::DelegateTask(background) => delegate_task(background, thought).into(),
         Action::Think(thought) => log::Think { thought }.into(),
@@ -239,18 +238,24 @@ fn finished(finish: log::Finish) -> Turn {
     if final_thought.is_empty() { turn } else { turn.with_extra("final-thought", final_thought) }
 }
 
-fn delegate_task(background: Background, thought: String) -> log::DelegateTask {
-    let Background { agent, task, context, share_channels, .. } = background;
-    log::DelegateTask { agent, task, context: object(&context), share_channels, thought }
+fn delegate_task(background: BackgroundTask, thought: String) -> log::DelegateTask {
+    let BackgroundTask { worker, description, context, share_channels, .. } = background;
+    log::DelegateTask {
+        agent: worker,
+        task: description,
+        context: object(&context),
+        share_channels,
+        thought,
+    }
 }
 
 fn background(task: log::DelegateTask) -> Turn {
     let log::DelegateTask { agent, task, context, share_channels, .. } = task;
     let (context, plain) = (Value::Object(context).to_string(), (None, 0, false, false));
     let (brief, conversation, wait, structured) = plain;
-    Action::DelegateTask(Background {
-        agent,
-        task,
+    Action::DelegateTask(BackgroundTask {
+        worker: agent,
+        description: task,
         context,
         share_channels,
         brief,

@@ -8,7 +8,7 @@ use crate::trajectory::observation as log;
 use crate::trajectory::{
     Body, CommandMetadata, Era, Observation as Logged, Source, TrajectoryEvent, action,
 };
-use crate::{Entity, Message, Observation, ToolOutput};
+use crate::{Message, Observation, Role, ToolOutput};
 
 /// The text between an agent's name and its outputs (O-090).
 const FINISHES: &str = " finishes task";
@@ -118,9 +118,9 @@ pub(super) fn observation(logged: Logged) -> Observation {
 /// Returns the events of a message: its speech, its calls and its results.
 pub(super) fn events_of_message(message: Message) -> Vec<TrajectoryEvent> {
     let source = match message.sender {
-        Entity::Llm => Source::Agent,
-        Entity::User => Source::User,
-        Entity::Agent | Entity::System => Source::Environment,
+        Role::Llm => Source::Agent,
+        Role::User => Source::User,
+        Role::Agent | Role::System => Source::Environment,
     };
     let mut bodies = Vec::new();
     // The host's own text is an observation only as the result of a call. Elsewhere it is a message

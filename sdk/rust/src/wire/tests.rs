@@ -7,8 +7,8 @@ use super::value_in;
 use crate::actions::{CommandOutput, CustomObservation, Page};
 use crate::trajectory::Era;
 use crate::{
-    Entity, Error, Message, Observation, PlanState, ToolOutput, ToolResult, Turn, act, call,
-    finish, reject, say,
+    Error, Message, Observation, PlanState, Role, ToolOutput, ToolResult, Turn, act, call, finish,
+    reject, say,
 };
 
 fn malformed(text: &str) -> String {
@@ -244,7 +244,7 @@ fn a_message_is_what_was_said_called_and_answered() {
         labels: Vec::new(),
         extra: Vec::new(),
     };
-    let asked = super::events_of_message(message(Entity::User, "When?"));
+    let asked = super::events_of_message(message(Role::User, "When?"));
     assert_eq!(
         (asked[0].id, asked[0].kind(), asked[0].message(Era::V2025)),
         (Some(7), "message", "When?".to_owned())
@@ -255,7 +255,7 @@ fn a_message_is_what_was_said_called_and_answered() {
         content: "x".into(),
         is_error,
     };
-    let mut answered = message(Entity::Agent, "x\nx");
+    let mut answered = message(Role::Agent, "x\nx");
     answered.tool_results = vec![result(false), result(true)];
     let kinds: Vec<_> =
         super::events_of_message(answered).iter().map(|event| event.kind()).collect();

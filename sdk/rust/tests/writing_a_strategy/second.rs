@@ -1,22 +1,22 @@
 //! Tells results when nobody is speaking.
 use conclave_sdk::Result;
 use conclave_sdk::delivery::{
-    Activity, Context, Decision, DeliveryStrategy, Wake, attach, due, speak, wait_for,
+    Activity, Context, Decision, DeliveryStrategy, Wake, attach, deliver, due, wait_for,
 };
 
 pub struct Polite;
 
 impl DeliveryStrategy for Polite {
     fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>> {
-        let waiting = context.waiting();
-        let Some(channel) = context.transport_channel() else {
+        let waiting = context.pending_results();
+        let Some(channel) = context.preferred_channel() else {
             return Ok(vec![attach(waiting.into_iter().map(|ended| ended.task_id))]); // nobody to tell: into the inbox
         };
         if channel.activity != Activity::Idle {
             return Ok(vec![wait_for(channel.id, 10_000)]); // asked again when it is idle, or in 10 s
         }
         let due = due(&wake, &waiting);
-        let told = (!due.now.is_empty()).then(|| speak(due.now));
+        let told = (!due.now.is_empty()).then(|| deliver(due.now));
         Ok(told.into_iter().chain(due.rest).collect())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use conclave_core::types::ids::TaskName;
-use conclave_core::types::message::{Entity, Message};
+use conclave_core::types::message::{Message, Role};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::completion::{Completion, Prompt};
 use conclave_runtime::event::HistoryChange;
@@ -70,7 +70,7 @@ async fn prompts(place: &Place<'_>, length: u64) -> Result<Vec<std::time::Durati
     let mut session = prepared.session(RunOptions::default()).map_err(failed)?;
     let message = |seq| Message {
         content: Some(crate::rows::QUESTION.to_owned()),
-        ..Message::new(seq, Entity::User, "terminal")
+        ..Message::new(seq, Role::User, "terminal")
     };
     let messages = (0..length).map(message).collect();
     let task = TaskName::from("chat");

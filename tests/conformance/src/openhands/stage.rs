@@ -11,7 +11,7 @@ use conclave_runtime::Capability;
 use conclave_runtime::action::{Action, PastAction, Reply, Turn};
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::config::Config;
 use conclave_runtime::event::{Event, Record};
@@ -289,7 +289,7 @@ impl Channels for User {
         }
     }
 
-    fn speak(&self, _: Speech) -> BoxFuture<'static, Result<(), String>> {
+    fn send(&self, _: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

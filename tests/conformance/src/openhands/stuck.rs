@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use conclave_core::room::StuckKind;
 use conclave_runtime::action::Action;
-use conclave_runtime::message::{Entity, Message};
+use conclave_runtime::message::{Message, Role};
 use conclave_runtime::native::{IntoTurn, say};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Status;
@@ -293,7 +293,7 @@ fn corrective_nudges(seen: &Seen, script: &Script) -> usize {
                         .checked_sub(1)
                         .and_then(|step| moves.get(step))
                         .is_some_and(is_silent);
-                    let is_hosts = message.sender != Entity::Llm && message.sender != Entity::User;
+                    let is_hosts = message.sender != Role::Llm && message.sender != Role::User;
                     words += usize::from(
                         was_silent && is_hosts && !message.text().is_empty() && !is_nudge(message),
                     );

@@ -8,7 +8,7 @@ use conclave_runtime::delegation::{
 };
 use conclave_runtime::delivery::{Decision, DeliveryState};
 use conclave_runtime::ids::{PluginName, RoomId, TaskName};
-use conclave_runtime::message::Entity;
+use conclave_runtime::message::Role;
 use conclave_runtime::request::{Refusal, RefusalCode};
 use serde_json::{Map, Value, json};
 
@@ -32,7 +32,7 @@ pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, Stri
 /// Returns whether the task has ended and its result no longer waits for delivery.
 pub(super) fn is_settled(record: &BackgroundRecord) -> bool {
     record.state.is_end()
-        && !matches!(record.delivery.state, DeliveryState::Waiting | DeliveryState::Speaking)
+        && !matches!(record.delivery.state, DeliveryState::Waiting | DeliveryState::Delivering)
 }
 
 /// Adds the strategies that a case names. Its own kinds (`track…`, `raise…`) are played by
@@ -99,8 +99,8 @@ pub(super) fn delegation(stage: &Stage, case: &Case<'_>, call: &Value) -> Delega
         }
     };
     Delegation {
-        agent: agent.to_owned(),
-        task: word("task").unwrap_or("do the work").to_owned(),
+        worker: agent.to_owned(),
+        description: word("task").unwrap_or("do the work").to_owned(),
         context: get("context").cloned().filter(Value::is_object).unwrap_or_else(|| json!({})),
         share_channels: shared.filter_map(Value::as_str).map(str::to_owned).collect(),
         brief: word("brief").map(str::to_owned),
@@ -195,7 +195,7 @@ async fn one(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     }
     let mut got = shown(&open, &record, returned);
     got["handle"] = json!({
-        "task_id": task.id, "child_room_id": task.room, "parent_room_id": open.room(), "agent_id": task.agent, "task": record.task,
+        "task_id": task.id, "child_room_id": task.room, "parent_room_id": open.room(), "agent_id": task.worker, "task": record.description,
         "status": at_start,
     });
     Ok(got)
@@ -245,7 +245,7 @@ pub(super) fn shown(open: &Open, record: &BackgroundRecord, returned: usize) -> 
         .collect();
     let bindings = open.child_bindings(&record.room);
     let mut ids: Vec<String> = bindings.keys().map(ToString::to_string).collect();
-    ids.push(record.agent.to_string());
+    ids.push(record.worker.to_string());
     let binding = |(id, binding): (&_, &conclave_runtime::binding::Binding)| {
         let shown = json!({
             "access": names::access_word(binding.access), "muted": binding.muted, "visibility": binding.visibility,
@@ -290,18 +290,18 @@ pub(super) fn shown(open: &Open, record: &BackgroundRecord, returned: usize) -> 
 /// Returns the notifications of the task's start and end, as the hooks of the reference receive
 /// them.
 fn hook_events(open: &Open, record: &BackgroundRecord) -> Value {
-    let known = json!({ "task_id": record.id, "child_room_id": record.room, "agent_id": record.agent, "parent_room_id": open.room() });
+    let known = json!({ "task_id": record.id, "child_room_id": record.room, "agent_id": record.worker, "parent_room_id": open.room() });
     let (mut delegated, mut completed) = (known.clone(), known);
-    delegated["task_input"] = json!(record.task);
+    delegated["task_input"] = json!(record.description);
     completed["task_status"] = json!(names::state(record.state));
     completed["error"] = json!(error(open, record));
     let event = |kind: &str, text: &str, metadata: Value| {
-        let source = &record.agent;
+        let source = &record.worker;
         json!({ "type": kind, "visibility": "internal", "status": "delivered", "text": text, "source": source, "metadata": metadata })
     };
     let came_of_it = record.output.as_deref().or(record.error.as_deref()).unwrap_or_default();
     json!({
-        "on_task_delegated": event("task_delegated", &format!("[{}] {}", record.agent, record.task), delegated),
+        "on_task_delegated": event("task_delegated", &format!("[{}] {}", record.worker, record.description), delegated),
         "on_task_completed": event("task_completed", came_of_it, completed),
     })
 }
@@ -323,7 +323,7 @@ pub(super) fn result(open: &Open, record: &BackgroundRecord) -> Value {
     let ended = seen.ended(open.room(), record.id.as_str());
     let metadata = if record.metadata.is_null() { json!({}) } else { record.metadata.clone() };
     json!({
-        "task_id": record.id, "child_room_id": record.room, "parent_room_id": open.room(), "agent_id": record.agent,
+        "task_id": record.id, "child_room_id": record.room, "parent_room_id": open.room(), "agent_id": record.worker,
         "status": names::state(record.state), "output": record.output, "error": error(open, record),
         "duration_ms": ended.map(|ended| ended.task.duration_ms), "metadata": metadata,
     })
@@ -362,7 +362,7 @@ fn prompts_changed(open: &Open) -> Vec<String> {
 }
 
 fn system(step: &Step) -> String {
-    let first = step.history.iter().find(|message| message.sender == Entity::System);
+    let first = step.history.iter().find(|message| message.sender == Role::System);
     first.map(|message| message.text().to_owned()).unwrap_or_default()
 }
 
@@ -415,7 +415,7 @@ async fn all(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     rooms.sort();
     rooms.dedup();
     let of = |value: &dyn Fn(&BackgroundRecord) -> Value| -> Map<String, Value> {
-        records.iter().map(|record| (record.agent.to_string(), value(record))).collect()
+        records.iter().map(|record| (record.worker.to_string(), value(record))).collect()
     };
     Ok(json!({
         "outputs": of(&|record| json!(record.output)), "statuses": of(&|record| json!(names::state(record.state))),
@@ -433,7 +433,7 @@ async fn many(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
                 .map_err(|refusal| refusal.message)?,
         );
     }
-    let worker = tasks.first().and_then(|task| open.stage.agent(task.agent.as_str()));
+    let worker = tasks.first().and_then(|task| open.stage.agent(task.worker.as_str()));
     let takes = worker.map_or(0, |worker| worker.script().delay_ms);
     if let Some(worker) = worker.filter(|_| takes > 0) {
         // All tasks must be running before the first may end: this shows that they run in parallel.
@@ -465,7 +465,8 @@ async fn nested(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     stage.agents.retain(|agent| agent.script().id != name);
     stage.agents.push(Agent::new(Script { nests_to: levels, ..script }));
     let open = stage.open(runner).await?;
-    let asked = Delegation { agent: name, task: "level 0".to_owned(), ..Delegation::default() };
+    let asked =
+        Delegation { worker: name, description: "level 0".to_owned(), ..Delegation::default() };
     let task = open.delegate(None, asked).await.map_err(|refusal| refusal.message)?;
     let record = open.wait(&task.id).await.map_err(|error| error.to_string())?;
     let seen = open.follower.seen();
@@ -488,13 +489,15 @@ async fn inline(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let wanted = Delegation { wait: true, ..delegation(&open.stage, case, case.when) };
     let task = open.delegate(None, wanted.clone()).await.map_err(|refusal| refusal.message)?;
     let record = open.wait(&task.id).await.map_err(|error| error.to_string())?;
-    let turns =
-        steps(&open, task.agent.as_str()).into_iter().filter(|step| step.room == task.room).count();
+    let turns = steps(&open, task.worker.as_str())
+        .into_iter()
+        .filter(|step| step.room == task.room)
+        .count();
     // Without a requested result form the same worker must not have the tool.
     let plain = Delegation { structured_retries: None, wait: false, ..wanted };
     let again = open.delegate(None, plain).await.map_err(|refusal| refusal.message)?;
     let offered = |room: &RoomId| {
-        let steps = steps(&open, task.agent.as_str());
+        let steps = steps(&open, task.worker.as_str());
         steps
             .iter()
             .find(|step| step.room == *room)
@@ -534,7 +537,7 @@ async fn then_close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         .unwrap_or_default();
     let open = stage.open(runner).await?;
     let wanted = Delegation {
-        agent: worker,
+        worker: worker,
         on_close: Some(OnClose::FinishSilently),
         ..delegation(&open.stage, case, case.when)
     };
@@ -555,10 +558,10 @@ async fn then_close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
 pub(super) fn waits(open: &Open) -> Vec<Value> {
     let seen = open.follower.seen();
     let call = |decision: &Decision| match decision {
-        Decision::Wait { channel: Some(_), at_most_ms } => {
-            Some(json!(["wait_playback_done", open.room(), at_most_ms]))
+        Decision::Wait { channel: Some(_), timeout_ms } => {
+            Some(json!(["wait_playback_done", open.room(), timeout_ms]))
         }
-        Decision::Speak { interrupt: true, .. } => {
+        Decision::Deliver { interrupt: true, .. } => {
             Some(json!(["interrupt_all", open.room(), "task_delivery"]))
         }
         _ => None,

@@ -15,7 +15,7 @@ use super::stage::{GateMode, Open, Stage, Strategy};
 use super::{Case, names};
 use crate::Runner;
 
-/// The sender of speeches without an agent.
+/// The sender of messages without an agent.
 const HOST: &str = "system";
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
@@ -87,8 +87,8 @@ async fn resolve(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let open = stage.open(runner).await?;
     let plugin = number.map_or_else(|| name.clone(), |number| format!("s{number}"));
     let wanted = Delegation {
-        agent: "agent-bg".to_owned(),
-        task: "do the work".to_owned(),
+        worker: "agent-bg".to_owned(),
+        description: "do the work".to_owned(),
         deliver: Deliver::By(plugin.as_str().into()),
         ..Delegation::default()
     };
@@ -127,7 +127,7 @@ fn find_transport(case: &Case<'_>) -> Value {
         channels,
         notify: None,
     };
-    json!({ "channel_id": view.transport().map(|channel| &channel.id) })
+    json!({ "channel_id": view.preferred_channel().map(|channel| &channel.id) })
 }
 
 /// Produces a result of the case with an agent, and delivers it with the strategy that the case
@@ -212,8 +212,8 @@ async fn delegated(
 ) -> Result<std::sync::Arc<BackgroundRecord>, String> {
     let word = |key: &str| result.get(key).and_then(Value::as_str);
     let wanted = Delegation {
-        agent: word("agent_id").unwrap_or("agent-bg").to_owned(),
-        task: word("task").unwrap_or("do the work").to_owned(),
+        worker: word("agent_id").unwrap_or("agent-bg").to_owned(),
+        description: word("task").unwrap_or("do the work").to_owned(),
         notify: case.text("notify").map(TaskName::from),
         deliver: Deliver::AsConfigured,
         // A strategy's own text goes to users; the host's text goes to the notified agent.
@@ -247,9 +247,9 @@ fn delivered(open: &Open, record: &BackgroundRecord) -> Value {
         .relayed
         .first()
         .cloned()
-        .or_else(|| seen.said.first().map(|speech| speech.text.clone()));
+        .or_else(|| seen.said.first().map(|message| message.text.clone()));
     let message = json!({
-        "channel_id": seen.said.first().map(|speech| &speech.channel), "sender_id": HOST, "content_type": "text", "body": body,
+        "channel_id": seen.said.first().map(|message| &message.channel), "sender_id": HOST, "content_type": "text", "body": body,
     });
     let unsaid = seen
         .not_delivered
@@ -299,8 +299,8 @@ async fn several(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let mut records = Vec::new();
     for number in 0..items.len() {
         let wanted = Delegation {
-            agent: format!("worker-{number}"),
-            task: format!("part {number}"),
+            worker: format!("worker-{number}"),
+            description: format!("part {number}"),
             result_delivery: Some(ResultForm::Text),
             ..Delegation::default()
         };
@@ -311,7 +311,7 @@ async fn several(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         settled(&open, record).await;
     }
     let seen = open.follower.seen();
-    Ok(json!({ "bodies": seen.said.iter().map(|speech| &speech.text).collect::<Vec<_>>() }))
+    Ok(json!({ "bodies": seen.said.iter().map(|message| &message.text).collect::<Vec<_>>() }))
 }
 
 /// Sends an unsolicited message to a room.
@@ -400,10 +400,10 @@ async fn said_to(
         }
     }
     let seen = open.follower.seen();
-    let injected = seen.said.iter().filter(|speech| is_realtime(&speech.channel)).count();
-    let body = seen.said.first().map(|speech| &speech.text);
+    let injected = seen.said.iter().filter(|message| is_realtime(&message.channel)).count();
+    let body = seen.said.first().map(|message| &message.text);
     Ok(json!({
         "inbound_calls": seen.said.len() - injected, "inject_calls": injected, "outcome": outcome, "reason": reason,
-        "duplicate": duplicate, "body": body, "channel_id": seen.said.first().map(|speech| &speech.channel),
+        "duplicate": duplicate, "body": body, "channel_id": seen.said.first().map(|message| &message.channel),
     }))
 }

@@ -1,9 +1,9 @@
-//! A room as seen from outside: its notices, its journal and its speeches, each in order.
+//! A room as seen from outside: its notices, its journal and its messages, each in order.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::delivery::{Decision, EndedTask};
 use conclave_runtime::event::{Event, RunOpening};
@@ -46,7 +46,7 @@ pub(super) struct Seen {
     pub(super) not_delivered: Vec<(String, String)>,
     /// The decisions of strategies.
     pub(super) decided: Vec<Vec<Decision>>,
-    pub(super) said: Vec<Speech>,
+    pub(super) said: Vec<OutgoingMessage>,
     /// The host's messages about results to agents of the top room.
     pub(super) relayed: Vec<String>,
     /// The number of messages that agents of the top room posted.
@@ -68,7 +68,7 @@ impl Seen {
 
     /// Returns the number of the host's messages about results, to channels and to agents.
     pub(super) fn inbound(&self) -> usize {
-        self.relayed.len() + self.said.iter().filter(|speech| is_about_results(speech)).count()
+        self.relayed.len() + self.said.iter().filter(|message| is_about_results(message)).count()
     }
 }
 
@@ -76,9 +76,9 @@ impl Seen {
 pub(super) struct Follower {
     seen: Mutex<Seen>,
     changed: watch::Sender<u64>,
-    /// The number of speeches that its channels reject at first.
+    /// The number of messages that its channels reject at first.
     deaf: Mutex<u32>,
-    /// Whether speeches are never answered.
+    /// Whether messages are never answered.
     is_stuck: bool,
 }
 
@@ -169,7 +169,7 @@ impl Follower {
             Event::StrategyDecided { answer: Ok(decisions), .. } => {
                 if decisions
                     .iter()
-                    .any(|decision| matches!(decision, Decision::Speak { interrupt: true, .. }))
+                    .any(|decision| matches!(decision, Decision::Deliver { interrupt: true, .. }))
                 {
                     seen.order.push("interrupt_all".to_owned());
                 }
@@ -202,7 +202,7 @@ impl Channels for Follower {
         Box::pin(std::future::ready(None))
     }
 
-    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+    fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
         let mut deaf = lock(&self.deaf);
         if *deaf > 0 {
             *deaf -= 1;
@@ -210,10 +210,10 @@ impl Channels for Follower {
         }
         drop(deaf);
         self.change(|seen| {
-            if is_about_results(&speech) {
+            if is_about_results(&message) {
                 seen.order.push("process_inbound".to_owned());
             }
-            seen.said.push(speech);
+            seen.said.push(message);
         });
         if self.is_stuck {
             Box::pin(std::future::pending())
@@ -223,8 +223,8 @@ impl Channels for Follower {
     }
 }
 
-/// Returns whether a speech is about results. An agent's answers, which the room also speaks, are
+/// Returns whether a message is about results. An agent's answers, which the room also speaks, are
 /// not.
-fn is_about_results(speech: &Speech) -> bool {
-    !speech.tasks.is_empty()
+fn is_about_results(message: &OutgoingMessage) -> bool {
+    !message.tasks.is_empty()
 }

@@ -77,8 +77,8 @@ async fn started(open: &Open, case: &Case<'_>, task: &str) -> Result<TaskHandle,
     let context =
         case.get("context").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
     let wanted = Delegation {
-        agent: WORKER.to_owned(),
-        task: task.to_owned(),
+        worker: WORKER.to_owned(),
+        description: task.to_owned(),
         context,
         ..Delegation::default()
     };

@@ -21,8 +21,8 @@ pub(super) fn play(case: &Case<'_>) -> Result<Value, String> {
     let milliseconds = given.get("duration_ms").and_then(Value::as_f64).unwrap_or_default();
     let record = EndedTask {
         id: BackgroundId::from(word("task_id").unwrap_or_default()),
-        agent: TaskName::from(word("agent_id").unwrap_or_default()),
-        task: word("task").unwrap_or_default().to_owned(),
+        worker: TaskName::from(word("agent_id").unwrap_or_default()),
+        description: word("task").unwrap_or_default().to_owned(),
         status,
         output: word("output").map(str::to_owned),
         error: word("error").map(str::to_owned),
@@ -37,7 +37,7 @@ pub(super) fn play(case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({
         "equal": read == record,
         "result": {
-            "task_id": read.id, "agent_id": read.agent, "task": read.task, "status": names::status(read.status), "output": read.output,
+            "task_id": read.id, "agent_id": read.worker, "task": read.description, "status": names::status(read.status), "output": read.output,
             "error": read.error, "duration_ms": read.duration_ms, "metadata": read.metadata,
         },
     }))

@@ -95,9 +95,9 @@ pub(super) fn refusal(ours: RefusalCode) -> &'static str {
 pub(super) fn outcome(ours: DeliveryState) -> &'static str {
     match ours {
         DeliveryState::None => "unknown",
-        DeliveryState::Waiting | DeliveryState::Speaking => "queued",
-        DeliveryState::Delivered | DeliveryState::Told => "sent",
-        DeliveryState::Attached => "context",
+        DeliveryState::Waiting | DeliveryState::Delivering => "queued",
+        DeliveryState::Delivered | DeliveryState::Read => "sent",
+        DeliveryState::Inbox => "context",
         DeliveryState::Blocked => "blocked",
         DeliveryState::DeadLetter => "failed",
     }

@@ -20,7 +20,7 @@ use super::followed::Follower;
 use super::stage::Stage;
 use crate::Runner;
 
-/// The number of rejected speeches, if the case gives a number of failures but no success.
+/// The number of rejected messages, if the case gives a number of failures but no success.
 const NEVER: u32 = 100;
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
@@ -47,14 +47,14 @@ fn staged(case: &Case<'_>) -> Result<Stage, String> {
 
 fn wanted() -> Delegation {
     Delegation {
-        agent: "agent-bg".to_owned(),
-        task: "do the work".to_owned(),
+        worker: "agent-bg".to_owned(),
+        description: "do the work".to_owned(),
         result_delivery: Some(ResultForm::Text),
         ..Delegation::default()
     }
 }
 
-/// Ends the process while speeches are in progress. The next process reads the journal.
+/// Ends the process while messages are in progress. The next process reads the journal.
 async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let in_flight = case.number("in_flight").unwrap_or(1);
     let journals = MemoryJournals::default();
@@ -81,14 +81,14 @@ async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     // The answer shows that the room has been resumed.
     handle.unbind("nothing").await.map_err(|refusal| refusal.message)?;
     let is_there = |state: DeliveryState| {
-        !matches!(state, DeliveryState::Delivered | DeliveryState::Told | DeliveryState::None)
+        !matches!(state, DeliveryState::Delivered | DeliveryState::Read | DeliveryState::None)
     };
     let waiting = handle.tasks().iter().filter(|record| is_there(record.delivery.state)).count();
     drop(hosted);
     Ok(json!({ "queue_depth": waiting }))
 }
 
-/// Plays a channel that rejects speeches.
+/// Plays a channel that rejects messages.
 async fn failing(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let failures = case.number("failures");
     let deaf = failures.and_then(|count| u32::try_from(count).ok()).unwrap_or(NEVER);
@@ -101,13 +101,13 @@ async fn failing(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let record = settled(&open, record).await;
     let seen = open.follower.seen();
     let pause = |decision: &Decision| {
-        if let Decision::Wait { at_most_ms, .. } = decision { Some(*at_most_ms) } else { None }
+        if let Decision::Wait { timeout_ms, .. } = decision { Some(*timeout_ms) } else { None }
     };
     let pauses: Vec<u64> = seen.decided.iter().flatten().filter_map(pause).collect();
     let dead = u64::from(record.delivery.state == DeliveryState::DeadLetter);
     let waits = u64::from(matches!(
         record.delivery.state,
-        DeliveryState::Waiting | DeliveryState::Speaking
+        DeliveryState::Waiting | DeliveryState::Delivering
     ));
     Ok(json!({
         "dead_letter": dead, "queue_depth": waits, "delays_ms": pauses, "attempts": record.delivery.attempts,

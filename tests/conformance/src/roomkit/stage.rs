@@ -74,9 +74,9 @@ pub(super) struct Stage {
     pub(super) background: Map<String, Value>,
     /// The descriptions of the agents, by agent id.
     pub(super) described: BTreeMap<String, String>,
-    /// The number of speeches that the channels reject at first.
+    /// The number of messages that the channels reject at first.
     pub(super) deaf: u32,
-    /// Whether speeches are never answered.
+    /// Whether messages are never answered.
     pub(super) is_stuck: bool,
     /// An additional tool of the agent that has the conversation, and its answer.
     pub(super) tool: Option<(String, String)>,
@@ -416,9 +416,9 @@ impl Open {
     pub(super) async fn wait_at_most(
         &self,
         id: &BackgroundId,
-        at_most_ms: u64,
+        timeout_ms: u64,
     ) -> Result<Arc<BackgroundRecord>, WaitError> {
-        self.handle.wait(id, Some(Duration::from_millis(at_most_ms))).await
+        self.handle.wait(id, Some(Duration::from_millis(timeout_ms))).await
     }
 
     /// Returns the record once its result is delivered, queued or blocked.

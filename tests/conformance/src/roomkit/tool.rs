@@ -148,7 +148,7 @@ async fn handle(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         opening.bindings.iter().flatten().map(|(id, _)| id.to_string()).collect();
     let context = if opening.inputs.is_object() { opening.inputs.clone() } else { json!({}) };
     got["delegate_called_with"] = json!({
-        "room_id": open.room(), "agent_id": record.agent, "task": record.task, "context": context, "share_channels": shared,
+        "room_id": open.room(), "agent_id": record.worker, "task": record.description, "context": context, "share_channels": shared,
         "notify": record.notify,
     });
     if case.get("cache_has").is_some() {
@@ -175,8 +175,8 @@ async fn at_once(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         .unwrap_or(3);
     let call = |number: u64| {
         let wanted = Delegation {
-            agent: agent.clone(),
-            task: format!("task {number}"),
+            worker: agent.clone(),
+            description: format!("task {number}"),
             ..Delegation::default()
         };
         let handle = open.handle.clone();
@@ -203,8 +203,11 @@ async fn at_once(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
 
 /// Delegates on the agent's behalf and waits for the end.
 async fn finish(open: &Open, caller: &str, agent: &str, task: &str) -> Result<String, String> {
-    let wanted =
-        Delegation { agent: agent.to_owned(), task: task.to_owned(), ..Delegation::default() };
+    let wanted = Delegation {
+        worker: agent.to_owned(),
+        description: task.to_owned(),
+        ..Delegation::default()
+    };
     let task = open.delegate(Some(caller), wanted).await.map_err(|refusal| refusal.message)?;
     open.wait(&task.id).await.map_err(|error| error.to_string())?;
     Ok(task.room.to_string())

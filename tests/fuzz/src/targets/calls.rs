@@ -9,7 +9,7 @@ use conclave_core::tool_calls::toolbox::{TaskTool, Toolbox};
 use conclave_core::tool_calls::{json, routing, xml};
 use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::ids::PluginName;
-use conclave_core::types::message::{Entity, Message};
+use conclave_core::types::message::{Message, Role};
 use serde_json::{Map, Value};
 
 use super::facts;
@@ -89,7 +89,7 @@ fn rendered(request: &str, fields: &Value, schema: &Value) {
 }
 
 fn reads(text: &str) {
-    for sender in [Entity::Llm, Entity::User] {
+    for sender in [Role::Llm, Role::User] {
         let message = Message { content: Some(text.to_owned()), ..Message::new(0, sender, "desk") };
         for name in [None, Some("desk")] {
             let reader = CallParser {
@@ -97,7 +97,7 @@ fn reads(text: &str) {
                 text: true,
                 name,
                 for_handlers: name.is_none(),
-                after_model: sender == Entity::Llm,
+                after_model: sender == Role::Llm,
             };
             let reading = reader.read(&message);
             assert!(reading.all.len() <= CALLS_MAX && reading.unknown.len() <= CALLS_MAX);

@@ -8,7 +8,7 @@ use conclave_core::protocol::notice::Notice;
 use conclave_core::types::ids::{ChannelId, TaskName};
 use conclave_core::types::outcome::Status;
 use conclave_runtime::RunOptions;
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_test_support::{Rig, block_on, host};
@@ -149,7 +149,7 @@ impl Channels for Patient {
         })
     }
 
-    fn speak(&self, _: Speech) -> BoxFuture<'static, Result<(), String>> {
+    fn send(&self, _: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::protocol::notice::Notice;
-use conclave_core::types::message::{Entity, Message, ToolCall};
+use conclave_core::types::message::{Message, Role, ToolCall};
 use conclave_runtime::completion::{Completion, StopReason};
 use conclave_runtime::engine::EngineSettings;
 use conclave_test_support::{block_on, until_so as until};
@@ -46,7 +46,7 @@ fn config(condenser: &str, rest: &str) -> String {
 fn makes_sense(prompt: &[Message], what: &str) {
     let (mut open, mut called) = (BTreeSet::new(), BTreeSet::new());
     for entry in prompt {
-        if entry.sender == Entity::Llm {
+        if entry.sender == Role::Llm {
             assert!(
                 open.is_empty(),
                 "{what}: calls without a result before the agent speaks again: {open:?}"
@@ -65,7 +65,7 @@ fn makes_sense(prompt: &[Message], what: &str) {
     }
     assert!(open.is_empty(), "{what}: calls without a result: {open:?}");
     assert!(
-        prompt.iter().any(|entry| entry.sender == Entity::User && entry.text() == "Read them all."),
+        prompt.iter().any(|entry| entry.sender == Role::User && entry.text() == "Read them all."),
         "{what}: the user's word is gone"
     );
 }

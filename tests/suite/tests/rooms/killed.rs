@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech, UnattendedChannel};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage, UnattendedChannel};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::delegation::{BackgroundState, Delegation};
 use conclave_runtime::ids::{ChannelId, RoomId, TaskName};
@@ -24,7 +24,7 @@ const TASKS: usize = 1_000;
 /// nothing.
 const WORDS: &str = "CONCLAVE_ROOM_CHILD";
 
-/// A channel with a service behind it. It stores the speeches that it accepted, also across a
+/// A channel with a service behind it. It stores the messages that it accepted, also across a
 /// crash, and accepts each key once.
 struct Service {
     taken: Mutex<Taken>,
@@ -38,7 +38,7 @@ struct Taken {
     tasks: usize,
 }
 
-/// Returns the accepted keys, each with the tasks that its speech reports.
+/// Returns the accepted keys, each with the tasks that its message reports.
 fn taken(file: &Path) -> Vec<(String, Vec<String>)> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     // Text behind the last line break was interrupted while it was written, so it was not accepted.
@@ -75,13 +75,13 @@ impl Channels for Service {
         UnattendedChannel.ask(channel, task, prompt)
     }
 
-    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+    fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
         let mut taken = self.taken.lock().expect("nobody panicked");
-        if !speech.tasks.is_empty() && taken.keys.insert(speech.key.clone()) {
+        if !message.tasks.is_empty() && taken.keys.insert(message.key.clone()) {
             let line =
-                serde_json::to_string(&(&speech.key, &speech.tasks)).expect("it is text") + "\n";
+                serde_json::to_string(&(&message.key, &message.tasks)).expect("it is text") + "\n";
             taken.file.write_all(line.as_bytes()).expect("it is written");
-            taken.tasks += speech.tasks.len();
+            taken.tasks += message.tasks.len();
             self.told.send_replace(taken.tasks);
         }
         Box::pin(std::future::ready(Ok(())))
@@ -126,8 +126,8 @@ fn live(folder: &Path) {
             tokio::spawn(async move {
                 let key = Some(format!("task {number}"));
                 let delegation = Delegation {
-                    agent: "quick".to_owned(),
-                    task: format!("part {number}"),
+                    worker: "quick".to_owned(),
+                    description: format!("part {number}"),
                     key,
                     ..Delegation::default()
                 };
@@ -154,7 +154,7 @@ fn live(folder: &Path) {
     });
 }
 
-/// Checks that each task is in one speech, and that each speech was accepted once.
+/// Checks that each task is in one message, and that each message was accepted once.
 fn each_was_told_once(folder: &Path) {
     let said = taken(&folder.join("said"));
     let keys: BTreeSet<&String> = said.iter().map(|(key, _)| key).collect();

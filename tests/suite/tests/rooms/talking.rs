@@ -7,7 +7,7 @@ use std::time::Duration;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::fault::FaultKind;
 use conclave_runtime::RunOptions;
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech, UnattendedChannel};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage, UnattendedChannel};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::delegation::{BackgroundState, Delegation};
 use conclave_runtime::delivery::DeliveryState;
@@ -19,8 +19,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::{IMMEDIATE, host, prepared, strategy};
 
-/// A channel that forwards speeches to the test.
-struct Loud(UnboundedSender<Speech>);
+/// A channel that forwards messages to the test.
+struct Loud(UnboundedSender<OutgoingMessage>);
 
 impl Channels for Loud {
     fn ask(
@@ -32,8 +32,8 @@ impl Channels for Loud {
         UnattendedChannel.ask(channel, task, prompt)
     }
 
-    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-        let _ = self.0.send(speech);
+    fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
+        let _ = self.0.send(message);
         Box::pin(std::future::ready(Ok(())))
     }
 }
@@ -50,7 +50,7 @@ impl Subscriber for Notices {
 }
 
 struct Following {
-    heard: UnboundedReceiver<Speech>,
+    heard: UnboundedReceiver<OutgoingMessage>,
     notices: UnboundedReceiver<Notice>,
 }
 
@@ -64,7 +64,7 @@ fn followed() -> (RunOptions, Following) {
 }
 
 fn work(agent: &str, task: &str) -> Delegation {
-    Delegation { agent: agent.to_owned(), task: task.to_owned(), ..Delegation::default() }
+    Delegation { worker: agent.to_owned(), description: task.to_owned(), ..Delegation::default() }
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_conversation_goes_on_while_its_tasks_run_and_each_result_comes_once() {
         assert_eq!(texts, ["Digest the folder.", "Meanwhile?"]);
         let told = [first, second]
             .into_iter()
-            .find(|speech| !speech.tasks.is_empty())
+            .find(|message| !message.tasks.is_empty())
             .expect("one is about the task");
         assert_eq!(told.tasks, std::slice::from_ref(&task.id));
         room.close("that was all").await.expect("it is open");
@@ -164,7 +164,7 @@ fn falls_back(strategy: &str, expected: FaultKind) {
         let record = room.task(&task.id).expect("it is listed");
         assert_eq!(
             (record.state, record.delivery.state),
-            (BackgroundState::Completed, DeliveryState::Attached)
+            (BackgroundState::Completed, DeliveryState::Inbox)
         );
         assert!(following.heard.try_recv().is_err(), "nothing was said");
     });

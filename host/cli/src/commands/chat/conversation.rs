@@ -12,7 +12,7 @@ use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::Setup;
 use conclave_core::types::delivery::EndedTask;
 use conclave_core::types::ids::{BackgroundId, CallId, RoomId, TaskName};
-use conclave_core::types::message::{Entity, Message};
+use conclave_core::types::message::{Message, Role};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use tokio::sync::watch;
 
@@ -302,24 +302,24 @@ impl TerminalChat {
     }
 
     fn posted(&self, state: &mut ConversationState, message: &Message) {
-        let is_hosts = message.sender == Entity::Agent && !state.responded;
+        let is_hosts = message.sender == Role::Agent && !state.responded;
         state.next =
             if is_hosts && !state.faulted { NextSpeaker::Agent } else { NextSpeaker::User };
-        let is_persons = message.sender == Entity::User
+        let is_persons = message.sender == Role::User
             && !self.setup.tasks.contains_key(message.sender_name.as_str());
         let is_elsewhere =
-            message.recipient.as_deref().is_some_and(|name| Entity::named(name).is_none());
+            message.recipient.as_deref().is_some_and(|name| Role::named(name).is_none());
         if is_hosts || is_persons || is_elsewhere || message.text().trim().is_empty() {
             return;
         }
-        let speaker = if message.sender == Entity::User {
+        let speaker = if message.sender == Role::User {
             message.sender_name.clone()
         } else {
             self.setup.entry.to_string()
         };
         if !state.streams.values().any(|stream| stream.has_said(message.text())) {
             let mut stream = self.stream();
-            if message.sender == Entity::User {
+            if message.sender == Role::User {
                 self.screen.say(&format!(
                     "{}:{}",
                     one_line(&speaker, 40),
@@ -374,7 +374,7 @@ impl ConversationState {
     fn end_background(&mut self, ended: &EndedTask) {
         self.background.remove(&ended.id);
         let text = ended.output.as_deref().or(ended.error.as_deref()).unwrap_or_default();
-        let (agent, status) = (&ended.agent, ended.status.as_str());
+        let (agent, status) = (&ended.worker, ended.status.as_str());
         self.transcript.add(Speaker::Note, format!("{agent} {status}: {text}"));
     }
 }

@@ -14,7 +14,7 @@ use conclave_core::types::request::RoomRequest;
 use conclave_core::types::text::show_size;
 use conclave_runtime::RoomHandle;
 use conclave_runtime::blobs::Blobs;
-use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::control::ControlCommand;
 use serde_json::json;
@@ -326,11 +326,11 @@ impl Channels for UserChannel {
         Box::pin(async move { inner.asked(task, prompt).await })
     }
 
-    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+    fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
         // The event stream already contains it.
         if !self.0.json {
             self.0.screen.notice(foreign::block(
-                speech.text.trim(),
+                message.text.trim(),
                 Style::new(),
                 2,
                 total_columns(),

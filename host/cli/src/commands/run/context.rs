@@ -180,7 +180,7 @@ impl RunContext {
         while let Some(task) = self.runner.list().into_iter().find(|task| task.is_detached) {
             if !std::mem::replace(&mut is_reported, true) && !self.style.output.quiet {
                 let text =
-                    format!("  waiting for the detached task {}; Ctrl-C ends it", task.agent);
+                    format!("  waiting for the detached task {}; Ctrl-C ends it", task.worker);
                 self.screen.notice(paint(FAINT, printable(&text)));
             }
             // The task's own journal records how it ended.

@@ -65,13 +65,13 @@ pub(crate) fn answer(content: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::types::message::Entity;
+    use conclave_core::types::message::Role;
     use serde_json::json;
 
     use super::*;
 
     fn acting(action: Action) -> Message {
-        let mut message = Message::new(1, Entity::Llm, "article");
+        let mut message = Message::new(1, Role::Llm, "article");
         message.action = Some(action);
         message
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anstyle::Style;
 use conclave_core::types::action::Action;
 use conclave_core::types::ids::TaskName;
-use conclave_core::types::message::{Entity, Label, Message, Signal, ToolCall, ToolResult};
+use conclave_core::types::message::{Label, Message, Role, Signal, ToolCall, ToolResult};
 use conclave_core::types::text::show_size;
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ pub(crate) fn facts(message: &Message, task: &TaskName, by: &str) -> String {
         facts.push(format!("answers {parent}"));
     }
     if ![task.as_str(), by].contains(&message.sender_name.as_str()) {
-        let verb = if message.sender == Entity::User { "from" } else { "by" };
+        let verb = if message.sender == Role::User { "from" } else { "by" };
         facts.push(format!("{verb} {}", message.sender_name));
     }
     if !message.labels.is_empty() {
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_line_says_what_is_called_answered_and_said() {
         let message = |change: &dyn Fn(&mut Message)| {
-            let mut message = Message::new(3, Entity::Llm, "chat");
+            let mut message = Message::new(3, Role::Llm, "chat");
             change(&mut message);
             texts(&line(&message))
         };
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn blocks_hold_everything_once() {
-        let mut message = Message::new(3, Entity::Agent, "chat");
+        let mut message = Message::new(3, Role::Agent, "chat");
         let found = ToolResult {
             value: Some(json!({ "hits": [1, 2] })),
             ..result("search.find", "2 hits", false)
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn facts_name_the_plugin_only_where_the_columns_do_not() {
-        let mut message = Message::new(3, Entity::Llm, "librarian");
+        let mut message = Message::new(3, Role::Llm, "librarian");
         (message.parent, message.labels) = (Some(2), vec![Label::Untrusted, Label::Tool]);
         assert_eq!(
             facts(&message, &"answer".into(), "llm"),

@@ -9,7 +9,7 @@ use anstyle::{AnsiColor, Style};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::{RoomId, TaskName};
-use conclave_core::types::message::{Entity, Message};
+use conclave_core::types::message::{Message, Role};
 use conclave_core::types::outcome::Status;
 
 use super::columns::{StyledText, cell, cut, line, width, wrap};
@@ -345,7 +345,7 @@ impl Steps {
             .saturating_sub(width(task.as_str()))
             .max(left.saturating_sub(SHORT))
             .saturating_sub(width(ANSWERED));
-        let (seat, answered) = (of_name(by), cut(by, most));
+        let (style, answered) = (of_name(by), cut(by, most));
         let left = left.saturating_sub(width(ANSWERED) + answered.columns);
         let task = cut(task.as_str(), left);
         let blanks = " ".repeat(left.saturating_sub(task.columns));
@@ -353,7 +353,7 @@ impl Steps {
             "{start}{}{}{}{blanks}",
             task.text,
             paint(FAINT, ANSWERED),
-            paint(seat, answered.text)
+            paint(style, answered.text)
         )
     }
 
@@ -453,28 +453,28 @@ fn styled(part: &StyledText, columns: usize) -> Vec<StyledText> {
 
 /// Returns the sender, and the recipient if there is one.
 fn way(message: &Message) -> Vec<StyledText> {
-    let mut way = vec![StyledText::new(of_seat(message.sender), message.sender.as_str())];
+    let mut way = vec![StyledText::new(of_role(message.sender), message.sender.as_str())];
     if let Some(recipient) = &message.recipient {
         way.extend([StyledText::plain("→"), StyledText::new(of_name(recipient), recipient)]);
     }
     way
 }
 
-fn of_seat(seat: Entity) -> Style {
-    match seat {
-        Entity::Llm => GOOD,
-        Entity::User => AnsiColor::Blue.on_default(),
-        Entity::Agent => ODD,
-        Entity::System => AnsiColor::Magenta.on_default(),
+fn of_role(role: Role) -> Style {
+    match role {
+        Role::Llm => GOOD,
+        Role::User => AnsiColor::Blue.on_default(),
+        Role::Agent => ODD,
+        Role::System => AnsiColor::Magenta.on_default(),
     }
 }
 
 /// Returns the style of a role's or a task's name.
 fn of_name(name: &str) -> Style {
-    if name == Entity::System.as_str() {
-        of_seat(Entity::System)
+    if name == Role::System.as_str() {
+        of_role(Role::System)
     } else {
-        Entity::named(name).map_or(NAME, of_seat)
+        Role::named(name).map_or(NAME, of_role)
     }
 }
 
@@ -496,7 +496,7 @@ fn widest(setup: &Setup) -> Widest {
         let by = subtasks(task)
             .iter()
             .map(|by| width(by.as_str()))
-            .fold(width(Entity::System.as_str()), usize::max);
+            .fold(width(Role::System.as_str()), usize::max);
         who = who.max(2 * depth + start + width(task.as_str()) + width(ANSWERED) + by);
     };
     let mut level: BTreeSet<&TaskName> = BTreeSet::from([&setup.entry]);
@@ -514,8 +514,8 @@ fn widest(setup: &Setup) -> Widest {
         .tasks
         .keys()
         .map(|task| width(task.as_str()))
-        .fold(width(Entity::System.as_str()), usize::max);
-    Widest { label: 0, who, way: width(Entity::System.as_str()) + width(" → ") + to }
+        .fold(width(Role::System.as_str()), usize::max);
+    Widest { label: 0, who, way: width(Role::System.as_str()) + width(" → ") + to }
 }
 
 #[cfg(test)]

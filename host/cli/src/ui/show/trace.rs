@@ -53,12 +53,12 @@ struct TraceState {
     explained: HashSet<RoomId>,
     /// The entry task's latest speech, which is not shown yet: if it is the result, it is shown
     /// elsewhere.
-    pending: Option<PendingSpeech>,
+    pending: Option<PendingText>,
 }
 
 /// A task's speech that may be the result.
 #[derive(Debug)]
-struct PendingSpeech {
+struct PendingText {
     text: String,
     lines: Vec<String>,
 }
@@ -121,9 +121,8 @@ impl TracePrinter {
     pub(crate) fn end(&self, result: Option<&str>) {
         self.screen.set_progress("");
         let pending = self.state().pending.take();
-        let is_other = |speech: &PendingSpeech| {
-            result.is_none_or(|result| result.trim() != speech.text.trim())
-        };
+        let is_other =
+            |speech: &PendingText| result.is_none_or(|result| result.trim() != speech.text.trim());
         if let Some(speech) = pending.filter(is_other) {
             speech.lines.iter().for_each(|line| self.screen.line(line));
         }

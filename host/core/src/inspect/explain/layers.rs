@@ -48,7 +48,7 @@ fn decide_with(
         Capability::Route => rights.may_route(target),
         Capability::Files => rights.may_touch(target, question.writes).map(drop),
         Capability::Channels => {
-            rights.may_speak(target, |name| setup.channels.contains_key(name)).map(drop)
+            rights.may_send(target, |name| setup.channels.contains_key(name)).map(drop)
         }
         Capability::Kv => rights.may_keep(target),
         Capability::Secrets => may_use_secret(rights, target, question.host.as_deref()),

@@ -16,7 +16,7 @@ use crate::protocol::notice::Notice;
 use crate::room::Room;
 use crate::types::fault::CallReport;
 use crate::types::ids::{BackgroundId, CallId, Millis, RoomId, TaskName};
-use crate::types::message::Entity;
+use crate::types::message::Role;
 use crate::types::outcome::{Outcome, Status};
 
 pub(crate) use words::verb_of;
@@ -248,7 +248,7 @@ impl Now<'_> {
     fn stopped(&mut self, task: Option<TaskName>, reason: &str) {
         self.moment(
             self.here(),
-            RowSubject::Stopped { task, by: Entity::User, reason: short(reason) },
+            RowSubject::Stopped { task, by: Role::User, reason: short(reason) },
         );
     }
 
@@ -342,7 +342,7 @@ impl Now<'_> {
             Notice::BackgroundStarted { .. } | Notice::BackgroundEnded { .. } => {
                 self.background(notice)
             }
-            Notice::Delivered { id, agent, strategy, channel, text } => {
+            Notice::Delivered { id, worker: agent, strategy, channel, text } => {
                 self.moment(
                     self.lane,
                     RowSubject::Delivered {
@@ -354,13 +354,13 @@ impl Now<'_> {
                     },
                 );
             }
-            Notice::NotDelivered { id, agent, reason } => {
+            Notice::NotDelivered { id, worker: agent, reason } => {
                 self.moment(
                     self.lane,
                     RowSubject::NotDelivered { id, task: agent, reason: short(&reason) },
                 );
             }
-            Notice::DeadLetter { id, agent, reason, .. } => {
+            Notice::DeadLetter { id, worker: agent, reason, .. } => {
                 self.moment(
                     self.lane,
                     RowSubject::NotDelivered {

@@ -8,7 +8,7 @@ use crate::types::denial::Layer;
 use crate::types::fault::CallReport;
 use crate::types::ids::{BackgroundId, ChannelId, ModelName, PluginName, RoomId, TaskName};
 use crate::types::limits::TICK_MS;
-use crate::types::message::Entity;
+use crate::types::message::Role;
 use crate::types::outcome::Status;
 
 /// A row of a timeline.
@@ -176,7 +176,7 @@ pub enum RowSubject {
     /// A component that was rebuilt.
     Replaced { plugin: PluginName, sha256: String },
     /// A stopped task; `None` for the current turn or the whole run.
-    Stopped { task: Option<TaskName>, by: Entity, reason: String },
+    Stopped { task: Option<TaskName>, by: Role, reason: String },
     /// Another event of the journal, by its own name.
     Other { event: String },
 }

@@ -178,7 +178,7 @@ fn unknown(id: &BackgroundId) -> Refusal {
 /// people.
 fn shown(record: &BackgroundRecord, whole: bool) -> Value {
     let mut shown = json!({
-        "task_id": record.id, "agent": record.agent, "task": cut(&record.task, LABEL_CHARS), "status": record.state.as_str(),
+        "task_id": record.id, "agent": record.worker, "task": cut(&record.description, LABEL_CHARS), "status": record.state.as_str(),
     });
     // An output that a gate blocked must not reach an agent by another way.
     let is_open = record.state == BackgroundState::Completed

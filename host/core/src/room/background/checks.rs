@@ -121,7 +121,7 @@ impl BackgroundWork<'_> {
             return Err(refusal);
         }
         let task = self.cx.checked_agent(delegation, by.as_ref().zip(agent.as_ref()))?;
-        if delegation.task.trim().is_empty() {
+        if delegation.description.trim().is_empty() {
             let text = "`task` is empty: say in words what the agent is to do.";
             return Err(Refusal::new(RefusalCode::EmptyTask, text));
         }
@@ -259,7 +259,7 @@ impl RoomContext {
         delegation: &Delegation,
         delegator: Option<(&TaskName, &PluginName)>,
     ) -> Result<TaskName, Refusal> {
-        let (setup, name) = (Arc::clone(&self.setup), delegation.agent.as_str());
+        let (setup, name) = (Arc::clone(&self.setup), delegation.worker.as_str());
         let is_task = |name: &str| setup.tasks.contains_key(name);
         let Some((by, agent)) = delegator else {
             let found = setup.tasks.get_key_value(name).map(|(task, _)| task.clone());

@@ -270,7 +270,7 @@ impl BackgroundWork<'_> {
             id: id.clone(),
             call,
             task: task.clone(),
-            prompt: delegation.task.clone(),
+            prompt: delegation.description.clone(),
             context,
             started_by: checked.agent.clone(),
             notify: checked.notify.clone(),
@@ -295,7 +295,7 @@ impl BackgroundWork<'_> {
             task: task.clone(),
             room: room.clone(),
             by: checked_by,
-            brief: delegation.task,
+            brief: delegation.description,
         });
         self.cx.effects.push_back(Effect::StartBackground {
             call,
@@ -306,7 +306,7 @@ impl BackgroundWork<'_> {
             TaskOrigin::Request { request, .. } => {
                 self.cx.reply(
                     request,
-                    Ok(RequestReply::Delegated { task: id, room, agent: task, from_cache: false }),
+                    Ok(RequestReply::Delegated { task: id, room, worker: task, from_cache: false }),
                 );
                 None
             }
@@ -331,13 +331,13 @@ impl RoomContext {
         match &delegating.origin {
             TaskOrigin::Request { request, .. } => {
                 let (task, room, agent) =
-                    (record.id.clone(), record.room.clone(), record.agent.clone());
+                    (record.id.clone(), record.room.clone(), record.worker.clone());
                 self.reply(
                     *request,
                     Ok(RequestReply::Delegated {
                         task,
                         room,
-                        agent,
+                        worker: agent,
                         from_cache: record.state.is_end(),
                     }),
                 );
@@ -348,7 +348,7 @@ impl RoomContext {
                 let status =
                     if delegating.delegation.wait { record.state.as_str() } else { "delegated" };
                 let mut answer = json!({
-                    "status": status, "task_id": record.id, "room_id": record.room, "agent": record.agent, "from_cache": true,
+                    "status": status, "task_id": record.id, "room_id": record.room, "agent": record.worker, "from_cache": true,
                 });
                 if let Some(output) = &record.output {
                     answer["output"] = json!(output);
@@ -387,11 +387,11 @@ impl Frames {
         let (frame, slot) = (*frame, *slot);
         let RequestedDelegation { mut call, action, asked_by, asked } =
             RequestedDelegation::clone(wish);
-        let Delegation { task, brief, .. } = &delegating.delegation;
+        let Delegation { description: task, brief, .. } = &delegating.delegation;
         let (action, is_changed) = match action {
             Some(mut wanted) => {
-                let is_changed = (&wanted.task, &wanted.brief) != (task, brief);
-                (wanted.task, wanted.brief) = (task.clone(), brief.clone());
+                let is_changed = (&wanted.description, &wanted.brief) != (task, brief);
+                (wanted.description, wanted.brief) = (task.clone(), brief.clone());
                 (Some(Action::DelegateTask(Box::new(wanted))), is_changed)
             }
             None => {
@@ -444,8 +444,8 @@ struct DelegateTaskArguments {
 impl From<DelegateTaskArguments> for Delegation {
     fn from(arguments: DelegateTaskArguments) -> Self {
         Self {
-            agent: arguments.agent,
-            task: arguments.task,
+            worker: arguments.agent,
+            description: arguments.task,
             context: arguments.context,
             share_channels: arguments.share_channels.unwrap_or_default(),
             ..Self::default()

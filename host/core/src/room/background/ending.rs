@@ -105,8 +105,8 @@ impl RoomContext {
         }
         EndedTask {
             id: task.id.clone(),
-            agent: task.task.clone(),
-            task: task.prompt.clone(),
+            worker: task.task.clone(),
+            description: task.prompt.clone(),
             status,
             output: output.filter(|_| completed),
             error: error.filter(|_| !completed),
@@ -144,7 +144,7 @@ impl BackgroundWork<'_> {
             };
             self.background.note_delivery(
                 task,
-                if was_told { DeliveryState::Told } else { DeliveryState::Blocked },
+                if was_told { DeliveryState::Read } else { DeliveryState::Blocked },
                 reason,
             );
             return;
@@ -152,7 +152,7 @@ impl BackgroundWork<'_> {
         let knows = matches!(told, EndRecipient::ExceptTo(canceller) if **canceller == task.notify);
         match told {
             _ if knows => {
-                self.background.note_delivery(task, DeliveryState::Told, "its own agent stopped it")
+                self.background.note_delivery(task, DeliveryState::Read, "its own agent stopped it")
             }
             EndRecipient::Nobody(reason) => {
                 self.background.note_delivery(task, DeliveryState::Blocked, reason)

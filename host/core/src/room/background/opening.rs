@@ -13,7 +13,7 @@ use crate::types::approval::Delegator;
 use crate::types::delegation::{CONVERSATION_MAX, Delegation};
 use crate::types::ids::{BackgroundId, RoomId, TaskName};
 use crate::types::limits::RunLimits;
-use crate::types::message::{Entity, Message};
+use crate::types::message::{Message, Role};
 use crate::types::text::is_deceptive;
 use crate::types::usage::Spent;
 
@@ -93,7 +93,7 @@ impl Frames {
             TaskOrigin::Request { .. } => cx.opening.delegators.clone(),
         };
         if let (Some(task), Some(plugin)) = (&checked.by, &checked.agent) {
-            let brief = brief_of(delegation.brief.as_ref().unwrap_or(&delegation.task));
+            let brief = brief_of(delegation.brief.as_ref().unwrap_or(&delegation.description));
             delegators.push(Delegator { task: task.clone(), plugin: plugin.clone(), brief });
         }
         delegators
@@ -109,7 +109,7 @@ impl Histories {
         notify: &TaskName,
     ) -> String {
         let brief = delegation.brief.as_ref().filter(|brief| !brief.trim().is_empty());
-        let mut words = brief.unwrap_or(&delegation.task).clone();
+        let mut words = brief.unwrap_or(&delegation.description).clone();
         if context.as_object().is_some_and(|facts| !facts.is_empty()) {
             words += &fenced("Facts that go with the task", context);
         }
@@ -127,7 +127,7 @@ impl Histories {
     fn excerpt(&self, task: &TaskName, most: u32) -> Vec<Value> {
         let history = self.history(task);
         let said = |message: &&std::sync::Arc<Message>| {
-            message.sender != Entity::System && !message.text().trim().is_empty()
+            message.sender != Role::System && !message.text().trim().is_empty()
         };
         let newest: Vec<_> = history.iter_newest_first().filter(said).take(most as usize).collect();
         let shown = |message: &std::sync::Arc<Message>| json!({ "from": message.sender.as_str(), "text": cut(message.text(), EXCERPT_CHARS) });
@@ -154,7 +154,7 @@ impl RoomContext {
             ("parent_room_id", json!(self.opening.room)),
             ("task_id", json!(id)),
             ("task_agent_id", json!(checked.task)),
-            ("task_input", json!(delegation.task)),
+            ("task_input", json!(delegation.description)),
             ("task_context", context.clone()),
         ] {
             metadata.insert(key.to_owned(), value);

@@ -97,8 +97,8 @@ impl TaskRecords {
             DeliveryRecord { strategy: task.strategy.clone(), ..DeliveryRecord::default() };
         let record = BackgroundRecord {
             id: task.id.clone(),
-            agent: task.task.clone(),
-            task: task.prompt.clone(),
+            worker: task.task.clone(),
+            description: task.prompt.clone(),
             room,
             by,
             notify: task.notify.clone(),
@@ -129,7 +129,7 @@ impl TaskRecords {
         let is_settled = record.state.is_end()
             && !matches!(
                 record.delivery.state,
-                DeliveryState::Waiting | DeliveryState::Speaking | DeliveryState::Attached
+                DeliveryState::Waiting | DeliveryState::Delivering | DeliveryState::Inbox
             );
         let bytes = (is_settled || record.detached).then(|| record.weight());
         let before = match bytes {
@@ -200,7 +200,8 @@ impl TaskRecords {
         if delegation.brief.is_some() {
             return None;
         }
-        let record = self.records.get(self.cache.get(&cache_key(agent, &delegation.task))?)?;
+        let record =
+            self.records.get(self.cache.get(&cache_key(agent, &delegation.description))?)?;
         record.ended.is_some_and(|ended| now.since(ended) <= ttl_ms).then(|| Arc::clone(record))
     }
 
@@ -211,7 +212,7 @@ impl TaskRecords {
         else {
             return;
         };
-        self.cache.insert(cache_key(&record.agent, &record.task), number);
+        self.cache.insert(cache_key(&record.worker, &record.description), number);
         if self.cache.len() > CACHED {
             let oldest =
                 self.cache.iter().min_by_key(|(_, number)| **number).map(|(key, _)| key.clone());

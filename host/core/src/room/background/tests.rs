@@ -73,8 +73,8 @@ fn states(parts: &Parts) -> Vec<(BackgroundState, DeliveryState)> {
 
 fn delegation(agent: &str) -> Delegating {
     let delegation = Delegation {
-        agent: agent.to_owned(),
-        task: "Digest it".to_owned(),
+        worker: agent.to_owned(),
+        description: "Digest it".to_owned(),
         ..Delegation::default()
     };
     let origin = TaskOrigin::Request { request: RequestId(1), by: Some("desk".into()) };
@@ -99,7 +99,7 @@ fn a_delegation_needs_a_grant_a_text_a_known_agent_and_an_open_room() {
     let wished = delegation("digest");
     let sound = wished.delegation.clone();
     for (delegation, code) in [
-        (Delegation { task: " ".to_owned(), ..sound.clone() }, RefusalCode::EmptyTask),
+        (Delegation { description: " ".to_owned(), ..sound.clone() }, RefusalCode::EmptyTask),
         (Delegation { context, ..sound.clone() }, RefusalCode::BadArguments),
         (
             Delegation { notify: Some("stranger".into()), ..sound.clone() },
@@ -194,9 +194,9 @@ fn an_end_is_not_told_to_the_agent_that_caused_it() {
     let why = FrameEnd::new(Status::Kill, "enough");
     let (desk, other) = (TaskName::from("desk"), TaskName::from("other"));
     for (number, by, state) in [
-        (1, &desk, DeliveryState::Told),
+        (1, &desk, DeliveryState::Read),
         // It has no delivery strategy, so it waits for the next turn of `desk`.
-        (2, &other, DeliveryState::Attached),
+        (2, &other, DeliveryState::Inbox),
     ] {
         start(&mut parts, number, true, |_| ());
         let id = format!("task-{number}").into();

@@ -5,7 +5,7 @@ use super::*;
 use crate::protocol::effect::Effect;
 use crate::types::completion::{ToolChoice, ToolFormat};
 use crate::types::limits::WhenUsedUp;
-use crate::types::message::Entity;
+use crate::types::message::Role;
 
 const GRANT: &str = r#"
 [plugins.chat.grants.model]
@@ -199,7 +199,7 @@ fn a_budget_is_overspent_past_its_limit_not_at_it() {
     assert_eq!(overspent(&parts), Some((Budget::Tokens, 11)), "the first of them");
     // What a history holds counts like an amount.
     parts.budgets.spent = Spent::default();
-    let message = fixture::message(0, Entity::Llm, "a word");
+    let message = fixture::message(0, Role::Llm, "a word");
     parts.histories.memory(&parts.cx, &"desk".into()).push(&message.into());
     let held = parts.histories.held_bytes(&parts.frames);
     for (limit, expected) in [(held, None), (held - 1, Some((Budget::History, held)))] {

@@ -6,13 +6,13 @@ use crate::protocol::notice::Notice;
 use crate::room::Purpose;
 use crate::room::{RoomChannels, RoomContext};
 use crate::types::channel::Binding;
-use crate::types::delivery::Speech;
+use crate::types::delivery::OutgoingMessage;
 use crate::types::ids::{CallId, ChannelId};
 use crate::types::outcome::{Outcome, Status};
 use crate::types::request::Inbound;
 
 impl RoomChannels {
-    /// Reports a message on all channels that accept speech and see its source, except that source.
+    /// Reports a message on all channels that accept messages and see its source, except that source.
     pub(super) fn report_other_channels(
         &self,
         cx: &mut RoomContext,
@@ -29,7 +29,7 @@ impl RoomChannels {
         let by = if inbound.sender.is_empty() { inbound.channel.as_str() } else { &inbound.sender };
         let text = format!("{by}: {}", inbound.text);
         for channel in targets {
-            // Unique for each message and channel, so a channel recognizes a repeated speech.
+            // Unique for each message and channel, so a channel recognizes a repeated message.
             let key = format!("inbound-{index}-{channel}");
             cx.post_message(channel, text.clone(), key);
         }
@@ -50,7 +50,7 @@ impl RoomChannels {
         }
     }
 
-    /// Reports a text on all channels that accept speech, except `but`.
+    /// Reports a text on all channels that accept messages, except `but`.
     pub(in crate::room) fn report_channels(
         &mut self,
         cx: &mut RoomContext,
@@ -79,8 +79,8 @@ impl RoomChannels {
 impl RoomContext {
     fn post_message(&mut self, channel: ChannelId, text: String, key: String) {
         let call = self.next_call(Purpose::Post { channel: channel.clone(), key: key.clone() });
-        let speech = Speech { channel, text, interrupt: false, key, tasks: Vec::new() };
-        self.effects.push_back(Effect::Speak { call, speech: Box::new(speech) });
+        let outgoing = OutgoingMessage { channel, text, interrupt: false, key, tasks: Vec::new() };
+        self.effects.push_back(Effect::Send { call, message: Box::new(outgoing) });
     }
 
     /// Takes a channel's response to a report. Returns false if the call is not a report.
@@ -115,10 +115,12 @@ mod tests {
         RoomChannels { bindings: bindings.into(), ..RoomChannels::default() }
     }
 
-    /// Returns the speeches since the last call, as `channel: key`.
+    /// Returns the messages since the last call, as `channel: key`.
     fn spoken(cx: &mut RoomContext) -> Vec<String> {
         let spoken = |effect| match effect {
-            Effect::Speak { speech, .. } => format!("{}: {}", speech.channel, speech.key),
+            Effect::Send { message: outgoing, .. } => {
+                format!("{}: {}", outgoing.channel, outgoing.key)
+            }
             effect => panic!("{effect:?}"),
         };
         cx.take_effects().into_iter().map(spoken).collect()

@@ -31,7 +31,7 @@ impl Deliveries {
             return reported;
         }
         let is_posted = |purpose: &Purpose| matches!(purpose, Purpose::Post { channel: on, .. } if on == channel);
-        if self.speaking.contains_key(channel) || cx.calls.values().any(is_posted) {
+        if self.delivering.contains_key(channel) || cx.calls.values().any(is_posted) {
             return Activity::Speaking;
         }
         if *channel == cx.opening.channel && frames.is_at_work(cx) {

@@ -6,9 +6,9 @@ use crate::room::queue_limit::{QUEUE_MAX, QueueLimit};
 use crate::room::{Deliveries, Purpose, ResultDelivery, RoomChannels, RoomContext};
 use serde::{Deserialize, Serialize};
 
-use super::{GatedSpeech, ROOM_CLOSED};
+use super::{GatedMessage, ROOM_CLOSED};
 use crate::types::delegation::CHAIN_MAX;
-use crate::types::delivery::{DeliveryRecord, DeliveryState, Speech, transport};
+use crate::types::delivery::{DeliveryRecord, DeliveryState, OutgoingMessage, preferred_channel};
 use crate::types::ids::ChannelId;
 use crate::types::request::{
     Announcement, Refusal, RefusalCode, RequestId, RequestReply, check_key,
@@ -75,27 +75,28 @@ impl ResultDelivery<'_> {
             addressed_to.filter(|task| self.channels.can_take_turn(self.cx, self.frames, task));
         let key = key.unwrap_or_else(|| format!("announcement-{number}"));
         let otherwise = relay.is_some().then(|| content.clone());
-        let speech = Speech { channel, text: content, interrupt, key, tasks: Vec::new() };
-        let saying = GatedSpeech {
-            speech,
+        let outgoing =
+            OutgoingMessage { channel, text: content, interrupt, key, tasks: Vec::new() };
+        let gated = GatedMessage {
+            outgoing,
             strategy: None,
             request: Some(request),
             relay,
             chain_depth,
             otherwise,
         };
-        self.speak_through_gates(saying);
+        self.send_through_gates(gated);
     }
 
     /// Returns why the text of an announcement may not wait beside those of open ones, if so.
     fn refusal_of_text(&self, announcement: &Announcement) -> Option<Refusal> {
-        let is_open = |saying: &&GatedSpeech| saying.request.is_some();
+        let is_open = |gated: &&GatedMessage| gated.request.is_some();
         let on_channels = self.cx.calls.values().filter_map(|purpose| match purpose {
-            Purpose::Speech { saying } => Some(&**saying),
+            Purpose::Send { gated } => Some(&**gated),
             _ => None,
         });
-        let open = self.gating.speeches().chain(on_channels).chain(self.deliveries.relayed());
-        let weights = open.filter(is_open).map(GatedSpeech::weight);
+        let open = self.gating.deliveries().chain(on_channels).chain(self.deliveries.relayed());
+        let weights = open.filter(is_open).map(GatedMessage::weight);
         QueueLimit::exceeded_by(weights.chain([announcement.content.len()])).map(busy)
     }
 }
@@ -153,7 +154,7 @@ impl RoomChannels {
             Refusal { allowed, ..Refusal::new(RefusalCode::UnknownChannel, what) }
         };
         let best = || {
-            transport(bound)
+            preferred_channel(bound)
                 .cloned()
                 .ok_or_else(|| nowhere("no channel of the room can be told anything".to_owned()))
         };
@@ -177,8 +178,8 @@ impl Deliveries {
         (self.asked.len() >= QUEUE_MAX).then(|| busy(QueueLimit::Number))
     }
 
-    /// Returns the speeches that wait for a turn of an agent.
-    fn relayed(&self) -> impl Iterator<Item = &GatedSpeech> {
+    /// Returns the messages that wait for a turn of an agent.
+    fn relayed(&self) -> impl Iterator<Item = &GatedMessage> {
         self.relays.values().flatten()
     }
 
@@ -197,11 +198,11 @@ impl Deliveries {
     }
 
     /// Ends an announcement that a channel took.
-    pub(super) fn announcement_delivered(&mut self, cx: &mut RoomContext, saying: &GatedSpeech) {
-        let channel = Some(saying.speech.channel.clone());
+    pub(super) fn announcement_delivered(&mut self, cx: &mut RoomContext, gated: &GatedMessage) {
+        let channel = Some(gated.outgoing.channel.clone());
         self.announcement_taken(
             cx,
-            saying,
+            gated,
             DeliveryRecord {
                 state: DeliveryState::Delivered,
                 channel,
@@ -214,16 +215,16 @@ impl Deliveries {
     pub(super) fn announcement_taken(
         &mut self,
         cx: &mut RoomContext,
-        saying: &GatedSpeech,
+        gated: &GatedMessage,
         record: DeliveryRecord,
     ) {
-        self.end_announcement(cx, saying, Ok(record));
+        self.end_announcement(cx, gated, Ok(record));
     }
 
     pub(super) fn announcement_blocked(
         &mut self,
         cx: &mut RoomContext,
-        saying: &GatedSpeech,
+        gated: &GatedMessage,
         reason: &str,
     ) {
         let came_of_it = if reason == ROOM_CLOSED {
@@ -235,45 +236,45 @@ impl Deliveries {
                 ..DeliveryRecord::default()
             })
         };
-        self.end_announcement(cx, saying, came_of_it);
+        self.end_announcement(cx, gated, came_of_it);
     }
 
     /// Ends a failed announcement. The client may try again.
     pub(super) fn announcement_failed(
         &mut self,
         cx: &mut RoomContext,
-        saying: &GatedSpeech,
+        gated: &GatedMessage,
         reason: &str,
     ) {
-        self.end_announcement(cx, saying, Err(Refusal::new(RefusalCode::Busy, reason)));
+        self.end_announcement(cx, gated, Err(Refusal::new(RefusalCode::Busy, reason)));
     }
 
     pub(super) fn announcement_interrupted(
         &mut self,
         cx: &mut RoomContext,
-        saying: &GatedSpeech,
+        gated: &GatedMessage,
         reason: &str,
     ) {
-        self.end_announcement(cx, saying, Err(Refusal::new(RefusalCode::RoomClosed, reason)));
+        self.end_announcement(cx, gated, Err(Refusal::new(RefusalCode::RoomClosed, reason)));
     }
 
     fn end_announcement(
         &mut self,
         cx: &mut RoomContext,
-        saying: &GatedSpeech,
+        gated: &GatedMessage,
         came_of_it: Result<DeliveryRecord, Refusal>,
     ) {
         // Requests without a reply share one number, which the end of the first removes.
         let is_open =
             |request: &RequestId| self.asked.remove(request) || *request == RequestId::NO_REPLY;
-        let Some(request) = saying.request.filter(is_open) else { return };
+        let Some(request) = gated.request.filter(is_open) else { return };
         let mut also = Vec::new();
-        if let Some(known) = self.announced.get_mut(&saying.speech.key) {
+        if let Some(known) = self.announced.get_mut(&gated.outgoing.key) {
             also = std::mem::take(&mut known.also);
             known.record = came_of_it.as_ref().ok().cloned();
             if came_of_it.is_err() {
                 // It was not said, so another one with the key is no duplicate.
-                self.announced.remove(&saying.speech.key);
+                self.announced.remove(&gated.outgoing.key);
             }
         }
         let reply = |duplicate: bool| {

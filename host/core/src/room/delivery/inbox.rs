@@ -13,14 +13,14 @@ use crate::protocol::notice::Notice;
 use crate::types::action::{Observation, PastAction};
 use crate::types::delivery::{DeliveryState, EndedTask};
 use crate::types::ids::{BackgroundId, FrameId};
-use crate::types::message::{Entity, Label, Message};
+use crate::types::message::{Label, Message, Role};
 
 /// Sender name of such a message.
 const HOST: &str = "host";
 
 /// Returns whether the message is data that the host put to an agent only.
 pub(in crate::room) fn is_data(message: &Message) -> bool {
-    message.sender == Entity::Agent
+    message.sender == Role::Agent
         && message.sender_name == HOST
         && message.labels.contains(&Label::Untrusted)
 }
@@ -34,7 +34,7 @@ impl StepLoop<'_> {
         if self.deliveries.is_new() {
             return;
         }
-        self.read_relayed_speeches(id);
+        self.read_relayed_messages(id);
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
@@ -53,7 +53,7 @@ impl StepLoop<'_> {
                 self.cx,
                 self.background,
                 id,
-                DeliveryState::Told,
+                DeliveryState::Read,
                 None,
                 None,
             )
@@ -75,7 +75,7 @@ impl Dialogue<'_> {
         let user_message =
             self.cx.setup.tasks.get(&task).and_then(|setup| setup.user_message.clone());
         self.histories.begin_history(self.cx, &task, user_message);
-        let mut message = self.cx.stamp(Entity::Agent, HOST);
+        let mut message = self.cx.stamp(Role::Agent, HOST);
         message.content = Some(text.clone());
         message.labels.push(Label::Untrusted);
         let message = Arc::new(message);

@@ -7,7 +7,7 @@ use crate::room::{Background, Frames, ResultDelivery, RoomChannels, RoomContext,
 use std::sync::Arc;
 
 use super::super::Invariant;
-use super::{GatedSpeech, Room, texts};
+use super::{GatedMessage, Room, texts};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::frame::{FrameWait, Responder};
@@ -17,7 +17,7 @@ use crate::types::delivery::{DeliveryRecord, DeliveryState};
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::Message;
 
-/// The recipient of a relayed speech.
+/// The recipient of a relayed message.
 enum RelayTarget {
     /// The task waits for its user with this call.
     Asking(FrameId, CallId),
@@ -31,7 +31,7 @@ enum RelayTarget {
 }
 
 impl RoomChannels {
-    /// Returns whether the task can take a turn about a relayed speech.
+    /// Returns whether the task can take a turn about a relayed message.
     pub(super) fn can_take_turn(&self, cx: &RoomContext, frames: &Frames, task: &TaskName) -> bool {
         cx.setup.tasks.contains_key(task)
             && (self.is_held(cx) || frames.active_turn_frame(task).is_some())
@@ -62,7 +62,7 @@ impl Room {
                     self.cx.calls.remove(&call);
                     self.take_turn_about(frame, &task);
                 }
-                RelayTarget::Beginning(frame) => self.step_loop().read_relayed_speeches(frame),
+                RelayTarget::Beginning(frame) => self.step_loop().read_relayed_messages(frame),
                 RelayTarget::Held => {
                     let frame = self.dialogue().open_turn(&task, None);
                     self.take_turn_about(frame, &task);
@@ -72,7 +72,7 @@ impl Room {
                     let relays = self.deliveries.relays.remove(&task).unwrap_or_default();
                     relays
                         .into_iter()
-                        .for_each(|saying| self.result_delivery().deliver_to_people(saying));
+                        .for_each(|gated| self.result_delivery().deliver_to_people(gated));
                 }
             }
         }
@@ -109,7 +109,7 @@ impl Room {
         }
     }
 
-    /// Lets the agent take a turn about all speeches that are put to it; the task then continues as
+    /// Lets the agent take a turn about all messages that are put to it; the task then continues as
     /// after any other.
     fn take_turn_about(&mut self, id: FrameId, task: &TaskName) {
         let Some(last) = self.step_loop().read_relays(id, task) else {
@@ -127,8 +127,8 @@ impl Room {
 }
 
 impl StepLoop<'_> {
-    /// Adds relayed speeches to the history right before an agent's step.
-    pub(super) fn read_relayed_speeches(&mut self, id: FrameId) {
+    /// Adds relayed messages to the history right before an agent's step.
+    pub(super) fn read_relayed_messages(&mut self, id: FrameId) {
         if self.deliveries.relays.is_empty() || self.pausing.paused().is_some() {
             return;
         }
@@ -143,19 +143,19 @@ impl StepLoop<'_> {
         self.read_relays(id, &task);
     }
 
-    /// Writes relayed speeches to the agent's history, each as a message, and returns the last one.
+    /// Writes relayed messages to the agent's history, each as a message, and returns the last one.
     fn read_relays(&mut self, id: FrameId, task: &TaskName) -> Option<Arc<Message>> {
         let mut last = None;
-        for saying in self.deliveries.relays.remove(task)? {
-            let text = self.background.as_read_in_turn(&saying);
-            let Some(message) = self.dialogue().read_data(id, text, &saying.speech.tasks) else {
+        for gated in self.deliveries.relays.remove(task)? {
+            let text = self.background.as_read_in_turn(&gated);
+            let Some(message) = self.dialogue().read_data(id, text, &gated.outgoing.tasks) else {
                 continue;
             };
             if let Some(frame) = self.frames.get_mut(&id) {
                 // results may lead to a limited number of automatic answers only.
-                frame.chain_depth = frame.chain_depth.max(saying.chain_depth);
+                frame.chain_depth = frame.chain_depth.max(gated.chain_depth);
             }
-            for result in &saying.speech.tasks {
+            for result in &gated.outgoing.tasks {
                 self.deliveries.set_delivery_state(
                     self.cx,
                     self.background,
@@ -165,7 +165,7 @@ impl StepLoop<'_> {
                     None,
                 );
             }
-            let ids = saying.speech.tasks.clone();
+            let ids = gated.outgoing.tasks.clone();
             self.cx.notify(Notice::ResultsRelayed {
                 task: task.clone(),
                 ids,
@@ -173,7 +173,7 @@ impl StepLoop<'_> {
             });
             self.deliveries.announcement_taken(
                 self.cx,
-                &saying,
+                &gated,
                 DeliveryRecord {
                     state: DeliveryState::Delivered,
                     attempts: 1,
@@ -188,31 +188,31 @@ impl StepLoop<'_> {
 
 impl Background {
     /// Returns the text of the message, with a fence around the data that gates let through.
-    fn as_read_in_turn(&self, saying: &GatedSpeech) -> String {
-        if saying.strategy.is_none() {
-            return texts::announcement(&saying.speech.text);
+    fn as_read_in_turn(&self, gated: &GatedMessage) -> String {
+        if gated.strategy.is_none() {
+            return texts::announcement(&gated.outgoing.text);
         }
         let is_completed =
             |id| self.task(id).is_some_and(|record| record.state == BackgroundState::Completed);
-        texts::for_turn(&saying.speech.text, saying.speech.tasks.iter().all(is_completed))
+        texts::for_turn(&gated.outgoing.text, gated.outgoing.tasks.iter().all(is_completed))
     }
 }
 
 impl ResultDelivery<'_> {
-    /// Delivers a speech to people instead, because the task ended before its agent read it. After
+    /// Delivers a message to people instead, because the task ended before its agent read it. After
     /// a stop, nothing more is said.
-    fn deliver_to_people(&mut self, mut saying: GatedSpeech) {
+    fn deliver_to_people(&mut self, mut gated: GatedMessage) {
         let was_stopped = self.background.is_stopped()
             || matches!(&self.cx.phase, RoomPhase::Draining { outcome } if !outcome.status.is_success());
-        match saying.otherwise.take().filter(|_| !was_stopped) {
+        match gated.otherwise.take().filter(|_| !was_stopped) {
             Some(text) => {
-                (saying.speech.text, saying.relay) = (text, None);
-                self.speak_through_gates(saying);
+                (gated.outgoing.text, gated.relay) = (text, None);
+                self.send_through_gates(gated);
             }
             None => self.deliveries.delivery_interrupted(
                 self.cx,
                 self.background,
-                saying,
+                gated,
                 "the task was over before its agent took a turn about it",
             ),
         }

@@ -27,7 +27,7 @@ const MAX_WAIT_MS: u64 = 60 * 60 * 1000;
 const MAX_SHOWN: usize = 1_000;
 /// Bytes of them, if there is more than one.
 const MAX_SHOWN_BYTES: usize = 1 << 20;
-/// Times that the host reminds a strategy to decide about a failed speech.
+/// Times that the host reminds a strategy to decide about a failed message.
 const MAX_REMINDERS: u32 = 4;
 /// Milliseconds before the first reminder; doubled for each further one.
 const FIRST_REMINDER_MS: u64 = 1_000;
@@ -46,7 +46,7 @@ pub(super) struct StrategyState {
     next: Option<Wake>,
     /// Consecutive wakes without a change.
     idle: u32,
-    /// True if a speech failed and the strategy has not decided about its results.
+    /// True if a message failed and the strategy has not decided about its results.
     failed: bool,
     /// Number of reminders so far.
     reminders: u32,
@@ -95,8 +95,9 @@ impl Deliveries {
         let waiting = self.waiting.get(strategy).into_iter().flatten().copied();
         let fits = |(place, number): &(usize, u64)| {
             let ended = self.results.get(number).map(|entry| &entry.ended);
-            let texts = ended
-                .map_or(0, |ended| ended.task.len() + ended.output.as_ref().map_or(0, String::len));
+            let texts = ended.map_or(0, |ended| {
+                ended.description.len() + ended.output.as_ref().map_or(0, String::len)
+            });
             bytes = bytes.saturating_add(texts);
             // At least one result is always shown, or a large one could never be delivered.
             *place == 0 || bytes <= MAX_SHOWN_BYTES
@@ -104,7 +105,7 @@ impl Deliveries {
         waiting.take(MAX_SHOWN).enumerate().take_while(fits).map(|(_, number)| number).collect()
     }
 
-    /// Returns the channels that a strategy may speak on, except those without read access.
+    /// Returns the channels that a strategy may send to, except those without read access.
     pub(super) fn channels_of(
         &self,
         cx: &RoomContext,
@@ -225,7 +226,7 @@ impl ResultDelivery<'_> {
     }
 
     /// Wakes a strategy that still has waiting results. The cause is a merged wake, new results, or
-    /// a reminder of a failed speech.
+    /// a reminder of a failed message.
     fn resume_waiting(&mut self, strategy: &PluginName, has_changed: bool) {
         let Some(courier) = self.deliveries.strategies.get_mut(strategy) else {
             return self.cx.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
@@ -264,7 +265,7 @@ impl ResultDelivery<'_> {
                 self.background,
                 strategy,
                 &format!(
-                    "{strategy} did not say what is to become of it after a speech had failed"
+                    "{strategy} did not say what is to become of it after a outgoing had failed"
                 ),
             );
             return;
@@ -278,8 +279,8 @@ impl ResultDelivery<'_> {
         let mut waits: Option<u64> = None;
         for decision in decisions {
             match decision {
-                Decision::Speak { tasks, channel, prompt, interrupt } => {
-                    self.speak(strategy, &tasks, channel, prompt.as_deref(), interrupt)
+                Decision::Deliver { tasks, channel, prompt, interrupt } => {
+                    self.deliver(strategy, &tasks, channel, prompt.as_deref(), interrupt)
                 }
                 Decision::Attach { tasks } => {
                     for id in self.deliveries.named(strategy, &tasks) {
@@ -287,14 +288,14 @@ impl ResultDelivery<'_> {
                             self.cx,
                             self.background,
                             &id,
-                            DeliveryState::Attached,
+                            DeliveryState::Inbox,
                             None,
                             Some("it waits in the inbox for the agent's next turn"),
                         );
                     }
                 }
-                Decision::Wait { channel, at_most_ms } => {
-                    let at_most = at_most_ms.min(MAX_WAIT_MS);
+                Decision::Wait { channel, timeout_ms } => {
+                    let at_most = timeout_ms.min(MAX_WAIT_MS);
                     // A wait for a channel replaces an earlier one without a channel.
                     if waits.is_none() || channel.is_some() {
                         self.wait_for(strategy, channel);
@@ -316,7 +317,7 @@ impl ResultDelivery<'_> {
     }
 
     /// Sets the channel that a strategy waits for. It is not notified about channels that it may
-    /// not speak on.
+    /// not send to.
     fn wait_for(&mut self, strategy: &PluginName, channel: Option<String>) {
         let known = channel.and_then(|channel| {
             self.deliveries

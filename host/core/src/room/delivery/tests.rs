@@ -11,7 +11,7 @@ use crate::types::request::{Announcement, KEY_MAX, RequestReply};
 fn result(number: u64, strategy: Option<&str>) -> Undelivered {
     let ended = EndedTask {
         id: format!("task-{number}").into(),
-        agent: "digest".into(),
+        worker: "digest".into(),
         ..EndedTask::interrupted("it was interrupted".to_owned())
     };
     Undelivered {
@@ -50,14 +50,14 @@ fn a_result_is_in_one_index_at_a_time() {
     use DeliveryState as State;
     for (state, expected) in [
         (State::Waiting, (vec![], vec![0], vec![0])),
-        (State::Speaking, (vec![], vec![], vec![0])),
-        (State::Attached, (vec![0], vec![], vec![0])),
+        (State::Delivering, (vec![], vec![], vec![0])),
+        (State::Inbox, (vec![0], vec![], vec![0])),
         (State::DeadLetter, (vec![0], vec![], vec![0])),
         (State::Delivered, (vec![], vec![], vec![])),
-        (State::Told, (vec![], vec![], vec![])),
+        (State::Read, (vec![], vec![], vec![])),
         (State::Blocked, (vec![], vec![], vec![])),
     ] {
-        for before in [State::Waiting, State::Attached, State::Speaking] {
+        for before in [State::Waiting, State::Inbox, State::Delivering] {
             let mut parts = Parts::new("");
             deliver(&mut parts, 1, Some("worker"));
             let id = BackgroundId::from("task-1");
@@ -123,10 +123,10 @@ fn results_for_a_removed_task_are_blocked_and_reported() {
     assert!(id.as_str() == "task-2" && reason.contains("no task digest"), "{reason}");
 }
 
-/// Returns a speech for a turn of the agent, about these results or at this request.
-fn speech(request: Option<u64>, tasks: &[&str]) -> GatedSpeech {
-    GatedSpeech {
-        speech: Speech {
+/// Returns a message for a turn of the agent, about these results or at this request.
+fn outgoing(request: Option<u64>, tasks: &[&str]) -> GatedMessage {
+    GatedMessage {
+        outgoing: OutgoingMessage {
             channel: "terminal".into(),
             text: "Hello".to_owned(),
             interrupt: false,
@@ -148,16 +148,16 @@ fn when_too_many_speeches_wait_for_an_agent_results_go_to_its_inbox_and_clients_
     room.0.cx.take_effects();
     let relays = |room: &Announcements| room.0.deliveries.relays[&TaskName::from("desk")].len();
     for _ in 0..QUEUE_MAX {
-        room.0.view().result_delivery().delivery_passed(speech(None, &[]));
+        room.0.view().result_delivery().delivery_passed(outgoing(None, &[]));
     }
     assert_eq!(relays(&room), QUEUE_MAX);
     room.0.cx.notices.clear();
-    room.0.view().result_delivery().delivery_passed(speech(None, &["task-1"]));
+    room.0.view().result_delivery().delivery_passed(outgoing(None, &["task-1"]));
     assert_eq!(indexes(&room.0.deliveries).0, [0], "it waits in the inbox");
     assert!(matches!(&room.0.cx.take_notices()[..], [Notice::NotDelivered { reason, .. }]
         if reason.contains(&QUEUE_MAX.to_string())));
     room.0.deliveries.asked.insert(RequestId(5));
-    room.0.view().result_delivery().delivery_passed(speech(Some(5), &[]));
+    room.0.view().result_delivery().delivery_passed(outgoing(Some(5), &[]));
     assert_eq!(room.replies(), [(5, Err(RefusalCode::Busy))]);
     assert_eq!(relays(&room), QUEUE_MAX);
 }
@@ -184,15 +184,15 @@ fn speeches_that_wait_for_an_agent_have_a_limit_in_bytes_and_one_may_have_any_si
     deliver(&mut room.0, 1, Some("worker"));
     room.0.cx.take_effects();
     let big = |request: Option<u64>, tasks: &[&str]| {
-        let mut saying = speech(request, tasks);
-        saying.speech.text = "x".repeat(QUEUE_BYTES);
-        GatedSpeech { otherwise: Some("y".to_owned()), ..saying }
+        let mut gated = outgoing(request, tasks);
+        gated.outgoing.text = "x".repeat(QUEUE_BYTES);
+        GatedMessage { otherwise: Some("y".to_owned()), ..gated }
     };
     let relays = |room: &Announcements| room.0.deliveries.relays[&TaskName::from("desk")].len();
     room.0.view().result_delivery().delivery_passed(big(None, &[]));
     assert_eq!(relays(&room), 1);
     room.0.cx.notices.clear();
-    room.0.view().result_delivery().delivery_passed(speech(None, &["task-1"]));
+    room.0.view().result_delivery().delivery_passed(outgoing(None, &["task-1"]));
     assert_eq!(indexes(&room.0.deliveries).0, [0], "it waits in the inbox");
     let [Notice::NotDelivered { id, reason, .. }] = &room.0.cx.take_notices()[..] else {
         panic!("the result is reported")
@@ -200,7 +200,7 @@ fn speeches_that_wait_for_an_agent_have_a_limit_in_bytes_and_one_may_have_any_si
     assert!(id.as_str() == "task-1" && reason.starts_with("agent_busy: "), "{reason}");
     assert!(reason.contains(&QUEUE_BYTES.to_string()), "{reason}");
     room.0.deliveries.asked.insert(RequestId(5));
-    room.0.view().result_delivery().delivery_passed(speech(Some(5), &[]));
+    room.0.view().result_delivery().delivery_passed(outgoing(Some(5), &[]));
     assert_eq!(room.replies(), [(5, Err(RefusalCode::Busy))]);
     assert_eq!(relays(&room), 1);
 }
@@ -250,7 +250,7 @@ fn at_the_end_of_a_run_open_results_wait_for_the_agent_unless_the_room_was_close
         let mut parts = Parts::new("");
         deliver(&mut parts, 1, Some("worker"));
         deliver(&mut parts, 2, Some("worker"));
-        parts.deliveries.put(&"task-2".into(), DeliveryState::Speaking);
+        parts.deliveries.put(&"task-2".into(), DeliveryState::Delivering);
         parts.channels.closed = closed.map(str::to_owned);
         parts.view().result_delivery().report_undelivered();
         assert_eq!(indexes(&parts.deliveries), (expected.clone(), vec![], expected));
@@ -293,7 +293,7 @@ impl Announcements {
     fn announce(&mut self, request: u64, announcement: Announcement) -> Option<CallId> {
         self.0.view().result_delivery().announce(RequestId(request), announcement);
         let call = |effect: &Effect| match effect {
-            Effect::Speak { call, .. } => Some(*call),
+            Effect::Send { call, .. } => Some(*call),
             _ => None,
         };
         let place = self.0.cx.effects.iter().position(|effect| call(effect).is_some())?;
@@ -304,7 +304,7 @@ impl Announcements {
         self.announce(request, Announcement { key: Some(key.to_owned()), ..hello() })
     }
 
-    /// Ends a speech, and returns the replies: the request, and whether it was a duplicate.
+    /// Ends a message, and returns the replies: the request, and whether it was a duplicate.
     fn spoken(
         &mut self,
         call: CallId,

@@ -31,7 +31,7 @@ const TELL_NATURALLY: &str = "Inform the user naturally where it fits what you a
 /// as a success (R-106 done right).
 pub(super) fn for_people<'a>(results: impl Iterator<Item = &'a EndedTask>) -> String {
     let told = results.map(|ended| {
-        let EndedTask { agent, status, output, error, .. } = ended;
+        let EndedTask { worker: agent, status, output, error, .. } = ended;
         match (status, output) {
             (BackgroundStatus::Completed, Some(output)) => output.clone(),
             (BackgroundStatus::Completed, None) => {
@@ -121,8 +121,8 @@ fn guarded(data: &str) -> impl Iterator<Item = String> {
 fn entry(ended: &EndedTask, most: usize) -> String {
     let mut shown = json!({
         "task_id": ended.id,
-        "agent": ended.agent,
-        "task": cut(&ended.task, LABEL_MAX),
+        "agent": ended.worker,
+        "task": cut(&ended.description, LABEL_MAX),
         "status": ended.status.as_str(),
     });
     if let Some(output) =
@@ -154,8 +154,8 @@ mod tests {
             Outcome { content: output.map(str::to_owned), ..Outcome::new(Status::Done, "because") };
         EndedTask {
             id: "task-1".into(),
-            agent: "slow".into(),
-            task: "dig".to_owned(),
+            worker: "slow".into(),
+            description: "dig".to_owned(),
             ..EndedTask::from_outcome(&outcome)
         }
     }

@@ -2,7 +2,7 @@ use super::super::fixture::Parts;
 use super::super::queue_limit::{QUEUE_BYTES, QUEUE_MAX};
 use super::*;
 use crate::types::delegation::Delegation;
-use crate::types::delivery::Speech;
+use crate::types::delivery::OutgoingMessage;
 use crate::types::ids::Millis;
 
 const GATES: &str = r#"
@@ -29,29 +29,29 @@ fn inbound(channel: &str, text: &str) -> GatedAct {
 }
 
 fn delivery(text: &str) -> GatedAct {
-    let speech = Speech {
+    let outgoing = OutgoingMessage {
         channel: "phone".into(),
         text: text.to_owned(),
         interrupt: false,
         key: String::new(),
         tasks: Vec::new(),
     };
-    let saying = Box::new(GatedSpeech {
-        speech,
+    let gated = Box::new(GatedMessage {
+        outgoing,
         strategy: None,
         request: None,
         relay: None,
         chain_depth: 0,
         otherwise: None,
     });
-    GatedAct::Delivery { saying }
+    GatedAct::Delivery { gated }
 }
 
 /// Returns the questions to gates since the last call, as `gate: text`.
 fn asked(parts: &mut Parts) -> Vec<String> {
     let question = |effect| match effect {
-        Effect::QueryPlugin { plugin, question: PluginQuery::Gate { passing }, .. } => {
-            Some(format!("{plugin}: {}", passing.text))
+        Effect::QueryPlugin { plugin, question: PluginQuery::Gate { input }, .. } => {
+            Some(format!("{plugin}: {}", input.text))
         }
         Effect::SetTimer { .. } => None,
         effect => panic!("{effect:?}"),
@@ -157,7 +157,7 @@ fn a_text_that_a_gate_took_out_of_a_brief_is_not_left_in_the_label() {
     let delegation = |brief: Option<&str>, task: &str| {
         let delegation = Delegation {
             brief: brief.map(str::to_owned),
-            task: task.to_owned(),
+            description: task.to_owned(),
             ..Delegation::default()
         };
         let origin = TaskOrigin::Request { request: RequestId(0), by: None };
@@ -176,8 +176,8 @@ fn a_text_that_a_gate_took_out_of_a_brief_is_not_left_in_the_label() {
 fn a_verdict_that_is_too_long_or_empties_a_text_is_a_failure() {
     let modify = |text: String| PluginReply::Gate { verdict: GateVerdict::Modify { text } };
     let is_valid = |reply, original| checked(reply, original).is_ok();
-    assert!(is_valid(modify("x".repeat(PASSING_MAX)), "a"));
-    assert!(!is_valid(modify("x".repeat(PASSING_MAX + 1)), "a"));
+    assert!(is_valid(modify("x".repeat(GATE_INPUT_MAX)), "a"));
+    assert!(!is_valid(modify("x".repeat(GATE_INPUT_MAX + 1)), "a"));
     assert!(!is_valid(modify(" \n".to_owned()), "a"));
     assert!(is_valid(modify(String::new()), " "), "it was empty before");
     assert!(!is_valid(PluginReply::Memories { memories: Vec::new() }, "a"));

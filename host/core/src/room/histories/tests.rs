@@ -7,7 +7,7 @@ use crate::room::fixture::{self, Parts};
 
 fn message(seq: u64, kind: u8) -> Arc<Message> {
     let mut message =
-        Message::new(seq, if kind.is_multiple_of(2) { Entity::Llm } else { Entity::Agent }, "desk");
+        Message::new(seq, if kind.is_multiple_of(2) { Role::Llm } else { Role::Agent }, "desk");
     message.content = Some("word ".repeat(usize::from(kind % 7)));
     if kind % 5 == 1 {
         message.tool_calls = vec![ToolCall::new("box.a", json!({ "n": kind }))];
@@ -44,7 +44,7 @@ proptest! {
 
 /// Appends a message that answers another, with its links.
 fn follow(parts: &mut Parts, task: &str, seq: u64, parent: Option<u64>) {
-    let message = Message { parent, ..fixture::message(seq, Entity::Llm, "a word") };
+    let message = Message { parent, ..fixture::message(seq, Role::Llm, "a word") };
     let message = Arc::new(message);
     let place = parts.histories.memory(&parts.cx, &task.into()).push(&message);
     parts.histories.link(&message).place = Some((task.into(), place));
@@ -89,7 +89,7 @@ fn pruning_ends_in_a_circle_of_links() {
     let mut parts = Parts::new("");
     follow(&mut parts, "desk", 0, None);
     for (seq, child) in [(0, 1), (1, 2), (2, 1)] {
-        let message = Arc::new(fixture::message(seq, Entity::Llm, "a word"));
+        let message = Arc::new(fixture::message(seq, Role::Llm, "a word"));
         parts.histories.link(&message).child = Some(child);
     }
     parts.histories.prune(&"desk".into(), 0);
@@ -109,9 +109,9 @@ fn a_call_is_open_again_once_its_result_is_dropped() {
         is_error: false,
     };
     let asked =
-        Message { tool_calls: vec![call.clone()], ..fixture::message(0, Entity::Llm, "a look") };
+        Message { tool_calls: vec![call.clone()], ..fixture::message(0, Role::Llm, "a look") };
     let answer =
-        Message { tool_results: vec![result], ..fixture::message(1, Entity::Agent, "three") };
+        Message { tool_results: vec![result], ..fixture::message(1, Role::Agent, "three") };
     let id = parts.begin("desk", None);
     for (message, open) in [(asked, vec![call.clone()]), (answer, vec![])] {
         assert!(parts.view().dialogue().write_history(id, &Arc::new(message)));
@@ -131,11 +131,11 @@ fn only_what_says_something_is_written_and_only_once() {
         let message = Arc::new(fixture::message(seq, sender, text));
         parts.view().dialogue().write_history(id, &message)
     };
-    assert!(write(id, 5, Entity::Agent, "a word"));
-    assert!(write(id, 5, Entity::Agent, "a word"));
-    assert!(!write(id, 6, Entity::Agent, " \n"));
-    assert!(write(id, 7, Entity::Llm, ""), "the agent's own answer is part of the history");
-    assert!(!write(FrameId(9), 8, Entity::Agent, "a word"), "the frame is over");
+    assert!(write(id, 5, Role::Agent, "a word"));
+    assert!(write(id, 5, Role::Agent, "a word"));
+    assert!(!write(id, 6, Role::Agent, " \n"));
+    assert!(write(id, 7, Role::Llm, ""), "the agent's own answer is part of the history");
+    assert!(!write(FrameId(9), 8, Role::Agent, "a word"), "the frame is over");
     assert_eq!((parts.history_of("desk"), linked(&parts)), (vec![5, 7], vec![5, 7]));
 }
 
@@ -144,10 +144,10 @@ fn a_word_of_the_user_is_not_the_result_of_an_open_call() {
     let mut parts = Parts::new("");
     let id = parts.begin("desk", None);
     let call = ToolCall { id: "c1".to_owned(), ..ToolCall::new("notes.list", json!({})) };
-    let asked = Message { tool_calls: vec![call], ..fixture::message(0, Entity::Llm, "a look") };
+    let asked = Message { tool_calls: vec![call], ..fixture::message(0, Role::Llm, "a look") };
     let word =
-        Message { sender_name: "terminal".to_owned(), ..fixture::message(1, Entity::User, "stop") };
-    for message in [asked, word, fixture::message(2, Entity::Agent, "three")] {
+        Message { sender_name: "terminal".to_owned(), ..fixture::message(1, Role::User, "stop") };
+    for message in [asked, word, fixture::message(2, Role::Agent, "three")] {
         parts.view().dialogue().write_history(id, &Arc::new(message));
     }
     let history = parts.histories.history(&"desk".into());
@@ -161,7 +161,7 @@ fn an_entry_put_in_moves_the_later_ones_and_the_start_of_the_activation() {
     (0..3).for_each(|seq| follow(&mut parts, "desk", seq, None));
     let id = parts.begin("desk", None);
     assert_eq!(parts.frames.get(&id).unwrap().history_start, 3);
-    let summary = Arc::new(fixture::message(9, Entity::Agent, "a summary"));
+    let summary = Arc::new(fixture::message(9, Role::Agent, "a summary"));
     parts.view().dialogue().insert_entry(&"desk".into(), 1, &summary);
     assert_eq!(parts.history_of("desk"), [0, 9, 1, 2]);
     let place = |seq| parts.histories.links[&seq].place.as_ref().unwrap().1;

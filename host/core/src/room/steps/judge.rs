@@ -13,7 +13,7 @@ use crate::protocol::notice::Notice;
 use crate::setup::TaskSetup;
 use crate::tool_calls::routing::PASS;
 use crate::types::ids::{FrameId, TaskName};
-use crate::types::message::{DO_NOT_KNOW, Entity, Label, Message};
+use crate::types::message::{DO_NOT_KNOW, Label, Message, Role};
 use crate::types::outcome::Status;
 
 impl Dialogue<'_> {
@@ -91,7 +91,7 @@ impl StepLoop<'_> {
         // Checks for calls attach the calls that they find.
         let looks = task.done_if_tool || !task.done_sequences.is_empty();
         let is_read = |message: &Message| {
-            looks || message.sender == Entity::Llm || matches!(responder, Responder::Subtask(_))
+            looks || message.sender == Role::Llm || matches!(responder, Responder::Subtask(_))
         };
         let answer = answer.map(|message| {
             if is_read(&message) { self.dialogue().with_calls(id, message) } else { message }
@@ -179,7 +179,7 @@ impl StepLoop<'_> {
                 _ if parent.is_none() => responder.clone(),
                 _ => Responder::of(message.sender),
             };
-            if message.sender == Entity::User && matches!(frame.pending_sender, Responder::User) {
+            if message.sender == Role::User && matches!(frame.pending_sender, Responder::User) {
                 frame.intent = Some(Arc::clone(&message));
             }
             frame.pending = Some(Arc::clone(&message));
@@ -263,9 +263,9 @@ impl StepLoop<'_> {
         }
         if allow_null && !passes {
             let (sender, responder) = if pending_sender == Responder::User {
-                (Entity::Llm, Responder::Llm)
+                (Role::Llm, Responder::Llm)
             } else {
-                (Entity::User, Responder::User)
+                (Role::User, Responder::User)
             };
             let mut message = self.cx.stamp(sender, task.as_str());
             message.content = Some(DO_NOT_KNOW.to_owned());

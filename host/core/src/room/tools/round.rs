@@ -107,7 +107,7 @@ impl Dialogue<'_> {
         let value = outcome.value.clone().filter(|value| !value.is_null());
         let content = outcome.content.clone().or_else(|| value.as_ref().map(text_form));
         if content.is_none() && outcome.attachments.is_empty() {
-            return (CallOutcome::default(), outcome.then.clone());
+            return (CallOutcome::default(), outcome.follow_up_calls.clone());
         }
         let content = self.histories.cut_result(
             self.cx,
@@ -121,7 +121,7 @@ impl Dialogue<'_> {
         message.attachments.clone_from(&outcome.attachments);
         (
             CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true },
-            outcome.then.clone(),
+            outcome.follow_up_calls.clone(),
         )
     }
 

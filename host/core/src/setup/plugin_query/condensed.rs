@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Condensation;
 use crate::types::history::History;
-use crate::types::message::{Entity, Label, Message, ToolCall};
+use crate::types::message::{Label, Message, Role, ToolCall};
 
 /// The limit of a summary in bytes.
 pub const SUMMARY_MAX: usize = 64 << 10;
@@ -136,10 +136,10 @@ fn places_kept(history: &History, kept: RetainedEntries<'_>) -> BTreeSet<usize> 
     };
     let is_open = |call: &ToolCall| kept.open_calls.iter().any(|open| open.id == call.id);
     let with_open_calls =
-        |entry: &Message| entry.sender == Entity::Llm && entry.tool_calls.iter().any(is_open);
+        |entry: &Message| entry.sender == Role::Llm && entry.tool_calls.iter().any(is_open);
     let places = [
         history.len().checked_sub(1),
-        newest(&|entry| entry.sender == Entity::User && entry.tool_results.is_empty()),
+        newest(&|entry| entry.sender == Role::User && entry.tool_results.is_empty()),
         kept.pending.and_then(|seq| newest(&|entry| entry.seq == seq)),
         newest(&with_open_calls),
     ];
@@ -191,7 +191,7 @@ fn is_cut_of(text: &str, own: &str) -> bool {
 
 /// Returns whether a model reads the entry as the host's own words, which may hold a fence.
 fn is_of_host(entry: &Message) -> bool {
-    matches!(entry.sender, Entity::Agent | Entity::System)
+    matches!(entry.sender, Role::Agent | Role::System)
         && entry.tool_results.is_empty()
         && !entry.labels.contains(&Label::Tool)
 }
@@ -223,15 +223,15 @@ impl Groups {
                     groups.join(*call, place);
                 }
             }
-            if entry.sender == Entity::Agent
+            if entry.sender == Role::Agent
                 && let Some(asking) = entry.parent.and_then(|parent| work.get(&parent))
             {
                 // What the host says to an action, or to a call that stands in a text.
                 groups.join(*asking, place);
             }
-            if entry.sender == Entity::Llm {
+            if entry.sender == Role::Llm {
                 calls.extend(entry.tool_calls.iter().map(|call| (call.id.as_str(), place)));
-                if entry.wants_agent_seat() || !entry.tools.is_empty() {
+                if entry.has_work_for_host() || !entry.tools.is_empty() {
                     work.insert(entry.seq, place);
                 }
             }

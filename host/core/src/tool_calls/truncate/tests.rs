@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn entries(list: &[(Role, u64)]) -> Vec<HistoryEntry> {
+fn entries(list: &[(PromptRole, u64)]) -> Vec<HistoryEntry> {
     list.iter().map(|(role, text)| HistoryEntry { role: *role, text: *text, rest: 0 }).collect()
 }
 
@@ -20,14 +20,14 @@ fn shown(plan: &TruncationPlan) -> String {
 fn the_case_of_the_reference() {
     let padded = |text: &str, padding: usize| format!("{text}{}", "x".repeat(padding));
     let history = [
-        (Role::System, padded("System message", 0)),
-        (Role::User, padded("User message 1 ", 8000)),
-        (Role::Assistant, padded("Assistant reply 1", 0)),
-        (Role::User, padded("User message 2 ", 8000)),
-        (Role::Assistant, padded("Assistant reply 2", 0)),
-        (Role::User, padded("User message 3 ", 8000)),
-        (Role::Assistant, padded("Assistant reply 3", 0)),
-        (Role::User, padded("Final message", 0)),
+        (PromptRole::System, padded("System message", 0)),
+        (PromptRole::User, padded("User message 1 ", 8000)),
+        (PromptRole::Assistant, padded("Assistant reply 1", 0)),
+        (PromptRole::User, padded("User message 2 ", 8000)),
+        (PromptRole::Assistant, padded("Assistant reply 2", 0)),
+        (PromptRole::User, padded("User message 3 ", 8000)),
+        (PromptRole::Assistant, padded("Assistant reply 3", 0)),
+        (PromptRole::User, padded("Final message", 0)),
     ];
     let entries: Vec<HistoryEntry> = history
         .iter()
@@ -54,7 +54,7 @@ fn the_case_of_the_reference() {
 
 #[test]
 fn the_answer_gives_way_first_then_the_history() {
-    use Role::{Assistant as A, System as S, Tool as T, User as U};
+    use PromptRole::{Assistant as A, System as S, Tool as T, User as U};
     let limits = Limits { context: 2000, max_output: 500, min_output: 100, reserve: 300, mark: 5 };
     let (cut, drop) = (Overflow::Truncate, Overflow::DropTurns);
     // Expected values come from the loop of the reference, run with these numbers.
@@ -113,7 +113,12 @@ fn cut_texts_say_so() {
 }
 
 fn any_entry() -> impl Strategy<Value = HistoryEntry> {
-    let role = prop::sample::select(vec![Role::User, Role::User, Role::Assistant, Role::Tool]);
+    let role = prop::sample::select(vec![
+        PromptRole::User,
+        PromptRole::User,
+        PromptRole::Assistant,
+        PromptRole::Tool,
+    ]);
     (role, prop_oneof![0..60u64, 0..2000u64], 0..20u64)
         .prop_map(|(role, text, rest)| HistoryEntry { role, text, rest })
 }
@@ -125,7 +130,7 @@ proptest! {
         (context, max_output, min_output) in (0..6000u64, 0..1500u64, 0..300u64),
         by_turns in any::<bool>(),
     ) {
-        entries.insert(0, HistoryEntry { role: Role::System, text: 100, rest: 0 });
+        entries.insert(0, HistoryEntry { role: PromptRole::System, text: 100, rest: 0 });
         let limits = Limits::new(context, max_output, min_output, 4);
         let strategy = if by_turns { Overflow::DropTurns } else { Overflow::Truncate };
         let Ok(plan) = fit(&entries, &limits, strategy) else { return Ok(()) };
@@ -140,7 +145,7 @@ proptest! {
         prop_assert!(sent + plan.output <= context);
         prop_assert!(plan.output >= min_output.min(max_output) && plan.output <= max_output);
         prop_assert!(plan.keep.is_sorted_by(|a, b| index(a) < index(b)));
-        let last_user = entries.iter().rposition(|entry| entry.role == Role::User).unwrap_or(0);
+        let last_user = entries.iter().rposition(|entry| entry.role == PromptRole::User).unwrap_or(0);
         prop_assert!(plan.keep.contains(&RetainedEntry::Whole(0)));
         prop_assert!((last_user..entries.len()).all(|index| plan.keep.contains(&RetainedEntry::Whole(index))));
         prop_assert!(by_turns || plan.keep.len() == entries.len());

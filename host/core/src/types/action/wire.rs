@@ -176,7 +176,9 @@ impl Action {
                 wire::action::Delegate { agent, inputs: as_object(inputs, "task"), thought }.into()
             }
             Self::DelegateTask(delegation) => {
-                let Delegation { agent, task, context, share_channels, .. } = *delegation;
+                let Delegation {
+                    worker: agent, description: task, context, share_channels, ..
+                } = *delegation;
                 let context =
                     if context.is_null() { Map::new() } else { as_object(context, "context") };
                 wire::action::DelegateTask { agent, task, context, share_channels, thought }.into()
@@ -268,8 +270,8 @@ impl Action {
                 let (context, share_channels) = (Value::Object(it.context), it.share_channels);
                 let (agent, task) = (it.agent, it.task);
                 Self::DelegateTask(Box::new(Delegation {
-                    agent,
-                    task,
+                    worker: agent,
+                    description: task,
                     context,
                     share_channels,
                     ..Delegation::default()

@@ -17,8 +17,8 @@ fn actions() -> Vec<Action> {
         Action::ModifyTask { task_id: "0.1".to_owned(), state: PlanState::InProgress },
         Action::Delegate { agent: text(), inputs: json!({ "task": "x", "n": [1] }) },
         Action::DelegateTask(Box::new(Delegation {
-            agent: text(),
-            task: text(),
+            worker: text(),
+            description: text(),
             context: json!({ "a": 1 }),
             share_channels: vec!["terminal".to_owned()],
             ..Delegation::default()
@@ -62,8 +62,8 @@ fn what_is_written_is_read_again_in_either_form() {
 #[test]
 fn what_a_delegation_has_besides_its_fixed_form_is_shown_and_read_back() {
     let whole = Delegation {
-        agent: "a".to_owned(),
-        task: "tidy up".to_owned(),
+        worker: "a".to_owned(),
+        description: "tidy up".to_owned(),
         context: json!({}),
         brief: Some("delete all".to_owned()),
         conversation: 100,

@@ -33,7 +33,7 @@ fn a_call_that_waits_is_answered_with_the_result_and_nothing_is_told_again() {
         desk.reads(),
         json!({ "status": "completed", "task_id": "task-1", "room_id": "room/1", "agent": "slow", "output": "fine" })
     );
-    assert_eq!(desk.delivery("task-1"), DeliveryState::Told);
+    assert_eq!(desk.delivery("task-1"), DeliveryState::Read);
     assert!(!desk.told.iter().any(|notice| matches!(notice, Notice::NotDelivered { .. })));
     desk.calls("delegate_task", json!({ "agent": "slow", "task": "y" }));
     let (call, _, _) = desk.begun();
@@ -148,7 +148,7 @@ fn a_call_that_waits_is_answered_by_a_later_call_of_its_round() {
     let answered: Vec<String> = desk.told.iter().filter_map(answered).collect();
     assert_eq!(answered, ["delegate_task", "cancel_task"], "each when it has its answer");
     assert!(desk.to_do.iter().find_map(step).is_some(), "it goes on");
-    assert_eq!(desk.delivery("task-1"), DeliveryState::Told);
+    assert_eq!(desk.delivery("task-1"), DeliveryState::Read);
     desk.folds();
 }
 

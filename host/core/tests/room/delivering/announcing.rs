@@ -4,7 +4,7 @@ use conclave_core::protocol::event::Event;
 use conclave_core::setup::Setup;
 use conclave_core::types::channel::{Binding, ChannelAccess, ChannelKind};
 use conclave_core::types::delivery::DeliveryState;
-use conclave_core::types::message::Entity;
+use conclave_core::types::message::Role;
 use conclave_core::types::request::{
     Announcement, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest,
 };
@@ -27,9 +27,9 @@ fn an_announcement_is_said_on_the_best_channel_and_answered_when_it_was_heard() 
     let first = announce(&mut desk, keyed.clone());
     let meanwhile = announce(&mut desk, keyed.clone());
     assert!(desk.reply(first).is_none() && desk.reply(meanwhile).is_none());
-    let speech = desk.spoken(None);
+    let outgoing = desk.spoken(None);
     assert_eq!(
-        (speech.channel.as_str(), speech.text.as_str(), speech.key.as_str()),
+        (outgoing.channel.as_str(), outgoing.text.as_str(), outgoing.key.as_str()),
         ("phone", "the shop closes", "k")
     );
     let Some(Ok(RequestReply::Delivery { record, duplicate: false })) = desk.reply(first) else {
@@ -115,7 +115,7 @@ fn an_announcement_to_a_task_is_a_turn_of_its_agent() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         (sender, lines[0], lines[2], lines[3]),
-        (Entity::Agent, "--- ANNOUNCEMENT ---", r#"{"text":"the shop closes"}"#, "--- END ---")
+        (Role::Agent, "--- ANNOUNCEMENT ---", r#"{"text":"the shop closes"}"#, "--- END ---")
     );
     assert!(matches!(desk.reply(request), Some(Ok(RequestReply::Delivery { .. }))));
     desk.step(says("We close."));

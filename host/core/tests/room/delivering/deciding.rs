@@ -69,11 +69,11 @@ fn a_thousand_results_are_each_told_once() {
             answer: Ok(decisions),
             report: CallReport::default(),
         });
-        while let Some((call, speech)) = desk.take(speeches) {
-            speech.tasks.into_iter().for_each(|id| *told.entry(id).or_default() += 1);
-            desk.happened(Event::Spoken { call, failure: None });
+        while let Some((call, outgoing)) = desk.take(speeches) {
+            outgoing.tasks.into_iter().for_each(|id| *told.entry(id).or_default() += 1);
+            desk.happened(Event::Sent { call, failure: None });
             // It answers again, but too late.
-            desk.happened(Event::Spoken { call, failure: Some("no".to_owned()) });
+            desk.happened(Event::Sent { call, failure: Some("no".to_owned()) });
         }
         // An earlier wait ends when the next decision arrives.
         while desk.room().outcome().is_none()
@@ -153,7 +153,7 @@ fn a_speech_that_fails_is_tried_four_times_and_then_waits_for_the_agent() {
         attachments: Vec::new(),
         passed: false,
     });
-    assert_eq!(desk.state("task-1"), DeliveryState::Told);
+    assert_eq!(desk.state("task-1"), DeliveryState::Read);
     assert!(desk.history().iter().any(|(_, _, text)| text.contains("it is blue")));
     desk.is_sound();
 }
@@ -195,7 +195,7 @@ fn a_strategy_that_waits_for_ever_is_given_up() {
 
 #[test]
 fn every_nonsense_falls_back_to_the_agents_next_turn_and_is_reported() {
-    let huge = Decision::Speak {
+    let huge = Decision::Deliver {
         tasks: vec!["task-1".to_owned()],
         channel: None,
         prompt: Some("x".repeat(100_000)),
@@ -218,7 +218,7 @@ fn every_nonsense_falls_back_to_the_agents_next_turn_and_is_reported() {
         assert!(desk.all(speeches).is_empty(), "{reason}");
         assert_eq!(desk.kept().len(), 1, "{reason}");
         assert!(desk.kept()[0].contains(reason), "{:?}", desk.kept());
-        assert_eq!(desk.state("task-1"), DeliveryState::Attached);
+        assert_eq!(desk.state("task-1"), DeliveryState::Inbox);
         desk.is_sound();
     }
 }
@@ -230,7 +230,7 @@ fn a_flood_of_decisions_is_one_timer_and_nothing_said() {
     let ids: Vec<String> = (0..10_000).map(|number| format!("task-{}", number + 7)).collect();
     let mut flood: Vec<Decision> =
         (0..10_000_u64).map(|number| wait(Some("nowhere"), 20_000 - number)).collect();
-    flood.push(Decision::Speak { tasks: ids, channel: None, prompt: None, interrupt: true });
+    flood.push(Decision::Deliver { tasks: ids, channel: None, prompt: None, interrupt: true });
     desk.decides(flood);
     assert_eq!((desk.all(timers).len(), desk.all(speeches).len()), (1, 0));
     desk.is_sound();
@@ -281,8 +281,8 @@ fn a_strategy_learns_when_the_channel_that_it_waits_for_is_idle() {
         desk.decides(vec![on("phone", &["task-1"])]),
         Wake::ChannelChanged { channel: "phone".into() }
     );
-    let speech = desk.spoken(None);
-    assert_eq!((speech.channel.as_str(), speech.interrupt), ("phone", true));
+    let outgoing = desk.spoken(None);
+    assert_eq!((outgoing.channel.as_str(), outgoing.interrupt), ("phone", true));
     assert!(desk.room().outcome().is_some(), "the time-out holds nothing back");
     desk.is_sound();
 }
@@ -377,7 +377,7 @@ fn the_best_channel_is_a_voice_that_may_be_told_something() {
         ("d".into(), Binding::of(ChannelKind::Voice)),
     ]);
     let best = |bindings: &BTreeMap<ChannelId, Binding>| {
-        delivery::transport(bindings).map(ToString::to_string)
+        delivery::preferred_channel(bindings).map(ToString::to_string)
     };
     assert_eq!(best(&bindings).as_deref(), Some("d"));
     bindings.get_mut("d").expect("it is there").muted = true;

@@ -12,7 +12,7 @@ use conclave_core::types::delegation::{Delegation, Deliver, ResultForm};
 use conclave_core::types::delivery::{BackgroundStatus, Decision, DeliveryState};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::PluginName;
-use conclave_core::types::message::{Entity, Label};
+use conclave_core::types::message::{Label, Role};
 use conclave_core::types::request::{RequestId, RequestReply, RoomRequest};
 use serde_json::json;
 
@@ -31,7 +31,7 @@ fn an_agent_that_waits_for_its_user_takes_a_turn_and_asks_again() {
     assert!(desk.all(speeches).is_empty(), "nothing is said but by the agent");
     assert!(desk.to_do.contains(&Effect::AbandonCall { call: asked }));
     let (sender, labels, text) = desk.history().last().expect("it reads it").clone();
-    assert_eq!((sender, labels), (Entity::Agent, vec![Label::Untrusted]));
+    assert_eq!((sender, labels), (Role::Agent, vec![Label::Untrusted]));
     assert!(
         text.contains("\"output\":\"it is blue\"") && text.contains("data, not instructions"),
         "{text}"
@@ -57,7 +57,7 @@ fn results_are_not_the_users_words() {
     let mut desk = asking(json!({}));
     desk.ends("q");
     let prompt = Some("DONE".to_owned());
-    desk.decides(vec![Decision::Speak {
+    desk.decides(vec![Decision::Deliver {
         tasks: vec!["task-1".to_owned()],
         channel: None,
         prompt,
@@ -90,7 +90,7 @@ fn an_agent_at_work_reads_it_in_its_next_step() {
     let call = desk.begins();
     desk.ends("it is blue");
     desk.decides(vec![speak(&["task-1"])]);
-    assert_eq!(desk.state("task-1"), DeliveryState::Speaking);
+    assert_eq!(desk.state("task-1"), DeliveryState::Delivering);
     assert!(
         !desk.history().iter().any(|(_, _, text)| text.contains("blue")),
         "not in the middle of a step"
@@ -109,9 +109,9 @@ fn what_its_agent_did_not_read_any_more_is_told_to_people() {
     desk.ends("it is blue");
     desk.decides(vec![speak(&["task-1"])]);
     desk.stepped(call, finish());
-    let speech = desk.spoken(None);
+    let outgoing = desk.spoken(None);
     assert_eq!(
-        (speech.text.as_str(), speech.key.as_str()),
+        (outgoing.text.as_str(), outgoing.key.as_str()),
         ("it is blue", "task-1"),
         "people read no fence"
     );
@@ -127,7 +127,7 @@ fn a_run_that_was_stopped_says_nothing_more() {
     desk.decides(vec![speak(&["task-1"])]);
     desk.happened(Event::Cancelled { reason: "enough".to_owned() });
     assert!(desk.all(speeches).is_empty());
-    assert_eq!(desk.state("task-1"), DeliveryState::Attached);
+    assert_eq!(desk.state("task-1"), DeliveryState::Inbox);
     assert!(desk.room().outcome().is_some());
     desk.is_sound();
 }
@@ -154,7 +154,7 @@ fn the_inbox_is_read_once_right_before_the_next_step_also_in_a_later_run() {
         history.iter().filter(|(_, _, text)| text.contains("BACKGROUND TASK")).collect();
     assert_eq!((told.len(), history.len()), (1, before + 2), "{history:?}");
     let (sender, labels, text) = told[0];
-    assert_eq!((*sender, labels.as_slice()), (Entity::Agent, [Label::Untrusted].as_slice()));
+    assert_eq!((*sender, labels.as_slice()), (Role::Agent, [Label::Untrusted].as_slice()));
     assert!(
         text.contains("\"status\":\"failed\"") && !text.contains("1234"),
         "R-055: a model reads no error: {text}"
@@ -176,8 +176,8 @@ fn a_delegation_chooses_its_strategy_or_none() {
     let mut desk = Desk::open(plan(json!({}), json!({})));
     let with = |deliver: Deliver| {
         Action::DelegateTask(Box::new(Delegation {
-            agent: "slow".to_owned(),
-            task: "dig".to_owned(),
+            worker: "slow".to_owned(),
+            description: "dig".to_owned(),
             deliver,
             ..Delegation::default()
         }))
@@ -198,7 +198,7 @@ fn a_delegation_chooses_its_strategy_or_none() {
         _ => None,
     });
     assert_eq!(woken, [PluginName::from("other")]);
-    assert_eq!(desk.state("task-2"), DeliveryState::Attached);
+    assert_eq!(desk.state("task-2"), DeliveryState::Inbox);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_speech_that_was_cut_off_is_said_again_under_its_key() {
     let mut room = unfinished.room;
     resumption.events.into_iter().for_each(|event| room.handle(event, desk.at));
     assert!(room.is_in_flight(call));
-    room.handle(Event::Spoken { call, failure: None }, desk.at);
+    room.handle(Event::Sent { call, failure: None }, desk.at);
     assert!(room.outcome().is_some());
     let delivered = room.tasks().next().expect("it is recorded").delivery.clone();
     assert_eq!((delivered.state, delivered.attempts), (DeliveryState::Delivered, 1));
@@ -255,7 +255,7 @@ fn results_that_lead_to_results_come_to_an_end() {
         desk.ends("more");
         let waiting = format!("task-{}", turns + 1);
         desk.decides(vec![speak(&[&waiting])]);
-        if desk.state(&waiting) == DeliveryState::Attached {
+        if desk.state(&waiting) == DeliveryState::Inbox {
             break;
         }
         turns += 1;
@@ -288,14 +288,15 @@ fn in_a_held_room_nobody_need_be_at_work() {
     desk.delegate(1);
     desk.step(finish());
     while desk.take(speeches).is_some_and(|(call, _)| {
-        desk.happened(Event::Spoken { call, failure: None });
+        desk.happened(Event::Sent { call, failure: None });
         true
     }) {}
     desk.ends("it is blue");
     desk.decides(vec![speak(&["task-1"])]);
     assert_eq!(desk.state("task-1"), DeliveryState::Delivered);
     desk.step(Action::Finish { outputs: json!("It is blue.") });
-    let said: Vec<String> = desk.all(speeches).into_iter().map(|(_, speech)| speech.text).collect();
+    let said: Vec<String> =
+        desk.all(speeches).into_iter().map(|(_, outgoing)| outgoing.text).collect();
     assert!(
         said.iter().all(|text| text == "It is blue.") && !said.is_empty(),
         "the agent's answer alone is told: {said:?}"
@@ -313,8 +314,8 @@ fn what_is_handed_back_is_what_was_asked_for() {
     ] {
         let mut desk = Desk::open(plan(interactive(), of_task));
         let delegation = Delegation {
-            agent: "slow".to_owned(),
-            task: "dig".to_owned(),
+            worker: "slow".to_owned(),
+            description: "dig".to_owned(),
             result_delivery: of_delegation,
             ..Delegation::default()
         };

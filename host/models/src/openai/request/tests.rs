@@ -6,7 +6,7 @@ use conclave_core::types::completion::{
     DraftMessage, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat,
 };
 use conclave_core::types::history::History;
-use conclave_core::types::message::{Blob, Entity, Message, ToolCall, ToolResult};
+use conclave_core::types::message::{Blob, Message, Role, ToolCall, ToolResult};
 use conclave_core::types::tool::ToolSummary;
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ async fn an_attachment_is_read_where_a_thread_may_wait_for_a_disk() {
     let message = Message {
         content: Some("Look.".to_owned()),
         attachments: vec![blob],
-        ..Message::new(0, Entity::User, "user")
+        ..Message::new(0, Role::User, "user")
     };
     let mut history = History::default();
     history.push(&Arc::new(message));
@@ -121,7 +121,7 @@ const FENCED: &str = concat!(
 
 #[test]
 fn a_history_with_calls_goes_out_in_order() {
-    let mut question = Message::new(0, Entity::User, "user");
+    let mut question = Message::new(0, Role::User, "user");
     question.content = Some("what is this?".to_owned());
     question.attachments = vec![Blob {
         sha256: "x".to_owned(),
@@ -129,7 +129,7 @@ fn a_history_with_calls_goes_out_in_order() {
         length: 3,
         name: None,
     }];
-    let mut asking = Message::new(1, Entity::Llm, "agent");
+    let mut asking = Message::new(1, Role::Llm, "agent");
     let call = |id: &str, arguments| ToolCall {
         id: id.to_owned(),
         name: "search.find".to_owned(),
@@ -137,7 +137,7 @@ fn a_history_with_calls_goes_out_in_order() {
         untrusted: false,
     };
     asking.tool_calls = vec![call("same", json!({"x": 1})), call("same", json!("{bad"))];
-    let mut answer = Message::new(2, Entity::Agent, "agent");
+    let mut answer = Message::new(2, Role::Agent, "agent");
     answer.content = Some("as in the results".to_owned());
     let result = |content: &str, value| ToolResult {
         call_id: "same".to_owned(),
@@ -245,7 +245,7 @@ fn tools_that_are_called_in_text_are_not_offered_and_a_choice_becomes_a_sentence
     }
     prompt.pieces = vec![PromptPiece::Draft {
         draft: DraftMessage {
-            role: Entity::User,
+            role: Role::User,
             content: "go".to_owned(),
             tool_calls: Vec::new(),
             tool_results: Vec::new(),
@@ -260,14 +260,14 @@ fn tools_that_are_called_in_text_are_not_offered_and_a_choice_becomes_a_sentence
 
 #[test]
 fn a_call_goes_out_as_it_was_made_whatever_the_format_is_now() {
-    let mut said = Message::new(0, Entity::Llm, "agent");
+    let mut said = Message::new(0, Role::Llm, "agent");
     said.content = Some("{\"request\": \"a.b\"}".to_owned());
     said.tools = vec![ToolCall::new("a.b", json!({}))];
-    let mut told = Message::new(1, Entity::Agent, "agent");
+    let mut told = Message::new(1, Role::Agent, "agent");
     told.content = Some("found".to_owned());
-    let mut called = Message::new(2, Entity::Llm, "agent");
+    let mut called = Message::new(2, Role::Llm, "agent");
     called.tool_calls = vec![ToolCall { id: "1".to_owned(), ..ToolCall::new("a.b", json!({})) }];
-    let mut answered = Message::new(3, Entity::Agent, "agent");
+    let mut answered = Message::new(3, Role::Agent, "agent");
     answered.tool_results = vec![ToolResult {
         call_id: "1".to_owned(),
         name: "a.b".to_owned(),

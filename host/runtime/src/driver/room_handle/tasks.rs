@@ -172,8 +172,8 @@ mod tests {
     fn record(id: &str, state: BackgroundState) -> Arc<BackgroundRecord> {
         Arc::new(BackgroundRecord {
             id: BackgroundId::from(id),
-            agent: TaskName::from("worker"),
-            task: "count".to_owned(),
+            worker: TaskName::from("worker"),
+            description: "count".to_owned(),
             room: RoomId::from("r/1"),
             notify: TaskName::from("desk"),
             state,

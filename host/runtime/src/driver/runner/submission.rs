@@ -205,7 +205,7 @@ impl Submission {
             room: self.room().clone(),
             parent: self.parent.clone(),
             id: self.id.clone(),
-            agent: self.opening.entry.clone(),
+            worker: self.opening.entry.clone(),
             state: BackgroundState::Pending,
             is_detached: false,
         }

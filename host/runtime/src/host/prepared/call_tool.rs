@@ -21,7 +21,7 @@ use conclave_core::types::denial::Denial;
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{PluginName, TaskName};
 use conclave_core::types::limits::PluginLimits;
-use conclave_core::types::message::{Entity, ToolCall};
+use conclave_core::types::message::{Role, ToolCall};
 use conclave_core::types::outcome::Outcome;
 use conclave_core::types::tool::{ToolError, ToolOutcome};
 use serde_json::{Value, json};
@@ -275,7 +275,7 @@ fn task(caller: Caller, tool: TaskTool) -> TaskSetup {
         agent: PluginName::from(caller.as_str()),
         toolbox: Arc::new(vec![tool].into()),
         max_stalled_steps: 1,
-        done_if_response: BTreeSet::from([Entity::Agent]),
+        done_if_response: BTreeSet::from([Role::Agent]),
         agent_responder: AgentResponder::Host,
         tool_format: ToolFormat::Off,
         ..TaskSetup::default()
@@ -367,7 +367,7 @@ impl Plugins for OneCall {
                         if let Ok(outcome) = outcome {
                             // The caller gets no further calls; left in place, the room would make
                             // them.
-                            outcome.then.clear();
+                            outcome.follow_up_calls.clear();
                         }
                     }
                     answer

@@ -71,7 +71,7 @@ impl Lists for actions::Turn {
 
 impl Lists for tools::Outcome {
     fn longest(&self) -> usize {
-        most([self.attachments.len(), self.then.len()])
+        most([self.attachments.len(), self.follow_up_calls.len()])
     }
 }
 
@@ -84,7 +84,7 @@ impl Lists for tools::ToolSpec {
 impl Lists for strategy::Decision {
     fn longest(&self) -> usize {
         match self {
-            Self::Speak(speech) => speech.tasks.len(),
+            Self::Deliver(message) => message.tasks.len(),
             Self::Attach(tasks) => tasks.len(),
             Self::Wait(_) | Self::GiveUp(_) => 0,
         }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn inner_lists_count_too() {
         let draft = types::Draft {
-            role: types::Entity::User,
+            role: types::Role::User,
             content: String::new(),
             tool_calls: vec![call(), call(), call()],
             tool_results: Vec::new(),
@@ -176,7 +176,7 @@ mod tests {
             content: None,
             value: None,
             attachments: Vec::new(),
-            then: vec![call(), call()],
+            follow_up_calls: vec![call(), call()],
         };
         assert_eq!(Some(outcome).longest(), 2);
     }

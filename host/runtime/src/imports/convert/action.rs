@@ -49,7 +49,7 @@ fn action_in(action: actions::Action) -> Result<Action, Fault> {
         }
         Guest::Delegate(delegate) => {
             let inputs = object_in(&delegate.inputs, || "`inputs` of `delegate`".to_owned())?;
-            Action::Delegate { agent: delegate.agent, inputs }
+            Action::Delegate { agent: delegate.task, inputs }
         }
         Guest::DelegateTask(background) => Action::DelegateTask(background_in(background)?),
         Guest::Think(thought) => Action::Think { thought },
@@ -79,11 +79,11 @@ fn reply_in(reply: actions::Reply) -> Result<Reply, Fault> {
     })
 }
 
-fn background_in(background: actions::Background) -> Result<Box<Delegation>, Fault> {
+fn background_in(background: actions::BackgroundTask) -> Result<Box<Delegation>, Fault> {
     let context = object_in(&background.context, || "`context` of `delegate-task`".to_owned())?;
     Ok(Box::new(Delegation {
-        agent: background.agent,
-        task: background.task,
+        worker: background.worker,
+        description: background.description,
         context,
         share_channels: background.share_channels,
         brief: background.brief,
@@ -140,12 +140,12 @@ pub(crate) fn action_out(action: &Action) -> actions::Action {
             Guest::ModifyTask(actions::ModifyTask { task_id, state: state_out(state) })
         }
         Action::Delegate { agent, inputs } => {
-            Guest::Delegate(actions::Delegate { agent, inputs: inputs.to_string() })
+            Guest::Delegate(actions::Delegate { task: agent, inputs: inputs.to_string() })
         }
         Action::DelegateTask(delegation) => {
             let Delegation {
-                agent,
-                task,
+                worker: agent,
+                description: task,
                 context,
                 share_channels,
                 brief,
@@ -155,9 +155,9 @@ pub(crate) fn action_out(action: &Action) -> actions::Action {
                 ..
             } = *delegation;
             let (context, structured) = (context.to_string(), structured.is_some());
-            Guest::DelegateTask(actions::Background {
-                agent,
-                task,
+            Guest::DelegateTask(actions::BackgroundTask {
+                worker: agent,
+                description: task,
                 context,
                 share_channels,
                 brief,
@@ -221,8 +221,8 @@ mod tests {
             Action::ModifyTask { task_id: s("0"), state: PlanState::Verified },
             Action::Delegate { agent: s("a"), inputs: json!({}) },
             Action::DelegateTask(Box::new(Delegation {
-                agent: s("a"),
-                task: s("t"),
+                worker: s("a"),
+                description: s("t"),
                 context: json!({ "k": [] }),
                 share_channels: vec![s("c")],
                 brief: Some(s("b")),

@@ -19,15 +19,15 @@ pub(crate) fn wake_out(wake: &Wake) -> strategy::Wake {
 /// Converts a decision unchanged; the room checks it.
 pub(crate) fn decision_in(decision: strategy::Decision) -> Decision {
     match decision {
-        strategy::Decision::Speak(speech) => Decision::Speak {
-            tasks: speech.tasks,
-            channel: speech.channel,
-            prompt: speech.prompt,
-            interrupt: speech.interrupt,
+        strategy::Decision::Deliver(message) => Decision::Deliver {
+            tasks: message.tasks,
+            channel: message.channel,
+            prompt: message.prompt,
+            interrupt: message.interrupt,
         },
         strategy::Decision::Attach(tasks) => Decision::Attach { tasks },
-        strategy::Decision::Wait(pause) => {
-            Decision::Wait { channel: pause.channel, at_most_ms: pause.at_most_ms }
+        strategy::Decision::Wait(request) => {
+            Decision::Wait { channel: request.channel, timeout_ms: request.timeout_ms }
         }
         strategy::Decision::GiveUp(reason) => Decision::GiveUp { reason },
     }
@@ -36,8 +36,8 @@ pub(crate) fn decision_in(decision: strategy::Decision) -> Decision {
 pub(crate) fn ended_out(ended: &EndedTask) -> context::EndedTask {
     context::EndedTask {
         task_id: ended.id.to_string(),
-        agent: ended.agent.to_string(),
-        task: ended.task.clone(),
+        worker: ended.worker.to_string(),
+        description: ended.description.clone(),
         status: status_out(ended.status),
         output: ended.output.clone(),
         error: ended.error.clone(),

@@ -1,7 +1,7 @@
 //! Conversions of messages and their parts.
 
 use conclave_core::types::fault::Fault;
-use conclave_core::types::message::{Blob, Entity, Label, Message, ToolCall, ToolResult};
+use conclave_core::types::message::{Blob, Label, Message, Role, ToolCall, ToolResult};
 
 use super::json_in;
 use crate::imports::bindings::conclave::plugin::types;
@@ -9,7 +9,7 @@ use crate::imports::bindings::conclave::plugin::types;
 pub(crate) fn message_out(message: &Message) -> types::Message {
     types::Message {
         seq: message.seq,
-        sender: entity_out(message.sender),
+        sender: role_out(message.sender),
         sender_name: message.sender_name.clone(),
         recipient: message.recipient.clone(),
         content: message.as_read().into_owned(),
@@ -21,21 +21,21 @@ pub(crate) fn message_out(message: &Message) -> types::Message {
     }
 }
 
-fn entity_out(entity: Entity) -> types::Entity {
-    match entity {
-        Entity::Llm => types::Entity::Llm,
-        Entity::Agent => types::Entity::Agent,
-        Entity::User => types::Entity::User,
-        Entity::System => types::Entity::System,
+fn role_out(role: Role) -> types::Role {
+    match role {
+        Role::Llm => types::Role::Llm,
+        Role::Agent => types::Role::Agent,
+        Role::User => types::Role::User,
+        Role::System => types::Role::System,
     }
 }
 
-pub(super) fn entity_in(entity: types::Entity) -> Entity {
-    match entity {
-        types::Entity::Llm => Entity::Llm,
-        types::Entity::Agent => Entity::Agent,
-        types::Entity::User => Entity::User,
-        types::Entity::System => Entity::System,
+pub(super) fn role_in(role: types::Role) -> Role {
+    match role {
+        types::Role::Llm => Role::Llm,
+        types::Role::Agent => Role::Agent,
+        types::Role::User => Role::User,
+        types::Role::System => Role::System,
     }
 }
 

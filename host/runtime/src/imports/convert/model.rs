@@ -6,7 +6,7 @@ use conclave_core::types::completion::{
 };
 use conclave_core::types::fault::Fault;
 
-use super::message::{entity_in, result_in, tool_call_in, tool_call_out};
+use super::message::{result_in, role_in, tool_call_in, tool_call_out};
 use super::{denial_out, extras_in, json_in};
 use crate::imports::bindings::conclave::plugin::{model, types};
 
@@ -25,7 +25,7 @@ pub(crate) fn request_in(request: model::Request) -> Result<ModelRequest, Fault>
             .output_schema
             .map(|schema| json_in(&schema, || "`output-schema`".to_owned()))
             .transpose()?,
-        stream: matches!(request.stream_to, model::Audience::Room),
+        stream: request.stream,
         options: extras_in(request.options, "options")?,
     })
 }
@@ -40,7 +40,7 @@ fn part_in(part: model::Part) -> Result<PromptPart, Fault> {
 
 fn draft_in(draft: types::Draft) -> Result<DraftMessage, Fault> {
     Ok(DraftMessage {
-        role: entity_in(draft.role),
+        role: role_in(draft.role),
         content: draft.content,
         tool_calls: draft.tool_calls.into_iter().map(tool_call_in).collect::<Result<_, _>>()?,
         tool_results: draft.tool_results.into_iter().map(result_in).collect(),
@@ -71,19 +71,19 @@ pub(crate) fn completion_out(completion: &Completion) -> model::Completion {
         content: completion.content.clone(),
         reasoning: completion.reasoning.clone(),
         tool_calls: completion.tool_calls.iter().map(tool_call_out).collect(),
-        stop: stop_out(completion.stop),
+        stop_reason: stop_out(completion.stop),
         usage: usage_out(completion.usage),
         model: completion.model.clone(),
     }
 }
 
-fn stop_out(stop: StopReason) -> model::Stop {
+fn stop_out(stop: StopReason) -> model::StopReason {
     match stop {
-        StopReason::End => model::Stop::End,
-        StopReason::Length => model::Stop::Length,
-        StopReason::ToolCalls => model::Stop::ToolCalls,
-        StopReason::ContentFilter => model::Stop::ContentFilter,
-        StopReason::Other => model::Stop::Other,
+        StopReason::End => model::StopReason::End,
+        StopReason::Length => model::StopReason::Length,
+        StopReason::ToolCalls => model::StopReason::ToolCalls,
+        StopReason::ContentFilter => model::StopReason::ContentFilter,
+        StopReason::Other => model::StopReason::Other,
     }
 }
 

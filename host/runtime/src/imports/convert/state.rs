@@ -8,8 +8,8 @@ use conclave_core::types::view::Remaining;
 use super::action::action_out;
 use crate::imports::bindings::conclave::plugin::{actions, state};
 
-pub(crate) fn past_out(past: &PastAction) -> state::Past {
-    state::Past {
+pub(crate) fn past_out(past: &PastAction) -> state::PastAction {
+    state::PastAction {
         action: past.action.as_ref().map(action_out),
         observation: past.observation.as_ref().map(observation_out),
         seq: past.seq,

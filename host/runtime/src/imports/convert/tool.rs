@@ -51,7 +51,11 @@ pub(crate) fn outcome_in(outcome: tools::Outcome) -> Result<ToolOutcome, Fault> 
             .map(|value| json_in(&value, || "the `value` that it returned".to_owned()))
             .transpose()?,
         attachments: outcome.attachments.into_iter().map(blob_in).collect(),
-        then: outcome.then.into_iter().map(tool_call_in).collect::<Result<_, _>>()?,
+        follow_up_calls: outcome
+            .follow_up_calls
+            .into_iter()
+            .map(tool_call_in)
+            .collect::<Result<_, _>>()?,
     })
 }
 

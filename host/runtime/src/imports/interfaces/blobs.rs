@@ -166,7 +166,7 @@ impl blobs::Host for CallState {
         Ok(self.read_blob(&sha256, offset, length))
     }
 
-    fn keep(
+    fn put(
         &mut self,
         bytes: Vec<u8>,
         media_type: String,
@@ -182,7 +182,7 @@ mod tests {
     use std::sync::Arc;
 
     use conclave_core::types::action::Reply;
-    use conclave_core::types::message::Entity;
+    use conclave_core::types::message::Role;
 
     use super::*;
     use crate::imports::call::testing::{setup, state, view};
@@ -196,7 +196,7 @@ mod tests {
         let mut state = state(setup());
         let (lent, other) = (blob(&state, "lent"), blob(&state, "of another plugin"));
         let message =
-            Message { attachments: vec![lent.clone()], ..Message::new(1, Entity::User, "user") };
+            Message { attachments: vec![lent.clone()], ..Message::new(1, Role::User, "user") };
         let mut view = view();
         view.history.push(&Arc::new(message));
         state.lent = CallInput::Agent(view);

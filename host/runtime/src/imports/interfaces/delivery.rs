@@ -34,7 +34,7 @@ impl context::HostContext for CallState {
         Ok(self.delivery_view()?.now.0)
     }
 
-    fn waiting(
+    fn pending_results(
         &mut self,
         _: Resource<DeliveryContext>,
     ) -> wasmtime::Result<Vec<context::EndedTask>> {
@@ -48,11 +48,14 @@ impl context::HostContext for CallState {
         Ok(self.delivery_view()?.channels.iter().map(channel_out).collect())
     }
 
-    fn transport(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<Option<String>> {
-        Ok(self.delivery_view()?.transport().map(|channel| channel.id.to_string()))
+    fn preferred_channel(
+        &mut self,
+        _: Resource<DeliveryContext>,
+    ) -> wasmtime::Result<Option<String>> {
+        Ok(self.delivery_view()?.preferred_channel().map(|channel| channel.id.to_string()))
     }
 
-    fn notify(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<Option<String>> {
+    fn notified_task(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<Option<String>> {
         Ok(self.delivery_view()?.notify.as_ref().map(ToString::to_string))
     }
 

@@ -307,7 +307,8 @@ impl files::Host for CallState {
 }
 
 fn entry_out(entry: FolderEntry) -> files::Entry {
-    let kind = if entry.is_directory { files::Kind::Directory } else { files::Kind::File };
+    let kind =
+        if entry.is_directory { files::EntryKind::Directory } else { files::EntryKind::File };
     files::Entry { name: entry.name, kind, length: entry.length }
 }
 

@@ -17,7 +17,7 @@ type Answer = Result<Completion, ModelError>;
 
 /// A completion in progress. Dropping it cancels the request.
 #[expect(unreachable_pub, reason = "the bindings export it again")]
-pub struct PendingCompletion {
+pub struct CompletionStream {
     ordinal: u32,
     answer: Option<Arc<Answer>>,
     text_given: bool,
@@ -57,9 +57,9 @@ impl CallState {
     /// Returns the answer to a started request.
     async fn pending_answer(
         &mut self,
-        pending: &Resource<PendingCompletion>,
+        pending: &Resource<CompletionStream>,
     ) -> wasmtime::Result<Arc<Answer>> {
-        let PendingCompletion { ordinal, answer, .. } = self.table.get(pending)?;
+        let CompletionStream { ordinal, answer, .. } = self.table.get(pending)?;
         if let Some(answer) = answer {
             return Ok(Arc::clone(answer));
         }
@@ -82,12 +82,12 @@ impl model::Host for CallState {
     fn start(
         &mut self,
         request: model::Request,
-    ) -> wasmtime::Result<Result<Resource<PendingCompletion>, model::ModelError>> {
+    ) -> wasmtime::Result<Result<Resource<CompletionStream>, model::ModelError>> {
         let ordinal = match self.ask(request)? {
             Ok(ordinal) => ordinal,
             Err(error) => return Ok(Err(error)),
         };
-        Ok(Ok(self.table.push(PendingCompletion { ordinal, answer: None, text_given: false })?))
+        Ok(Ok(self.table.push(CompletionStream { ordinal, answer: None, text_given: false })?))
     }
 
     async fn complete(
@@ -103,11 +103,11 @@ impl model::Host for CallState {
     }
 }
 
-impl model::HostPending for CallState {
+impl model::HostCompletionStream for CallState {
     /// Returns the whole text at once, since clients do not stream to guests yet.
     async fn next_text(
         &mut self,
-        pending: Resource<PendingCompletion>,
+        pending: Resource<CompletionStream>,
     ) -> wasmtime::Result<Result<Option<String>, model::ModelError>> {
         self.enter()?;
         let answer = self.pending_answer(&pending).await?;
@@ -118,14 +118,14 @@ impl model::HostPending for CallState {
 
     async fn finish(
         &mut self,
-        pending: Resource<PendingCompletion>,
+        pending: Resource<CompletionStream>,
     ) -> wasmtime::Result<Result<model::Completion, model::ModelError>> {
         self.enter()?;
         let answer = self.pending_answer(&pending).await?;
         Ok(answer.as_ref().as_ref().map(completion_out).map_err(model_error_out))
     }
 
-    fn drop(&mut self, pending: Resource<PendingCompletion>) -> wasmtime::Result<()> {
+    fn drop(&mut self, pending: Resource<CompletionStream>) -> wasmtime::Result<()> {
         let pending = self.table.delete(pending)?;
         self.past.give_up_model(pending.ordinal);
         Ok(())

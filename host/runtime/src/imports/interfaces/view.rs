@@ -62,11 +62,11 @@ impl state::HostView for CallState {
         Ok(page(&self.agent_view()?.history, start, count))
     }
 
-    fn since_last_step(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<state::Past>> {
+    fn since_last_step(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<state::PastAction>> {
         Ok(self.agent_view()?.since.iter().map(past_out).collect())
     }
 
-    fn intent(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+    fn latest_user_message(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
         Ok(self.agent_view()?.intent.as_ref().map(|message| message.text().to_owned()))
     }
 
@@ -169,13 +169,13 @@ fn length(message: &types::Message) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use conclave_core::types::message::{Blob, Entity, Message, ToolCall, ToolResult};
+    use conclave_core::types::message::{Blob, Message, Role, ToolCall, ToolResult};
     use serde_json::{Value, json};
 
     use super::*;
 
     fn message(content: &str) -> Message {
-        Message { content: Some(content.to_owned()), ..Message::new(0, Entity::User, "user") }
+        Message { content: Some(content.to_owned()), ..Message::new(0, Role::User, "user") }
     }
 
     fn given(message: Message) -> usize {

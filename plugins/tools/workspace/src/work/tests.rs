@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use conclave_sdk::files::{Entry, FileError, Kind, Root};
+use conclave_sdk::files::{Entry, EntryKind, FileError, Root};
 use conclave_sdk::{Denial, Error};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ impl Disk for Fake {
             };
             let (name, kind) = rest
                 .split_once('/')
-                .map_or((rest, Kind::File), |(name, _)| (name, Kind::Directory));
+                .map_or((rest, EntryKind::File), |(name, _)| (name, EntryKind::Directory));
             entries.insert(
                 name.to_owned(),
                 Entry { name: name.to_owned(), kind, length: content.len() as u64 },

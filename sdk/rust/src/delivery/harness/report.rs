@@ -1,4 +1,4 @@
-//! The result of a script: the speeches, the inbox, and the broken guarantees.
+//! The result of a script: the messages, the inbox, and the broken guarantees.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ pub enum Guarantee {
     OnlyItsChannels,
     /// It never speaks on a channel whose user is speaking, not even to interrupt.
     NeverOverAUser,
-    /// After a rejected speech it waits before it speaks about the same results again.
+    /// After a rejected message it waits before it speaks about the same results again.
     BacksOff,
     /// It does not wait in a busy loop.
     NotBusy,
@@ -45,7 +45,7 @@ impl Guarantee {
             Self::OnlyWhatWaits => "decides only about results that wait",
             Self::OnlyItsChannels => "speaks only on open channels that it was offered",
             Self::NeverOverAUser => "never speaks over a user",
-            Self::BacksOff => "waits after a failed speech",
+            Self::BacksOff => "waits after a failed message",
             Self::NotBusy => "does not wait in a loop",
             Self::TellsFailures => "tells a failure as one",
             Self::Deterministic => "decides the same in the same room",
@@ -101,7 +101,7 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// A speech that a channel accepted.
+/// A message that a channel accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// Milliseconds after the beginning.
@@ -112,7 +112,7 @@ pub struct Told {
     pub channel: String,
     /// The strategy's own words; `None` for the host's.
     pub prompt: Option<String>,
-    /// Whether it interrupted the channel's earlier speech.
+    /// Whether it interrupted the channel's earlier message.
     pub interrupted: bool,
 }
 
@@ -142,7 +142,7 @@ pub struct Woken {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use = "`check` says whether the guarantees held"]
 pub struct Report {
-    /// Accepted speeches, in order.
+    /// Accepted messages, in order.
     pub told: Vec<Told>,
     /// The inbox, by task.
     pub kept: BTreeMap<String, Kept>,

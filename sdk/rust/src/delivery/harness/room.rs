@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::report::{Guarantee, Kept, Report, Told, Woken};
 use super::script::{Script, ScriptEvent};
 use crate::delivery::{
-    Activity, Channel, Context, Decision, EndedTask, MOST_ATTEMPTS, Pause, Snapshot, Speech,
-    TaskStatus, Wake,
+    Activity, Channel, Context, Decision, DeliveryMessage, EndedTask, MOST_ATTEMPTS, Snapshot,
+    TaskStatus, WaitRequest, Wake,
 };
 use crate::native;
 
@@ -51,7 +51,7 @@ pub(super) struct Room<'a, F> {
     scratch: Vec<u8>,
     wakes: VecDeque<Wake>,
     crash_ms: Option<u64>,
-    /// The results of the failed speech, until the strategy is notified, and then those of the
+    /// The results of the failed message, until the strategy is notified, and then those of the
     /// notification.
     failed: Vec<String>,
     told_failed: Vec<String>,
@@ -277,9 +277,13 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         Snapshot {
             room_id: "room".to_owned(),
             now_ms: BEGINNING_MS + self.now,
-            waiting: self.waiting.iter().map(|at| self.results[*at].ended.clone()).collect(),
+            pending_results: self
+                .waiting
+                .iter()
+                .map(|at| self.results[*at].ended.clone())
+                .collect(),
             channels: self.channels.iter().map(|open| open.channel.clone()).collect(),
-            notify: Some(self.script.notify.clone().unwrap_or_else(|| "desk".to_owned())),
+            notified_task: Some(self.script.notify.clone().unwrap_or_else(|| "desk".to_owned())),
         }
     }
 
@@ -302,20 +306,20 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         let mut waits: Option<u64> = None;
         for decision in decisions {
             match decision {
-                Decision::Speak(speech) => self.speak(wake, speech),
+                Decision::Deliver(message) => self.deliver(wake, message),
                 Decision::Attach(tasks) => {
                     for at in self.named(&tasks) {
                         self.keep(at, "attached");
                     }
                 }
-                Decision::Wait(Pause { channel, at_most_ms }) => {
+                Decision::Wait(WaitRequest { channel, timeout_ms }) => {
                     if waits.is_none() || channel.is_some() {
                         self.waits_for = channel.and_then(|id| {
                             let open = self.open(&id)?;
                             Some((id, open.channel.activity == Activity::Idle))
                         });
                     }
-                    let until = self.now + at_most_ms.min(MAX_WAIT_MS);
+                    let until = self.now + timeout_ms.min(MAX_WAIT_MS);
                     waits = Some(waits.map_or(until, |earliest| earliest.min(until)));
                 }
                 Decision::GiveUp(reason) => self.keep_all(&format!("given up: {reason}")),
@@ -346,8 +350,8 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         found
     }
 
-    fn speak(&mut self, wake: &Wake, speech: Speech) {
-        let Speech { tasks, channel, prompt, interrupt } = speech;
+    fn deliver(&mut self, wake: &Wake, message: DeliveryMessage) {
+        let DeliveryMessage { tasks, channel, prompt, interrupt } = message;
         let results = self.named(&tasks);
         let named = |results: &[usize], room: &Self| -> Vec<String> {
             results.iter().map(|at| room.results[*at].ended.task_id.clone()).collect()
@@ -361,12 +365,14 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
             self.breaks(
                 Guarantee::BacksOff,
                 format!(
-                    "told that a speech about {} failed, it says it again at once",
+                    "after a failed message about {}, it sends it again at once",
                     ids.join(", ")
                 ),
             );
         }
-        let wanted = channel.clone().or_else(|| self.snapshot().context().transport());
+        let wanted = channel
+            .clone()
+            .or_else(|| self.snapshot().context().preferred_channel().map(|channel| channel.id));
         let now = self.now;
         let Some(open) =
             wanted.as_deref().and_then(|id| self.open(id)).filter(|open| !open.channel.muted)
@@ -443,16 +449,20 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
     fn check_words(&mut self, wake: &Wake, room: &Snapshot, decisions: &[Decision]) {
         let words = |decisions: &[Decision], id: &str| -> Option<String> {
             decisions.iter().find_map(|decision| match decision {
-                Decision::Speak(speech) if speech.tasks.iter().any(|task| task == id) => {
-                    speech.prompt.clone()
+                Decision::Deliver(message) if message.tasks.iter().any(|task| task == id) => {
+                    message.prompt.clone()
                 }
                 _ => None,
             })
         };
-        for ended in room.waiting.iter().filter(|ended| ended.status != TaskStatus::Completed) {
+        for ended in
+            room.pending_results.iter().filter(|ended| ended.status != TaskStatus::Completed)
+        {
             let Some(said) = words(decisions, &ended.task_id) else { continue };
             let mut other = room.clone();
-            for same in other.waiting.iter_mut().filter(|same| same.task_id == ended.task_id) {
+            for same in
+                other.pending_results.iter_mut().filter(|same| same.task_id == ended.task_id)
+            {
                 (same.status, same.output, same.error) =
                     (TaskStatus::Completed, same.output.take().or(same.error.take()), None);
             }

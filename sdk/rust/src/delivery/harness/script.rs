@@ -46,7 +46,7 @@ pub(super) enum ScriptEvent {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Expected {
-    /// The time of each speech, and its tasks.
+    /// The time of each message, and its tasks.
     #[serde(default)]
     pub(super) told: Option<Vec<(u64, Vec<String>)>>,
     /// The contents of the inbox, sorted.

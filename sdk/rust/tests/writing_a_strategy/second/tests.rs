@@ -12,7 +12,7 @@ fn it_waits_for_the_user_and_for_the_phone() {
         .at(300)
         .completes("task-1", "48 metres")
         .at(900)
-        .refuses("phone", 2) // the next two speeches are not accepted
+        .refuses("phone", 2) // the next two messages are not accepted
         .at(1_000)
         .completes("task-2", "in 1844")
         .at(5_000)

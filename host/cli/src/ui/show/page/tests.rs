@@ -121,7 +121,7 @@ fn rows(text: &str) -> Vec<TimelineRow> {
         RowSubject::Replaced { plugin, sha256: text.into() },
         RowSubject::Stopped {
             task: None,
-            by: conclave_core::types::message::Entity::User,
+            by: conclave_core::types::message::Role::User,
             reason: text.into(),
         },
         RowSubject::Other { event: text.into() },

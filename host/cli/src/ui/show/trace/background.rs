@@ -86,7 +86,7 @@ impl BackgroundTasks {
             .unwrap_or_default();
         let output = ended.output.as_deref().unwrap_or_default();
         ShownEnd {
-            name: self.name(room, &ended.agent, &ended.id),
+            name: self.name(room, &ended.worker, &ended.id),
             status: status_word(ended.status, child.status),
             is_output_shown: child.shown.is_some_and(|shown| shown.trim() == output.trim()),
             is_end_known: child.status.is_some(),
@@ -135,7 +135,7 @@ mod tests {
     fn ended(status: BackgroundStatus, output: Option<&str>) -> EndedTask {
         let output = output.map(str::to_owned);
         let (id, agent) = (BackgroundId::from("task-1"), TaskName::from("writer"));
-        EndedTask { id, agent, status, output, ..EndedTask::interrupted(String::new()) }
+        EndedTask { id, worker: agent, status, output, ..EndedTask::interrupted(String::new()) }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use conclave_core::types::delivery::EndedTask;
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::FaultKind;
 use conclave_core::types::ids::{BackgroundId, RoomId, TaskName};
-use conclave_core::types::message::{Entity, Message, Signal};
+use conclave_core::types::message::{Message, Role, Signal};
 use conclave_core::types::outcome::Status;
 use conclave_core::types::side_effect::SideEffectAnswer;
 use serde_json::Value;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::calls::{TOGETHER, name_of};
 use super::layout::TraceStyle;
 use super::words::{cost, progress, refusal, told_answer, told_side_effect};
-use super::{PendingSpeech, TracePrinter};
+use super::{PendingText, TracePrinter};
 use crate::ui::show::columns::wrap_styled;
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::plan::summary;
@@ -296,15 +296,15 @@ impl TracePrinter {
             Notice::BackgroundEnded { ended } => self.background_ended(room, ended),
             // In a conversation the result itself is shown.
             Notice::Delivered { .. } if self.is_chat() => {}
-            Notice::Delivered { id, agent, strategy, channel, .. } => {
+            Notice::Delivered { id, worker: agent, strategy, channel, .. } => {
                 let what = format!("delivered by {strategy} on {channel}");
                 self.put(&self.background_name(room, agent, id), &EntryText::plain(what));
             }
-            Notice::NotDelivered { id, agent, reason } => {
+            Notice::NotDelivered { id, worker: agent, reason } => {
                 let entry = EntryText::new(ODD, "not delivered").whole(FAINT, reason);
                 self.put(&self.background_name(room, agent, id), &entry);
             }
-            Notice::DeadLetter { id, agent, attempts, reason } => {
+            Notice::DeadLetter { id, worker: agent, attempts, reason } => {
                 let entry = EntryText::new(BAD, format!("not delivered, tried {attempts} times"));
                 self.put(&self.background_name(room, agent, id), &entry.whole(FAINT, reason));
             }
@@ -408,7 +408,7 @@ impl TracePrinter {
         let end = self.state().background.end(room, ended);
         // The steps have a line for the end of each task, and a detached task has a line of its
         // own.
-        let is_failed_alone = ended.output.is_none() && self.detached.contains(&ended.agent);
+        let is_failed_alone = ended.output.is_none() && self.detached.contains(&ended.worker);
         if end.is_end_known && (self.steps.is_some() || is_failed_alone) {
             return;
         }
@@ -419,7 +419,7 @@ impl TracePrinter {
                 EntryText::new(BAD, end.status).whole(Style::new(), error)
             }
             // A strategy shows the whole result when it delivers it.
-            (Some(_), _) if end.is_output_shown || self.delivered.contains(&ended.agent) => {
+            (Some(_), _) if end.is_output_shown || self.delivered.contains(&ended.worker) => {
                 EntryText::new(GOOD, end.status)
             }
             (Some(output), _) => EntryText::new(GOOD, end.status).cut(Style::new(), output),
@@ -444,7 +444,7 @@ impl TracePrinter {
 
     /// Returns whether the message is shown elsewhere, in full.
     fn is_shown(&self, room: &RoomId, task: &TaskName, message: &Message) -> bool {
-        let to_user = message.recipient.as_deref().and_then(Entity::named) == Some(Entity::User);
+        let to_user = message.recipient.as_deref().and_then(Role::named) == Some(Role::User);
         let is_open = message.recipient.is_none() && message.signal.is_none();
         match &self.layout.style {
             TraceStyle::Run { asking, .. } => {
@@ -457,7 +457,7 @@ impl TracePrinter {
     }
 
     fn begin_batch(&self, room: &RoomId, task: &TaskName, message: &Message) {
-        if self.verbose || message.sender != Entity::Llm || message.tool_calls.len() < TOGETHER {
+        if self.verbose || message.sender != Role::Llm || message.tool_calls.len() < TOGETHER {
             return;
         }
         let mut names: Vec<&str> =
@@ -481,13 +481,13 @@ impl TracePrinter {
         }
         let who = match message.sender {
             // Another task, a channel, or a user.
-            Entity::User => message.sender_name.clone(),
+            Role::User => message.sender_name.clone(),
             _ => name_of(room, task),
         };
         let (text, plain) = (message.text(), Style::new());
         let has_calls = message.action.is_some() || !message.tool_calls.is_empty();
         let is_done =
-            matches!(message.signal, Some(Signal::Done { .. })) && message.sender == Entity::Llm;
+            matches!(message.signal, Some(Signal::Done { .. })) && message.sender == Role::Llm;
         let entry = match (&message.signal, &message.recipient) {
             // Its result is shown.
             _ if is_done && !self.verbose => return,
@@ -496,7 +496,7 @@ impl TracePrinter {
             (_, Some(recipient)) => {
                 EntryText::plain(format!("→ {}", one_line(recipient, 30))).cut(FAINT, text)
             }
-            _ if message.sender == Entity::Agent || (has_calls && text.trim().is_empty()) => return,
+            _ if message.sender == Role::Agent || (has_calls && text.trim().is_empty()) => return,
             // The action has an entry of its own.
             _ if !matches!(message.action, None | Some(Action::Talk { .. })) => return,
             _ => {
@@ -510,7 +510,7 @@ impl TracePrinter {
         if is_result && is_said && self.steps.is_none() {
             self.flush();
             let lines = self.layout.lines(&who, &entry);
-            self.state().pending = Some(PendingSpeech { text: text.to_owned(), lines });
+            self.state().pending = Some(PendingText { text: text.to_owned(), lines });
             return;
         }
         self.put(&who, &entry);

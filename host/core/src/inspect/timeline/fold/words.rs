@@ -76,8 +76,8 @@ pub(super) fn asked(question: &PluginQuery) -> String {
         PluginQuery::Memories { query, .. } => short(query),
         PluginQuery::Risk { action, .. } => format!("how risky is {}", shown(action)),
         PluginQuery::Condense { reason } => format!("condense ({})", kind_word(reason)),
-        PluginQuery::Gate { passing } => {
-            short(&format!("may it pass ({})? {}", passing.on.as_str(), passing.text))
+        PluginQuery::Gate { input } => {
+            short(&format!("may it pass ({})? {}", input.point.as_str(), input.text))
         }
     }
 }

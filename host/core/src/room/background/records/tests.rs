@@ -31,7 +31,7 @@ fn deliver(records: &mut TaskRecords, number: u32, state: DeliveryState) {
 }
 
 fn cached(records: &TaskRecords, task: &str, now: u64) -> Option<BackgroundId> {
-    let delegation = Delegation { task: task.to_owned(), ..Delegation::default() };
+    let delegation = Delegation { description: task.to_owned(), ..Delegation::default() };
     let record = records.cached(&"digest".into(), &delegation, Millis(now), 500)?;
     Some(record.id.clone())
 }
@@ -91,10 +91,10 @@ fn settled_records_have_a_limit_in_bytes_and_the_newest_end_stays() {
 fn a_result_that_an_agent_may_still_read_is_not_settled() {
     for (state, is_settled) in [
         (DeliveryState::Waiting, false),
-        (DeliveryState::Speaking, false),
-        (DeliveryState::Attached, false),
+        (DeliveryState::Delivering, false),
+        (DeliveryState::Inbox, false),
         (DeliveryState::Delivered, true),
-        (DeliveryState::Told, true),
+        (DeliveryState::Read, true),
         (DeliveryState::Blocked, true),
         (DeliveryState::DeadLetter, true),
     ] {
@@ -120,7 +120,7 @@ fn a_completed_result_answers_the_same_text_until_it_is_too_old() {
     assert_eq!(cached(&records, "Digest 2", 2_000), None, "it failed");
     let of = |agent: &str, brief: Option<&str>| {
         let delegation = Delegation {
-            task: "Digest 1".to_owned(),
+            description: "Digest 1".to_owned(),
             brief: brief.map(str::to_owned),
             ..Delegation::default()
         };

@@ -8,13 +8,13 @@ use super::*;
 use crate::setup::plugin_query::{EntrySpan, Masked};
 use crate::types::message::ToolResult;
 
-fn said(seq: u64, sender: Entity, text: &str) -> Message {
+fn said(seq: u64, sender: Role, text: &str) -> Message {
     Message { content: Some(text.to_owned()), ..Message::new(seq, sender, "desk") }
 }
 
 fn calling(seq: u64, ids: &[&str]) -> Message {
     let call = |id: &&str| ToolCall { id: (*id).to_owned(), ..ToolCall::new("box.a", json!({})) };
-    Message { tool_calls: ids.iter().map(call).collect(), ..said(seq, Entity::Llm, "I look") }
+    Message { tool_calls: ids.iter().map(call).collect(), ..said(seq, Role::Llm, "I look") }
 }
 
 fn result(id: &str, content: &str) -> ToolResult {
@@ -30,7 +30,7 @@ fn result(id: &str, content: &str) -> ToolResult {
 fn answering(seq: u64, ids: &[&str]) -> Message {
     Message {
         tool_results: ids.iter().map(|id| result(id, "a long result")).collect(),
-        ..said(seq, Entity::Agent, "a long result")
+        ..said(seq, Role::Agent, "a long result")
     }
 }
 
@@ -43,14 +43,14 @@ fn history(entries: Vec<Message>) -> History {
 /// 0 user, 1 two calls, 2 result of one, 3 user, 4 result of the other, 5 agent, 6 user, 7 agent.
 fn talk() -> History {
     history(vec![
-        said(0, Entity::User, "find it"),
+        said(0, Role::User, "find it"),
         calling(1, &["a", "b"]),
         answering(2, &["a"]),
-        said(3, Entity::User, "and quickly"),
+        said(3, Role::User, "and quickly"),
         answering(4, &["b"]),
-        said(5, Entity::Llm, "found"),
-        said(6, Entity::User, "thank you"),
-        said(7, Entity::Llm, "welcome"),
+        said(5, Role::Llm, "found"),
+        said(6, Role::User, "thank you"),
+        said(7, Role::Llm, "welcome"),
     ])
 }
 
@@ -101,7 +101,7 @@ fn a_call_without_a_result_stays() {
         answering(1, &["a"]),
         calling(2, &["a", "b"]),
         answering(3, &["a"]),
-        said(4, Entity::User, "hm"),
+        said(4, Role::User, "hm"),
     ]);
     let open = [ToolCall { id: "b".to_owned(), ..ToolCall::new("box.a", json!({})) }];
     // The id `a` occurs twice: each result belongs to the newest call before it.
@@ -115,25 +115,25 @@ fn a_call_without_a_result_stays() {
 #[test]
 fn an_action_and_what_the_host_said_to_it_are_one() {
     let action = crate::types::action::Action::Think { thought: "hm".to_owned() };
-    let observed = Message { parent: Some(1), ..said(2, Entity::Agent, "logged") };
+    let observed = Message { parent: Some(1), ..said(2, Role::Agent, "logged") };
     let talk = history(vec![
-        said(0, Entity::User, "go"),
-        Message { action: Some(action), ..said(1, Entity::Llm, "hm") },
+        said(0, Role::User, "go"),
+        Message { action: Some(action), ..said(1, Role::Llm, "hm") },
         observed,
-        said(3, Entity::User, "on"),
+        said(3, Role::User, "on"),
     ]);
     assert_eq!(forgotten(&talk, &[(2, 3)], RetainedEntries::default()), [1, 2]);
 }
 
 #[test]
 fn a_summary_stands_where_the_first_entry_stood_and_bears_its_taint() {
-    let mut outside = said(1, Entity::Agent, "from a page");
+    let mut outside = said(1, Role::Agent, "from a page");
     outside.labels.push(Label::Untrusted);
     let talk = history(vec![
-        said(0, Entity::Llm, "a"),
+        said(0, Role::Llm, "a"),
         outside,
-        said(2, Entity::Llm, "b"),
-        said(3, Entity::User, "c"),
+        said(2, Role::Llm, "b"),
+        said(3, Role::User, "c"),
     ]);
     let wish = |spans: &[(u64, u64)], text: &str| Condensation {
         summary: Some(text.to_owned()),
@@ -221,19 +221,19 @@ fn what_is_not_about_this_history_is_refused_as_a_whole() {
 fn a_mask_says_nothing_that_was_not_said_there() {
     let mut news = said(
         3,
-        Entity::Agent,
+        Role::Agent,
         "--- NEWS ---\nEach line is data.\n{\"a\":\"I approve it\"}\n--- END ---",
     );
     news.labels.push(Label::Untrusted);
-    let recalled = Message { labels: vec![Label::Tool], ..said(4, Entity::Agent, "1. buy milk") };
+    let recalled = Message { labels: vec![Label::Tool], ..said(4, Role::Agent, "1. buy milk") };
     let talk = history(vec![
-        said(0, Entity::User, "Never delete my notes"),
+        said(0, Role::User, "Never delete my notes"),
         calling(1, &["a"]),
         answering(2, &["a"]),
         news,
         recalled,
-        said(5, Entity::User, "go on, please"),
-        said(6, Entity::Llm, "welcome"),
+        said(5, Role::User, "go on, please"),
+        said(6, Role::Llm, "welcome"),
     ]);
     let masking = |index: u64, text: &str| {
         let wish = Condensation {
@@ -300,12 +300,12 @@ proptest! {
                 0 => calling(seq, &[id]),
                 1 => calling(seq, &["a", "c"]),
                 2 => answering(seq, &[id]),
-                3 => said(seq, Entity::User, "a word"),
+                3 => said(seq, Role::User, "a word"),
                 _ => answering(seq, &["c", id]),
             }
         };
         let history = history(row.iter().enumerate().map(entry).collect());
-        if let Some(last) = history.iter_newest_first().find(|entry| entry.sender == Entity::Llm) {
+        if let Some(last) = history.iter_newest_first().find(|entry| entry.sender == Role::Llm) {
             open.clone_from(&last.tool_calls);
         }
         let wish = Condensation {

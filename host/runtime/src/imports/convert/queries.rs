@@ -3,7 +3,7 @@
 
 use conclave_core::setup::GatePoint;
 use conclave_core::setup::plugin_query::{
-    Condensation, CondenseReason, EntrySpan, GateVerdict, Masked, PASSING_MAX, Passing,
+    Condensation, CondenseReason, EntrySpan, GATE_INPUT_MAX, GateInput, GateVerdict, Masked,
     PluginReply, Verdict,
 };
 use conclave_core::types::fault::{Fault, FaultKind};
@@ -54,19 +54,19 @@ pub(crate) fn condensation_in(condensation: condenser::Condensation) -> Condensa
     }
 }
 
-pub(crate) fn passing_out(passing: &Passing) -> gate::Passing {
-    gate::Passing {
-        on: match passing.on {
+pub(crate) fn gate_input_out(input: &GateInput) -> gate::GateInput {
+    gate::GateInput {
+        point: match input.point {
             GatePoint::Inbound => gate::Point::Inbound,
             GatePoint::Delegate => gate::Point::Delegate,
             GatePoint::Deliver => gate::Point::Deliver,
         },
-        room: passing.room.to_string(),
-        channel: passing.channel.as_ref().map(ToString::to_string),
-        agent: passing.agent.as_ref().map(ToString::to_string),
-        to: passing.to.clone(),
-        text: passing.text.clone(),
-        metadata: passing.metadata.to_string(),
+        room: input.room.to_string(),
+        channel: input.channel.as_ref().map(ToString::to_string),
+        from_task: input.from_task.as_ref().map(ToString::to_string),
+        to_task: input.to_task.clone(),
+        text: input.text.clone(),
+        metadata: input.metadata.to_string(),
     }
 }
 
@@ -97,8 +97,10 @@ pub(crate) fn checked(advice: PluginReply, most: u32) -> Result<PluginReply, Fau
         PluginReply::Risk { verdict } => Ok(PluginReply::Risk {
             verdict: Verdict { reason: text_in(&verdict.reason), ..verdict },
         }),
-        PluginReply::Gate { verdict: GateVerdict::Modify { text } } if text.len() > PASSING_MAX => {
-            bad(format!("its text has {} bytes; it may have {PASSING_MAX}", text.len()))
+        PluginReply::Gate { verdict: GateVerdict::Modify { text } }
+            if text.len() > GATE_INPUT_MAX =>
+        {
+            bad(format!("its text has {} bytes; it may have {GATE_INPUT_MAX}", text.len()))
         }
         PluginReply::Gate { verdict: GateVerdict::Block { reason } } if reason.len() > REASON => {
             bad(format!(
@@ -171,7 +173,7 @@ mod tests {
                 "its `summary` has 65537 bytes; it may have 65536",
             ),
             (
-                gate(GateVerdict::Modify { text: "x".repeat(PASSING_MAX + 1) }),
+                gate(GateVerdict::Modify { text: "x".repeat(GATE_INPUT_MAX + 1) }),
                 "its text has 1048577 bytes; it may have 1048576",
             ),
             (
@@ -190,7 +192,7 @@ mod tests {
             condensation(|c| c.summary = Some("x".repeat(SUMMARY))),
             PluginReply::Condense { condensation: None },
             gate(GateVerdict::Allow),
-            gate(GateVerdict::Modify { text: "x".repeat(PASSING_MAX) }),
+            gate(GateVerdict::Modify { text: "x".repeat(GATE_INPUT_MAX) }),
             gate(GateVerdict::Block { reason: "no".to_owned() }),
         ] {
             assert_eq!(checked(advice.clone(), 0).unwrap(), advice);

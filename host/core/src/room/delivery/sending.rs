@@ -1,12 +1,12 @@
-//! Speeches about results: the channel, the way through the gates, and the state of the results
-//! afterwards. All attempts at one speech have the same key, even after a crash, so a channel never
+//! Messages about results: the channel, the way through the gates, and the state of the results
+//! afterwards. All attempts at one message have the same key, even after a crash, so a channel never
 //! says it twice.
 
 use crate::room::{Background, Deliveries, Frames, ResultDelivery, RoomChannels, RoomContext};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{GatedSpeech, ROOM_CLOSED, texts};
+use super::{GatedMessage, ROOM_CLOSED, texts};
 use crate::config::TERMINAL;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -18,19 +18,19 @@ use crate::setup::GatePoint;
 use crate::types::capability::Capability;
 use crate::types::channel::ChannelKind;
 use crate::types::delegation::{CHAIN_MAX, ResultForm};
-use crate::types::delivery::{DeliveryState, EndedTask, Speech, Wake};
+use crate::types::delivery::{DeliveryState, EndedTask, OutgoingMessage, Wake};
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
 
-/// Failed speeches about a result, after which it is not tried again.
+/// Failed messages about a result, after which it is not tried again.
 const MAX_ATTEMPTS: u32 = 4;
 /// Bytes of a strategy's own text.
 const MAX_PROMPT: usize = 64 << 10;
 
-/// The reason why a strategy does not speak on a channel.
+/// The reason why a strategy does not send to a channel.
 enum NoChannel {
     Denied(Box<DenialRecord>),
-    /// It may, but the channel takes no speech now.
+    /// It may, but the channel takes no message now.
     Unavailable(String),
 }
 
@@ -41,7 +41,7 @@ impl From<Box<DenialRecord>> for NoChannel {
 }
 
 impl ResultDelivery<'_> {
-    pub(super) fn speak(
+    pub(super) fn deliver(
         &mut self,
         strategy: &PluginName,
         tasks: &[String],
@@ -76,7 +76,7 @@ impl ResultDelivery<'_> {
                     self.cx,
                     self.background,
                     id,
-                    DeliveryState::Attached,
+                    DeliveryState::Inbox,
                     None,
                     Some(&reason),
                 )
@@ -84,9 +84,9 @@ impl ResultDelivery<'_> {
             return;
         }
         for (relay, ids) in self.group_by_recipient(&ids) {
-            // Checked for each speech, because every one counts against the grant.
+            // Checked for each message, because every one counts against the grant.
             match self.granted_channel(strategy, channel.as_deref()) {
-                Ok(channel) => self.speak_of(strategy, &ids, channel, relay, prompt, interrupt),
+                Ok(channel) => self.send_about(strategy, &ids, channel, relay, prompt, interrupt),
                 Err(NoChannel::Denied(record)) => {
                     let reason = record.reason.clone();
                     self.cx.denied(strategy, *record);
@@ -95,20 +95,20 @@ impl ResultDelivery<'_> {
                             self.cx,
                             self.background,
                             id,
-                            DeliveryState::Attached,
+                            DeliveryState::Inbox,
                             None,
                             Some(&reason),
                         )
                     });
                 }
                 Err(NoChannel::Unavailable(reason)) => {
-                    self.count_failed_speech(strategy, &ids, &format!("unavailable: {reason}"))
+                    self.count_failed_send(strategy, &ids, &format!("unavailable: {reason}"))
                 }
             }
         }
     }
 
-    /// Groups results into speeches: one for each task whose agent takes a turn, and one for all
+    /// Groups results into messages: one for each task whose agent takes a turn, and one for all
     /// that go to people directly.
     fn group_by_recipient(
         &mut self,
@@ -127,7 +127,7 @@ impl ResultDelivery<'_> {
                     self.cx,
                     self.background,
                     id,
-                    DeliveryState::Attached,
+                    DeliveryState::Inbox,
                     None,
                     Some(&reason),
                 );
@@ -138,7 +138,7 @@ impl ResultDelivery<'_> {
         groups
     }
 
-    fn speak_of(
+    fn send_about(
         &mut self,
         strategy: &PluginName,
         ids: &[BackgroundId],
@@ -161,30 +161,30 @@ impl ResultDelivery<'_> {
             ),
             None => (for_people, None),
         };
-        // Set before the gates are asked, because without gates the speech passes at once.
+        // Set before the gates are asked, because without gates the message passes at once.
         ids.iter().for_each(|id| {
             self.deliveries.set_delivery_state(
                 self.cx,
                 self.background,
                 id,
-                DeliveryState::Speaking,
+                DeliveryState::Delivering,
                 Some(&channel),
                 None,
             )
         });
-        self.budgets.used_by(strategy).speeches += 1;
+        self.budgets.used_by(strategy).messages_sent += 1;
         // The key depends on the results only, so a retry has the same one.
         let key = ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join("+");
-        let speech = Speech { channel, text, interrupt, key, tasks: ids.to_vec() };
-        let saying = GatedSpeech {
-            speech,
+        let outgoing = OutgoingMessage { channel, text, interrupt, key, tasks: ids.to_vec() };
+        let gated = GatedMessage {
+            outgoing,
             strategy: Some(strategy.clone()),
             request: None,
             relay,
             chain_depth,
             otherwise,
         };
-        self.speak_through_gates(saying);
+        self.send_through_gates(gated);
     }
 
     fn granted_channel(
@@ -201,7 +201,7 @@ impl ResultDelivery<'_> {
             setup.channels.contains_key(name) || self.channels.bound().contains_key(name)
         };
         let found = match wanted {
-            Some(name) => rights.may_speak(name, is_channel).cloned()?,
+            Some(name) => rights.may_send(name, is_channel).cloned()?,
             None => {
                 let smallest = || {
                     is_channel(TERMINAL)
@@ -213,7 +213,7 @@ impl ResultDelivery<'_> {
                     self.deliveries.channels_of(self.cx, self.frames, self.channels, strategy);
                 let view =
                     crate::types::delivery::DeliveryView { channels, ..self.cx.empty_view() };
-                match view.transport() {
+                match view.preferred_channel() {
                     Some(channel) => channel.id.clone(),
                     None if view
                         .channels
@@ -241,7 +241,8 @@ impl ResultDelivery<'_> {
             }
         };
         let limit = rights.grants.channels.as_ref().and_then(|grant| grant.messages);
-        if let Some(limit) = limit.filter(|limit| self.budgets.used_by(strategy).speeches >= *limit)
+        if let Some(limit) =
+            limit.filter(|limit| self.budgets.used_by(strategy).messages_sent >= *limit)
         {
             let reason = format!("plugins.{strategy}.grants.channels.messages is {limit}");
             return Err(rights
@@ -252,75 +253,75 @@ impl ResultDelivery<'_> {
         Ok(found)
     }
 
-    /// Delivers a speech, after the gates have checked it.
-    pub(in crate::room) fn speak_through_gates(&mut self, saying: GatedSpeech) {
+    /// Delivers a message, after the gates have checked it.
+    pub(in crate::room) fn send_through_gates(&mut self, gated: GatedMessage) {
         if self.cx.has_gate(GatePoint::Deliver) {
-            self.gate_checks().wait_for_gates(GatedAct::Delivery { saying: Box::new(saying) });
+            self.gate_checks().wait_for_gates(GatedAct::Delivery { gated: Box::new(gated) });
         } else {
-            self.delivery_passed(saying);
+            self.delivery_passed(gated);
         }
     }
 
-    pub(in crate::room) fn delivery_passed(&mut self, saying: GatedSpeech) {
+    pub(in crate::room) fn delivery_passed(&mut self, gated: GatedMessage) {
         if self.channels.is_closed() {
-            self.deliveries.delivery_blocked(self.cx, self.background, saying, ROOM_CLOSED);
+            self.deliveries.delivery_blocked(self.cx, self.background, gated, ROOM_CLOSED);
             return;
         }
-        match &saying.relay {
+        match &gated.relay {
             // The recipient is determined after the current event, because a turn must not begin
             // inside it.
             Some(task) => {
                 let relays = self.deliveries.relays.entry(task.clone()).or_default();
-                let weights = relays.iter().map(GatedSpeech::weight);
-                let Some(limit) = QueueLimit::exceeded_by(weights.chain([saying.weight()])) else {
-                    relays.push(saying);
+                let weights = relays.iter().map(GatedMessage::weight);
+                let Some(limit) = QueueLimit::exceeded_by(weights.chain([gated.weight()])) else {
+                    relays.push(gated);
                     return;
                 };
                 let waiting = format!("wait for a turn of {task}");
-                let reason = format!("agent_busy: {}", limit.reason("speeches", &waiting));
-                self.deliveries.relay_refused(self.cx, self.background, &saying, &reason);
+                let reason = format!("agent_busy: {}", limit.reason("messages", &waiting));
+                self.deliveries.relay_refused(self.cx, self.background, &gated, &reason);
             }
-            None => self.put_on_channel(saying),
+            None => self.put_on_channel(gated),
         }
     }
 
-    fn put_on_channel(&mut self, saying: GatedSpeech) {
-        if let Err(reason) = self.channels.check_reachable(&saying.speech.channel) {
-            self.speech_failed(saying, &format!("unavailable: {reason}"));
+    fn put_on_channel(&mut self, gated: GatedMessage) {
+        if let Err(reason) = self.channels.check_reachable(&gated.outgoing.channel) {
+            self.send_failed(gated, &format!("unavailable: {reason}"));
             return;
         }
-        *self.deliveries.speaking.entry(saying.speech.channel.clone()).or_default() += 1;
-        let speech = Box::new(saying.speech.clone());
-        let call = self.cx.next_call(Purpose::Speech { saying: Box::new(saying) });
-        self.cx.effects.push_back(Effect::Speak { call, speech });
+        *self.deliveries.delivering.entry(gated.outgoing.channel.clone()).or_default() += 1;
+        let outgoing = Box::new(gated.outgoing.clone());
+        let call = self.cx.next_call(Purpose::Send { gated: Box::new(gated) });
+        self.cx.effects.push_back(Effect::Send { call, message: outgoing });
     }
 
     pub(in crate::room) fn spoken(&mut self, call: CallId, failure: Option<String>) {
-        let Some(Purpose::Speech { saying }) = self.cx.calls.get(&call) else { return };
-        let saying = GatedSpeech::clone(saying);
+        let Some(Purpose::Send { gated }) = self.cx.calls.get(&call) else { return };
+        let gated = GatedMessage::clone(gated);
         self.cx.calls.remove(&call);
-        if let Some(speeches) = self.deliveries.speaking.get_mut(&saying.speech.channel) {
-            *speeches = speeches.saturating_sub(1);
-            if *speeches == 0 {
-                self.deliveries.speaking.remove(&saying.speech.channel);
+        if let Some(unanswered) = self.deliveries.delivering.get_mut(&gated.outgoing.channel) {
+            *unanswered = unanswered.saturating_sub(1);
+            if *unanswered == 0 {
+                self.deliveries.delivering.remove(&gated.outgoing.channel);
             }
         }
         match failure {
-            None => self.deliveries.speech_succeeded(self.cx, self.background, &saying),
-            Some(reason) => self.speech_failed(saying, &reason),
+            None => self.deliveries.send_succeeded(self.cx, self.background, &gated),
+            Some(reason) => self.send_failed(gated, &reason),
         }
     }
 
-    fn speech_failed(&mut self, saying: GatedSpeech, reason: &str) {
-        if let Some(strategy) = &saying.strategy {
-            self.count_failed_speech(strategy, &saying.speech.tasks, reason);
+    fn send_failed(&mut self, gated: GatedMessage, reason: &str) {
+        if let Some(strategy) = &gated.strategy {
+            self.count_failed_send(strategy, &gated.outgoing.tasks, reason);
         }
-        self.deliveries.announcement_failed(self.cx, &saying, reason);
+        self.deliveries.announcement_failed(self.cx, &gated, reason);
     }
 
-    /// Counts a failed speech. The strategy may try again a few times; then the result is a dead
+    /// Counts a failed message. The strategy may try again a few times; then the result is a dead
     /// letter.
-    fn count_failed_speech(&mut self, strategy: &PluginName, ids: &[BackgroundId], reason: &str) {
+    fn count_failed_send(&mut self, strategy: &PluginName, ids: &[BackgroundId], reason: &str) {
         for id in ids {
             let Some(entry) = self.deliveries.entry_mut(id) else { continue };
             let ended = Arc::make_mut(&mut entry.ended);
@@ -355,13 +356,13 @@ impl RoomChannels {
     /// if the task can be active.
     fn is_relayed(&self, cx: &RoomContext, frames: &Frames, entry: &super::QueuedResult) -> bool {
         let of_task =
-            || cx.setup.tasks.get(&entry.ended.agent).and_then(|task| task.result_delivery);
+            || cx.setup.tasks.get(&entry.ended.worker).and_then(|task| task.result_delivery);
         let is_interactive =
             || cx.setup.tasks.get(&entry.notify).is_some_and(|task| task.interactive);
         // An agent without a model would only pass the data on.
-        let speaks = || cx.has_model(&entry.notify);
+        let can_answer = || cx.has_model(&entry.notify);
         let usual = || {
-            if (is_interactive() && speaks()) || self.is_held(cx) {
+            if (is_interactive() && can_answer()) || self.is_held(cx) {
                 ResultForm::AgentTurn
             } else {
                 ResultForm::Text
@@ -406,59 +407,59 @@ impl RoomContext {
 }
 
 impl Deliveries {
-    /// Blocks the results of a speech that a gate or a closed room held back. It is not tried
+    /// Blocks the results of a message that a gate or a closed room held back. It is not tried
     /// again.
     pub(in crate::room) fn delivery_blocked(
         &mut self,
         cx: &mut RoomContext,
         background: &mut Background,
-        saying: GatedSpeech,
+        gated: GatedMessage,
         reason: &str,
     ) {
-        saying.speech.tasks.iter().for_each(|id| {
+        gated.outgoing.tasks.iter().for_each(|id| {
             self.set_delivery_state(cx, background, id, DeliveryState::Blocked, None, Some(reason))
         });
-        self.announcement_blocked(cx, &saying, reason);
+        self.announcement_blocked(cx, &gated, reason);
     }
 
-    /// Moves the results of a speech that its agent has no place for to the inbox. A client may
+    /// Moves the results of a message that its agent has no place for to the inbox. A client may
     /// announce it again.
     fn relay_refused(
         &mut self,
         cx: &mut RoomContext,
         background: &mut Background,
-        saying: &GatedSpeech,
+        gated: &GatedMessage,
         reason: &str,
     ) {
-        saying.speech.tasks.iter().for_each(|id| {
-            self.set_delivery_state(cx, background, id, DeliveryState::Attached, None, Some(reason))
+        gated.outgoing.tasks.iter().for_each(|id| {
+            self.set_delivery_state(cx, background, id, DeliveryState::Inbox, None, Some(reason))
         });
-        self.announcement_failed(cx, saying, reason);
+        self.announcement_failed(cx, gated, reason);
     }
 
-    /// Moves the results of a speech to the inbox after a stop of the run.
+    /// Moves the results of a message to the inbox after a stop of the run.
     pub(in crate::room) fn delivery_interrupted(
         &mut self,
         cx: &mut RoomContext,
         background: &mut Background,
-        saying: GatedSpeech,
+        gated: GatedMessage,
         reason: &str,
     ) {
-        saying.speech.tasks.iter().for_each(|id| {
-            self.set_delivery_state(cx, background, id, DeliveryState::Attached, None, Some(reason))
+        gated.outgoing.tasks.iter().for_each(|id| {
+            self.set_delivery_state(cx, background, id, DeliveryState::Inbox, None, Some(reason))
         });
-        self.announcement_interrupted(cx, &saying, reason);
+        self.announcement_interrupted(cx, &gated, reason);
     }
 
-    fn speech_succeeded(
+    fn send_succeeded(
         &mut self,
         cx: &mut RoomContext,
         background: &mut Background,
-        saying: &GatedSpeech,
+        gated: &GatedMessage,
     ) {
-        let Speech { channel, text, tasks, .. } = &saying.speech;
+        let OutgoingMessage { channel, text, tasks, .. } = &gated.outgoing;
         for id in tasks {
-            let Some(agent) = self.entry(id).map(|(_, entry)| entry.ended.agent.clone()) else {
+            let Some(agent) = self.entry(id).map(|(_, entry)| entry.ended.worker.clone()) else {
                 continue;
             };
             self.set_delivery_state(
@@ -469,16 +470,16 @@ impl Deliveries {
                 Some(channel),
                 None,
             );
-            if let Some(strategy) = saying.strategy.clone() {
+            if let Some(strategy) = gated.strategy.clone() {
                 cx.notify(Notice::Delivered {
                     id: id.clone(),
-                    agent,
+                    worker: agent,
                     strategy,
                     channel: channel.clone(),
                     text: text.clone(),
                 });
             }
         }
-        self.announcement_delivered(cx, saying);
+        self.announcement_delivered(cx, gated);
     }
 }
