@@ -18,11 +18,16 @@ const GAP: usize = 2;
 
 /// Returns the columns of a line on stdout.
 pub(crate) fn total() -> usize {
+    limit().unwrap_or(WIDTH)
+}
+
+/// Returns the columns of a line on stdout; `None` if neither a terminal nor `COLUMNS` limits them.
+pub(crate) fn limit() -> Option<usize> {
     if std::io::stdout().is_terminal() {
-        return screen::columns();
+        return Some(screen::columns());
     }
     let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    named.filter(|columns| *columns >= NARROW).unwrap_or(WIDTH)
+    named.filter(|columns| *columns >= NARROW)
 }
 
 /// A column, with its priority on narrow terminals.
