@@ -267,3 +267,28 @@ fn can_answers_as_a_run_would() {
         assert_eq!(can(&wrong).0, Some(2), "{wrong:?}");
     }
 }
+
+#[test]
+fn can_answers_before_it_counts_the_warnings() {
+    let unused = "[plugins.idle]\nsource = \"stock:window\"\n";
+    let config = calling("echo", "run", &json!({}), "") + unused;
+    let rig = Rig::new().with_file("conclave.toml", config);
+    let path = rig.folder().join("both");
+    let both = std::fs::File::create(&path).expect("it can be written");
+    let ended = rig
+        .conclave(&["can", "caller", "tools", "subject.run"])
+        .env("CONCLAVE_STATE", rig.folder().join("state"))
+        .stdout(both.try_clone().expect("it can be shared"))
+        .stderr(both)
+        .status();
+    assert_eq!(ended.expect("the program runs").code(), Some(0));
+    let shown = std::fs::read_to_string(&path).expect("it can be read");
+    // A plugin that is not in the cache is compiled first, with a line for it.
+    let lines = shown.lines().skip_while(|line| line.starts_with("compil"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.first(), Some(&"caller may call subject.run"), "{shown}");
+    let is_count = |line: &&&str| line.contains("conclave check");
+    assert_eq!(lines.iter().filter(is_count).count(), 1, "{shown}");
+    assert!(lines.last().as_ref().is_some_and(is_count), "{shown}");
+    assert!(!shown.contains("[config/unused]"), "{shown}");
+}

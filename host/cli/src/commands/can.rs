@@ -11,13 +11,13 @@ use serde_json::Value;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::setup;
+use crate::state::setup::{self, Warnings};
 use crate::ui::show::explanation::{ConfigLines, as_json, lines, print, sentence};
 use crate::ui::stdout;
 
 pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliError> {
     let question = question(args)?;
-    let prepared = setup::prepare(&args.file, &BTreeMap::new(), false, output).await?;
+    let (prepared, warnings) = setup::prepare(&args.file, output).await?;
     let config = setup::read_config(&args.file, &BTreeMap::new())?;
     if let Some(tool) = args.target.as_deref().filter(|_| question.capability == Capability::Tools)
         && prepared.setup().tool(tool).is_none()
@@ -43,6 +43,9 @@ pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliE
         let shown = lines(&explanation, &about, &at);
         let shown = if output.quiet { &shown[..1] } else { &shown[..] };
         print(shown)?;
+    }
+    if !output.quiet {
+        setup::report_warnings(&warnings, &args.file, Warnings::Counted);
     }
     Ok(code(&explanation))
 }
