@@ -262,9 +262,17 @@ fn can_answers_as_a_run_would() {
     let (code, shown) = can(&["caller", "tools", "subject.run", "--task", "main"]);
     assert!(code == Some(0) && shown.contains("runs without asking"), "{shown}");
     let (code, shown) = can(&["caller", "tools", "subject.none"]);
-    assert!(code == Some(2) && shown.contains("the tools are: subject.run"), "{shown}");
-    for wrong in [["nobody", "files"], ["subject", "levitation"]] {
-        assert_eq!(can(&wrong).0, Some(2), "{wrong:?}");
+    assert!(code == Some(2) && shown.contains("the tools are: "), "{shown}");
+    for (wrong, names) in [
+        (&["nobody", "files"][..], "its plugins are: caller, subject\n"),
+        (&["subjct", "files"], "did you mean `subject`?"),
+        (&["subject", "levitation"], "the capabilities are: model, "),
+        (&["caller", "delegate", "mian"], "the tasks are: main; did you mean `main`?"),
+        (&["caller", "tools", "--task", "mian"], "its tasks are: main; did you mean `main`?"),
+        (&["caller", "tools", "subject.rnu"], "did you mean `subject.run`?"),
+    ] {
+        let (code, shown) = can(wrong);
+        assert!(code == Some(2) && shown.contains(names), "{wrong:?}: {shown}");
     }
 }
 

@@ -138,10 +138,13 @@ fn entries_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, AuditEn
 }
 
 fn kind(word: &str) -> Result<AuditKind, CliError> {
-    let known = || AuditKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
     AuditKind::named(word).ok_or_else(|| {
-        CliError::usage(format!("the kind {word:?} does not exist"))
-            .hint(format!("one of {}", known()))
+        let known = AuditKind::ALL.iter().map(|kind| kind.as_str());
+        CliError::usage(format!("the kind {word:?} does not exist")).known(
+            word,
+            "the kinds are",
+            known,
+        )
     })
 }
 
