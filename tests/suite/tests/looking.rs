@@ -156,6 +156,13 @@ fn an_audit_is_in_the_order_of_time_over_all_runs() {
         audit.iter().map(|entry| entry["at"].as_u64().expect("a moment")).collect();
     assert!(times.is_sorted(), "{audit:#?}");
     assert_eq!(audit.last().expect("entries")["kind"], "approved");
+
+    let asked = audit.iter().find(|entry| entry["kind"] == "approval-requested");
+    let asked = asked.and_then(|entry| entry["event"].as_str()).expect("it was asked");
+    let why = said(&rig, &["why", asked]);
+    assert!(why.contains("needs approval tools: subject.run"), "{why}");
+    let rule = why.lines().find(|line| line.contains("? policy")).expect("a rule asks");
+    assert_eq!(rule.matches("c.toml:").count(), 1, "{rule}");
 }
 
 #[test]
