@@ -262,8 +262,41 @@ fn can_answers_as_a_run_would() {
     let (code, shown) = can(&["caller", "tools", "subject.run", "--task", "main"]);
     assert!(code == Some(0) && shown.contains("runs without asking"), "{shown}");
     let (code, shown) = can(&["caller", "tools", "subject.none"]);
-    assert!(code == Some(2) && shown.contains("the tools are: subject.run"), "{shown}");
-    for wrong in [["nobody", "files"], ["subject", "levitation"]] {
-        assert_eq!(can(&wrong).0, Some(2), "{wrong:?}");
+    assert!(code == Some(2) && shown.contains("the tools are: "), "{shown}");
+    for (wrong, names) in [
+        (&["nobody", "files"][..], "its plugins are: caller, subject\n"),
+        (&["subjct", "files"], "did you mean `subject`?"),
+        (&["subject", "levitation"], "the capabilities are: model, "),
+        (&["caller", "delegate", "mian"], "the tasks are: main; did you mean `main`?"),
+        (&["caller", "tools", "--task", "mian"], "its tasks are: main; did you mean `main`?"),
+        (&["caller", "tools", "subject.rnu"], "did you mean `subject.run`?"),
+    ] {
+        let (code, shown) = can(wrong);
+        assert!(code == Some(2) && shown.contains(names), "{wrong:?}: {shown}");
     }
+}
+
+#[test]
+fn can_answers_before_it_counts_the_warnings() {
+    let unused = "[plugins.idle]\nsource = \"stock:window\"\n";
+    let config = calling("echo", "run", &json!({}), "") + unused;
+    let rig = Rig::new().with_file("conclave.toml", config);
+    let path = rig.folder().join("both");
+    let both = std::fs::File::create(&path).expect("it can be written");
+    let ended = rig
+        .conclave(&["can", "caller", "tools", "subject.run"])
+        .env("CONCLAVE_STATE", rig.folder().join("state"))
+        .stdout(both.try_clone().expect("it can be shared"))
+        .stderr(both)
+        .status();
+    assert_eq!(ended.expect("the program runs").code(), Some(0));
+    let shown = std::fs::read_to_string(&path).expect("it can be read");
+    // A plugin that is not in the cache is compiled first, with a line for it.
+    let lines = shown.lines().skip_while(|line| line.starts_with("compil"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.first(), Some(&"caller may call subject.run"), "{shown}");
+    let is_count = |line: &&&str| line.contains("conclave check");
+    assert_eq!(lines.iter().filter(is_count).count(), 1, "{shown}");
+    assert!(lines.last().as_ref().is_some_and(is_count), "{shown}");
+    assert!(!shown.contains("[config/unused]"), "{shown}");
 }

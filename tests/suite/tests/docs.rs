@@ -271,7 +271,7 @@ fn the_example_of_a_supervisor_revises_until_it_is_approved() {
 fn a_supervisor_whose_reviewer_does_not_approve_says_so() {
     for never in ["{\"approved\": false, \"feedback\": \"too short\"}", "Looks good to me!"] {
         let (rig, config) = example("supervisor.toml");
-        let replies = serde_json::json!({ "rules": [{ "when": "Review what was done", "reply": never }], "replies": ["A light."] });
+        let replies = serde_json::json!({ "rules": [{ "when": "Review the result", "reply": never }], "replies": ["A light."] });
         let rig = rig.with_file("supervisor-replies.json", replies.to_string());
         let ran = rig.run(
             &config.replace("revisions = 3", "revisions = 1"),
@@ -302,7 +302,7 @@ fn a_supervisor_names_the_worker_that_failed_and_keeps_what_others_gave() {
         assert_eq!(ran.status(), Status::Rejected, "{}", ran.content());
         let said = format!("{} {}", ran.outcome.reason, ran.content());
         assert!(
-            said.contains("nobody failed: I have no stages")
+            said.contains("nobody failed: No stages are configured")
                 && said.contains("## write\n\nA light."),
             "{workers}: {said}"
         );

@@ -62,17 +62,24 @@ fn a_run_is_listed_shown_and_whole() {
         (&shown["type"], &shown["took_ms"], &shown["ended"]["answer"]),
         (&json!("timeline"), &runs[0]["took_ms"], &json!("hello"))
     );
-    assert!(said(&rig, &["show", &run[..6]]).contains("task main agent subject"));
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let line = words(&said(&rig, &["show", &run[..6]])).join(" ");
+    assert!(line.contains("task main agent subject"), "{line}");
     assert!(said(&rig, &["show", "--html=-"]).starts_with("<!doctype html>"));
     let audit = lines(&rig, &["audit"]);
     assert!(!audit.is_empty() && audit.iter().all(|entry| entry["kind"] == "granted"), "{audit:?}");
     assert!(said(&rig, &["store", "check"]).contains(" of 1 room, 1 blob"));
     assert!(said(&rig, &["approvals"]).contains("no call waits for an approval"));
-    // A narrow table still shows the whole address.
+    // A narrow list breaks its entries and loses nothing of them.
     let narrow = command(&rig, &["audit"]).env("COLUMNS", "60").output().expect("it runs");
-    let first = audit[0]["event"].as_str().expect("an address");
-    let line = text(&narrow.stdout).lines().next().expect("an entry").to_owned();
-    assert!(line.ends_with(&format!("[{first}]")) && line.chars().count() <= 60, "{line}");
+    let narrow = text(&narrow.stdout);
+    let (message, address) = (&audit[0]["message"], &audit[0]["event"]);
+    let first = [message, address].map(|field| field.as_str().expect("a text").to_owned());
+    let whole = words(&format!("{} [{}]", first[0], first[1]));
+    let shown = words(&narrow);
+    assert!(shown.windows(whole.len()).any(|part| part == whole), "{narrow}");
+    let mut entries = narrow.lines().rev().skip(1);
+    assert!(entries.all(|line| line.chars().count() <= 60), "{narrow}");
 }
 
 #[test]
@@ -149,6 +156,13 @@ fn an_audit_is_in_the_order_of_time_over_all_runs() {
         audit.iter().map(|entry| entry["at"].as_u64().expect("a moment")).collect();
     assert!(times.is_sorted(), "{audit:#?}");
     assert_eq!(audit.last().expect("entries")["kind"], "approved");
+
+    let asked = audit.iter().find(|entry| entry["kind"] == "approval-requested");
+    let asked = asked.and_then(|entry| entry["event"].as_str()).expect("it was asked");
+    let why = said(&rig, &["why", asked]);
+    assert!(why.contains("needs approval tools: subject.run"), "{why}");
+    let rule = why.lines().find(|line| line.contains("? policy")).expect("a rule asks");
+    assert_eq!(rule.matches("c.toml:").count(), 1, "{rule}");
 }
 
 #[test]

@@ -15,18 +15,18 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::stores::{OpenStores, unusable};
 use crate::ui::show::amounts::{moment, now, parse_moment};
-use crate::ui::show::columns::{StyledText, cell, line};
+use crate::ui::show::columns::{StyledText, cell, line, wrap_hanging};
 use crate::ui::show::table::{self, note};
-use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, plural};
+use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, paint, plural};
 use crate::ui::stdout;
 
-/// Columns of a timestamp, and of the widest kind.
+/// Columns of a timestamp.
 const MOMENT: usize = 19;
-const KIND: usize = 18;
 /// The terminal width from which timestamps show their year and seconds.
 const WIDE: usize = 80;
-/// Columns of an entry's text, at least.
-const LEAST: usize = 12;
+/// Columns of an entry's text, at most. The arguments of a call may be far longer; `--json` has
+/// them.
+const LONGEST: usize = 2_000;
 
 pub(crate) fn audit(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     match &args.command {
@@ -96,7 +96,8 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     }
     // Oldest first over all runs, the usual order of a log.
     found.sort_by_key(|(_, entry)| entry.at);
-    let (total, count) = (table::total(), found.len() as u64);
+    let (limit, count) = (table::limit(), found.len() as u64);
+    let widest = found.iter().map(|(_, entry)| entry.kind.as_str().len()).max().unwrap_or_default();
     for (room, entry) in &found {
         let address = format!("{room}:{}", entry.seq);
         if output.json {
@@ -105,7 +106,7 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
                 ("audit".into(), address.into(), json!(room));
             stdout::json(value)?;
         } else {
-            stdout::styled(shown(&address, entry, total))?;
+            rows(&address, entry, widest, limit).iter().try_for_each(stdout::unbroken)?;
         }
         if stdout::has_gone() {
             return Ok(exit::OK);
@@ -137,33 +138,41 @@ fn entries_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, AuditEn
 }
 
 fn kind(word: &str) -> Result<AuditKind, CliError> {
-    let known = || AuditKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
     AuditKind::named(word).ok_or_else(|| {
-        CliError::usage(format!("the kind {word:?} does not exist"))
-            .hint(format!("one of {}", known()))
+        let known = AuditKind::ALL.iter().map(|kind| kind.as_str());
+        CliError::usage(format!("the kind {word:?} does not exist")).known(
+            word,
+            "the kinds are",
+            known,
+        )
     })
 }
 
-fn shown(address: &str, entry: &AuditEntry, total: usize) -> String {
-    let plugin = entry.plugin.as_ref().map(|plugin| plugin.to_string()).unwrap_or_default();
-    let kind = StyledText::new(style_of(entry.kind), entry.kind.as_str());
+/// Returns an entry in rows of at most `limit` columns. Its text continues below itself, or below
+/// the kind on a narrow terminal. The kind takes `widest` columns.
+fn rows(address: &str, entry: &AuditEntry, widest: usize, limit: Option<usize>) -> Vec<String> {
     let at = moment(entry.at);
+    let is_narrow = limit.is_some_and(|limit| limit < WIDE);
     // On a narrow terminal, from the month to the minute.
-    let at = if total < WIDE { at[5..MOMENT - 3].to_owned() } else { at };
-    let wide = at.len();
-    let before = format!("{} {} ", cell(&[StyledText::new(FAINT, at)], wide), cell(&[kind], KIND));
+    let at = if is_narrow { at[5..MOMENT - 3].to_owned() } else { at };
+    let indent = if is_narrow { at.len() + 3 } else { at.len() + widest + 2 };
+    let kind = StyledText::new(style_of(entry.kind), entry.kind.as_str());
     let parts = [
-        StyledText::new(NAME, plugin),
+        StyledText::new(NAME, entry.plugin.as_ref().map(ToString::to_string).unwrap_or_default()),
         StyledText::plain(entry.message.as_str()),
-        StyledText::new(FAINT, format!("[{address}]")),
     ];
     let parts: Vec<StyledText> = parts.into_iter().filter(|part| !part.text.is_empty()).collect();
-    // A long text is cut, so that the entry's address stays visible.
-    let left = total.saturating_sub(wide + KIND + 2);
-    let (last, first) = parts.split_last().expect("the address is always there");
-    let address = last.text.chars().count();
-    let room = left.saturating_sub(address + 1).max(LEAST);
-    format!("{before}{} {}", line(first, room).0, line(std::slice::from_ref(last), address).0)
+    let row = format!(
+        "{} {} {} {}",
+        paint(FAINT, at),
+        cell(&[kind], widest),
+        line(&parts, LONGEST).0,
+        paint(FAINT, format_args!("[{address}]"))
+    );
+    match limit {
+        Some(limit) => wrap_hanging(&row, indent, limit),
+        None => vec![row],
+    }
 }
 
 fn style_of(kind: AuditKind) -> Style {
@@ -191,4 +200,39 @@ pub(crate) fn report_checked(
     output: OutputArgs,
 ) -> Result<(), CliError> {
     verify::tell("checked", reader, checked, output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::show::columns::width;
+
+    #[test]
+    fn an_entry_is_whole_at_any_width() {
+        let target = "/notes/skerryvore.md ".repeat(9);
+        let message = format!("files: {target}\u{1b}[2J(config: outside every granted folder)");
+        let entry = AuditEntry {
+            seq: 17,
+            at: Millis(1_795_380_099_975),
+            principal: "operator".to_owned(),
+            kind: AuditKind::Denied,
+            plugin: Some("notes".into()),
+            message,
+        };
+        let words = |rows: &[String]| -> String {
+            let text = anstream::adapter::strip_str(&rows.join(" ")).to_string();
+            text.split_whitespace().skip(2).collect::<Vec<_>>().join(" ")
+        };
+        let whole = rows("3f2a91c0:17", &entry, 18, None);
+        assert!(
+            words(&whole)
+                .ends_with("\\u{1b}[2J(config: outside every granted folder) [3f2a91c0:17]")
+        );
+        for limit in [40, 60, 80, 120] {
+            let rows = rows("3f2a91c0:17", &entry, 18, Some(limit));
+            assert_eq!(words(&rows), words(&whole), "{limit}");
+            let columns = |row: &String| width(&anstream::adapter::strip_str(row).to_string());
+            assert!(rows.len() > 1 && rows.iter().all(|row| columns(row) <= limit), "{rows:#?}");
+        }
+    }
 }

@@ -3,35 +3,42 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::inspect::explain::{AccessQuestion, Explanation, LayerVerdict, explain};
+use conclave_core::inspect::explain::{
+    AccessQuestion, Explanation, LayerVerdict, NoAnswer, explain,
+};
 use conclave_core::types::capability::Capability;
-use conclave_core::types::ids::TaskName;
+use conclave_core::types::ids::{PluginName, TaskName};
+use conclave_runtime::Prepared;
 use serde_json::Value;
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::setup;
+use crate::state::setup::{self, Warnings};
 use crate::ui::show::explanation::{ConfigLines, as_json, lines, print, sentence};
 use crate::ui::stdout;
 
 pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliError> {
     let question = question(args)?;
-    let prepared = setup::prepare(&args.file, &BTreeMap::new(), false, output).await?;
+    let (prepared, warnings) = setup::prepare(&args.file, output).await?;
     let config = setup::read_config(&args.file, &BTreeMap::new())?;
-    if let Some(tool) = args.target.as_deref().filter(|_| question.capability == Capability::Tools)
-        && prepared.setup().tool(tool).is_none()
-    {
-        let known: Vec<String> = tools(&prepared);
-        let hint = if known.is_empty() {
-            "no plugin of this config has tools".to_owned()
-        } else {
-            format!("the tools are: {}", known.join(", "))
-        };
-        return Err(CliError::usage(format!("the tool {tool} does not exist")).hint(hint));
+    if let Some(unknown) = unknown_target(&prepared, &question) {
+        return Err(unknown);
     }
-    let explanation = explain(prepared.setup(), &question)
-        .map_err(|problem| CliError::usage(problem.to_string()))?;
+    let explanation = explain(prepared.setup(), &question).map_err(|problem| {
+        let (error, setup) = (CliError::usage(problem.to_string()), prepared.setup());
+        match &problem {
+            NoAnswer::Plugin(name) => {
+                let names = setup.plugins.keys().map(PluginName::as_str);
+                error.known(name.as_str(), "its plugins are", names)
+            }
+            NoAnswer::Task(name) => {
+                let names = setup.tasks.keys().map(TaskName::as_str);
+                error.known(name.as_str(), "its tasks are", names)
+            }
+            NoAnswer::OtherAgent { .. } => error,
+        }
+    })?;
     let at = ConfigLines { config: Some(&config), file: &args.file };
     if output.json {
         let mut value = as_json(&explanation, &at);
@@ -44,15 +51,20 @@ pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliE
         let shown = if output.quiet { &shown[..1] } else { &shown[..] };
         print(shown)?;
     }
+    if !output.quiet {
+        setup::report_warnings(&warnings, &args.file, Warnings::Counted);
+    }
     Ok(code(&explanation))
 }
 
 fn question(args: &args::Can) -> Result<AccessQuestion, CliError> {
     let capability = Capability::named(&args.capability).ok_or_else(|| {
-        let known: Vec<&str> =
-            Capability::ALL.iter().map(|capability| capability.as_str()).collect();
-        CliError::usage(format!("the capability {} does not exist", args.capability))
-            .hint(format!("one of {}", known.join(", ")))
+        let known = Capability::ALL.iter().map(|capability| capability.as_str());
+        CliError::usage(format!("the capability {} does not exist", args.capability)).known(
+            &args.capability,
+            "the capabilities are",
+            known,
+        )
     })?;
     let arguments = match &args.arguments {
         Some(text) => serde_json::from_str(text)
@@ -93,13 +105,26 @@ fn verb(question: &AccessQuestion) -> &'static str {
     }
 }
 
-fn tools(prepared: &conclave_runtime::Prepared) -> Vec<String> {
-    let plugins = prepared.setup().plugins.iter();
-    plugins
-        .flat_map(|(name, plugin)| {
-            plugin.facts.tools.iter().map(move |tool| format!("{name}.{}", tool.name))
-        })
-        .collect()
+/// Returns the error for a target that the config lacks, and that no grant could give.
+fn unknown_target(prepared: &Prepared, question: &AccessQuestion) -> Option<CliError> {
+    let (target, setup) = (question.target.as_deref()?, prepared.setup());
+    match question.capability {
+        Capability::Tools if setup.tool(target).is_none() => {
+            let unknown = CliError::usage(format!("the tool {target} does not exist"));
+            let tools = prepared.tools();
+            Some(if tools.is_empty() {
+                unknown.hint("no plugin of this config has tools")
+            } else {
+                unknown.known(target, "the tools are", tools.iter().map(String::as_str))
+            })
+        }
+        Capability::Delegate if !setup.tasks.contains_key(target) => {
+            let known = setup.tasks.keys().map(TaskName::as_str);
+            let unknown = CliError::usage(format!("the task {target} does not exist"));
+            Some(unknown.known(target, "the tasks are", known))
+        }
+        _ => None,
+    }
 }
 
 fn code(explanation: &Explanation) -> u8 {

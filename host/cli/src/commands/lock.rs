@@ -104,14 +104,14 @@ fn pinned_line(name: &PluginName, facts: &PluginFacts, dev: bool) -> String {
     } else {
         format!("asks for {}", asks.join(", "))
     };
-    let tools = plural(facts.tools.len() as u64, "tool", "tools");
+    let tools = match facts.tools.len() as u64 {
+        0 => String::new(),
+        count => format!(" · {}", plural(count, "tool", "tools")),
+    };
     // The host treats it as native, but an MCP server runs it.
     let version = if facts.mcp { "mcp".to_owned() } else { one_line(&facts.manifest.version, 20) };
     let dev = if dev { " · DEV" } else { "" };
-    format!(
-        "{} {version} · {digest} · {asks} · {tools}{dev}",
-        paint(NAME, format_args!("{name:<13}"))
-    )
+    format!("{} {version} · {digest} · {asks}{tools}{dev}", paint(NAME, format_args!("{name:<13}")))
 }
 
 type Names<'a> = &'a [PluginName];

@@ -10,7 +10,7 @@ use std::time::Instant;
 use conclave_core::config::ConfigProblem;
 use conclave_core::permissions::grant::ToolPattern;
 use conclave_core::types::ids::TaskName;
-use conclave_mcp::serve::{self, Selection, ServeError, Service};
+use conclave_mcp::serve::{self, OfferError, Selection, ServeError, Service};
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RunOptions};
@@ -68,8 +68,12 @@ pub(crate) async fn mcp(
         .await?
         .0,
     );
-    let names =
-        serve::names(&prepared, &selection).map_err(|error| CliError::usage(error.to_string()))?;
+    let names = serve::names(&prepared, &selection).map_err(|error| {
+        let failure = CliError::usage(error.to_string());
+        let OfferError::NoTask(task) = &error else { return failure };
+        let known = prepared.setup().tasks.keys().map(TaskName::as_str);
+        failure.known(task, "its tasks are", known)
+    })?;
     let id = RandomIds.run();
     if !output.quiet {
         head::print_served(&prepared, loading.elapsed());

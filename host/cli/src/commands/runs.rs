@@ -29,8 +29,8 @@ const COLUMNS: [Column; 9] = [
     Column { head: "ENTRY", most: 16, goes: 6 },
     Column { head: "TOKENS", most: 12, goes: 5 },
     Column { head: "COST", most: 9, goes: 4 },
-    Column { head: "DURATION", most: 12, goes: 2 },
-    Column { head: "CONFIG", most: 28, goes: 1 },
+    Column { head: "DURATION", most: 12, goes: 1 },
+    Column { head: "CONFIG", most: 28, goes: 2 },
     Column { head: "MESSAGE", most: usize::MAX, goes: 0 },
 ];
 

@@ -103,14 +103,12 @@ fn find<'a>(all: &'a [TaskRow], wanted: &str, row: &RunRow) -> Result<&'a TaskRo
     // `task-1`, or its number alone.
     let is_named = |task: &&TaskRow| task.name == wanted || task.name == format!("task-{wanted}");
     all.iter().find(is_named).ok_or_else(|| {
-        let known: Vec<&str> = all.iter().map(|task| task.name.as_str()).take(20).collect();
-        let known = if known.is_empty() {
-            "it started none".to_owned()
-        } else {
-            format!("its tasks are: {}", known.join(", "))
-        };
-        CliError::usage(format!("the run {} has no background task {}", row.run, printable(wanted)))
-            .hint(known)
+        let what = format!("the run {} has no background task {}", row.run, printable(wanted));
+        let known = all.iter().map(|task| task.name.as_str()).take(20);
+        match all {
+            [] => CliError::usage(what).hint("it started none"),
+            _ => CliError::usage(what).known(wanted, "its tasks are", known),
+        }
     })
 }
 

@@ -73,9 +73,9 @@ fn task_of(found: &StoredRoom, name: &str) -> Result<TaskName, CliError> {
     let task = TaskName::from(name);
     match setup {
         Some(setup) if !setup.tasks.contains_key(&task) => {
-            let known: Vec<String> = setup.tasks.keys().map(ToString::to_string).collect();
+            let known = setup.tasks.keys().map(TaskName::as_str);
             Err(CliError::usage(format!("the run {} has no task {}", found.run(), printable(name)))
-                .hint(format!("its tasks are: {}", known.join(", "))))
+                .known(name, "its tasks are", known))
         }
         _ => Ok(task),
     }

@@ -67,9 +67,9 @@ fn check_names(args: &Upgrade, config: &Config) -> Result<(), CliError> {
     else {
         return Ok(());
     };
-    let known: Vec<&str> = config.plugins.keys().map(PluginName::as_str).collect();
     let what = format!("{} has no plugin {}", args.file.display(), one_line(unknown, 64));
-    Err(CliError::usage(what).hint(format!("its plugins are: {}", known.join(", "))))
+    let known = config.plugins.keys().map(PluginName::as_str);
+    Err(CliError::usage(what).known(unknown, "its plugins are", known))
 }
 
 /// The decisions about the plugins that differ.

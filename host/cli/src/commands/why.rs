@@ -26,8 +26,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::setup;
 use crate::ui::show::explanation::{ConfigLines, as_json, lines, print};
-use crate::ui::show::table;
-use crate::ui::show::{BAD, FAINT, GOOD, NAME, one_line, paint, plural};
+use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint, plural};
 use crate::ui::stdout;
 use find::{Address, RoomJournal, RunPlaces};
 use words::{Asker, CallIndex};
@@ -47,7 +46,9 @@ pub(crate) fn why(args: &args::WhyArgs, output: OutputArgs) -> Result<u8, CliErr
 }
 
 /// Columns in front of an event's subject in the list.
-const BEFORE_WHAT: usize = 34;
+const BEFORE_WHAT: usize = 33;
+/// Columns of a text in a record, at most; `--json` has all of it.
+const LONGEST: usize = 240;
 
 /// Returns the grants with paths relative to the folder, so that they do not depend on where the
 /// program was started.
@@ -119,12 +120,13 @@ fn list(rooms: &[RoomJournal], output: OutputArgs) -> Result<u8, CliError> {
                     if matches!(sign, "refused" | "DENIED" | "failed") { BAD } else { GOOD };
                 #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
                 let seconds = since as f64 / 1000.0;
-                stdout::styled(format!(
+                let row = format!(
                     "{:<14} {seconds:>7.2}  {} {}",
                     address,
                     paint(style, format_args!("{sign:<8}")),
-                    one_line(&what, table::total().saturating_sub(BEFORE_WHAT).clamp(20, 160))
-                ))?;
+                    one_line(&what, LONGEST)
+                );
+                stdout::hanging(BEFORE_WHAT, row)?;
             }
         }
     }
@@ -182,19 +184,20 @@ fn event(
         return Ok(exit::OK);
     }
     let at = format!("on behalf of {}", told.record.principal.0);
-    let head = one_line(&words::head(told), 240);
+    let head = one_line(&words::head(told), LONGEST);
     stdout::styled(format!(
         "{} {head}  {}",
         paint(NAME, &address),
         paint(FAINT, one_line(&at, 80))
     ))?;
     for line in words::lines(told) {
-        stdout::styled(format!("  {}", one_line(&line, 240)))?;
+        stdout::styled(format!("  {}", one_line(&line, LONGEST)))?;
     }
     for (asker, explanation) in &explained {
         let head = match explanation.verdict {
             LayerVerdict::No => paint(BAD, "DENIED"),
-            _ => paint(GOOD, "allowed"),
+            LayerVerdict::Ask => paint(ODD, "needs approval"),
+            LayerVerdict::Yes | LayerVerdict::NotReached => paint(GOOD, "allowed"),
         };
         let about = format!(
             "\n{head} {}: {}  {}",

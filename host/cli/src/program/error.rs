@@ -3,6 +3,7 @@
 use std::fmt;
 
 use conclave_core::config::Problems;
+use conclave_core::types::wording::did_you_mean;
 
 use crate::program::exit;
 
@@ -53,6 +54,20 @@ impl CliError {
         self
     }
 
+    /// Adds the names that exist as a remedy for an unknown one. `lead` introduces them, such as
+    /// `the plugins are`.
+    pub(crate) fn known<'a>(
+        self,
+        unknown: &str,
+        lead: &str,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let names: Vec<&str> = names.into_iter().collect();
+        let near = did_you_mean(unknown, names.iter().copied());
+        let near = near.map(|near| format!("; {near}")).unwrap_or_default();
+        self.hint(format!("{lead}: {}{near}", names.join(", ")))
+    }
+
     /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
         self.code
@@ -72,5 +87,20 @@ impl fmt::Display for CliError {
             Some(hint) => write!(out, "\nhelp: {hint}"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_names_that_exist() {
+        let hint = |unknown| {
+            let error = CliError::usage("").known(unknown, "the plugins are", ["search", "notes"]);
+            error.hint.unwrap_or_default()
+        };
+        assert_eq!(hint("serach"), "the plugins are: search, notes; did you mean `search`?");
+        assert_eq!(hint("weather"), "the plugins are: search, notes");
     }
 }

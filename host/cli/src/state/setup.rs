@@ -36,17 +36,16 @@ const NAMED: usize = 3;
 /// Models of the command line that replace the config's.
 pub(crate) type Models = BTreeMap<ModelName, ModelConfig>;
 
-/// Reads the config, loads its plugins, and checks that they fit.
+/// Reads the config, loads its plugins, and checks that they fit. The warnings are not reported,
+/// because they would precede the answer to a question.
 pub(crate) async fn prepare(
     file: &Path,
-    models: &Models,
-    locked: bool,
     output: OutputArgs,
-) -> Result<Prepared, CliError> {
-    Ok(prepare_with_warnings(file, models, locked, output).await?.0)
+) -> Result<(Prepared, Problems), CliError> {
+    load(&open_host_in(file)?, file, &Models::new(), false, output).await
 }
 
-/// Does the same, and returns the warnings too.
+/// Does the same, and reports the warnings.
 pub(crate) async fn prepare_with_warnings(
     file: &Path,
     models: &Models,
@@ -79,7 +78,8 @@ pub(crate) enum Warnings {
     Counted,
 }
 
-fn report_warnings(warnings: &Problems, file: &Path, shown: Warnings) {
+/// Reports the warnings about a config on stderr.
+pub(crate) fn report_warnings(warnings: &Problems, file: &Path, shown: Warnings) {
     let mut err = crate::ui::output::stderr();
     if shown == Warnings::Whole {
         for warning in &warnings.0 {
@@ -106,6 +106,25 @@ pub(crate) async fn prepare_and_warn(
     output: OutputArgs,
     (shown, holds): (Warnings, impl Fn(&Prepared, &ConfigProblem) -> bool),
 ) -> Result<(Prepared, Problems), CliError> {
+    let (prepared, Problems(all)) = load(host, file, models, locked, output).await?;
+    let warnings = Problems(all.into_iter().filter(|warning| holds(&prepared, warning)).collect());
+    if !output.quiet {
+        report_warnings(&warnings, file, shown);
+        if let Some(line) = unpinned(&prepared, file) {
+            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, line));
+        }
+    }
+    Ok((prepared, warnings))
+}
+
+/// Loads a config and its plugins. Returns all warnings.
+async fn load(
+    host: &Host,
+    file: &Path,
+    models: &Models,
+    locked: bool,
+    output: OutputArgs,
+) -> Result<(Prepared, Problems), CliError> {
     let config = read_config(file, models)?;
     let quiet = output.quiet || output.json;
     let pins = Pins { lock: LockFile::open(file)?.lock, locked };
@@ -118,14 +137,7 @@ pub(crate) async fn prepare_and_warn(
         .0
         .iter()
         .filter(|warning| known.iter().all(|better| better.what != warning.what));
-    let all = of_config.chain(known).filter(|warning| holds(&prepared, warning));
-    let warnings = Problems(all.cloned().collect());
-    if !output.quiet {
-        report_warnings(&warnings, file, shown);
-        if let Some(line) = unpinned(&prepared, file) {
-            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, line));
-        }
-    }
+    let warnings = Problems(of_config.chain(known).cloned().collect());
     Ok((prepared, warnings))
 }
 

@@ -110,14 +110,14 @@ fn stock_bytes(name: &str) -> Result<Vec<u8>, CliError> {
         return Ok(bytes.to_vec());
     }
     let known: Vec<String> = stock.keys().map(|name| format!("stock:{name}")).collect();
-    let hint = match known.is_empty() {
-        true => {
-            "this program contains no stock plugins; build it with `cargo xtask build`".to_owned()
-        }
-        false => format!("the stock plugins are: {}", known.join(", ")),
-    };
-    Err(CliError::usage(format!("the stock plugin `{}` does not exist", one_line(name, 64)))
-        .hint(hint))
+    let unknown =
+        CliError::usage(format!("the stock plugin `{}` does not exist", one_line(name, 64)));
+    Err(if known.is_empty() {
+        unknown.hint("this program contains no stock plugins; build it with `cargo xtask build`")
+    } else {
+        let known = known.iter().map(String::as_str);
+        unknown.known(&format!("stock:{name}"), "the stock plugins are", known)
+    })
 }
 
 async fn download(

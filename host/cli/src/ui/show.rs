@@ -66,6 +66,15 @@ pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", amounts::count(count), if count == 1 { one } else { several })
 }
 
+/// Returns the answer to a question that was refused. A reason that says no more than the answer is
+/// left out.
+pub(crate) fn refusal(reason: &str) -> String {
+    match reason.trim().trim_end_matches(['.', '!']).to_lowercase().as_str() {
+        "" | "n" | "no" => "no, without a reason".to_owned(),
+        _ => format!("no: {reason}"),
+    }
+}
+
 /// Returns the text in one line of at most `most` columns, with blanks for line ends. Characters
 /// that could steer a terminal are escaped.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
@@ -80,7 +89,7 @@ pub(crate) fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, one_line, printable, time};
+    use super::{bytes, one_line, printable, refusal, time};
     use std::time::Duration;
 
     #[test]
@@ -97,6 +106,14 @@ mod tests {
     fn a_long_line_is_cut_with_a_mark() {
         assert_eq!(one_line("abcdef", 5), "abc…");
         assert_eq!(one_line("abcd", 4), "abcd");
+    }
+
+    #[test]
+    fn a_reason_that_repeats_the_refusal_is_left_out() {
+        for reason in ["no", " No.", "n", ""] {
+            assert_eq!(refusal(reason), refusal(""), "{reason:?}");
+        }
+        assert_eq!(refusal("not on Sundays"), "no: not on Sundays");
     }
 
     #[test]

@@ -82,11 +82,9 @@ pub(crate) fn suggest<T: AsRef<str> + Display>(
     did_you_mean(written, names()).or_else(|| (!known.is_empty()).then(all))
 }
 
-/// Returns the most similar known name, as a question.
-pub(crate) fn did_you_mean<'a>(
-    written: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Option<String> {
+/// Returns the most similar known name, as a question; `None` if none is similar enough.
+#[must_use]
+pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(written, known).map(|near| format!("did you mean {}?", code(near)))
 }
 

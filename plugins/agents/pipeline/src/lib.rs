@@ -59,10 +59,8 @@ fn begin(stages: &[String], task: String) -> (Progress, Turn) {
     let progress = Progress { at: 0, task };
     let turn = match stages.first() {
         Some(stage) if !progress.task.trim().is_empty() => hand_to(stage, &progress, None),
-        Some(_) => reject("I was given no task."),
-        None => {
-            reject("I have no stages: the operator names them in config.stages of this plugin.")
-        }
+        Some(_) => reject("The task is empty."),
+        None => reject("No stages are configured: set config.stages of this plugin."),
     };
     (progress, turn)
 }
@@ -91,7 +89,7 @@ fn go_on(stages: &[String], progress: Progress, observed: Option<Observation>) -
 fn hand_to(stage: &str, progress: &Progress, previous: Option<&Map<String, Value>>) -> Turn {
     let task = match previous {
         Some(previous) => {
-            format!("{}\n\nWhat the stage before gave:\n{}", progress.task, text_of(previous))
+            format!("{}\n\nResult of the previous stage:\n{}", progress.task, text_of(previous))
         }
         None => progress.task.clone(),
     };
@@ -112,7 +110,7 @@ fn given(observed: Option<Observation>) -> std::result::Result<Map<String, Value
             }
         }
         Some(Observation::Error(text)) => Err(text),
-        _ => Err("it gave nothing".into()),
+        _ => Err("it returned no result".into()),
     }
 }
 
@@ -181,7 +179,7 @@ mod tests {
         assert_eq!(stage, "draft");
         assert_eq!(
             inputs["task"],
-            "write about lights\n\nWhat the stage before gave:\nlit in 1844"
+            "write about lights\n\nResult of the previous stage:\nlit in 1844"
         );
         assert_eq!(
             (&inputs["original"], &inputs["previous"]["content"]),
@@ -197,7 +195,7 @@ mod tests {
         let (progress, turn) = gave(progress, &json!({ "facts": ["a"], "metrics": {} }));
         assert_eq!(
             delegate(&turn).1["task"],
-            "x\n\nWhat the stage before gave:\n{\"facts\":[\"a\"]}"
+            "x\n\nResult of the previous stage:\n{\"facts\":[\"a\"]}"
         );
         let (_, turn) = gave(progress, &json!({ "title": "A", "text": "B" }));
         assert_eq!(turn.action(), &Action::Finish(r#"{"text":"B","title":"A"}"#.into()));
@@ -214,7 +212,7 @@ mod tests {
                 ))),
                 "Stage 1 of 2, research, failed: not mine",
             ),
-            (None, "Stage 1 of 2, research, failed: it gave nothing"),
+            (None, "Stage 1 of 2, research, failed: it returned no result"),
         ];
         for (observed, expected) in failures {
             let (_, turn) = go_on(&stages(), Progress { at: 0, task: "x".into() }, observed);
@@ -228,7 +226,7 @@ mod tests {
             matches!(begin(&[], "x".into()).1.action(), Action::Reject(text) if text.contains("config.stages"))
         );
         assert!(
-            matches!(begin(&stages(), " ".into()).1.action(), Action::Reject(text) if text.contains("no task"))
+            matches!(begin(&stages(), " ".into()).1.action(), Action::Reject(text) if text.contains("task is empty"))
         );
     }
 }

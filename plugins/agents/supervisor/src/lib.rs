@@ -20,7 +20,7 @@
 //! workers with declared inputs there are also `original`, the request alone, `outputs`, the
 //! others' results by name, and `feedback`. The reviewer gets the same with `result`. It returns
 //! `approved`, true or false, and `feedback`, as outputs or as JSON in its text. **Anything else is
-//! a no.**
+//! a rejection.**
 
 mod progress;
 
@@ -71,7 +71,7 @@ impl Agent for Supervisor {
         };
         Ok(match scratch::set(&progress) {
             Err(error) if !is_last(&turn) => reject(format!(
-                "What was done is too large to go on with ({error}): limits.scratch of this plugin."
+                "The results are too large to store ({error}): raise limits.scratch of this plugin."
             )),
             _ => turn,
         })

@@ -28,10 +28,8 @@ impl Progress {
     pub(crate) fn begin(settings: &Settings, task: String) -> (Self, Turn) {
         let progress = Self { task, ..Self::default() };
         let turn = match settings.workers.as_slice() {
-            [] => reject(
-                "I have no workers: the operator names them in config.workers of this plugin.",
-            ),
-            _ if progress.task.trim().is_empty() => reject("I was given no task."),
+            [] => reject("No workers are configured: set config.workers of this plugin."),
+            _ if progress.task.trim().is_empty() => reject("The task is empty."),
             _ => progress.work(settings),
         };
         (progress, turn)
@@ -51,7 +49,7 @@ impl Progress {
             Mode::Parallel => settings.workers.clone(),
         };
         // A delegation that failed as a whole is one error for all delegates.
-        came.resize_with(asked.len().max(1), || Err("it gave nothing".to_owned()));
+        came.resize_with(asked.len().max(1), || Err("it returned no result".to_owned()));
         let mut failed = Vec::new();
         for (worker, came) in asked.into_iter().zip(came) {
             match came {
@@ -74,16 +72,18 @@ impl Progress {
         self.is_reviewed = true;
         let result = self.result(settings);
         let task = format!(
-            "Review what was done. The task was:\n{}\n\nWhat was done:\n{result}\n\nAnswer with JSON and nothing else: \
-             {{\"approved\": true or false, \"feedback\": \"what must be otherwise\"}}",
+            "Review the result of a task. The task:\n{}\n\nThe result:\n{result}\n\n\
+             Answer with JSON only: \
+             {{\"approved\": true or false, \"feedback\": \"what to change\"}}",
             self.task
         );
         let inputs = json!({ "task": task, "original": self.task, "result": result, "outputs": self.by_name() });
-        act::delegate(&settings.review, inputs).because("somebody else should look at it")
+        act::delegate(&settings.review, inputs).because("the result is reviewed")
     }
 
     fn reviewed(mut self, settings: &Settings, came: Vec<Came>) -> (Self, Turn) {
-        let verdict = came.into_iter().next().unwrap_or_else(|| Err("it gave nothing".to_owned()));
+        let verdict =
+            came.into_iter().next().unwrap_or_else(|| Err("it returned no result".to_owned()));
         let feedback = match verdict.map(|outputs| verdict_of(&outputs)) {
             Ok((true, _)) => {
                 let turn = finish(self.result(settings));
@@ -94,7 +94,8 @@ impl Progress {
             Err(why) => {
                 let result = self.result(settings);
                 let turn = reject(format!(
-                    "It was not approved: {} could not review it: {why}\n\nWhat was done:\n{result}",
+                    "The result is not approved: {} did not return a review: {why}\n\n\
+                     The result:\n{result}",
                     settings.review
                 ));
                 return (self, turn);
@@ -108,7 +109,8 @@ impl Progress {
             };
             let result = self.result(settings);
             let turn = reject(format!(
-                "It was revised {times} and is not approved: {feedback}\n\nWhat was done last:\n{result}"
+                "The result was revised {times} and is not approved: {feedback}\n\n\
+                 The last result:\n{result}"
             ));
             return (self, turn);
         }
@@ -123,14 +125,15 @@ impl Progress {
         let inputs = |worker: &str| {
             let mut task = self.task.clone();
             if !self.outputs.is_empty() {
-                task += &format!("\n\nWhat the others gave:\n{}", sections(&self.outputs));
+                task += &format!("\n\nResults of the other workers:\n{}", sections(&self.outputs));
             }
             if let Some((_, text)) = self.before.iter().find(|(name, _)| name == worker) {
-                task += &format!("\n\nWhat you gave before:\n{text}");
+                task += &format!("\n\nYour previous result:\n{text}");
             }
             if !self.feedback.is_empty() {
                 task += &format!(
-                    "\n\nIt was not approved. Do it again, with this in mind:\n{}",
+                    "\n\nThe result was not approved. Do the task again and follow this feedback:\n\
+                     {}",
                     self.feedback
                 );
             }
@@ -150,7 +153,7 @@ impl Progress {
 
     fn why(&self) -> String {
         if self.revision == 0 {
-            "it is their work".to_owned()
+            "first version".to_owned()
         } else {
             format!("revision {}", self.revision)
         }
@@ -178,7 +181,7 @@ impl Progress {
         if self.outputs.is_empty() {
             failed
         } else {
-            format!("{failed}\n\nWhat was done before it stopped:\n{}", sections(&self.outputs))
+            format!("{failed}\n\nResults so far:\n{}", sections(&self.outputs))
         }
     }
 }

@@ -73,7 +73,11 @@ fn one_after_the_other_each_gets_what_those_before_gave() {
         (name.as_str(), &inputs["outputs"]),
         ("write", &json!({ "research": "lit in 1844" }))
     );
-    assert_eq!(inputs["task"], "about lights\n\nWhat the others gave:\n## research\n\nlit in 1844");
+    assert_eq!(
+        inputs["task"],
+        "about lights\n\nResults of the other workers:\n## research\n\n\
+         lit in 1844"
+    );
     let (_, turn) = progress.go_on(&settings, vec![said("A light.")]);
     assert_eq!(finished(&turn), "A light.");
 }
@@ -96,7 +100,7 @@ fn a_worker_that_fails_stops_the_chain_and_is_named() {
     let (_, turn) = progress.go_on(&sequential, vec![Observation::Error("no disk".into())]);
     assert_eq!(
         rejected(&turn),
-        "write failed: no disk\n\nWhat was done before it stopped:\n## research\n\nlit in 1844"
+        "write failed: no disk\n\nResults so far:\n## research\n\nlit in 1844"
     );
 
     let parallel = settings(Mode::Parallel, "");
@@ -105,13 +109,13 @@ fn a_worker_that_fails_stops_the_chain_and_is_named() {
     let (_, turn) = progress.clone().go_on(&parallel, vec![not_mine, said("A light.")]);
     assert_eq!(
         rejected(&turn),
-        "research failed: not mine\n\nWhat was done before it stopped:\n## write\n\nA light."
+        "research failed: not mine\n\nResults so far:\n## write\n\nA light."
     );
     let (_, turn) =
         progress.go_on(&parallel, vec![Observation::Error("nobody was started".into())]);
     assert_eq!(
         rejected(&turn),
-        "research failed: nobody was started\nwrite failed: it gave nothing"
+        "research failed: nobody was started\nwrite failed: it returned no result"
     );
 }
 
@@ -173,20 +177,21 @@ fn it_is_done_again_with_the_feedback_and_not_for_ever() {
         );
         let task = inputs["task"].as_str().unwrap();
         assert!(
-            task.contains("What you gave before:\nlit in 1844")
-                && task.ends_with("with this in mind:\nname the year"),
+            task.contains("Your previous result:\nlit in 1844")
+                && task.ends_with("follow this feedback:\nname the year"),
             "{task}"
         );
         let (again, turn) = again.go_on(&settings, vec![said("lit in 1844")]);
         let (_, inputs) = asked(&turn).remove(0);
         assert_eq!(inputs["feedback"], "name the year", "the second worker hears of it too");
-        assert!(inputs["task"].as_str().unwrap().contains("What you gave before:\nA light."));
+        assert!(inputs["task"].as_str().unwrap().contains("Your previous result:\nA light."));
         progress = again.go_on(&settings, vec![said("A light.")]).0;
     }
     let (_, turn) = progress.go_on(&settings, no());
     assert_eq!(
         rejected(&turn),
-        "It was revised 3 times and is not approved: name the year\n\nWhat was done last:\nA light."
+        "The result was revised 3 times and is not approved: name the year\n\n\
+         The last result:\nA light."
     );
 }
 
@@ -197,7 +202,7 @@ fn a_reviewer_that_cannot_review_approves_nothing() {
     for failure in [vec![Observation::Error("out of time".into())], vec![]] {
         let said = rejected(&progress.clone().go_on(&settings, failure).1);
         assert!(
-            said.starts_with("It was not approved: review could not review it: ")
+            said.starts_with("The result is not approved: review did not return a review: ")
                 && said.ends_with("A light."),
             "{said}"
         );
@@ -210,6 +215,6 @@ fn without_workers_or_a_task_nothing_begins() {
     assert!(rejected(&Progress::begin(&nobody, "x".into()).1).contains("config.workers"));
     assert!(
         rejected(&Progress::begin(&settings(Mode::Parallel, ""), "\n".into()).1)
-            .contains("no task")
+            .contains("task is empty")
     );
 }

@@ -13,6 +13,8 @@ use conclave_core::types::denial::{Denial, DenialRecord};
 use conclave_core::types::ids::{CallId, PluginName, TaskName};
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
+use crate::ui::show::refusal;
+
 /// The caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asker {
@@ -246,7 +248,7 @@ fn approved(approval: &Approval) -> String {
     match approval {
         Approval::Approved => "yes".to_owned(),
         Approval::Edited { arguments } => format!("yes, with {arguments}"),
-        Approval::Refused { reason } => format!("no: {reason}"),
+        Approval::Refused { reason } => refusal(reason),
         Approval::Invalid { message } => format!("no: {message}"),
     }
 }

@@ -70,8 +70,12 @@ pub(crate) fn lines(explanation: &Explanation, about: &str, at: &ConfigLines<'_>
             LayerVerdict::No => ("✗", BAD),
             LayerVerdict::NotReached => ("·", FAINT),
         };
-        let place =
-            at.place(answer).map(|place| format!("  {}", paint(FAINT, place))).unwrap_or_default();
+        let place = at
+            .place(answer)
+            // A rule's text names its place.
+            .filter(|place| !answer.text.contains(place.as_str()))
+            .map(|place| format!("  {}", paint(FAINT, place)))
+            .unwrap_or_default();
         lines.push(format!(
             "  {} {:<8} {}{place}",
             paint(style, mark),

@@ -13,16 +13,23 @@ use crate::ui::screen;
 const WIDTH: usize = 120;
 /// Columns of a line, at least. A smaller value of `COLUMNS` is not meant seriously.
 const NARROW: usize = 20;
+/// Columns of a table's last column, if it needs them: of a message, fewer say nothing.
+const LAST: usize = 24;
 /// Blanks between two columns.
 const GAP: usize = 2;
 
 /// Returns the columns of a line on stdout.
 pub(crate) fn total() -> usize {
+    limit().unwrap_or(WIDTH)
+}
+
+/// Returns the columns of a line on stdout; `None` if neither a terminal nor `COLUMNS` limits them.
+pub(crate) fn limit() -> Option<usize> {
     if std::io::stdout().is_terminal() {
-        return screen::columns();
+        return Some(screen::columns());
     }
     let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    named.filter(|columns| *columns >= NARROW).unwrap_or(WIDTH)
+    named.filter(|columns| *columns >= NARROW)
 }
 
 /// A column, with its priority on narrow terminals.
@@ -54,8 +61,7 @@ pub(crate) fn lines(
         *index == 0
             || rows.iter().any(|row| row.get(*index).is_some_and(|(_, text)| !text.is_empty()))
     });
-    // The last column is useless if it is narrower.
-    let least = |index: usize, wide: usize| if index == last { wide.min(16) } else { wide };
+    let least = |index: usize, wide: usize| if index == last { wide.min(LAST) } else { wide };
     while kept.iter().map(|(index, wide)| least(*index, *wide) + GAP).sum::<usize>() > total + GAP {
         let Some(place) = kept
             .iter()
@@ -134,10 +140,10 @@ mod tests {
             ]
         );
         assert_eq!(
-            table(36),
+            table(42),
             [
                 "RUN       TOOK   MESSAGE",
-                "3f2a91c0  4.2 s  When was Skerryvor…",
+                "3f2a91c0  4.2 s  When was Skerryvore lit?…",
                 "aa        1 ms   \\u{1b}[2J漢字"
             ]
         );

@@ -1,6 +1,6 @@
 //! A run's timeline in the terminal: its head, and a line for each row with a bar for its time.
-//! Rows are indented below the row that contains them. The core computes the rows; `page` renders
-//! them for a browser.
+//! Rows are indented below the row that contains them, and their texts begin in one column. The
+//! core computes the rows; `page` renders them for a browser.
 
 pub(crate) mod fold;
 pub(crate) mod words;
@@ -10,17 +10,19 @@ use conclave_core::inspect::timeline::{Timeline, TimelineRow, Totals};
 use conclave_runtime::store::RunState;
 
 use super::amounts::{ago, money, now, thousands, took};
-use super::columns::{StyledText, cell, line};
-use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, paint, plural};
+use super::columns::{StyledText, line, width};
+use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, foreign, paint, plural};
 use fold::{ShownItem, fold};
 use words::{RowText, Tone, words};
 
-/// Columns of a start and of a duration: `59 min 59 s` and the sign for an open end.
-const TIME: usize = 12;
+/// Blanks between a row's name and its text. Without colors, they separate the two.
+const GAP: usize = 2;
 /// The terminal width below which there are no bars.
 const BARS: usize = 76;
 /// The depth at which deeper rows are shown.
 const DEEPEST: u32 = 12;
+/// Rows of the message and of the reason, at most.
+const ROWS: usize = 6;
 /// Rows that are shown without folding.
 const FEW: usize = 120;
 
@@ -49,35 +51,82 @@ pub(crate) fn lines(timeline: &Timeline, about: &RunFacts, total: usize, all: bo
     let mut lines = head(timeline, about, total);
     lines.push(String::new());
     let few = if all { usize::MAX } else { FEW };
-    for item in fold(&timeline.rows, few) {
-        lines.push(match item {
-            ShownItem::Row(index) => {
-                row(&timeline.rows[index], words(&timeline.rows[index]), timeline.took_ms, total)
-            }
-            ShownItem::Together(range) => together(&timeline.rows[range], timeline.took_ms, total),
-            ShownItem::More(range) => more(&timeline.rows[range], total),
-        });
-    }
+    let whole = timeline.took_ms;
+    let shown = fold(&timeline.rows, few).into_iter().filter_map(|item| match item {
+        ShownItem::Row(index) => {
+            let row = &timeline.rows[index];
+            Some(ShownRow::of(row, words(row), whole, total))
+        }
+        ShownItem::Together(range) => together(&timeline.rows[range], whole, total),
+        ShownItem::More(range) => Some(more(&timeline.rows[range], total)),
+    });
+    let shown: Vec<ShownRow> = shown.collect();
+    let widths = Widths::of(&shown, total);
+    lines.extend(shown.iter().map(|row| row.line(widths)));
     lines
+}
+
+/// A line below the head.
+struct ShownRow {
+    start: String,
+    length: String,
+    bar: String,
+    indent: usize,
+    words: RowText,
+}
+
+/// The columns that all rows share.
+#[derive(Clone, Copy)]
+struct Widths {
+    start: usize,
+    length: usize,
+    /// Columns of the indent and the name.
+    name: usize,
+    total: usize,
+}
+
+impl Widths {
+    fn of(rows: &[ShownRow], total: usize) -> Self {
+        let widest = |of: fn(&ShownRow) -> usize| rows.iter().map(of).max().unwrap_or_default();
+        Self {
+            start: widest(|row| width(&row.start)),
+            length: widest(|row| width(&row.length)),
+            // A longer name moves its own text only.
+            name: widest(ShownRow::name_width).min(total / 3),
+            total,
+        }
+    }
 }
 
 fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
     let (style, word) = run_state(about.state);
-    let when = format!("{} · took {}", ago(timeline.started, now()), took(timeline.took_ms));
+    let when = format!("· {} · took {}", ago(timeline.started, now()), took(timeline.took_ms));
     let from = about.config.clone().map(|config| format!("conclave {} {config}", about.command));
-    let mut first = vec![
+    let first = [
         StyledText::new(NAME, format!("run {}", timeline.run)),
         StyledText::new(style, word),
         StyledText::new(FAINT, when),
     ];
-    first.extend(from.map(|from| StyledText::new(FAINT, from)));
-    let mut lines = vec![line(&first, total).0];
+    let (mut first, used) = line(&first, total);
+    let mut lines = Vec::new();
+    match from.map(|from| StyledText::new(FAINT, format!("· {from}"))) {
+        Some(from) if used + 1 + width(&from.text) <= total => {
+            first.push_str(&format!(" {}", line(&[from], total).0));
+            lines.push(first);
+        }
+        from => {
+            lines.push(first);
+            lines.extend(from.map(|from| format!("  {}", line(&[from], total - 2).0)));
+        }
+    }
+    // Behind marks, so that no row of it can be taken for the program's own.
     let text = |style: Style, text: &str| {
-        line(&[StyledText::new(style, format!("  {text}"))], total.saturating_sub(2)).0
+        let block = foreign::block(text, style, 2, total);
+        let more = block.lines().nth(ROWS).map(|_| "  …".to_owned());
+        block.lines().take(ROWS).map(str::to_owned).chain(more).collect::<Vec<_>>()
     };
-    let indented = |shown: String| format!("  {shown}");
     if !timeline.message.is_empty() {
-        lines.push(indented(text(Style::new(), &format!("“{}”", timeline.message))));
+        lines.extend(text(Style::new(), &format!("“{}”", timeline.message)));
     }
     let reason = timeline
         .ended
@@ -85,11 +134,11 @@ fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
         .map(|ended| ended.reason.as_str())
         .or(about.reason.as_deref())
         .filter(|reason| !reason.is_empty());
-    lines.extend(reason.map(|reason| indented(text(FAINT, reason))));
+    lines.extend(reason.into_iter().flat_map(|reason| text(FAINT, reason)));
     for amounts in
         wrapped(&amounts(&timeline.totals, timeline.rooms.len()), total.saturating_sub(2))
     {
-        lines.push(indented(paint(FAINT, amounts)));
+        lines.push(format!("  {}", paint(FAINT, amounts)));
     }
     lines
 }
@@ -184,57 +233,90 @@ fn wrapped(pieces: &[String], most: usize) -> Vec<String> {
     lines
 }
 
-fn together(rows: &[TimelineRow], whole: u64, total: usize) -> String {
-    let Some((one, text)) = fold::as_one(rows) else { return String::new() };
-    let words = RowText { text, ..words(&one) };
-    row(&one, words, whole, total)
-}
-
-fn row(row: &TimelineRow, words: RowText, whole: u64, total: usize) -> String {
-    let RowText { name, text, amounts, tone } = words;
-    let length = row.end_ms.map(|end| end.saturating_sub(row.start_ms));
-    let long = match (length, row.start_ms) {
-        (None, start) => format!("{}…", took(whole.saturating_sub(start))),
-        (Some(0), _) => row
-            .what
-            .sandbox()
-            .map(|used| super::time(std::time::Duration::from_micros(used.wall_us)))
-            .unwrap_or_default(),
-        (Some(ms), _) => took(ms),
-    };
-    let mut shown =
-        format!("{} {} ", paint(FAINT, right(&took_short(row.start_ms), TIME)), right(&long, TIME));
-    let mut used = 2 * TIME + 2;
-    if total >= BARS {
-        let wide = (total / 6).clamp(10, 32);
-        shown.push_str(&paint(style_of_bar(tone), bar(row, whole, wide)));
-        shown.push(' ');
-        used += wide + 1;
+impl ShownRow {
+    fn of(row: &TimelineRow, words: RowText, whole: u64, total: usize) -> Self {
+        let length = row.end_ms.map(|end| end.saturating_sub(row.start_ms));
+        let length = match (length, row.start_ms) {
+            (None, start) => format!("{}…", took(whole.saturating_sub(start))),
+            (Some(0), _) => row
+                .what
+                .sandbox()
+                .map(|used| super::time(std::time::Duration::from_micros(used.wall_us)))
+                .unwrap_or_default(),
+            (Some(ms), _) => took(ms),
+        };
+        Self {
+            start: took_short(row.start_ms),
+            length,
+            bar: if total < BARS { String::new() } else { bar(row, whole, bar_width(total)) },
+            indent: indent(row.depth, total),
+            words,
+        }
     }
-    let indent = 2 * row.depth.min(DEEPEST) as usize;
-    let indent = indent.min(total.saturating_sub(used) / 3);
-    shown.push_str(&" ".repeat(indent));
-    let mut parts = vec![StyledText::new(style_of(tone), name)];
-    parts.extend(
-        [StyledText::plain(text), StyledText::new(FAINT, amounts)]
-            .into_iter()
-            .filter(|part| !part.text.is_empty()),
-    );
-    shown.push_str(&line(&parts, total.saturating_sub(used + indent)).0);
-    shown.trim_end().to_owned()
+
+    fn name_width(&self) -> usize {
+        self.indent + width(&self.words.name)
+    }
+
+    fn line(&self, widths: Widths) -> String {
+        let RowText { name, text, amounts, tone } = &self.words;
+        let mut shown = format!(
+            "{} {:>2$} ",
+            paint(FAINT, right(&self.start, widths.start)),
+            self.length,
+            widths.length
+        );
+        let mut used = widths.start + widths.length + 2;
+        if !self.bar.is_empty() {
+            shown.push_str(&paint(style_of_bar(*tone), &self.bar));
+            shown.push(' ');
+            used += width(&self.bar) + 1;
+        }
+        shown.push_str(&" ".repeat(self.indent));
+        used += self.indent;
+        let (name, columns) =
+            line(&[StyledText::new(style_of(*tone), name)], widths.total.saturating_sub(used));
+        shown.push_str(&name);
+        used += columns;
+        let gap = widths.name.saturating_sub(self.indent + columns) + GAP;
+        let amounts = if amounts.is_empty() { String::new() } else { format!("({amounts})") };
+        let parts = [StyledText::plain(text), StyledText::new(FAINT, amounts)];
+        let parts: Vec<StyledText> =
+            parts.into_iter().filter(|part| !part.text.is_empty()).collect();
+        let left = widths.total.saturating_sub(used + gap);
+        if left > 0 {
+            shown.push_str(&" ".repeat(gap));
+            shown.push_str(&line(&parts, left).0);
+        }
+        shown.trim_end().to_owned()
+    }
 }
 
-fn more(rows: &[TimelineRow], total: usize) -> String {
-    let (indent, words) =
-        (2 * rows.first().map_or(0, |row| row.depth.min(DEEPEST)) as usize, fold::summary(rows));
-    let words = format!("{}… {words}; --all shows them", " ".repeat(indent.min(total / 3)));
-    let wide = if total >= BARS { (total / 6).clamp(10, 32) + 1 } else { 0 };
-    let before = 2 * TIME + 2 + wide;
-    format!(
-        "{}{}",
-        cell(&[], before),
-        line(&[StyledText::new(FAINT, words)], total.saturating_sub(before)).0
-    )
+fn together(rows: &[TimelineRow], whole: u64, total: usize) -> Option<ShownRow> {
+    let (one, text) = fold::as_one(rows)?;
+    let words = RowText { text, ..words(&one) };
+    Some(ShownRow::of(&one, words, whole, total))
+}
+
+/// Returns the row in place of rows that are left out.
+fn more(rows: &[TimelineRow], total: usize) -> ShownRow {
+    let text = format!("{}; --all shows them", fold::summary(rows));
+    let words = RowText { name: "…".to_owned(), text, amounts: String::new(), tone: Tone::Plain };
+    ShownRow {
+        start: String::new(),
+        length: String::new(),
+        bar: if total < BARS { String::new() } else { " ".repeat(bar_width(total)) },
+        indent: indent(rows.first().map_or(0, |row| row.depth), total),
+        words,
+    }
+}
+
+fn bar_width(total: usize) -> usize {
+    (total / 6).clamp(10, 32)
+}
+
+fn indent(depth: u32, total: usize) -> usize {
+    (2 * depth.min(DEEPEST) as usize).min(total / 6)
 }
 
 /// Formats a start in seconds with two decimals, as in the trace of a run.

@@ -7,7 +7,7 @@ use conclave_core::inspect::timeline::{Effected, Given, RowSubject, TimelineRow}
 use super::html::{escape, span};
 use crate::ui::show::amounts::{thousands, took};
 use crate::ui::show::timeline::words::{RowText, Tone, words};
-use crate::ui::show::{bytes, time};
+use crate::ui::show::{bytes, refusal, time};
 
 /// The depth at which deeper rows are shown.
 const DEEPEST: u32 = 8;
@@ -329,6 +329,6 @@ fn given_of(given: &Given) -> String {
     match given {
         Given::Approved => "yes".to_owned(),
         Given::Edited { arguments } => format!("yes, with {arguments}"),
-        Given::Refused { reason } => format!("no: {reason}"),
+        Given::Refused { reason } => refusal(reason),
     }
 }

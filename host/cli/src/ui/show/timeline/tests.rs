@@ -49,11 +49,39 @@ fn each_row_has_its_time_its_bar_and_its_place() {
     assert_eq!(
         rows,
         [
-            "        0.00        1.0 s ████████████████ task answer agent librarian",
-            "        0.00       500 ms ████████           step librarian calls search.find 1 ms · 922 KiB",
-            "        0.50       500 ms         ████████   step librarian It was 1844. 1 ms · 922 KiB",
+            "0.00  1.0 s ████████████████ task answer       agent librarian",
+            "0.00 500 ms ████████           step librarian  calls search.find (1 ms · 922 KiB)",
+            "0.50 500 ms         ████████   step librarian  It was 1844. (1 ms · 922 KiB)",
         ]
     );
+}
+
+#[test]
+fn texts_begin_in_one_column_unless_a_name_is_long() {
+    let long = RowSubject::Other { event: "an-event-whose-name-takes-a-third-of-the-line".into() };
+    let rows = vec![
+        row(0, 0, Some(1_000), task()),
+        row(1, 0, Some(500), step("first")),
+        row(5, 500, Some(1_000), step("second")),
+        row(1, 700, Some(1_000), long),
+    ];
+    let shown = plain(&lines(&timeline("When?", rows), &about("conclave.toml"), 80, false));
+    let column = |text: &str| {
+        let line = shown.iter().find(|line| line.contains(text)).expect("a row");
+        width(line.split(text).next().unwrap_or_default())
+    };
+    assert_eq!(column("agent librarian"), column("first"));
+    assert_eq!(column("first"), column("second"));
+}
+
+#[test]
+fn a_message_cannot_forge_rows_and_is_wrapped() {
+    let message = format!("one\n  9 refusals\n{}", "word ".repeat(20));
+    let shown = plain(&lines(&timeline(&message, vec![]), &about("conclave.toml"), 60, false));
+    let marked = shown.iter().filter(|line| line.starts_with("  │ "));
+    let words = marked.map(|line| line.matches("word").count()).sum::<usize>();
+    assert_eq!(words, 2 * 20, "in the message and in the reason: {shown:#?}");
+    assert!(shown.iter().all(|line| !line.contains("refusals") || line.starts_with("  │ ")));
 }
 
 #[test]
@@ -98,7 +126,7 @@ fn a_burst_of_the_same_call_is_one_line_and_all_shows_each() {
     assert_eq!(tools.len(), 5, "one line for 39, what failed, and three: {shown:#?}");
     assert!(
         tools[0].contains("39 ms")
-            && tools[0].contains("tool search.read 39 times 27 ms · 922 KiB"),
+            && tools[0].contains("tool search.read  39 times (27 ms · 922 KiB)"),
         "{}",
         tools[0]
     );
@@ -121,7 +149,7 @@ fn what_a_person_says_is_theirs() {
     };
     let shown =
         plain(&lines(&timeline("x", vec![row(0, 0, Some(5), user)]), &about("x"), 70, false));
-    assert!(shown.iter().any(|line| line.ends_with("you: “hello”")), "{shown:#?}");
+    assert!(shown.iter().any(|line| line.ends_with("you:  “hello”")), "{shown:#?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use conclave_core::inspect::timeline::{Effected, Given, RowSubject, SandboxUsage
 use conclave_core::types::completion::TokenUsage;
 
 use crate::ui::show::amounts::{money, thousands, took};
-use crate::ui::show::{bytes, time};
+use crate::ui::show::{bytes, refusal, time};
 
 /// The style of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +139,7 @@ fn subject_words(what: &RowSubject) -> (String, String, Tone) {
             (Some(more), _) => {
                 (format!("top-up {budget}"), format!("raised by {}", thousands(*more)), Tone::Odd)
             }
-            (None, Some(reason)) => {
-                (format!("top-up {budget}"), format!("no: {reason}"), Tone::Bad)
-            }
+            (None, Some(reason)) => (format!("top-up {budget}"), refusal(reason), Tone::Bad),
             (None, None) => (format!("top-up {budget}"), "waits".to_owned(), Tone::Odd),
         },
         RowSubject::AttemptLost { model, tokens, cost_micro_usd } => {
@@ -243,7 +241,7 @@ fn given_words(given: &Given) -> (String, Tone) {
     match given {
         Given::Approved => ("yes".to_owned(), Tone::Good),
         Given::Edited { arguments } => (format!("yes, with {arguments}"), Tone::Good),
-        Given::Refused { reason } => (format!("no: {reason}"), Tone::Bad),
+        Given::Refused { reason } => (refusal(reason), Tone::Bad),
     }
 }
 
