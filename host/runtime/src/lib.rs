@@ -144,7 +144,7 @@ pub use host::Probe;
 pub use host::prepared::{
     CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, ToolCalling, ToolRun,
 };
-pub use host::session::{Hosted, ResumeError, RunInput, Session, SessionError};
+pub use host::session::{ResumeError, RoomGuard, RunInput, Session, SessionError};
 pub use host::{Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};
 
 /// The pages whose examples are tests.

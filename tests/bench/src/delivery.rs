@@ -13,7 +13,7 @@ use conclave_runtime::delegation::Delegation;
 use conclave_runtime::delivery::DeliveryState;
 use conclave_runtime::ids::{ChannelId, TaskName};
 use conclave_runtime::subscribe::Subscribers;
-use conclave_runtime::{Host, Hosted, RoomHandle, RunOptions};
+use conclave_runtime::{Host, RoomGuard, RoomHandle, RunOptions};
 use tokio::sync::Semaphore;
 
 use crate::BenchError;
@@ -51,7 +51,7 @@ wall = "10 h"
 /// An open room.
 pub(crate) struct Cycles {
     room: RoomHandle,
-    _hosted: Hosted,
+    _hosted: RoomGuard,
     said: Arc<Said>,
 }
 

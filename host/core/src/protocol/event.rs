@@ -111,7 +111,7 @@ pub struct RunOpening {
     /// Whether the room is persistent. Such a room stays open while no task runs and accepts
     /// channel input until it is closed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub hold: bool,
+    pub persistent: bool,
     /// The channels of a child room, as its parent shared them; `None` for the channels of the
     /// setup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,7 +155,7 @@ impl Default for RunOpening {
             deadline: None,
             depth: 0,
             channel: ChannelId::from(""),
-            hold: false,
+            persistent: false,
             bindings: None,
             structured_retries: None,
             metadata: Value::Null,

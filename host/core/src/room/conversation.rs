@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn a_closed_room_reports_queued_words_as_unread_and_begins_no_turn() {
         let (mut channels, mut cx) = (RoomChannels::default(), context(""));
-        cx.opening.hold = true;
+        cx.opening.persistent = true;
         let words = UserMessage {
             task: "desk".into(),
             text: "hello".to_owned(),

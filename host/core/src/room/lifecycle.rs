@@ -90,7 +90,7 @@ impl Room {
     pub(super) fn queue_or_begin_turn(&mut self, words: UserMessage) {
         if self.frames.active_frame(&words.task).is_some() {
             self.pausing.words.push(words);
-        } else if self.channels.is_held(&self.cx) {
+        } else if self.channels.is_persistent(&self.cx) {
             self.channels.waiting.push_back(words);
         } else {
             self.cx.report_unread(words);
@@ -103,7 +103,7 @@ impl Room {
             self.end_waiting_for_user();
         }
         while self.cx.new_violation.is_none()
-            && self.channels.is_held(&self.cx)
+            && self.channels.is_persistent(&self.cx)
             && matches!(self.cx.phase, RoomPhase::Draining { .. })
         {
             let Some(words) = self.channels.waiting.pop_front() else { return };
@@ -163,19 +163,19 @@ impl RoomChannels {
     }
 
     /// Returns whether the room stays open while no task is at work.
-    pub(super) fn is_held(&self, cx: &RoomContext) -> bool {
-        cx.opening.hold && !self.is_closed()
+    pub(super) fn is_persistent(&self, cx: &RoomContext) -> bool {
+        cx.opening.persistent && !self.is_closed()
     }
 
     /// Returns whether messages are queued that can each begin a turn.
     pub(super) fn has_turns_waiting(&self, cx: &RoomContext) -> bool {
-        self.is_held(cx) && !self.waiting.is_empty()
+        self.is_persistent(cx) && !self.waiting.is_empty()
     }
 
     /// Ends a turn of a persistent room: drops its deadline, and reports its answer on the
     /// channels.
     pub(super) fn turn_ended(&mut self, cx: &mut RoomContext, outcome: &Outcome) {
-        if !cx.opening.hold {
+        if !cx.opening.persistent {
             return;
         }
         cx.timers.retain(|_, purpose| *purpose != TimerPurpose::Wall);
@@ -193,7 +193,7 @@ impl RoomChannels {
         channel: &ChannelId,
         prompt: &str,
     ) {
-        if self.is_held(cx) && !prompt.trim().is_empty() {
+        if self.is_persistent(cx) && !prompt.trim().is_empty() {
             self.report_channels(cx, prompt, Some(channel));
         }
     }
@@ -226,7 +226,7 @@ impl RoomContext {
     pub(super) fn opens_idle(opening: &RunOpening) -> bool {
         let is_empty =
             opening.content.is_none() && opening.attachments.is_empty() && opening.tools.is_empty();
-        opening.hold && is_empty && opening.role_call.is_none() && opening.replay.is_empty()
+        opening.persistent && is_empty && opening.role_call.is_none() && opening.replay.is_empty()
     }
 
     pub(super) fn wait_for_messages(&mut self) {
@@ -239,7 +239,7 @@ impl RoomContext {
     /// Returns the deadline of background work that starts now. In a run it is the run's. In a
     /// persistent room it is one full turn from now, since the current turn ends earlier.
     pub(super) fn deadline_in_background(&self) -> Option<Millis> {
-        if self.opening.hold {
+        if self.opening.persistent {
             self.opening.limits.wall_ms.map(|wall_ms| self.now.plus(wall_ms))
         } else {
             self.opening.deadline
@@ -258,7 +258,7 @@ impl Handoffs {
         channels: &'r RoomChannels,
     ) -> &'r TaskName {
         match &cx.phase {
-            RoomPhase::Running { root } if !channels.is_held(cx) => {
+            RoomPhase::Running { root } if !channels.is_persistent(cx) => {
                 frames.get(root).map_or(&cx.opening.entry, |frame| &frame.task)
             }
             _ => self.handed_to(cx).unwrap_or(&cx.opening.entry),
@@ -297,7 +297,7 @@ impl RunControl<'_> {
     /// work continues.
     pub(super) fn stop_work(&mut self, ending: FrameEnd) {
         match self.cx.phase {
-            RoomPhase::Running { root } if self.channels.is_held(self.cx) => {
+            RoomPhase::Running { root } if self.channels.is_persistent(self.cx) => {
                 self.end_frame(root, ending)
             }
             _ => self.stop_with(ending),

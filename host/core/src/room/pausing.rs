@@ -93,7 +93,7 @@ impl Room {
             "the config has no task of that name".to_owned()
         } else if let Some(reason) = self.full_queue(words.weight()) {
             reason
-        } else if self.channels.is_held(&self.cx) {
+        } else if self.channels.is_persistent(&self.cx) {
             self.queue_or_begin_turn(words);
             return;
         } else if !matches!(self.cx.phase, RoomPhase::Running { .. }) {

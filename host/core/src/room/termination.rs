@@ -698,8 +698,8 @@ impl RunControl<'_> {
     /// Stops all work in the room at once, with a cause.
     pub(super) fn stop_with(&mut self, ending: FrameEnd) {
         let FrameEnd { status, ref reason, .. } = ending;
-        let was_held = self.channels.is_held(self.cx);
-        if was_held {
+        let was_persistent = self.channels.is_persistent(self.cx);
+        if was_persistent {
             // Closed first, so that no queued turn begins while the room stops.
             self.channels.close_to_messages(self.cx, reason);
         }
@@ -730,7 +730,7 @@ impl RunControl<'_> {
             self.plugin_calls().abandon(call);
         }
         self.cx.timers.clear();
-        if was_held && status.is_budget() {
+        if was_persistent && status.is_budget() {
             // The sender of the last message would wait for an answer.
             self.channels.report_channels(self.cx, &format!("The room is closed: {reason}."), None);
         }
@@ -740,7 +740,7 @@ impl RunControl<'_> {
     pub(super) fn finish_if_idle(&mut self) {
         let RoomPhase::Draining { outcome } = &self.cx.phase else { return };
         // A persistent room waits for the next message.
-        if self.channels.is_held(self.cx) {
+        if self.channels.is_persistent(self.cx) {
             return;
         }
         // A strategy's timer keeps the room open while results wait for it.

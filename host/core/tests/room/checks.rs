@@ -80,7 +80,7 @@ fn is_waiting(state: &Value) -> bool {
 
 /// Returns whether the room waits for inbound messages.
 fn is_held(state: &Value) -> bool {
-    state["cx"]["opening"]["hold"] == json!(true) && state["channels"]["closed"].is_null()
+    state["cx"]["opening"]["persistent"] == json!(true) && state["channels"]["closed"].is_null()
 }
 
 fn answers(event: &Event) -> bool {

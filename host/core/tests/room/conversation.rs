@@ -63,7 +63,7 @@ impl World {
         .expect("a case");
         let mut setup = case.setup();
         setup.channels = channels;
-        let mut opened = RunOpening { hold: true, ..case.opening() };
+        let mut opened = RunOpening { persistent: true, ..case.opening() };
         opening(&mut opened);
         let (recorded, replies) = (Recorded::default(), BTreeMap::new());
         let mut world = Self {
@@ -787,7 +787,7 @@ fn a_child_has_the_channels_that_were_shared_and_any_other_those_of_the_config()
 fn a_room_that_is_not_held_hears_while_it_is_at_work_and_no_longer() {
     let setup = json!({ "tasks": { "desk": {}, "other": {} } });
     let mut world = World::open(setup, two(), |opening| {
-        (opening.hold, opening.content) = (false, Some("go".into()))
+        (opening.persistent, opening.content) = (false, Some("go".into()))
     });
     let call = world.step();
     assert_eq!(world.says("web", "two"), accepted(0));
@@ -1028,7 +1028,7 @@ fn a_background_task_of_a_held_room_outlives_the_turn() {
     let [Effect::StartBackground { call, opening, .. }] = &started[..] else {
         panic!("one task: {started:?}")
     };
-    assert_eq!((opening.deadline, opening.hold), (Some(START.plus(9_000)), false));
+    assert_eq!((opening.deadline, opening.persistent), (Some(START.plus(9_000)), false));
     assert_eq!(
         opening.bindings,
         Some(BTreeMap::new()),

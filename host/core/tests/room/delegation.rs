@@ -303,7 +303,7 @@ fn a_call_is_refused_in_a_fixed_form_that_says_what_would_be_right() {
 
 #[test]
 fn the_program_is_refused_too_and_needs_no_grant() {
-    let mut desk = Desk::open_with(plain(), |_| {}, |opening| opening.hold = true);
+    let mut desk = Desk::open_with(plain(), |_| {}, |opening| opening.persistent = true);
     assert_eq!(refused(desk.delegates(to("ghost"))), RefusalCode::UnknownAgent);
     assert_eq!(
         refused(desk.delegates(Delegation { description: String::new(), ..to("other") })),
@@ -767,7 +767,7 @@ fn what_a_task_was_told_is_said_again_under_its_id_by_a_host_that_goes_on() {
         };
         again.iter().enumerate().filter_map(told).collect()
     };
-    let mut desk = Desk::open_with(plain(), |_| {}, |opening| opening.hold = true);
+    let mut desk = Desk::open_with(plain(), |_| {}, |opening| opening.persistent = true);
     desk.delegates(to("slow")).expect("started");
     let (call, id, _) = desk.begun();
     let mut said = Vec::new();
@@ -865,7 +865,7 @@ fn results_from_before_are_data_in_a_round_of_several_too() {
 
 #[test]
 fn a_key_makes_a_second_delegation_the_first() {
-    let mut desk = Desk::open_with(plain(), |_| {}, |opening| opening.hold = true);
+    let mut desk = Desk::open_with(plain(), |_| {}, |opening| opening.persistent = true);
     let keyed = || Delegation { key: Some("k".to_owned()), ..to("slow") };
     let first = desk.delegates(keyed()).expect("started");
     assert_eq!(desk.delegates(keyed()).expect("the same"), first);

@@ -31,7 +31,7 @@ fn opened(gates: Value) -> Recorded {
         serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} }))
             .expect("a case of the right form");
     let mut recorded = Recorded::default();
-    let opening = RunOpening { hold: true, content: None, ..case.opening() };
+    let opening = RunOpening { persistent: true, content: None, ..case.opening() };
     recorded
         .handle(Event::RoomOpened { setup: case.setup().into(), opening, secret: SECRET }, START);
     recorded.take_effects();

@@ -24,7 +24,7 @@ fn held(setup: Value) -> Room {
     .expect("a case");
     let mut setup = case.setup();
     setup.channels = [(ChannelId::from("web"), Binding::of(ChannelKind::Web))].into();
-    let mut opening = RunOpening { hold: true, ..case.opening() };
+    let mut opening = RunOpening { persistent: true, ..case.opening() };
     opening.limits.turns = Some(1_000_000);
     let mut room = Room::new();
     room.handle(Event::RoomOpened { setup: setup.into(), opening, secret: SECRET }, START);

@@ -60,7 +60,7 @@ pub(crate) fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
     let mut events = Vec::new();
     if choices.below(8) != 7 {
         // Some rooms are persistent.
-        let opening = RunOpening { hold: choices.below(3) == 2, ..case.opening() };
+        let opening = RunOpening { persistent: choices.below(3) == 2, ..case.opening() };
         events.push((
             Event::RoomOpened { setup: case.setup().into(), opening, secret: SECRET },
             START,

@@ -23,7 +23,7 @@ use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::runner::{LocalRunner, TaskRunner};
 use crate::host::reload::{Rebuilt, Reloader};
-use crate::host::session::{Hosted, ResumeError, RunInput, Session, SessionParts};
+use crate::host::session::{ResumeError, RoomGuard, RunInput, Session, SessionParts};
 use crate::observe::subscribe::Subscribers;
 use crate::storage::journal::{JournalFailure, Journals, NoJournals};
 use crate::support::clock::{Clock, SystemClock};
@@ -262,8 +262,11 @@ impl Prepared {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn open_room(&self, options: RunOptions) -> Result<(RoomHandle, Hosted), JournalFailure> {
-        Ok(self.session(options)?.host(RunInput::default()))
+    pub fn open_room(
+        &self,
+        options: RunOptions,
+    ) -> Result<(RoomHandle, RoomGuard), JournalFailure> {
+        Ok(self.session(options)?.open_room(RunInput::default()))
     }
 
     pub(crate) fn parts(&self) -> SessionParts {

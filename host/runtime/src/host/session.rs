@@ -71,7 +71,7 @@ pub struct RunInput {
     pub limits: Option<RunLimits>,
     /// Whether the room stays open while idle, and accepts messages on its channels until it is
     /// closed.
-    pub hold: bool,
+    pub persistent: bool,
     /// The metadata of the room: a JSON object, or null. The value under `_child_metadata` is
     /// passed to all rooms below.
     pub metadata: Value,
@@ -93,7 +93,7 @@ impl Default for RunInput {
             replay: Vec::new(),
             role_call: None,
             limits: None,
-            hold: false,
+            persistent: false,
             metadata: Value::Null,
         }
     }
@@ -198,12 +198,12 @@ pub struct Session {
 
 /// A room whose loop runs beside the program. Dropping it stops the room and its work.
 #[derive(Debug)]
-pub struct Hosted {
+pub struct RoomGuard {
     running: JoinHandle<Result<Arc<Outcome>, SessionError>>,
     handle: RoomHandle,
 }
 
-impl Hosted {
+impl RoomGuard {
     /// Waits until the room was closed and all its work is over.
     ///
     /// # Errors
@@ -232,7 +232,7 @@ impl Hosted {
     }
 }
 
-impl Drop for Hosted {
+impl Drop for RoomGuard {
     fn drop(&mut self) {
         self.running.abort();
     }
@@ -351,24 +351,25 @@ impl Session {
         async move { Ok(begun?.into_end().await?) }
     }
 
-    /// Runs the room once more and keeps it open until it is closed; `hold` is its first input. The
+    /// Runs the room once more and keeps it open until it is closed; `input` is its first. The
     /// loop runs on the executor that this is called on.
-    #[must_use = "the room is stopped when its `Hosted` is dropped"]
-    pub fn host(mut self, hold: RunInput) -> (RoomHandle, Hosted) {
-        let begun =
-            self.check(hold.entry.as_ref()).map(|()| self.begin(RunInput { hold: true, ..hold }));
+    #[must_use = "the room is stopped when its `RoomGuard` is dropped"]
+    pub fn open_room(mut self, input: RunInput) -> (RoomHandle, RoomGuard) {
+        let begun = self.check(input.entry.as_ref()).map(|()| {
+            self.begin(RunInput { persistent: true, ..input });
+        });
         self.run_beside(begun)
     }
 
-    /// Resumes a room that was interrupted while open, like [`host`](Self::host). Without an
+    /// Resumes a room that was interrupted while open, like [`open_room`](Self::open_room). Without an
     /// interrupted run the room is over, with the outcome of its last run.
-    #[must_use = "the room is stopped when its `Hosted` is dropped"]
-    pub fn host_on(self) -> (RoomHandle, Hosted) {
+    #[must_use = "the room is stopped when its `RoomGuard` is dropped"]
+    pub fn resume_room(self) -> (RoomHandle, RoomGuard) {
         let begun = self.check(None);
         self.run_beside(begun)
     }
 
-    fn run_beside(mut self, begun: Result<(), SessionError>) -> (RoomHandle, Hosted) {
+    fn run_beside(mut self, begun: Result<(), SessionError>) -> (RoomHandle, RoomGuard) {
         let handle = self.handle();
         let running = tokio::spawn(async move {
             begun?;
@@ -377,7 +378,7 @@ impl Session {
             }
             Ok(RunGuard(Some(&mut self)).into_end().await?)
         });
-        (handle.clone(), Hosted { running, handle })
+        (handle.clone(), RoomGuard { running, handle })
     }
 
     /// Changes the history of a task's agent.
@@ -466,7 +467,7 @@ impl Session {
             replay: ask.replay,
             role_call: ask.role_call,
             inputs: ask.inputs,
-            hold: ask.hold,
+            persistent: ask.persistent,
             metadata: ask.metadata,
             deadline: limits.wall_ms.map(|wall| self.driver.now().plus(wall)),
             limits,

@@ -459,7 +459,7 @@ async fn a_session_is_asked_only_while_a_run_goes_on() {
         RefusalCode::RoomClosed,
         "none goes on any more"
     );
-    let (_, hosted) = session.host(RunInput::from("two"));
+    let (_, hosted) = session.open_room(RunInput::from("two"));
     room.close("that was all").await.unwrap();
     assert_eq!(
         hosted.closed().await.unwrap().content.as_deref(),
@@ -471,8 +471,8 @@ async fn a_session_is_asked_only_while_a_run_goes_on() {
 #[tokio::test]
 async fn a_room_with_an_unknown_entry_says_so_when_it_is_waited_for() {
     let session = Bench::default().prepared("").await.session(RunOptions::default()).unwrap();
-    let (room, hosted) =
-        session.host(RunInput { entry: Some(TaskName::from("nobody")), ..RunInput::default() });
+    let (room, hosted) = session
+        .open_room(RunInput { entry: Some(TaskName::from("nobody")), ..RunInput::default() });
     assert!(matches!(hosted.closed().await, Err(SessionError::UnknownTask { .. })));
     assert_eq!(room.say("terminal", "hello?").await.unwrap_err().error, RefusalCode::RoomClosed);
 }
@@ -580,7 +580,7 @@ async fn a_held_room_that_was_cut_off_goes_on() {
     let options = RunOptions { journals: Arc::new(cut_off.clone()), ..RunOptions::default() };
     let session = prepared.reopen(&room_id, options).await.unwrap();
     assert!(session.is_cut_off());
-    let (room, hosted) = session.host_on();
+    let (room, hosted) = session.resume_room();
     let tasks = room.tasks();
     assert_eq!(tasks.len(), 1);
     assert_eq!(
@@ -640,7 +640,7 @@ async fn what_a_task_was_told_right_before_its_host_stopped_is_read_once() {
             put(&cut_off, &room, before);
         }
         let options = RunOptions { journals: Arc::new(cut_off.clone()), ..RunOptions::default() };
-        let (room, _hosted) = prepared.reopen(&room_id, options).await.unwrap().host_on();
+        let (room, _hosted) = prepared.reopen(&room_id, options).await.unwrap().resume_room();
         let task = room.tasks()[0].id.clone();
         bench.go_on();
         let ended = room.wait(&task, None).await.unwrap();
@@ -892,7 +892,7 @@ async fn a_room_that_is_resumed_goes_on_while_its_childs_journal_is_read() {
     }
     let journals = Gated::new(cut_off, true);
     let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
-    let (room, hosted) = prepared.reopen(&room_id, options).await.unwrap().host_on();
+    let (room, hosted) = prepared.reopen(&room_id, options).await.unwrap().resume_room();
     journals.waits.notified().await;
     room.bind("desk", Binding::of(ChannelKind::Web)).await.unwrap();
     room.say("desk", "still there?").await.unwrap();

@@ -77,7 +77,7 @@ async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         ..RunOptions::default()
     };
     let session = open.prepared.reopen(&room, options).await.map_err(|error| error.to_string())?;
-    let (handle, hosted) = session.host_on();
+    let (handle, hosted) = session.resume_room();
     // The answer shows that the room has been resumed.
     handle.unbind("nothing").await.map_err(|refusal| refusal.message)?;
     let is_there = |state: DeliveryState| {

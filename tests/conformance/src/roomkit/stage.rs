@@ -19,7 +19,7 @@ use conclave_runtime::native::{Call, Check, Failure, Plugin, Tool};
 use conclave_runtime::request::{Refusal, RefusalCode};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{
-    Host, HostOptions, Hosted, Prepared, RoomHandle, RunInput, RunOptions, TaskHandle, WaitError,
+    Host, HostOptions, Prepared, RoomGuard, RoomHandle, RunInput, RunOptions, TaskHandle, WaitError,
 };
 use serde_json::{Map, Value, json};
 
@@ -325,7 +325,7 @@ impl Stage {
             ..prepared.setup().limits.clone()
         };
         let session = prepared.session(options).map_err(|error| error.to_string())?;
-        let (handle, hosted) = session.host(RunInput {
+        let (handle, hosted) = session.open_room(RunInput {
             metadata: self.metadata.clone(),
             limits: Some(limits),
             ..RunInput::default()
@@ -348,7 +348,7 @@ pub(super) struct Open {
     pub(super) host: Host,
     pub(super) prepared: Prepared,
     pub(super) handle: RoomHandle,
-    pub(super) hosted: Hosted,
+    pub(super) hosted: RoomGuard,
     pub(super) follower: Arc<Follower>,
 }
 

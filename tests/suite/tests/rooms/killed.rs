@@ -103,7 +103,7 @@ fn live(folder: &Path) {
             ..RunOptions::default()
         };
         let (room, hosted) = match prepared.reopen(&id, options()).await {
-            Ok(session) => session.host_on(),
+            Ok(session) => session.resume_room(),
             Err(_) => {
                 // Each task reserves half of the remaining limit, so a thousand tasks cannot share
                 // a finite one.
@@ -116,7 +116,7 @@ fn live(folder: &Path) {
                 prepared
                     .session(options())
                     .expect("it opens")
-                    .host(RunInput { limits: Some(limits), ..RunInput::default() })
+                    .open_room(RunInput { limits: Some(limits), ..RunInput::default() })
             }
         };
         // A request before the kill may not have got its reply, so all are repeated. The key makes

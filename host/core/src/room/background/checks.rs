@@ -317,7 +317,8 @@ impl RoomContext {
 impl Background {
     /// Returns the refusal of a room that is closed or has its result.
     fn refusal_of_work(&self, cx: &RoomContext, channels: &RoomChannels) -> Option<Refusal> {
-        let has_result = matches!(cx.phase, RoomPhase::Draining { .. }) && !channels.is_held(cx);
+        let has_result =
+            matches!(cx.phase, RoomPhase::Draining { .. }) && !channels.is_persistent(cx);
         let refused = |why: &str| {
             Some(Refusal::new(
                 RefusalCode::RoomClosed,

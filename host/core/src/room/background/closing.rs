@@ -46,7 +46,8 @@ impl RoomChannels {
         cx: &mut RoomContext,
         outcome: &Outcome,
     ) {
-        let is_shared = cx.opening.depth > 0 && !cx.opening.hold && cx.opening.bindings.is_some();
+        let is_shared =
+            cx.opening.depth > 0 && !cx.opening.persistent && cx.opening.bindings.is_some();
         let answer = outcome
             .content
             .clone()

@@ -147,7 +147,7 @@ impl RoomChannels {
         match (&self.closed, &cx.phase) {
             (Some(reason), _) => closed(reason),
             (None, RoomPhase::Running { .. }) => Ok(()),
-            (None, RoomPhase::Draining { .. }) if self.is_held(cx) => Ok(()),
+            (None, RoomPhase::Draining { .. }) if self.is_persistent(cx) => Ok(()),
             (None, _) => closed("its run has its result already"),
         }
     }
@@ -159,10 +159,10 @@ impl RoomChannels {
     /// Checks that a named task is at work, or can begin.
     fn can_hear(&self, cx: &RoomContext, frames: &Frames, task: &TaskName) -> Result<(), Refusal> {
         let is_known = cx.setup.tasks.contains_key(task);
-        if frames.active_frame(task).is_some() || (is_known && self.is_held(cx)) {
+        if frames.active_frame(task).is_some() || (is_known && self.is_persistent(cx)) {
             return Ok(());
         }
-        let (message, allowed) = if self.is_held(cx) {
+        let (message, allowed) = if self.is_persistent(cx) {
             (
                 format!("there is no task {task} in this room"),
                 cx.setup.tasks.keys().map(ToString::to_string).collect(),
@@ -302,7 +302,7 @@ mod tests {
         assert!(takes(&channels, &cx));
         cx.phase = RoomPhase::Draining { outcome: Outcome::new(Status::Done, "").into() };
         assert!(!takes(&channels, &cx));
-        cx.opening.hold = true;
+        cx.opening.persistent = true;
         assert!(takes(&channels, &cx), "a persistent room begins a turn");
         assert!(!takes(&RoomChannels { closed: Some("late".to_owned()), ..channels }, &cx));
     }
@@ -317,7 +317,7 @@ mod tests {
         };
         let hearers = |parts: &Parts| ["desk", "digest", "stranger"].map(|it| allowed(parts, it));
         assert_eq!(hearers(&parts), [Ok(()), Err(1), Err(1)], "the one at work is named");
-        parts.cx.opening.hold = true;
+        parts.cx.opening.persistent = true;
         assert_eq!(hearers(&parts), [Ok(()), Ok(()), Err(2)]);
     }
 

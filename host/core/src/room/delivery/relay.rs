@@ -34,7 +34,7 @@ impl RoomChannels {
     /// Returns whether the task can take a turn about a relayed message.
     pub(super) fn can_take_turn(&self, cx: &RoomContext, frames: &Frames, task: &TaskName) -> bool {
         cx.setup.tasks.contains_key(task)
-            && (self.is_held(cx) || frames.active_turn_frame(task).is_some())
+            && (self.is_persistent(cx) || frames.active_turn_frame(task).is_some())
     }
 }
 
@@ -82,7 +82,7 @@ impl Room {
         let is_paused = self.pausing.paused().is_some();
         let Some(frame) = self.frames.active_turn_frame(task) else {
             return match self.cx.phase {
-                _ if !self.channels.is_held(&self.cx) => RelayTarget::Nobody,
+                _ if !self.channels.is_persistent(&self.cx) => RelayTarget::Nobody,
                 RoomPhase::Draining { .. } if !is_paused => RelayTarget::Held,
                 _ => RelayTarget::Later,
             };

@@ -362,7 +362,7 @@ impl RoomChannels {
         // An agent without a model would only pass the data on.
         let can_answer = || cx.has_model(&entry.notify);
         let usual = || {
-            if (is_interactive() && can_answer()) || self.is_held(cx) {
+            if (is_interactive() && can_answer()) || self.is_persistent(cx) {
                 ResultForm::AgentTurn
             } else {
                 ResultForm::Text

@@ -212,7 +212,7 @@ fn open_announcements_have_a_limit_in_bytes_wherever_they_wait() {
     for (config, hold) in [("", false), (gated, false), ("", true)] {
         let mut room = Announcements::new();
         room.0.cx = super::super::fixture::context(config);
-        room.0.cx.opening.hold = hold;
+        room.0.cx.opening.persistent = hold;
         let addressed_to = hold.then(|| TaskName::from("desk"));
         let call = room.announce(1, Announcement { addressed_to, ..big() });
         assert_eq!(call.is_some(), config.is_empty() && !hold);

@@ -19,7 +19,7 @@ fn detached(effect: &Effect) -> Option<CallId> {
 
 /// Returns a persistent room with a task of each policy.
 fn with_three_policies(hold: bool) -> (Desk, Vec<CallId>) {
-    let mut desk = Desk::open_with(plain(), |_| {}, |opening| opening.hold = hold);
+    let mut desk = Desk::open_with(plain(), |_| {}, |opening| opening.persistent = hold);
     let policies = [OnClose::Cascade, OnClose::Detach, OnClose::FinishSilently];
     let calls = policies.map(|on_close| {
         desk.delegates(Delegation { on_close: Some(on_close), ..to("slow") }).expect("started");

@@ -284,7 +284,7 @@ fn results_that_lead_to_results_come_to_an_end() {
 #[test]
 fn in_a_held_room_nobody_need_be_at_work() {
     let mut desk =
-        Desk::open_with(plan(json!({}), json!({})), |_| {}, |opening| opening.hold = true);
+        Desk::open_with(plan(json!({}), json!({})), |_| {}, |opening| opening.persistent = true);
     desk.delegate(1);
     desk.step(finish());
     while desk.take(speeches).is_some_and(|(call, _)| {
