@@ -537,7 +537,7 @@ async fn then_close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         .unwrap_or_default();
     let open = stage.open(runner).await?;
     let wanted = Delegation {
-        worker: worker,
+        worker,
         on_close: Some(OnClose::FinishSilently),
         ..delegation(&open.stage, case, case.when)
     };
