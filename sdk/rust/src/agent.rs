@@ -138,8 +138,8 @@ impl<'a> View<'a> {
     }
 
     /// Returns the id of the plan's task in progress, if any.
-    pub fn current_task(&self) -> Option<String> {
-        self.0.current_task()
+    pub fn current_plan_node(&self) -> Option<String> {
+        self.0.current_plan_node()
     }
 
     /// Returns the outputs with which this agent last finished or rejected, or null before that.
@@ -164,8 +164,8 @@ impl<'a> View<'a> {
     }
 
     /// Returns the tasks to which it may delegate or address messages.
-    pub fn agents(&self) -> Vec<Peer> {
-        self.0.agents()
+    pub fn peers(&self) -> Vec<Peer> {
+        self.0.peers()
     }
 
     /// Returns the rest of each budget.

@@ -54,7 +54,7 @@ pub fn delegate_in_background(worker: impl Into<String>, description: impl Into<
         context: "{}".into(),
         share_channels: Vec::new(),
         brief: None,
-        conversation: 0,
+        conversation_messages: 0,
         wait: false,
         structured: false,
     }))

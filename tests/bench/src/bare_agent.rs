@@ -144,7 +144,7 @@ impl state::HostView for State {
         Ok(Vec::new())
     }
 
-    fn agents(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<Peer>> {
+    fn peers(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<Peer>> {
         Ok(Vec::new())
     }
 
@@ -159,7 +159,7 @@ impl state::HostView for State {
         })
     }
 
-    fn current_task(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+    fn current_plan_node(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
         Ok(None)
     }
 

@@ -40,7 +40,7 @@ impl Agent for Waits {
             let asked: std::result::Result<Vec<_>, _> =
                 (0..asks).map(|index| model::start(&asking(&index.to_string()))).collect();
             for pending in asked.map_err(failed)?.iter().rev() {
-                answers.push(pending.finish().map_err(failed)?.content.unwrap_or_default());
+                answers.push(pending.wait().map_err(failed)?.content.unwrap_or_default());
             }
         } else {
             for index in 0..asks {

@@ -103,9 +103,9 @@ fn work() -> Result<String> {
                 .map(|entries| entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>())
         ),
     );
-    tell("other", said(other.and_then(|pending| pending.finish())));
+    tell("other", said(other.and_then(|stream| stream.wait())));
     tell("fetch", sent(fetch::get(format!("{}/one", settings.url))));
-    tell("one", said(one.and_then(|pending| pending.finish())));
+    tell("one", said(one.and_then(|stream| stream.wait())));
     tell("led on", sent(fetch::post(format!("{}/away", settings.url)).body("x")));
     tell("refused", sent(fetch::get("https://elsewhere.example/")));
     tell("removed", format!("{:?}", files::remove("/box/out.txt")));

@@ -31,7 +31,7 @@ fn run() -> Json<Vec<(&'static str, String)>> {
             "model.start",
             format!(
                 "{:?}",
-                model::start(&asked()).and_then(|pending| pending.finish()).map(|_| "DONE")
+                model::start(&asked()).and_then(|stream| stream.wait()).map(|_| "DONE")
             ),
         ),
         (

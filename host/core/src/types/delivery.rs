@@ -124,7 +124,7 @@ impl EndedTask {
 #[serde(tag = "wake", rename_all = "kebab-case")]
 pub enum Wake {
     Ended { task: BackgroundId },
-    ChannelChanged { channel: ChannelId },
+    ChannelIdle { channel: ChannelId },
     Timer,
     SendFailed { reason: String },
 }

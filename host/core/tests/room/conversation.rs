@@ -164,7 +164,7 @@ impl World {
     /// Accepts all pending speeches, or rejects them with a failure.
     fn hear(&mut self, failure: Option<&str>) {
         for effect in self.take(|effect| matches!(effect, Effect::Send { .. })) {
-            let call = effect.starts().expect("a outgoing is a call");
+            let call = effect.starts().expect("a message is a call");
             self.happened(Event::Sent { call, failure: failure.map(str::to_owned) });
         }
     }
@@ -222,7 +222,7 @@ fn effect_call(recorded: &Recorded, outgoing: &OutgoingMessage) -> CallId {
     let calls = state["cx"]["calls"].as_object().expect("calls").iter();
     let of_send = calls.filter(|(_, purpose)| purpose["Post"]["key"] == json!(outgoing.key));
     let numbers = of_send.map(|(call, _)| call.parse().expect("a number"));
-    CallId(numbers.max().expect("a outgoing is under way"))
+    CallId(numbers.max().expect("a message is under way"))
 }
 
 fn accepted(index: u64) -> Result<RequestReply, Refusal> {

@@ -16,7 +16,7 @@ wasmtime::component::bindgen!({
         "conclave:plugin/fetch.send": async | trappable,
         "conclave:plugin/model.complete": async | trappable,
         "conclave:plugin/model.[method]completion-stream.next-text": async | trappable,
-        "conclave:plugin/model.[method]completion-stream.finish": async | trappable,
+        "conclave:plugin/model.[method]completion-stream.wait": async | trappable,
         default: trappable,
     },
     exports: { default: async },

@@ -38,7 +38,7 @@ impl Agent for Coordinator {
             return Ok(finish(answer.content.as_str()));
         }
         let Some(question) = question(view.history()) else { return Ok(finish(NO_QUESTION)) };
-        let has_background = view.agents().iter().any(|peer| peer.name == settings.background);
+        let has_background = view.peers().iter().any(|peer| peer.name == settings.background);
         Ok(match phase(view.iteration(), has_background) {
             Phase::Background => delegate_in_background(settings.background, BACKGROUND_WORK)
                 .because("it can go on beside the answer"),

@@ -80,7 +80,7 @@ fn next(
     let Due { now: told, rest } = due(wake, waiting);
     // The turn was begun and rejected. It is retried, together with newer results.
     let is_tried = waiting.iter().any(|ended| (1..MOST_ATTEMPTS).contains(&ended.attempts));
-    let is_time = matches!(wake, Wake::Timer | Wake::ChannelChanged(_));
+    let is_time = matches!(wake, Wake::Timer | Wake::ChannelIdle(_));
     if told.is_empty() || (is_tried && !is_time) {
         return (rest, memory);
     }

@@ -63,7 +63,7 @@ fn next(
     let Due { now, rest } = due(wake, waiting);
     // Results that came after a failed message are delivered with its retry.
     let is_tried = |ended: &EndedTask| (1..MOST_ATTEMPTS).contains(&ended.attempts);
-    let is_time = matches!(wake, Wake::Timer | Wake::ChannelChanged(_));
+    let is_time = matches!(wake, Wake::Timer | Wake::ChannelIdle(_));
     if now.is_empty() || (!is_time && waiting.iter().any(is_tried)) {
         return rest;
     }

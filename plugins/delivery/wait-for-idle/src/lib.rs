@@ -106,7 +106,7 @@ fn next(
     let Due { now: told, rest } = due(wake, waiting);
     let is_awaited = settings.channels == Awaited::Any || channel.kind == ChannelKind::Voice;
     let id = channel.id.as_str();
-    if matches!(wake, Wake::ChannelChanged(_)) {
+    if matches!(wake, Wake::ChannelIdle(_)) {
         memory.quiet = Quiet::NotYet;
     }
     let say = if channel.activity == Activity::UserSpeaking {

@@ -39,7 +39,7 @@ pub struct Due {
 pub fn due(wake: &Wake, waiting: &[EndedTask]) -> Due {
     let is_over = |ended: &&EndedTask| ended.attempts >= MOST_ATTEMPTS;
     let over: Vec<_> = waiting.iter().filter(is_over).map(|ended| &ended.task_id).collect();
-    let is_time = matches!(wake, Wake::Timer | Wake::ChannelChanged(_));
+    let is_time = matches!(wake, Wake::Timer | Wake::ChannelIdle(_));
     let is_now =
         |ended: &EndedTask| ended.attempts == 0 || (is_time && ended.attempts < MOST_ATTEMPTS);
     let now: Vec<String> =
@@ -95,7 +95,7 @@ mod tests {
             (timer.now, timer.rest),
             (["a", "b", "d"].map(str::to_owned).to_vec(), vec![attach(["c"])])
         );
-        assert_eq!(due(&Wake::ChannelChanged("phone".into()), &waiting).now, ["a", "b", "d"]);
+        assert_eq!(due(&Wake::ChannelIdle("phone".into()), &waiting).now, ["a", "b", "d"]);
         let ended = due(&Wake::Ended("b".into()), &waiting);
         assert_eq!(
             (ended.now, ended.rest),

@@ -1,4 +1,4 @@
-//! Tells everything at once.
+//! Delivers everything at once.
 use conclave_sdk::Result;
 use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, Wake, deliver};
 

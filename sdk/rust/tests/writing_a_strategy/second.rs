@@ -1,4 +1,4 @@
-//! Tells results when nobody is speaking.
+//! Delivers results when the channel is idle.
 use conclave_sdk::Result;
 use conclave_sdk::delivery::{
     Activity, Context, Decision, DeliveryStrategy, Wake, attach, deliver, due, wait_for,
@@ -10,7 +10,7 @@ impl DeliveryStrategy for Polite {
     fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>> {
         let waiting = context.pending_results();
         let Some(channel) = context.preferred_channel() else {
-            return Ok(vec![attach(waiting.into_iter().map(|ended| ended.task_id))]); // nobody to tell: into the inbox
+            return Ok(vec![attach(waiting.into_iter().map(|ended| ended.task_id))]); // no channel: into the inbox
         };
         if channel.activity != Activity::Idle {
             return Ok(vec![wait_for(channel.id, 10_000)]); // asked again when it is idle, or in 10 s

@@ -79,7 +79,7 @@ impl ResultDelivery<'_> {
             *was_idle = idle;
         }
         for strategy in woken {
-            self.wake(&strategy, Wake::ChannelChanged { channel: channel.clone() });
+            self.wake(&strategy, Wake::ChannelIdle { channel: channel.clone() });
         }
     }
 

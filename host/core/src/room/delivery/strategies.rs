@@ -65,7 +65,7 @@ fn weight(wake: &Wake) -> u8 {
     match wake {
         Wake::Ended { .. } => 0,
         Wake::Timer => 1,
-        Wake::ChannelChanged { .. } => 2,
+        Wake::ChannelIdle { .. } => 2,
         Wake::SendFailed { .. } => 3,
     }
 }
@@ -190,7 +190,7 @@ impl ResultDelivery<'_> {
             return;
         }
         // Results and failures are limited by themselves; waits are not.
-        courier.idle += u32::from(matches!(wake, Wake::Timer | Wake::ChannelChanged { .. }));
+        courier.idle += u32::from(matches!(wake, Wake::Timer | Wake::ChannelIdle { .. }));
         if courier.idle >= MAX_WAKES {
             self.deliveries.give_up_on(
                 self.cx,
@@ -202,7 +202,7 @@ impl ResultDelivery<'_> {
         }
         match &wake {
             Wake::Timer => courier.waits_for = None,
-            Wake::ChannelChanged { channel } => {
+            Wake::ChannelIdle { channel } => {
                 drop(courier.waits_for.take_if(|(waited, _)| waited == channel))
             }
             Wake::Ended { .. } | Wake::SendFailed { .. } => {}
@@ -264,9 +264,7 @@ impl ResultDelivery<'_> {
                 self.cx,
                 self.background,
                 strategy,
-                &format!(
-                    "{strategy} did not say what is to become of it after a outgoing had failed"
-                ),
+                &format!("{strategy} decided nothing about it after a message had failed"),
             );
             return;
         }
@@ -345,7 +343,7 @@ impl ResultDelivery<'_> {
             && self.deliveries.activity_of(self.cx, self.frames, self.channels, &channel)
                 == Activity::Idle
         {
-            self.wake(strategy, Wake::ChannelChanged { channel });
+            self.wake(strategy, Wake::ChannelIdle { channel });
         }
     }
 }

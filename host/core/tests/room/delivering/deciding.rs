@@ -279,7 +279,7 @@ fn a_strategy_learns_when_the_channel_that_it_waits_for_is_idle() {
     desk.activity("phone", Activity::Idle);
     assert_eq!(
         desk.decides(vec![on("phone", &["task-1"])]),
-        Wake::ChannelChanged { channel: "phone".into() }
+        Wake::ChannelIdle { channel: "phone".into() }
     );
     let outgoing = desk.spoken(None);
     assert_eq!((outgoing.channel.as_str(), outgoing.interrupt), ("phone", true));
@@ -299,7 +299,7 @@ fn a_channel_that_became_idle_while_it_decided_is_not_missed() {
         answer: Ok(vec![wait(Some("phone"), 15_000)]),
         report: CallReport::default(),
     });
-    assert!(matches!(desk.woken().1, Wake::ChannelChanged { .. }));
+    assert!(matches!(desk.woken().1, Wake::ChannelIdle { .. }));
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn the_runs_own_channel_is_busy_while_its_agent_is_at_work() {
     desk.stepped(call, says("Anything else?"));
     assert_eq!(
         desk.decides(vec![on("terminal", &["task-1"])]),
-        Wake::ChannelChanged { channel: terminal.clone() }
+        Wake::ChannelIdle { channel: terminal.clone() }
     );
     assert_eq!(desk.room().activity_of(&terminal), Activity::Speaking);
     desk.spoken(None);

@@ -87,7 +87,7 @@ fn background_in(background: actions::BackgroundTask) -> Result<Box<Delegation>,
         context,
         share_channels: background.share_channels,
         brief: background.brief,
-        conversation: background.conversation,
+        conversation: background.conversation_messages,
         wait: background.wait,
         structured_retries: background.structured.then_some(STRUCTURED_RETRIES),
         ..Delegation::default()

@@ -10,7 +10,7 @@ use crate::imports::bindings::exports::conclave::plugin::delivery_strategy as st
 pub(crate) fn wake_out(wake: &Wake) -> strategy::Wake {
     match wake {
         Wake::Ended { task } => strategy::Wake::Ended(task.to_string()),
-        Wake::ChannelChanged { channel } => strategy::Wake::ChannelChanged(channel.to_string()),
+        Wake::ChannelIdle { channel } => strategy::Wake::ChannelIdle(channel.to_string()),
         Wake::Timer => strategy::Wake::Timer,
         Wake::SendFailed { reason } => strategy::Wake::SendFailed(reason.clone()),
     }

@@ -74,7 +74,7 @@ impl state::HostView for CallState {
         Ok(self.agent_view()?.plan.to_json().to_string())
     }
 
-    fn current_task(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+    fn current_plan_node(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
         Ok(self.agent_view()?.plan.current().map(|(id, _)| id))
     }
 
@@ -90,7 +90,7 @@ impl state::HostView for CallState {
         Ok(self.agent_view()?.tools.iter().map(summary_out).collect())
     }
 
-    fn agents(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<state::Peer>> {
+    fn peers(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<state::Peer>> {
         let peers = &self.agent_view()?.peers;
         Ok(peers
             .iter()

@@ -83,7 +83,7 @@ fn weight(wake: &Wake) -> u8 {
     match wake {
         Wake::Ended(_) => 0,
         Wake::Timer => 1,
-        Wake::ChannelChanged(_) => 2,
+        Wake::ChannelIdle(_) => 2,
         Wake::SendFailed(_) => 3,
     }
 }
@@ -204,7 +204,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         };
         let is_idle = activity == Activity::Idle;
         if !std::mem::replace(was_idle, is_idle) && is_idle {
-            self.wakes.push_back(Wake::ChannelChanged(id.to_owned()));
+            self.wakes.push_back(Wake::ChannelIdle(id.to_owned()));
         }
     }
 
@@ -241,7 +241,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         }
         match wake {
             Wake::Timer => self.waits_for = None,
-            Wake::ChannelChanged(id) => drop(self.waits_for.take_if(|(waited, _)| waited == id)),
+            Wake::ChannelIdle(id) => drop(self.waits_for.take_if(|(waited, _)| waited == id)),
             Wake::Ended(_) | Wake::SendFailed(_) => {}
         }
         let room = self.snapshot();
