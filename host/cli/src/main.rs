@@ -54,6 +54,10 @@ use args::{Cli, Command, OutputArgs, PluginCommand};
 use program::error::CliError;
 use ui::interrupt::Interrupts;
 
+/// Runs allocate small pieces and free them on other threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     if let Some(code) = program::compile::asked(std::env::args_os()) {
         return code;

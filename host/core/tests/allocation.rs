@@ -2,23 +2,32 @@
 //! an import. A snapshot must not copy texts: it is taken on a room's loop. A test binary of its
 //! own, because it counts the allocations of the process.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::sync::Arc;
 
 use allocation_counter::measure;
 use conclave_core::config::Config;
+use conclave_core::config::assemble::assemble;
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::permissions::fetch::target;
 use conclave_core::permissions::grant::Rights;
-use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
+use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use conclave_core::permissions::policy_rules::Decide;
 use conclave_core::permissions::task_scope::{ScopedTask, TaskScope};
 use conclave_core::policy::decision::decide;
-use conclave_core::protocol::event::{self, Event, HistoryChange, Principal, Record};
-use conclave_core::setup::Setup;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{self, Event, HistoryChange, Principal, Record, RunOpening};
+use conclave_core::protocol::notice::Notice;
+use conclave_core::room::Room;
+use conclave_core::setup::{PluginFacts, PluginKind, Setup};
+use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::capability::Capability;
-use conclave_core::types::ids::{Millis, PluginName, SecretName, TaskName};
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::ids::{CallId, Millis, PluginName, SecretName, TaskName};
 use conclave_core::types::limits::RunLimits;
 use conclave_core::types::message::{Message, Role};
+use conclave_core::types::room_secret::RoomSecret;
 use serde_json::json;
 
 const RULES: &str = r#"
@@ -273,4 +282,104 @@ fn a_snapshot_of_a_room_copies_no_text() {
     let (short, long) = (taken(10), taken(10_000));
     assert!(short.1 > 10 * 1_000 && long.1 > 10_000 * 1_000, "the texts are in it");
     assert_eq!(short.0, long.0, "the loop pays for the room's maps alone");
+}
+
+const TALK: &str = r#"
+entry = "talk"
+[plugins.talker]
+source = "talker.wasm"
+[tasks.talk]
+agent = "talker"
+on_no_tool_call = { nudge = "go on" }
+[limits.run]
+turns = 1_000
+"#;
+
+/// A room whose agent says something in each step; the host answers each time.
+struct Talk {
+    room: Room,
+    call: CallId,
+}
+
+impl Talk {
+    fn open() -> Self {
+        let manifest = Manifest {
+            format: FORMAT,
+            name: "talker".into(),
+            version: "0.1.0".into(),
+            contract: CONTRACT.into(),
+            ..Manifest::default()
+        };
+        let sha256 = "00".repeat(32);
+        let kinds = [PluginKind::Agent].into();
+        let facts = PluginFacts { manifest, kinds, tools: Vec::new(), sha256, mcp: false };
+        let facts = BTreeMap::from([(PluginName::from("talker"), facts)]);
+        let config =
+            Config::parse("c.toml", "", TALK).unwrap_or_else(|problems| panic!("{problems}"));
+        let assembly = assemble(&config, &facts).unwrap_or_else(|problems| panic!("{problems}"));
+        let limits = assembly.setup.limits.clone();
+        let opening = RunOpening {
+            entry: "talk".into(),
+            content: Some("Who built the tower?".to_owned()),
+            limits,
+            ..RunOpening::default()
+        };
+        let secret = RoomSecret::new([7; RoomSecret::LENGTH]);
+        let setup = Arc::new(assembly.setup);
+        let mut talk = Self { room: Room::new(), call: CallId(0) };
+        talk.room.handle(Event::RoomOpened { setup, opening, secret }, Millis(0));
+        talk.posted();
+        talk
+    }
+
+    /// Takes the room's output, and returns the messages posted.
+    fn posted(&mut self) -> Vec<Arc<Message>> {
+        while let Some(effect) = self.room.poll_effect() {
+            if let Effect::StepAgent { call, .. } = effect {
+                self.call = call;
+            }
+        }
+        std::iter::from_fn(|| self.room.poll_notice())
+            .filter_map(|notice| match notice {
+                Notice::MessagePosted { message, .. } => Some(message),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Answers the agent's step, and returns the allocations meanwhile.
+    fn step(&mut self, number: u64) -> u64 {
+        let content = Some(format!("Let me think once more, for the {number}th time."));
+        let turn = Turn {
+            action: Action::Reply(Reply { content, ..Reply::default() }),
+            thought: String::new(),
+            wait_for_response: false,
+            extra: Vec::new(),
+        };
+        let (call, report) = (self.call, CallReport::default());
+        let event = Event::AgentStepped { call, answer: Ok(turn), report };
+        let (mut event, room) = (Some(event), &mut self.room);
+        measure(|| room.handle(event.take().expect("it runs once"), Millis(number))).count_total
+    }
+}
+
+/// Each message has one allocation, its sender's name and the host's text another. The agent's
+/// message is copied once, because its history's copy names no message that it answers, and its
+/// text once more, for the actions that its next step reads. The rest are nodes of the histories.
+#[test]
+fn a_step_and_the_hosts_answer_allocate_little() {
+    const STEPS: u64 = 64;
+    let mut talk = Talk::open();
+    let mut count = |steps: std::ops::Range<u64>| -> u64 {
+        let of_step = |number| {
+            let count = talk.step(number);
+            assert_eq!(talk.posted().len(), 2, "the agent's message and the host's");
+            count
+        };
+        steps.map(of_step).sum()
+    };
+    // No cleanup of links is due among those that are counted.
+    count(0..300);
+    let average = count(300..300 + STEPS) as f64 / STEPS as f64;
+    assert!(average <= 13.0, "{average} allocations");
 }

@@ -347,7 +347,7 @@ impl Driver {
         let setup = Arc::clone(&self.setup);
         if self.opened.is_none() {
             // Handles see the config's channels until the room's first event is handled.
-            self.outside.known.bind(&setup.channels);
+            self.outside.known.bind(Arc::new(setup.channels.clone()));
         }
         self.first = Some(match &self.opened {
             None => Event::RoomOpened { setup, opening, secret: self.secret.clone() },
@@ -447,9 +447,11 @@ impl Driver {
         }
         let mut later = Vec::new();
         if let Some(resumption) = self.resumption.take() {
-            later = self.resume(resumption).await?;
+            // Boxed, because few runs are resumed and each would keep the space.
+            later = Box::pin(self.resume(resumption)).await?;
         }
-        let mut events = Vec::new();
+        // An event is large, and most arrive alone. A list that grows from nothing has four places.
+        let mut events = Vec::with_capacity(1);
         if let Some(first) = self.first.take() {
             self.opened = Some(Arc::clone(&self.setup));
             events.push(first);

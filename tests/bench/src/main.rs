@@ -24,6 +24,10 @@ use curves::Curves;
 use measure::Effort;
 use report::Report;
 
+/// The program's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Measures Conclave beside its baselines.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench")]

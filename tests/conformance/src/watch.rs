@@ -76,7 +76,7 @@ impl Subscriber for Watcher {
             RunEvent::Notice { notice: Notice::StepEnded { task, by, message } } => {
                 self.step_ended(Step {
                     task: task.clone(),
-                    by: by.clone(),
+                    by: by.to_string(),
                     message: message.clone(),
                 });
             }

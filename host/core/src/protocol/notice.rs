@@ -1,6 +1,7 @@
 //! Notices about a run, derived from its events: never read back, never journalled. The command
 //! line, the server, logs and traces all show them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -47,7 +48,7 @@ pub enum Notice {
     StepEnded {
         task: TaskName,
         /// The responder or sub-task that sent the message.
-        by: String,
+        by: Cow<'static, str>,
         message: Option<Arc<Message>>,
     },
     /// No responder had a valid answer.

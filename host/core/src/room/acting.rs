@@ -262,7 +262,7 @@ impl Frames {
             Ok(content) => (content.clone(), Observation::Success { content }),
             Err(content) => (content.clone(), Observation::Error { content }),
         };
-        let message = Some(Box::new(Arc::unwrap_or_clone(self.host_message(cx, id, content))));
+        let message = Some(Box::new(self.host_message(cx, id, content)));
         let said = CallOutcome { message, is_error, is_result: false };
         SlotAnswer { said, observation: Some(observation) }
     }
@@ -288,7 +288,7 @@ impl Frames {
                 Action::from_args(action.name(), &arguments).map_err(|error| error.text)?;
             slot.set_action(action, arguments);
         } else {
-            slot.now.arguments = arguments;
+            Arc::make_mut(&mut slot.now).arguments = arguments;
         }
         Ok(())
     }
@@ -332,7 +332,7 @@ impl Frames {
         (observation, text): (Observation, String),
         is_data: bool,
     ) {
-        let message = Some(Box::new(Arc::unwrap_or_clone(self.host_message(cx, id, text))));
+        let message = Some(Box::new(self.host_message(cx, id, text)));
         let is_error = matches!(observation, Observation::Error { .. });
         let said = CallOutcome { message, is_error, is_result: is_data };
         self.answer_slot(cx, id, index, SlotAnswer { said, observation: Some(observation) });

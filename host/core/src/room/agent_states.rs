@@ -37,27 +37,18 @@ impl Room {
     /// Reports the states that changed in this event.
     pub(super) fn report_states(&mut self) {
         let waiting = self.budgets.awaited_people(&self.cx);
-        let now: Vec<_> = self
-            .frames
-            .values()
-            .map(|frame| {
-                (
-                    frame.task.clone(),
-                    self.pausing.state_of(&self.cx, &self.budgets, frame, &waiting),
-                )
-            })
-            .collect();
+        for frame in self.frames.values() {
+            let (state, reason) = self.pausing.state_of(&self.cx, &self.budgets, frame, &waiting);
+            self.agent_states.set_state(&mut self.cx, &frame.task, state, reason);
+        }
         // Tasks that ended together with their callers.
-        let is_at_work = |task: &TaskName| now.iter().any(|(at_work, _)| at_work == task);
+        let is_at_work = |task: &TaskName| self.frames.values().any(|frame| frame.task == *task);
         let left = self
             .agent_states
             .0
             .iter()
             .filter(|(task, state)| !is_over(**state) && !is_at_work(task));
         let left: Vec<TaskName> = left.map(|(task, _)| task.clone()).collect();
-        for (task, (state, reason)) in now {
-            self.agent_states.set_state(&mut self.cx, &task, state, reason);
-        }
         for task in left {
             self.agent_states.set_state(
                 &mut self.cx,
@@ -131,7 +122,7 @@ impl Budgets {
             user: BTreeSet::new(),
             more: BTreeSet::new(),
         };
-        for purpose in cx.calls.values() {
+        for purpose in cx.calls.of_people() {
             match purpose {
                 Purpose::Approval { frame, .. } => waiting.confirmation.insert(*frame),
                 Purpose::User { frame } => waiting.user.insert(*frame),

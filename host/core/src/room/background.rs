@@ -13,6 +13,7 @@ mod delegating;
 mod ending;
 mod opening;
 mod records;
+mod running;
 mod slots;
 mod structured;
 #[cfg(test)]
@@ -20,7 +21,6 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 use super::approvals::Consent;
 use crate::types::delegation::{Delegation, OnClose, ResultForm};
@@ -30,11 +30,12 @@ use crate::types::request::RequestId;
 use crate::types::usage::{Spent, UsedByPlugin};
 
 pub(super) use records::TaskRecords;
+use running::RunningTasks;
 
 /// The background tasks of a room.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Background {
-    pub(super) tasks: BTreeMap<BackgroundId, BackgroundTask>,
+    pub(super) tasks: RunningTasks,
     /// Records of background tasks, ended ones included, and the earlier delegations.
     #[serde(default, skip_serializing_if = "TaskRecords::is_new")]
     pub(super) records: TaskRecords,
@@ -81,13 +82,6 @@ pub(super) struct BackgroundTask {
     /// True if it has ended, but has not reported its use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_stopped: bool,
-}
-
-impl BackgroundTask {
-    /// Returns the number of running tasks that it counts as.
-    pub(super) fn at_once(&self) -> u64 {
-        u64::from(self.at_once) + 1
-    }
 }
 
 /// A waiting slot of a round. The message number distinguishes the round from others of the same

@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 
 use super::Purpose;
 use super::frame::FrameWait;
-use super::histories::AgentHistory;
 use super::models::ModelCall;
 use crate::permissions::grant::ModelGrant;
 use crate::policy::budget::Budget;
@@ -282,7 +281,7 @@ impl Histories {
     /// Returns the bytes of messages, calls and results that the room holds. Both parts keep
     /// running totals, so this only sums over tasks and activations.
     pub(super) fn held_bytes(&self, frames: &Frames) -> u64 {
-        let histories = self.memories.values().map(AgentHistory::weight);
+        let histories = self.memories.values().map(|memory| memory.weight());
         let rounds = frames.values().filter_map(|frame| match &frame.attempt.as_ref()?.wait {
             FrameWait::Tools(round) => Some(round.counted()),
             _ => None,
@@ -499,7 +498,7 @@ impl BackgroundWork<'_> {
         };
         let at_once = limits
             .tasks_at_once
-            .map(|limit| u64::from(limit).saturating_sub(self.background.tasks_at_once()));
+            .map(|limit| u64::from(limit).saturating_sub(self.background.tasks.at_once()));
         RunLimits {
             turns: share(Budget::Turns, own.turns),
             wall_ms: limits.wall_ms,
@@ -532,17 +531,8 @@ impl Background {
             return Some(format!("limits.run.tasks leaves {limit} here"));
         }
         let limit =
-            limits.tasks_at_once.filter(|limit| self.tasks_at_once() >= u64::from(*limit))?;
+            limits.tasks_at_once.filter(|limit| self.tasks.at_once() >= u64::from(*limit))?;
         Some(format!("limits.run.tasks_at_once leaves {limit} here"))
-    }
-
-    /// Returns the number of running background tasks, including those that they may start
-    /// themselves.
-    fn tasks_at_once(&self) -> u64 {
-        self.tasks
-            .values()
-            .map(super::background::BackgroundTask::at_once)
-            .fold(0, u64::saturating_add)
     }
 }
 

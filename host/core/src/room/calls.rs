@@ -1,9 +1,9 @@
 //! The pending calls and timers of a room with their purpose, and the calls that ended within the
 //! last event. Clients of the room need not compare all calls after each event.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::acting::JobCall;
 use super::approvals::Consent;
@@ -89,6 +89,11 @@ pub(super) enum QueryPurpose {
 }
 
 impl Purpose {
+    /// Returns whether the call waits for the user, an approver, or more budget.
+    fn is_of_people(&self) -> bool {
+        matches!(self, Self::Approval { .. } | Self::User { .. } | Self::HeldTool { .. })
+    }
+
     pub(super) fn frame(&self) -> Option<FrameId> {
         match self {
             Self::Step { frame }
@@ -127,13 +132,28 @@ pub(super) enum TimerPurpose {
 }
 
 /// Pending calls with their purpose.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "BTreeMap<CallId, Purpose>")]
 pub(super) struct PendingCalls {
     waiting: BTreeMap<CallId, Purpose>,
+    /// Those that wait for people. They are read after each event, and a room may have thousands of
+    /// others.
+    of_people: BTreeSet<CallId>,
     /// Calls that ended since the current or last event began. Not part of the folded state.
-    #[serde(skip)]
     ended: Vec<CallId>,
+}
+
+impl From<BTreeMap<CallId, Purpose>> for PendingCalls {
+    fn from(waiting: BTreeMap<CallId, Purpose>) -> Self {
+        let of_people = waiting.iter().filter(|(_, purpose)| purpose.is_of_people());
+        Self { of_people: of_people.map(|(call, _)| *call).collect(), waiting, ended: Vec::new() }
+    }
+}
+
+impl Serialize for PendingCalls {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.waiting.serialize(serializer)
+    }
 }
 
 impl PartialEq for PendingCalls {
@@ -144,11 +164,17 @@ impl PartialEq for PendingCalls {
 
 impl PendingCalls {
     pub(super) fn insert(&mut self, call: CallId, purpose: Purpose) {
+        if purpose.is_of_people() {
+            self.of_people.insert(call);
+        }
         self.waiting.insert(call, purpose);
     }
 
     pub(super) fn remove(&mut self, call: &CallId) -> Option<Purpose> {
         let purpose = self.waiting.remove(call)?;
+        if purpose.is_of_people() {
+            self.of_people.remove(call);
+        }
         self.ended.push(*call);
         Some(purpose)
     }
@@ -157,8 +183,12 @@ impl PendingCalls {
         self.waiting.get(call)
     }
 
-    pub(super) fn get_mut(&mut self, call: &CallId) -> Option<&mut Purpose> {
-        self.waiting.get_mut(call)
+    /// Returns the request for more budget that waits for its answer.
+    pub(super) fn top_up_mut(&mut self, call: &CallId) -> Option<&mut LimitIncrease> {
+        match self.waiting.get_mut(call)? {
+            Purpose::TopUp { top_up } => Some(top_up),
+            _ => None,
+        }
     }
 
     pub(super) fn contains_key(&self, call: &CallId) -> bool {
@@ -177,6 +207,11 @@ impl PendingCalls {
     /// Returns the ids of the pending calls, oldest first.
     pub(super) fn keys(&self) -> impl DoubleEndedIterator<Item = &CallId> {
         self.waiting.keys()
+    }
+
+    /// Returns the purposes of the pending calls that wait for people, oldest first.
+    pub(super) fn of_people(&self) -> impl Iterator<Item = &Purpose> {
+        self.of_people.iter().filter_map(|call| self.waiting.get(call))
     }
 
     /// Returns the purposes of the pending calls, oldest first.
@@ -210,5 +245,30 @@ mod tests {
         assert_eq!(calls.ended(), [CallId(2), CallId(1)], "in the order of their ends");
         calls.begin_event();
         assert!(calls.ended().is_empty());
+    }
+
+    #[test]
+    fn calls_that_wait_for_people_are_found_among_others_and_after_a_snapshot() {
+        let (frame, slot) = (FrameId(0), 0);
+        let mut calls = PendingCalls::default();
+        for (call, purpose) in [
+            Purpose::Step { frame },
+            Purpose::User { frame },
+            Purpose::Approval { frame, slot },
+            Purpose::HeldTool { frame, slot, asked: Consent::NotYet },
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            calls.insert(CallId(call as u64), purpose);
+        }
+        calls.remove(&CallId(2));
+        let snapshot = serde_json::to_string(&calls).unwrap();
+        let restored: PendingCalls = serde_json::from_str(&snapshot).unwrap();
+        for calls in [&calls, &restored] {
+            let held = Purpose::HeldTool { frame, slot, asked: Consent::NotYet };
+            assert!(calls.of_people().eq([&Purpose::User { frame }, &held]));
+        }
+        assert_eq!(calls, restored);
     }
 }

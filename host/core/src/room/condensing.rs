@@ -19,7 +19,7 @@ use crate::tool_calls::truncate::{self, MIN_OUTPUT};
 use crate::types::action::Observation;
 use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, FrameId, PluginName, TaskName};
-use crate::types::message::{Label, Message, SUMMARY_BY};
+use crate::types::message::{Label, SUMMARY_BY};
 
 /// Entries that a history must grow by before its condenser is asked again after an insufficient
 /// answer (O-159).
@@ -286,7 +286,7 @@ impl RunControl<'_> {
         if let Some(Summary { place, text, is_untrusted }) = &condensed.summary {
             // The host inserts the summary, so models read it at any position. The condenser wrote
             // it, so they read it inside a fence.
-            let mut message = Message::clone(&self.frames.host_message(self.cx, id, text.clone()));
+            let mut message = self.frames.host_message(self.cx, id, text.clone());
             message.sender_name = format!("{SUMMARY_BY}{by}");
             message.labels.extend(is_untrusted.then_some(Label::Untrusted));
             message.labels.push(Label::Tool);

@@ -2,7 +2,6 @@
 //! an approver is asked. A waiting action has started nothing (O-110, O-185).
 
 use crate::room::{Frames, RoomContext, ToolRounds};
-use std::sync::Arc;
 
 use super::approvals::{Consent, Ruling};
 use super::frame::{CallOutcome, SlotAnswer, SlotState};
@@ -259,7 +258,7 @@ impl ToolRounds<'_> {
             call.name
         );
         self.frames.report_refused(self.cx, id, &call.name, Some(&call.arguments), &content);
-        let message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, content.clone()));
+        let message = self.frames.host_message(self.cx, id, content.clone());
         let said =
             CallOutcome { message: Some(Box::new(message)), is_error: true, is_result: false };
         let (name, extras) = ("user_rejected".to_owned(), serde_json::json!({}));

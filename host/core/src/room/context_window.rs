@@ -5,7 +5,10 @@
 
 use crate::room::{Dialogue, Histories, RoomContext};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::histories::open_calls;
 use crate::protocol::notice::Notice;
@@ -64,7 +67,7 @@ impl Dialogue<'_> {
             .count() as u64;
         let of_history = task
             .and_then(|(name, _)| self.histories.memories.get(name))
-            .map_or(0, super::histories::AgentHistory::tokens);
+            .map_or(0, |memory| memory.tokens());
         // An upper bound: the whole history for each piece that uses it.
         let bound = of_history
             .saturating_mul(histories)
@@ -182,7 +185,7 @@ impl Histories {
             PromptPiece::History { messages, start: 0, end }
                 if *end == messages.len() && whole.is_some() =>
             {
-                whole.map_or(0, super::histories::AgentHistory::tokens)
+                whole.map_or(0, |memory| memory.tokens())
             }
             PromptPiece::History { messages, start, end } => {
                 let counted = (*start..*end)
@@ -229,6 +232,9 @@ fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<HistoryEntry>, Vec<C
 
 /// Returns the tokens of a message for a model.
 pub(super) fn tokens_of(message: &Message, bytes: u32) -> u64 {
+    if message.tool_results.is_empty() {
+        return entry_of_text(message, bytes).tokens();
+    }
     entries_of(message, bytes)
         .into_iter()
         .fold(0_u64, |sum, entry| sum.saturating_add(entry.tokens()))
@@ -237,19 +243,7 @@ pub(super) fn tokens_of(message: &Message, bytes: u32) -> u64 {
 /// Returns a message as a model reads it: its results if it has any, or else its text and calls.
 fn entries_of(message: &Message, bytes: u32) -> Vec<HistoryEntry> {
     if message.tool_results.is_empty() {
-        let role = match message.sender {
-            Role::Llm => PromptRole::Assistant,
-            Role::System => PromptRole::System,
-            Role::User | Role::Agent => PromptRole::User,
-        };
-        let text = truncate::tokens_of(&message.as_read(), bytes);
-        // The fence is not cut with its text.
-        let fence = truncate::tokens_of(&message.in_prompt(), bytes).saturating_sub(text);
-        return vec![HistoryEntry {
-            role,
-            text,
-            rest: calls_tokens(&message.tool_calls, bytes).saturating_add(fence),
-        }];
+        return vec![entry_of_text(message, bytes)];
     }
     let of_result = |result: &crate::types::message::ToolResult| {
         let value = result
@@ -267,12 +261,47 @@ fn entries_of(message: &Message, bytes: u32) -> Vec<HistoryEntry> {
     message.tool_results.iter().map(of_result).collect()
 }
 
+/// Returns a message without results as a model reads it.
+fn entry_of_text(message: &Message, bytes: u32) -> HistoryEntry {
+    let role = match message.sender {
+        Role::Llm => PromptRole::Assistant,
+        Role::System => PromptRole::System,
+        Role::User | Role::Agent => PromptRole::User,
+    };
+    let text = truncate::tokens_of(&message.as_read(), bytes);
+    // The fence is not cut with its text.
+    let fence = truncate::tokens_of(&message.in_prompt(), bytes).saturating_sub(text);
+    let rest = calls_tokens(&message.tool_calls, bytes).saturating_add(fence);
+    HistoryEntry { role, text, rest }
+}
+
 fn calls_tokens(calls: &[ToolCall], bytes: u32) -> u64 {
     let of_call = |call: &ToolCall| {
         truncate::tokens_of(&call.name, bytes)
-            .saturating_add(truncate::tokens_of(&call.arguments.to_string(), bytes))
+            .saturating_add(truncate::tokens_of_len(json_len(&call.arguments), bytes))
     };
     calls.iter().map(of_call).fold(0, u64::saturating_add)
+}
+
+/// Returns the bytes of a value's JSON.
+fn json_len(value: &Value) -> u64 {
+    struct Length(u64);
+
+    impl io::Write for Length {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut length = Length(0);
+    // A value of JSON has a text, and the writer takes all of it.
+    let _ = serde_json::to_writer(&mut length, value);
+    length.0
 }
 
 /// Returns the tokens of everything except the history: the system text, the plugin's own drafts,

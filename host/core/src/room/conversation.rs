@@ -8,6 +8,7 @@ mod limits;
 
 use crate::room::{ResultDelivery, RoomContext};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,7 @@ const NAME_MAX: usize = 128;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct RoomChannels {
-    pub(super) bindings: BTreeMap<ChannelId, Binding>,
+    pub(super) bindings: Arc<BTreeMap<ChannelId, Binding>>,
     /// Activity as clients reported it; a channel without an entry is idle.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) activities: BTreeMap<ChannelId, Activity>,
@@ -67,7 +68,7 @@ impl RoomChannels {
         of_setup: Option<&BTreeMap<ChannelId, Binding>>,
     ) {
         if let Some(bindings) = opening.bindings.as_ref().or(of_setup) {
-            self.bindings.clone_from(bindings);
+            self.bindings = Arc::new(bindings.clone());
         }
         self.closed = None;
         self.chain_depth = opening.chain_depth;
@@ -77,7 +78,7 @@ impl RoomChannels {
 impl Room {
     /// Returns the current channel bindings of the room.
     #[must_use]
-    pub fn bindings(&self) -> &BTreeMap<ChannelId, Binding> {
+    pub fn bindings(&self) -> &Arc<BTreeMap<ChannelId, Binding>> {
         self.channels.bindings()
     }
 
@@ -90,7 +91,7 @@ impl Room {
 
 impl RoomChannels {
     /// Returns the current channel bindings of the room.
-    pub(super) fn bindings(&self) -> &BTreeMap<ChannelId, Binding> {
+    pub(super) fn bindings(&self) -> &Arc<BTreeMap<ChannelId, Binding>> {
         &self.bindings
     }
 
@@ -126,13 +127,13 @@ impl RoomChannels {
             ));
         }
         cx.notify(Notice::ChannelBound { channel: channel.clone(), binding: binding.clone() });
-        self.bindings.insert(channel.clone(), binding);
+        Arc::make_mut(&mut self.bindings).insert(channel.clone(), binding);
         Ok(())
     }
 
     /// Detaches a channel; does nothing if it is not attached.
     fn detach(&mut self, cx: &mut RoomContext, channel: &ChannelId) {
-        if self.bindings.remove(channel).is_none() {
+        if Arc::make_mut(&mut self.bindings).remove(channel).is_none() {
             return;
         }
         self.activities.remove(channel);
@@ -290,7 +291,7 @@ mod tests {
     fn only_a_bound_channel_has_an_activity() {
         let mut parts = Parts::new("");
         let (phone, web) = (ChannelId::from("phone"), ChannelId::from("web"));
-        parts.channels.bindings.insert(phone.clone(), Binding::default());
+        Arc::make_mut(&mut parts.channels.bindings).insert(phone.clone(), Binding::default());
         for (request, channel) in [(1, &phone), (2, &web)] {
             let mut view = parts.view();
             let mut delivery = view.result_delivery();

@@ -178,14 +178,14 @@ impl Dialogue<'_> {
         let is_one_of_several =
             self.frames.round(caller).is_some_and(|round| round.slots.len() > 1);
         let (content, observation) = what_came_of(child, ending, message, is_one_of_several);
-        let mut answer = Arc::unwrap_or_clone(self.frames.host_message(self.cx, caller, content));
+        let mut answer = self.frames.host_message(self.cx, caller, content);
         if let Some(message) = message {
             answer.labels.clone_from(&message.labels);
             answer.attachments.clone_from(&message.attachments);
         }
         if let Some(slot) = self.frames.slot_mut(self.cx, caller, index) {
             // L-172: several answers in one message are as untrusted as the worst of them.
-            slot.now.untrusted |= answer.labels.contains(&Label::Untrusted);
+            Arc::make_mut(&mut slot.now).untrusted |= answer.labels.contains(&Label::Untrusted);
         }
         let is_error = matches!(observation, Observation::Error { .. });
         // A delegate's answer is data to its caller.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::histories::AgentHistory;
 use super::{
     Background, BackgroundWork, Budgets, Deliveries, Frames, Gating, Histories, ModelCalls,
     RoomChannels, RoomContext, RoomPhase,
@@ -155,7 +154,7 @@ impl Parts {
     pub(super) fn history_of(&self, task: &str) -> Vec<u64> {
         let memory = self.histories.memories.get(&TaskName::from(task));
         memory
-            .map(AgentHistory::history)
+            .map(|memory| memory.history())
             .into_iter()
             .flat_map(|it| it.iter())
             .map(|it| it.seq)

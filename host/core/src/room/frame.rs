@@ -6,11 +6,14 @@ mod tests;
 
 use super::RoomContext;
 use crate::setup::{Setup, TaskSetup};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use smallvec::SmallVec;
 
 pub(super) use past_actions::PastActions;
 
@@ -59,11 +62,13 @@ impl Responder {
     }
 
     /// Returns the label for people and traces.
-    pub(super) fn label(&self) -> &str {
+    pub(super) fn label(&self) -> Cow<'static, str> {
         match self {
-            Self::Subtask(task) => task.as_str(),
-            Self::System => Role::System.as_str(),
-            Self::Agent | Self::Llm | Self::User => self.role().map_or("", Role::as_str),
+            Self::Subtask(task) => Cow::Owned(task.to_string()),
+            Self::System => Cow::Borrowed(Role::System.as_str()),
+            Self::Agent | Self::Llm | Self::User => {
+                Cow::Borrowed(self.role().map_or("", Role::as_str))
+            }
         }
     }
 
@@ -83,7 +88,8 @@ impl Responder {
 /// The activations of tasks, and those that are ready to run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Frames {
-    frames: BTreeMap<FrameId, Frame>,
+    /// Boxed, because a node of the map has room for eleven.
+    frames: BTreeMap<FrameId, Box<Frame>>,
     /// Frames that are ready to run; empty between events.
     pub(super) runnable: VecDeque<FrameId>,
 }
@@ -107,11 +113,11 @@ impl Frames {
     }
 
     pub(super) fn get(&self, id: &FrameId) -> Option<&Frame> {
-        self.frames.get(id)
+        self.frames.get(id).map(|frame| &**frame)
     }
 
     pub(super) fn get_mut(&mut self, id: &FrameId) -> Option<&mut Frame> {
-        self.frames.get_mut(id)
+        self.frames.get_mut(id).map(|frame| &mut **frame)
     }
 
     pub(super) fn contains_key(&self, id: &FrameId) -> bool {
@@ -119,11 +125,11 @@ impl Frames {
     }
 
     pub(super) fn insert(&mut self, id: FrameId, frame: Frame) {
-        self.frames.insert(id, frame);
+        self.frames.insert(id, Box::new(frame));
     }
 
     pub(super) fn remove(&mut self, id: &FrameId) -> Option<Frame> {
-        self.frames.remove(id)
+        self.frames.remove(id).map(|frame| *frame)
     }
 
     /// Drops all frames.
@@ -139,12 +145,12 @@ impl Frames {
 
     /// Returns the frames, oldest first.
     pub(super) fn values(&self) -> impl DoubleEndedIterator<Item = &Frame> {
-        self.frames.values()
+        self.frames.values().map(|frame| &**frame)
     }
 
     /// Returns the frames, oldest first.
     pub(super) fn values_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Frame> {
-        self.frames.values_mut()
+        self.frames.values_mut().map(|frame| &mut **frame)
     }
 
     /// Returns the round that a frame waits for; `None` if it waits for none.
@@ -253,7 +259,26 @@ fn is_zero(number: &u32) -> bool {
 /// The number of a message and its parsed calls. They follow from other state, so two of them
 /// always compare equal.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ParsedMessage(pub(super) Option<(u64, Arc<ParsedCalls>)>);
+pub(super) struct ParsedMessage(pub(super) Option<(u64, SharedCalls)>);
+
+/// The parsed calls of a message. Most messages have none, which takes no memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedCalls(Option<Arc<ParsedCalls>>);
+
+impl From<ParsedCalls> for SharedCalls {
+    fn from(calls: ParsedCalls) -> Self {
+        Self((calls != ParsedCalls::NONE).then(|| Arc::new(calls)))
+    }
+}
+
+impl Deref for SharedCalls {
+    type Target = ParsedCalls;
+
+    fn deref(&self) -> &ParsedCalls {
+        static NONE: ParsedCalls = ParsedCalls::NONE;
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
 
 impl PartialEq for ParsedMessage {
     fn eq(&self, _: &Self) -> bool {
@@ -269,11 +294,14 @@ pub(super) struct SequenceAnswer {
     pub(super) tools: Vec<String>,
 }
 
+/// Responders in the order in which they are tried. A task without sub-tasks has at most three.
+pub(super) type Responders = SmallVec<[Responder; 3]>;
+
 /// A step in progress: the current responder, and those to try next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Attempt {
     pub(super) responder: Responder,
-    pub(super) rest: VecDeque<Responder>,
+    pub(super) rest: Responders,
     pub(super) wait: FrameWait,
     /// The last answer that said only DO-NOT-KNOW (L-058).
     pub(super) do_not_know: Option<(Responder, Arc<Message>)>,
@@ -362,10 +390,10 @@ impl ToolRound {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Slot {
     /// The call as it stands in the message.
-    pub(super) call: ToolCall,
+    pub(super) call: Arc<ToolCall>,
     /// The call that is carried out: the original, or one that a tool asked for in its place
     /// (L-121).
-    pub(super) now: ToolCall,
+    pub(super) now: Arc<ToolCall>,
     /// The tool plugin whose outcome asked for it; `None` if the agent did.
     pub(super) asked_by: Option<PluginName>,
     /// Number of tools that led to this call, one after the other.
@@ -420,8 +448,8 @@ impl From<CallOutcome> for SlotAnswer {
 impl Slot {
     /// Returns a call that has not begun.
     pub(super) fn new(call: ToolCall, asked_by: Option<PluginName>) -> Self {
-        let (now, state) = (call.clone(), SlotState::Ready);
-        Self { now, call, asked_by, depth: 0, action: None, state }
+        let (call, state) = (Arc::new(call), SlotState::Ready);
+        Self { now: Arc::clone(&call), call, asked_by, depth: 0, action: None, state }
     }
 
     /// Returns an action that has not begun. Its name and `arguments` are the fixed form for rules
@@ -454,8 +482,9 @@ impl Slot {
 
     /// Replaces its action. The calls of an action repeat its arguments for rules and for people.
     pub(super) fn set_action(&mut self, action: Action, arguments: Value) {
-        self.now.arguments.clone_from(&arguments);
-        (self.call.arguments, self.action) = (arguments, Some(action));
+        Arc::make_mut(&mut self.now).arguments.clone_from(&arguments);
+        Arc::make_mut(&mut self.call).arguments = arguments;
+        self.action = Some(action);
     }
 
     /// Returns the child that works on it.

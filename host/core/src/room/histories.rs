@@ -8,6 +8,7 @@ mod tests;
 use super::context_window::Lost;
 use super::prompts::SystemTexts;
 use crate::room::{Dialogue, RoomContext};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -161,8 +162,8 @@ impl Histories {
     ) -> &'r mut AgentHistory {
         if !self.memories.contains_key(task) {
             let bytes_per_token = cx.bytes_per_token(task);
-            self.memories
-                .insert(task.clone(), AgentHistory { bytes_per_token, ..AgentHistory::default() });
+            let memory = AgentHistory { bytes_per_token, ..AgentHistory::default() };
+            self.memories.insert(task.clone(), Box::new(memory));
         }
         self.memories.get_mut(task).expect("it was put in above")
     }
@@ -392,6 +393,12 @@ impl Dialogue<'_> {
         };
         let Some(memory) = self.histories.memories.get_mut(&task) else { return };
         let Some(entry) = memory.history().get(place.1) else { return };
+        // The content joins all results, and is cut by the first tool with a limit.
+        let first =
+            asking.tools.iter().find_map(|call| Some((call.name.as_str(), limited(&call.name)?)));
+        if first.is_none() && !entry.tool_results.iter().any(|it| limited(&it.name).is_some()) {
+            return;
+        }
         let mut entry = Message::clone(entry);
         for result in &mut entry.tool_results {
             // Each by its own tool's limit.
@@ -399,13 +406,8 @@ impl Dialogue<'_> {
                 result.content = shorter(&result.content, &result.name, tokens);
             }
         }
-        // The content joins all results, and is cut by the first tool with a limit.
-        let first =
-            asking.tools.iter().find_map(|call| Some((call.name.as_str(), limited(&call.name)?)));
         if let Some((tool, tokens)) = first {
             entry.content = entry.content.map(|text| shorter(&text, tool, tokens));
-        } else if entry.tool_results.is_empty() {
-            return;
         }
         memory.set(place.1, Arc::new(entry));
     }
@@ -414,7 +416,7 @@ impl Dialogue<'_> {
 /// Returns the message as an agent's history holds it; `None` if it says nothing to a model (L-009,
 /// L-010).
 fn as_entry(message: &Arc<Message>, open: &[ToolCall], rules: TaskRules) -> Option<Arc<Message>> {
-    let mut text = message.text().to_owned();
+    let mut text = Cow::Borrowed(message.text());
     if message.sender != Role::Llm && !message.tool_calls.is_empty() {
         // Only a model makes calls. Those of another sender become text (L-009).
         let calls: Vec<String> = message
@@ -422,7 +424,7 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall], rules: TaskRules) -> Opti
             .iter()
             .map(|call| format!("{}({})", call.name, call.arguments))
             .collect();
-        text = format!("{text} {}", calls.join("\n\n"));
+        text = format!("{text} {}", calls.join("\n\n")).into();
     }
     let result = |call: &ToolCall, content: String| ToolResult {
         call_id: call.id.clone(),
@@ -440,7 +442,7 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall], rules: TaskRules) -> Opti
         let mut results = message.tool_results.clone();
         if !results.iter().any(answers) {
             // Each call needs a result, and this message answers all of them.
-            results = open.iter().map(|call| result(call, text.clone())).collect();
+            results = open.iter().map(|call| result(call, text.clone().into_owned())).collect();
         }
         let mut entry = Message::clone(message);
         entry.tool_calls.clear();
@@ -457,7 +459,7 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall], rules: TaskRules) -> Opti
         return Some(Arc::clone(message));
     }
     let mut entry = Message::clone(message);
-    entry.content = Some(text);
+    entry.content = Some(text.into_owned());
     entry.tool_calls.clear();
     entry.tool_results.clear();
     Some(Arc::new(entry))
@@ -488,7 +490,8 @@ pub(super) fn is_at_work(toolbox: &Toolbox, wanted: HostTool) -> bool {
 /// Histories by task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Histories {
-    pub(super) memories: BTreeMap<TaskName, AgentHistory>,
+    /// Boxed, because a node of the map has room for eleven.
+    pub(super) memories: BTreeMap<TaskName, Box<AgentHistory>>,
     /// The parent and child of each linked message.
     pub(super) links: Links,
     /// The number of links at which the next cleanup is due.

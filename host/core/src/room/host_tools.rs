@@ -245,7 +245,7 @@ impl Dialogue<'_> {
             self.histories.memory(self.cx, &task).stash = Some((content, taint));
             self.histories.offer(self.cx, &task, HostTool::AddRecipient);
         }
-        let mut message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text));
+        let mut message = self.frames.host_message(self.cx, id, text);
         message.recipient = Some(Role::Llm.as_str().to_owned());
         message
     }
@@ -296,7 +296,7 @@ impl Dialogue<'_> {
             let text = format!(
                 "There is no message {n} of yours to go back to: look at `n`, which counts your own messages from 1."
             );
-            return Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text));
+            return self.frames.host_message(self.cx, id, text);
         };
         self.histories.rewind(self.cx, &task, place, text(call, "content"), taint_of(message))
     }
@@ -344,7 +344,7 @@ impl Frames {
         tools: Vec<ToolCall>,
         content: String,
     ) -> Option<Message> {
-        let mut message = Arc::unwrap_or_clone(self.host_message(cx, id, content));
+        let mut message = self.host_message(cx, id, content);
         message.labels.extend(tools.iter().any(|call| call.untrusted).then_some(Label::Untrusted));
         message.from_agent = true;
         message.tools = tools;

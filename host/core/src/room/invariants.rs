@@ -191,9 +191,9 @@ impl RunControl<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, VecDeque};
+    use std::collections::BTreeMap;
 
-    use super::super::frame::{Attempt, CachedTaskSetup, Frame, Responder};
+    use super::super::frame::{Attempt, CachedTaskSetup, Frame, Responder, Responders};
     use super::super::{Purpose, QueryPurpose};
     use super::*;
     use crate::protocol::event::Event;
@@ -228,7 +228,7 @@ mod tests {
         room.cx.phase = RoomPhase::Running { root: id };
         room.cx.calls.insert(CALL, purpose(id));
         let attempt =
-            Attempt { responder: Responder::Llm, rest: VecDeque::new(), wait, do_not_know: None };
+            Attempt { responder: Responder::Llm, rest: Responders::new(), wait, do_not_know: None };
         room.frames.get_mut(&id).expect("it was made").attempt = Some(attempt);
         (room, id)
     }

@@ -57,8 +57,7 @@ impl Dialogue<'_> {
             {
                 continue;
             }
-            let mut entry =
-                Message::clone(&self.frames.host_message(self.cx, frame, shown(&known, trigger)));
+            let mut entry = self.frames.host_message(self.cx, frame, shown(&known, trigger));
             entry.sender_name = sender;
             entry.parent = Some(message.seq);
             self.histories.memory(self.cx, task).push(&Arc::new(entry));

@@ -118,7 +118,7 @@ impl PluginCalls<'_> {
 impl Room {
     /// Takes an approver's decision about a request for more.
     pub(super) fn topped_up(&mut self, call: CallId, approval: Approval, author: ApprovalAuthor) {
-        let Some(Purpose::TopUp { top_up }) = self.cx.calls.get_mut(&call) else { return };
+        let Some(top_up) = self.cx.calls.top_up_mut(&call) else { return };
         let budget = top_up.budget;
         let more = match approval {
             Approval::Approved => Ok(top_up.proposed),
@@ -204,7 +204,7 @@ impl Frames {
         };
         match frame.attempt.take() {
             Some(mut attempt) if frame.only.is_none() => {
-                attempt.rest.push_front(attempt.responder.clone());
+                attempt.rest.insert(0, attempt.responder.clone());
                 attempt.wait = FrameWait::Next;
                 frame.attempt = Some(attempt);
             }

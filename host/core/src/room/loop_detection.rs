@@ -165,9 +165,10 @@ impl LoopDetector {
         };
         let lookback = (dominant as u64).saturating_mul(u64::from(rules.wait));
         let since = self.total.saturating_sub(lookback);
-        let recent: BTreeSet<Key> =
-            self.by_last.range(since + 1..).map(|(_, key)| *key).take(most).collect();
-        recent == common.iter().take(dominant).map(|(_, key)| *key).collect()
+        // Keys are unique on both sides, and few.
+        let recent = || self.by_last.range(since + 1..).map(|(_, key)| key).take(most);
+        let dominates = |key: &Key| common.iter().take(dominant).any(|(_, common)| common == key);
+        recent().count() == dominant && recent().all(dominates)
     }
 }
 

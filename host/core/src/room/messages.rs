@@ -55,12 +55,11 @@ impl Frames {
         cx: &mut RoomContext,
         frame: FrameId,
         content: String,
-    ) -> Arc<Message> {
-        let name =
-            self.agent_of(cx, frame).map_or_else(|| "host".to_owned(), |agent| agent.to_string());
-        let mut message = cx.stamp(Role::Agent, &name);
+    ) -> Message {
+        let agent = self.agent_of(cx, frame).cloned();
+        let mut message = cx.stamp(Role::Agent, agent.as_ref().map_or("host", PluginName::as_str));
         message.content = Some(content);
-        Arc::new(message)
+        message
     }
 
     /// Returns an error message that answers `refused`. Each of its calls gets the error as its
@@ -85,7 +84,7 @@ impl Frames {
         frame: FrameId,
         content: String,
     ) -> Arc<Message> {
-        let message = self.host_message(cx, frame, content.clone());
+        let message = Arc::new(self.host_message(cx, frame, content.clone()));
         self.remember(cx, frame, None, Some(Observation::Error { content }), message.seq);
         message
     }
@@ -214,9 +213,14 @@ impl Frames {
 
 impl Dialogue<'_> {
     /// Makes a message pending.
-    pub(super) fn put_pending(&mut self, frame: FrameId, sender: Responder, message: Message) {
+    pub(super) fn put_pending(
+        &mut self,
+        frame: FrameId,
+        sender: Responder,
+        message: impl Into<Arc<Message>>,
+    ) {
         if let Some(frame) = self.frames.get_mut(&frame) {
-            let message = Arc::new(message);
+            let message = message.into();
             if message.sender == Role::User {
                 frame.intent = Some(Arc::clone(&message));
             }
@@ -227,7 +231,7 @@ impl Dialogue<'_> {
     }
 
     /// Returns the message of an agent's turn; `None` if it says nothing.
-    pub(super) fn turn_message(&mut self, frame: FrameId, turn: Turn) -> Option<Arc<Message>> {
+    pub(super) fn turn_message(&mut self, frame: FrameId, turn: Turn) -> Option<Message> {
         let Some((_, task)) = self.frames.task_of(self.cx, frame) else {
             self.cx.violated(Invariant::FrameExists, frame);
             return None;
@@ -282,7 +286,7 @@ impl Dialogue<'_> {
         }
         self.frames.remember(self.cx, frame, Some(remembered), None, seq);
         // L-173: taint does not flow through an agent's own words; labels stay empty.
-        Some(Arc::new(message))
+        Some(message)
     }
 
     /// Applies the routing in a text, if the operator allows it (L-066). Returns true if the
@@ -418,7 +422,7 @@ impl Dialogue<'_> {
 }
 
 fn fill_reply(message: &mut Message, reply: Reply, seq: u64, task: &TaskSetup) {
-    message.content = reply.content.map(|text| said(&text));
+    message.content = reply.content.map(said);
     message.attachments = reply.attachments;
     message.tool_calls = stamped(reply.tool_calls, seq);
     // L-065: a call may name the recipient, and a text.
@@ -454,10 +458,11 @@ fn by_prefix(text: &str, prefix: &str, has_call: bool) -> Option<Route> {
 }
 
 /// Returns the text of a reply; empty if it is a pair of quotation marks (L-027).
-fn said(text: &str) -> String {
+fn said(text: String) -> String {
     match text.trim() {
         "\"\"" | "''" => String::new(),
-        text => text.to_owned(),
+        trimmed if trimmed.len() < text.len() => trimmed.to_owned(),
+        _ => text,
     }
 }
 

@@ -46,7 +46,7 @@ impl Dialogue<'_> {
         let reply = Reply { content: Some(text_form(outputs)), ..Reply::default() };
         let said = Turn { action: Action::Reply(reply), ..turn.clone() };
         if let Some(message) = self.turn_message(id, said) {
-            self.write_history(id, &message);
+            self.write_history(id, &Arc::new(message));
         }
         Some((Responder::Agent, self.frames.error_message(self.cx, id, text)))
     }

@@ -2,11 +2,10 @@
 //! L-032, L-052, L-055, L-063, L-064).
 
 use crate::room::{Dialogue, Frames, Histories, RoomContext};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Invariant;
-use super::frame::{Frame, ParsedMessage, Responder};
+use super::frame::{Frame, ParsedMessage, Responder, Responders, SharedCalls};
 use crate::setup::TaskSetup;
 use crate::tool_calls::parse::{CallParser, ParsedCalls};
 use crate::types::completion::ToolFormat;
@@ -15,23 +14,23 @@ use crate::types::message::{Message, Role};
 
 impl Dialogue<'_> {
     /// Returns the responders of a step, in the order in which they are tried.
-    pub(super) fn order(&mut self, id: FrameId) -> VecDeque<Responder> {
+    pub(super) fn order(&mut self, id: FrameId) -> Responders {
         let attempts = self.pending_is_attempt(id);
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             self.cx.violated(Invariant::FrameExists, id);
-            return VecDeque::new();
+            return Responders::new();
         };
         let task = Arc::clone(task);
         let human_tried =
             self.histories.memories.get(&frame.task).is_some_and(|memory| memory.human_tried);
-        let mut order = VecDeque::with_capacity(3 + task.subtasks.len());
+        let mut order = Responders::new();
         // L-052: the user gets a chance after every step of another responder, but not between a
         // call and its handling.
         if !human_tried && !attempts {
-            order.push_back(Responder::User);
+            order.push(Responder::User);
         }
-        order.push_back(Responder::Agent);
-        order.push_back(Responder::Llm);
+        order.push(Responder::Agent);
+        order.push(Responder::Llm);
         let all = task.rules().tries_missing_roles;
         order.retain(|responder| {
             all || responder.role().is_some_and(|role| task.responders.contains(&role))
@@ -137,9 +136,9 @@ impl Dialogue<'_> {
 
     /// Returns the calls in the pending message as the task's agent reads them. Those that the task
     /// carries out are attached to the message.
-    pub(super) fn reading(&mut self, id: FrameId) -> Arc<ParsedCalls> {
+    pub(super) fn reading(&mut self, id: FrameId) -> SharedCalls {
         let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
-            return Arc::default();
+            return SharedCalls::default();
         };
         let reading = self.reading_of(id, &pending);
         self.attach_to_pending(id, &reading);
@@ -147,19 +146,19 @@ impl Dialogue<'_> {
     }
 
     /// Returns the calls in a message as the task's agent reads them, and caches them.
-    pub(super) fn reading_of(&mut self, id: FrameId, message: &Message) -> Arc<ParsedCalls> {
+    pub(super) fn reading_of(&mut self, id: FrameId, message: &Message) -> SharedCalls {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             self.cx.violated(Invariant::FrameExists, id);
-            return Arc::default();
+            return SharedCalls::default();
         };
         if let Some((of, reading)) = &frame.reading.0
             && *of == message.seq
         {
-            return Arc::clone(reading);
+            return reading.clone();
         }
-        let reading = Arc::new(self.histories.read(self.cx, &frame.task, task, message));
+        let reading = SharedCalls::from(self.histories.read(self.cx, &frame.task, task, message));
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.reading.0 = Some((message.seq, Arc::clone(&reading)));
+            frame.reading.0 = Some((message.seq, reading.clone()));
         }
         reading
     }
@@ -198,7 +197,7 @@ impl Histories {
         message: &Message,
     ) -> ParsedCalls {
         let toolbox = self.toolbox(cx, name);
-        let history = self.memories.get(name).map(super::histories::AgentHistory::history);
+        let history = self.memories.get(name).map(|memory| memory.history());
         let (of_model, rules) = (message.sender == Role::Llm, task.rules());
         let reader = CallParser {
             toolbox: &toolbox,

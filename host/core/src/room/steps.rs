@@ -13,7 +13,7 @@ pub(super) use judge::is_empty;
 
 use super::acting::Acting;
 use super::frame::{
-    Attempt, CachedTaskSetup, Frame, FrameWait, ParsedMessage, PastActions, Responder,
+    Attempt, CachedTaskSetup, Frame, FrameWait, ParsedMessage, PastActions, Responder, Responders,
 };
 use super::knowledge::newest_said;
 use super::loop_detection::LoopDetector;
@@ -209,7 +209,7 @@ impl Dialogue<'_> {
             return Some(refused);
         }
         self.frames.keep_outputs(id, &turn.action);
-        let message = self.turn_message(id, turn);
+        let message = self.turn_message(id, turn).map(Arc::new);
         if let Some(message) = &message {
             // The history holds the agent's original message. Routing may replace it below.
             self.write_history(id, message);
@@ -334,14 +334,14 @@ impl StepLoop<'_> {
     fn try_next(
         &mut self,
         id: FrameId,
-        mut rest: VecDeque<Responder>,
+        mut rest: Responders,
         do_not_know: Option<(Responder, Arc<Message>)>,
     ) {
         loop {
-            let Some(responder) = rest.pop_front() else {
-                self.no_valid_answer(id, do_not_know, false);
-                return;
-            };
+            if rest.is_empty() {
+                return self.no_valid_answer(id, do_not_know, false);
+            }
+            let responder = rest.remove(0);
             if let Some(frame) = self.frames.get_mut(&id) {
                 frame.passes = false;
             }
@@ -378,7 +378,7 @@ impl StepLoop<'_> {
     fn ask_agent_role(
         &mut self,
         id: FrameId,
-        rest: VecDeque<Responder>,
+        rest: Responders,
         do_not_know: Option<(Responder, Arc<Message>)>,
     ) {
         let (responder, wait) = (Responder::Agent, FrameWait::Next);
@@ -401,13 +401,13 @@ impl StepLoop<'_> {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let wait = match only.role {
-            Role::Agent => return self.ask_agent_role(id, VecDeque::new(), None),
+            Role::Agent => return self.ask_agent_role(id, Responders::new(), None),
             Role::Llm => self.ask_agent(id),
             Role::User => self.ask_user(id),
             Role::System => Some(FrameWait::Ready(None)),
         };
         let Some(wait) = self.waits_or_ended(id, wait) else { return };
-        let (responder, rest) = (Responder::of(only.role), VecDeque::new());
+        let (responder, rest) = (Responder::of(only.role), Responders::new());
         self.frames.set_attempt(self.cx, id, Attempt { responder, rest, wait, do_not_know: None });
     }
 
@@ -613,7 +613,7 @@ impl StepLoop<'_> {
         if let Some(turn) = &turn {
             self.frames.keep_outputs(id, &turn.action);
         }
-        let said = turn.and_then(|turn| self.dialogue().turn_message(id, turn));
+        let said = turn.and_then(|turn| self.dialogue().turn_message(id, turn)).map(Arc::new);
         let Some((_, message)) = self.frames.admit_reply(self.cx, id, said) else {
             return self.tool_rounds().without_tool(id);
         };

@@ -8,6 +8,7 @@ mod tests;
 mod watch;
 
 use crate::room::{Dialogue, Frames, RunControl};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -93,13 +94,13 @@ struct WatchedAct {
     /// Number of the agent's message.
     seq: u64,
     /// Description for people: an action, tools, or a message.
-    what: String,
+    what: Cow<'static, str>,
 }
 
 /// A verdict that calls for a response once the step is over.
 pub(super) struct StuckFinding {
     verdict: StuckVerdict,
-    what: String,
+    what: Cow<'static, str>,
     /// Number of the message after which it was found.
     after: u64,
 }
@@ -141,7 +142,7 @@ impl Dialogue<'_> {
             Responder::User => task.default_human_response.is_none().then(|| WatchedAct {
                 doing: Act::user(),
                 seq: 0,
-                what: String::new(),
+                what: Cow::Borrowed(""),
             }),
             Responder::Llm => {
                 let is_work = message.has_work_for_host()
@@ -159,7 +160,7 @@ impl Dialogue<'_> {
                     Some(action) if is_poll(action) => None,
                     Some(action) => {
                         let what = fingerprint(&("action", action));
-                        Some(act(what, message, is_error, asked, action.name().to_owned()))
+                        Some(act(what, message, is_error, asked, action.name().to_owned().into()))
                     }
                     None => {
                         let (what, named) =
@@ -189,11 +190,11 @@ impl Dialogue<'_> {
     /// still read.
     fn say_after(&mut self, id: FrameId, before: &Arc<Message>, text: String) {
         self.write_history(id, before);
-        let mut message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text));
+        let mut message = self.frames.host_message(self.cx, id, text);
         message.labels = taint_of(before);
         message.parent = Some(before.seq);
-        let said = Arc::new(message.clone());
-        self.put_pending(id, Responder::Agent, message);
+        let said = Arc::new(message);
+        self.put_pending(id, Responder::Agent, Arc::clone(&said));
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
         let (task, agent) = (frame.task.clone(), task.agent.clone());
         self.cx.notify(Notice::MessagePosted { task, agent, message: said });
@@ -309,7 +310,7 @@ impl RunControl<'_> {
                 id,
                 StuckFinding {
                     verdict,
-                    what: "a condenser that is asked again and again".to_owned(),
+                    what: "a condenser that is asked again and again".into(),
                     after,
                 },
             );
@@ -370,7 +371,7 @@ fn said(how: &str, text: &str, message: &Message) -> WatchedAct {
     WatchedAct {
         doing: Act::message(what),
         seq: message.seq,
-        what: if how == "thinks" { "a thought" } else { "a message" }.to_owned(),
+        what: if how == "thinks" { "a thought" } else { "a message" }.into(),
     }
 }
 
@@ -379,7 +380,7 @@ fn act(
     answer: &Message,
     is_error: bool,
     asked: &Message,
-    named: String,
+    named: Cow<'static, str>,
 ) -> WatchedAct {
     let results: Vec<_> = answer
         .tool_results
@@ -398,7 +399,7 @@ fn request_fingerprint(
     answer: &Message,
     asked: &Message,
     is_error: bool,
-) -> Option<(Fingerprint, String)> {
+) -> Option<(Fingerprint, Cow<'static, str>)> {
     let calls: &[ToolCall] =
         if asked.tool_calls.is_empty() { &asked.tools } else { &asked.tool_calls };
     if !calls.is_empty() {
@@ -406,17 +407,17 @@ fn request_fingerprint(
             calls.iter().map(|call| (call.name.as_str(), &call.arguments)).collect();
         let mut names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
         names.dedup();
-        return Some((fingerprint(&("calls", done)), names.join(", ")));
+        return Some((fingerprint(&("calls", done)), names.join(", ").into()));
     }
     if is_error {
         // An unreadable call, or an unknown address. The rest of the text does not count.
-        return Some((fingerprint(&("refused", answer.text())), "what was refused".to_owned()));
+        return Some((fingerprint(&("refused", answer.text())), "what was refused".into()));
     }
     let is_nudge = matches!(&task.no_tool, NoTool::Nudge(text) if *by == Responder::Agent && answer.text() == text);
     (!is_nudge).then(|| {
         (
             fingerprint(&("says", asked.text(), &asked.recipient)),
-            format!("a message to {}", by.label()),
+            format!("a message to {}", by.label()).into(),
         )
     })
 }

@@ -323,7 +323,7 @@ impl Dialogue<'_> {
         message.content.clone_from(&pending.content);
         // The signal ended this task, and must not end its caller as well.
         if task.text_rules.signals {
-            message.content = message.content.map(|text| routing::without_done(&text));
+            message.content = message.content.map(|text| routing::without_done(&text).into_owned());
         }
         message.value.clone_from(&pending.value);
         if let Some(Signal::Done { value }) = &pending.signal {
@@ -863,14 +863,11 @@ impl Room {
         }
         self.background_work().abandon_calls_of(root);
         self.handoffs.forget(root);
-        let message = self.frames.host_message(
-            &mut self.cx,
-            root,
-            format!("This turn was stopped: {reason}"),
-        );
+        let text = format!("This turn was stopped: {reason}");
+        let message = Arc::new(self.frames.host_message(&mut self.cx, root, text));
         // The agent's next step reads that its turn was stopped.
         self.dialogue().write_history(root, &message);
-        self.dialogue().put_pending(root, Responder::Agent, Arc::unwrap_or_clone(message));
+        self.dialogue().put_pending(root, Responder::Agent, message);
         // Lets the next step ask the user.
         self.histories.memory(&self.cx, &name).human_tried = false;
         self.cx.notify(Notice::TurnStopped { task: name, reason: reason.to_owned() });

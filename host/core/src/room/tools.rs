@@ -60,7 +60,7 @@ impl ToolRounds<'_> {
         }
         let calls = self.histories.trusted_calls(self.cx, self.frames, id, &pending, &reading.mine);
         if !calls.is_empty() {
-            return self.respond_to_calls(id, &pending, &calls);
+            return self.respond_to_calls(id, &pending, calls);
         }
         if task.agent_responder == AgentResponder::HostThenComponent
             && let Some(wait) = self.plugin_calls().ask_responder(id)
@@ -111,8 +111,7 @@ impl ToolRounds<'_> {
         let call = match &task.no_tool {
             NoTool::Nothing => return None,
             NoTool::Nudge(text) => {
-                let mut message =
-                    Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text.clone()));
+                let mut message = self.frames.host_message(self.cx, id, text.clone());
                 message.labels = taint_of(&pending);
                 return Some(RuleAnswer::Message(Arc::new(message)));
             }
@@ -184,10 +183,10 @@ impl ToolRounds<'_> {
     }
 
     /// Carries out the calls of the pending message.
-    fn respond_to_calls(&mut self, id: FrameId, pending: &Arc<Message>, calls: &[ToolCall]) {
+    fn respond_to_calls(&mut self, id: FrameId, pending: &Arc<Message>, calls: Vec<ToolCall>) {
         let origin = self.frames.origin_of(self.cx, id, pending);
-        let slot = |call: &ToolCall| Slot::new(call.clone(), origin.clone());
-        let mut slots: Vec<Slot> = calls.iter().map(slot).collect();
+        let slot = |call: ToolCall| Slot::new(call, origin.clone());
+        let mut slots: Vec<Slot> = calls.into_iter().map(slot).collect();
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
@@ -256,7 +255,7 @@ impl ToolRounds<'_> {
         if !slot.is_open() {
             return;
         }
-        let (call, asked_by) = (slot.now.clone(), slot.asked_by.clone());
+        let (call, asked_by) = (Arc::clone(&slot.now), slot.asked_by.clone());
         let said = match slot.work(&toolbox) {
             SlotWork::Action(action) => {
                 let action = action.clone();
@@ -432,7 +431,7 @@ impl Frames {
         id: FrameId,
         text: String,
     ) -> CallOutcome {
-        let message = Arc::unwrap_or_clone(self.host_message(cx, id, text));
+        let message = self.host_message(cx, id, text);
         CallOutcome { message: Some(Box::new(message)), is_error: true, is_result: true }
     }
 
@@ -469,13 +468,13 @@ impl Frames {
         id: FrameId,
         result: ToolResult,
     ) -> CallOutcome {
-        let mut message = Arc::unwrap_or_clone(self.host_message(cx, id, result.content));
+        let mut message = self.host_message(cx, id, result.content);
         message.value = result.value;
         CallOutcome { message: Some(Box::new(message)), is_error: result.is_error, is_result: true }
     }
 
     fn handed_on(&self, cx: &mut RoomContext, id: FrameId, call: ToolCall) -> CallOutcome {
-        let mut message = Arc::unwrap_or_clone(self.host_message(cx, id, String::new()));
+        let mut message = self.host_message(cx, id, String::new());
         message.labels.extend(call.untrusted.then_some(Label::Untrusted));
         message.tools = vec![call];
         message.from_agent = true;

@@ -47,6 +47,10 @@ pub struct WrongCall {
 }
 
 impl ParsedCalls {
+    /// A message without calls.
+    pub(crate) const NONE: Self =
+        Self { all: Vec::new(), mine: Vec::new(), unknown: Vec::new(), wrong: None };
+
     /// Returns whether the message has calls, or attempts at calls, that concern the reader
     /// (L-052).
     #[must_use]

@@ -1,6 +1,7 @@
 //! Signals in text: addresses, passing on, and the end of a task. Pure functions over text; `room`
 //! decides which messages to examine and what follows.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -83,15 +84,18 @@ pub fn says_done(text: &str) -> bool {
 
 /// Returns the trimmed text without the word [`DONE`]; a text without it stays unchanged.
 #[must_use]
-pub fn without_done(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
+pub fn without_done(text: &str) -> Cow<'_, str> {
+    let mut kept = String::new();
     let mut from = 0;
     for at in done_words(text) {
         kept.push_str(text.get(from..at).unwrap_or_default());
         from = at + DONE.len();
     }
+    if from == 0 {
+        return Cow::Borrowed(text);
+    }
     kept.push_str(text.get(from..).unwrap_or_default());
-    if from == 0 { kept } else { kept.trim().to_owned() }
+    Cow::Owned(kept.trim().to_owned())
 }
 
 /// Returns the route that the text requests, if any (L-066); an empty `prefix` disables addressing.

@@ -203,7 +203,13 @@ fn without_turns(entries: &[HistoryEntry], mut total: u64, most: u64) -> (u64, V
 /// Returns the tokens of a text, rounded up, at this number of bytes per token.
 #[must_use]
 pub fn tokens_of(text: &str, bytes_per_token: u32) -> u64 {
-    (text.len() as u64).div_ceil(u64::from(bytes_per_token.max(1)))
+    tokens_of_len(text.len() as u64, bytes_per_token)
+}
+
+/// Returns the tokens of a text with so many bytes.
+#[must_use]
+pub(crate) fn tokens_of_len(bytes: u64, bytes_per_token: u32) -> u64 {
+    bytes.div_ceil(u64::from(bytes_per_token.max(1)))
 }
 
 /// Returns the text, or its first tokens and the mark.

@@ -205,18 +205,21 @@ pub struct Message {
 }
 
 pub(crate) fn weight_of(value: &Value) -> usize {
-    let (mut weight, mut to_do) = (0_usize, vec![value]);
-    while let Some(value) = to_do.pop() {
-        weight = weight.saturating_add(16);
-        match value {
-            Value::String(text) => weight = weight.saturating_add(text.len()),
-            Value::Array(items) => to_do.extend(items),
-            Value::Object(fields) => fields.iter().for_each(|(name, value)| {
-                weight = weight.saturating_add(name.len());
-                to_do.push(value);
-            }),
-            _ => {}
+    let own = |value: &Value| 16 + value.as_str().map_or(0, str::len);
+    let (mut weight, mut next) = (own(value), Some(value));
+    // Only arrays and objects inside of others: most values have none.
+    let mut to_do: Vec<&Value> = Vec::new();
+    while let Some(outer) = next {
+        if let Value::Object(fields) = outer {
+            weight = fields.keys().fold(weight, |sum, name| sum.saturating_add(name.len()));
         }
+        let items = outer.as_array().into_iter().flatten();
+        let fields = outer.as_object().into_iter().flat_map(serde_json::Map::values);
+        for inside in items.chain(fields) {
+            weight = weight.saturating_add(own(inside));
+            to_do.extend((inside.is_array() || inside.is_object()).then_some(inside));
+        }
+        next = to_do.pop();
     }
     weight
 }

@@ -780,7 +780,7 @@ fn a_child_has_the_channels_that_were_shared_and_any_other_those_of_the_config()
         (Some("room".into()), &json!({ "why": "digest" }))
     );
     let world = World::held(two());
-    assert_eq!((world.room().bindings(), world.room().parent()), (&two(), None));
+    assert_eq!((&**world.room().bindings(), world.room().parent()), (&two(), None));
 }
 
 #[test]

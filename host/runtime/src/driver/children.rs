@@ -128,18 +128,18 @@ struct Beginning {
 impl Beginning {
     /// Returns the child room with its journal, or the reason why it cannot be opened. The parent's
     /// loop runs meanwhile.
-    async fn child(self, inlet: Inlet) -> Result<Driver, String> {
+    async fn child(self, inlet: Inlet) -> Result<Box<Driver>, String> {
         let text = |failure: JournalFailure| failure.to_string();
         let inlet = match self.again {
             true => Driver::reopening(Arc::clone(&self.shared), inlet).await.map_err(text)?,
             false => Err(inlet),
         };
-        let mut child = match inlet {
+        let mut child = Box::new(match inlet {
             Ok(child) => child,
             Err(inlet) => {
                 Driver::opening(Arc::clone(&self.shared), self.setup, inlet).map_err(text)?
             }
-        };
+        });
         if let Some(plugin) = child.changed_plugin(&self.shared.admitted) {
             let reason = format!(
                 "the plugin `{plugin}` is not what it was when the host stopped in the middle of one of its calls"

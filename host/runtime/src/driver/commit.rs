@@ -63,7 +63,7 @@ impl Driver {
             return Ok(false);
         }
         if commit.changes_channels {
-            self.outside.known.bind(self.room.bindings());
+            self.outside.known.bind(Arc::clone(self.room.bindings()));
         }
         let keeping = self.append(&commit, was_over)?;
         self.keep_snapshot();

@@ -58,7 +58,7 @@ impl Driver {
         *driver.room = unfinished.room;
         while driver.room.poll_task().is_some() {}
         driver.room.tasks().for_each(|task| driver.outside.known.put(Arc::clone(task)));
-        driver.outside.known.bind(driver.room.bindings());
+        driver.outside.known.bind(Arc::clone(driver.room.bindings()));
         driver.outside.requests.resume_from(unfinished.in_flight.next_request());
         driver.track(unfinished.in_flight);
         if driver.is_cut_off() {

@@ -119,7 +119,8 @@ impl Default for RunOptions {
 }
 
 /// An active run: a session of one run. Dropping it stops its sandboxes.
-pub struct Run(Session);
+// Boxed, because the future of its outcome would hold it twice.
+pub struct Run(Box<Session>);
 
 impl Prepared {
     /// Returns the setup of the rooms.
@@ -316,6 +317,6 @@ impl SessionParts {
         let ask = RunInput { content, inputs, attachments, replay, ..RunInput::default() };
         let mut session = Session::open(self, options)?;
         session.begin(ask);
-        Ok(Run(session))
+        Ok(Run(Box::new(session)))
     }
 }

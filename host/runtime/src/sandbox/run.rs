@@ -45,7 +45,9 @@ pub(crate) async fn run<E: GuestCall>(
         let slot = engine.slot().await;
         let began = Instant::now();
         state.began = engine.park_clock().now();
-        let (end, ended) = attempt(engine, code, state, guest_call, left.0).await;
+        // Boxed, so that a call which waits without a sandbox holds no part of an attempt.
+        let attempt = Box::pin(attempt(engine, code, state, guest_call, left.0));
+        let (end, ended) = attempt.await;
         left.take(began);
         state = ended;
         let parked = match end {

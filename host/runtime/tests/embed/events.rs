@@ -258,7 +258,7 @@ fn notices() -> Vec<Notice> {
         },
         Notice::StepEnded {
             task: task("answer"),
-            by: "llm".to_owned(),
+            by: "llm".into(),
             message: Some(Arc::new(answer)),
         },
         Notice::StepStalled { task: task("answer"), stalled: 1, of: 5 },

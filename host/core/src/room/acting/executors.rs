@@ -64,7 +64,7 @@ impl ToolRounds<'_> {
     ) {
         let name = self.histories.name_of_tool(self.cx, self.frames, id, plugin, tool);
         let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
-        slot.now = ToolCall { name, ..slot.call.clone() };
+        slot.now = Arc::new(ToolCall { name, ..ToolCall::clone(&slot.call) });
         let (now, asked_by) = (slot.now.clone(), slot.asked_by.clone());
         // An approval of the action covers its tool call. Rules that deny are still applied.
         let asked = if asked == Consent::Approved { Consent::Edited } else { asked };
@@ -103,7 +103,7 @@ impl ToolRounds<'_> {
             &slot.now.name,
             words(&observation),
         );
-        let mut message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text));
+        let mut message = self.frames.host_message(self.cx, id, text);
         if let Ok(outcome) = answer {
             message.attachments.clone_from(&outcome.attachments);
         }

@@ -437,11 +437,11 @@ impl Dialogue<'_> {
             .map(|frame| std::mem::take(&mut frame.acting.news))
             .unwrap_or_default();
         for UnreadOutput { command_id, observation, untrusted, goes_on } in news {
-            let mut message = Arc::unwrap_or_clone(self.frames.host_message(
+            let mut message = self.frames.host_message(
                 self.cx,
                 id,
                 output_text(command_id, &observation, goes_on),
-            ));
+            );
             message.labels.extend(untrusted.then_some(Label::Untrusted));
             message.labels.push(Label::Tool);
             self.frames.remember_unsolicited(

@@ -76,8 +76,7 @@ impl BackgroundWork<'_> {
         };
         match answer {
             Ok(answer) => {
-                let mut message =
-                    Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, answer.to_string()));
+                let mut message = self.frames.host_message(self.cx, id, answer.to_string());
                 // A worker's output derives from external text.
                 let is_data = tool == HostTool::TaskStatus && answer.get("output").is_some();
                 message.labels.extend(is_data.then_some(Label::Untrusted));

@@ -3,6 +3,8 @@
 //! the rules of consent as the gates left them.
 
 use crate::room::{BackgroundWork, Frames, RoomContext};
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::super::Purpose;
@@ -111,8 +113,12 @@ impl BackgroundWork<'_> {
     ) -> Option<CallOutcome> {
         let round = self.frames.round_mut(self.cx, id)?;
         let (call, seq) = (round.slots.get(slot)?.call.clone(), round.message.seq);
-        let wish =
-            RequestedDelegation { call, action: Some(delegation.clone()), asked_by: None, asked };
+        let wish = RequestedDelegation {
+            call: ToolCall::clone(&call),
+            action: Some(delegation.clone()),
+            asked_by: None,
+            asked,
+        };
         self.delegate_for_slot(Waiter { frame: id, slot, seq }, delegation, wish)
     }
 
@@ -136,7 +142,7 @@ impl BackgroundWork<'_> {
         })?;
         if let Some(slot) = self.frames.slot_mut(self.cx, frame, slot) {
             // L-172: an answer from an earlier result is a worker's as well.
-            slot.now.untrusted |= answer.is_data;
+            Arc::make_mut(&mut slot.now).untrusted |= answer.is_data;
         }
         Some(self.frames.said_of_delegation(self.cx, frame, &answer))
     }
@@ -408,7 +414,7 @@ impl Frames {
             if let Some(slot) = self.slot_mut(cx, frame, slot) {
                 match &action {
                     Some(action) => slot.set_action(action.clone(), call.arguments.clone()),
-                    None => slot.now.arguments.clone_from(&call.arguments),
+                    None => Arc::make_mut(&mut slot.now).arguments.clone_from(&call.arguments),
                 }
             }
         }

@@ -29,7 +29,7 @@ impl Frames {
         answer: &DelegationAnswer,
     ) -> CallOutcome {
         let text = answer.answer.to_string();
-        let mut message = Arc::unwrap_or_clone(self.host_message(cx, frame, text));
+        let mut message = self.host_message(cx, frame, text);
         // L-172: a worker's answer derives from external text.
         message.labels.extend(answer.is_data.then_some(Label::Untrusted));
         CallOutcome { message: Some(Box::new(message)), is_error: answer.is_error, is_result: true }
@@ -45,8 +45,8 @@ impl BackgroundWork<'_> {
         let Waiter { frame, slot: index, .. } = *waiter;
         let said = self.frames.said_of_delegation(self.cx, frame, answer);
         let Some(slot) = self.frames.slot_mut(self.cx, frame, index) else { return false };
-        slot.now.untrusted |= answer.is_data;
-        let (call, is_action) = (slot.call.clone(), slot.action.is_some());
+        Arc::make_mut(&mut slot.now).untrusted |= answer.is_data;
+        let (call, is_action) = (Arc::clone(&slot.call), slot.action.is_some());
         if !is_action {
             self.frames.report_answer(self.cx, frame, &call, &said);
         }

@@ -89,7 +89,7 @@ impl Background {
         }
         // Stored apart from the message, so that `asks_again` finds it.
         self.records.structured.result = Some(result.clone());
-        let mut message = Arc::unwrap_or_clone(frames.host_message(cx, id, summary));
+        let mut message = frames.host_message(cx, id, summary);
         message.signal = Some(if status == "completed" {
             Signal::Done { value: Some(result) }
         } else {
@@ -131,9 +131,9 @@ impl BackgroundWork<'_> {
             return Some(FrameEnd { cause, ..FrameEnd::new(Status::Error, reason) });
         }
         self.background.records.structured.asked_again += 1;
-        let message = self.frames.host_message(self.cx, id, NUDGE.to_owned());
+        let message = Arc::new(self.frames.host_message(self.cx, id, NUDGE.to_owned()));
         self.dialogue().write_history(id, &message);
-        self.dialogue().put_pending(id, Responder::Agent, Arc::unwrap_or_clone(message));
+        self.dialogue().put_pending(id, Responder::Agent, message);
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.attempt = None;
             frame.stalled = 0;

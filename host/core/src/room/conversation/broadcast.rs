@@ -98,6 +98,8 @@ impl RoomContext {
 #[cfg(test)]
 mod tests {
     use super::super::super::fixture::context;
+    use std::sync::Arc;
+
     use super::*;
     use crate::types::channel::{ChannelAccess, ChannelKind, Visibility};
 
@@ -112,7 +114,7 @@ mod tests {
             ("web", Binding::default()),
         ]
         .map(|(name, binding)| (ChannelId::from(name), binding));
-        RoomChannels { bindings: bindings.into(), ..RoomChannels::default() }
+        RoomChannels { bindings: Arc::new(bindings.into()), ..RoomChannels::default() }
     }
 
     /// Returns the messages since the last call, as `channel: key`.

@@ -254,11 +254,13 @@ impl RoomChannels {
 #[cfg(test)]
 mod tests {
     use super::super::super::fixture::{Parts, context};
+    use std::sync::Arc;
+
     use super::*;
     use crate::types::outcome::{Outcome, Status};
 
     fn channels(binding: Binding) -> RoomChannels {
-        let bindings = [("phone".into(), binding)].into();
+        let bindings = Arc::new([("phone".into(), binding)].into());
         RoomChannels { bindings, ..RoomChannels::default() }
     }
 

@@ -120,7 +120,7 @@ impl Room {
         }
         // The agent must answer before the user is asked again.
         self.histories.memory(&self.cx, task).human_tried = true;
-        self.dialogue().put_pending(id, Responder::Agent, Message::clone(&last));
+        self.dialogue().put_pending(id, Responder::Agent, last);
         self.frames.runnable.push_back(id);
         self.step_loop().run();
     }

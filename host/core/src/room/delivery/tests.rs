@@ -285,7 +285,7 @@ struct Announcements(Parts);
 impl Announcements {
     fn new() -> Self {
         let mut parts = Parts::new("");
-        parts.channels.bindings.insert("terminal".into(), Binding::default());
+        Arc::make_mut(&mut parts.channels.bindings).insert("terminal".into(), Binding::default());
         Self(parts)
     }
 
@@ -384,8 +384,9 @@ fn an_announcement_is_checked_before_anything_is_said() {
     let code = |change: &dyn Fn(&mut Announcements, &mut Announcement)| {
         let (mut room, mut announcement) = (Announcements::new(), hello());
         let muted = Binding { muted: true, ..Binding::default() };
-        room.0.channels.bindings.insert("muted".into(), muted);
-        room.0.channels.bindings.insert("agent".into(), Binding::of(ChannelKind::Agent));
+        let bindings = Arc::make_mut(&mut room.0.channels.bindings);
+        bindings.insert("muted".into(), muted);
+        bindings.insert("agent".into(), Binding::of(ChannelKind::Agent));
         change(&mut room, &mut announcement);
         match room.announce(1, announcement) {
             Some(_) => None,

@@ -47,7 +47,8 @@ impl PastActions {
     }
 
     pub(in crate::room) fn clear(&mut self) {
-        *self = Self::default();
+        self.entries.clear();
+        self.bytes = 0;
     }
 
     /// Drops the oldest events above the limits. The newest event stays at any size.

@@ -83,7 +83,7 @@ fn an_answer_that_no_frame_waits_for_ends_the_room() {
     let id = parts.begin("desk", None);
     parts.frames.get_mut(&id).unwrap().attempt = Some(Attempt {
         responder: Responder::Llm,
-        rest: [].into(),
+        rest: Responders::new(),
         wait: FrameWait::Call(CallId(1)),
         do_not_know: None,
     });

@@ -2,11 +2,10 @@
 //! pending. `steps` decides which responder is asked.
 
 use crate::room::{Dialogue, Frames, RoomContext, StepLoop};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::super::Invariant;
-use super::super::frame::{Attempt, FrameWait, Responder};
+use super::super::frame::{Attempt, FrameWait, Responder, Responders};
 use super::super::termination::FrameEnd;
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
 use crate::protocol::notice::Notice;
@@ -70,7 +69,7 @@ impl Frames {
             return cx.violated(Invariant::FrameExists, id);
         };
         let (task, by, message) =
-            (frame.task.clone(), frame.pending_sender.label().to_owned(), frame.pending.clone());
+            (frame.task.clone(), frame.pending_sender.label(), frame.pending.clone());
         cx.notify(Notice::StepEnded { task, by, message });
     }
 }
@@ -82,7 +81,7 @@ impl StepLoop<'_> {
         id: FrameId,
         responder: Responder,
         answer: Option<Arc<Message>>,
-        rest: VecDeque<Responder>,
+        rest: Responders,
         mut do_not_know: Option<(Responder, Arc<Message>)>,
     ) {
         let Some((_, task)) = self.frames.task_of(self.cx, id) else {

@@ -128,7 +128,7 @@ fn a_watch_is_stored_and_goes_on_where_it_was() {
 fn seen(doings: &[Act], rules: &StuckRules) -> StuckWatch {
     let mut watch = StuckWatch::default();
     for (seq, doing) in (0..).zip(doings) {
-        drop(watch.saw(&WatchedAct { doing: *doing, seq, what: String::new() }, rules));
+        drop(watch.saw(&WatchedAct { doing: *doing, seq, what: "".into() }, rules));
     }
     watch
 }
@@ -157,7 +157,7 @@ fn a_watch_remembers_no_more_acts_than_its_longest_rule_needs() {
 fn a_word_of_the_user_forgets_all_but_the_restart() {
     let rules = StuckRules::default();
     let mut watch = StuckWatch { restarted: true, ..seen(&[act(1, 1), said(1)], &rules) };
-    let word = WatchedAct { doing: Act::user(), seq: 9, what: String::new() };
+    let word = WatchedAct { doing: Act::user(), seq: 9, what: "".into() };
     assert_eq!(watch.saw(&word, &rules), FINE);
     assert_eq!(watch, StuckWatch { restarted: true, ..StuckWatch::default() });
 }

@@ -68,7 +68,7 @@ impl Room {
         self.cx.notify(Notice::ToolAnswered {
             call: Some(call),
             task,
-            name: slot.now.name,
+            name: slot.now.name.clone(),
             arguments: None,
             content,
             is_error: said.is_error,
@@ -116,7 +116,7 @@ impl Dialogue<'_> {
             &slot.now.name,
             content.unwrap_or_default(),
         );
-        let mut message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, content));
+        let mut message = self.frames.host_message(self.cx, id, content);
         message.value = value;
         message.attachments.clone_from(&outcome.attachments);
         (
@@ -218,7 +218,7 @@ impl ToolRounds<'_> {
             // L-121: the requested call takes its place.
             let next = then.remove(0);
             let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
-            let before = std::mem::replace(&mut slot.now, next.clone());
+            let before = std::mem::replace(&mut slot.now, Arc::new(next.clone()));
             (slot.asked_by, slot.depth) = (Some(plugin.clone()), depth);
             slot.state = SlotState::Ready;
             match self.dialogue().outcome_without_call(id, next, depth, Some(&before), plugin) {
@@ -292,7 +292,7 @@ impl Dialogue<'_> {
                     } else {
                         format!("{} gave an empty result.", slot.call.name)
                     };
-                    let message = Arc::unwrap_or_clone(self.frames.host_message(self.cx, id, text));
+                    let message = self.frames.host_message(self.cx, id, text);
                     answer.said = CallOutcome {
                         message: Some(Box::new(message)),
                         is_error: false,
@@ -395,7 +395,7 @@ impl Frames {
         let recipient = steering.iter().find_map(|message| message.recipient.clone());
         let attachments =
             said.iter().flat_map(|(_, _, message)| message.attachments.iter().cloned()).collect();
-        let mut message = Arc::unwrap_or_clone(self.host_message(cx, id, content));
+        let mut message = self.host_message(cx, id, content);
         message.labels.push(Label::Tool);
         (message.tool_results, message.recipient, message.attachments) =
             (results, recipient, attachments);

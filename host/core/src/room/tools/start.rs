@@ -63,14 +63,11 @@ impl ToolRounds<'_> {
             return Some(failed(call, self.cx.denied(origin, *record)));
         }
         if asked != Consent::Approved {
-            match self.frames.apply_rules(
-                self.cx,
-                id,
-                slot,
-                &ToolCall { name: admitted, ..call.clone() },
-                (&agent, asked_by),
-                asked,
-            ) {
+            // Rules are about the admitted name; most tasks use no other.
+            let renamed =
+                (call.name != admitted).then(|| ToolCall { name: admitted, ..call.clone() });
+            let (call, callers) = (renamed.as_ref().unwrap_or(call), (&agent, asked_by));
+            match self.frames.apply_rules(self.cx, id, slot, call, callers, asked) {
                 Ruling::Runs => {}
                 Ruling::Waits => return None,
                 Ruling::Refused(result) => return Some(result),

@@ -99,11 +99,8 @@ impl RoomView {
     }
 
     /// Stores the current channel bindings.
-    pub(crate) fn bind(&self, bindings: &BTreeMap<ChannelId, Binding>) {
-        let mut state = self.lock();
-        if *state.bindings != *bindings {
-            state.bindings = Arc::new(bindings.clone());
-        }
+    pub(crate) fn bind(&self, bindings: Arc<BTreeMap<ChannelId, Binding>>) {
+        self.lock().bindings = bindings;
     }
 
     pub(super) fn bindings(&self) -> Arc<BTreeMap<ChannelId, Binding>> {

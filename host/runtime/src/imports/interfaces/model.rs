@@ -116,7 +116,7 @@ impl model::HostCompletionStream for CallState {
         Ok(answer.as_ref().as_ref().map(text).map_err(model_error_out))
     }
 
-    async fn finish(
+    async fn wait(
         &mut self,
         pending: Resource<CompletionStream>,
     ) -> wasmtime::Result<Result<model::Completion, model::ModelError>> {
