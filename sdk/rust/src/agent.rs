@@ -193,7 +193,7 @@ fn error(observation: Observation) -> Option<String> {
     match observation {
         Observation::Error(text) => Some(text),
         Observation::Tool(output) if output.is_error => Some(output.content),
-        Observation::Browsed(page) if page.error => Some(page.content),
+        Observation::Browsed(page) if page.is_error => Some(page.content),
         _ => None,
     }
 }

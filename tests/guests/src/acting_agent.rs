@@ -104,7 +104,7 @@ fn observation(observation: &Observation) -> Value {
         }
         Observation::Cell((code, output)) => json!({ "code": code, "content": output }),
         Observation::Browsed(page) => {
-            json!({ "url": page.url, "status": page.status, "error": page.error, "content": page.content })
+            json!({ "url": page.url, "status": page.status, "error": page.is_error, "content": page.content })
         }
         Observation::File((path, content)) => json!({ "path": path, "content": content }),
         Observation::Written(path) => json!({ "written": path }),

@@ -259,7 +259,7 @@ fn background(task: log::DelegateTask) -> Turn {
         context,
         share_channels,
         brief,
-        conversation,
+        conversation_messages: conversation,
         wait,
         structured,
     })

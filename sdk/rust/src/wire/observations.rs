@@ -36,7 +36,7 @@ pub(super) fn event(observation: &Observation) -> Option<TrajectoryEvent> {
         Observation::Cell((code, content)) => {
             log::RunIpython { content, code, image_urls: None }.into()
         }
-        Observation::Browsed(Page { url, status, content, error }) => {
+        Observation::Browsed(Page { url, status, content, is_error: error }) => {
             let trigger_by_action = "browse".to_owned();
             log::Browse {
                 content,
@@ -84,7 +84,7 @@ pub(super) fn observation(logged: Logged) -> Observation {
             status: u16::try_from(page.status_code).unwrap_or_default(),
             url: page.url,
             content: page.content,
-            error: page.error,
+            is_error: page.error,
         }),
         Logged::Read(read) => Observation::File((read.path, read.content)),
         Logged::Write(write) => Observation::Written(write.path),

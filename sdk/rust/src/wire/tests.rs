@@ -202,7 +202,7 @@ fn every_observation_comes_back_as_it_was() {
             url: "http://a".into(),
             status: 200,
             content: "x".into(),
-            error: false,
+            is_error: false,
         }),
         Observation::File(("/a".into(), "text".into())),
         Observation::Written("/a".into()),

@@ -161,7 +161,7 @@ pub(crate) fn action_out(action: &Action) -> actions::Action {
                 context,
                 share_channels,
                 brief,
-                conversation,
+                conversation_messages: conversation,
                 wait,
                 structured,
             })

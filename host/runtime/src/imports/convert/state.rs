@@ -35,7 +35,7 @@ fn observation_out(observation: &Observation) -> actions::Observation {
                 url: url.clone(),
                 status: *status,
                 content: content.clone(),
-                error: *error,
+                is_error: *error,
             })
         }
         Observation::File { path, content } => {
