@@ -19,10 +19,10 @@ const FREE: [(&str, &str); 15] = [
     ("scratch.get", "the plugin's own"),
     ("scratch.set", "the plugin's own"),
     ("blobs.read", "of what its call was given, and what it kept"),
-    ("blobs.keep", "the plugin's own"),
+    ("blobs.put", "the plugin's own"),
     ("files.roots", "an empty list without a grant"),
     ("model.next-text", "of what model.start gave"),
-    ("model.finish", "of what model.start gave"),
+    ("model.wait", "of what model.start gave"),
     ("fetch.status", "of what fetch.send gave"),
     ("fetch.headers", "of what fetch.send gave"),
     ("fetch.url", "of what fetch.send gave"),
@@ -147,6 +147,27 @@ fn denied() -> (Rig, PathBuf, String) {
     let address =
         address.unwrap_or_else(|| panic!("a refusal says where to look: {stderr}")).to_owned();
     (rig, state, address)
+}
+
+#[test]
+fn a_run_that_cannot_be_read_hides_no_other() {
+    let (rig, state, address) = denied();
+    let second = run(&rig, &state, &["run", "conclave.toml", "go"]);
+    assert!(text(&second.stderr).contains("conclave why"), "{}", text(&second.stderr));
+    let listed = || run(&rig, &state, &["audit", "--json"]);
+    let entries = |output: &Output| {
+        let lines = text(&output.stdout);
+        lines.lines().filter(|line| line.contains("\"type\":\"audit\"")).count()
+    };
+    let whole = listed();
+    let room = address.split(':').next().expect("an address begins with its room");
+    let store = rusqlite::Connection::open(state.join("stores").join("1").join("log.db")).expect("a store");
+    let changed = store.execute("UPDATE events SET principal = 'x' WHERE room = ?", [room]);
+    assert!(changed.expect("the statement is run") > 0);
+    drop(store);
+    let output = listed();
+    assert_eq!((whole.status.code(), output.status.code()), (Some(0), Some(1)));
+    assert_eq!((entries(&output) * 2, entries(&output) > 0), (entries(&whole), true));
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn a_task_that_computes_for_ever_is_listed_and_cancelled_from_another_terminal()
     let running = until("a task that runs", || {
         tasks(&rig, &[]).pop().filter(|task| task["state"] == json!("running"))
     });
-    assert_eq!((&running["name"], &running["agent"]), (&json!("task-1"), &json!("digest")));
+    assert_eq!((&running["name"], &running["worker"]), (&json!("task-1"), &json!("digest")));
     let run = running["run"].as_str().expect("a name").to_owned();
 
     let wrong = conclave(&rig, &["tasks", &run, "task-7", "--cancel"]);

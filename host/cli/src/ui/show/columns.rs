@@ -211,8 +211,15 @@ fn push(c: char, before: Option<char>, shown: &mut String) -> usize {
 }
 
 fn columns(c: char) -> usize {
-    // The sign before it may then be shown as an emoji, which is wider.
-    if c == '\u{fe0f}' { 1 } else { c.width().unwrap_or(1) }
+    match c {
+        // The sign before it may then be shown as an emoji, which is wider.
+        '\u{fe0f}' => 1,
+        // Accents, and the joiner of pictures, which no terminal gives a column.
+        '\u{300}'..='\u{36f}' | '\u{200d}' => 0,
+        // Terminals disagree about other characters without a width. The largest count is safe: a
+        // row that is wider than it was counted would begin a row of its own.
+        c => c.width().map_or(1, |width| if width == 0 { 2 } else { width }),
+    }
 }
 
 /// Returns whether a line has too many characters without a width, such as endless accents.
@@ -233,6 +240,9 @@ mod tests {
             ("漢字漢字", 6, "漢字…", 5),
             ("漢字漢", 6, "漢字漢", 6),
             ("a\u{301}b\u{301}c", 2, "a\u{301}…", 2),
+            // Terminals show these in two columns, though Unicode gives them none.
+            ("a\u{302e}b", 4, "a\u{302e}b", 4),
+            ("a\u{302e}b", 3, "a…", 2),
             ("  two  blanks\t here ", 80, "two blanks here", 15),
             ("one\n\n two\r\nthree", 80, "one ↵ two ↵ three", 17),
             ("x\u{1b}[2Jy\u{202e}", 80, "x\\u{1b}[2Jy\\u{202e}", 19),

@@ -53,9 +53,11 @@ impl ConfigLines<'_> {
 /// # Errors
 /// If stdout cannot be written.
 pub(crate) fn print(lines: &[String]) -> Result<(), CliError> {
+    // With its style, which no text of a plugin can have: a target may well contain the words.
+    let to_allow = paint(FAINT, TO_ALLOW).to_string();
     lines.iter().try_for_each(|line| match line {
         line if line.starts_with("  ") => stdout::hanging(BEHIND_LAYER, line),
-        line if line.contains(TO_ALLOW) => stdout::unbroken(line),
+        line if line.starts_with(&to_allow) => stdout::unbroken(line),
         line => stdout::styled(line),
     })
 }

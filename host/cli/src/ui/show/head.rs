@@ -10,7 +10,7 @@ use conclave_runtime::Prepared;
 use crate::ui::screen::columns;
 
 use super::columns::{width, wrap};
-use super::{FAINT, GOOD, NAME, ODD, paint, plural, time};
+use super::{FAINT, GOOD, NAME, ODD, one_line, paint, plural, time};
 
 /// Columns of a name, at least and at most. A longer name shifts only its own row, so that it
 /// cannot push the permissions of all rows out of view.
@@ -126,8 +126,8 @@ pub(crate) fn lines(row: &RightsRow, widths: Widths, most: usize) -> Vec<String>
 fn source(row: &RightsRow) -> String {
     match row.source.as_str() {
         "stock" => row.source.clone(),
-        path if row.dev => format!("{} DEV", short(path)),
-        path => format!("{} UNSIGNED", short(path)),
+        path if row.dev => format!("{} DEV", one_line(&short(path), usize::MAX)),
+        path => format!("{} UNSIGNED", one_line(&short(path), usize::MAX)),
     }
 }
 

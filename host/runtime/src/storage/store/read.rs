@@ -20,7 +20,7 @@ pub(super) const COLUMNS: &str =
 pub(super) enum ReadError {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    #[error("record {seq} of room {room} is damaged: {cause}")]
+    #[error("record {seq} of room {room} cannot be read: {cause}")]
     Row { room: String, seq: u64, cause: RowError },
     #[error("record {expected} of room {room} is missing: the next is {found}")]
     Gap { room: String, expected: u64, found: u64 },
@@ -30,6 +30,9 @@ impl ReadError {
     pub(super) fn of(self, folder: &Path) -> StoreError {
         match self {
             Self::Sqlite(error) => schema::failed(folder, &error),
+            Self::Row { cause: RowError::OtherRules { .. }, .. } => {
+                StoreError::Other { folder: folder.to_owned(), what: self.to_string() }
+            }
             damaged => StoreError::Damaged { folder: folder.to_owned(), what: damaged.to_string() },
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::journal::record::RecordTooDeep;
-use conclave_core::protocol::event::{Event, Principal, Record, RunOpening};
+use conclave_core::protocol::event::{Event, Principal, READABLE_RULES, RULES, Record, RunOpening};
 use conclave_core::setup::Setup;
 use conclave_core::types::json_depth::{
     JSON_DEPTH_MAX, JsonError, from_json, is_deeper_than, is_too_deep,
@@ -54,6 +54,10 @@ pub(super) enum RowError {
     Blob(String),
     #[error("it is no record: {0}")]
     Malformed(String),
+    #[error(
+        "it was written by rules {found}, with other names than those of this host (rules {RULES}). Use the host that wrote it."
+    )]
+    OtherRules { found: u32 },
     /// The JSON is nested too deeply; checked before it is parsed.
     #[error(
         "it is nested deeper than {JSON_DEPTH_MAX} levels (record_too_deep): no host wrote it, the file was changed"
@@ -236,6 +240,9 @@ impl EventRow {
         &self,
         read: impl FnMut(&str) -> Option<Arc<[u8]>>,
     ) -> Result<Record, RowError> {
+        if self.rules < READABLE_RULES {
+            return Err(RowError::OtherRules { found: self.rules });
+        }
         let event = from_json(&self.event(read)?).map_err(|error| match error {
             JsonError::TooDeep => RowError::TooDeep,
             JsonError::Malformed(error) => malformed(&error),
@@ -358,7 +365,7 @@ mod tests {
             seq: 4,
             at: 1,
             principal: "ada".into(),
-            rules: 0,
+            rules: RULES,
             body,
             parts: None,
         };
@@ -369,6 +376,9 @@ mod tests {
             );
             assert!(matches!(row(body(levels)).line(|_| None), Err(RowError::TooDeep)), "{levels}");
         }
+        // Names of before are not read as absent fields.
+        let old = EventRow { rules: READABLE_RULES - 1, ..row(body(1)) };
+        assert!(matches!(old.record(|_| None), Err(RowError::OtherRules { found: 9 })));
         // A row within the limit is parsed, and fails only because it is no event.
         assert!(matches!(
             row(body(JSON_DEPTH_MAX - 1)).record(|_| None),
