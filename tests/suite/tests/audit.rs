@@ -161,7 +161,8 @@ fn a_run_that_cannot_be_read_hides_no_other() {
     };
     let whole = listed();
     let room = address.split(':').next().expect("an address begins with its room");
-    let store = rusqlite::Connection::open(state.join("stores").join("1").join("log.db")).expect("a store");
+    let store =
+        rusqlite::Connection::open(state.join("stores").join("1").join("log.db")).expect("a store");
     let changed = store.execute("UPDATE events SET principal = 'x' WHERE room = ?", [room]);
     assert!(changed.expect("the statement is run") > 0);
     drop(store);
