@@ -5,7 +5,7 @@ use conclave_test_support::{Rig, guest};
 use serde_json::{Value, json};
 
 use crate::cli::text;
-use crate::resume_cli::{conclave, start, until};
+use crate::resume_cli::{command, conclave, start, until};
 
 /// Returns a config whose background task never ends by itself.
 fn spinning() -> Rig {
@@ -36,7 +36,7 @@ fn a_task_that_computes_for_ever_is_listed_and_cancelled_from_another_terminal()
     let running = until("a task that runs", || {
         tasks(&rig, &[]).pop().filter(|task| task["state"] == json!("running"))
     });
-    assert_eq!((&running["name"], &running["agent"]), (&json!("task-1"), &json!("digest")));
+    assert_eq!((&running["name"], &running["worker"]), (&json!("task-1"), &json!("digest")));
     let run = running["run"].as_str().expect("a name").to_owned();
 
     let wrong = conclave(&rig, &["tasks", &run, "task-7", "--cancel"]);
@@ -73,6 +73,15 @@ fn a_task_that_computes_for_ever_is_listed_and_cancelled_from_another_terminal()
         listed.contains("cancelled") && listed.contains("delivered on terminal by immediate"),
         "{listed}"
     );
+    let narrow = command(&rig, &["tasks"]).env("COLUMNS", "80").output().expect("it runs");
+    let head: Vec<String> = text(&narrow.stdout)
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(head, ["TASK", "WORKER", "STATE", "DURATION", "DELIVERY"]);
     let late = conclave(&rig, &["tasks", &run, "1", "--cancel"]);
     assert_eq!(late.status.code(), Some(2), "{}", text(&late.stderr));
 }
