@@ -355,7 +355,7 @@ fn manifest_of_file(file: Option<&LitStr>) -> Result<(String, String)> {
 
 const SMALLEST: &str = "[plugin]\nname = \"my-plugin\"\nversion = \"0.1.0\"\n";
 
-/// Returns a test guest's manifest, named after its crate.
+/// Returns the manifest of a plugin without a file, named after its crate.
 fn inline_manifest(asks: &[Ask]) -> Result<String> {
     let asks: Vec<_> = asks.iter().map(|ask| (ask.name.to_string(), ask.optional)).collect();
     let variable = |name: &str| std::env::var(name).unwrap_or_default();

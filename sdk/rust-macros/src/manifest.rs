@@ -37,7 +37,8 @@ pub(crate) fn to_json(file: &str, text: &str) -> Result<String, String> {
     Ok(manifest.to_string())
 }
 
-/// Returns a manifest of capabilities alone, each with whether it is optional.
+/// Returns a manifest of capabilities alone, each with whether it is optional. What its author did
+/// not write is empty: the host shows that there is no reason.
 pub(crate) fn inline(name: &str, version: &str, asks: &[(String, bool)]) -> Result<String, String> {
     if let Some((unknown, _)) = asks.iter().find(|(name, _)| !CAPABILITIES.contains(&name.as_str()))
     {
@@ -47,12 +48,12 @@ pub(crate) fn inline(name: &str, version: &str, asks: &[(String, bool)]) -> Resu
         ));
     }
     let ask = |(name, optional): &(String, bool)| {
-        (name.clone(), json!({ "why": "A test needs it.", "optional": optional }))
+        (name.clone(), json!({ "why": "", "optional": optional }))
     };
     let asks: Map<_, _> = asks.iter().map(ask).collect();
     let manifest = json!({
         "format": FORMAT, "name": name.replace('_', "-"), "version": version, "contract": CONTRACT,
-        "description": "A test guest.", "license": "Apache-2.0", "asks": asks, "config": {},
+        "description": "", "license": "", "asks": asks, "config": {},
     });
     Ok(manifest.to_string())
 }

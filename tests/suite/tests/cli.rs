@@ -204,6 +204,10 @@ fn the_end_of_a_background_task_is_one_line_with_its_status_and_one_of_its_deliv
     assert_eq!(lines.len(), 2, "{told}");
     assert!(lines[0].starts_with(ended), "{told}");
     assert_eq!(lines[1], "digest (task-1) delivered by immediate on terminal", "{told}");
+    // Its text stands below the name of the result.
+    let rows: Vec<&str> = told.lines().collect();
+    let name = rows.iter().position(|row| row.trim() == "task-1").expect("the result is named");
+    assert!(rows[name + 1].trim_start().starts_with('│'), "{told}");
     let told = text(&conclave(&stalling(), &["run", "--trace", "c.toml", "hello"]).stderr);
     assert_eq!(told.matches("STALLED").count(), 1, "the steps have the line: {told}");
 }
@@ -216,6 +220,10 @@ fn work_that_is_waited_for_names_who_does_it_and_what_it_gave() {
     let rig = Rig::new();
     let told = text(&conclave(&rig, &["run", example, "About the light."]).stderr);
     assert!(told.contains("article           → research │ About the light."), "{told}");
+    assert!(told.contains("delegate to research, write, review (1 at once, "), "{told}");
+    let may = ["can", "supervisor", "delegate", "research", "--file", example];
+    let told = text(&conclave(&rig, &may).stdout);
+    assert!(told.starts_with("supervisor may delegate to research\n"), "{told}");
     let told = text(&conclave(&rig, &["run", "--trace", example, "About the light."]).stderr);
     assert!(told.contains("→ research About the light.") && !told.contains("\"inputs\""), "{told}");
     let config = r#"

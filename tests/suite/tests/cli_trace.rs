@@ -56,7 +56,7 @@ fn each_step_is_a_line_in_columns() {
         r#"   1  main › llm     llm              [subject.run] {"text":"hi"}"#,
         "   2  main › agent   agent            [subject.run] hi",
         "   3  main › llm     llm              done hi",
-        "      main           DONE             caller says that it is done",
+        "      main           DONE             ended by caller",
     ];
     assert_eq!(trace(&echoing("hi"), 80, "--trace"), expected);
 }
@@ -68,7 +68,7 @@ fn a_sub_task_is_indented_and_comes_before_the_step_of_its_caller() {
         r#"   1  lead › llm         llm              [forward] {"agent":"reader"}"#,
         "   2  lead › agent       agent → reader   go",
         "   1    reader › llm     llm              done go",
-        "        reader           DONE             echo says that it is done",
+        "        reader           DONE             ended by echo",
         "   3  lead › reader      user             go",
         r#"   4  lead › llm         llm              [done] {"content":"read"}"#,
         "      lead               DONE             done was called in lead",

@@ -23,7 +23,9 @@ fn a_required_capability_of_a_later_version_is_refused_at_load() {
 fn a_required_capability_without_a_grant_is_refused_with_the_line_to_write() {
     let problems = refused(&Rig::new(), &calling("files_escape", "run", &json!({}), ""));
     assert!(
-        problems.contains("config/missing-grant") && problems.contains("grants.files = ["),
+        problems.contains("config/missing-grant")
+            && problems.contains("grants.files = [")
+            && problems.contains("`at` is the path that the plugin reads"),
         "{problems}"
     );
 }

@@ -107,6 +107,8 @@ fn a_run_that_waits_for_a_person_says_so_and_its_time_goes_on() {
             && listed.contains("1 approval waits for your decision: `conclave approvals`"),
         "{listed}"
     );
+    let pending = said(&rig, &["approvals"]);
+    assert!(pending.contains("  running, waiting  "), "as `runs` has it: {pending}");
     let took = || lines(&rig, &["show"])[0]["took_ms"].as_u64().expect("a number");
     let before = took();
     until("time that goes on", || (took() > before).then_some(()));
@@ -150,8 +152,18 @@ fn an_audit_is_in_the_order_of_time_over_all_runs() {
     let approval = until("a call that waits", || lines(&rig, &["approvals"]).pop());
     said(&rig, &["run", "e.toml", "in between"]);
     said(&rig, &["approve", approval["id"].as_str().expect("an id"), "--yes"]);
-    child.wait_with_output().expect("it ends");
+    let ended = child.wait_with_output().expect("it ends");
+    let printed = text(&ended.stderr);
+    let line = |part: &str| printed.lines().position(|line| line.contains(part));
+    let (question, arguments) = (line("subject.run of caller waits"), line("      │ {\"text\":"));
+    assert!(question.is_some() && question < arguments, "the question comes first: {printed}");
     let audit = lines(&rig, &["audit"]);
+    let run = audit.last().and_then(|entry| entry["room"].as_str()).expect("a run").to_owned();
+    let (named, by_option) = (said(&rig, &["audit", &run]), said(&rig, &["audit", "--run", &run]));
+    assert_eq!(named, by_option);
+    assert!(named.contains(" in 1 run;") && named.contains(" UTC approved"), "{named}");
+    let listed = said(&rig, &["why", &run]);
+    assert!(listed.contains(" approval-requested caller subject.run"), "{listed}");
     let times: Vec<u64> =
         audit.iter().map(|entry| entry["at"].as_u64().expect("a moment")).collect();
     assert!(times.is_sorted(), "{audit:#?}");

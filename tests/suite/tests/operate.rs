@@ -333,7 +333,14 @@ fn a_refusal_proposes_the_argument_that_would_allow_it() {
         .strip_prefix("--grant '")
         .and_then(|rest| rest.strip_suffix('\''))
         .expect("it is an argument");
-    let allowed = call(&[grant]);
+    let reason = refused["denials"][0]["reason"].as_str().expect("a text");
+    assert!(reason.contains("choose the folder that the plugin shall see as /notes"), "{reason}");
+    assert_eq!(
+        grant.matches("dir = \"…\"").count(),
+        1,
+        "the folder is the operator's choice: {grant}"
+    );
+    let allowed = call(&[&grant.replace('…', "notes")]);
     assert_eq!(
         (&allowed["exit_code"], allowed["denials"].as_array().map(Vec::len)),
         (&json!(0), Some(0)),
@@ -411,6 +418,10 @@ fn a_folder_that_is_not_there_is_not_granted() {
     assert!(told.contains("config/missing-folder") && told.contains("conclave.toml:"), "{told}");
     let told = ended(&rig, 2, &["grant", "search", "files = [\"nowhere\"]"]);
     assert!(told.contains("config/missing-folder") && told.contains("conclave.toml:"), "{told}");
+    // The sign of a suggested grant is no folder either.
+    let chosen = "files = [{ dir = \"…\", at = \"/tides\", mode = \"read\" }]";
+    let told = ended(&rig, 2, &["grant", "search", chosen]);
+    assert!(told.contains("`…` stands for the folder that you choose"), "{told}");
     assert_eq!(file(&rig, "conclave.toml"), before);
 }
 

@@ -5,7 +5,7 @@ use conclave_test_support::{Rig, guest};
 use serde_json::{Value, json};
 
 use crate::cli::text;
-use crate::resume_cli::{conclave, start, until};
+use crate::resume_cli::{command, conclave, start, until};
 
 /// Returns a config whose background task never ends by itself.
 fn spinning() -> Rig {
@@ -73,6 +73,15 @@ fn a_task_that_computes_for_ever_is_listed_and_cancelled_from_another_terminal()
         listed.contains("cancelled") && listed.contains("delivered on terminal by immediate"),
         "{listed}"
     );
+    let narrow = command(&rig, &["tasks"]).env("COLUMNS", "80").output().expect("it runs");
+    let head: Vec<String> = text(&narrow.stdout)
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(head, ["TASK", "WORKER", "STATE", "DURATION", "DELIVERY"]);
     let late = conclave(&rig, &["tasks", &run, "1", "--cancel"]);
     assert_eq!(late.status.code(), Some(2), "{}", text(&late.stderr));
 }

@@ -40,7 +40,7 @@ impl Subscriber for PendingLine {
             .rows(total_columns().min(SHOWN).saturating_sub(6));
         let shown: String = shown.iter().map(|row| format!("      {row}\n")).collect();
         self.0.notice(format_args!(
-            "{shown}{}\n      conclave approve {id}   or   conclave refuse {id}",
+            "{}\n{shown}      conclave approve {id}   or   conclave refuse {id}",
             paint(ODD, asked)
         ));
     }

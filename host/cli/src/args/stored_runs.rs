@@ -100,7 +100,10 @@ pub(crate) struct ApprovalList {
 pub(crate) struct Audit {
     #[command(subcommand)]
     pub(crate) command: Option<AuditCommand>,
-    /// Only this run
+    /// Only this run; a prefix is enough
+    #[arg(value_name = "RUN", conflicts_with = "run")]
+    pub(crate) named: Option<String>,
+    /// As RUN
     #[arg(long, value_name = "RUN")]
     pub(crate) run: Option<String>,
     /// Only entries about this plugin

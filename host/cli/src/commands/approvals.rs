@@ -28,7 +28,7 @@ const COLUMNS: [Column; 8] = [
     Column { head: "ID", most: 28, goes: 0 },
     Column { head: "SINCE", most: 12, goes: 2 },
     Column { head: "EXPIRES", most: 26, goes: 3 },
-    Column { head: "RUN STATE", most: 11, goes: 5 },
+    Column { head: "RUN STATE", most: 20, goes: 5 },
     Column { head: "TASK", most: 16, goes: 4 },
     Column { head: "TOOL", most: 28, goes: 0 },
     Column { head: "RISK", most: 40, goes: 1 },
@@ -125,7 +125,8 @@ fn row(wait: &WaitRow, decision: Option<&str>, now: Millis) -> Vec<(Style, Strin
             Style::new(),
             decision.map_or_else(|| expires(wait, now), |word| format!("{word}, not yet received")),
         ),
-        (style, run_state(wait.is_live).to_owned()),
+        // As `conclave runs` has it.
+        (style, format!("{}, waiting", run_state(wait.is_live))),
         (Style::new(), request.map(|request| request.task.to_string()).unwrap_or_default()),
         (Style::new(), wait.wait.target.clone()),
         request.map(risk).unwrap_or_default(),

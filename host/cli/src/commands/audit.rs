@@ -69,7 +69,7 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     };
     let stores = OpenStores::of(args.store.as_deref());
     let mut runs: Vec<(Millis, usize, RoomId)> = Vec::new();
-    let readers = match &args.run {
+    let readers = match args.named.as_ref().or(args.run.as_ref()) {
         Some(name) => {
             let found = stores.find(name)?;
             runs.push((Millis(0), 0, found.run()));
@@ -159,6 +159,7 @@ fn rows(address: &str, entry: &AuditEntry, widest: usize, limit: Option<usize>) 
     let is_narrow = limit.is_some_and(|limit| limit < WIDE);
     // On a narrow terminal, from the month to the minute.
     let at = if is_narrow { at[5..MOMENT - 3].to_owned() } else { at };
+    let at = at + " UTC";
     let indent = if is_narrow { at.len() + 3 } else { at.len() + widest + 2 };
     let kind = StyledText::new(style_of(entry.kind), entry.kind.as_str());
     let parts = [
@@ -225,7 +226,7 @@ mod tests {
         };
         let words = |rows: &[String]| -> String {
             let text = anstream::adapter::strip_str(&rows.join(" ")).to_string();
-            text.split_whitespace().skip(2).collect::<Vec<_>>().join(" ")
+            text.split_whitespace().skip(3).collect::<Vec<_>>().join(" ")
         };
         let whole = rows("3f2a91c0:17", &entry, 18, None);
         assert!(

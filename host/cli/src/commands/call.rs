@@ -135,7 +135,10 @@ fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(),
     }
     let whats: Vec<String> = missing
         .iter()
-        .map(|(capability, ask)| format!("`{capability}` ({})", one_line(&ask.why, 120)))
+        .map(|(capability, ask)| match ask.why.trim() {
+            "" => format!("`{capability}`"),
+            why => format!("`{capability}` ({})", one_line(why, 120)),
+        })
         .collect();
     let examples = missing.iter().filter_map(|(capability, _)| example_of(*capability));
     let hows: Vec<String> = examples.map(|example| format!("--grant {}", shell(example))).collect();

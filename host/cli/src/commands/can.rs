@@ -88,7 +88,7 @@ fn verb(question: &AccessQuestion) -> &'static str {
     match question.capability {
         Capability::Model => "use the model",
         Capability::Tools => "call",
-        Capability::Delegate => "start",
+        Capability::Delegate => "delegate to",
         Capability::Route => "address",
         Capability::Files if question.writes => "write",
         Capability::Files => "read",

@@ -26,11 +26,11 @@ use crate::ui::stdout;
 
 const COLUMNS: [Column; 6] = [
     Column { head: "TASK", most: 24, goes: 0 },
-    Column { head: "AGENT", most: 20, goes: 0 },
+    Column { head: "WORKER", most: 20, goes: 0 },
     Column { head: "STATE", most: 12, goes: 0 },
-    Column { head: "DURATION", most: 12, goes: 2 },
-    Column { head: "DELIVERY", most: 40, goes: 3 },
-    Column { head: "WORK", most: usize::MAX, goes: 0 },
+    Column { head: "DURATION", most: 12, goes: 1 },
+    Column { head: "DELIVERY", most: 40, goes: 0 },
+    Column { head: "WORK", most: usize::MAX, goes: 2 },
 ];
 
 /// A task and the room that started it.

@@ -46,7 +46,7 @@ pub(crate) fn why(args: &args::WhyArgs, output: OutputArgs) -> Result<u8, CliErr
 }
 
 /// Columns in front of an event's subject in the list.
-const BEFORE_WHAT: usize = 33;
+const BEFORE_WHAT: usize = 43;
 /// Columns of a text in a record, at most; `--json` has all of it.
 const LONGEST: usize = 240;
 
@@ -117,13 +117,17 @@ fn list(rooms: &[RoomJournal], output: OutputArgs) -> Result<u8, CliError> {
                 }
                 let since = began.map_or(0, |began| told.record.at.0.saturating_sub(began.0));
                 let style =
-                    if matches!(sign, "refused" | "DENIED" | "failed") { BAD } else { GOOD };
+                    if matches!(sign, "approval-refused" | "limit-refused" | "DENIED" | "failed") {
+                        BAD
+                    } else {
+                        GOOD
+                    };
                 #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
                 let seconds = since as f64 / 1000.0;
                 let row = format!(
                     "{:<14} {seconds:>7.2}  {} {}",
                     address,
-                    paint(style, format_args!("{sign:<8}")),
+                    paint(style, format_args!("{sign:<18}")),
                     one_line(&what, LONGEST)
                 );
                 stdout::hanging(BEFORE_WHAT, row)?;
@@ -136,7 +140,7 @@ fn list(rooms: &[RoomJournal], output: OutputArgs) -> Result<u8, CliError> {
         let is_one = rooms.iter().all(|room| room.id.as_str().starts_with(run.as_str()));
         let run = if is_one { run.as_str() } else { run.split('.').next().unwrap_or_default() };
         let found = if count == 0 {
-            "no refusals and no approvals".to_owned()
+            "no denials and no approvals".to_owned()
         } else {
             format!("{}; conclave why EVENT explains one", plural(count, "event", "events"))
         };

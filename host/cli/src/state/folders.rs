@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use conclave_core::config::edit::{EditedConfig, Fragment};
 use conclave_core::config::{Config, ProblemCode, Problems};
+use conclave_core::permissions::authorize::CHOSEN_FOLDER;
 use conclave_core::permissions::grant::FileGrant;
 
 use crate::program::error::CliError;
@@ -145,6 +146,13 @@ impl FolderGuard {
     /// Returns the problem with a folder, and its remedy.
     fn problem(&self, grant: &FileGrant) -> Option<(ProblemCode, String, &'static str)> {
         let whole = fs::canonicalize(&grant.dir).ok().filter(|whole| whole.is_dir());
+        if whole.is_none() && grant.shown == CHOSEN_FOLDER {
+            return Some((
+                ProblemCode::MissingFolder,
+                format!("`{CHOSEN_FOLDER}` stands for the folder that you choose"),
+                "write the path of a folder in its place; it starts at the config's folder",
+            ));
+        }
         let Some(whole) = whole else {
             return Some((
                 ProblemCode::MissingFolder,

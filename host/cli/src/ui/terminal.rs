@@ -10,8 +10,11 @@ use conclave_runtime::clock::BoxFuture;
 
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, columns, total_columns};
-use crate::ui::show::foreign;
+use crate::ui::show::{NAME, foreign, one_line, paint};
 use crate::ui::user::{TerminalUser, UserQuestion, UserReply};
+
+/// Columns of the results that a message is about.
+const ABOUT: usize = 60;
 
 /// The user who typed the command.
 pub(crate) struct Terminal {
@@ -49,7 +52,15 @@ impl Channels for Terminal {
     }
 
     fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
-        self.screen.line(foreign::block(message.text.trim(), Style::new(), 6, total_columns()));
+        let text = foreign::block(message.text.trim(), Style::new(), 6, total_columns());
+        // A message of a responder stands below its line of the trace.
+        let results: Vec<&str> = message.tasks.iter().map(|id| id.as_str()).collect();
+        if results.is_empty() {
+            self.screen.line(text);
+        } else {
+            let about = paint(NAME, format_args!("      {}", one_line(&results.join(", "), ABOUT)));
+            self.screen.line(format!("{about}\n{text}"));
+        }
         Box::pin(std::future::ready(Ok(())))
     }
 }

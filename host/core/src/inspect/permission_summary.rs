@@ -228,7 +228,7 @@ fn may_delegate(grant: &DelegateGrant) -> String {
         format!(" and share {channels} with it")
     };
     format!(
-        "start {tasks} in the background ({} at once, {} in total){shares}",
+        "delegate to {tasks} ({} at once, {} in total){shares}",
         thousands(grant.at_once.into()),
         thousands(grant.total.into())
     )

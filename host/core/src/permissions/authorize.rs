@@ -11,6 +11,9 @@ use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{ChannelId, ModelName, TaskName};
 use crate::types::text::show_size;
 
+/// Stands in a suggested grant for the folder that the operator has to choose.
+pub const CHOSEN_FOLDER: &str = "…";
+
 /// The record of a refusal.
 pub type Refused = Box<DenialRecord>;
 
@@ -197,8 +200,15 @@ impl<'a> Rights<'a> {
         else {
             let granted: Vec<&str> =
                 self.grants.files.iter().map(|folder| folder.at.as_str()).collect();
+            // Which folder is meant, only the operator knows: the suggestion leaves it open.
+            let choice = suggested_folder(path).map_or_else(String::new, |name| {
+                format!(
+                    ": choose the folder that the plugin shall see as /{name}, or, if {} is meant, change its `at`",
+                    if granted.len() == 1 { "the granted folder" } else { "a granted folder" }
+                )
+            });
             let reason = format!(
-                "{} has files at {} only; this path is outside every granted folder",
+                "{} has files at {} only; this path is outside every granted folder{choice}",
                 self.plugin,
                 granted.join(", ")
             );
@@ -228,7 +238,8 @@ impl<'a> Rights<'a> {
     }
 
     /// Returns the smallest line of config that would allow a path; `None` if no line should be
-    /// offered.
+    /// offered. A path outside of every granted folder needs one of the operator's choice: `…`
+    /// stands for it, because a guessed name need not exist.
     fn wider_files(&self, path: &str, writes: bool) -> Option<String> {
         let name = suggested_folder(path)?;
         let word = |mode: FileMode| if mode == FileMode::ReadWrite { "read-write" } else { "read" };
@@ -254,7 +265,7 @@ impl<'a> Rights<'a> {
         };
         let mut grants: Vec<String> = self.grants.files.iter().map(as_it_is).collect();
         if self.grants.files.iter().all(|grant| grant.at != place) {
-            grants.push(line(name, &place, wanted, ""));
+            grants.push(line(CHOSEN_FOLDER, &place, wanted, ""));
         }
         Some(format!("[plugins.{}] grants.files = [{}]", self.plugin, grants.join(", ")))
     }

@@ -446,8 +446,7 @@ impl Histories {
         message: &Message,
     ) -> Option<FrameEnd> {
         let (frame, task) = frames.task_of(cx, id)?;
-        let done =
-            || FrameEnd::new(Status::Done, format!("{} says that it is done", message.sender_name));
+        let done = || FrameEnd::new(Status::Done, format!("ended by {}", message.sender_name));
         match message.signal {
             Some(Signal::Done { .. }) => return Some(done()),
             Some(Signal::Rejected) => {

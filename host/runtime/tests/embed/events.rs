@@ -242,7 +242,7 @@ fn notices() -> Vec<Notice> {
     let outcome = Outcome {
         content: Some("Skerryvore was first lit in 1844.".to_owned()),
         spent: Spent { turns: 3, tokens: 1_204, model_calls: 2, tool_calls: 1, ..Spent::default() },
-        ..Outcome::new(Status::Done, "librarian says that it is done")
+        ..Outcome::new(Status::Done, "ended by librarian")
     };
     vec![
         Notice::TaskStarted {
@@ -494,7 +494,7 @@ fn notices() -> Vec<Notice> {
         Notice::TaskEnded {
             task: task("answer"),
             status: Status::Done,
-            reason: "librarian says that it is done".to_owned(),
+            reason: "ended by librarian".to_owned(),
         },
         Notice::ResultReady { outcome: Arc::new(outcome) },
     ]

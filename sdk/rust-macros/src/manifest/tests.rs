@@ -95,7 +95,7 @@ fn an_empty_file_lacks_its_table() {
 }
 
 #[test]
-fn a_guest_is_named_after_its_crate() {
+fn a_manifest_of_asks_alone_has_the_name_of_its_crate_and_no_text_that_its_author_did_not_write() {
     let manifest: Value = serde_json::from_str(
         &inline("files_read", "0.1.0", &[("files".into(), true)]).expect("valid"),
     )
@@ -104,5 +104,9 @@ fn a_guest_is_named_after_its_crate() {
         (&manifest["name"], &manifest["asks"]["files"]["optional"]),
         (&json!("files-read"), &json!(true))
     );
+    for text in [&manifest["description"], &manifest["license"], &manifest["asks"]["files"]["why"]]
+    {
+        assert_eq!(text, "");
+    }
     assert!(inline("x", "0.1.0", &[("disk".into(), false)]).is_err());
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use conclave_core::inspect::audit::AuditKind;
 use conclave_core::inspect::explain::AccessQuestion;
 use conclave_core::journal::record::ReplayedRecord;
 use conclave_core::protocol::event::Event;
@@ -256,7 +257,8 @@ fn approved(approval: &Approval) -> String {
 /// The latest approval request about each call; the answer does not repeat it.
 pub(super) type Asked = HashMap<CallId, ApprovalRequest>;
 
-/// Returns the sign and subject of a notice in the list of a run.
+/// Returns the sign and subject of a notice in the list of a run. `conclave audit` calls approvals
+/// and limits by the same words.
 pub(super) fn in_list(notice: &Notice, asked: &Asked) -> Option<(&'static str, String)> {
     Some(match notice {
         Notice::Denied { plugin, record, .. } => (
@@ -268,26 +270,30 @@ pub(super) fn in_list(notice: &Notice, asked: &Asked) -> Option<(&'static str, S
                 record.layer.as_str()
             ),
         ),
-        Notice::ApprovalAsked { request, .. } => {
-            ("asked", format!("{}  {} {}", request.caller, request.tool, request.arguments))
-        }
+        Notice::ApprovalAsked { request, .. } => (
+            AuditKind::ApprovalRequested.as_str(),
+            format!("{}  {} {}", request.caller, request.tool, request.arguments),
+        ),
         Notice::ApprovalGiven { call, approval, author } => {
             let about = asked
                 .get(call)
                 .map_or(String::new(), |request| format!("{}  {}: ", request.caller, request.tool));
-            let sign = if matches!(approval, Approval::Approved | Approval::Edited { .. }) {
-                "approved"
+            let kind = if matches!(approval, Approval::Approved | Approval::Edited { .. }) {
+                AuditKind::Approved
             } else {
-                "refused"
+                AuditKind::ApprovalRefused
             };
-            (sign, format!("{about}{} ({author})", approved(approval)))
+            (kind.as_str(), format!("{about}{} ({author})", approved(approval)))
         }
-        Notice::TopUpAsked { top_up, .. } => ("asked", top_up.sentence()),
-        Notice::ToppedUp { budget, more: Some(more), .. } => {
-            ("approved", format!("{} more for {}", budget.show(*more), budget.key()))
+        Notice::TopUpAsked { top_up, .. } => {
+            (AuditKind::LimitRequested.as_str(), top_up.sentence())
         }
+        Notice::ToppedUp { budget, more: Some(more), .. } => (
+            AuditKind::LimitRaised.as_str(),
+            format!("{} more for {}", budget.show(*more), budget.key()),
+        ),
         Notice::ToppedUp { budget, reason, .. } => (
-            "refused",
+            AuditKind::LimitRefused.as_str(),
             format!("more for {}: {}", budget.key(), reason.as_deref().unwrap_or_default()),
         ),
         Notice::SideEffectEnded {

@@ -13,6 +13,8 @@ use super::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint};
 
 /// Capabilities that are shown; a component may have any number.
 const ASKS: usize = 40;
+/// Stands for a reason that the manifest does not give.
+const NO_REASON: &str = "(the author gave no reason)";
 /// Columns of a name, a version or a licence.
 const WORD: usize = 64;
 /// Columns of a capability and its requirement, with the blanks around them.
@@ -74,7 +76,7 @@ fn ask(capability: &str, ask: &CapabilityRequest, columns: usize) -> Vec<String>
         Some(_) => None,
     };
     let entry = match (ask.why.trim(), note) {
-        ("", None) => EntryText::new(FAINT, "no reason is given"),
+        ("", None) => EntryText::new(FAINT, NO_REASON),
         ("", Some((style, note))) => EntryText::new(style, note),
         (why, None) => EntryText::default().whole(Style::new(), why),
         (why, Some((style, note))) => EntryText::new(style, note).whole(Style::new(), why),

@@ -6,7 +6,6 @@ use std::path::Path;
 use conclave_core::config::Config;
 use conclave_core::config::edit::Fragment;
 use conclave_core::inspect::explain::{Explanation, LayerAnswer, LayerVerdict};
-use conclave_core::types::capability::Capability;
 use serde_json::{Value, json};
 
 use super::{BAD, FAINT, GOOD, ODD, one_line, paint};
@@ -105,16 +104,11 @@ pub(crate) fn sentence(explanation: &Explanation, verb: &str) -> String {
         LayerVerdict::Ask => paint(ODD, "may, if you say so,"),
         LayerVerdict::No | LayerVerdict::NotReached => paint(BAD, "may not"),
     };
-    let after = if explanation.capability == Capability::Delegate.as_str() {
-        " in the background"
-    } else {
-        ""
-    };
     let target = one_line(&explanation.target, WIDTH);
     // Without a target, the verb has no object: `keep values of its own under`.
     let verb = if target.is_empty() { verb.trim_end_matches(" under") } else { verb };
     let gap = if target.is_empty() { "" } else { " " };
-    format!("{} {answer} {verb}{gap}{target}{after}", explanation.plugin)
+    format!("{} {answer} {verb}{gap}{target}", explanation.plugin)
 }
 
 /// Returns the `--json` object: the explanation with its places and its command.

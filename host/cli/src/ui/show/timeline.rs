@@ -195,7 +195,7 @@ pub(crate) fn amounts(totals: &Totals, rooms: usize) -> Vec<String> {
                 "questions for more of a budget",
             ),
         ),
-        some(totals.denials, plural(totals.denials, "refusal", "refusals")),
+        some(totals.denials, plural(totals.denials, "denial", "denials")),
         some(totals.faults, plural(totals.faults, "fault", "faults")),
         some(
             totals.background,

@@ -39,7 +39,7 @@ pub(super) fn check(
                 let line = smallest(config, plugin, capability, plugins);
                 (
                     format!("`{plugin}` needs `{capability}`, which is not granted"),
-                    Some(format!("in [plugins.{plugin}] write `{line}`")),
+                    Some(format!("in [plugins.{plugin}] write `{line}`{}", note(capability))),
                 )
             }
         };
@@ -117,6 +117,15 @@ pub(super) fn smallest(
         }
         Capability::Channels => format!("grants.channels = {}", first(Some(TERMINAL))),
         other => format!("grants.{other} = …"),
+    }
+}
+
+/// Returns what the operator must know to complete the line of [`smallest`].
+fn note(capability: Capability) -> &'static str {
+    if capability == Capability::Files {
+        "; `at` is the path that the plugin reads, which its author documents"
+    } else {
+        ""
     }
 }
 

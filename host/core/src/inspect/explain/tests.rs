@@ -133,8 +133,13 @@ fn each_layer_refuses_and_those_behind_it_are_not_reached() {
     let explanation = answer(&ask("notes", Capability::Files, "/other/a.md"));
     assert_eq!(verdicts(&explanation), [(Manifest, Yes), (Config, No), (Runtime, NotReached)]);
     let line = "[plugins.notes] grants.files = [{ dir = \"notes\", at = \"/notes\", mode = \"read\" }, \
-                { dir = \"out\", at = \"/out\", mode = \"read-write\" }, { dir = \"other\", at = \"/other\", mode = \"read\" }]";
+                { dir = \"out\", at = \"/out\", mode = \"read-write\" }, { dir = \"…\", at = \"/other\", mode = \"read\" }]";
     assert_eq!(explanation.suggestion.as_deref(), Some(line));
+    let text = &explanation.layers[1].text;
+    assert!(
+        text.contains("choose the folder that the plugin shall see as /other, or, if a granted folder is meant"),
+        "{text}"
+    );
 
     let explanation = answer(&ask("desk", Capability::Tools, "notes.other"));
     assert_eq!(explanation.denied_by(), Some(Config));

@@ -84,7 +84,7 @@ fn reach(manifest: &Manifest, grants: &Grants) -> Vec<String> {
     }
     if let Some(delegate) = grants.delegate.as_ref().filter(|_| asks(Capability::Delegate)) {
         may.push(format!(
-            "start {} in the background",
+            "delegate to {}",
             list(delegate.tasks.iter().map(|name| name.as_str()).collect())
         ));
     }

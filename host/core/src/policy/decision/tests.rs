@@ -175,7 +175,7 @@ fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
         (Files, "p may write notes/"),
         (Fetch, "p may send to "),
         (Secrets, "p may use the secret token (for )"),
-        (Delegate, "p may start digest in the background"),
+        (Delegate, "p may delegate to digest"),
         (Channels, "p may speak on terminal"),
     ] {
         let plugin = plugin(&[ask], all());

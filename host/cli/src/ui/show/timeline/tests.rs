@@ -76,12 +76,20 @@ fn texts_begin_in_one_column_unless_a_name_is_long() {
 
 #[test]
 fn a_message_cannot_forge_rows_and_is_wrapped() {
-    let message = format!("one\n  9 refusals\n{}", "word ".repeat(20));
+    let message = format!("one\n  9 denials\n{}", "word ".repeat(20));
     let shown = plain(&lines(&timeline(&message, vec![]), &about("conclave.toml"), 60, false));
     let marked = shown.iter().filter(|line| line.starts_with("  │ "));
     let words = marked.map(|line| line.matches("word").count()).sum::<usize>();
     assert_eq!(words, 2 * 20, "in the message and in the reason: {shown:#?}");
-    assert!(shown.iter().all(|line| !line.contains("refusals") || line.starts_with("  │ ")));
+    assert!(shown.iter().all(|line| !line.contains("denials") || line.starts_with("  │ ")));
+}
+
+#[test]
+fn a_run_counts_its_denials_by_the_word_that_its_end_used() {
+    let mut timeline = timeline("When?", vec![]);
+    timeline.totals.denials = 1;
+    let shown = plain(&lines(&timeline, &about("conclave.toml"), 100, false)).join("\n");
+    assert!(shown.contains("1 denial") && !shown.contains("refusal"), "{shown}");
 }
 
 #[test]
