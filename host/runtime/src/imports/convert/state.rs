@@ -127,7 +127,7 @@ mod tests {
             (Observation::Cell { code: s("1"), content: s("2") }, r#"Cell(("1", "2"))"#),
             (
                 Observation::Browsed { url: s("u"), status: 404, content: s("gone"), error: true },
-                r#"Browsed(Page { url: "u", status: 404, content: "gone", error: true })"#,
+                r#"Browsed(Page { url: "u", status: 404, content: "gone", is-error: true })"#,
             ),
             (Observation::File { path: s("p"), content: s("c") }, r#"File(("p", "c"))"#),
             (Observation::Written { path: s("p") }, r#"Written("p")"#),
