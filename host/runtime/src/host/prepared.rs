@@ -256,7 +256,7 @@ impl Prepared {
     /// let host = Host::new(HostOptions { native: vec![count], ..HostOptions::default() })?;
     /// let config = Config::parse("a.toml", "", "entry = 'a'\n[plugins.a]\nsource = 'native:count'\n[tasks.a]\nagent = 'a'\n")?;
     /// let (room, hosted) = host.load(&config).await?.open_room(RunOptions::default())?;
-    /// let task = room.delegate(Delegation { agent: "a".to_owned(), task: "four".to_owned(), ..Delegation::default() }).await.unwrap();
+    /// let task = room.delegate(Delegation { worker: "a".to_owned(), description: "four".to_owned(), ..Delegation::default() }).await.unwrap();
     /// assert_eq!(task.wait(None).await?.output.as_deref(), Some("4"));
     /// room.close("that was all").await.unwrap();
     /// hosted.closed().await?;
