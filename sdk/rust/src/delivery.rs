@@ -1,6 +1,6 @@
 //! A delivery strategy: it decides when, where and how results of background tasks are delivered.
-//! It only decides: the host delivers, waits and ensures that nothing is delivered twice. [`harness`]
-//! checks one natively against scripts, and reports the guarantees that it breaks.
+//! It only decides: the host delivers, waits and ensures that nothing is delivered twice.
+//! [`harness`] checks one natively against scripts, and reports the guarantees that it breaks.
 
 mod context;
 mod due;

@@ -187,7 +187,7 @@ impl Agent for Polls {
     fn step(_: &View) -> Result<Turn> {
         let mut told = work("first");
         let draft = Draft {
-            role: Role::User.into(),
+            role: Role::User,
             content: "between".to_owned(),
             tool_calls: vec![],
             tool_results: vec![],

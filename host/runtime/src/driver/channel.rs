@@ -59,8 +59,8 @@ pub trait Channels: Send + Sync + 'static {
         false
     }
 
-    /// Speaks a text. A message whose key was accepted before returns `Ok` and is not spoken again:
-    /// after a crash the host cannot know whether it was.
+    /// Sends a text on its channel. A message whose key was accepted before returns `Ok` without
+    /// output: after a crash the host cannot know whether it was sent.
     ///
     /// # Errors
     /// Returns why the channel did not accept the message; the strategy that sent it receives this

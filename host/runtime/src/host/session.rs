@@ -351,7 +351,7 @@ impl Session {
         async move { Ok(begun?.into_end().await?) }
     }
 
-    /// Runs the room once more and keeps it open until it is closed; `input` is its first. The
+    /// Runs the room once more and keeps it open until it is closed, beginning with `input`. The
     /// loop runs on the executor that this is called on.
     #[must_use = "the room is stopped when its `RoomGuard` is dropped"]
     pub fn open_room(mut self, input: RunInput) -> (RoomHandle, RoomGuard) {
@@ -361,8 +361,8 @@ impl Session {
         self.run_beside(begun)
     }
 
-    /// Resumes a room that was interrupted while open, like [`open_room`](Self::open_room). Without an
-    /// interrupted run the room is over, with the outcome of its last run.
+    /// Resumes a room that was interrupted while open, like [`open_room`](Self::open_room). Without
+    /// an interrupted run the room is over, with the outcome of its last run.
     #[must_use = "the room is stopped when its `RoomGuard` is dropped"]
     pub fn resume_room(self) -> (RoomHandle, RoomGuard) {
         let begun = self.check(None);

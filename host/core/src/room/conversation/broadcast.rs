@@ -12,7 +12,8 @@ use crate::types::outcome::{Outcome, Status};
 use crate::types::request::Inbound;
 
 impl RoomChannels {
-    /// Reports a message on all channels that accept messages and see its source, except that source.
+    /// Reports a message on all channels that accept messages and see its source, except that
+    /// source.
     pub(super) fn report_other_channels(
         &self,
         cx: &mut RoomContext,

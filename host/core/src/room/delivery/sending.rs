@@ -1,6 +1,6 @@
 //! Messages about results: the channel, the way through the gates, and the state of the results
-//! afterwards. All attempts at one message have the same key, even after a crash, so a channel never
-//! says it twice.
+//! afterwards. All attempts at one message have the same key, even after a crash; a channel never
+//! shows it twice.
 
 use crate::room::{Background, Deliveries, Frames, ResultDelivery, RoomChannels, RoomContext};
 use std::collections::BTreeMap;
