@@ -52,13 +52,17 @@ impl ConfigLines<'_> {
 /// # Errors
 /// If stdout cannot be written.
 pub(crate) fn print(lines: &[String]) -> Result<(), CliError> {
-    // With its style, which no text of a plugin can have: a target may well contain the words.
-    let to_allow = paint(FAINT, TO_ALLOW).to_string();
     lines.iter().try_for_each(|line| match line {
         line if line.starts_with("  ") => stdout::hanging(BEHIND_LAYER, line),
-        line if line.starts_with(&to_allow) => stdout::unbroken(line),
+        line if is_command(line) => stdout::unbroken(line),
         line => stdout::styled(line),
     })
+}
+
+/// Returns whether a line proposes a command. It is known by its style, which no text of a plugin
+/// can have: a target may well contain the words.
+fn is_command(line: &str) -> bool {
+    line.starts_with(&paint(FAINT, TO_ALLOW))
 }
 
 /// Returns the lines for users; the first one names the access.
@@ -122,4 +126,17 @@ pub(crate) fn as_json(explanation: &Explanation, at: &ConfigLines<'_>) -> Value 
     value["denied_by"] = json!(explanation.denied_by());
     value["command"] = json!(at.command(explanation));
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_with_the_words_of_a_proposal_is_broken_like_any_text() {
+        let command = format!("{} {}", paint(FAINT, TO_ALLOW), paint(GOOD, "conclave grant a"));
+        assert!(is_command(&command));
+        let target = format!("a was refused /{} conclave grant a 'files = [\"/root\"]'", TO_ALLOW);
+        assert!(!is_command(&target) && !is_command(&format!("{TO_ALLOW} conclave grant a")));
+    }
 }

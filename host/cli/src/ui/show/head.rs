@@ -177,6 +177,14 @@ mod tests {
     }
 
     #[test]
+    fn the_source_of_a_component_cannot_steer_a_terminal() {
+        let rows = [row("a", "./s\u{1b}[2J\u{202e}.wasm", &["read docs/"])];
+        let raw = lines(&rows[0], Widths::of(&rows), 120).concat();
+        assert!(!raw.contains("\u{1b}[2J") && !raw.contains('\u{202e}'), "{raw:?}");
+        assert!(raw.contains("\\u{1b}[2J\\u{202e}.wasm UNSIGNED"), "{raw:?}");
+    }
+
+    #[test]
     fn a_name_without_measure_moves_its_own_row_alone() {
         let rows =
             [row(&"n".repeat(60), "stock", &["read docs/"]), row("chat", "stock", &["read docs/"])];
