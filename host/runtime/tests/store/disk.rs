@@ -459,6 +459,27 @@ fn a_log_that_was_cut_off_removed_or_emptied_is_found_and_nothing_is_written_ove
     found("an older file was put back");
 }
 
+/// A process that is killed before the commit of its tables leaves frames in the write-ahead log.
+#[test]
+fn a_store_whose_creation_was_interrupted_is_missing_for_readers_and_then_made() {
+    let (temp, cut) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let creating = rusqlite::Connection::open(temp.path().join("log.db")).unwrap();
+    creating.pragma_update(None, "journal_mode", "WAL").unwrap();
+    creating.execute_batch("CREATE TABLE other (a); INSERT INTO other VALUES (1)").unwrap();
+    let log = std::fs::read(temp.path().join("log.db-wal")).unwrap();
+    std::fs::copy(temp.path().join("log.db"), cut.path().join("log.db")).unwrap();
+    // Torn within its first commit.
+    let torn = &log[..32 + 4_120 + 100];
+    std::fs::write(cut.path().join("log.db-wal"), torn).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(StoreReader::open(cut.path()).map(drop), Err(StoreError::Missing { .. })));
+    }
+    std::fs::write(cut.path().join("log.db-wal"), torn).unwrap();
+    let store = Store::open(cut.path()).unwrap();
+    drop((run(&store, "a", 3), store));
+    assert_eq!(records(cut.path(), "a").len(), 3);
+}
+
 #[test]
 fn a_note_that_is_behind_torn_or_gone_is_no_damage() {
     let (temp, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::chain::{ChainHead, hex};
-use super::{StoreError, schema};
+use super::{StoreError, schema, wal};
 use crate::support::digest::sha256;
 
 /// The name of the file in the store's folder.
@@ -154,6 +154,18 @@ pub(super) fn emptied(folder: &Path) -> Option<StoreError> {
         None if has_log => "log.db is empty or gone, and log.db-wal is not".to_owned(),
         None => return None,
     };
+    Some(StoreError::Damaged { folder: folder.to_owned(), what })
+}
+
+/// Returns the damage of a log without tables although a line was noted, or intact commits lie
+/// behind a changed byte of its write-ahead log.
+pub(super) fn untabled(folder: &Path) -> Option<StoreError> {
+    let noted = read(folder).map(|noted| noted.emptied());
+    let lost = || match wal::lost_commits(&schema::wal(folder)) {
+        Ok(0) | Err(_) => None,
+        Ok(lost) => Some(wal::damage(lost)),
+    };
+    let what = noted.or_else(lost)?;
     Some(StoreError::Damaged { folder: folder.to_owned(), what })
 }
 

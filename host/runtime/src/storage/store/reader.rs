@@ -73,14 +73,14 @@ impl StoreReader {
     /// `Missing`, `Newer`, `Damaged`, or `Other` for an error of the operating system.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let missing = || StoreError::Missing { folder: folder.to_owned() };
-        let missing = || reached::emptied(folder).unwrap_or_else(missing);
         if reached::is_empty(folder) {
-            return Err(missing());
+            return Err(reached::emptied(folder).unwrap_or_else(missing));
         }
         let connection = schema::look(folder).map_err(|error| schema::failed(folder, &error))?;
         match schema::known(folder, &connection)? {
-            // Its process is about to create the tables.
-            0 => Err(missing()),
+            // Its process is about to create the tables, or ended before it did: frames of its
+            // write-ahead log are then no damage, because nothing was committed.
+            0 => Err(reached::untabled(folder).unwrap_or_else(missing)),
             schema::SCHEMA => Ok(Self { folder: folder.to_owned(), connection }),
             older => {
                 let what = format!(
