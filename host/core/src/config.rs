@@ -59,8 +59,8 @@ pub use keys::{ConfigKey, KEYS, KeyDefault, ValueShape};
 pub use mcp::{MCP_CLIENT, McpReach, McpSource, YOU};
 pub use model::RESERVED_OPTIONS;
 pub use names::{
-    NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, check_task_name, default_place,
-    is_reserved_task,
+    NAME_MAX, NameError, ORCHESTRATION_TOOLS, ROLE_NAMES, check_name, check_task_name,
+    default_place, is_reserved_task,
 };
 pub use prices::{Price, Prices};
 pub use problem::{ConfigProblem, Problems, Severity};

@@ -211,14 +211,14 @@ impl Room {
                 self.run_control().background_ended(call, ended, spent, &used)
             }
             Event::TimerFired { timer } => self.timer_fired(timer),
-            Event::ReadsKept { .. } => {}
+            Event::ReadsRecorded { .. } => {}
             Event::Resumed { down_ms } => self.resumed(down_ms),
             Event::PluginReplaced { plugin, sha256 } => {
                 self.cx.notify(Notice::PluginReplaced { plugin, sha256 })
             }
             Event::Paused { reason } => self.pausing.pause(&mut self.cx, &reason),
             Event::Unpaused => self.pausing.unpause(&mut self.cx),
-            Event::UserSaid { task, text, attachments } => {
+            Event::UserMessageSent { task, text, attachments } => {
                 self.user_said_while_running(task.as_ref(), text, attachments)
             }
             Event::TurnStopped { reason } => self.stop_turn(&reason),
@@ -369,7 +369,7 @@ impl Room {
             pending: frame.pending.clone(),
             history: self.histories.history(&frame.task),
             since: Arc::new(frame.past.iter().cloned().collect()),
-            intent: frame.intent.clone(),
+            latest_user_message: frame.latest_user_message.clone(),
             plan: Arc::clone(&frame.acting.plan),
             outputs: Arc::new(frame.acting.outputs.clone()),
             spent: self.budgets.spent,

@@ -238,9 +238,9 @@ fn a_yes_of_every_capability_allocates_nothing() {
             "kv",
             &|plugin| {
                 if plugin == "all" {
-                    rights.may_keep("k").is_ok()
+                    rights.may_store("k").is_ok()
                 } else {
-                    without.may_keep("k").is_ok()
+                    without.may_store("k").is_ok()
                 }
             },
             "all",

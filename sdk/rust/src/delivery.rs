@@ -23,7 +23,7 @@ pub use waited::Waited;
 ///
 /// ```
 /// use conclave_sdk::Result;
-/// use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, Wake, attach};
+/// use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, Wake, move_to_inbox};
 ///
 /// /// Never interrupts: results wait for the agent's next turn.
 /// struct Patient;
@@ -31,7 +31,7 @@ pub use waited::Waited;
 /// impl DeliveryStrategy for Patient {
 ///     fn decide(_wake: Wake, context: &Context) -> Result<Vec<Decision>> {
 ///         let results = context.pending_results();
-///         Ok(vec![attach(results.iter().map(|ended| &ended.task_id))])
+///         Ok(vec![move_to_inbox(results.iter().map(|ended| &ended.task_id))])
 ///     }
 /// }
 /// # assert!(true);
@@ -97,8 +97,8 @@ pub fn worded(decisions: Vec<Decision>, prompt: &str) -> Vec<Decision> {
 }
 
 /// Leaves these results in the inbox, for the agent's next turn.
-pub fn attach<T: Into<String>>(tasks: impl IntoIterator<Item = T>) -> Decision {
-    Decision::Attach(tasks.into_iter().map(Into::into).collect())
+pub fn move_to_inbox<T: Into<String>>(tasks: impl IntoIterator<Item = T>) -> Decision {
+    Decision::MoveToInbox(tasks.into_iter().map(Into::into).collect())
 }
 
 /// Asks again after this many milliseconds. The earliest of several waits in one answer counts, and
@@ -119,7 +119,9 @@ pub fn give_up(reason: impl Into<String>) -> Decision {
 
 #[cfg(test)]
 mod tests {
-    use super::{Decision, DeliveryMessage, attach, deliver, deliver_on, interrupt, wait, worded};
+    use super::{
+        Decision, DeliveryMessage, deliver, deliver_on, interrupt, move_to_inbox, wait, worded,
+    };
 
     #[test]
     fn speaking_leaves_channel_and_words_to_the_host() {
@@ -143,17 +145,17 @@ mod tests {
                 interrupt: false,
             })
         };
-        let told = worded(vec![deliver(["a"]), own(), wait(1)], "ready");
+        let decisions = worded(vec![deliver(["a"]), own(), wait(1)], "ready");
         assert!(
-            matches!(&told[0], Decision::Deliver(message) if message.prompt.as_deref() == Some("ready") && message.tasks == ["a"])
+            matches!(&decisions[0], Decision::Deliver(message) if message.prompt.as_deref() == Some("ready") && message.tasks == ["a"])
         );
-        assert_eq!(told[1..], [own(), wait(1)]);
+        assert_eq!(decisions[1..], [own(), wait(1)]);
         assert_eq!(worded(vec![deliver(["a"])], ""), [deliver(["a"])], "the host's words");
     }
 
     #[test]
     fn decisions_name_tasks_and_times() {
-        assert_eq!(attach(["a"]), Decision::Attach(vec!["a".into()]));
+        assert_eq!(move_to_inbox(["a"]), Decision::MoveToInbox(vec!["a".into()]));
         let Decision::Wait(pause) = wait(250) else { panic!("no pause") };
         assert_eq!((pause.channel, pause.timeout_ms), (None, 250));
     }

@@ -6,8 +6,8 @@ use std::cell::Cell;
 
 use conclave_sdk::delivery::harness::{Guarantee, Harness, Script};
 use conclave_sdk::delivery::{
-    Activity, ChannelKind, Context, Decision, DeliveryMessage, TaskStatus, Wake, attach, deliver,
-    deliver_on, due, give_up, interrupt, wait, wait_for,
+    Activity, ChannelKind, Context, Decision, DeliveryMessage, TaskStatus, Wake, deliver,
+    deliver_on, due, give_up, interrupt, move_to_inbox, wait, wait_for,
 };
 use conclave_sdk::{Error, Result, scratch};
 
@@ -17,13 +17,15 @@ fn ids(context: &Context) -> Vec<String> {
 
 /// Speaks about all due results when no user is speaking.
 fn polite(wake: Wake, context: &Context) -> Result<Vec<Decision>> {
-    let Some(channel) = context.preferred_channel() else { return Ok(vec![attach(ids(context))]) };
+    let Some(channel) = context.preferred_channel() else {
+        return Ok(vec![move_to_inbox(ids(context))]);
+    };
     if channel.activity != Activity::Idle {
         return Ok(vec![wait_for(channel.id, 10_000)]);
     }
     let due = due(&wake, &context.pending_results());
-    let told = (!due.now.is_empty()).then(|| deliver(due.now));
-    Ok(told.into_iter().chain(due.rest).collect())
+    let message = (!due.now.is_empty()).then(|| deliver(due.now));
+    Ok(message.into_iter().chain(due.rest).collect())
 }
 
 /// Returns a harness with a phone that refuses messages for a moment, a user who speaks for a
@@ -48,13 +50,14 @@ fn phone<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>>(decide: F) -> Harne
 fn a_good_strategy_breaks_nothing() {
     let report = phone(polite).run();
     report.check().unwrap();
-    let told: Vec<_> = report.told.iter().map(|told| (told.at, told.tasks.join("+"))).collect();
+    let delivered: Vec<_> =
+        report.delivered.iter().map(|message| (message.at, message.tasks.join("+"))).collect();
     assert_eq!(
-        told,
+        delivered,
         [(0, "a".to_owned()), (2_000, "b".to_owned()), (12_000, "c".to_owned())],
         "two refusals: one second, then two"
     );
-    assert!(report.kept.is_empty() && report.waiting.is_empty());
+    assert!(report.inbox.is_empty() && report.pending.is_empty());
     phone(polite).at(9_000).crashes(60_000).run().check().unwrap();
     phone(polite).at(100).leaves("phone").run().check().unwrap();
     phone(polite).at(100).mutes("phone").at(8_000).unmutes("phone").run().check().unwrap();
@@ -85,10 +88,10 @@ fn a_channel_wakes_only_whoever_waits_for_it() {
         .at(500)
         .activity("phone", Activity::Idle)
         .run();
-    assert!(report.check().unwrap_err().is(Guarantee::NothingLost) && report.waiting == ["a"]);
+    assert!(report.check().unwrap_err().is(Guarantee::NothingLost) && report.pending == ["a"]);
     let report = busy(polite).at(500).activity("phone", Activity::Idle).run();
     report.check().unwrap();
-    assert_eq!(report.told_at("a"), Some(500));
+    assert_eq!(report.delivered_at("a"), Some(500));
 }
 
 /// The waits of an answer replace the earlier ones, and an answer without a wait leaves them.
@@ -97,13 +100,13 @@ fn the_newest_wait_holds() {
     let pauses = |pauses: [&'static [u64]; 3]| {
         move |wake: Wake, context: &Context| {
             if wake == Wake::Timer {
-                return Ok(vec![attach(ids(context))]);
+                return Ok(vec![move_to_inbox(ids(context))]);
             }
             let pauses = pauses[context.pending_results().len() - 1];
             Ok(pauses.iter().map(|ms| wait(*ms)).collect())
         }
     };
-    let kept_at = |three: [&'static [u64]; 3]| {
+    let inbox_at = |three: [&'static [u64]; 3]| {
         let report = Harness::new(pauses(three))
             .completes("a", "")
             .at(10)
@@ -111,11 +114,11 @@ fn the_newest_wait_holds() {
             .at(20)
             .completes("c", "")
             .run();
-        report.kept["a"].at
+        report.inbox["a"].at
     };
-    assert_eq!(kept_at([&[100], &[], &[]]), 100);
-    assert_eq!(kept_at([&[100], &[900, 500], &[]]), 510);
-    assert_eq!(kept_at([&[900], &[700], &[50]]), 70);
+    assert_eq!(inbox_at([&[100], &[], &[]]), 100);
+    assert_eq!(inbox_at([&[100], &[900, 500], &[]]), 510);
+    assert_eq!(inbox_at([&[900], &[700], &[50]]), 70);
 }
 
 #[track_caller]
@@ -146,22 +149,22 @@ fn errors_and_panics_leave_all_in_the_inbox() {
     let said = breaks_only(Guarantee::Answers, |_, _| Err(Error::other("no idea")));
     assert!(said.contains("no idea"), "{said}");
     let report = phone(|_, _| panic!("lost my head")).run();
-    assert_eq!(report.kept.len(), 3, "{report:?}");
+    assert_eq!(report.inbox.len(), 3, "{report:?}");
     assert!(report.check().unwrap_err().is(Guarantee::Answers));
 }
 
 #[test]
-fn a_result_is_told_once() {
-    let said = breaks_only(Guarantee::ToldOnce, |_, context| {
-        Ok(vec![attach(ids(context)), attach(["a"])])
+fn each_result_is_decided_about_once() {
+    let said = breaks_only(Guarantee::DecidesOnce, |_, context| {
+        Ok(vec![move_to_inbox(ids(context)), move_to_inbox(["a"])])
     });
     assert!(said.contains("it decides about a a second time"), "{said}");
 }
 
 #[test]
 fn there_must_be_such_a_task() {
-    let said = breaks_only(Guarantee::OnlyWhatWaits, |_, context| {
-        Ok(vec![attach(ids(context)), attach(["z"])])
+    let said = breaks_only(Guarantee::OnlyPendingResults, |_, context| {
+        Ok(vec![move_to_inbox(ids(context)), move_to_inbox(["z"])])
     });
     assert!(said.contains("\"z\", and there is no such task"), "{said}");
 }
@@ -178,7 +181,8 @@ fn a_foreign_channel_is_not_spoken_on() {
         .completes("a", "48 m")
         .run();
     assert!(
-        report.check().unwrap_err().is(Guarantee::OnlyItsChannels) && report.kept.contains_key("a")
+        report.check().unwrap_err().is(Guarantee::OnlyItsChannels)
+            && report.inbox.contains_key("a")
     );
     let muted = |_, context: &Context| Ok(vec![deliver_on("phone", ids(context))]);
     let report = Harness::new(muted)
@@ -194,14 +198,14 @@ fn a_foreign_channel_is_not_spoken_on() {
 fn nobody_speaks_over_a_user() {
     let rude = |wake: Wake, context: &Context| {
         let due = due(&wake, &context.pending_results());
-        let told = (!due.now.is_empty()).then(|| deliver(due.now));
-        Ok(told.into_iter().chain(due.rest).collect())
+        let message = (!due.now.is_empty()).then(|| deliver(due.now));
+        Ok(message.into_iter().chain(due.rest).collect())
     };
     breaks_only(Guarantee::NeverOverAUser, rude);
     let pushy = |wake: Wake, context: &Context| {
         let due = due(&wake, &context.pending_results());
-        let told = (!due.now.is_empty()).then(|| interrupt("phone", due.now));
-        Ok(told.into_iter().chain(due.rest).collect())
+        let message = (!due.now.is_empty()).then(|| interrupt("phone", due.now));
+        Ok(message.into_iter().chain(due.rest).collect())
     };
     breaks_only(Guarantee::NeverOverAUser, pushy);
 }
@@ -233,23 +237,25 @@ fn waiting_for_a_moment_again_and_again_is_a_loop() {
 }
 
 #[test]
-fn a_failure_is_not_told_in_the_words_of_a_success() {
+fn a_failure_is_not_reported_in_the_words_of_a_success() {
     let words = |of: fn(&conclave_sdk::delivery::EndedTask) -> String| {
         move |wake: Wake, context: &Context| {
             let waiting = context.pending_results();
             let mut decided = polite(wake, context)?;
             for decision in &mut decided {
                 if let Decision::Deliver(DeliveryMessage { tasks, prompt, .. }) = decision {
-                    let told =
+                    let lines =
                         waiting.iter().filter(|ended| tasks.contains(&ended.task_id)).map(of);
-                    *prompt = Some(told.collect::<Vec<_>>().join("\n"));
+                    *prompt = Some(lines.collect::<Vec<_>>().join("\n"));
                 }
             }
             Ok(decided)
         }
     };
-    let said =
-        breaks_only(Guarantee::TellsFailures, words(|ended| format!("{} is done.", ended.worker)));
+    let said = breaks_only(
+        Guarantee::ReportsFailures,
+        words(|ended| format!("{} is done.", ended.worker)),
+    );
     assert!(said.contains("what it says about b would be the same"), "{said}");
     phone(words(|ended| format!("{}: {:?}", ended.worker, ended.status))).run().check().unwrap();
     phone(words(|ended| {
@@ -266,7 +272,7 @@ fn the_same_room_is_decided_the_same() {
     let said = breaks_only(Guarantee::Deterministic, move |_, context| {
         calls.set(calls.get() + 1);
         Ok(if calls.get().is_multiple_of(2) {
-            vec![attach(ids(context))]
+            vec![move_to_inbox(ids(context))]
         } else {
             vec![give_up("later")]
         })
@@ -280,20 +286,20 @@ fn the_scratch_is_kept_with_the_answer_and_lost_with_it() {
     let counting = |_: Wake, context: &Context| {
         let count: u32 = scratch::get()?.unwrap_or(0) + 1;
         scratch::set(&count)?;
-        if count < 3 { Ok(vec![wait(1_000)]) } else { Ok(vec![attach(ids(context))]) }
+        if count < 3 { Ok(vec![wait(1_000)]) } else { Ok(vec![move_to_inbox(ids(context))]) }
     };
     let report = Harness::new(counting).at(0).completes("a", "").run();
     report.check().unwrap();
-    assert_eq!(report.kept["a"].at, 2_000);
+    assert_eq!(report.inbox["a"].at, 2_000);
     let report = Harness::new(counting).at(0).crashes(5_000).completes("a", "").run();
-    assert_eq!(report.kept["a"].at, 7_000, "the first answer was lost");
+    assert_eq!(report.inbox["a"].at, 7_000, "the first answer was lost");
     let failing = |_: Wake, _: &Context| {
         scratch::set(&1)?;
         assert_eq!(scratch::get::<u32>()?, Some(1));
         Err(Error::other("after that"))
     };
     let twice = Harness::new(failing).at(0).completes("a", "").at(1).completes("b", "").run();
-    assert_eq!(twice.woken.len(), 2);
+    assert_eq!(twice.wakes.len(), 2);
 }
 
 #[test]
@@ -307,20 +313,20 @@ fn a_script_is_data() {
         Script::from_json(&text).unwrap()
     };
     Harness::new(polite)
-        .script(script(r#"{"told": [[0, ["a"]], [2000, ["b"]]], "kept": []}"#))
+        .script(script(r#"{"delivered": [[0, ["a"]], [2000, ["b"]]], "inbox": []}"#))
         .run()
         .check()
         .unwrap();
     let broken = Harness::new(polite)
-        .script(script(r#"{"told": [[0, ["a", "b"]]]}"#))
+        .script(script(r#"{"delivered": [[0, ["a", "b"]]]}"#))
         .run()
         .check()
         .unwrap_err();
     assert!(
-        broken.is(Guarantee::AsExpected) && broken.to_string().contains("told should be"),
+        broken.is(Guarantee::AsExpected) && broken.to_string().contains("delivered should be"),
         "{broken}"
     );
     let broken =
-        Harness::new(polite).script(script(r#"{"kept": ["b"]}"#)).run().check().unwrap_err();
+        Harness::new(polite).script(script(r#"{"inbox": ["b"]}"#)).run().check().unwrap_err();
     assert!(broken.is(Guarantee::AsExpected), "{broken}");
 }

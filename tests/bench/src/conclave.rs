@@ -273,7 +273,7 @@ pub(crate) fn view(messages: u64) -> AgentView {
         pending: history.last().cloned(),
         history,
         since: Arc::default(),
-        intent: None,
+        latest_user_message: None,
         plan: Arc::default(),
         outputs: Arc::default(),
         spent: conclave_core::types::usage::Spent::default(),

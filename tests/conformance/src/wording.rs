@@ -23,7 +23,7 @@ const WORDINGS: [(&str, &str); 21] = [
     (r"There is no message that waits for a recipient\. Send it with `recipient_message`\.", "«nothing-to-address»"),
     (r"There is no message (-?\d+) of yours to go back to: look at `n`, which counts your own messages from 1\.", "«cannot-rewind $1»"),
     (r"\s*\[The result was cut to (\d+) tokens; ask for less at a time\.\]", "«truncated $1»"),
-    (r"\s*\[Of this result (\d+) tokens were kept; for all of it call (\S+) again\.\]", "«retained $2 $1»"),
+    (r"\s*\[Of this result (\d+) tokens remain; for all of it call (\S+) again\.\]", "«retained $2 $1»"),
     (r"The call in XML cannot be read: [^\n]*", "«bad-xml»"),
     (r#"There is no tool "([^"]+)"(?:, and none that you may call\.|\. You may call: [^\n]*\.)"#, "«unknown-tool $1»"),
     (r"(?m)(^|: )([\w.-]+) failed: ([^\n]*)", "$1«tool-failed $2: $3»"),
@@ -129,7 +129,7 @@ mod tests {
         let cases = [
             (retained, "he«retained my_tool 2»"),
             (
-                "he\n[Of this result 2 tokens were kept; for all of it call my_tool again.]",
+                "he\n[Of this result 2 tokens remain; for all of it call my_tool again.]",
                 "he«retained my_tool 2»",
             ),
             ("Result from a: Invalid recipient: Z", "Result from a: «invalid-recipient Z»"),

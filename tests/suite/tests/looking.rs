@@ -196,6 +196,11 @@ fn a_store_that_is_damaged_is_told_and_the_others_are_listed() {
         text(&output.stderr)
     );
     assert_eq!(text(&output.stderr).matches("warning:").count(), 1, "{}", text(&output.stderr));
+    // Its interrupted runs are unknown, so "no run was interrupted" would be a guess.
+    let resumed = conclave(&rig, &["resume"]);
+    let stderr = text(&resumed.stderr);
+    assert_eq!(resumed.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("nothing was resumed: 1 store cannot be read"), "{stderr}");
 }
 
 #[test]

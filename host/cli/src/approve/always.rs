@@ -13,14 +13,13 @@ use conclave_core::setup::Setup;
 use crate::program::error::CliError;
 use crate::state::config_file::{ConfigFile, refused};
 use crate::ui::screen::columns;
-use crate::ui::show::{FAINT, GOOD, foreign, paint};
+use crate::ui::show::{FAINT, GOOD, foreign, paint, show_path};
 
 /// Returns whether the config is a file whose rules are those of the run.
 pub(super) fn has_same_policy(file: &Path, setup: &Setup) -> bool {
     let folder = file.parent().unwrap_or(Path::new("")).to_string_lossy();
     let text = std::fs::read_to_string(file).ok();
-    let config =
-        text.and_then(|text| Config::parse(&file.display().to_string(), &folder, &text).ok());
+    let config = text.and_then(|text| Config::parse(&show_path(file), &folder, &text).ok());
     config.is_some_and(|config| is_same(&config.policy, &setup.policy))
 }
 
@@ -32,7 +31,7 @@ pub(super) fn write(
 ) -> Result<(String, Policy), CliError> {
     let file = ConfigFile::open(path)?;
     if !has_same_policy(path, setup) {
-        let what = format!("the rules in {} have changed since the run started", path.display());
+        let what = format!("the rules in {} have changed since the run started", show_path(path));
         return Err(CliError::usage(what));
     }
     let mut edit = file.edit()?;
@@ -41,7 +40,7 @@ pub(super) fn write(
     let edited = edit.finish().map_err(|error| refused(&error))?;
     file.write(&edited)?;
     let mut text =
-        format!("      {}", paint(FAINT, format_args!("written into {}:", path.display())));
+        format!("      {}", paint(FAINT, format_args!("written into {}:", show_path(path))));
     // Shows the block itself: a line diff may match another block's header to this one.
     let _ = write!(text, "\n{}", foreign::block(&leave.to_toml(), GOOD, 6, columns()));
     let policy = edited.config.map(|config| config.policy);

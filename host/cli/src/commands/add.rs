@@ -25,7 +25,7 @@ use crate::state::lock_file::LockFile;
 use crate::state::source::{self, ComponentPlace, LocatedComponent};
 use crate::ui::ask;
 use crate::ui::screen::total_columns;
-use crate::ui::show::{FAINT, ODD, bytes, component, one_line, paint};
+use crate::ui::show::{FAINT, ODD, bytes, component, one_line, paint, show_path};
 
 /// Columns of a component's text: longer text could wrap into rows that look like the program's.
 const TEXT: usize = 200;
@@ -40,7 +40,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
     let manifest = &found.inspection.manifest;
     let name = name(args.name.as_deref(), manifest)?;
     if edit.plugins().contains(&name) {
-        let what = format!("{} already has a plugin {name}", args.file.display());
+        let what = format!("{} already has a plugin {name}", show_path(&args.file));
         return Err(CliError::usage(what).hint(format!(
             "choose another name: conclave add {} --as NAME{}",
             shell(&args.source),
@@ -55,7 +55,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
         show(&found, is_dev);
     }
     let asks = given.is_empty() && !args.no_questions && !quiet && ask::is_user_there();
-    let before = Config::parse(&args.file.display().to_string(), "", edit.text()).ok();
+    let before = Config::parse(&show_path(&args.file), "", edit.text()).ok();
     let chosen = if asks {
         questions::ask_all(&found.inspection, before.as_ref(), file.folder())
     } else {

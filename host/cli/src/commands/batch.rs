@@ -40,7 +40,7 @@ use crate::ui::show::columns::width;
 use crate::ui::show::steps::Steps;
 use crate::ui::show::tally::RunTally;
 use crate::ui::show::trace::TracePrinter;
-use crate::ui::show::{FAINT, foreign, head, paint, plural, time};
+use crate::ui::show::{FAINT, foreign, head, paint, plural, show_path, time};
 use crate::ui::stdout;
 use crate::ui::user::TerminalUser;
 
@@ -156,7 +156,7 @@ fn check_output(args: &args::BatchArgs) -> Result<(), CliError> {
     if whole(output).is_some()
         && [&args.file, &args.config].iter().any(|file| whole(file) == whole(output))
     {
-        return Err(CliError::usage(format!("--output would overwrite {}", output.display()))
+        return Err(CliError::usage(format!("--output would overwrite {}", show_path(output)))
             .hint("name another file with --output"));
     }
     Ok(())
@@ -379,10 +379,10 @@ impl BatchRunner {
         }
         parts.push(status::spent(counts));
         if let Some(folder) = &args.keep.journal {
-            parts.push(format!("journals: {}", folder.display()));
+            parts.push(format!("journals: {}", show_path(folder)));
         }
         if let Some(file) = &args.output {
-            parts.push(format!("results: {}", file.display()));
+            parts.push(format!("results: {}", show_path(file)));
         }
         parts.join(" · ")
     }

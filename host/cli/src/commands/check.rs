@@ -17,7 +17,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::setup;
 use crate::ui::screen::columns;
-use crate::ui::show::{FAINT, GOOD, NAME, head, paint, plural, printable};
+use crate::ui::show::{FAINT, GOOD, NAME, head, paint, plural, printable, show_path};
 use crate::ui::stdout;
 
 pub(crate) async fn check(args: args::CheckArgs, output: OutputArgs) -> Result<u8, CliError> {
@@ -47,7 +47,7 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
     let setup = prepared.setup();
     let plugins = plural(setup.plugins.len() as u64, "plugin", "plugins");
     let tasks = plural(setup.tasks.len() as u64, "task", "tasks");
-    stdout::styled(format_args!("{} {}: {plugins}, {tasks}", paint(GOOD, "ok"), file.display()))?;
+    stdout::styled(format_args!("{} {}: {plugins}, {tasks}", paint(GOOD, "ok"), show_path(file)))?;
     stdout::styled(format_args!("\nPermissions (data can leave to: {})", data_can_leave(setup)))?;
     let rows = head::rows(prepared);
     let (widths, most) = (

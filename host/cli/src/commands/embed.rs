@@ -10,25 +10,26 @@ use conclave_runtime::plugin::{embed as put_in, read_component};
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::ui::show::show_path;
 
 pub(crate) fn embed(file: &Path, manifest: &Path, output: OutputArgs) -> Result<u8, CliError> {
     let unread = |path: &Path, error: &std::io::Error| {
-        CliError::usage(format!("{} could not be read: {error}", path.display()))
+        CliError::usage(format!("{} could not be read: {error}", show_path(path)))
     };
     let component = read_component(file).map_err(|error| unread(file, &error))?;
     let text = std::fs::read_to_string(manifest).map_err(|error| unread(manifest, &error))?;
     let read = Manifest::from_toml(&text)
-        .map_err(|error| CliError::usage(format!("{}: {error}", manifest.display())))?;
+        .map_err(|error| CliError::usage(format!("{}: {error}", show_path(manifest))))?;
     let whole = put_in(&component, &read)
-        .map_err(|error| CliError::plugin(format!("{}: {error}", file.display())))?;
+        .map_err(|error| CliError::plugin(format!("{}: {error}", show_path(file))))?;
     let written = durable_file::replace(file, &whole, &FileAccess::Usual);
     written.map_err(|error| {
-        CliError::internal(format!("{} could not be written: {error}", file.display()))
+        CliError::internal(format!("{} could not be written: {error}", show_path(file)))
     })?;
     if !output.quiet {
         eprintln!(
             "embedded the manifest of {1} {2} into {0}",
-            file.display(),
+            show_path(file),
             read.name,
             read.version
         );

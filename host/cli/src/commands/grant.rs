@@ -18,7 +18,7 @@ use crate::program::shell::shell;
 use crate::state::config_file::{ConfigFile, refused, tell};
 use crate::state::folders::{FolderGuard, check_by_host};
 use crate::state::source;
-use crate::ui::show::{FAINT, ODD, paint};
+use crate::ui::show::{FAINT, ODD, paint, show_path};
 
 /// Adds grants to a plugin.
 pub(crate) fn grant(args: &Grant, output: OutputArgs) -> Result<u8, CliError> {
@@ -67,12 +67,8 @@ fn edit(
     let mut text = file.edit()?;
     let folder =
         args.file.parent().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
-    let config = conclave_core::config::Config::parse(
-        &args.file.display().to_string(),
-        &folder,
-        text.text(),
-    )
-    .ok();
+    let config =
+        conclave_core::config::Config::parse(&show_path(&args.file), &folder, text.text()).ok();
     change(&mut text, config.as_ref())?;
     let edited = text.finish().map_err(|error| refused(&error))?;
     FolderGuard::new(file.folder(), yes).check(plugin, granted, config.as_ref(), &edited)?;

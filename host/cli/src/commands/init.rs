@@ -15,7 +15,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
 use crate::state::config_file::{create, unwritten};
-use crate::ui::show::{FAINT, GOOD, ODD, paint};
+use crate::ui::show::{FAINT, GOOD, ODD, paint, show_path};
 use crate::ui::stdout;
 
 use folder::ProjectFolder;
@@ -26,18 +26,18 @@ pub(crate) fn init(args: &Init, output: OutputArgs) -> Result<u8, CliError> {
         if args.file.is_dir() { args.file.join(crate::args::CONFIG) } else { args.file.clone() };
     let beside = file.parent().map_or_else(PathBuf::new, Path::to_owned);
     if !beside.as_os_str().is_empty() && !beside.is_dir() {
-        return Err(CliError::usage(format!("the folder {} does not exist", beside.display()))
+        return Err(CliError::usage(format!("the folder {} does not exist", show_path(beside)))
             .hint("create it, or name a file elsewhere"));
     }
     let model = args.model.as_deref().map(Model::parse).transpose()?;
     if file.exists() && !args.force {
-        let what = format!("{} already exists", file.display());
+        let what = format!("{} already exists", show_path(&file));
         return Err(CliError::usage(what).hint("name another file, or overwrite it with --force"));
     }
     let folder = ProjectFolder::choose(&beside, args.folder.as_deref(), args.yes)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let text = text(&name, &folder, model.as_ref());
-    let config = Config::parse(&file.display().to_string(), &beside.to_string_lossy(), &text);
+    let config = Config::parse(&show_path(&file), &beside.to_string_lossy(), &text);
     config.map_err(|problems| {
         CliError::usage(format!("{}\n\n{problems}", "these values make the config invalid"))
     })?;
@@ -61,7 +61,7 @@ fn write_schema(path: &Path) -> Result<(), CliError> {
             if !is_ours {
                 let what = format!(
                     "{} already exists, and is not a schema of this program",
-                    path.display()
+                    show_path(path)
                 );
                 return Err(CliError::usage(what).hint("move it elsewhere; nothing was written"));
             }
@@ -93,11 +93,11 @@ fn tell(
     } else if !output.quiet {
         let mut err = crate::ui::output::stderr();
         let new = if folder.is_new { ", a new folder with one page" } else { "" };
-        let _ = writeln!(err, "{} {}", paint(GOOD, "wrote"), file.display());
+        let _ = writeln!(err, "{} {}", paint(GOOD, "wrote"), show_path(file));
         let _ = writeln!(
             err,
             "  search may read {}/{new}; no other plugin may access files",
-            folder.path.display()
+            show_path(&folder.path)
         );
         match model {
             Some(model) => {

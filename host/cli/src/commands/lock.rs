@@ -18,7 +18,7 @@ use crate::program::exit;
 use crate::state::lock_file::LockFile;
 use crate::state::setup::{self, Models};
 use crate::state::source::{LocatedComponent, is_build};
-use crate::ui::show::{FAINT, GOOD, NAME, ODD, one_line, paint, plural};
+use crate::ui::show::{FAINT, GOOD, NAME, ODD, one_line, paint, plural, show_path};
 use crate::ui::stdout;
 
 pub(crate) async fn lock(args: &LockArgs, output: OutputArgs) -> Result<u8, CliError> {
@@ -86,7 +86,7 @@ pub(crate) async fn pin(
     file.write(&lock)?;
     Ok(Some(format!(
         "{}\n  {} {}",
-        file.path().display(),
+        show_path(file.path()),
         paint(GOOD, "+"),
         pinned_line(&name, &facts, dev)
     )))
@@ -132,7 +132,7 @@ fn tell(
         return Ok(());
     }
     let mut err = crate::ui::output::stderr();
-    let _ = writeln!(err, "{}", file.path().display());
+    let _ = writeln!(err, "{}", show_path(file.path()));
     let is_dev = |name: &PluginName| lock.plugins.get(name).is_some_and(|pinned| pinned.dev);
     let line = |name: &PluginName| {
         facts.get(name).map(|facts| pinned_line(name, facts, is_dev(name))).unwrap_or_default()

@@ -26,7 +26,7 @@ use crate::state::journals::RunStorage;
 use crate::state::setup::{self, EngineStart};
 use crate::state::stores::{OpenStores, unusable};
 use crate::ui::interrupt::Interrupts;
-use crate::ui::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable};
+use crate::ui::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable, show_path};
 use crate::ui::stdout;
 
 /// How long to wait until the process of a paused run has received the resume.
@@ -73,8 +73,11 @@ async fn all(
     output: OutputArgs,
     interrupts: &Interrupts,
 ) -> Result<u8, CliError> {
+    // Reports those that cannot be read, whose interrupted runs are unknown.
+    drop(stores.readers()?);
     let mut runs = stores.interrupted();
     runs.reverse();
+    let unreadable = stores.unreadable();
     let (mut codes, mut done) = (Vec::new(), 0);
     let says = |what: String| {
         if !output.quiet && !output.json {
@@ -136,7 +139,13 @@ async fn all(
         close_all_orphans(&store);
     }
     if codes.is_empty() {
-        says("no run was interrupted".to_owned());
+        says(match unreadable {
+            0 => "no run was interrupted".to_owned(),
+            several => format!(
+                "nothing was resumed: {} cannot be read (see above)",
+                plural(several as u64, "store", "stores")
+            ),
+        });
     } else {
         let failed = codes.len() - done;
         let not = if failed == 0 {
@@ -145,6 +154,9 @@ async fn all(
             format!(", {failed} failed to resume (see above)")
         };
         says(format!("\n{} resumed{not}", plural(done as u64, "run", "runs")));
+    }
+    if unreadable > 0 {
+        codes.push(exit::FAILED);
     }
     Ok(worst_of(codes))
 }
@@ -256,7 +268,7 @@ pub(crate) fn config_of(row: &RunRow, given: Option<&Path>) -> Result<PathBuf, C
         .hint(format!("name it: {elsewhere}")));
     };
     if !file.is_file() {
-        let what = format!("the config of {} no longer exists: {}", row.run, file.display());
+        let what = format!("the config of {} no longer exists: {}", row.run, show_path(file));
         return Err(CliError::usage(what).hint(format!("if it was moved: {elsewhere}")));
     }
     Ok(file)

@@ -17,7 +17,7 @@ use crate::program::exit;
 use crate::state::lock_file::LockFile;
 use crate::state::setup::{self, Models};
 use crate::ui::ask;
-use crate::ui::show::{FAINT, GOOD, NAME, ODD, one_line, paint};
+use crate::ui::show::{FAINT, GOOD, NAME, ODD, one_line, paint, show_path};
 use crate::ui::stdout;
 
 pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, CliError> {
@@ -67,7 +67,7 @@ fn check_names(args: &Upgrade, config: &Config) -> Result<(), CliError> {
     else {
         return Ok(());
     };
-    let what = format!("{} has no plugin {}", args.file.display(), one_line(unknown, 64));
+    let what = format!("{} has no plugin {}", show_path(&args.file), one_line(unknown, 64));
     let known = config.plugins.keys().map(PluginName::as_str);
     Err(CliError::usage(what).known(unknown, "its plugins are", known))
 }
@@ -106,7 +106,7 @@ impl UpgradeReport {
                     .map(|(name, changes)| json!({ "plugin": name, "changes": changes }))
                     .collect()
             };
-            let path = file.path().display().to_string();
+            let path = show_path(file.path());
             return stdout::json(
                 json!({ "type": "upgrade", "file": path, "accepted": list(&self.accepted), "refused": list(&self.refused) }),
             );
@@ -129,7 +129,7 @@ impl UpgradeReport {
                 "{} {} is now pinned in {}",
                 paint(GOOD, "+"),
                 paint(NAME, name),
-                file.path().display()
+                show_path(file.path())
             );
         }
         for (name, _) in &self.refused {

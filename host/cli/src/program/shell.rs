@@ -5,13 +5,23 @@ use std::path::Path;
 /// The default config.
 pub(crate) const CONFIG: &str = "conclave.toml";
 
-/// An argument as a shell takes it.
+/// Returns the argument quoted for a shell. Characters that could steer a terminal are written as
+/// escapes in `$'…'`, which bash, zsh and ksh read as the characters themselves.
 pub(crate) fn shell(argument: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=,+".contains(c);
+    let is_shown = |c: char| matches!(c, ' '..='~') || c.is_alphanumeric();
     if !argument.is_empty() && argument.chars().all(is_plain) {
         argument.to_owned()
-    } else {
+    } else if argument.chars().all(is_shown) {
         format!("'{}'", argument.replace('\'', r"'\''"))
+    } else {
+        let quoted = argument.chars().map(|c| match c {
+            '\\' | '\'' => format!("\\{c}"),
+            c if is_shown(c) => c.to_string(),
+            // Eight digits, since a shell reads letters and digits after fewer as a part of it.
+            c => format!("\\U{:08x}", u32::from(c)),
+        });
+        format!("$'{}'", quoted.collect::<String>())
     }
 }
 
@@ -21,5 +31,24 @@ pub(crate) fn file_option(file: &Path) -> String {
         String::new()
     } else {
         format!(" --file {}", shell(&file.display().to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shell;
+
+    #[test]
+    fn arguments_are_quoted_without_characters_that_steer_a_terminal() {
+        for (argument, quoted) in [
+            ("a/b.toml", "a/b.toml"),
+            ("", "''"),
+            ("it's $HOME", r"'it'\''s $HOME'"),
+            ("Häuser", "'Häuser'"),
+            ("a\n\u{1b}[2J'\\b", r"$'a\U0000000a\U0000001b[2J\'\\b'"),
+            ("a\u{202e}b", r"$'a\U0000202eb'"),
+        ] {
+            assert_eq!(shell(argument), quoted);
+        }
     }
 }

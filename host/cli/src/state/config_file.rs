@@ -13,7 +13,7 @@ use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::ui::screen::columns;
 use crate::ui::show::foreign::{self, MARK, MARK_COLUMNS};
-use crate::ui::show::{BAD, GOOD, paint};
+use crate::ui::show::{BAD, GOOD, paint, show_path};
 use crate::ui::stdout;
 
 /// Columns of a line in a pipe, so many that no line is broken.
@@ -42,7 +42,7 @@ impl ConfigFile {
                 }
                 _ => "name a config with `--file FILE`",
             };
-            CliError::usage(format!("{} could not be read: {error}", path.display())).hint(hint)
+            CliError::usage(format!("{} could not be read: {error}", show_path(path))).hint(hint)
         };
         let target = fs::canonicalize(path).map_err(|error| unread(&error))?;
         let text = fs::read_to_string(&target).map_err(|error| unread(&error))?;
@@ -65,12 +65,8 @@ impl ConfigFile {
     /// # Errors
     /// If the text is not TOML.
     pub(crate) fn edit(&self) -> Result<ConfigText, CliError> {
-        ConfigText::open(
-            &self.path.display().to_string(),
-            &self.folder().to_string_lossy(),
-            &self.text,
-        )
-        .map_err(|error| refused(&error))
+        ConfigText::open(&show_path(&self.path), &self.folder().to_string_lossy(), &self.text)
+            .map_err(|error| refused(&error))
     }
 
     /// Writes the text of an edit.
@@ -86,7 +82,7 @@ impl ConfigFile {
         if now != self.text {
             let what = format!(
                 "{} has changed since it was read; nothing was written",
-                self.path.display()
+                show_path(&self.path)
             );
             return Err(CliError::usage(what).hint("run the command again"));
         }
@@ -137,10 +133,10 @@ pub(crate) fn tell(
     }
     let mut err = crate::ui::output::stderr();
     if edited.changes.is_empty() {
-        let _ = writeln!(err, "{} is unchanged", file.path().display());
+        let _ = writeln!(err, "{} is unchanged", show_path(file.path()));
         return Ok(());
     }
-    let _ = writeln!(err, "{}", file.path().display());
+    let _ = writeln!(err, "{}", show_path(file.path()));
     // A program that reads a pipe needs whole lines.
     let columns = if std::io::stderr().is_terminal() { columns() } else { UNBROKEN };
     for row in edited.changes.iter().flat_map(|change| rows(change, columns)) {
@@ -179,7 +175,7 @@ pub(crate) fn create(path: &Path, text: &str, force: bool) -> std::io::Result<()
 
 /// Returns the error for a file that could not be written.
 pub(crate) fn unwritten(path: &Path, error: &Error) -> CliError {
-    CliError::internal(format!("{} could not be written: {error}", path.display()))
+    CliError::internal(format!("{} could not be written: {error}", show_path(path)))
 }
 
 /// Writes a temporary file and renames it over the target, so that a crash leaves the old file or

@@ -79,7 +79,7 @@ fn show(screen: &Screen, ControlMessage { room, word, .. }: &ControlMessage) {
         ControlCommand::Pause { reason } => {
             format!(
                 "{room} was paused from another terminal: {}; `conclave resume {room}` resumes it",
-                printable(reason)
+                one_line(reason, SHOWN)
             )
         }
         ControlCommand::Unpause => format!("{room} was resumed from another terminal"),
@@ -110,7 +110,7 @@ fn said(approval: &Approval) -> String {
     match approval {
         Approval::Approved => "approved".to_owned(),
         Approval::Edited { .. } => "approved with other arguments".to_owned(),
-        Approval::Refused { reason } => format!("refused: {}", printable(reason)),
+        Approval::Refused { reason } => format!("refused: {}", one_line(reason, SHOWN)),
         Approval::Invalid { message } => format!("cannot run: {}", printable(message)),
     }
 }

@@ -11,6 +11,7 @@ use conclave_core::permissions::authorize::CHOSEN_FOLDER;
 use conclave_core::permissions::grant::FileGrant;
 
 use crate::program::error::CliError;
+use crate::ui::show::show_path;
 
 /// Folders of keys, in any place.
 const KEYS: [&str; 4] = [".ssh", ".gnupg", ".aws", ".kube"];
@@ -161,7 +162,7 @@ impl FolderGuard {
             ));
         };
         let why = too_much(&whole, &self.own).filter(|_| !self.yes)?;
-        let what = format!("{} {why}", whole.display());
+        let what = format!("{} {why}", show_path(whole));
         Some((ProblemCode::ProtectedFolder, what, ALL_THE_SAME))
     }
 }

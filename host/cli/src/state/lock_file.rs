@@ -12,6 +12,7 @@ use conclave_runtime::lock_of;
 use crate::program::error::CliError;
 use crate::program::shell::file_option;
 use crate::state::config_file::{create, replace, unwritten};
+use crate::ui::show::show_path;
 
 /// Bytes of a lock file, at most: far more than any real one has.
 const MOST: u64 = 64 << 20;
@@ -40,11 +41,11 @@ impl LockFile {
             Ok(text) => Some(text),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => {
-                return Err(failed(format!("{} could not be read: {error}", path.display())));
+                return Err(failed(format!("{} could not be read: {error}", show_path(&path))));
             }
         };
         let lock = text.as_deref().map(Lockfile::parse).transpose();
-        let lock = lock.map_err(|error| failed(format!("{}:{error}", path.display())))?;
+        let lock = lock.map_err(|error| failed(format!("{}:{error}", show_path(&path))))?;
         Ok(Self { path, config: config.to_owned(), text, lock })
     }
 
@@ -69,7 +70,7 @@ impl LockFile {
         if read(&self.path).ok() != self.text {
             let what = format!(
                 "{} has changed since it was read; nothing was written",
-                self.path.display()
+                show_path(&self.path)
             );
             return Err(CliError::usage(what).hint("run the command again"));
         }

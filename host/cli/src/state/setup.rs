@@ -25,7 +25,7 @@ use crate::program::error::CliError;
 use crate::program::shell::shell;
 use crate::state::journals::RunStorage;
 use crate::state::lock_file::LockFile;
-use crate::ui::show::{FAINT, NAME, ODD, paint, plural, printable, time};
+use crate::ui::show::{FAINT, NAME, ODD, paint, plural, printable, show_path, time};
 
 /// Milliseconds of compilation above which a plugin is reported. Plugins from the cache stay below
 /// it.
@@ -198,7 +198,7 @@ pub(crate) fn unprepared(error: PrepareError) -> CliError {
 pub(crate) fn read_config(file: &Path, models: &Models) -> Result<Config, CliError> {
     let text = std::fs::read_to_string(file).map_err(|error| unread(file, &error))?;
     let folder = folder_of(file).to_string_lossy().into_owned();
-    Config::parse_with(&file.display().to_string(), &folder, &text, models)
+    Config::parse_with(&show_path(file), &folder, &text, models)
         .map_err(|problems| config_error(&problems))
 }
 
@@ -212,7 +212,7 @@ fn unread(file: &Path, error: &std::io::Error) -> CliError {
         }
         _ => "name a config, such as conclave.toml; `conclave init` writes one",
     };
-    CliError::usage(format!("{} could not be read: {error}", file.display())).hint(hint)
+    CliError::usage(format!("{} could not be read: {error}", show_path(file))).hint(hint)
 }
 
 fn config_error(problems: &Problems) -> CliError {

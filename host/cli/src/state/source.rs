@@ -11,7 +11,7 @@ use conclave_runtime::plugin::{Downloads, Inspection, fetch, inspect, read_compo
 use crate::program::error::CliError;
 use crate::state::folders;
 use crate::state::setup;
-use crate::ui::show::one_line;
+use crate::ui::show::{one_line, show_path};
 
 /// The folder in a target folder that holds components.
 const TARGET: &str = "wasm32-wasip2";
@@ -177,10 +177,10 @@ fn from_disk(path: &Path) -> Result<(ComponentPlace, Vec<u8>), CliError> {
     let file = if path.is_dir() { built(path)? } else { path.to_owned() };
     let bytes = read_component(&file).map_err(|error| {
         let hint = "name stock:NAME, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…";
-        CliError::usage(format!("{} could not be read: {error}", file.display())).hint(hint)
+        CliError::usage(format!("{} could not be read: {error}", show_path(&file))).hint(hint)
     })?;
     if file.extension().is_none_or(|ending| ending != "wasm") {
-        return Err(CliError::usage(format!("{} does not end in .wasm", file.display()))
+        return Err(CliError::usage(format!("{} does not end in .wasm", show_path(&file)))
             .hint("the file name of a component ends in .wasm"));
     }
     Ok((ComponentPlace::File(file), bytes))
@@ -194,7 +194,7 @@ fn built(folder: &Path) -> Result<PathBuf, CliError> {
         return Err(CliError::usage(what).hint("name the .wasm file itself"));
     };
     let name = crate_name(&manifest).ok_or_else(|| {
-        CliError::usage(format!("the Cargo.toml in {} defines no package", folder.display()))
+        CliError::usage(format!("the Cargo.toml in {} defines no package", show_path(folder)))
             .hint("name the folder of the plugin's crate")
     })?;
     let file = format!("{}.wasm", name.replace('-', "_"));

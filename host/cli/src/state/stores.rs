@@ -72,6 +72,8 @@ impl OpenStores {
             match StoreReader::open(folder) {
                 Ok(reader) => readers.push(reader),
                 Err(error) if self.is_given => return Err(unusable(&error)),
+                // Its process is about to create it, or ended before it did.
+                Err(StoreError::Missing { .. }) => {}
                 Err(error) => {
                     let _ = writeln!(
                         crate::ui::output::stderr(),
@@ -158,6 +160,15 @@ impl OpenStores {
             );
         }
         all
+    }
+
+    /// Returns the number of stores that exist and cannot be read.
+    pub(crate) fn unreadable(&self) -> usize {
+        let is_unreadable = |folder: &&PathBuf| {
+            StoreReader::open(folder)
+                .is_err_and(|error| !matches!(error, StoreError::Missing { .. }))
+        };
+        self.folders.iter().filter(is_unreadable).count()
     }
 
     /// Returns the readers of all readable stores. The errors of others were reported before.

@@ -20,6 +20,7 @@ pub(crate) mod timeline;
 pub(crate) mod trace;
 
 use std::fmt::Display;
+use std::path::Path;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
@@ -87,9 +88,15 @@ pub(crate) fn printable(text: &str) -> String {
     foreign::readable(text)
 }
 
+/// Returns a path as it is shown to a person: like [`printable`], with line ends escaped. A folder
+/// from elsewhere may have any name.
+pub(crate) fn show_path(path: impl AsRef<Path>) -> String {
+    printable(&path.as_ref().display().to_string()).replace('\n', "\\u{a}")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{bytes, one_line, printable, refusal, time};
+    use super::{bytes, one_line, printable, refusal, show_path, time};
     use std::time::Duration;
 
     #[test]
@@ -100,6 +107,12 @@ mod tests {
             "a\\u{200d}b \u{1f469}\u{200d}\u{1f4bb}"
         );
         assert_eq!(one_line("first\n  second\u{7}", 80), "first second\\u{7}");
+    }
+
+    #[test]
+    fn a_path_is_shown_in_one_line() {
+        assert_eq!(show_path("a\n\u{1b}[2J/conclave.toml"), "a\\u{a}\\u{1b}[2J/conclave.toml");
+        assert_eq!(show_path("docs/My examples/a.toml"), "docs/My examples/a.toml");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::types::ids::ChannelId;
 use crate::types::wording::{array, code};
 
 /// The words of `visibility`, which are no valid channel names.
-const WORDS: [&str; 4] = ["all", "none", "transport", "intelligence"];
+const WORDS: [&str; 4] = ["all", "none", "people", "agents"];
 
 /// Returns all channels, the terminal included.
 pub(crate) fn read_all(

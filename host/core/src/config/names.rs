@@ -22,12 +22,12 @@ pub const ORCHESTRATION_TOOLS: [&str; HostTool::ALL.len()] = {
 pub(crate) const LATER_TOOLS: [&str; 3] = ["delegate", "finish", "reject"];
 
 /// Roles, which are addresses, so no task may have such a name.
-pub const SEATS: [&str; 4] = ["user", "llm", "agent", "system"];
+pub const ROLE_NAMES: [&str; 4] = ["user", "llm", "agent", "system"];
 
 /// Returns whether no task may have this name, in any case: addresses ignore it (L-006).
 #[must_use]
 pub fn is_reserved_task(name: &str) -> bool {
-    SEATS
+    ROLE_NAMES
         .iter()
         .chain(&ORCHESTRATION_TOOLS)
         .chain(&LATER_TOOLS)

@@ -216,7 +216,7 @@ fn why_no_suggestion(question: &AccessQuestion, record: &DenialRecord) -> String
         Layer::Task => "it is the task that leaves it out; change the task if that is not what you meant".to_owned(),
         Layer::Config | Layer::Runtime => match (question.capability, question.target.as_deref()) {
             (Capability::Files, Some(path)) => {
-                let why = why_no_offer(path).unwrap_or("what is granted covers the path, and what stands there does not allow it");
+                let why = why_no_offer(path).unwrap_or("a granted folder covers the path, and the file itself is refused");
                 format!("{why}: no grant is suggested")
             }
             (Capability::Fetch, Some(url)) if crate::permissions::fetch::target(url).is_err() => {

@@ -68,7 +68,7 @@ impl ExportLog {
                 self.user(at, opening.content.as_deref());
             }
             Event::UserAnswered { text, .. } => self.user(at, text.as_deref()),
-            Event::UserSaid { text, .. } => self.user(at, Some(text)),
+            Event::UserMessageSent { text, .. } => self.user(at, Some(text)),
             Event::AgentStepped { call, answer: Ok(turn), .. } => {
                 if let Some(frame) = self.steps.remove(call) {
                     self.turn(at, frame, turn);

@@ -116,7 +116,7 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
         may_write(&files),
         fetch.as_ref().map(may_fetch),
         (!secrets.is_empty()).then(|| may_use(&secrets)),
-        kv.as_ref().map(may_keep),
+        kv.as_ref().map(store_limits),
         channels.as_ref().map(may_send),
     ];
     outside.into_iter().chain(may_shape(setup, name)).chain(words.into_iter().flatten()).collect()
@@ -290,7 +290,7 @@ fn may_use(secrets: &[SecretGrant]) -> String {
     format!("have put in {}", secrets.iter().map(bound).collect::<Vec<_>>().join(", "))
 }
 
-fn may_keep(grant: &KvGrant) -> String {
+fn store_limits(grant: &KvGrant) -> String {
     format!("keep {} of its own", show_size(grant.bytes))
 }
 

@@ -145,7 +145,7 @@ impl InFlight {
                 self.logs.entry(*call).or_default().take(event);
                 self.logged = Some(*call);
             }
-            Event::ReadsKept { call, .. } => {
+            Event::ReadsRecorded { call, .. } => {
                 let log = self.logs.entry(*call).or_default();
                 if self.holds_reads {
                     log.take(event);
@@ -310,7 +310,7 @@ impl Unfinished {
     /// [`read_records`](InFlight::read_records) names, in their order.
     pub fn restore_reads(&mut self, records: impl IntoIterator<Item = Record>) {
         for record in records {
-            if let Event::ReadsKept { call, .. } = &record.event
+            if let Event::ReadsRecorded { call, .. } = &record.event
                 && let Some(log) = self.in_flight.logs.get_mut(call)
             {
                 log.take(&record.event);
@@ -514,7 +514,7 @@ mod tests {
             for seq in 0..1_000 {
                 unfinished.take(record(
                     seq,
-                    Event::ReadsKept { call: CallId(seq % calls), reads: Vec::new() },
+                    Event::ReadsRecorded { call: CallId(seq % calls), reads: Vec::new() },
                 ));
             }
             let InFlight { calls: begun, logs, visited, .. } = unfinished.in_flight;
@@ -540,7 +540,7 @@ mod tests {
         // One event for a call that has ended, and one for a call that never began.
         for (seq, call) in [(1, 7), (2, 100_000)] {
             unfinished
-                .take(record(seq, Event::ReadsKept { call: CallId(call), reads: Vec::new() }));
+                .take(record(seq, Event::ReadsRecorded { call: CallId(call), reads: Vec::new() }));
         }
         let in_flight: BTreeSet<CallId> = unfinished.room.calls_in_flight().collect();
         let InFlight { calls, logs, .. } = &unfinished.in_flight;

@@ -120,7 +120,8 @@ impl<'a> Rights<'a> {
         {
             return Ok(());
         }
-        let reason = format!("plugins.{}.grants.delegate.channels does not hold it", self.plugin);
+        let reason =
+            format!("plugins.{}.grants.delegate.channels does not contain it", self.plugin);
         Err(self.refuse(Capability::Delegate, channel, Layer::Config, &reason, smallest()))
     }
 
@@ -272,7 +273,8 @@ impl<'a> Rights<'a> {
 
     /// Returns the record for a capability that is granted, but not for this name.
     fn not_held(&self, capability: Capability, name: &str, suggestion: Option<String>) -> Refused {
-        let reason = format!("plugins.{}.grants.{capability} does not hold {name:?}", self.plugin);
+        let reason =
+            format!("plugins.{}.grants.{capability} does not contain {name:?}", self.plugin);
         self.refuse(capability, name, Layer::Config, &reason, suggestion)
     }
 }

@@ -108,16 +108,25 @@ impl Rights<'_> {
     }
 }
 
+/// Maximum bytes of a key of a plugin's own store.
+pub const KEY_BYTES: usize = 512;
+
 impl Rights<'_> {
     /// Allows the plugin's own store, for this key.
     ///
     /// # Errors
-    /// The record, if the store is not requested, not granted, or excluded by the task.
-    pub fn may_keep(&self, key: &str) -> Result<(), Box<DenialRecord>> {
+    /// The record, if the store is not requested, not granted, or excluded by the task, or if the
+    /// key is too long.
+    pub fn may_store(&self, key: &str) -> Result<(), Box<DenialRecord>> {
         self.require(Capability::Kv, key, || {
             Some(format!("[plugins.{}] grants.kv = true", self.plugin))
         })?;
-        self.leaves_store(key)
+        self.leaves_store(key)?;
+        if key.len() > KEY_BYTES {
+            let reason = "a key has 512 bytes at most";
+            return Err(self.refuse(Capability::Kv, key, Layer::Runtime, reason, None));
+        }
+        Ok(())
     }
 }
 
@@ -180,8 +189,18 @@ mod tests {
             layer(rights.may_touch("/notes/a", true).err()),
             layer(rights.may_fetch("GET", &url, []).err()),
             layer(rights.require_secret(&"other".into(), || None).err()),
-            layer(rights.may_keep("k").err()),
+            layer(rights.may_store("k").err()),
         ]
+    }
+
+    #[test]
+    fn a_key_that_is_too_long_is_refused_by_the_host() {
+        let (manifest, grants) = (manifest(), grants());
+        let rights =
+            Rights { plugin: "desk", manifest: &manifest, grants: &grants, narrowed: None };
+        assert!(rights.may_store(&"k".repeat(KEY_BYTES)).is_ok());
+        let record = rights.may_store(&"k".repeat(KEY_BYTES + 1)).expect_err("it is too long");
+        assert_eq!((record.layer, record.suggestion), (Layer::Runtime, None));
     }
 
     #[test]

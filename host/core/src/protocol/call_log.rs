@@ -136,7 +136,7 @@ impl CallLog {
                     asked.answer = Some(answer.clone());
                 }
             }
-            Event::ReadsKept { reads, .. } => self.reads.extend(reads.iter().cloned()),
+            Event::ReadsRecorded { reads, .. } => self.reads.extend(reads.iter().cloned()),
             _ => {}
         }
     }

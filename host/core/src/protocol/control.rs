@@ -50,7 +50,9 @@ impl ControlCommand {
             Self::KillTask { task, reason } => Event::TaskKilled { task, reason },
             Self::Pause { reason } => Event::Paused { reason },
             Self::Unpause => Event::Unpaused,
-            Self::Tell { task, text } => Event::UserSaid { task, text, attachments: Vec::new() },
+            Self::Tell { task, text } => {
+                Event::UserMessageSent { task, text, attachments: Vec::new() }
+            }
             Self::Ask { what } => Event::Requested { request: RequestId::NO_REPLY, what: *what },
         }
     }

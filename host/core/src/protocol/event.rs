@@ -299,7 +299,7 @@ pub enum Event {
     },
     /// Values that a call read and that may differ later, in the order of the reads. The record is
     /// durable before any consequence of the reads leaves the host. Does not change the room.
-    ReadsKept {
+    ReadsRecorded {
         call: CallId,
         reads: Vec<LoggedRead>,
     },
@@ -362,7 +362,7 @@ pub enum Event {
     /// The run was resumed after a pause.
     Unpaused,
     /// A user sent a text while the run was busy; the agent reads it in its next step (O-053).
-    UserSaid {
+    UserMessageSent {
         /// The task that reads the text; `None` for the entry task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<TaskName>,

@@ -356,7 +356,7 @@ pub enum Notice {
         message: Arc<Message>,
     },
     /// An agent reads results that were not delivered to any channel.
-    ResultsTold {
+    ResultsRead {
         task: TaskName,
         ids: Vec<BackgroundId>,
     },

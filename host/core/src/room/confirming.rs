@@ -157,7 +157,11 @@ impl Frames {
         while let Some(frame) = next.and_then(|id| self.get(&id)) {
             next = frame.caller;
             if let Some((caller, task)) = frame.caller.and_then(|caller| self.task_of(cx, caller)) {
-                let brief = frame.intent.as_ref().map(|message| message.text()).unwrap_or_default();
+                let brief = frame
+                    .latest_user_message
+                    .as_ref()
+                    .map(|message| message.text())
+                    .unwrap_or_default();
                 delegators.push(Delegator {
                     task: caller.task.clone(),
                     plugin: task.agent.clone(),
@@ -253,10 +257,8 @@ impl ToolRounds<'_> {
     fn reject_action(&mut self, id: FrameId, index: usize, reason: &str) {
         let Some(slot) = self.frames.slot_mut(self.cx, id, index) else { return };
         let call = slot.call.clone();
-        let content = format!(
-            "The action {} was not carried out: whoever approves for this run refused it: {reason}",
-            call.name
-        );
+        let content =
+            format!("The action {} was not executed: the approver refused it: {reason}", call.name);
         self.frames.report_refused(self.cx, id, &call.name, Some(&call.arguments), &content);
         let message = self.frames.host_message(self.cx, id, content.clone());
         let said =

@@ -428,9 +428,9 @@ impl ResultDelivery<'_> {
         self.deliveries.delivering.clear();
         let closed = self.channels.is_closed();
         let left = |entry: &QueuedResult| match entry.state {
-            DeliveryState::Waiting => Some("its strategy decided nothing before the run was over"),
+            DeliveryState::Waiting => Some("its strategy had not decided when the run ended"),
             DeliveryState::Delivering => {
-                Some("the run was over before its channel said whether it was told")
+                Some("the run ended before its channel confirmed the message")
             }
             _ => None,
         };

@@ -209,7 +209,7 @@ pub(super) struct Frame {
     pub(super) peers: Arc<Vec<Peer>>,
     pub(super) pending: Option<Arc<Message>>,
     pub(super) pending_sender: Responder,
-    pub(super) intent: Option<Arc<Message>>,
+    pub(super) latest_user_message: Option<Arc<Message>>,
     /// Consecutive steps without a valid answer (L-084).
     pub(super) stalled: u32,
     /// Consecutive faults of the agent.

@@ -292,7 +292,7 @@ impl StepLoop<'_> {
             .filter(|words| words.task == handoff.from)
             .for_each(|words| words.task.clone_from(to));
         let inputs = Arc::new(self.cx.opening.inputs.clone());
-        let words = frame.intent.as_ref().map(|message| message.text());
+        let words = frame.latest_user_message.as_ref().map(|message| message.text());
         let inputs = self
             .cx
             .setup
@@ -306,7 +306,7 @@ impl StepLoop<'_> {
             next.chain_depth = frame.chain_depth;
         }
         let known = self.frames.handoff_message(self.cx, root, handoff);
-        match &frame.intent {
+        match &frame.latest_user_message {
             Some(asked) => {
                 self.dialogue().write_history(root, &Arc::new(known));
                 // The same text as a message of its own: the original stays linked to the first

@@ -95,7 +95,7 @@ fn messages_held_by(frame: &Frame) -> impl Iterator<Item = &Arc<Message>> {
     let unknown =
         attempt.and_then(|attempt| attempt.do_not_know.as_ref()).map(|(_, message)| message);
     let chain = frame.chain.iter().map(|answer| &answer.message);
-    [frame.pending.as_ref(), frame.intent.as_ref(), waits, unknown]
+    [frame.pending.as_ref(), frame.latest_user_message.as_ref(), waits, unknown]
         .into_iter()
         .flatten()
         .chain(chain)

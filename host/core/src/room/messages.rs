@@ -222,7 +222,7 @@ impl Dialogue<'_> {
         if let Some(frame) = self.frames.get_mut(&frame) {
             let message = message.into();
             if message.sender == Role::User {
-                frame.intent = Some(Arc::clone(&message));
+                frame.latest_user_message = Some(Arc::clone(&message));
             }
             frame.pending_sender = sender;
             frame.pending = Some(message);

@@ -314,8 +314,8 @@ impl StepLoop<'_> {
         let message = Arc::new(message);
         self.dialogue().write_history(id, &message);
         if let Some(frame) = self.frames.get_mut(&id) {
-            // O-055: the newest user message is the intent.
-            frame.intent = Some(Arc::clone(&message));
+            // O-055: the newest user message counts.
+            frame.latest_user_message = Some(Arc::clone(&message));
             frame.chain_depth = chain_depth.max(self.cx.opening.chain_depth);
         }
         // O-054: an event without an action, (message, null).

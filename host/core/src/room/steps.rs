@@ -65,7 +65,7 @@ impl Dialogue<'_> {
             peers: Arc::new(self.cx.peers(task)),
             pending: None,
             pending_sender: Responder::User,
-            intent: None,
+            latest_user_message: None,
             stalled: 0,
             faults: 0,
             steps: 0,

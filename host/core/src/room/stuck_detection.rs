@@ -257,8 +257,8 @@ impl Dialogue<'_> {
         let Some(frame) = self.frames.get(&id).filter(|frame| !frame.stuck_watch.restarted) else {
             return false;
         };
-        let (Some(intent), Some(began)) =
-            (frame.intent.clone(), frame.stuck_watch.began(kind, repeats))
+        let (Some(latest_user_message), Some(began)) =
+            (frame.latest_user_message.clone(), frame.stuck_watch.began(kind, repeats))
         else {
             return false;
         };
@@ -271,9 +271,11 @@ impl Dialogue<'_> {
             return false;
         };
         self.histories.clear_history(&task, start);
-        let mut message = Message::clone(&intent);
+        let mut message = Message::clone(&latest_user_message);
         // Unless the history still ends with the original, the request becomes a new message.
-        if newest_said(&self.histories.history(&task)).is_none_or(|last| last.seq != intent.seq) {
+        if newest_said(&self.histories.history(&task))
+            .is_none_or(|last| last.seq != latest_user_message.seq)
+        {
             (message.seq, message.parent) = (self.cx.stamp(Role::User, "").seq, None);
         }
         self.put_pending(id, Responder::User, message);

@@ -239,7 +239,7 @@ pub fn shortened_notice(tokens: u64) -> String {
 /// Returns the notice that [`retained`] appends after a line feed.
 #[must_use]
 pub fn retained_notice(tool: &str, tokens: u64) -> String {
-    format!("[Of this result {tokens} tokens were kept; for all of it call {tool} again.]")
+    format!("[Of this result {tokens} tokens remain; for all of it call {tool} again.]")
 }
 
 fn ended(text: &str, tokens: u64, bytes_per_token: u32, notice: impl FnOnce() -> String) -> String {

@@ -36,7 +36,7 @@ impl ChannelKind {
 
     /// Returns whether the channel leads to people outside; an agent's does not.
     #[must_use]
-    pub fn is_transport(self) -> bool {
+    pub fn is_for_people(self) -> bool {
         self != Self::Agent
     }
 }
@@ -125,22 +125,22 @@ pub enum Visibility {
     All,
     None,
     /// Channels that lead to people.
-    Transport,
+    People,
     /// Agents.
-    Intelligence,
+    Agents,
     /// These channels.
     Only(BTreeSet<ChannelId>),
 }
 
 impl Visibility {
-    /// Parses `all`, `none`, `transport`, `intelligence`, or names of channels separated by commas.
+    /// Parses `all`, `none`, `people`, `agents`, or names of channels separated by commas.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         match text.trim() {
             "" | "all" => Self::All,
             "none" | "internal" => Self::None,
-            "transport" => Self::Transport,
-            "intelligence" => Self::Intelligence,
+            "people" => Self::People,
+            "agents" => Self::Agents,
             names => Self::Only(
                 names
                     .split(',')
@@ -158,8 +158,8 @@ impl Visibility {
         match self {
             Self::All => true,
             Self::None => false,
-            Self::Transport => kind.is_transport(),
-            Self::Intelligence => !kind.is_transport(),
+            Self::People => kind.is_for_people(),
+            Self::Agents => !kind.is_for_people(),
             Self::Only(names) => names.contains(channel),
         }
     }
@@ -177,7 +177,7 @@ impl Visibility {
     /// Returns whether all agents of the room get the message.
     #[must_use]
     pub fn is_for_agents(&self) -> bool {
-        matches!(self, Self::All | Self::Intelligence)
+        matches!(self, Self::All | Self::Agents)
     }
 }
 
@@ -213,8 +213,8 @@ impl Binding {
 
     /// Returns whether the channel can get messages.
     #[must_use]
-    pub fn can_be_told(&self) -> bool {
-        self.kind.is_transport() && self.access.may_read() && !self.muted
+    pub fn can_receive(&self) -> bool {
+        self.kind.is_for_people() && self.access.may_read() && !self.muted
     }
 }
 
@@ -284,8 +284,8 @@ mod tests {
     #[test]
     fn visibility_says_whom_it_is_for() {
         let (phone, desk) = (ChannelId::from("phone"), ChannelId::from("desk"));
-        assert!(Visibility::parse("transport").is_for(&phone, ChannelKind::Voice));
-        assert!(!Visibility::parse("transport").is_for(&desk, ChannelKind::Agent));
+        assert!(Visibility::parse("people").is_for(&phone, ChannelKind::Voice));
+        assert!(!Visibility::parse("people").is_for(&desk, ChannelKind::Agent));
         assert!(Visibility::parse("phone, x").is_for(&phone, ChannelKind::Voice));
         assert!(!Visibility::parse("x").is_for(&phone, ChannelKind::Voice));
         assert!(

@@ -134,7 +134,7 @@ pub enum Wake {
 #[serde(tag = "decision", rename_all = "kebab-case")]
 pub enum Decision {
     Deliver { tasks: Vec<String>, channel: Option<String>, prompt: Option<String>, interrupt: bool },
-    Attach { tasks: Vec<String> },
+    MoveToInbox { tasks: Vec<String> },
     Wait { channel: Option<String>, timeout_ms: u64 },
     GiveUp { reason: String },
 }
@@ -146,17 +146,17 @@ pub struct DeliveryView {
     pub now: Millis,
     /// Waiting tasks, oldest first. If very many wait, only the oldest are listed; the strategy is
     /// woken for the rest after its decision about these.
-    pub waiting: Vec<Arc<EndedTask>>,
+    pub pending_results: Vec<Arc<EndedTask>>,
     /// The channels that the strategy may use.
     pub channels: Vec<Channel>,
-    pub notify: Option<TaskName>,
+    pub notified_task: Option<TaskName>,
 }
 
 /// Returns the default channel for messages to people: voice first, then any other that leads to
 /// people. Channels that are muted or may not read are never chosen.
 #[must_use]
 pub fn preferred_channel(bindings: &BTreeMap<ChannelId, Binding>) -> Option<&ChannelId> {
-    let open = || bindings.iter().filter(|(_, binding)| binding.can_be_told());
+    let open = || bindings.iter().filter(|(_, binding)| binding.can_receive());
     let voice = open().find(|(_, binding)| binding.kind == ChannelKind::Voice);
     voice.or_else(|| open().next()).map(|(id, _)| id)
 }

@@ -113,13 +113,13 @@ impl HostTool {
     pub fn description(self) -> &'static str {
         match self {
             Self::Done => "Ends your task; `content` is its result.",
-            Self::AgentDone => "Ends the task, with content and calls for whoever called it.",
+            Self::AgentDone => "Ends the task, with content and calls for its caller.",
             Self::Result => "Ends the task; the call itself is its result.",
             Self::FinalResult => {
                 "Ends the task and all that called it; the call itself is the result."
             }
             Self::Pass => {
-                "Passes the message that you were given on, unchanged, to whoever else can answer it."
+                "Passes the message that you were given on, unchanged, to another role that can answer it."
             }
             Self::DonePass => "Ends your task with the message that you were given as its result.",
             Self::Forward => "Passes the message that you were given on, unchanged, to `agent`.",
@@ -181,11 +181,11 @@ impl HostTool {
             }
             Self::DelegateTask => object(
                 json!({
-                    "agent": { "type": "string", "description": "Who is to do it." },
-                    "task": { "type": "string", "description": "What is to be done, clearly; the agent knows nothing else of this conversation." },
+                    "agent": { "type": "string", "description": "The agent that does it." },
+                    "task": { "type": "string", "description": "The task, in full; the agent sees nothing else of this conversation." },
                     "context": { "type": "object", "description": "Facts for the agent, such as a name or an address; it reads them." },
                     "share_channels": {
-                        "type": "array", "items": text, "description": "Channels of this room on which its answer is told, too.",
+                        "type": "array", "items": text, "description": "Channels of this room that also receive its answer.",
                     },
                 }),
                 &["agent", "task"],
@@ -201,11 +201,11 @@ impl HostTool {
             ),
             Self::HandoffConversation => object(
                 json!({
-                    "target": { "type": "string", "description": "Who is to hold the conversation from here on." },
+                    "target": { "type": "string", "description": "The agent that continues the conversation." },
                     "reason": { "type": "string", "description": "Why." },
-                    "summary": { "type": "string", "description": "What the other must know of the conversation; it reads nothing else of it." },
-                    "next_phase": { "type": "string", "description": "A word for where the conversation then is." },
-                    "channel_escalation": { "type": "string", "description": "The channel on which the user should go on." },
+                    "summary": { "type": "string", "description": "The facts of the conversation that the other agent needs; it sees nothing else of it." },
+                    "next_phase": { "type": "string", "description": "The name of the next phase of the conversation." },
+                    "channel_escalation": { "type": "string", "description": "The channel on which the user continues." },
                 }),
                 &["target", "reason", "summary"],
             ),

@@ -87,7 +87,7 @@ impl Inbound {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Announcement {
     pub content: String,
-    /// The channel; `None` for the best transport.
+    /// The channel; `None` for the preferred channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelId>,
     /// The task whose agent takes a turn about it; `None` to send the text unchanged.

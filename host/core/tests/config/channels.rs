@@ -43,7 +43,7 @@ fn the_terminal_is_there_without_being_written() {
 fn every_key_reaches_the_setup() {
     let text = with(
         "[channels.phone]\nkind = \"voice\"\naccess = \"write-only\"\nvisibility = [\"terminal\", \"desk\"]\nmuted = true\nrate = 5\n\
-         simulate = \"40 ms\"\n[channels.page]\nkind = \"web\"\nvisibility = \"transport\"\n[channels.bot]\nkind = \"agent\"",
+         simulate = \"40 ms\"\n[channels.page]\nkind = \"web\"\nvisibility = \"people\"\n[channels.bot]\nkind = \"agent\"",
     );
     let plugins =
         BTreeMap::from([(PluginName::from("chat"), plugin(&[PluginKind::Agent], &[], &[]))]);
@@ -56,7 +56,7 @@ fn every_key_reaches_the_setup() {
         simulate_ms: Some(40),
         ..Binding::of(ChannelKind::Voice)
     };
-    let page = Binding { visibility: Visibility::Transport, ..Binding::of(ChannelKind::Web) };
+    let page = Binding { visibility: Visibility::People, ..Binding::of(ChannelKind::Web) };
     let terminal = Binding::of(ChannelKind::Text);
     let expected = [
         ("bot", Binding::of(ChannelKind::Agent)),

@@ -243,7 +243,11 @@ pub(crate) fn steers(choices: &mut Choices<'_>) -> Event {
         1 => Event::Unpaused,
         _ => {
             let task = choices.flag().then(|| TaskName::from(choices.one(&TASKS)));
-            Event::UserSaid { task, text: choices.one(&TEXTS).to_owned(), attachments: Vec::new() }
+            Event::UserMessageSent {
+                task,
+                text: choices.one(&TEXTS).to_owned(),
+                attachments: Vec::new(),
+            }
         }
     }
 }
@@ -287,8 +291,8 @@ fn requested(choices: &mut Choices<'_>) -> Event {
                 visibility: Visibility::parse(choices.one(&[
                     "all",
                     "none",
-                    "transport",
-                    "intelligence",
+                    "people",
+                    "agents",
                     "pager, desk",
                 ])),
                 muted: choices.below(3) == 2,
@@ -712,7 +716,7 @@ fn decided(choices: &mut Choices<'_>) -> Result<Vec<Decision>, Fault> {
         ];
         match choices.below(6) {
             0 => Decision::GiveUp { reason: "bored".to_owned() },
-            1 => Decision::Attach { tasks },
+            1 => Decision::MoveToInbox { tasks },
             2 | 3 => {
                 let timeout_ms = choices.amount();
                 Decision::Wait {

@@ -121,7 +121,7 @@ fn a_summary_of_words_from_outside_is_from_outside() {
     };
     recorded.take_effects();
     recorded.handle(
-        Event::UserSaid { task: None, text: "and?".to_owned(), attachments: Vec::new() },
+        Event::UserMessageSent { task: None, text: "and?".to_owned(), attachments: Vec::new() },
         START,
     );
     // The user's newest message is `hello`: it is never removed.

@@ -651,8 +651,8 @@ fn who_is_told_what_comes_in() {
         ),
         ("internal", sees("internal"), text(), (false, false)),
         ("nobody", sees("none"), text(), (false, false)),
-        ("people", sees("transport"), text(), (true, false)),
-        ("agents", sees("intelligence"), text(), (false, true)),
+        ("people", sees("people"), text(), (true, false)),
+        ("agents", sees("agents"), text(), (false, true)),
         ("one channel", sees("target"), text(), (true, false)),
         ("another channel", sees("elsewhere"), text(), (false, false)),
         ("a task", sees("desk"), text(), (false, true)),
@@ -923,7 +923,7 @@ fn a_room_that_is_held_begins_with_what_it_was_opened_with() {
 #[test]
 fn what_somebody_says_without_a_channel_begins_a_turn_too() {
     let mut world = World::held(two());
-    world.happened(Event::UserSaid {
+    world.happened(Event::UserMessageSent {
         task: None,
         text: "psst".to_owned(),
         attachments: Vec::new(),

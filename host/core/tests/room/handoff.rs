@@ -330,7 +330,8 @@ fn a_circle_of_handoffs_ends_with_a_refusal_and_a_word_of_the_user_begins_anew()
     hands_over(&mut recorded, "billing");
     assert_eq!(rejected(&recorded).0, RefusalCode::LimitReached);
     assert_eq!(recorded.room.handoffs().count, 20);
-    let said = Event::UserSaid { task: None, text: "well?".to_owned(), attachments: Vec::new() };
+    let said =
+        Event::UserMessageSent { task: None, text: "well?".to_owned(), attachments: Vec::new() };
     recorded.handle(said, START);
     // The current step began before that message; the next one reads it.
     assert_eq!(hands_over(&mut recorded, "billing").as_str(), "desk");
@@ -417,14 +418,18 @@ fn what_the_user_says_while_it_moves_is_heard_where_it_goes() {
     let mut recorded = opened();
     let (now, _) = step(&mut recorded);
     recorded.handle(
-        Event::UserSaid { task: None, text: "and hurry".to_owned(), attachments: Vec::new() },
+        Event::UserMessageSent {
+            task: None,
+            text: "and hurry".to_owned(),
+            attachments: Vec::new(),
+        },
         START,
     );
     does(&mut recorded, now, calls(vec![call("billing")]));
     let (now, task) = step(&mut recorded);
     let view = recorded.room.agent_view(now).expect("it is under way");
     assert_eq!(
-        (task.as_str(), view.intent.as_ref().map(|message| message.text())),
+        (task.as_str(), view.latest_user_message.as_ref().map(|message| message.text())),
         ("billing", Some("and hurry"))
     );
     assert!(
@@ -438,8 +443,11 @@ fn its_history_is_bounded() {
     for _ in 0..30 {
         hands_over(&mut recorded, "billing");
         hands_over(&mut recorded, "desk");
-        let said =
-            Event::UserSaid { task: None, text: "go on".to_owned(), attachments: Vec::new() };
+        let said = Event::UserMessageSent {
+            task: None,
+            text: "go on".to_owned(),
+            attachments: Vec::new(),
+        };
         recorded.handle(said, START);
     }
     let state = recorded.room.handoffs();

@@ -180,7 +180,7 @@ fn messages_that_nobody_reads_have_a_limit_in_bytes_and_the_refused_one_is_repor
     };
     assert_eq!(channel.as_str(), "web");
     let (_, notices) =
-        happens(Event::UserSaid { task: None, text: big(), attachments: Vec::new() });
+        happens(Event::UserMessageSent { task: None, text: big(), attachments: Vec::new() });
     let [Notice::UserMessageDropped { text, reason, .. }] = &notices[..] else {
         panic!("it is reported")
     };

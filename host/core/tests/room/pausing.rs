@@ -37,7 +37,7 @@ fn pause() -> Event {
 }
 
 fn said(task: Option<&str>, text: &str) -> Event {
-    Event::UserSaid {
+    Event::UserMessageSent {
         task: task.map(TaskName::from),
         text: text.to_owned(),
         attachments: Vec::new(),
@@ -249,7 +249,12 @@ fn words_are_read_in_the_next_step_in_their_order() {
     assert_eq!(texts[texts.len() - 2..], ["faster", "and better"]);
     let last = view.history.last().expect("it is there");
     assert_eq!((last.sender, &last.labels[..]), (Role::User, &[Label::Untrusted][..]));
-    assert_eq!(view.intent.map(|intent| intent.text().to_owned()).as_deref(), Some("and better"));
+    assert_eq!(
+        view.latest_user_message
+            .map(|latest_user_message| latest_user_message.text().to_owned())
+            .as_deref(),
+        Some("and better")
+    );
     let unasked = view
         .since
         .iter()

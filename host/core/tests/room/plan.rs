@@ -239,7 +239,7 @@ enum DecisionPlan {
         #[serde(default)]
         prompt: Option<String>,
     },
-    Attach(Vec<String>),
+    MoveToInbox(Vec<String>),
     Wait(u64),
     GiveUp(String),
 }
@@ -257,7 +257,7 @@ impl Decided {
             DecisionPlan::Deliver { tasks, channel, prompt } => {
                 Decision::Deliver { tasks, channel, prompt, interrupt: false }
             }
-            DecisionPlan::Attach(tasks) => Decision::Attach { tasks },
+            DecisionPlan::MoveToInbox(tasks) => Decision::MoveToInbox { tasks },
             DecisionPlan::Wait(timeout_ms) => Decision::Wait { channel: None, timeout_ms },
             DecisionPlan::GiveUp(reason) => Decision::GiveUp { reason },
         };

@@ -198,7 +198,7 @@ impl Recorder {
             "labels": view.pending.as_ref().map(|message| message.labels.clone()),
             "history": view.history.iter().map(|message| message.text().to_owned()).collect::<Vec<_>>(),
             "since": view.since.iter().map(past).collect::<Vec<_>>(),
-            "intent": view.intent.as_ref().map(|message| message.text().to_owned()),
+            "intent": view.latest_user_message.as_ref().map(|message| message.text().to_owned()),
             "inputs": view.inputs,
             "tools": view.tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>(),
             "peers": view.peers.iter().map(|peer| peer.name.clone()).collect::<Vec<_>>(),

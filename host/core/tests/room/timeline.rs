@@ -191,7 +191,8 @@ fn what_other_processes_said_is_shown_and_exported_once_however_often_it_arrived
     let mut records = ran(&approval());
     // The approval is pending.
     records.truncate(2);
-    let said = Event::UserSaid { task: None, text: "hurry".to_owned(), attachments: Vec::new() };
+    let said =
+        Event::UserMessageSent { task: None, text: "hurry".to_owned(), attachments: Vec::new() };
     let pause = Event::Paused { reason: "lunch".to_owned() };
     let stop = Event::Cancelled { reason: "enough".to_owned() };
     for (id, message) in
@@ -242,7 +243,7 @@ fn what_is_under_way_has_no_end_and_the_time_without_a_host_is_left_out() {
     let mut reads = record(
         last,
         3_600_400,
-        Event::ReadsKept { call: conclave_core::types::ids::CallId(0), reads: Vec::new() },
+        Event::ReadsRecorded { call: conclave_core::types::ids::CallId(0), reads: Vec::new() },
     );
     reads.seq = last;
     records.push(reads);

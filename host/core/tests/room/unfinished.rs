@@ -126,7 +126,7 @@ fn a_step_goes_on_with_what_it_was_told() {
         LoggedRead { import: "kv.get".to_owned(), target: "k".to_owned(), answer: json!(null) };
     let done = SideEffectAnswer::Done { length: 1 };
     let unfinished = stepping(vec![
-        Event::ReadsKept { call: CallId(0), reads: vec![read.clone()] },
+        Event::ReadsRecorded { call: CallId(0), reads: vec![read.clone()] },
         asked(0),
         Event::SideEffectEnded { call: CallId(0), ordinal: 0, answer: done.clone() },
     ]);
@@ -232,7 +232,7 @@ fn a_snapshot_names_the_records_with_the_reads_of_a_call_and_does_not_hold_them(
         target: "/a".to_owned(),
         answer: json!(answer),
     };
-    let kept = |answer: &str| Event::ReadsKept { call: CallId(0), reads: vec![read(answer)] };
+    let kept = |answer: &str| Event::ReadsRecorded { call: CallId(0), reads: vec![read(answer)] };
     let events = vec![kept("first"), kept("second")];
     let unfinished = stepping(events.clone());
     assert_eq!(unfinished.in_flight.read_records(), [1, 2]);
@@ -454,7 +454,7 @@ fn a_plugin_that_was_consulted_is_asked_again_with_what_it_was_told() {
     let (room, resumption, _) = gone_on(acting(
         recall(),
         "ab",
-        vec![Event::ReadsKept { call: CallId(1), reads: vec![read.clone()] }],
+        vec![Event::ReadsRecorded { call: CallId(1), reads: vec![read.clone()] }],
     ));
     let consulted: Vec<_> = resumption
         .again

@@ -245,7 +245,7 @@ async fn list(
 }
 
 fn refused(error: &ClientInitializeError, said: &KeyFilter) -> String {
-    format!("it could not be spoken with: {}", said.words(&plain(error), WORDS))
+    format!("the connection failed: {}", said.words(&plain(error), WORDS))
 }
 
 /// Describes a failure to reach a running server. Only the host is shown: the rest of the address
@@ -258,7 +258,7 @@ fn refused_at(url: &str, error: &ClientInitializeError, said: &KeyFilter) -> Str
         .unwrap_or_default();
     let host = of.rsplit('@').next().unwrap_or_default();
     let help = "start the server, or correct `url`, and `key` where it wants one";
-    format!("{host} could not be spoken with: {}; {help}", said.words(&plain(error), WORDS))
+    format!("{host} did not accept the connection: {}; {help}", said.words(&plain(error), WORDS))
 }
 
 /// Returns the innermost cause. The outer ones name Rust types, which do not help an operator.

@@ -247,7 +247,7 @@ async fn an_address_at_which_nobody_listens_is_told_in_words() {
     let error =
         host(true).load(&config).await.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(
-        error.contains(&format!("127.0.0.1:{port} could not be spoken with: "))
+        error.contains(&format!("127.0.0.1:{port} did not accept the connection: "))
             && error.contains("start the server"),
         "{error}"
     );

@@ -17,7 +17,7 @@ use crate::support::clock::BoxFuture;
 /// use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 /// use serde_json::json;
 ///
-/// /// Lets small sums through and cuts large ones. A real one would ask somebody.
+/// /// Approves small sums and lowers large ones. A real approver would ask a person.
 /// struct Cashier;
 ///
 /// impl Approver for Cashier {

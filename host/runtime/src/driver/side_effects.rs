@@ -95,7 +95,7 @@ impl EffectPort for SideEffectPort {
 
     fn read(&self, call: CallId, reads: Vec<LoggedRead>) {
         // If the room is over, the reads have no effect on it.
-        let _ = self.events.send(Event::ReadsKept { call, reads });
+        let _ = self.events.send(Event::ReadsRecorded { call, reads });
     }
 
     fn survives_power_cuts(&self) -> bool {

@@ -64,7 +64,7 @@ impl Host {
         self.downloads.component(url, sha256, downloading).await.map_err(|error| {
             let help = match &error {
                 DownloadError::OtherDigest { .. } => {
-                    "somebody changed the component since it was written down; `conclave plugin inspect` shows what it asks for"
+                    "the component has changed since its digest was recorded; `conclave plugin inspect` shows what it asks for"
                 }
                 DownloadError::Status { .. } | DownloadError::TooLarge { .. } => {
                     "correct the address, or put the .wasm file beside the config and name it"

@@ -14,8 +14,7 @@ use conclave_core::permissions::grant::KvGrant;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 
-/// Maximum bytes of a key.
-pub const KEY_BYTES: usize = 512;
+pub use conclave_core::permissions::task_scope::KEY_BYTES;
 
 /// The owner of a store. A plugin only finds its values if all three fields match. A different
 /// component under the same name thus starts with an empty store.

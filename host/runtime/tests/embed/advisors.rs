@@ -71,7 +71,7 @@ fn view() -> AgentView {
         pending: None,
         history: History::default(),
         since: Arc::default(),
-        intent: None,
+        latest_user_message: None,
         plan: Arc::default(),
         outputs: Arc::default(),
         spent: conclave_core::types::usage::Spent::default(),

@@ -131,7 +131,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::NotDelivered { .. }
         | Notice::DeadLetter { .. }
         | Notice::ResultsRelayed { .. }
-        | Notice::ResultsTold { .. }
+        | Notice::ResultsRead { .. }
         | Notice::TaskEnded { .. }
         | Notice::ResultReady { .. } => true,
     }
@@ -490,7 +490,7 @@ fn notices() -> Vec<Notice> {
             reason: "it was tried 4 times; the last time: busy".to_owned(),
         },
         Notice::ResultsRelayed { task: task("answer"), ids: vec![id()], message: Arc::new(handed) },
-        Notice::ResultsTold { task: task("answer"), ids: vec![id()] },
+        Notice::ResultsRead { task: task("answer"), ids: vec![id()] },
         Notice::TaskEnded {
             task: task("answer"),
             status: Status::Done,

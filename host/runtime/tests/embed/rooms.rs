@@ -69,7 +69,11 @@ impl Bench {
             async move {
                 let text = step.text().to_owned();
                 if !step.results().is_empty() {
-                    let told = step.view.intent.as_deref().map(|message| message.text().to_owned());
+                    let told = step
+                        .view
+                        .latest_user_message
+                        .as_deref()
+                        .map(|message| message.text().to_owned());
                     return Ok(native::finish(format!("done: {}", told.unwrap_or_default())));
                 }
                 if text.starts_with("never") || text.starts_with("wait") {
@@ -630,7 +634,7 @@ async fn what_a_task_was_told_right_before_its_host_stopped_is_read_once() {
             journals
         };
         let cut_off = MemoryJournals::default();
-        let said = |event: &Event| matches!(event.effective(), Event::UserSaid { .. });
+        let said = |event: &Event| matches!(event.effective(), Event::UserMessageSent { .. });
         for room in kept.rooms() {
             let records = kept.records(&room).into_iter();
             let before = records.take_while(|record| {

@@ -11,7 +11,7 @@
 //! ```
 
 use conclave_sdk::Result;
-use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, EndedTask, Wake, attach};
+use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, EndedTask, Wake, move_to_inbox};
 
 struct ContextOnly;
 
@@ -22,7 +22,7 @@ impl DeliveryStrategy for ContextOnly {
 }
 
 fn next(waiting: &[EndedTask]) -> Vec<Decision> {
-    vec![attach(waiting.iter().map(|ended| &ended.task_id))]
+    vec![move_to_inbox(waiting.iter().map(|ended| &ended.task_id))]
 }
 
 conclave_sdk::export!(delivery: ContextOnly);
@@ -32,11 +32,11 @@ mod tests {
     use conclave_sdk::delivery::harness::{Harness, ended};
     use conclave_sdk::delivery::{Activity, DeliveryStrategy, TaskStatus};
 
-    use super::{ContextOnly, attach, next};
+    use super::{ContextOnly, move_to_inbox, next};
 
     #[test]
     fn all_that_waits_is_attached() {
-        assert_eq!(next(&[ended("a"), ended("b")]), [attach(["a", "b"])]);
+        assert_eq!(next(&[ended("a"), ended("b")]), [move_to_inbox(["a", "b"])]);
     }
 
     #[test]
@@ -52,6 +52,6 @@ mod tests {
             .burst("task", 1_000)
             .run();
         report.check().expect("it keeps its guarantees");
-        assert_eq!((report.told.len(), report.kept.len()), (0, 1_002));
+        assert_eq!((report.delivered.len(), report.inbox.len()), (0, 1_002));
     }
 }

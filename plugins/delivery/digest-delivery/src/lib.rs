@@ -12,7 +12,7 @@
 use conclave_sdk::config::{self, Span};
 use conclave_sdk::delivery::{
     Activity, Channel, Context, Decision, DeliveryStrategy, Due, EndedTask, MOST_ATTEMPTS, Waited,
-    Wake, attach, deliver_on, due, wait, wait_for,
+    Wake, deliver_on, due, move_to_inbox, wait, wait_for,
 };
 use conclave_sdk::{Result, scratch};
 use serde::{Deserialize, Serialize};
@@ -73,15 +73,15 @@ fn next(
     now: u64,
     mut memory: Memory,
 ) -> (Vec<Decision>, Memory) {
-    let all = || attach(waiting.iter().map(|ended| &ended.task_id));
+    let all = || move_to_inbox(waiting.iter().map(|ended| &ended.task_id));
     let Some(channel) = channel else { return (vec![all()], memory) };
     let collected = now.saturating_sub(memory.waited.ms(waiting, now)) + settings.collect.ms();
     let turn = memory.last.map_or(0, |last| last + settings.interval.ms()).max(collected);
-    let Due { now: told, rest } = due(wake, waiting);
+    let Due { now: results, rest } = due(wake, waiting);
     // The turn was begun and rejected. It is retried, together with newer results.
     let is_tried = waiting.iter().any(|ended| (1..MOST_ATTEMPTS).contains(&ended.attempts));
     let is_time = matches!(wake, Wake::Timer | Wake::ChannelIdle(_));
-    if told.is_empty() || (is_tried && !is_time) {
+    if results.is_empty() || (is_tried && !is_time) {
         return (rest, memory);
     }
     let first = if turn > now && !is_tried {
@@ -93,7 +93,7 @@ fn next(
         wait_for(channel.id, LOOK_AGAIN_MS)
     } else {
         memory.last = Some(now);
-        deliver_on(channel.id, told)
+        deliver_on(channel.id, results)
     };
     (std::iter::once(first).chain(rest).collect(), memory)
 }
@@ -118,7 +118,7 @@ mod tests {
     #[track_caller]
     fn times(report: &Report) -> Vec<(u64, usize)> {
         report.check().expect("it keeps its guarantees");
-        report.told.iter().map(|told| (told.at, told.tasks.len())).collect()
+        report.delivered.iter().map(|message| (message.at, message.tasks.len())).collect()
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_moment_the_first_is_told_at_once() {
+    fn without_a_moment_the_first_is_delivered_at_once() {
         let report = strategy()
             .config(json!({ "collect": "0 s", "interval": "2 h" }))
             .completes("a", "48 m")
@@ -149,7 +149,10 @@ mod tests {
             report.check().is_err(),
             "an hour after its end the script is over, and b has an hour to go"
         );
-        assert_eq!((report.told.len(), report.told_at("a"), report.waiting.len()), (1, Some(0), 1));
+        assert_eq!(
+            (report.delivered.len(), report.delivered_at("a"), report.pending.len()),
+            (1, Some(0), 1)
+        );
         let report = strategy()
             .config(json!({ "collect": "0 s", "interval": "30 min" }))
             .completes("a", "48 m")
@@ -169,7 +172,7 @@ mod tests {
             .run();
         assert_eq!(times(&report), [(7_000, 2)], "what came since is part of it");
         let report = strategy().refuses("terminal", 99).burst("task", 3).run();
-        assert_eq!((times(&report).len(), report.kept.len()), (0, 3));
+        assert_eq!((times(&report).len(), report.inbox.len()), (0, 3));
     }
 
     #[test]
@@ -186,7 +189,7 @@ mod tests {
             [(30_000, 1)]
         );
         let report = speaking().completes("a", "x").run();
-        assert!(times(&report).is_empty() && report.kept.contains_key("a"));
+        assert!(times(&report).is_empty() && report.inbox.contains_key("a"));
     }
 
     #[test]
@@ -199,6 +202,6 @@ mod tests {
             1
         );
         let report = strategy().completes("a", "x").at(1_000).leaves("terminal").run();
-        assert!(times(&report).is_empty() && report.kept.contains_key("a"));
+        assert!(times(&report).is_empty() && report.inbox.contains_key("a"));
     }
 }

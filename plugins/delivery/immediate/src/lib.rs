@@ -13,7 +13,7 @@
 //! ```
 
 use conclave_sdk::delivery::{
-    Context, Decision, DeliveryStrategy, EndedTask, Wake, attach, deliver, due, worded,
+    Context, Decision, DeliveryStrategy, EndedTask, Wake, deliver, due, move_to_inbox, worded,
 };
 use conclave_sdk::{Result, config, log};
 use serde::Deserialize;
@@ -45,11 +45,11 @@ impl DeliveryStrategy for Immediate {
 /// result.
 fn next(wake: &Wake, waiting: &[EndedTask], has_channel: bool) -> Vec<Decision> {
     if !has_channel {
-        return vec![attach(waiting.iter().map(|ended| &ended.task_id))];
+        return vec![move_to_inbox(waiting.iter().map(|ended| &ended.task_id))];
     }
     let due = due(wake, waiting);
-    let told = (!due.now.is_empty()).then(|| deliver(due.now));
-    told.into_iter().chain(due.rest).collect()
+    let message = (!due.now.is_empty()).then(|| deliver(due.now));
+    message.into_iter().chain(due.rest).collect()
 }
 
 conclave_sdk::export!(delivery: Immediate);
@@ -61,10 +61,10 @@ mod tests {
         Activity, ChannelKind, DeliveryStrategy, EndedTask, TaskStatus, Wake, wait,
     };
 
-    use super::{Immediate, attach, deliver, next};
+    use super::{Immediate, deliver, move_to_inbox, next};
 
     #[test]
-    fn an_ended_task_is_told_at_once_with_all_that_waits() {
+    fn an_ended_task_is_delivered_at_once_with_all_that_waits() {
         assert_eq!(
             next(&Wake::Ended("b".into()), &[ended("a"), ended("b")], true),
             [deliver(["a", "b"])]
@@ -72,17 +72,17 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_message_is_tried_later_and_then_kept() {
+    fn a_refused_message_is_tried_later_and_then_moved_to_the_inbox() {
         let tried = |attempts| [EndedTask { attempts, ..ended("a") }];
         let refused = Wake::SendFailed("busy".into());
         assert_eq!(next(&refused, &tried(1), true), [wait(1_000)]);
         assert_eq!(next(&Wake::Timer, &tried(1), true), [deliver(["a"])]);
         assert_eq!(next(&refused, &tried(3), true), [wait(4_000)]);
-        assert_eq!(next(&refused, &tried(4), true), [attach(["a"])]);
+        assert_eq!(next(&refused, &tried(4), true), [move_to_inbox(["a"])]);
     }
 
     #[test]
-    fn results_are_told_when_they_come_and_failures_when_the_channel_takes_them() {
+    fn results_are_delivered_when_they_come_and_failures_when_the_channel_takes_them() {
         let report = Harness::new(Immediate::decide)
             .channel("terminal", ChannelKind::Text)
             .at(0)
@@ -94,9 +94,9 @@ mod tests {
             .completes("c", "1844")
             .run();
         report.check().expect("it keeps its guarantees");
-        assert_eq!(report.told_at("a"), Some(0));
+        assert_eq!(report.delivered_at("a"), Some(0));
         assert_eq!(
-            (report.told_at("b"), report.told_at("c")),
+            (report.delivered_at("b"), report.delivered_at("c")),
             (Some(1_020), Some(1_020)),
             "c failed at 20, and its wait tells both"
         );
@@ -110,7 +110,7 @@ mod tests {
             .burst("task", 3)
             .run();
         report.check().expect("it keeps its guarantees");
-        assert_eq!((report.told.len(), report.kept.len()), (0, 3));
+        assert_eq!((report.delivered.len(), report.inbox.len()), (0, 3));
     }
 
     #[test]
@@ -122,14 +122,17 @@ mod tests {
             .burst("task", 1_000)
             .run();
         report.check().expect("it keeps its guarantees");
-        assert_eq!(report.told.iter().map(|told| told.tasks.len()).sum::<usize>(), 1_000);
+        assert_eq!(
+            report.delivered.iter().map(|message| message.tasks.len()).sum::<usize>(),
+            1_000
+        );
     }
 
     #[test]
-    fn without_a_channel_and_with_one_that_closes_results_are_kept() {
+    fn without_a_channel_and_with_one_that_closes_results_go_into_the_inbox() {
         let report = Harness::new(Immediate::decide).completes("a", "48 m").run();
         report.check().expect("it keeps its guarantees");
-        assert!(report.kept.contains_key("a"));
+        assert!(report.inbox.contains_key("a"));
         let report = Harness::new(Immediate::decide)
             .channel("web", ChannelKind::Web)
             .refuses("web", 1)
@@ -138,7 +141,7 @@ mod tests {
             .leaves("web")
             .run();
         report.check().expect("it keeps its guarantees");
-        assert!(report.kept.contains_key("a"));
+        assert!(report.inbox.contains_key("a"));
     }
 
     /// It interrupts by design; `wait-for-idle` is the alternative.

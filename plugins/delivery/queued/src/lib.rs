@@ -7,13 +7,13 @@
 //! [plugins.queued]
 //! source = "stock:queued"
 //! grants.channels = ["terminal"]
-//! config = { at_most = "1 min" }
+//! config = { max_wait = "1 min" }
 //! ```
 
 use conclave_sdk::config::{self, Span};
 use conclave_sdk::delivery::{
     Activity, Channel, Context, Decision, DeliveryStrategy, Due, EndedTask, MOST_ATTEMPTS, Waited,
-    Wake, attach, deliver_on, due, wait_for,
+    Wake, deliver_on, due, move_to_inbox, wait_for,
 };
 use conclave_sdk::{Result, scratch};
 use serde::Deserialize;
@@ -28,12 +28,12 @@ const LONGEST_MS: u64 = 10 * 60 * 1_000;
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Settings {
-    at_most: Span,
+    max_wait: Span,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { at_most: Span::from_secs(60) }
+        Self { max_wait: Span::from_secs(60) }
     }
 }
 
@@ -58,7 +58,7 @@ fn next(
     channel: Option<Channel>,
     waited: u64,
 ) -> Vec<Decision> {
-    let all = || attach(waiting.iter().map(|ended| &ended.task_id));
+    let all = || move_to_inbox(waiting.iter().map(|ended| &ended.task_id));
     let Some(Channel { id, activity, .. }) = channel else { return vec![all()] };
     let Due { now, rest } = due(wake, waiting);
     // Results that came after a failed message are delivered with its retry.
@@ -67,7 +67,7 @@ fn next(
     if now.is_empty() || (!is_time && waiting.iter().any(is_tried)) {
         return rest;
     }
-    let left = settings.at_most.ms().saturating_sub(waited);
+    let left = settings.max_wait.ms().saturating_sub(waited);
     let first = match activity {
         Activity::UserSpeaking if waited >= LONGEST_MS => return vec![all()],
         Activity::UserSpeaking => wait_for(id, LOOK_AGAIN_MS),
@@ -97,7 +97,7 @@ mod tests {
     #[track_caller]
     fn times(report: &Report) -> Vec<(u64, String)> {
         report.check().expect("it keeps its guarantees");
-        report.told.iter().map(|told| (told.at, told.tasks.join("+"))).collect()
+        report.delivered.iter().map(|message| (message.at, message.tasks.join("+"))).collect()
     }
 
     fn at(ms: u64, tasks: &str) -> (u64, String) {
@@ -126,7 +126,7 @@ mod tests {
     fn a_voice_tells_a_thousand_results_in_two_turns() {
         let report = strategy().voice("phone", 5_000).at(10).burst("task", 1_000).run();
         assert_eq!(times(&report).len(), 2);
-        assert_eq!(report.told[1].tasks.len(), 999);
+        assert_eq!(report.delivered[1].tasks.len(), 999);
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         };
         assert_eq!(times(&busy(Activity::Speaking).run()), [at(60_000, "a")]);
         assert_eq!(
-            times(&busy(Activity::Speaking).config(json!({ "at_most": "2 s" })).run()),
+            times(&busy(Activity::Speaking).config(json!({ "max_wait": "2 s" })).run()),
             [at(2_000, "a")]
         );
         assert_eq!(
@@ -148,13 +148,13 @@ mod tests {
         );
         let report = busy(Activity::UserSpeaking).run();
         assert!(
-            times(&report).is_empty() && report.kept.contains_key("a"),
+            times(&report).is_empty() && report.inbox.contains_key("a"),
             "it is in the inbox: {report:?}"
         );
     }
 
     #[test]
-    fn what_comes_after_a_failure_is_told_with_it() {
+    fn what_comes_after_a_failure_is_delivered_with_it() {
         let report = strategy()
             .channel("terminal", ChannelKind::Text)
             .refuses("terminal", 1)
@@ -168,7 +168,7 @@ mod tests {
             .refuses("terminal", 99)
             .burst("task", 5)
             .run();
-        assert!(times(&report).is_empty() && report.kept.len() == 5);
+        assert!(times(&report).is_empty() && report.inbox.len() == 5);
     }
 
     #[test]
@@ -178,6 +178,6 @@ mod tests {
         };
         assert_eq!(times(&busy().at(200).crashes(60_000).completes("c", "x").run()).len(), 2);
         let report = busy().at(300).leaves("phone").run();
-        assert_eq!((times(&report).len(), report.kept.len()), (1, 1));
+        assert_eq!((times(&report).len(), report.inbox.len()), (1, 1));
     }
 }

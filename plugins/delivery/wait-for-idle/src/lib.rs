@@ -7,13 +7,13 @@
 //! [plugins.wait-for-idle]
 //! source = "stock:wait-for-idle"
 //! grants.channels = ["phone"]
-//! config = { at_most = "15 s", buffer = "1 s", interrupt = false, channels = "any" }
+//! config = { max_wait = "15 s", buffer = "1 s", interrupt = false, channels = "any" }
 //! ```
 
 use conclave_sdk::config::{self, Span};
 use conclave_sdk::delivery::{
     Activity, Channel, ChannelKind, Context, Decision, DeliveryStrategy, Due, EndedTask, Waited,
-    Wake, attach, deliver_on, due, interrupt, wait_for, worded,
+    Wake, deliver_on, due, interrupt, move_to_inbox, wait_for, worded,
 };
 use conclave_sdk::{Result, scratch};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ const LONGEST_MS: u64 = 10 * 60 * 1_000;
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Settings {
-    at_most: Span,
+    max_wait: Span,
     buffer: Span,
     interrupt: bool,
     channels: Awaited,
@@ -46,7 +46,7 @@ enum Awaited {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            at_most: Span::from_secs(15),
+            max_wait: Span::from_secs(15),
             buffer: Span::from_secs(1),
             interrupt: false,
             channels: Awaited::Any,
@@ -98,12 +98,12 @@ fn next(
     now: u64,
     mut memory: Memory,
 ) -> (Vec<Decision>, Memory) {
-    let all = || attach(waiting.iter().map(|ended| &ended.task_id));
+    let all = || move_to_inbox(waiting.iter().map(|ended| &ended.task_id));
     let Some(channel) = channel else { return (vec![all()], Memory::default()) };
     let waited = memory.waited.ms(waiting, now);
     // The rest of the waiting time; 0 if it is over.
-    let left = settings.at_most.ms().saturating_sub(waited);
-    let Due { now: told, rest } = due(wake, waiting);
+    let left = settings.max_wait.ms().saturating_sub(waited);
+    let Due { now: results, rest } = due(wake, waiting);
     let is_awaited = settings.channels == Awaited::Any || channel.kind == ChannelKind::Voice;
     let id = channel.id.as_str();
     if matches!(wake, Wake::ChannelIdle(_)) {
@@ -119,13 +119,13 @@ fn next(
         match not_quiet_for(settings.buffer.ms(), &mut memory.quiet, now) {
             // Within that time, the channel may become busy again.
             more @ 1.. => wait_for(id, more),
-            0 => deliver_on(id, told.iter().cloned()),
+            0 => deliver_on(id, results.iter().cloned()),
         }
     } else {
         memory.quiet = Quiet::NotYet;
         match left {
-            _ if settings.interrupt => interrupt(id, told.iter().cloned()),
-            0 => deliver_on(id, told.iter().cloned()),
+            _ if settings.interrupt => interrupt(id, results.iter().cloned()),
+            0 => deliver_on(id, results.iter().cloned()),
             left => wait_for(id, left),
         }
     };
@@ -134,7 +134,7 @@ fn next(
         memory.quiet = Quiet::Always;
     }
     // Failed results wait for their retry, even if nothing else prevents a message.
-    let say = (!is_delivery || !told.is_empty()).then_some(say);
+    let say = (!is_delivery || !results.is_empty()).then_some(say);
     (say.into_iter().chain(rest).collect(), memory)
 }
 

@@ -17,7 +17,7 @@ fn strategy() -> Harness<impl Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> {
 #[track_caller]
 fn times(report: &Report) -> Vec<(u64, String)> {
     report.check().expect("it keeps its guarantees");
-    report.told.iter().map(|told| (told.at, told.tasks.join("+"))).collect()
+    report.delivered.iter().map(|message| (message.at, message.tasks.join("+"))).collect()
 }
 
 fn at(ms: u64, tasks: &str) -> (u64, String) {
@@ -83,10 +83,10 @@ fn when_its_time_is_over_it_speaks_anyway() {
             .completes("a", "48 m")
             .run();
         assert_eq!(times(&report), [at(15_100, "a")], "{activity:?}");
-        assert!(!report.told[0].interrupted);
+        assert!(!report.delivered[0].interrupted);
     }
     let report = strategy()
-        .config(json!({ "at_most": "2 s" }))
+        .config(json!({ "max_wait": "2 s" }))
         .channel("phone", ChannelKind::Voice)
         .activity("phone", Activity::Speaking)
         .completes("a", "48 m")
@@ -100,7 +100,7 @@ fn it_interrupts_a_voice_and_never_a_user() {
         || strategy().config(json!({ "interrupt": true })).channel("phone", ChannelKind::Voice);
     let report =
         interrupting().activity("phone", Activity::Speaking).at(100).completes("a", "48 m").run();
-    assert_eq!((times(&report), report.told[0].interrupted), (vec![at(100, "a")], true));
+    assert_eq!((times(&report), report.delivered[0].interrupted), (vec![at(100, "a")], true));
     let report = interrupting()
         .activity("phone", Activity::UserSpeaking)
         .at(100)
@@ -109,7 +109,7 @@ fn it_interrupts_a_voice_and_never_a_user() {
         .activity("phone", Activity::Idle)
         .run();
     assert_eq!(
-        (times(&report), report.told[0].interrupted),
+        (times(&report), report.delivered[0].interrupted),
         (vec![at(41_000, "a")], false),
         "long after its time"
     );
@@ -122,7 +122,7 @@ fn a_user_who_speaks_for_ever_finds_the_result_in_the_agents_next_turn() {
         .activity("phone", Activity::UserSpeaking)
         .completes("a", "48 m")
         .run();
-    assert!(times(&report).is_empty() && report.kept["a"].at >= 600_000, "{report:?}");
+    assert!(times(&report).is_empty() && report.inbox["a"].at >= 600_000, "{report:?}");
 }
 
 #[test]
@@ -183,17 +183,20 @@ fn a_voice_that_refuses_is_tried_later() {
         .completes("b", "1844")
         .run();
     times(&report);
-    assert!(report.told_at("a") >= Some(1_000) && report.told_at("b") >= Some(1_000), "{report:?}");
+    assert!(
+        report.delivered_at("a") >= Some(1_000) && report.delivered_at("b") >= Some(1_000),
+        "{report:?}"
+    );
     let report = strategy().voice("phone", 2_000).refuses("phone", 99).completes("a", "48 m").run();
-    assert_eq!((times(&report).len(), report.kept.len()), (0, 1));
+    assert_eq!((times(&report).len(), report.inbox.len()), (0, 1));
 }
 
 #[test]
 fn many_at_once_each_alone_and_a_crash() {
     let report = strategy().voice("phone", 300).at(5).burst("task", 1_000).run();
-    let told = times(&report);
+    let messages = times(&report);
     assert_eq!(
-        (told.len(), report.told[1].tasks.len()),
+        (messages.len(), report.delivered[1].tasks.len()),
         (2, 999),
         "what came while it spoke is one turn"
     );
@@ -218,10 +221,10 @@ fn a_channel_that_is_muted_or_leaves_is_not_waited_for() {
             .completes("a", "48 m")
     };
     let report = speaking().at(1_000).leaves("phone").run();
-    assert!(times(&report).is_empty() && report.kept.contains_key("a"));
+    assert!(times(&report).is_empty() && report.inbox.contains_key("a"));
     let report = speaking().channel("terminal", ChannelKind::Text).at(1_000).mutes("phone").run();
     assert_eq!(times(&report).len(), 1);
-    assert_eq!(report.told[0].channel, "terminal");
+    assert_eq!(report.delivered[0].channel, "terminal");
 }
 
 #[test]
@@ -235,7 +238,7 @@ fn cases_are_data() {
 #[test]
 fn settings_that_make_no_sense_are_refused_with_the_key() {
     for (settings, said) in [
-        (json!({ "at_most": "15" }), "\"15\" is no time"),
+        (json!({ "max_wait": "15" }), "\"15\" is no time"),
         (json!({ "at-most": "15 s" }), "unknown field `at-most`"),
         (json!({ "channels": "loud" }), "unknown variant `loud`"),
     ] {
@@ -252,7 +255,7 @@ fn settings_that_make_no_sense_are_refused_with_the_key() {
 #[test]
 fn no_time_at_all_does_not_wait_in_a_loop() {
     let settings =
-        Settings { at_most: Span::from_ms(0), buffer: Span::from_ms(0), ..Settings::default() };
+        Settings { max_wait: Span::from_ms(0), buffer: Span::from_ms(0), ..Settings::default() };
     let phone = Channel {
         id: "phone".into(),
         kind: ChannelKind::Voice,

@@ -1,7 +1,7 @@
 //! Selects the waiting results that may be delivered now, after failed deliveries. All strategies
 //! share this logic.
 
-use super::{Decision, EndedTask, Wake, attach, wait};
+use super::{Decision, EndedTask, Wake, move_to_inbox, wait};
 
 /// Attempts to speak about one result; the host makes no more.
 pub const MOST_ATTEMPTS: u32 = 4;
@@ -27,7 +27,7 @@ pub fn backoff(attempts: u32) -> Option<u64> {
 pub struct Due {
     /// The ids of the results that may be delivered, oldest first.
     pub now: Vec<String>,
-    /// For the others: attach results without further attempts, and after a failure wait for the
+    /// For the others: move results to the inbox without further attempts, and after a failure wait for the
     /// next attempt.
     pub rest: Vec<Decision>,
 }
@@ -46,7 +46,7 @@ pub fn due(wake: &Wake, waiting: &[EndedTask]) -> Due {
         waiting.iter().filter(|ended| is_now(ended)).map(|ended| ended.task_id.clone()).collect();
     let mut rest = Vec::new();
     if !over.is_empty() {
-        rest.push(attach(over));
+        rest.push(move_to_inbox(over));
     }
     if matches!(wake, Wake::SendFailed(_)) {
         rest.extend(
@@ -63,7 +63,7 @@ pub fn due(wake: &Wake, waiting: &[EndedTask]) -> Due {
 
 #[cfg(test)]
 mod tests {
-    use super::{Wake, attach, backoff, due, wait};
+    use super::{Wake, backoff, due, move_to_inbox, wait};
     use crate::delivery::EndedTask;
     use crate::delivery::harness::ended;
 
@@ -88,18 +88,18 @@ mod tests {
         let failed = due(&Wake::SendFailed("busy".into()), &waiting);
         assert_eq!(
             (failed.now, failed.rest),
-            (vec!["b".to_owned()], vec![attach(["c"]), wait(2_000)])
+            (vec!["b".to_owned()], vec![move_to_inbox(["c"]), wait(2_000)])
         );
         let timer = due(&Wake::Timer, &waiting);
         assert_eq!(
             (timer.now, timer.rest),
-            (["a", "b", "d"].map(str::to_owned).to_vec(), vec![attach(["c"])])
+            (["a", "b", "d"].map(str::to_owned).to_vec(), vec![move_to_inbox(["c"])])
         );
         assert_eq!(due(&Wake::ChannelIdle("phone".into()), &waiting).now, ["a", "b", "d"]);
         let ended = due(&Wake::Ended("b".into()), &waiting);
         assert_eq!(
             (ended.now, ended.rest),
-            (vec!["b".to_owned()], vec![attach(["c"])]),
+            (vec!["b".to_owned()], vec![move_to_inbox(["c"])]),
             "the wait for a and d holds"
         );
     }

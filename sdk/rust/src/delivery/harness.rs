@@ -35,7 +35,7 @@ use serde_json::Value;
 use super::{Activity, ChannelKind, Context, Decision, EndedTask, TaskStatus, Wake};
 use crate::{Error, Result, native};
 
-pub use report::{Breach, Broken, Guarantee, Kept, Report, Told, Woken};
+pub use report::{AcceptedMessage, Breach, Broken, Guarantee, InboxEntry, Report, WakeRecord};
 use room::{Play, Room};
 pub use script::Script;
 use script::{Line, ScriptEvent};
@@ -149,7 +149,7 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
         let mut report = self.play(Play { name: "", asks_twice: true, ..Play::default() });
         report.expect(self.script.expected.as_ref());
         let again = self.play(Play { name: "played again", ..Play::default() });
-        if again.woken != report.woken {
+        if again.wakes != report.wakes {
             report.breaks(
                 Guarantee::Deterministic,
                 0,

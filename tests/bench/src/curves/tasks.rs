@@ -90,7 +90,7 @@ impl Subscriber for Results {
         let RunEvent::Notice { notice } = &happening.what else { return };
         let (ids, is_relayed) = match notice {
             Notice::ResultsRelayed { ids, .. } => (ids.as_slice(), true),
-            Notice::ResultsTold { ids, .. } => (ids.as_slice(), false),
+            Notice::ResultsRead { ids, .. } => (ids.as_slice(), false),
             Notice::NotDelivered { id, .. } | Notice::DeadLetter { id, .. } => {
                 (std::slice::from_ref(id), false)
             }

@@ -61,7 +61,7 @@ pub(super) fn settings(component: &str, named: &Value) -> Value {
         config
             .insert("buffer".to_owned(), milliseconds("buffer_ms").unwrap_or_else(|| json!("0 s")));
         config.extend(
-            milliseconds("playback_timeout_ms").map(|at_most| ("at_most".to_owned(), at_most)),
+            milliseconds("playback_timeout_ms").map(|at_most| ("max_wait".to_owned(), at_most)),
         );
         config.extend(
             named
@@ -110,22 +110,22 @@ fn find_transport(case: &Case<'_>) -> Value {
         .and_then(Value::as_array);
     let channel = |channel: &Value| {
         let word = |key: &str| channel.get(key).and_then(Value::as_str);
-        let can_be_told = word("access").map(names::access).unwrap_or_default().may_read();
+        let can_receive = word("access").map(names::access).unwrap_or_default().may_read();
         Some(Channel {
             id: ChannelId::from(word("id")?),
             kind: names::kind(word("category").unwrap_or("transport"), word("type")),
             activity: Activity::Idle,
             muted: channel.get("muted").and_then(Value::as_bool).unwrap_or_default()
-                || !can_be_told,
+                || !can_receive,
         })
     };
     let channels = listed.into_iter().flatten().filter_map(channel).collect();
     let view = DeliveryView {
         room: RoomId::from("room-1"),
         now: Millis(0),
-        waiting: Vec::new(),
+        pending_results: Vec::new(),
         channels,
-        notify: None,
+        notified_task: None,
     };
     json!({ "channel_id": view.preferred_channel().map(|channel| &channel.id) })
 }
@@ -234,7 +234,7 @@ async fn delegated(
 
 /// Waits until the notified agent has answered the result message and its answer was spoken.
 async fn heard(open: &Open, record: &BackgroundRecord) {
-    let has_ears = open.stage.channels.iter().any(|(_, binding)| binding.can_be_told());
+    let has_ears = open.stage.channels.iter().any(|(_, binding)| binding.can_receive());
     if record.delivery.state == DeliveryState::Delivered && has_ears {
         open.follower.until(|seen| (!seen.said.is_empty()).then_some(())).await;
     }

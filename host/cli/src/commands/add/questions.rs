@@ -17,7 +17,7 @@ use conclave_runtime::plugin::Inspection;
 
 use crate::state::folders::{self, too_much};
 use crate::ui::ask::{confirm, line, names};
-use crate::ui::show::{FAINT, NAME, ODD, one_line, paint};
+use crate::ui::show::{FAINT, NAME, ODD, one_line, paint, show_path};
 
 /// Letters of an HTTP method; the longest that the config accepts is `OPTIONS`.
 const METHOD: usize = 8;
@@ -315,13 +315,13 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
         if let Some(why) = too_much(&whole, &folders::whole(folder)) {
             let sure = confirm(&format!(
                 "          {} Grant it anyway?",
-                paint(ODD, format_args!("{} {why}.", whole.display()))
+                paint(ODD, format_args!("{} {why}.", show_path(whole)))
             ));
             if !sure {
                 continue;
             }
         }
-        let shown = written.display().to_string();
+        let shown = show_path(written);
         let at = place(&shown);
         let mode = if writes && confirm("          May it also write to it (16 MiB, 1000 files)?") {
             "read-write"

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::program::error::CliError;
+use crate::ui::show::show_path;
 
 /// Bad lines that are listed; the rest is counted.
 const NAMED: usize = 50;
@@ -52,7 +53,7 @@ struct InputLine {
 /// If the file cannot be read or holds no input. All lines that are no inputs are listed.
 pub(crate) fn read(file: &Path) -> Result<Vec<BatchInput>, CliError> {
     let (mut bytes, from_stdin) = (Vec::new(), file.as_os_str() == "-");
-    let shown = if from_stdin { "stdin".to_owned() } else { file.display().to_string() };
+    let shown = if from_stdin { "stdin".to_owned() } else { show_path(file) };
     let read = if from_stdin {
         std::io::stdin().read_to_end(&mut bytes).map(drop)
     } else {

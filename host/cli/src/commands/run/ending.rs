@@ -19,7 +19,7 @@ use crate::ui::screen::total_columns;
 use crate::ui::show::amounts::took_for;
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::tally::{Counts, RunTally};
-use crate::ui::show::{BAD, FAINT, NAME, ODD, foreign, paint, plural, printable};
+use crate::ui::show::{BAD, FAINT, NAME, ODD, foreign, paint, plural, printable, show_path};
 use crate::ui::stdout;
 
 /// Returns the remedy for a task that asks its user after each answer, if there is no user.
@@ -174,7 +174,7 @@ fn summary(outcome: &Outcome, counts: Counts, context: &EndContext<'_>) -> Strin
     parts.push(status::spent(counts));
     parts.extend(status::in_all(&outcome.spent, counts));
     if let Some(folder) = context.journal {
-        parts.push(format!("journal: {}", folder.display()));
+        parts.push(format!("journal: {}", show_path(folder)));
     }
     parts.join(" · ")
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{BAD, FAINT, GOOD, ODD, one_line, paint};
 use crate::program::error::CliError;
 use crate::program::shell::{file_option, shell};
+use crate::ui::show::show_path;
 use crate::ui::stdout;
 
 /// The column of a layer's text.
@@ -31,7 +32,7 @@ impl ConfigLines<'_> {
     /// Returns the place of a layer's decision: `conclave.toml:31`.
     fn place(&self, answer: &LayerAnswer) -> Option<String> {
         let (config, key) = (self.config?, answer.key.as_ref()?);
-        Some(format!("{}:{}", self.file.display(), config.locate(key).line))
+        Some(format!("{}:{}", show_path(self.file), config.locate(key).line))
     }
 
     /// Returns the command for the smallest grant, or the remedy's own words if it is not a grant.

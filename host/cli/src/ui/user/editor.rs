@@ -255,7 +255,7 @@ mod tests {
         let (word, pause) = (SEEN / 2, SEEN + Duration::from_millis(1));
         assert!(
             [word, word * 2, word * 3].iter().all(|at| grace.drops(begun + *at)),
-            "somebody is typing still"
+            "the user is still typing"
         );
         assert!(
             !grace.drops(begun + word * 3 + pause) && !grace.drops(begun + word * 3 + pause),

@@ -50,7 +50,7 @@ fn decide_with(
         Capability::Channels => {
             rights.may_send(target, |name| setup.channels.contains_key(name)).map(drop)
         }
-        Capability::Kv => rights.may_keep(target),
+        Capability::Kv => rights.may_store(target),
         Capability::Secrets => may_use_secret(rights, target, question.host.as_deref()),
         Capability::Fetch => may_fetch(rights, target, question),
         other => rights.require(other, target, || None),

@@ -374,7 +374,7 @@ impl Now<'_> {
                 let event = short(&format!("{task} takes a turn about {}", ids_in(&ids)));
                 self.moment(self.here(), RowSubject::Other { event });
             }
-            Notice::ResultsTold { task, ids } => {
+            Notice::ResultsRead { task, ids } => {
                 let event = short(&format!("{task} reads the results of {}", ids_in(&ids)));
                 self.moment(self.here(), RowSubject::Other { event });
             }
@@ -383,7 +383,7 @@ impl Now<'_> {
             }
             Notice::UserMessageDropped { task, text, reason } => {
                 let event =
-                    short(&format!("what somebody said to {task} was not read ({reason}): {text}"));
+                    short(&format!("a user message to {task} was not read ({reason}): {text}"));
                 self.moment(self.here(), RowSubject::Other { event });
             }
             // Each room of a run is paused; only the root's pause becomes a row.

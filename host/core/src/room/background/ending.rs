@@ -136,15 +136,15 @@ impl BackgroundWork<'_> {
         }
         self.cx.notify(Notice::BackgroundEnded { ended: ended.clone() });
         if let Some(waiter) = &task.waiter {
-            let was_told = self.report_waiter(waiter, task, &ended);
-            let reason = if was_told {
+            let was_delivered = self.report_waiter(waiter, task, &ended);
+            let reason = if was_delivered {
                 "it was the answer of the call that waited for it"
             } else {
-                "whoever waited for it is over"
+                "its waiting call had ended"
             };
             self.background.note_delivery(
                 task,
-                if was_told { DeliveryState::Read } else { DeliveryState::Blocked },
+                if was_delivered { DeliveryState::Read } else { DeliveryState::Blocked },
                 reason,
             );
             return;
@@ -258,8 +258,8 @@ impl BackgroundWork<'_> {
             if let Some(task) = self.background.tasks.get_mut(&id) {
                 task.waiter = None;
             }
-            let why = FrameEnd::new(Status::Kill, "whoever waited for it is over");
-            self.stop_task(&id, &why, &EndRecipient::Nobody("whoever waited for it is over"));
+            let why = FrameEnd::new(Status::Kill, "its waiting call had ended");
+            self.stop_task(&id, &why, &EndRecipient::Nobody("its waiting call had ended"));
         }
     }
 

@@ -23,7 +23,7 @@ impl RoomChannels {
         let Some(source) = self.bindings.get(&inbound.channel) else { return };
         let is_target = |channel: &ChannelId, binding: &Binding| {
             *channel != inbound.channel
-                && binding.can_be_told()
+                && binding.can_receive()
                 && source.visibility.is_for(channel, binding.kind)
         };
         let targets = self.channels_where(is_target);
@@ -59,7 +59,7 @@ impl RoomChannels {
         but: Option<&ChannelId>,
     ) {
         let targets =
-            self.channels_where(|channel, binding| but != Some(channel) && binding.can_be_told());
+            self.channels_where(|channel, binding| but != Some(channel) && binding.can_receive());
         if targets.is_empty() {
             return;
         }

@@ -118,7 +118,7 @@ impl Room {
     fn route_inbound(&mut self, inbound: Inbound) {
         let Some(binding) = self.channels.bindings.get(&inbound.channel) else { return };
         // an agent's message goes to another agent only if it is addressed.
-        if inbound.to.is_none() && !binding.kind.is_transport() {
+        if inbound.to.is_none() && !binding.kind.is_for_people() {
             return;
         }
         let task = inbound.to.clone().unwrap_or_else(|| {

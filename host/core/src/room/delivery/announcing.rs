@@ -148,7 +148,7 @@ impl RoomChannels {
         let nowhere = |what: String| {
             let allowed = bound
                 .iter()
-                .filter(|(_, binding)| binding.can_be_told())
+                .filter(|(_, binding)| binding.can_receive())
                 .map(|(id, _)| id.to_string())
                 .collect();
             Refusal { allowed, ..Refusal::new(RefusalCode::UnknownChannel, what) }
@@ -156,16 +156,17 @@ impl RoomChannels {
         let best = || {
             preferred_channel(bound)
                 .cloned()
-                .ok_or_else(|| nowhere("no channel of the room can be told anything".to_owned()))
+                .ok_or_else(|| nowhere("no channel of the room accepts messages".to_owned()))
         };
         let Some(wanted) = &announcement.channel else { return best() };
         match bound.get(wanted) {
             None => Err(nowhere(format!("the room has no channel {wanted}"))),
-            // no person listens on an agent's channel, so a transport is used instead.
-            Some(binding) if !binding.kind.is_transport() => best(),
-            Some(binding) if binding.can_be_told() => Ok(wanted.clone()),
+            // no person listens on an agent's channel, so a channel to people is used instead.
+            Some(binding) if !binding.kind.is_for_people() => best(),
+            Some(binding) if binding.can_receive() => Ok(wanted.clone()),
             Some(binding) => {
-                let why = if binding.muted { "is muted" } else { "may be told nothing here" };
+                let why =
+                    if binding.muted { "is muted" } else { "accepts no messages in this room" };
                 Err(Refusal::new(RefusalCode::NoAccess, format!("{wanted} {why}")))
             }
         }

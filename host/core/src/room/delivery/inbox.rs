@@ -58,7 +58,7 @@ impl StepLoop<'_> {
                 None,
             )
         });
-        self.cx.notify(Notice::ResultsTold { task, ids });
+        self.cx.notify(Notice::ResultsRead { task, ids });
     }
 }
 

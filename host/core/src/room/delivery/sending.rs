@@ -208,7 +208,7 @@ impl ResultDelivery<'_> {
                         .then(|| format!("[plugins.{strategy}] grants.channels = [\"{TERMINAL}\"]"))
                 };
                 rights.require(Capability::Channels, target, smallest)?;
-                // Without a requested channel, a transport that is not muted is chosen.
+                // Without a requested channel, a channel to people that is not muted is chosen.
                 let channels =
                     self.deliveries.channels_of(self.cx, self.frames, self.channels, strategy);
                 let view =
@@ -225,8 +225,9 @@ impl ResultDelivery<'_> {
                         ));
                     }
                     None => {
-                        let reason =
-                            format!("plugins.{strategy}.grants.channels does not hold {target:?}");
+                        let reason = format!(
+                            "plugins.{strategy}.grants.channels does not contain {target:?}"
+                        );
                         return Err(rights
                             .refuse(
                                 Capability::Channels,
@@ -372,15 +373,15 @@ impl RoomChannels {
             && self.can_take_turn(cx, frames, &entry.notify)
     }
 
-    /// Checks that something can be said on the channel now.
+    /// Checks that the channel accepts messages now.
     pub(super) fn check_reachable(&self, channel: &ChannelId) -> Result<(), String> {
         match self.bound().get(channel) {
             None => Err(format!("the room has no channel {channel}")),
-            Some(binding) if !binding.kind.is_transport() => {
-                Err(format!("{channel} is an agent's, and leads to nobody"))
+            Some(binding) if !binding.kind.is_for_people() => {
+                Err(format!("{channel} is an agent's channel, which leads to no person"))
             }
             Some(binding) if !binding.access.may_read() => {
-                Err(format!("{channel} may be told nothing here"))
+                Err(format!("{channel} accepts no messages in this room"))
             }
             Some(binding) if binding.muted => Err(format!("{channel} is muted")),
             Some(_) => Ok(()),
@@ -399,9 +400,9 @@ impl RoomContext {
         crate::types::delivery::DeliveryView {
             room,
             now: self.now,
-            waiting: Vec::new(),
+            pending_results: Vec::new(),
             channels: Vec::new(),
-            notify: None,
+            notified_task: None,
         }
     }
 }

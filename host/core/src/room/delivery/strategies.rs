@@ -83,9 +83,9 @@ impl Deliveries {
         DeliveryView {
             room: cx.opening.room.clone(),
             now: cx.now,
-            waiting: shown().map(|entry| Arc::clone(&entry.ended)).collect(),
+            pending_results: shown().map(|entry| Arc::clone(&entry.ended)).collect(),
             channels: self.channels_of(cx, frames, channels, strategy),
-            notify: shown().next().map(|entry| entry.notify.clone()),
+            notified_task: shown().next().map(|entry| entry.notify.clone()),
         }
     }
 
@@ -280,7 +280,7 @@ impl ResultDelivery<'_> {
                 Decision::Deliver { tasks, channel, prompt, interrupt } => {
                     self.deliver(strategy, &tasks, channel, prompt.as_deref(), interrupt)
                 }
-                Decision::Attach { tasks } => {
+                Decision::MoveToInbox { tasks } => {
                     for id in self.deliveries.named(strategy, &tasks) {
                         self.deliveries.set_delivery_state(
                             self.cx,

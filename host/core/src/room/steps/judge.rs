@@ -179,7 +179,7 @@ impl StepLoop<'_> {
                 _ => Responder::of(message.sender),
             };
             if message.sender == Role::User && matches!(frame.pending_sender, Responder::User) {
-                frame.intent = Some(Arc::clone(&message));
+                frame.latest_user_message = Some(Arc::clone(&message));
             }
             frame.pending = Some(Arc::clone(&message));
             frame.stalled = 0;
@@ -270,7 +270,7 @@ impl StepLoop<'_> {
             message.content = Some(DO_NOT_KNOW.to_owned());
             message.parent = parent;
             if let Some(frame) = self.frames.get_mut(&id) {
-                // Not `put_pending`: it would replace the user's intent, and this message is the
+                // Not `put_pending`: it would replace the latest user message, and this message is the
                 // host's.
                 frame.loops.answered(&message, step);
                 frame.pending_sender = responder;

@@ -105,10 +105,7 @@ fn cut_texts_say_so() {
         "hello hell\n[The result was cut to 10 tokens; ask for less at a time.]"
     );
     let once = retained("hello there", "p.my_tool", 2, 1);
-    assert_eq!(
-        once,
-        "he\n[Of this result 2 tokens were kept; for all of it call p.my_tool again.]"
-    );
+    assert_eq!(once, "he\n[Of this result 2 tokens remain; for all of it call p.my_tool again.]");
     assert_eq!(retained(&once, "p.my_tool", 2, 1), once);
 }
 

@@ -186,7 +186,7 @@ fn of_agent(view: &AgentView) -> Value {
         "pending": view.pending,
         "history": view.history,
         "since": view.since,
-        "intent": view.intent,
+        "intent": view.latest_user_message,
         "plan": view.plan.to_json(),
         "outputs": view.outputs,
         "spent": view.spent,

@@ -58,9 +58,9 @@ fn a_thousand_results_are_each_told_once() {
         let view = desk.room().delivery_view(call).expect("it is shown what waits");
         // Half of the results at a time, and one result twice.
         let ids: Vec<&str> = view
-            .waiting
+            .pending_results
             .iter()
-            .take(view.waiting.len().div_ceil(2))
+            .take(view.pending_results.len().div_ceil(2))
             .map(|ended| ended.id.as_str())
             .collect();
         let decisions = vec![speak(&ids), speak(&ids[..1]), wait(None, 10)];
@@ -98,7 +98,7 @@ fn a_strategy_is_shown_no_more_than_it_can_take_and_is_woken_for_the_rest() {
     desk.ends("small");
     let (call, _) = desk.woken();
     assert_eq!(
-        desk.room().delivery_view(call).expect("a view").waiting.len(),
+        desk.room().delivery_view(call).expect("a view").pending_results.len(),
         1,
         "the first alone was there"
     );
@@ -109,7 +109,7 @@ fn a_strategy_is_shown_no_more_than_it_can_take_and_is_woken_for_the_rest() {
     });
     let (call, _) = desk.woken();
     let view = desk.room().delivery_view(call).expect("a view");
-    assert_eq!(view.waiting.len(), 1, "the two long ones do not fit together");
+    assert_eq!(view.pending_results.len(), 1, "the two long ones do not fit together");
     desk.happened(Event::StrategyDecided {
         call,
         answer: Ok(vec![speak(&["task-1"])]),
@@ -117,7 +117,7 @@ fn a_strategy_is_shown_no_more_than_it_can_take_and_is_woken_for_the_rest() {
     });
     let (call, wake) = desk.woken();
     assert_eq!(wake, Wake::Ended { task: "task-2".into() });
-    assert_eq!(desk.room().delivery_view(call).expect("a view").waiting.len(), 2);
+    assert_eq!(desk.room().delivery_view(call).expect("a view").pending_results.len(), 2);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_speech_that_fails_is_tried_four_times_and_then_waits_for_the_agent() {
         let (call, wake) = desk.woken();
         assert_eq!(matches!(wake, Wake::SendFailed { .. }), attempt > 1);
         let view = desk.room().delivery_view(call).expect("a view");
-        assert_eq!(view.waiting[0].attempts, attempt - 1);
+        assert_eq!(view.pending_results[0].attempts, attempt - 1);
         desk.happened(Event::StrategyDecided {
             call,
             answer: Ok(vec![speak(&["task-1"])]),
@@ -204,11 +204,11 @@ fn every_nonsense_falls_back_to_the_agents_next_turn_and_is_reported() {
     let denied = |channel: &str| vec![on(channel, &["task-1"])];
     for (decisions, reason) in [
         (vec![huge], "65536"),
-        (denied("pager"), "grants.channels does not hold \"pager\""),
-        (denied("nowhere"), "grants.channels does not hold \"nowhere\""),
+        (denied("pager"), "grants.channels does not contain \"pager\""),
+        (denied("nowhere"), "grants.channels does not contain \"nowhere\""),
         (vec![Decision::GiveUp { reason: "bored".to_owned() }], "gave up: bored"),
         (
-            vec![Decision::Attach { tasks: vec!["task-1".to_owned(), "task-1".to_owned()] }],
+            vec![Decision::MoveToInbox { tasks: vec!["task-1".to_owned(), "task-1".to_owned()] }],
             "agent's next turn",
         ),
     ] {
@@ -385,5 +385,5 @@ fn the_best_channel_is_a_voice_that_may_be_told_something() {
     bindings.get_mut("b").expect("it is there").access = ChannelAccess::WriteOnly;
     assert_eq!(best(&bindings).as_deref(), Some("c"));
     bindings.remove("c");
-    assert_eq!(best(&bindings), None, "R-101: an agent is no transport");
+    assert_eq!(best(&bindings), None, "R-101: an agent's channel leads to no person");
 }

@@ -66,7 +66,7 @@ fn results_are_not_the_users_words() {
     let call = desk.take(step).expect("the agent takes a turn");
     let view = desk.room().agent_view(call).expect("a view");
     assert_eq!(
-        view.intent.as_ref().map(|message| message.text()),
+        view.latest_user_message.as_ref().map(|message| message.text()),
         Some("hello"),
         "what its user wants is as it was"
     );
@@ -139,7 +139,7 @@ fn the_inbox_is_read_once_right_before_the_next_step_also_in_a_later_run() {
     desk.step(finish());
     let (call, _) = desk.take(background).expect("a background task");
     desk.ended(call, BackgroundStatus::Failed, "the password is 1234");
-    desk.decides(vec![Decision::Attach { tasks: vec!["task-1".to_owned()] }]);
+    desk.decides(vec![Decision::MoveToInbox { tasks: vec!["task-1".to_owned()] }]);
     assert!(desk.room().outcome().is_some());
     let before = desk.history().len();
     let opening = RunOpening {
@@ -160,7 +160,7 @@ fn the_inbox_is_read_once_right_before_the_next_step_also_in_a_later_run() {
         "R-055: a model reads no error: {text}"
     );
     assert_eq!(
-        desk.told(|notice| matches!(notice, Notice::ResultsTold { ids, .. } if ids.len() == 1)),
+        desk.told(|notice| matches!(notice, Notice::ResultsRead { ids, .. } if ids.len() == 1)),
         1
     );
     desk.step(Action::Think { thought: "hm".to_owned() });
@@ -337,5 +337,5 @@ fn a_view_shares_what_it_shows() {
         desk.room().delivery_view(call).expect("a view"),
         desk.room().delivery_view(call).expect("a view"),
     );
-    assert!(Arc::ptr_eq(&one.waiting[0], &two.waiting[0]));
+    assert!(Arc::ptr_eq(&one.pending_results[0], &two.pending_results[0]));
 }

@@ -85,7 +85,7 @@ impl Lists for strategy::Decision {
     fn longest(&self) -> usize {
         match self {
             Self::Deliver(message) => message.tasks.len(),
-            Self::Attach(tasks) => tasks.len(),
+            Self::MoveToInbox(tasks) => tasks.len(),
             Self::Wait(_) | Self::GiveUp(_) => 0,
         }
     }
@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn decisions_and_the_tasks_in_them_are_counted() {
-        let attach = strategy::Decision::Attach(vec![String::new(); 4]);
-        assert_eq!(vec![attach].longest(), 4);
+        let moved = strategy::Decision::MoveToInbox(vec![String::new(); 4]);
+        assert_eq!(vec![moved].longest(), 4);
         assert_eq!(Ok::<_, ()>(vec![strategy::Decision::GiveUp(String::new())]).longest(), 1);
     }
 

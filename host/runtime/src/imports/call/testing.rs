@@ -67,7 +67,7 @@ pub(crate) fn view() -> AgentView {
         pending: None,
         history: History::default(),
         since: Arc::default(),
-        intent: None,
+        latest_user_message: None,
         plan: Arc::default(),
         outputs: Arc::default(),
         spent: Spent::default(),

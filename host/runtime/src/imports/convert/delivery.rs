@@ -25,7 +25,7 @@ pub(crate) fn decision_in(decision: strategy::Decision) -> Decision {
             prompt: message.prompt,
             interrupt: message.interrupt,
         },
-        strategy::Decision::Attach(tasks) => Decision::Attach { tasks },
+        strategy::Decision::MoveToInbox(tasks) => Decision::MoveToInbox { tasks },
         strategy::Decision::Wait(request) => {
             Decision::Wait { channel: request.channel, timeout_ms: request.timeout_ms }
         }

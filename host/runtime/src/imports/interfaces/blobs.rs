@@ -141,7 +141,7 @@ impl CallState {
 /// Returns the blobs in the messages of the call's input.
 fn lent_blobs(lent: &CallInput) -> HashMap<String, Blob> {
     let CallInput::Agent(view) = lent else { return HashMap::new() };
-    let messages = view.history.iter().chain(&view.pending).chain(&view.intent);
+    let messages = view.history.iter().chain(&view.pending).chain(&view.latest_user_message);
     let attached = messages.flat_map(|message: &std::sync::Arc<Message>| &message.attachments);
     attached.map(|blob| (blob.sha256.clone(), blob.clone())).collect()
 }

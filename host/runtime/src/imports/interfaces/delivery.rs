@@ -38,7 +38,7 @@ impl context::HostContext for CallState {
         &mut self,
         _: Resource<DeliveryContext>,
     ) -> wasmtime::Result<Vec<context::EndedTask>> {
-        Ok(self.delivery_view()?.waiting.iter().map(|ended| ended_out(ended)).collect())
+        Ok(self.delivery_view()?.pending_results.iter().map(|ended| ended_out(ended)).collect())
     }
 
     fn channels(
@@ -56,7 +56,7 @@ impl context::HostContext for CallState {
     }
 
     fn notified_task(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<Option<String>> {
-        Ok(self.delivery_view()?.notify.as_ref().map(ToString::to_string))
+        Ok(self.delivery_view()?.notified_task.as_ref().map(ToString::to_string))
     }
 
     /// Does nothing: the guest only borrows the context.

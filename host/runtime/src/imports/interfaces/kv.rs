@@ -4,8 +4,6 @@
 use std::sync::Arc;
 
 use conclave_core::permissions::grant::KvGrant;
-use conclave_core::types::capability::Capability;
-use conclave_core::types::denial::Layer;
 use conclave_core::types::side_effect::{FailureCause, SideEffect, SideEffectAnswer};
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +12,7 @@ use super::journalled::{EffectStart, digest};
 use crate::imports::bindings::conclave::plugin::kv;
 use crate::imports::call::{CallState, Packed, Recalled};
 use crate::imports::convert::denial_out;
-use crate::imports::kv::{KEY_BYTES, KvError, KvOwner, KvStore};
+use crate::imports::kv::{KvError, KvOwner, KvStore};
 use crate::observe::subscribe::Level;
 
 /// Maximum keys of one page.
@@ -43,19 +41,11 @@ type Work<T> = Result<T, KvError>;
 
 impl CallState {
     /// Checks that the plugin may use its store, with this key.
-    fn may_keep(&mut self, key: &str) -> Result<KvGrant, kv::KvError> {
-        let record = match self.rights().may_keep(key) {
-            Ok(()) if key.len() > KEY_BYTES => self.rights().refuse(
-                Capability::Kv,
-                key,
-                Layer::Runtime,
-                "a key has 512 bytes at most",
-                None,
-            ),
-            Ok(()) => return Ok(self.grantee.setup.grants.kv.unwrap_or_default()),
-            Err(record) => record,
-        };
-        Err(kv::KvError::Denied(self.refuse(*record)))
+    fn check_key(&mut self, key: &str) -> Result<KvGrant, kv::KvError> {
+        match self.rights().may_store(key) {
+            Ok(()) => Ok(self.grantee.setup.grants.kv.unwrap_or_default()),
+            Err(record) => Err(kv::KvError::Denied(self.refuse(*record))),
+        }
     }
 
     /// Runs work on the store, off the event loop.
@@ -122,7 +112,7 @@ impl CallState {
     }
 
     async fn kv_get(&mut self, key: String) -> Result<Option<Vec<u8>>, kv::KvError> {
-        self.may_keep(&key)?;
+        self.check_key(&key)?;
         let limit = self.grantee.limits().read;
         if self.read.get() >= limit {
             return Err(kv::KvError::Other(format!(
@@ -155,7 +145,7 @@ impl CallState {
     }
 
     async fn kv_set(&mut self, key: String, value: Vec<u8>) -> Result<(), kv::KvError> {
-        let most = self.may_keep(&key)?;
+        let most = self.check_key(&key)?;
         let length = value.len() as u64;
         // A change that can never fit is not journalled.
         if length.saturating_add(key.len() as u64) > most.bytes {
@@ -167,7 +157,7 @@ impl CallState {
     }
 
     async fn kv_delete(&mut self, key: String) -> Result<(), kv::KvError> {
-        self.may_keep(&key)?;
+        self.check_key(&key)?;
         let side_effect = SideEffect::DeleteKey { key: key.clone() };
         self.change(side_effect, 0, move |store, owner| store.delete(owner, &key)).await
     }
@@ -178,7 +168,7 @@ impl CallState {
         after: Option<String>,
         count: u32,
     ) -> Result<Vec<String>, kv::KvError> {
-        self.may_keep(&prefix)?;
+        self.check_key(&prefix)?;
         let count = usize::try_from(count).unwrap_or(KEYS).min(KEYS);
         let target = format!("{prefix} after {after:?}, {count}");
         match self.past.recall::<Option<Vec<String>>>(LIST, &target) {

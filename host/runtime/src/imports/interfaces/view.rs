@@ -67,7 +67,7 @@ impl state::HostView for CallState {
     }
 
     fn latest_user_message(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
-        Ok(self.agent_view()?.intent.as_ref().map(|message| message.text().to_owned()))
+        Ok(self.agent_view()?.latest_user_message.as_ref().map(|message| message.text().to_owned()))
     }
 
     fn plan(&mut self, _: Resource<View>) -> wasmtime::Result<String> {

@@ -16,9 +16,9 @@ pub enum Guarantee {
     /// come.
     NothingLost,
     /// It decides about each result only once.
-    ToldOnce,
+    DecidesOnce,
     /// It decides only about results that wait for it.
-    OnlyWhatWaits,
+    OnlyPendingResults,
     /// It speaks only on channels that it was offered, and on none that is muted.
     OnlyItsChannels,
     /// It never speaks on a channel whose user is speaking, not even to interrupt.
@@ -28,7 +28,7 @@ pub enum Guarantee {
     /// It does not wait in a busy loop.
     NotBusy,
     /// Its own words for a failed task differ from those for a completed one.
-    TellsFailures,
+    ReportsFailures,
     /// It gives the same answer to the same wake in the same room.
     Deterministic,
     /// The result is the one that the script expects.
@@ -41,13 +41,13 @@ impl Guarantee {
         match self {
             Self::Answers => "answers each wake",
             Self::NothingLost => "loses no result",
-            Self::ToldOnce => "decides once about each result",
-            Self::OnlyWhatWaits => "decides only about results that wait",
+            Self::DecidesOnce => "decides once about each result",
+            Self::OnlyPendingResults => "decides only about results that wait",
             Self::OnlyItsChannels => "speaks only on open channels that it was offered",
             Self::NeverOverAUser => "never speaks over a user",
             Self::BacksOff => "waits after a failed message",
             Self::NotBusy => "does not wait in a loop",
-            Self::TellsFailures => "tells a failure as one",
+            Self::ReportsFailures => "reports a failure as a failure",
             Self::Deterministic => "decides the same in the same room",
             Self::AsExpected => "does what the script expects",
         }
@@ -89,7 +89,7 @@ impl fmt::Display for Broken {
         const SHOWN: usize = 10;
         let mut lines = self.0.iter().map(|Breach { guarantee, at, what, play }| {
             let play = if play.is_empty() { String::new() } else { format!(" ({play})") };
-            format!("broken: \"{}\", at {at} ms{play}: {what}", guarantee.as_str())
+            format!("{guarantee:?} ({}), at {at} ms{play}: {what}", guarantee.as_str())
         });
         write!(f, "{}", lines.by_ref().take(SHOWN).collect::<Vec<_>>().join("\n"))?;
         match lines.count() {
@@ -103,7 +103,7 @@ impl std::error::Error for Broken {}
 
 /// A message that a channel accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct AcceptedMessage {
     /// Milliseconds after the beginning.
     pub at: u64,
     /// The results that it was about.
@@ -118,7 +118,7 @@ pub struct Told {
 
 /// A result that was left in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct InboxEntry {
     /// Milliseconds after the beginning.
     pub at: u64,
     /// The reason.
@@ -127,13 +127,13 @@ pub struct Kept {
 
 /// A wake, and the decisions about it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Woken {
+pub struct WakeRecord {
     /// Milliseconds after the beginning.
     pub at: u64,
     /// The reason of the wake.
     pub wake: Wake,
     /// The number of results that waited.
-    pub waiting: usize,
+    pub pending: usize,
     /// The decisions, or the text of an error or a panic.
     pub decided: Result<Vec<Decision>, String>,
 }
@@ -143,13 +143,13 @@ pub struct Woken {
 #[must_use = "`check` says whether the guarantees held"]
 pub struct Report {
     /// Accepted messages, in order.
-    pub told: Vec<Told>,
+    pub delivered: Vec<AcceptedMessage>,
     /// The inbox, by task.
-    pub kept: BTreeMap<String, Kept>,
+    pub inbox: BTreeMap<String, InboxEntry>,
     /// Results that still wait; none, for a good strategy.
-    pub waiting: Vec<String>,
+    pub pending: Vec<String>,
     /// All wakes.
-    pub woken: Vec<Woken>,
+    pub wakes: Vec<WakeRecord>,
     pub(super) breaches: Vec<Breach>,
 }
 
@@ -177,8 +177,11 @@ impl Report {
     }
 
     /// Returns the time at which a result was delivered, or `None` if it was not.
-    pub fn told_at(&self, task: &str) -> Option<u64> {
-        self.told.iter().find(|told| told.tasks.iter().any(|id| id == task)).map(|told| told.at)
+    pub fn delivered_at(&self, task: &str) -> Option<u64> {
+        self.delivered
+            .iter()
+            .find(|message| message.tasks.iter().any(|id| id == task))
+            .map(|message| message.at)
     }
 
     pub(super) fn breaks(&mut self, guarantee: Guarantee, at: u64, what: String) {
@@ -186,19 +189,21 @@ impl Report {
     }
 
     pub(super) fn expect(&mut self, expected: Option<&Expected>) {
-        let Some(Expected { told, kept }) = expected else { return };
+        let Some(Expected { delivered, inbox }) = expected else { return };
         let came: Vec<(u64, Vec<String>)> =
-            self.told.iter().map(|told| (told.at, told.tasks.clone())).collect();
-        if let Some(told) = told.as_ref().filter(|told| **told != came) {
+            self.delivered.iter().map(|message| (message.at, message.tasks.clone())).collect();
+        if let Some(expected) = delivered.as_ref().filter(|expected| **expected != came) {
             self.breaks(
                 Guarantee::AsExpected,
                 0,
-                format!("told should be {told:?}, and was {came:?}"),
+                format!("delivered should be {expected:?}, and was {came:?}"),
             );
         }
-        let came: Vec<&String> = self.kept.keys().collect();
-        if let Some(kept) = kept.as_ref().filter(|kept| kept.iter().ne(came.iter().copied())) {
-            let what = format!("kept should be {kept:?}, and was {came:?}");
+        let came: Vec<&String> = self.inbox.keys().collect();
+        if let Some(expected) =
+            inbox.as_ref().filter(|expected| expected.iter().ne(came.iter().copied()))
+        {
+            let what = format!("inbox should be {expected:?}, and was {came:?}");
             self.breaks(Guarantee::AsExpected, 0, what);
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::report::{Guarantee, Kept, Report, Told, Woken};
+use super::report::{AcceptedMessage, Guarantee, InboxEntry, Report, WakeRecord};
 use super::script::{Script, ScriptEvent};
 use crate::delivery::{
     Activity, Channel, Context, Decision, DeliveryMessage, EndedTask, MOST_ATTEMPTS, Snapshot,
@@ -41,8 +41,8 @@ pub(super) struct Room<'a, F> {
     script: &'a Script,
     play: Play,
     now: u64,
-    channels: Vec<Open>,
-    results: Vec<Known>,
+    channels: Vec<SimulatedChannel>,
+    results: Vec<TrackedResult>,
     /// The ids of the waiting results, oldest first.
     waiting: Vec<usize>,
     timer: Option<u64>,
@@ -54,12 +54,12 @@ pub(super) struct Room<'a, F> {
     /// The results of the failed message, until the strategy is notified, and then those of the
     /// notification.
     failed: Vec<String>,
-    told_failed: Vec<String>,
+    notified_of: Vec<String>,
     busy: Busy,
     report: Report,
 }
 
-struct Open {
+struct SimulatedChannel {
     channel: Channel,
     says_ms: u64,
     refusals: u32,
@@ -67,16 +67,16 @@ struct Open {
     quiet_at: Option<u64>,
 }
 
-struct Known {
+struct TrackedResult {
     ended: EndedTask,
     state: State,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum State {
-    Waiting,
-    Told,
-    Kept,
+    Pending,
+    Delivered,
+    InInbox,
 }
 
 fn weight(wake: &Wake) -> u8 {
@@ -92,12 +92,12 @@ fn weight(wake: &Wake) -> u8 {
 struct Busy {
     last: Option<u64>,
     timers: u32,
-    is_told: bool,
+    has_settled: bool,
 }
 
 impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> {
     pub(super) fn new(decide: &'a F, script: &'a Script, play: Play) -> Self {
-        let open = |opened: &super::script::Opened| Open {
+        let open = |opened: &super::script::ScriptChannel| SimulatedChannel {
             channel: Channel {
                 id: opened.id.clone(),
                 kind: opened.kind,
@@ -122,7 +122,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
             wakes: VecDeque::new(),
             crash_ms: None,
             failed: Vec::new(),
-            told_failed: Vec::new(),
+            notified_of: Vec::new(),
             busy: Busy::default(),
             report: Report::default(),
         }
@@ -139,7 +139,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
             self.now = self.now.max(next);
             // The time may have jumped over several lines, which still happen in their order.
             while let Some(line) = lines.next_if(|line| line.at <= next) {
-                self.happen(&line.what);
+                self.play_event(&line.what);
                 if !self.play.joins {
                     self.wake_all();
                 }
@@ -155,7 +155,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
                 self.wakes.extend(wake);
             }
             self.wake_all();
-            if self.report.woken.len() >= MAX_WAKES {
+            if self.report.wakes.len() >= MAX_WAKES {
                 self.breaks(
                     Guarantee::NotBusy,
                     format!("it was woken {MAX_WAKES} times, and is not done"),
@@ -166,21 +166,21 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         self.end(end)
     }
 
-    fn happen(&mut self, what: &ScriptEvent) {
+    fn play_event(&mut self, what: &ScriptEvent) {
         match what {
             ScriptEvent::Ends(ended) => {
                 self.waiting.push(self.results.len());
-                self.results.push(Known { ended: ended.clone(), state: State::Waiting });
+                self.results.push(TrackedResult { ended: ended.clone(), state: State::Pending });
                 self.wakes.push_back(Wake::Ended(ended.task_id.clone()));
             }
             ScriptEvent::Activity { channel, activity } => self.becomes(channel, *activity, None),
             ScriptEvent::Refuses { channel, times } => {
-                if let Some(open) = self.open(channel) {
+                if let Some(open) = self.channel(channel) {
                     open.refusals = *times;
                 }
             }
             ScriptEvent::Mutes { channel, muted } => {
-                if let Some(open) = self.open(channel) {
+                if let Some(open) = self.channel(channel) {
                     open.channel.muted = *muted;
                 }
             }
@@ -191,12 +191,12 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         }
     }
 
-    fn open(&mut self, id: &str) -> Option<&mut Open> {
+    fn channel(&mut self, id: &str) -> Option<&mut SimulatedChannel> {
         self.channels.iter_mut().find(|open| open.channel.id == id)
     }
 
     fn becomes(&mut self, id: &str, activity: Activity, quiet_at: Option<u64>) {
-        let Some(open) = self.open(id) else { return };
+        let Some(open) = self.channel(id) else { return };
         open.quiet_at = quiet_at;
         open.channel.activity = activity;
         let Some((_, was_idle)) = self.waits_for.as_mut().filter(|(waited, _)| waited == id) else {
@@ -222,10 +222,10 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
 
     fn wake_all(&mut self) {
         while let Some(wake) = self.wakes.pop_front() {
-            if self.report.woken.len() >= MAX_WAKES {
+            if self.report.wakes.len() >= MAX_WAKES {
                 return;
             }
-            self.told_failed = std::mem::take(&mut self.failed);
+            self.notified_of = std::mem::take(&mut self.failed);
             if !self.waiting.is_empty() {
                 self.wake(&wake);
             }
@@ -252,13 +252,13 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
                 format!("asked twice for {wake:?}, it answered otherwise the second time"),
             );
         }
-        let woken = Woken {
+        let record = WakeRecord {
             at: self.now,
             wake: wake.clone(),
-            waiting: self.waiting.len(),
+            pending: self.waiting.len(),
             decided: decided.clone(),
         };
-        self.report.woken.push(woken);
+        self.report.wakes.push(record);
         match decided {
             Ok(decisions) => {
                 self.scratch = scratch;
@@ -267,7 +267,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
             }
             Err(error) => {
                 self.breaks(Guarantee::Answers, format!("woken by {wake:?}, it failed: {error}"));
-                self.keep_all("the strategy failed");
+                self.move_all_to_inbox("the strategy failed");
             }
         }
         self.check_pace(wake);
@@ -307,22 +307,22 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         for decision in decisions {
             match decision {
                 Decision::Deliver(message) => self.deliver(wake, message),
-                Decision::Attach(tasks) => {
+                Decision::MoveToInbox(tasks) => {
                     for at in self.named(&tasks) {
-                        self.keep(at, "attached");
+                        self.move_to_inbox(at, "moved to the inbox");
                     }
                 }
                 Decision::Wait(WaitRequest { channel, timeout_ms }) => {
                     if waits.is_none() || channel.is_some() {
                         self.waits_for = channel.and_then(|id| {
-                            let open = self.open(&id)?;
+                            let open = self.channel(&id)?;
                             Some((id, open.channel.activity == Activity::Idle))
                         });
                     }
                     let until = self.now + timeout_ms.min(MAX_WAIT_MS);
                     waits = Some(waits.map_or(until, |earliest| earliest.min(until)));
                 }
-                Decision::GiveUp(reason) => self.keep_all(&format!("given up: {reason}")),
+                Decision::GiveUp(reason) => self.move_all_to_inbox(&format!("given up: {reason}")),
             }
         }
         self.timer = waits.or(self.timer);
@@ -335,14 +335,16 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
     fn named(&mut self, tasks: &[String]) -> Vec<usize> {
         let mut found = Vec::new();
         for task in tasks {
-            match self.results.iter().position(|known| known.ended.task_id == *task) {
-                Some(at) if self.results[at].state == State::Waiting && !found.contains(&at) => {
+            match self.results.iter().position(|result| result.ended.task_id == *task) {
+                Some(at) if self.results[at].state == State::Pending && !found.contains(&at) => {
                     found.push(at)
                 }
-                Some(_) => self
-                    .breaks(Guarantee::ToldOnce, format!("it decides about {task} a second time")),
+                Some(_) => self.breaks(
+                    Guarantee::DecidesOnce,
+                    format!("it decides about {task} a second time"),
+                ),
                 None => self.breaks(
-                    Guarantee::OnlyWhatWaits,
+                    Guarantee::OnlyPendingResults,
                     format!("it decides about {task:?}, and there is no such task"),
                 ),
             }
@@ -360,7 +362,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         if ids.is_empty() {
             return;
         }
-        if matches!(wake, Wake::SendFailed(_)) && ids.iter().any(|id| self.told_failed.contains(id))
+        if matches!(wake, Wake::SendFailed(_)) && ids.iter().any(|id| self.notified_of.contains(id))
         {
             self.breaks(
                 Guarantee::BacksOff,
@@ -375,14 +377,14 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
             .or_else(|| self.snapshot().context().preferred_channel().map(|channel| channel.id));
         let now = self.now;
         let Some(open) =
-            wanted.as_deref().and_then(|id| self.open(id)).filter(|open| !open.channel.muted)
+            wanted.as_deref().and_then(|id| self.channel(id)).filter(|open| !open.channel.muted)
         else {
             let why = match (channel, wanted) {
                 (Some(id), _) => format!("it speaks on {id:?}, which is muted or was not offered"),
                 _ => "it speaks, and there is no channel to speak on".to_owned(),
             };
             self.breaks(Guarantee::OnlyItsChannels, why.clone());
-            results.into_iter().for_each(|at| self.keep(at, &why));
+            results.into_iter().for_each(|at| self.move_to_inbox(at, &why));
             return;
         };
         let id = open.channel.id.clone();
@@ -396,52 +398,58 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
             let quiet_at = Some(begins + open.says_ms);
             self.becomes(&id, Activity::Speaking, quiet_at);
         }
-        match self.open(&id).filter(|open| open.refusals > 0) {
+        match self.channel(&id).filter(|open| open.refusals > 0) {
             Some(open) => {
                 open.refusals -= 1;
-                self.not_taken(&results, ids);
+                self.rejected(&results, ids);
             }
-            None => self.taken(
+            None => self.accepted(
                 &results,
-                Told { at: now, tasks: ids, channel: id, prompt, interrupted: interrupt },
+                AcceptedMessage {
+                    at: now,
+                    tasks: ids,
+                    channel: id,
+                    prompt,
+                    interrupted: interrupt,
+                },
             ),
         }
     }
 
-    fn taken(&mut self, results: &[usize], told: Told) {
+    fn accepted(&mut self, results: &[usize], message: AcceptedMessage) {
         for at in results {
-            self.leave(*at, State::Told);
+            self.leave(*at, State::Delivered);
         }
-        self.report.told.push(told);
+        self.report.delivered.push(message);
     }
 
-    fn not_taken(&mut self, results: &[usize], ids: Vec<String>) {
+    fn rejected(&mut self, results: &[usize], ids: Vec<String>) {
         for at in results {
             self.results[*at].ended.attempts += 1;
             if self.results[*at].ended.attempts >= MOST_ATTEMPTS {
-                self.keep(*at, "tried as often as the host tries");
+                self.move_to_inbox(*at, "tried as often as the host tries");
             }
         }
         self.failed = ids;
-        self.wakes.push_front(Wake::SendFailed("the channel did not take it".to_owned()));
+        self.wakes.push_front(Wake::SendFailed("the channel refused it".to_owned()));
     }
 
-    fn keep(&mut self, at: usize, why: &str) {
-        self.leave(at, State::Kept);
-        let kept = Kept { at: self.now, why: why.to_owned() };
-        self.report.kept.insert(self.results[at].ended.task_id.clone(), kept);
+    fn move_to_inbox(&mut self, at: usize, why: &str) {
+        self.leave(at, State::InInbox);
+        let entry = InboxEntry { at: self.now, why: why.to_owned() };
+        self.report.inbox.insert(self.results[at].ended.task_id.clone(), entry);
     }
 
-    fn keep_all(&mut self, why: &str) {
+    fn move_all_to_inbox(&mut self, why: &str) {
         for at in self.waiting.clone() {
-            self.keep(at, why);
+            self.move_to_inbox(at, why);
         }
     }
 
     fn leave(&mut self, at: usize, state: State) {
         self.results[at].state = state;
         self.waiting.retain(|waiting| *waiting != at);
-        self.busy.is_told = true;
+        self.busy.has_settled = true;
     }
 
     /// Compares the strategy's words about a failed task with its words about a completed one in
@@ -473,7 +481,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
                     "what it says about {} would be the same had it completed",
                     ended.task_id
                 );
-                self.breaks(Guarantee::TellsFailures, what);
+                self.breaks(Guarantee::ReportsFailures, what);
             }
         }
     }
@@ -483,9 +491,9 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
             return;
         }
         let is_near =
-            self.busy.last.is_some_and(|last| self.now - last < BUSY_MS) && !self.busy.is_told;
+            self.busy.last.is_some_and(|last| self.now - last < BUSY_MS) && !self.busy.has_settled;
         let timers = if is_near { self.busy.timers + 1 } else { 0 };
-        self.busy = Busy { last: Some(self.now), timers, is_told: false };
+        self.busy = Busy { last: Some(self.now), timers, has_settled: false };
         if timers == BUSY_TIMERS {
             self.breaks(
                 Guarantee::NotBusy,
@@ -513,7 +521,7 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
             };
             self.breaks(Guarantee::NothingLost, format!("{first}{others} still waits, {why}"));
         }
-        self.report.waiting = waiting;
+        self.report.pending = waiting;
         self.report
     }
 

@@ -11,7 +11,7 @@ const AFTERWARDS_MS: u64 = 60 * 60 * 1_000;
 /// The events in a room, with their times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Script {
-    pub(super) channels: Vec<Opened>,
+    pub(super) channels: Vec<ScriptChannel>,
     pub(super) lines: Vec<Line>,
     pub(super) notify: Option<String>,
     pub(super) until: Option<u64>,
@@ -20,7 +20,7 @@ pub struct Script {
 
 /// A channel on which the strategy may speak.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Opened {
+pub(super) struct ScriptChannel {
     pub(super) id: String,
     pub(super) kind: ChannelKind,
     pub(super) says_ms: u64,
@@ -48,10 +48,10 @@ pub(super) enum ScriptEvent {
 pub(super) struct Expected {
     /// The time of each message, and its tasks.
     #[serde(default)]
-    pub(super) told: Option<Vec<(u64, Vec<String>)>>,
+    pub(super) delivered: Option<Vec<(u64, Vec<String>)>>,
     /// The contents of the inbox, sorted.
     #[serde(default)]
-    pub(super) kept: Option<Vec<String>>,
+    pub(super) inbox: Option<Vec<String>>,
 }
 
 impl Script {
@@ -73,7 +73,7 @@ impl Script {
     ///     ],
     ///     "notify": "desk",
     ///     "until": 60000,
-    ///     "expect": { "told": [[0, ["a"]]], "kept": ["b"] }
+    ///     "expect": { "delivered": [[0, ["a"]]], "inbox": ["b"] }
     /// }"#)?;
     /// # let _ = script;
     /// # Ok::<(), conclave_sdk::Error>(())
@@ -84,11 +84,11 @@ impl Script {
     pub fn from_json(text: &str) -> Result<Self> {
         let wrong =
             |error: serde_json::Error| Error::invalid_arguments(format!("the script: {error}"));
-        let Form { channels, script, notify, until, expect } =
+        let ScriptForm { channels, script, notify, until, expect } =
             serde_json::from_str(text).map_err(wrong)?;
         let channels = channels.into_iter().map(|channel| {
             let kind = kind_named(&channel.kind)?;
-            Ok(Opened { id: channel.id, kind, says_ms: channel.says_ms })
+            Ok(ScriptChannel { id: channel.id, kind, says_ms: channel.says_ms })
         });
         let lines =
             script.into_iter().map(|LineForm { at, what }| Ok(Line { at, what: what.read()? }));
@@ -98,7 +98,7 @@ impl Script {
     }
 
     pub(super) fn add_channel(&mut self, id: &str, kind: ChannelKind, says_ms: u64) {
-        self.channels.push(Opened { id: id.to_owned(), kind, says_ms });
+        self.channels.push(ScriptChannel { id: id.to_owned(), kind, says_ms });
     }
 
     /// Returns the time after which nothing is played.
@@ -111,7 +111,7 @@ impl Script {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Form {
+struct ScriptForm {
     channels: Vec<ChannelForm>,
     script: Vec<LineForm>,
     #[serde(default)]
@@ -136,12 +136,12 @@ struct LineForm {
     #[serde(default)]
     at: u64,
     #[serde(flatten)]
-    what: HappeningForm,
+    what: EventForm,
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
-enum HappeningForm {
+enum EventForm {
     Ends {
         task: String,
         #[serde(default)]
@@ -171,7 +171,7 @@ enum HappeningForm {
     },
 }
 
-impl HappeningForm {
+impl EventForm {
     fn read(self) -> Result<ScriptEvent> {
         Ok(match self {
             Self::Ends { task, status, output, error } => {
@@ -244,7 +244,7 @@ mod tests {
     use super::Script;
 
     #[test]
-    fn a_script_that_makes_no_sense_is_told_with_what_would() {
+    fn an_invalid_script_is_refused_with_the_valid_words() {
         for (text, said) in [
             (r#"{"channels": [], "script": [], "tempo": 1}"#, "unknown field `tempo`"),
             (

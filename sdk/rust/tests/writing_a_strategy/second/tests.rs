@@ -19,12 +19,12 @@ fn it_waits_for_the_user_and_for_the_phone() {
         .activity("phone", Activity::Idle)
         .run();
     report.check().unwrap_or_else(|broken| panic!("{broken}"));
-    assert_eq!(report.told_at("task-1"), Some(8_000)); // tried at 5 s and 6 s, and taken at 8 s
+    assert_eq!(report.delivered_at("task-1"), Some(8_000)); // tried at 5 s and 6 s, and taken at 8 s
 }
 
 #[test]
 fn a_thousand_results_are_two_turns() {
     let report = Harness::new(Polite::decide).voice("phone", 2_000).burst("task", 1_000).run();
     report.check().unwrap_or_else(|broken| panic!("{broken}"));
-    assert_eq!(report.told.len(), 2); // the first one, and all that came while it was said
+    assert_eq!(report.delivered.len(), 2); // the first one, and all that came while it was said
 }

@@ -312,7 +312,7 @@ impl TracePrinter {
                 let results = plural(ids.len() as u64, "background result", "background results");
                 self.put(&of(task), &EntryText::plain(format!("takes up {results}")));
             }
-            Notice::ResultsTold { task, ids } => {
+            Notice::ResultsRead { task, ids } => {
                 let results = plural(ids.len() as u64, "background result", "background results");
                 self.put(&of(task), &EntryText::plain(format!("reads {results}")));
             }
