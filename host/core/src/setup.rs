@@ -533,7 +533,7 @@ pub struct Setup {
     pub tasks: BTreeMap<TaskName, Arc<TaskSetup>>,
     pub plugins: BTreeMap<PluginName, Arc<PluginSetup>>,
     pub models: BTreeMap<ModelName, ModelSetup>,
-    pub channels: BTreeMap<ChannelId, Binding>,
+    pub channels: Arc<BTreeMap<ChannelId, Binding>>,
     /// The gates, in the order in which they are asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateRule>,

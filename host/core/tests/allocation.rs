@@ -100,7 +100,7 @@ fn setup_of(text: &str) -> Setup {
         tasks: [].into(),
         plugins: [].into(),
         models: [].into(),
-        channels: [].into(),
+        channels: Default::default(),
         gates: Vec::new(),
         policy: config.policy,
         limits: RunLimits::default(),

@@ -169,7 +169,7 @@ impl Scripted {
             .map(|call| ToolCall {
                 id: call.id.clone(),
                 name: call.name.clone(),
-                arguments: call.args.clone(),
+                arguments: Arc::new(call.args.clone()),
                 untrusted: false,
             })
             .collect();

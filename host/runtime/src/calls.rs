@@ -90,7 +90,7 @@ pub struct ToolInput {
     /// The name without the plugin's.
     pub tool: String,
     /// A JSON object, not yet checked against the tool's schema.
-    pub arguments: Value,
+    pub arguments: Arc<Value>,
 }
 
 /// The function that a [`PluginCall`] calls.

@@ -347,7 +347,7 @@ impl Driver {
         let setup = Arc::clone(&self.setup);
         if self.opened.is_none() {
             // Handles see the config's channels until the room's first event is handled.
-            self.outside.known.bind(Arc::new(setup.channels.clone()));
+            self.outside.known.bind(Arc::clone(&setup.channels));
         }
         self.first = Some(match &self.opened {
             None => Event::RoomOpened { setup, opening, secret: self.secret.clone() },

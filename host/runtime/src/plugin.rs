@@ -20,6 +20,7 @@ mod weight;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::permissions::manifest::{Manifest, ManifestError};
@@ -254,17 +255,17 @@ impl LoadedPlugin {
         self.facts.tools.iter().position(|tool| tool.name == name)
     }
 
-    /// Checks arguments of at most so many bytes against the schema of a tool. Returns them with
-    /// their JSON text.
+    /// Checks arguments of at most so many bytes against the schema of a tool. Returns their
+    /// JSON text.
     ///
     /// # Errors
     /// The problems, in words for the model.
     pub(crate) async fn check_arguments(
         &self,
         tool: usize,
-        arguments: Value,
+        arguments: &Arc<Value>,
         most: u64,
-    ) -> Result<(Value, String), String> {
+    ) -> Result<String, String> {
         self.arguments.check(tool, arguments, most).await
     }
 }

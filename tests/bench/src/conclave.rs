@@ -38,7 +38,7 @@ pub(crate) struct Hosted {
     host: Host,
     prepared: Prepared,
     start: Parts,
-    arguments: Value,
+    arguments: Arc<Value>,
     calls: AtomicU64,
 }
 
@@ -77,7 +77,13 @@ impl Hosted {
             scratch: Arc::default(),
             nobody: Arc::new(Nobody),
         };
-        Ok(Self { host, prepared, start, arguments: arguments.clone(), calls: AtomicU64::new(1) })
+        Ok(Self {
+            host,
+            prepared,
+            start,
+            arguments: Arc::new(arguments.clone()),
+            calls: AtomicU64::new(1),
+        })
     }
 
     /// Returns the host.
@@ -97,7 +103,7 @@ impl Hosted {
             task: self.start.task.clone(),
             caller: self.start.caller.clone(),
             tool: "run".to_owned(),
-            arguments: self.arguments.clone(),
+            arguments: Arc::clone(&self.arguments),
         };
         match self.prepared.calls().call(start, PluginCall::Tool(tool)).await.output {
             PluginOutput::Tool(Ok(outcome)) => Ok(outcome.content.unwrap_or_default()),

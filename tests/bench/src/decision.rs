@@ -45,7 +45,7 @@ impl Decisions {
             plugins: [].into(),
             models: [].into(),
             gates: Vec::new(),
-            channels: [].into(),
+            channels: Default::default(),
             policy: config.policy,
             limits: RunLimits::default(),
         };

@@ -163,7 +163,9 @@ fn action(agent: &str, call: u64) -> Action {
             tool_calls: vec![ToolCall {
                 id: "1".to_owned(),
                 name: "search.find".to_owned(),
-                arguments: json!({ "query": "Skerryvore", "pad": "0123456789abcdef".repeat(64) }),
+                arguments: Arc::new(
+                    json!({ "query": "Skerryvore", "pad": "0123456789abcdef".repeat(64) }),
+                ),
                 untrusted: false,
             }],
             ..Reply::default()

@@ -187,7 +187,7 @@ pub(super) mod testing {
             tasks: BTreeMap::new(),
             plugins: [("notes".into(), plugin.into())].into(),
             models: BTreeMap::new(),
-            channels: BTreeMap::new(),
+            channels: Arc::default(),
             gates: Vec::new(),
             policy,
             limits: RunLimits::default(),

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use conclave_core::types::text::is_deceptive;
+
 /// The default config.
 pub(crate) const CONFIG: &str = "conclave.toml";
 
@@ -9,7 +11,7 @@ pub(crate) const CONFIG: &str = "conclave.toml";
 /// escapes in `$'…'`, which bash, zsh and ksh read as the characters themselves.
 pub(crate) fn shell(argument: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=,+".contains(c);
-    let is_shown = |c: char| matches!(c, ' '..='~') || c.is_alphanumeric();
+    let is_shown = |c: char| !is_deceptive(c);
     if !argument.is_empty() && argument.chars().all(is_plain) {
         argument.to_owned()
     } else if argument.chars().all(is_shown) {
@@ -45,6 +47,7 @@ mod tests {
             ("", "''"),
             ("it's $HOME", r"'it'\''s $HOME'"),
             ("Häuser", "'Häuser'"),
+            ("dir = \"…\"", "'dir = \"…\"'"),
             ("a\n\u{1b}[2J'\\b", r"$'a\U0000000a\U0000001b[2J\'\\b'"),
             ("a\u{202e}b", r"$'a\U0000202eb'"),
         ] {

@@ -108,7 +108,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
             .iter()
             .map(|(name, model)| (name.clone(), model.prices.clone()))
             .collect(),
-        channels: config.channels.clone(),
+        channels: Arc::new(config.channels.clone()),
         gates: config.gates.clone(),
         policy: config.policy.clone(),
         limits: config.limits.clone(),

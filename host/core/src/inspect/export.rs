@@ -264,7 +264,7 @@ mod tests {
         let call = |name: &str| ToolCall {
             id: name.to_owned(),
             name: name.to_owned(),
-            arguments: json!({}),
+            arguments: std::sync::Arc::new(json!({})),
             untrusted: false,
         };
         let reply =

@@ -35,7 +35,7 @@ pub enum Effect {
         caller: PluginName,
         plugin: PluginName,
         tool: String,
-        arguments: Value,
+        arguments: Arc<Value>,
     },
     /// Send a query to a plugin, besides steps and tool calls, with `room.agent_view(call)`.
     /// Answer: `Consulted`.

@@ -68,7 +68,7 @@ pub enum Notice {
         task: TaskName,
         caller: PluginName,
         name: String,
-        arguments: Value,
+        arguments: Arc<Value>,
     },
     ToolAnswered {
         /// The call; `None` if it was answered without starting a tool.
@@ -78,7 +78,7 @@ pub enum Notice {
         /// The arguments of a call for which no tool was started; `None` if `ToolCalled` has them,
         /// or if they could not be read.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        arguments: Option<Value>,
+        arguments: Option<Arc<Value>>,
         content: String,
         is_error: bool,
         fault: Option<Fault>,

@@ -286,9 +286,9 @@ impl Frames {
             // Edited arguments must still be valid for the same kind of action.
             let action =
                 Action::from_args(action.name(), &arguments).map_err(|error| error.text)?;
-            slot.set_action(action, arguments);
+            slot.set_action(action, Arc::new(arguments));
         } else {
-            Arc::make_mut(&mut slot.now).arguments = arguments;
+            Arc::make_mut(&mut slot.now).arguments = Arc::new(arguments);
         }
         Ok(())
     }

@@ -132,7 +132,7 @@ impl Frames {
                 delegators: self.delegators(cx, wanted.frame),
                 tool: wanted.call.name.clone(),
                 executor,
-                arguments: wanted.call.arguments.clone(),
+                arguments: serde_json::Value::clone(&wanted.call.arguments),
                 source: sources.join("; "),
                 causes,
                 expires_ms,

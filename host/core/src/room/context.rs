@@ -90,7 +90,7 @@ impl Default for RoomContext {
                 tasks: BTreeMap::new(),
                 plugins: BTreeMap::new(),
                 models: BTreeMap::new(),
-                channels: BTreeMap::new(),
+                channels: Arc::default(),
                 gates: Vec::new(),
                 policy: Policy::default(),
                 limits: RunLimits::default(),

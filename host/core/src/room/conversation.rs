@@ -65,10 +65,12 @@ impl RoomChannels {
     pub(super) fn open(
         &mut self,
         opening: &RunOpening,
-        of_setup: Option<&BTreeMap<ChannelId, Binding>>,
+        of_setup: Option<&Arc<BTreeMap<ChannelId, Binding>>>,
     ) {
-        if let Some(bindings) = opening.bindings.as_ref().or(of_setup) {
-            self.bindings = Arc::new(bindings.clone());
+        match (&opening.bindings, of_setup) {
+            (Some(bindings), _) => self.bindings = Arc::new(bindings.clone()),
+            (None, Some(bindings)) => self.bindings = Arc::clone(bindings),
+            (None, None) => {}
         }
         self.closed = None;
         self.chain_depth = opening.chain_depth;
@@ -273,12 +275,12 @@ mod tests {
 
     #[test]
     fn a_run_keeps_the_channels_of_the_room_unless_it_brings_its_own() {
-        let named = |name: &str| [(ChannelId::from(name), Binding::default())].into();
+        let named = |name: &str| BTreeMap::from([(ChannelId::from(name), Binding::default())]);
         let mut channels = RoomChannels::default();
         let mut bound = |opening: Option<&str>, of_setup: Option<&str>| {
             channels.closed = Some("the run before".to_owned());
             let opening = RunOpening { bindings: opening.map(named), ..RunOpening::default() };
-            channels.open(&opening, of_setup.map(named).as_ref());
+            channels.open(&opening, of_setup.map(named).map(Arc::new).as_ref());
             assert_eq!(channels.closed(), None);
             channels.bindings().keys().map(ToString::to_string).collect::<Vec<_>>()
         };

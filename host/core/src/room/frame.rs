@@ -454,7 +454,7 @@ impl Slot {
 
     /// Returns an action that has not begun. Its name and `arguments` are the fixed form for rules
     /// and for people.
-    pub(super) fn of_action(action: Action, arguments: Value) -> Self {
+    pub(super) fn of_action(action: Action, arguments: impl Into<Arc<Value>>) -> Self {
         let call = ToolCall::new(action.name(), arguments);
         Self { action: Some(action), ..Self::new(call, None) }
     }
@@ -481,7 +481,7 @@ impl Slot {
     }
 
     /// Replaces its action. The calls of an action repeat its arguments for rules and for people.
-    pub(super) fn set_action(&mut self, action: Action, arguments: Value) {
+    pub(super) fn set_action(&mut self, action: Action, arguments: Arc<Value>) {
         Arc::make_mut(&mut self.now).arguments.clone_from(&arguments);
         Arc::make_mut(&mut self.call).arguments = arguments;
         self.action = Some(action);

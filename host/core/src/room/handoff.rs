@@ -154,7 +154,7 @@ impl Handoffs {
         call: &ToolCall,
     ) -> Result<Handoff, Refusal> {
         let refuse = |code, text: String| Err(Refusal::new(code, text));
-        let wanted: HandoffArguments = match serde_json::from_value(call.arguments.clone()) {
+        let wanted: HandoffArguments = match HandoffArguments::deserialize(&*call.arguments) {
             Ok(wanted) => wanted,
             Err(error) => {
                 let text = format!(

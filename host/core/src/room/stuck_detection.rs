@@ -406,7 +406,7 @@ fn request_fingerprint(
         if asked.tool_calls.is_empty() { &asked.tools } else { &asked.tool_calls };
     if !calls.is_empty() {
         let done: Vec<(&str, &Value)> =
-            calls.iter().map(|call| (call.name.as_str(), &call.arguments)).collect();
+            calls.iter().map(|call| (call.name.as_str(), &*call.arguments)).collect();
         let mut names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
         names.dedup();
         return Some((fingerprint(&("calls", done)), names.join(", ").into()));

@@ -384,7 +384,7 @@ impl Frames {
         cx: &mut RoomContext,
         id: FrameId,
         name: &str,
-        arguments: Option<&Value>,
+        arguments: Option<&Arc<Value>>,
         text: &str,
     ) {
         let Some(task) = self.get(&id).map(|frame| frame.task.clone()) else { return };

@@ -1,6 +1,8 @@
 //! The parser of the calls in a message, from one agent's view: known calls, those that its task
 //! carries out, and errors (L-108…L-116). Does not carry anything out.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use super::{arguments, json, xml};
@@ -230,10 +232,14 @@ impl CallParser<'_> {
 fn checked(tool: &TaskTool, id: String, given: &Value) -> CallAttempt {
     let name = tool.summary.name.clone();
     match arguments::check(&tool.summary.input_schema, given) {
-        Ok(arguments) => CallAttempt::Call(ToolCall { id, name, arguments, untrusted: false }),
+        Ok(arguments) => {
+            let arguments = Arc::new(arguments);
+            CallAttempt::Call(ToolCall { id, name, arguments, untrusted: false })
+        }
         // the room reports the error, in a form of its own.
         Err(_) if tool.target == ToolTarget::Host(HostTool::DelegateTask) && given.is_object() => {
-            CallAttempt::Call(ToolCall { id, name, arguments: given.clone(), untrusted: false })
+            let arguments = Arc::new(given.clone());
+            CallAttempt::Call(ToolCall { id, name, arguments, untrusted: false })
         }
         Err(wrong) => {
             CallAttempt::Wrong(WrongCall { text: arguments::explain(&name, &wrong), tool: name })

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -60,7 +61,7 @@ pub struct ToolCall {
     /// `plugin.tool` or a host tool.
     pub name: String,
     /// The arguments as the agent wrote them; checked before the tool runs.
-    pub arguments: Value,
+    pub arguments: Arc<Value>,
     /// Whether the call was read from text of outside origin. The mark stays when the call is
     /// forwarded (L-172).
     #[serde(default, skip_serializing_if = "is_false")]
@@ -70,7 +71,8 @@ pub struct ToolCall {
 impl ToolCall {
     /// Returns a call that the host makes on behalf of another party; it has no id.
     #[must_use]
-    pub fn new(name: impl Into<String>, arguments: Value) -> Self {
+    pub fn new(name: impl Into<String>, arguments: impl Into<Arc<Value>>) -> Self {
+        let arguments = arguments.into();
         Self { id: String::new(), name: name.into(), arguments, untrusted: false }
     }
 }

@@ -65,7 +65,7 @@ fn every_key_reaches_the_setup() {
         ("terminal", terminal),
     ];
     assert_eq!(
-        setup.channels,
+        *setup.channels,
         expected.map(|(name, binding)| (ChannelId::from(name), binding)).into()
     );
 }

@@ -1,6 +1,8 @@
 //! Arbitrary setups, events and answers, generated from a row of numbers. Shrinking the row shrinks
 //! the generated values.
 
+use std::sync::Arc;
+
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, HistoryChange, RoleCall};
 use conclave_core::setup::plugin_query::{
@@ -573,7 +575,7 @@ fn calls(choices: &mut Choices<'_>) -> Vec<ToolCall> {
     let call = |choices: &mut Choices<'_>| ToolCall {
         id: choices.one(&["", "same", "c1-0"]).to_owned(),
         name: choices.one(&TOOLS).to_owned(),
-        arguments: match choices.below(4) {
+        arguments: Arc::new(match choices.below(4) {
             0 => json!({ "agent": choices.one(&TASKS), "task": choices.one(&TEXTS) }),
             1 => {
                 json!({ "to": choices.one(&TASKS), "content": choices.one(&TEXTS), "tools": [{ "name": choices.one(&TOOLS) }] })
@@ -582,7 +584,7 @@ fn calls(choices: &mut Choices<'_>) -> Vec<ToolCall> {
                 json!({ "intended_recipient": choices.one(&NAMES), "content": choices.one(&TEXTS), "n": choices.below(4), "agent": "llm" })
             }
             _ => value(choices),
-        },
+        }),
         untrusted: choices.below(4) == 3,
     };
     let count = [0, 0, 1, 1, 2, 3, 150][choices.below(7)];

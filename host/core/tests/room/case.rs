@@ -332,10 +332,10 @@ impl Case {
                 .map(|(name, model)| (ModelName::from(name.as_str()), model.clone()))
                 .collect(),
             gates: plan.gates.clone(),
-            channels: BTreeMap::from([
+            channels: Arc::new(BTreeMap::from([
                 (ChannelId::from("pager"), Binding::of(ChannelKind::Other)),
                 (ChannelId::from("terminal"), Binding::of(ChannelKind::Text)),
-            ]),
+            ])),
             policy: plan.policy.clone(),
             limits: self.limits(),
         }

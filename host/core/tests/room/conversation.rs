@@ -2,6 +2,7 @@
 //! end each room is folded again from its events and must be equal.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
@@ -62,7 +63,7 @@ impl World {
         )
         .expect("a case");
         let mut setup = case.setup();
-        setup.channels = channels;
+        setup.channels = Arc::new(channels);
         let mut opened = RunOpening { persistent: true, ..case.opening() };
         opening(&mut opened);
         let (recorded, replies) = (Recorded::default(), BTreeMap::new());

@@ -489,8 +489,11 @@ fn a_shared_channel_is_the_parents_own_binding_and_hears_the_answer_alone() {
     setup["plugins"]["desk"]["grants"]["share"] = json!(["pager"]);
     let pager = Binding { access: ChannelAccess::ReadOnly, ..Binding::of(ChannelKind::Other) };
     let bound = pager.clone();
-    let mut desk =
-        Desk::open_with(setup, |setup| drop(setup.channels.insert("pager".into(), bound)), |_| {});
+    let mut desk = Desk::open_with(
+        setup,
+        |setup| drop(Arc::make_mut(&mut setup.channels).insert("pager".into(), bound)),
+        |_| {},
+    );
     desk.calls(
         "delegate_task",
         json!({ "agent": "slow", "task": "x", "share_channels": ["pager"] }),

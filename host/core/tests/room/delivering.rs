@@ -5,6 +5,8 @@ mod announcing;
 mod deciding;
 mod telling;
 
+use std::sync::Arc;
+
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::protocol::notice::Notice;
@@ -70,7 +72,7 @@ impl Desk {
             serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} }))
                 .expect("a case");
         let (mut setup, mut opening) = (case.setup(), case.opening());
-        setup.channels.insert("phone".into(), Binding::of(ChannelKind::Voice));
+        Arc::make_mut(&mut setup.channels).insert("phone".into(), Binding::of(ChannelKind::Voice));
         change(&mut setup);
         opened(&mut opening);
         let mut desk =

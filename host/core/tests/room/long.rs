@@ -1,6 +1,8 @@
 //! Persistent rooms over a long time: their size depends on the size of their histories, not on the
 //! number of past messages.
 
+use std::sync::Arc;
+
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::protocol::notice::Notice;
@@ -23,7 +25,7 @@ fn held(setup: Value) -> Room {
     )
     .expect("a case");
     let mut setup = case.setup();
-    setup.channels = [(ChannelId::from("web"), Binding::of(ChannelKind::Web))].into();
+    setup.channels = Arc::new([(ChannelId::from("web"), Binding::of(ChannelKind::Web))].into());
     let mut opening = RunOpening { persistent: true, ..case.opening() };
     opening.limits.turns = Some(1_000_000);
     let mut room = Room::new();

@@ -1,6 +1,8 @@
 //! The meaning of a script entry: the short forms of turns, tool answers, decisions, endings and
 //! completions.
 
+use std::sync::Arc;
+
 use conclave_core::setup::plugin_query::PluginReply;
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::completion::{
@@ -76,13 +78,13 @@ impl CallPlan {
             Self::Name(name) => ToolCall {
                 id: String::new(),
                 name: name.clone(),
-                arguments: json!({}),
+                arguments: Arc::new(json!({})),
                 untrusted: false,
             },
             Self::Whole { name, id, arguments } => ToolCall {
                 id: id.clone(),
                 name: name.clone(),
-                arguments: arguments.clone(),
+                arguments: Arc::new(arguments.clone()),
                 untrusted: false,
             },
         }

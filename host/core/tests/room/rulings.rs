@@ -57,7 +57,7 @@ fn finish() -> Turn {
 }
 
 fn call(name: &str) -> ToolCall {
-    ToolCall { id: String::new(), name: name.to_owned(), arguments: json!({}), untrusted: false }
+    ToolCall::new(name, json!({}))
 }
 
 fn line_of(record: &Record) -> String {

@@ -176,7 +176,7 @@ fn calling(idempotent: bool, sha256: &str, events: Vec<Event>) -> Unfinished {
     let call = ToolCall {
         id: "1".to_owned(),
         name: "box.a".to_owned(),
-        arguments: json!({}),
+        arguments: Arc::new(json!({})),
         untrusted: false,
     };
     let action = Action::Reply(Reply { content: None, tool_calls: vec![call], ..Reply::default() });

@@ -1,5 +1,7 @@
 //! Builds a completion from chunks. A whole reply is a single chunk.
 
+use std::sync::Arc;
+
 use conclave_core::types::completion::{Completion, StopReason, TokenUsage};
 use conclave_core::types::message::ToolCall;
 use serde_json::Value;
@@ -220,7 +222,7 @@ fn finished_calls(
         finished.push(ToolCall {
             id,
             name,
-            arguments: masked(arguments(call.arguments), quoter),
+            arguments: Arc::new(masked(arguments(call.arguments), quoter)),
             untrusted: false,
         });
     }

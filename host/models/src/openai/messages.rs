@@ -255,12 +255,7 @@ mod tests {
         let mut message = Message::new(0, Role::Llm, "x");
         message.tool_calls = calls
             .iter()
-            .map(|(id, name)| ToolCall {
-                id: (*id).to_owned(),
-                name: (*name).to_owned(),
-                arguments: json!({}),
-                untrusted: false,
-            })
+            .map(|(id, name)| ToolCall { id: (*id).to_owned(), ..ToolCall::new(*name, json!({})) })
             .collect();
         message
     }

@@ -73,7 +73,7 @@ async fn tool_calls_come_back_under_the_host_s_names() {
         (names, completion.stop),
         (vec!["search.find", "unknown__tool"], StopReason::ToolCalls)
     );
-    assert_eq!(completion.tool_calls[0].arguments, json!({"q": "x"}));
+    assert_eq!(*completion.tool_calls[0].arguments, json!({"q": "x"}));
     assert_eq!(server.requests()[0].json()["tools"][0]["function"]["name"], "search__find");
 }
 

@@ -183,7 +183,7 @@ async fn a_key_that_a_server_puts_into_its_answer_reaches_nobody() {
         assert_eq!(completion.content.as_deref(), Some("it is (key)!"));
         let call = &completion.tool_calls[0];
         assert_eq!((call.id.as_str(), call.name.as_str()), ("c-(key)", "(key)"));
-        assert_eq!(call.arguments, json!({"a": ["(key)"], "(key)": 1}));
+        assert_eq!(*call.arguments, json!({"a": ["(key)"], "(key)": 1}));
         assert!(!stream || heard.concat() == "it is (key)!", "{heard:?}");
     }
 }

@@ -102,7 +102,7 @@ pub fn say(text: impl Into<String>) -> Turn {
 /// [`Step::results`].
 #[must_use]
 pub fn call(tool: &str, arguments: Value) -> Turn {
-    let call = ToolCall { id: String::new(), name: tool.to_owned(), arguments, untrusted: false };
+    let call = ToolCall::new(tool, arguments);
     Action::Reply(Reply { tool_calls: vec![call], ..Reply::default() }).into_turn()
 }
 

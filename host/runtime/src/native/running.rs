@@ -114,10 +114,10 @@ impl Native {
             return failed(ToolError::Other { message: self.has_no_tool(&name) });
         };
         let most = self.grantee.limits().arguments;
-        let arguments = match self.arguments.check(index, arguments, most).await {
-            Ok((arguments, _)) => arguments,
-            Err(message) => return failed(ToolError::InvalidArguments { message }),
-        };
+        if let Err(message) = self.arguments.check(index, &arguments, most).await {
+            return failed(ToolError::InvalidArguments { message });
+        }
+        let arguments = Arc::unwrap_or_clone(arguments);
         let body = Arc::clone(&self.plugin.tools[index].body);
         let call = Call { arguments, task, caller, host: host.clone() };
         let (outcome, report) = self.run(&host, async move { body(call).await }).await;
@@ -142,7 +142,10 @@ impl Native {
     /// Checks the arguments of a tool; the error is a message for the model.
     pub(super) async fn check(&self, tool: &str, arguments: Value) -> Result<(), String> {
         let index = self.tool_index(tool).ok_or_else(|| self.has_no_tool(tool))?;
-        self.arguments.check(index, arguments, self.grantee.limits().arguments).await.map(drop)
+        self.arguments
+            .check(index, &Arc::new(arguments), self.grantee.limits().arguments)
+            .await
+            .map(drop)
     }
 
     /// Runs a closure's future within the limits. It runs in its own task, so that one that blocks

@@ -34,14 +34,13 @@ impl ArgumentChecker {
         }
     }
 
-    /// Returns the arguments with their JSON text, if they are valid and have at most so many
-    /// bytes.
+    /// Returns the JSON text of the arguments, if they are valid and have at most so many bytes.
     pub(crate) async fn check(
         &self,
         tool: usize,
-        arguments: Value,
+        arguments: &Arc<Value>,
         most: u64,
-    ) -> Result<(Value, String), String> {
+    ) -> Result<String, String> {
         self.check_within(PATIENCE, tool, arguments, most).await
     }
 
@@ -49,9 +48,9 @@ impl ArgumentChecker {
         &self,
         patience: Duration,
         tool: usize,
-        arguments: Value,
+        arguments: &Arc<Value>,
         most: u64,
-    ) -> Result<(Value, String), String> {
+    ) -> Result<String, String> {
         let text = arguments.to_string();
         // The size comes first: it is cheap, and bounds the cost of the checks below.
         if text.len() as u64 > most {
@@ -62,10 +61,11 @@ impl ArgumentChecker {
             ));
         }
         let schema = &self.schemas[tool];
-        if schema.steps(&arguments)? <= INLINE {
-            return schema.check(&arguments).map(|()| (arguments, text));
+        if schema.steps(arguments)? <= INLINE {
+            return schema.check(arguments).map(|()| text);
         }
         let (schema, places) = (Arc::clone(schema), Arc::clone(&self.places));
+        let arguments = Arc::clone(arguments);
         // The timeout includes the wait for a permit, so a hostile plugin delays no caller for
         // longer.
         let checked = tokio::time::timeout(patience, async move {
@@ -73,12 +73,12 @@ impl ArgumentChecker {
             let check = move || {
                 // Held until the work ends, even if the caller stops waiting.
                 let _place = place;
-                schema.check(&arguments).map(|()| arguments)
+                schema.check(&arguments)
             };
             tokio::task::spawn_blocking(check).await
         });
         match checked.await {
-            Ok(Ok(checked)) => checked.map(|arguments| (arguments, text)),
+            Ok(Ok(checked)) => checked.map(|()| text),
             Ok(Err(_)) => Err("they could not be checked".to_owned()),
             Err(_) => Err("checking them took too long; send less at once".to_owned()),
         }
@@ -112,18 +112,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn arguments_come_back_as_they_were() {
+    async fn valid_arguments_come_back_as_their_text() {
         for value in [json!({ "a": "x" }), long()] {
-            let (same, text) = arguments()
-                .check_within(Duration::from_secs(600), 0, value.clone(), BYTES)
-                .await
-                .unwrap();
-            assert_eq!((&same, text), (&value, value.to_string()));
+            let value = Arc::new(value);
+            let text =
+                arguments().check_within(Duration::from_secs(600), 0, &value, BYTES).await.unwrap();
+            assert_eq!(text, value.to_string());
         }
         for value in [json!({ "a": "y" }), json!({ "a": "y".repeat(100_000) })] {
             assert!(
                 arguments()
-                    .check_within(Duration::from_secs(600), 0, value, BYTES)
+                    .check_within(Duration::from_secs(600), 0, &Arc::new(value), BYTES)
                     .await
                     .unwrap_err()
                     .starts_with("at /a: ")
@@ -133,12 +132,14 @@ mod tests {
 
     #[tokio::test]
     async fn more_than_can_be_checked_is_refused() {
-        let refused =
-            arguments().check(0, json!({ "b": "x".repeat(1 << 20) }), BYTES).await.unwrap_err();
+        let refused = arguments()
+            .check(0, &Arc::new(json!({ "b": "x".repeat(1 << 20) })), BYTES)
+            .await
+            .unwrap_err();
         assert!(refused.contains("up to 1 MiB"), "{refused}");
         assert!(
             arguments()
-                .check(0, json!({ "a": "x".repeat(500_000) }), BYTES)
+                .check(0, &Arc::new(json!({ "a": "x".repeat(500_000) })), BYTES)
                 .await
                 .unwrap_err()
                 .contains("too large")
@@ -150,10 +151,14 @@ mod tests {
     async fn a_check_that_takes_too_long_is_given_up_and_a_short_one_goes_on() {
         let arguments = arguments();
         let _others = Arc::clone(&arguments.places).acquire_many_owned(2).await.unwrap();
-        let refused = arguments.check_within(Duration::ZERO, 0, long(), BYTES).await.unwrap_err();
+        let refused =
+            arguments.check_within(Duration::ZERO, 0, &Arc::new(long()), BYTES).await.unwrap_err();
         assert!(refused.contains("took too long"), "{refused}");
         assert!(
-            arguments.check_within(Duration::ZERO, 0, json!({ "a": "x" }), BYTES).await.is_ok()
+            arguments
+                .check_within(Duration::ZERO, 0, &Arc::new(json!({ "a": "x" })), BYTES)
+                .await
+                .is_ok()
         );
     }
 }

@@ -118,18 +118,17 @@ impl Sandbox {
                 let responder = exports.responder().ok_or_else(|| lacks(PluginKind::Responder))?;
                 (GuestFunction::Respond(responder), CallInput::Agent(view))
             }
-            PluginCall::Tool(mut input) => {
+            PluginCall::Tool(input) => {
                 let index = self.plugin.tool_index(&input.tool);
                 let (Some(tools), Some(index)) = (exports.tools(), index) else {
                     let message = format!("{name} has no tool {:?}", input.tool);
                     return Err(ToolError::Other { message });
                 };
-                let (checked, arguments) = self
+                let arguments = self
                     .plugin
-                    .check_arguments(index, input.arguments.take(), self.grantee.limits().arguments)
+                    .check_arguments(index, &input.arguments, self.grantee.limits().arguments)
                     .await
                     .map_err(|message| ToolError::InvalidArguments { message })?;
-                input.arguments = checked;
                 let name = input.tool.clone();
                 (GuestFunction::Tool { tools, name, arguments }, CallInput::Tool(input))
             }
@@ -165,7 +164,7 @@ impl Sandbox {
         match self.plugin.tool_index(tool) {
             Some(index) => self
                 .plugin
-                .check_arguments(index, arguments, self.grantee.limits().arguments)
+                .check_arguments(index, &Arc::new(arguments), self.grantee.limits().arguments)
                 .await
                 .map(drop),
             None => Err(format!("{} has no tool {tool:?}", self.grantee.name)),

@@ -109,12 +109,8 @@ fn memories(limit: u32) -> PluginQuery {
 }
 
 fn risk() -> PluginQuery {
-    let call = ToolCall {
-        id: "1".to_owned(),
-        name: "files.remove".to_owned(),
-        arguments: json!({ "path": "/" }),
-        untrusted: false,
-    };
+    let call =
+        ToolCall { id: "1".to_owned(), ..ToolCall::new("files.remove", json!({ "path": "/" })) };
     let action = Action::Reply(Reply { tool_calls: vec![call], ..Reply::default() });
     PluginQuery::Risk { action: Box::new(action), thought: "make room".to_owned() }
 }

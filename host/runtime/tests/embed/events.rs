@@ -268,7 +268,7 @@ fn notices() -> Vec<Notice> {
             task: task("answer"),
             caller: plugin("librarian"),
             name: find(),
-            arguments: arguments(),
+            arguments: arguments().into(),
         },
         Notice::ToolAnswered {
             call: Some(tool),

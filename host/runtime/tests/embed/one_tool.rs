@@ -38,9 +38,7 @@ fn app() -> Plugin {
             Tool::new("lead_on", "Asks for more.", schema(), |_| async {
                 let then = vec![ToolCall {
                     id: "x".to_owned(),
-                    name: "app.lead_on".to_owned(),
-                    arguments: json!({}),
-                    untrusted: false,
+                    ..ToolCall::new("app.lead_on", json!({}))
                 }];
                 Ok(ToolOutcome {
                     content: Some("more".to_owned()),

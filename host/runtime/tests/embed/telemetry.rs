@@ -183,9 +183,7 @@ async fn desk() -> Prepared {
         }
         let call = conclave_runtime::message::ToolCall {
             id: "1".into(),
-            name: "app.look".into(),
-            arguments: json!({ "a": "secret" }),
-            untrusted: false,
+            ..conclave_runtime::message::ToolCall::new("app.look", json!({ "a": "secret" }))
         };
         let usage = TokenUsage { input_tokens: 7, output_tokens: 2, ..TokenUsage::default() };
         Ok(Completion { usage, tool_calls: vec![call], ..native::answer("a secret thought") })

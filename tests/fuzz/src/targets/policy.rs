@@ -90,7 +90,7 @@ fn setup(policy: Vec<Rule>) -> Setup {
         plugins: [("notes".into(), plugin(vec![writes])), ("search".into(), plugin(Vec::new()))]
             .into(),
         models: BTreeMap::new(),
-        channels: BTreeMap::new(),
+        channels: Arc::default(),
         gates: Vec::new(),
         policy: policy.into(),
         limits: RunLimits { turns: None, wall_ms: None, depth: 0, ..RunLimits::default() },

@@ -68,7 +68,7 @@ fn setup(policy: Vec<Rule>) -> Setup {
         tasks: [].into(),
         plugins: [("notes".into(), writer().into()), ("search".into(), reader().into())].into(),
         models: [].into(),
-        channels: [].into(),
+        channels: Default::default(),
         gates: Vec::new(),
         policy: policy.into(),
         limits: RunLimits { turns: None, wall_ms: None, depth: 0, ..RunLimits::default() },

@@ -464,7 +464,7 @@ impl RoomContext {
         about: JobCall,
         command_id: i64,
     ) -> CallId {
-        let (plugin, arguments) = (plugin.clone(), json!({ "command_id": command_id }));
+        let (plugin, arguments) = (plugin.clone(), Arc::new(json!({ "command_id": command_id })));
         let call =
             self.next_call(Purpose::Job { task: task.clone(), plugin: plugin.clone(), about });
         self.effects.push_back(Effect::CallTool {

@@ -73,7 +73,7 @@ impl BackgroundWork<'_> {
             self.histories.toolbox(self.cx, &frame.task).get(&call.name)?.worker.clone()
         });
         // A worker tool may fix the agent, and the model's own choice is replaced then.
-        let mut arguments = call.arguments.clone();
+        let mut arguments = Value::clone(&call.arguments);
         if let (Some(agent), Some(arguments)) =
             (worker.as_ref().and_then(|worker| worker.agent.as_ref()), arguments.as_object_mut())
         {
@@ -405,15 +405,18 @@ impl Frames {
             }
         };
         if is_changed {
-            match (&action, call.arguments.as_object_mut()) {
-                (Some(action), _) => call.arguments = action.args(),
-                (None, Some(arguments)) => drop(arguments.insert("task".to_owned(), json!(task))),
-                (None, None) => {}
+            match &action {
+                Some(action) => call.arguments = Arc::new(action.args()),
+                None => {
+                    if let Some(arguments) = Arc::make_mut(&mut call.arguments).as_object_mut() {
+                        arguments.insert("task".to_owned(), json!(task));
+                    }
+                }
             }
             // What the gates left is approved and run.
             if let Some(slot) = self.slot_mut(cx, frame, slot) {
                 match &action {
-                    Some(action) => slot.set_action(action.clone(), call.arguments.clone()),
+                    Some(action) => slot.set_action(action.clone(), Arc::clone(&call.arguments)),
                     None => Arc::make_mut(&mut slot.now).arguments.clone_from(&call.arguments),
                 }
             }

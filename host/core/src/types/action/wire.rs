@@ -313,7 +313,7 @@ impl Turn {
                     .unwrap_or_else(|| self.thought.clone());
                 let call = |(index, call): (usize, &ToolCall)| wire::action::CallToolMcp {
                     name: call.name.clone(),
-                    arguments: as_object(call.arguments.clone(), "value"),
+                    arguments: as_object(Value::clone(&call.arguments), "value"),
                     thought: if index == 0 { said.clone() } else { String::new() },
                     ..Default::default()
                 };

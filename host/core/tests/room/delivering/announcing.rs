@@ -1,5 +1,7 @@
 //! Announcements of the program around the host.
 
+use std::sync::Arc;
+
 use conclave_core::protocol::event::Event;
 use conclave_core::setup::Setup;
 use conclave_core::types::channel::{Binding, ChannelAccess, ChannelKind};
@@ -64,14 +66,13 @@ fn an_announcement_that_failed_may_be_made_again() {
 #[test]
 fn an_announcement_is_refused_with_a_word_and_what_would_be_right() {
     let change = |setup: &mut Setup| {
-        setup
-            .channels
-            .insert("muted".into(), Binding { muted: true, ..Binding::of(ChannelKind::Voice) });
-        setup.channels.insert(
+        let channels = Arc::make_mut(&mut setup.channels);
+        channels.insert("muted".into(), Binding { muted: true, ..Binding::of(ChannelKind::Voice) });
+        channels.insert(
             "deaf".into(),
             Binding { access: ChannelAccess::WriteOnly, ..Binding::of(ChannelKind::Text) },
         );
-        setup.channels.insert("robot".into(), Binding::of(ChannelKind::Agent));
+        channels.insert("robot".into(), Binding::of(ChannelKind::Agent));
     };
     let to = |channel: &str| Announcement { channel: Some(channel.into()), ..announcement("x") };
     for (wanted, code) in [

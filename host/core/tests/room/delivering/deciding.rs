@@ -1,6 +1,7 @@
 //! A strategy's decisions and the room's reactions, including invalid decisions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
@@ -337,7 +338,7 @@ fn the_runs_own_channel_is_busy_while_its_agent_is_at_work() {
 #[test]
 fn what_cannot_be_told_anything_fails_as_unavailable() {
     let muted = |setup: &mut Setup| {
-        setup.channels.values_mut().for_each(|binding| binding.muted = true);
+        Arc::make_mut(&mut setup.channels).values_mut().for_each(|binding| binding.muted = true);
     };
     for wanted in [speak(&["task-1"]), on("phone", &["task-1"])] {
         let mut desk = Desk::open_with(plan(json!({}), json!({})), muted, |_| {});

@@ -47,7 +47,7 @@ fn calls(pieces: &[Value]) -> Vec<ToolCall> {
 }
 
 fn call(id: &str, name: &str, arguments: Value) -> ToolCall {
-    ToolCall { id: id.to_owned(), name: name.to_owned(), arguments, untrusted: false }
+    ToolCall { id: id.to_owned(), ..ToolCall::new(name, arguments) }
 }
 
 #[test]
@@ -133,9 +133,8 @@ fn ids_are_unique_within_the_message() {
 #[test]
 fn arguments_that_are_no_json_stay_text() {
     let made = |text: &str| {
-        calls(&[json!({"id": "a", "function": {"name": "f", "arguments": text}})])[0]
-            .arguments
-            .clone()
+        let called = calls(&[json!({"id": "a", "function": {"name": "f", "arguments": text}})]);
+        Value::clone(&called[0].arguments)
     };
     assert_eq!((made(""), made("  ")), (json!({}), json!({})));
     assert_eq!((made("{\"x\":"), made("[1]")), (json!("{\"x\":"), json!([1])));

@@ -130,11 +130,9 @@ fn a_history_with_calls_goes_out_in_order() {
         name: None,
     }];
     let mut asking = Message::new(1, Role::Llm, "agent");
-    let call = |id: &str, arguments| ToolCall {
+    let call = |id: &str, arguments: Value| ToolCall {
         id: id.to_owned(),
-        name: "search.find".to_owned(),
-        arguments,
-        untrusted: false,
+        ..ToolCall::new("search.find", arguments)
     };
     asking.tool_calls = vec![call("same", json!({"x": 1})), call("same", json!("{bad"))];
     let mut answer = Message::new(2, Role::Agent, "agent");

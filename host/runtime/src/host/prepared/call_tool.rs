@@ -157,8 +157,7 @@ impl Prepared {
             .tool(tool)
             .and_then(|(_, spec)| check(&spec.input_schema, &arguments).err())
             .unwrap_or_default();
-        let call =
-            ToolCall { id: "1".to_owned(), name: tool.to_owned(), arguments, untrusted: false };
+        let call = ToolCall { id: "1".to_owned(), ..ToolCall::new(tool, arguments) };
         let plugins = OneCall { inner: Arc::clone(&self.calls), call, seen: Arc::clone(&seen) };
         let options = RunOptions {
             subscribers: options.subscribers.with(Arc::clone(&seen) as Arc<dyn Subscriber>),

@@ -203,9 +203,7 @@ mod tests {
                 content: Some(s("hi")),
                 tool_calls: vec![conclave_core::types::message::ToolCall {
                     id: s("1"),
-                    name: s("a.b"),
-                    arguments: json!({ "x": 1 }),
-                    untrusted: false,
+                    ..conclave_core::types::message::ToolCall::new("a.b", json!({ "x": 1 }))
                 }],
                 recipient: Some(s("user")),
                 attachments: Vec::new(),

@@ -51,7 +51,7 @@ pub(super) fn tool_call_out(call: &ToolCall) -> types::ToolCall {
 pub(super) fn tool_call_in(call: types::ToolCall) -> Result<ToolCall, Fault> {
     let arguments =
         json_in(&call.arguments, || format!("`arguments` of a call of {:?}", call.name))?;
-    Ok(ToolCall { id: call.id, name: call.name, arguments, untrusted: false })
+    Ok(ToolCall { id: call.id, ..ToolCall::new(call.name, arguments) })
 }
 
 fn result_out(result: &ToolResult) -> types::ToolResult {

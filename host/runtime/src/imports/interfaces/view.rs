@@ -188,12 +188,8 @@ mod tests {
     fn whole_messages_count_towards_the_bytes_of_a_page() {
         let long = "x".repeat(200 << 10);
         let id = || "1".to_owned();
-        let call = |arguments: Value| ToolCall {
-            id: id(),
-            name: "notes.add".to_owned(),
-            arguments,
-            untrusted: false,
-        };
+        let call =
+            |arguments: Value| ToolCall { id: id(), ..ToolCall::new("notes.add", arguments) };
         let result = ToolResult {
             call_id: id(),
             name: "notes.add".to_owned(),

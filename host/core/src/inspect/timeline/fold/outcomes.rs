@@ -77,7 +77,7 @@ impl Now<'_> {
                 call: None, task, name, arguments, content, is_error, ..
             } => {
                 self.fold.totals.tool_calls += 1;
-                let arguments = arguments.as_ref().map(json).unwrap_or_default();
+                let arguments = arguments.as_deref().map(json).unwrap_or_default();
                 let answer = short(&content);
                 let what = RowSubject::Tool {
                     task,
