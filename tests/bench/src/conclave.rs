@@ -256,7 +256,7 @@ agent = "talker"
 turns = 10_000
 on_no_tool_call = {{ nudge = "go on" }}
 [limits.run]
-turns = 20_000
+turns = 200_000
 [tasks.step]
 agent = "agent"
 [tasks.chat]

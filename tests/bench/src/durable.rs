@@ -24,9 +24,6 @@ use crate::BenchError;
 use crate::conclave::Hosted;
 use crate::measure::Times;
 
-/// The number of parallel tasks.
-const TASKS: u32 = 64;
-
 /// A folder that is removed on drop. It is on the disk of the build, because the system's temporary
 /// folder may be in memory.
 pub(crate) struct Folder(PathBuf);
@@ -50,7 +47,7 @@ impl Drop for Folder {
     }
 }
 
-/// Rounds of 64 tasks, durable and not.
+/// Runs in a store.
 pub(crate) struct Durable {
     folder: Folder,
     store: Store,
@@ -64,23 +61,24 @@ impl Durable {
         Ok(Self { folder, store })
     }
 
-    /// Returns the times of both sides: without journals but with one fsync for each group that the
-    /// other side committed, and with journals.
+    /// Returns the times of rounds of so many tasks at once, for both sides: without journals but
+    /// with one fsync for each group that the other side committed, and with journals.
     pub(crate) async fn rounds(
         &self,
         hosted: &Hosted,
+        tasks: u32,
         rounds: u32,
     ) -> Result<(Times, Times), BenchError> {
         let (mut without, mut with, mut syncs, mut groups) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..=rounds {
             let began = Instant::now();
-            hosted.run_at_once(TASKS, &(Arc::new(NoJournals) as Arc<dyn Journals>)).await?;
+            hosted.run_at_once(tasks, &(Arc::new(NoJournals) as Arc<dyn Journals>)).await?;
             without.push(began.elapsed());
             let before = self.store.written().synced;
             let journals = self.store.journals(Durability::Group, RunOrigin::default());
             let began = Instant::now();
-            hosted.run_at_once(TASKS, &journals).await?;
+            hosted.run_at_once(tasks, &journals).await?;
             with.push(began.elapsed());
             groups.push(u32::try_from(self.store.written().synced - before).unwrap_or(u32::MAX));
             syncs.push(self.sync()?);
@@ -107,6 +105,44 @@ impl Durable {
         Ok(began.elapsed() / 8)
     }
 
+    /// Stores a run until it has so many events, drops it there, and measures the time from reading
+    /// it to the room that can go on.
+    pub(crate) async fn resume(
+        &self,
+        hosted: &Hosted,
+        events: u64,
+        times: u32,
+    ) -> Result<Times, BenchError> {
+        let failed = |error: &dyn std::fmt::Display| BenchError::Conclave(error.to_string());
+        let room = RoomId::from("interrupted");
+        let journals = self.store.journals(Durability::Exit, RunOrigin::default());
+        let stored = async || {
+            while self.store.written().records < events {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            ended = hosted.run_long(&room, journals, Some(u32::MAX)) => {
+                ended?;
+                return Err(BenchError::Answer("the run ended before it was interrupted".into()));
+            }
+            () = stored() => {}
+        }
+        let mut resumed = Vec::new();
+        for _ in 0..times {
+            let journals = self.store.journals(Durability::Group, RunOrigin::default());
+            let options = RunOptions { journals, ..RunOptions::default() };
+            let began = Instant::now();
+            let session =
+                hosted.prepared().reopen(&room, options).await.map_err(|error| failed(&error))?;
+            resumed.push(began.elapsed());
+            if !session.is_cut_off() {
+                return Err(BenchError::Answer("the run had ended".to_owned()));
+            }
+        }
+        Ok(Times::of(resumed))
+    }
+
     /// Stores one run of 10 000 steps, then measures folding its records, and reading and folding
     /// them. Times are per event.
     pub(crate) async fn replay(
@@ -116,7 +152,8 @@ impl Durable {
     ) -> Result<(Times, Times), BenchError> {
         let failed = |error: &dyn std::fmt::Display| BenchError::Conclave(error.to_string());
         let room = RoomId::from("long");
-        hosted.run_long(&room, self.store.journals(Durability::Exit, RunOrigin::default())).await?;
+        let journals = self.store.journals(Durability::Exit, RunOrigin::default());
+        hosted.run_long(&room, journals, None).await?;
         let (mut folded, mut read) = (Vec::new(), Vec::new());
         for _ in 0..times {
             let began = Instant::now();
@@ -261,14 +298,19 @@ impl Hosted {
         Ok(())
     }
 
-    /// Runs 10 000 steps and stores them under this name.
-    async fn run_long(&self, room: &RoomId, journals: Arc<dyn Journals>) -> Result<(), BenchError> {
+    /// Runs 10 000 steps, or `turns`, and stores them under this name.
+    async fn run_long(
+        &self,
+        room: &RoomId,
+        journals: Arc<dyn Journals>,
+        turns: Option<u32>,
+    ) -> Result<(), BenchError> {
         let options = RunOptions { ids: Arc::new(room.clone()), journals, ..RunOptions::default() };
         let mut session = self
             .prepared()
             .session(options)
             .map_err(|error| BenchError::Conclave(error.to_string()))?;
-        let ask = RunInput { entry: Some("talk".into()), ..RunInput::from("go") };
+        let ask = RunInput { entry: Some("talk".into()), turns, ..RunInput::from("go") };
         session.run(ask).await.map(drop).map_err(|error| BenchError::Conclave(error.to_string()))
     }
 }

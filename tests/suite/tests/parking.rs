@@ -335,7 +335,7 @@ fn a_call_that_computed_long_keeps_its_sandbox_until_the_wait_was_worth_it() {
             );
             clock.wake(waits.len() - 1);
         }
-        until("it is parked in the end", || held() == (0, 1)).await;
+        until("it is parked in the end", || held() == (0, 1) && world.model.asked() == 1).await;
         world.model.answer("0");
         assert!(run.await.expect("it does not panic").is_ok());
     });

@@ -118,10 +118,10 @@ impl PendingCall {
 
     /// Checks that no decision is pending. The first one counts, so another would be lost silently.
     fn check_unsaid(&self) -> Result<(), CliError> {
-        let unheard = ControlMessage::pending(self.found.reader.folder())
+        let pending = ControlMessage::pending(self.found.reader.folder())
             .map_err(|error| unusable(&error))?;
         let Some(ControlCommand::Decide { approval, .. }) =
-            unheard.into_iter().find(|mail| self.is_meant(mail)).map(|mail| mail.word)
+            pending.into_iter().find(|mail| self.is_meant(mail)).map(|mail| mail.word)
         else {
             return Ok(());
         };

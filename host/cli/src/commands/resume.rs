@@ -30,7 +30,7 @@ use crate::ui::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable,
 use crate::ui::stdout;
 
 /// How long to wait until the process of a paused run has received the resume.
-const HEARD: Duration = Duration::from_secs(30);
+const RECEIVED: Duration = Duration::from_secs(30);
 /// Characters of a run's message that identify it.
 const SHOWN: usize = 60;
 
@@ -57,8 +57,8 @@ pub(crate) async fn resume(
             if row.state == RunState::Running
                 && pause_reason(&found.reader, &row.run).is_some() =>
         {
-            send(&row, ControlCommand::Unpause, HEARD).await?;
-            until(HEARD, || pause_reason(&found.reader, &row.run).is_none()).await;
+            send(&row, ControlCommand::Unpause, RECEIVED).await?;
+            until(RECEIVED, || pause_reason(&found.reader, &row.run).is_none()).await;
             report(&row, "resumed", "continues in its process", output)?;
             Ok(exit::OK)
         }

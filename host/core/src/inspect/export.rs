@@ -22,7 +22,7 @@ pub fn log(records: impl IntoIterator<Item = Record>, era: Era) -> Vec<Value> {
         events: Vec::new(),
         steps: BTreeMap::new(),
         turns: BTreeMap::new(),
-        heard: BTreeSet::new(),
+        exported: BTreeSet::new(),
     };
     let mut room = Room::new();
     for Record { at, event, .. } in records {
@@ -50,7 +50,7 @@ struct ExportLog {
     steps: BTreeMap<CallId, FrameId>,
     turns: BTreeMap<FrameId, LastTurn>,
     /// Sequence numbers of user messages that arrived while an agent was busy.
-    heard: BTreeSet<u64>,
+    exported: BTreeSet<u64>,
 }
 
 /// The latest turn of a frame's agent.
@@ -87,7 +87,7 @@ impl ExportLog {
 
     fn told(&mut self, at: Millis, notice: &Notice) {
         if let Notice::UserMessageRead { message, .. } = notice {
-            self.heard.insert(message.seq);
+            self.exported.insert(message.seq);
         }
         if let Notice::AgentStateChanged { state, reason, .. } = notice {
             let mut extras = Map::from_iter([("agent_state".to_owned(), json!(state.as_str()))]);
@@ -118,7 +118,7 @@ impl ExportLog {
     fn since(&mut self, at: Millis, frame: FrameId, since: &[PastAction]) {
         // A user message that arrived in between was exported on arrival.
         for PastAction { action, observation, .. } in
-            since.iter().filter(|past| !self.heard.contains(&past.seq)).collect::<Vec<_>>()
+            since.iter().filter(|past| !self.exported.contains(&past.seq)).collect::<Vec<_>>()
         {
             if let Some(action) = action
                 && self.turns.get(&frame).is_none_or(|last| last.action != *action)
@@ -194,7 +194,7 @@ mod tests {
             events: Vec::new(),
             steps: BTreeMap::new(),
             turns: BTreeMap::new(),
-            heard: BTreeSet::new(),
+            exported: BTreeSet::new(),
         }
     }
 

@@ -65,7 +65,7 @@ impl<'a> Rights<'a> {
         Err(self.not_held(Capability::Route, name, smallest()))
     }
 
-    /// Returns the task to start in the background. A line of config is suggested only for an
+    /// Returns the task to delegate to. A line of config is suggested only for an
     /// existing task.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ pub struct ToolsGrant {
     pub calls: Option<u64>,
 }
 
-/// The grant of tasks that a plugin may start in the background.
+/// The grant of tasks that a plugin may delegate to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DelegateGrant {
     pub tasks: Vec<TaskName>,

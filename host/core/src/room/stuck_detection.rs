@@ -23,7 +23,7 @@ use super::tools::taint_of;
 use crate::protocol::notice::Notice;
 use crate::setup::{NoTool, TaskSetup};
 use crate::types::action::{Action, Observation};
-use crate::types::fingerprint::{Fingerprint, fingerprint};
+use crate::types::fingerprint::{Fingerprint, Fingerprinter};
 use crate::types::ids::FrameId;
 use crate::types::message::{Message, Role, ToolCall};
 use crate::types::outcome::Status;
@@ -159,7 +159,7 @@ impl Dialogue<'_> {
                     Some(Action::Talk { content }) => Some(said("says", content, asked)),
                     Some(action) if is_poll(action) => None,
                     Some(action) => {
-                        let what = fingerprint(&("action", action));
+                        let what = Fingerprinter::of("action").json(action).finish();
                         Some(act(what, message, is_error, asked, action.name().to_owned().into()))
                     }
                     None => {
@@ -369,7 +369,7 @@ impl Frames {
 }
 
 fn said(how: &str, text: &str, message: &Message) -> WatchedAct {
-    let what = fingerprint(&(how, text, &message.recipient));
+    let what = Fingerprinter::of(how).text(text).json(&message.recipient).finish();
     WatchedAct {
         doing: Act::message(what),
         seq: message.seq,
@@ -384,12 +384,11 @@ fn act(
     asked: &Message,
     named: Cow<'static, str>,
 ) -> WatchedAct {
-    let results: Vec<_> = answer
-        .tool_results
-        .iter()
-        .map(|result| (&result.name, &result.content, &result.value))
-        .collect();
-    let result = fingerprint(&(answer.text(), &answer.value, results));
+    let mut result = Fingerprinter::of("result").text(answer.text()).value(answer.value.as_ref());
+    for tool in &answer.tool_results {
+        result = result.text(&tool.name).text(&tool.content).value(tool.value.as_ref());
+    }
+    let result = result.finish();
     WatchedAct { doing: Act::action(what, result, is_error), seq: asked.seq, what: named }
 }
 
@@ -405,20 +404,23 @@ fn request_fingerprint(
     let calls: &[ToolCall] =
         if asked.tool_calls.is_empty() { &asked.tools } else { &asked.tool_calls };
     if !calls.is_empty() {
-        let done: Vec<(&str, &Value)> =
-            calls.iter().map(|call| (call.name.as_str(), &*call.arguments)).collect();
+        let mut done = Fingerprinter::of("calls");
+        for call in calls {
+            done = done.text(&call.name).value(Some(&call.arguments));
+        }
         let mut names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
         names.dedup();
-        return Some((fingerprint(&("calls", done)), names.join(", ").into()));
+        return Some((done.finish(), names.join(", ").into()));
     }
     if is_error {
         // An unreadable call, or an unknown address. The rest of the text does not count.
-        return Some((fingerprint(&("refused", answer.text())), "what was refused".into()));
+        let refused = Fingerprinter::of("refused").text(answer.text()).finish();
+        return Some((refused, "what was refused".into()));
     }
     let is_nudge = matches!(&task.no_tool, NoTool::Nudge(text) if *by == Responder::Agent && answer.text() == text);
     (!is_nudge).then(|| {
         (
-            fingerprint(&("says", asked.text(), &asked.recipient)),
+            Fingerprinter::of("says").text(asked.text()).json(&asked.recipient).finish(),
             format!("a message to {}", by.label()).into(),
         )
     })

@@ -35,9 +35,7 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
             Capability::Files => files(ask, folder),
             Capability::Model => models(config),
             Capability::Tools => tools(ask, config),
-            Capability::Delegate => {
-                tasks("Which tasks may it start in the background?", config, &[])
-            }
+            Capability::Delegate => tasks("Which tasks may it delegate to?", config, &[]),
             Capability::Route => tasks("Whom may it address?", config, &["user"]),
             Capability::Channels => {
                 confirm(&question(capability, "May it speak on your terminal?"))

@@ -127,7 +127,7 @@ fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -
     (placed, tool)
 }
 
-/// Returns the tasks that a task's agent may start in the background, each with its description
+/// Returns the tasks that a task's agent may delegate to, each with its description
 ///
 fn delegates_of<'a>(
     config: &'a Config,

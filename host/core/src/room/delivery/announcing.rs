@@ -296,7 +296,7 @@ impl Deliveries {
                 request,
                 Err(Refusal::new(
                     RefusalCode::RoomClosed,
-                    "the run was over before it was known to be heard",
+                    "the run ended before its channel confirmed it",
                 )),
             );
         }
