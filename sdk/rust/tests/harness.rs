@@ -72,7 +72,7 @@ fn a_good_strategy_breaks_nothing() {
 
 /// As on the host: a strategy is not woken by a channel that it does not wait for.
 #[test]
-fn a_channel_wakes_only_whoever_waits_for_it() {
+fn a_channel_wakes_only_a_strategy_that_waits_for_it() {
     let hopeful = |_: Wake, context: &Context| {
         let is_idle =
             context.preferred_channel().is_some_and(|channel| channel.activity == Activity::Idle);

@@ -200,7 +200,10 @@ fn a_store_that_is_damaged_is_told_and_the_others_are_listed() {
     let resumed = conclave(&rig, &["resume"]);
     let stderr = text(&resumed.stderr);
     assert_eq!(resumed.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("nothing was resumed: 1 store cannot be read"), "{stderr}");
+    assert!(
+        stderr.contains("no interrupted run was found, and 1 store cannot be read"),
+        "{stderr}"
+    );
 }
 
 #[test]

@@ -75,9 +75,10 @@ async fn all(
 ) -> Result<u8, CliError> {
     // Reports those that cannot be read, whose interrupted runs are unknown.
     drop(stores.readers()?);
+    let unreadable = stores.unreadable();
+    let lost = plural(unreadable as u64, "store", "stores");
     let mut runs = stores.interrupted();
     runs.reverse();
-    let unreadable = stores.unreadable();
     let (mut codes, mut done) = (Vec::new(), 0);
     let says = |what: String| {
         if !output.quiet && !output.json {
@@ -141,10 +142,7 @@ async fn all(
     if codes.is_empty() {
         says(match unreadable {
             0 => "no run was interrupted".to_owned(),
-            several => format!(
-                "nothing was resumed: {} cannot be read (see above)",
-                plural(several as u64, "store", "stores")
-            ),
+            _ => format!("no interrupted run was found, and {lost} cannot be read (see above)"),
         });
     } else {
         let failed = codes.len() - done;
@@ -153,7 +151,12 @@ async fn all(
         } else {
             format!(", {failed} failed to resume (see above)")
         };
-        says(format!("\n{} resumed{not}", plural(done as u64, "run", "runs")));
+        let and = if unreadable == 0 {
+            String::new()
+        } else {
+            format!(", and {lost} cannot be read (see above)")
+        };
+        says(format!("\n{} resumed{not}{and}", plural(done as u64, "run", "runs")));
     }
     if unreadable > 0 {
         codes.push(exit::FAILED);

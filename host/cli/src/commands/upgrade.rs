@@ -106,7 +106,7 @@ impl UpgradeReport {
                     .map(|(name, changes)| json!({ "plugin": name, "changes": changes }))
                     .collect()
             };
-            let path = show_path(file.path());
+            let path = file.path().display().to_string();
             return stdout::json(
                 json!({ "type": "upgrade", "file": path, "accepted": list(&self.accepted), "refused": list(&self.refused) }),
             );

@@ -20,14 +20,15 @@ pub(crate) fn shell(argument: &str) -> String {
         let quoted = argument.chars().map(|c| match c {
             '\\' | '\'' => format!("\\{c}"),
             c if is_shown(c) => c.to_string(),
-            // Eight digits, since a shell reads letters and digits after fewer as a part of it.
-            c => format!("\\U{:08x}", u32::from(c)),
+            // Bytes in octal: `\U` needs a UTF-8 locale, and bash 3.2 has none. Three digits, since a
+            // shell reads up to three.
+            c => c.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("\\{byte:03o}")).collect(),
         });
         format!("$'{}'", quoted.collect::<String>())
     }
 }
 
-/// ` --file FILE`, where it is not the one that is meant anyway.
+/// Returns ` --file FILE`; empty for the default config.
 pub(crate) fn file_option(file: &Path) -> String {
     if file == Path::new(CONFIG) {
         String::new()
@@ -48,8 +49,8 @@ mod tests {
             ("it's $HOME", r"'it'\''s $HOME'"),
             ("Häuser", "'Häuser'"),
             ("dir = \"…\"", "'dir = \"…\"'"),
-            ("a\n\u{1b}[2J'\\b", r"$'a\U0000000a\U0000001b[2J\'\\b'"),
-            ("a\u{202e}b", r"$'a\U0000202eb'"),
+            ("a\n\u{1b}[2J'\\b", r"$'a\012\033[2J\'\\b'"),
+            ("a\u{202e}b", r"$'a\342\200\256b'"),
         ] {
             assert_eq!(shell(argument), quoted);
         }

@@ -88,10 +88,12 @@ pub(crate) fn printable(text: &str) -> String {
     foreign::readable(text)
 }
 
-/// Returns a path as it is shown to a person: like [`printable`], with line ends escaped. A folder
-/// from elsewhere may have any name.
+/// Returns a path for display: like [`printable`], in one line, with tabs and line ends escaped. A
+/// folder from elsewhere may have any name.
 pub(crate) fn show_path(path: impl AsRef<Path>) -> String {
-    printable(&path.as_ref().display().to_string()).replace('\n', "\\u{a}")
+    let escaped = path.as_ref().display().to_string();
+    let escaped = escaped.replace('\t', "\\u{9}").replace('\r', "\\u{d}");
+    printable(&escaped.replace('\n', "\\u{a}"))
 }
 
 #[cfg(test)]
@@ -112,6 +114,7 @@ mod tests {
     #[test]
     fn a_path_is_shown_in_one_line() {
         assert_eq!(show_path("a\n\u{1b}[2J/conclave.toml"), "a\\u{a}\\u{1b}[2J/conclave.toml");
+        assert_eq!(show_path("a\tb\r\nc"), "a\\u{9}b\\u{d}\\u{a}c");
         assert_eq!(show_path("docs/My examples/a.toml"), "docs/My examples/a.toml");
     }
 

@@ -500,7 +500,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(NO_TOOL, "arguments", Free, r#"arguments = { query = "news" }"#, "The arguments of that call."),
     key(CHANNELS, "kind", Choice(&["text", "web", "voice", "agent"]), r#"kind = "voice""#, "`text` (a terminal or other text), `web`, `voice`, or `agent` (a remote agent). A remote agent gets no messages, and its messages reach an agent of the room only if they address it.").otherwise("required, except for `terminal`"),
     key(CHANNELS, "access", Choice(&["read-write", "read-only", "write-only", "none"]), r#"access = "read-only""#, "Whether the channel receives messages, and whether it may send them.").word("read-write"),
-    key(CHANNELS, "visibility", Either(&[Choice(&["all", "none", "people", "agents"]), TEXTS]), r#"visibility = ["desk"]"#, "Who gets its messages: `all`, `none`, `transport` (channels to people), `intelligence` (agents), or a list of channels and tasks.").word("all"),
+    key(CHANNELS, "visibility", Either(&[Choice(&["all", "none", "people", "agents"]), TEXTS]), r#"visibility = ["desk"]"#, "Who gets its messages: `all`, `none`, `people` (channels that lead to people), `agents`, or a list of channels and tasks.").word("all"),
     key(CHANNELS, "muted", Flag, "muted = true", "Whether the channel receives no messages. It may still send them.").flag(false),
     key(CHANNELS, "rate", Whole { least: 1, most: 1_000_000 }, "rate = 5", "The maximum number of messages that it may send in one second."),
     key(CHANNELS, "simulate", Duration { least: 1, most: 60_000 }, r#"simulate = "40 ms""#, "For `voice` without a client program: the simulated speaking time for one word, during which the channel is busy."),

@@ -159,7 +159,7 @@ impl Dialogue<'_> {
                     Some(Action::Talk { content }) => Some(said("says", content, asked)),
                     Some(action) if is_poll(action) => None,
                     Some(action) => {
-                        let what = Fingerprinter::of("action").json(action).finish();
+                        let what = Fingerprinter::of("action").finish_with_json(action);
                         Some(act(what, message, is_error, asked, action.name().to_owned().into()))
                     }
                     None => {
@@ -369,7 +369,7 @@ impl Frames {
 }
 
 fn said(how: &str, text: &str, message: &Message) -> WatchedAct {
-    let what = Fingerprinter::of(how).text(text).json(&message.recipient).finish();
+    let what = Fingerprinter::of(how).text(text).finish_with_json(&message.recipient);
     WatchedAct {
         doing: Act::message(what),
         seq: message.seq,
@@ -420,7 +420,7 @@ fn request_fingerprint(
     let is_nudge = matches!(&task.no_tool, NoTool::Nudge(text) if *by == Responder::Agent && answer.text() == text);
     (!is_nudge).then(|| {
         (
-            Fingerprinter::of("says").text(asked.text()).json(&asked.recipient).finish(),
+            Fingerprinter::of("says").text(asked.text()).finish_with_json(&asked.recipient),
             format!("a message to {}", by.label()).into(),
         )
     })

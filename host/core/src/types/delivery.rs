@@ -144,8 +144,8 @@ pub enum Decision {
 pub struct DeliveryView {
     pub room: RoomId,
     pub now: Millis,
-    /// Waiting tasks, oldest first. If very many wait, only the oldest are listed; the strategy is
-    /// woken for the rest after its decision about these.
+    /// Pending results, oldest first. If there are too many for one call, only the oldest are
+    /// listed; the strategy is woken for the rest after its decision about these.
     pub pending_results: Vec<Arc<EndedTask>>,
     /// The channels that the strategy may use.
     pub channels: Vec<Channel>,

@@ -12,8 +12,8 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13};
 pub type Fingerprint = [u64; 2];
 
 /// Hashes a sequence of values. Each is preceded by its kind and length, so that no two sequences
-/// are written alike. A plugin that finds two values of one fingerprint only ends its own task as a
-/// loop, so the hash needs no secret.
+/// are written alike. The key is fixed, so collisions can be built. One can only end the task that
+/// acts on such values as a loop, so the hash needs no secret.
 #[derive(Debug)]
 pub struct Fingerprinter(SipHasher13);
 
@@ -31,7 +31,7 @@ impl Fingerprinter {
         self
     }
 
-    /// Adds a JSON value; `None` is another one than `null`.
+    /// Adds a JSON value; `None` differs from `null`.
     #[must_use]
     pub fn value(mut self, value: Option<&Value>) -> Self {
         match value {
@@ -41,12 +41,13 @@ impl Fingerprinter {
         self
     }
 
-    /// Adds a last value by its JSON, which takes longer than [`value`](Self::value).
+    /// Returns the fingerprint of all values and of a last one, which is hashed as its JSON. That
+    /// takes longer than [`value`](Self::value).
     #[must_use]
-    pub fn json<T: Serialize + ?Sized>(mut self, value: &T) -> Self {
+    pub fn finish_with_json<T: Serialize + ?Sized>(mut self, value: &T) -> Fingerprint {
         // A value that cannot be JSON (a map with keys other than text) counts up to the error.
         let _ = serde_json::to_writer(HashingWriter(&mut self.0), value);
-        self
+        self.finish()
     }
 
     /// Returns the fingerprint.
@@ -158,7 +159,7 @@ mod tests {
             Fingerprinter::of("says").text("hello").value(Some(&json!({ "a": [1, -1, 0.5] })));
         // Fixed here because later hosts read the snapshots of today.
         assert_eq!(
-            mixed.json(&Some("user")).finish(),
+            mixed.finish_with_json(&Some("user")),
             [8_514_694_248_847_906_221, 15_131_349_698_752_191_779]
         );
     }

@@ -41,7 +41,7 @@ pub struct AgentView {
     pub history: History,
     /// The actions and observations since the previous step returned (O-053).
     pub since: Arc<Vec<PastAction>>,
-    /// The user's latest request (O-055).
+    /// The latest message of the user (O-055).
     pub latest_user_message: Option<Arc<Message>>,
     pub plan: Arc<Plan>,
     /// The outputs of the agent's latest finish or rejection; null before.

@@ -238,7 +238,7 @@ async fn a_key_that_a_server_repeats_reaches_nobody() {
 }
 
 #[tokio::test]
-async fn an_address_at_which_nobody_listens_is_told_in_words() {
+async fn an_unreachable_address_is_reported() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut config = config("plain", "", ALLOWED);
     let plugin = config.plugins.get_mut("it").unwrap();

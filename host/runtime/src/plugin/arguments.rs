@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn valid_arguments_come_back_as_their_text() {
+    async fn valid_arguments_return_their_json_text() {
         for value in [json!({ "a": "x" }), long()] {
             let value = Arc::new(value);
             let text =

@@ -461,7 +461,8 @@ fn a_log_that_was_cut_off_removed_or_emptied_is_found_and_nothing_is_written_ove
 
 /// A process that is killed before the commit of its tables leaves frames in the write-ahead log.
 #[test]
-fn a_store_whose_creation_was_interrupted_is_missing_for_readers_and_then_made() {
+fn a_store_whose_creation_was_interrupted_is_missing_for_readers_and_is_created_by_the_next_writer()
+{
     let (temp, cut) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let creating = rusqlite::Connection::open(temp.path().join("log.db")).unwrap();
     creating.pragma_update(None, "journal_mode", "WAL").unwrap();
@@ -474,6 +475,11 @@ fn a_store_whose_creation_was_interrupted_is_missing_for_readers_and_then_made()
     for _ in 0..2 {
         assert!(matches!(StoreReader::open(cut.path()).map(drop), Err(StoreError::Missing { .. })));
     }
+    // Frames behind a header that SQLite rejects are no torn end.
+    let mut changed = log.clone();
+    changed[9] ^= 1;
+    std::fs::write(cut.path().join("log.db-wal"), changed).unwrap();
+    assert!(matches!(StoreReader::open(cut.path()).map(drop), Err(StoreError::Damaged { .. })));
     std::fs::write(cut.path().join("log.db-wal"), torn).unwrap();
     let store = Store::open(cut.path()).unwrap();
     drop((run(&store, "a", 3), store));

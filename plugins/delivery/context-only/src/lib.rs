@@ -35,7 +35,7 @@ mod tests {
     use super::{ContextOnly, move_to_inbox, next};
 
     #[test]
-    fn all_that_waits_is_attached() {
+    fn pending_results_are_moved_to_the_inbox() {
         assert_eq!(next(&[ended("a"), ended("b")]), [move_to_inbox(["a", "b"])]);
     }
 

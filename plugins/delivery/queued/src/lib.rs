@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_failure_is_delivered_with_it() {
+    fn later_results_are_delivered_with_a_failed_one() {
         let report = strategy()
             .channel("terminal", ChannelKind::Text)
             .refuses("terminal", 1)

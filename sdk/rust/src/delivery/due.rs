@@ -27,14 +27,14 @@ pub fn backoff(attempts: u32) -> Option<u64> {
 pub struct Due {
     /// The ids of the results that may be delivered, oldest first.
     pub now: Vec<String>,
-    /// For the others: move results to the inbox without further attempts, and after a failure wait for the
-    /// next attempt.
+    /// For the others: move results to the inbox without further attempts, and after a failure wait
+    /// for the next attempt.
     pub rest: Vec<Decision>,
 }
 
 /// Splits the waiting results by their attempts. New results may be delivered at once. Failed ones
 /// are due at their time, or when the awaited channel is idle; after [`MOST_ATTEMPTS`] they are
-/// attached. On [`Wake::SendFailed`] the rest contains a wait of [`backoff`]. On [`Wake::Ended`] it
+/// moved to the inbox. On [`Wake::SendFailed`] the rest contains a wait of [`backoff`]. On [`Wake::Ended`] it
 /// contains none: the wait of the earlier failure still holds, and another would postpone it.
 pub fn due(wake: &Wake, waiting: &[EndedTask]) -> Due {
     let is_over = |ended: &&EndedTask| ended.attempts >= MOST_ATTEMPTS;

@@ -1,7 +1,7 @@
 //! The table of the reference's words and ours. The inputs of a case use the reference's words, and
 //! the report is converted back to them.
 
-use conclave_runtime::binding::{ChannelAccess, ChannelKind};
+use conclave_runtime::binding::{ChannelAccess, ChannelKind, Visibility};
 use conclave_runtime::delegation::BackgroundState;
 use conclave_runtime::delivery::{BackgroundStatus, DeliveryState};
 use conclave_runtime::request::RefusalCode;
@@ -36,6 +36,15 @@ pub(super) fn kind(category: &str, kind: Option<&str>) -> ChannelKind {
     } else {
         kind.map_or(ChannelKind::Text, named)
     }
+}
+
+/// Returns the visibility; RoomKit has other words for people and agents.
+pub(super) fn visibility(theirs: &str) -> Visibility {
+    Visibility::parse(match theirs {
+        "transport" => "people",
+        "intelligence" => "agents",
+        other => other,
+    })
 }
 
 pub(super) fn access(theirs: &str) -> ChannelAccess {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use conclave_core::setup::plugin_query::GateVerdict;
 use conclave_core::types::ids::BackgroundId;
-use conclave_runtime::binding::{Binding, ChannelKind, Visibility};
+use conclave_runtime::binding::{Binding, ChannelKind};
 use conclave_runtime::clock::{Clock, SystemClock};
 use conclave_runtime::config::Config;
 use conclave_runtime::delegation::{BackgroundRecord, Delegation};
@@ -131,7 +131,7 @@ impl Stage {
         let binding = Binding {
             kind,
             access: word("access").map(names::access).unwrap_or_default(),
-            visibility: word("visibility").map(Visibility::parse).unwrap_or_default(),
+            visibility: word("visibility").map(names::visibility).unwrap_or_default(),
             muted: channel.get("muted").and_then(Value::as_bool).unwrap_or_default(),
             metadata: channel.get("metadata").cloned().unwrap_or(Value::Null),
             ..Binding::default()

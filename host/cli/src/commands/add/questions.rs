@@ -303,8 +303,9 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
                 paint(
                     ODD,
                     format_args!(
-                        "the folder {typed} does not exist in {}",
-                        folders::whole(folder).display()
+                        "the folder {} does not exist in {}",
+                        show_path(&typed),
+                        show_path(folders::whole(folder))
                     )
                 )
             );
@@ -319,8 +320,9 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
                 continue;
             }
         }
-        let shown = show_path(written);
-        let at = place(&shown);
+        // Written into the config, so it is not escaped.
+        let written = written.display().to_string();
+        let at = place(&written);
         let mode = if writes && confirm("          May it also write to it (16 MiB, 1000 files)?") {
             "read-write"
         } else {
@@ -328,7 +330,7 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
         };
         return Some(format!(
             "[{{ dir = {}, at = {}, mode = {mode:?} }}]",
-            quoted(&shown),
+            quoted(&written),
             quoted(&at)
         ));
     }

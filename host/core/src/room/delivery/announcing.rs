@@ -161,7 +161,7 @@ impl RoomChannels {
         let Some(wanted) = &announcement.channel else { return best() };
         match bound.get(wanted) {
             None => Err(nowhere(format!("the room has no channel {wanted}"))),
-            // no person listens on an agent's channel, so a channel to people is used instead.
+            // an agent's channel has no listener, so a channel to people is used instead.
             Some(binding) if !binding.kind.is_for_people() => best(),
             Some(binding) if binding.can_receive() => Ok(wanted.clone()),
             Some(binding) => {

@@ -270,7 +270,7 @@ impl StepLoop<'_> {
             message.content = Some(DO_NOT_KNOW.to_owned());
             message.parent = parent;
             if let Some(frame) = self.frames.get_mut(&id) {
-                // Not `put_pending`: it would replace the latest user message, and this message is the
+                // Not `put_pending`: it would replace the latest user message, and this one is the
                 // host's.
                 frame.loops.answered(&message, step);
                 frame.pending_sender = responder;

@@ -336,7 +336,7 @@ fn the_runs_own_channel_is_busy_while_its_agent_is_at_work() {
 }
 
 #[test]
-fn what_cannot_be_told_anything_fails_as_unavailable() {
+fn a_closed_channel_fails_as_unavailable() {
     let muted = |setup: &mut Setup| {
         Arc::make_mut(&mut setup.channels).values_mut().for_each(|binding| binding.muted = true);
     };
@@ -370,7 +370,7 @@ fn what_cannot_be_told_anything_fails_as_unavailable() {
 }
 
 #[test]
-fn the_best_channel_is_a_voice_that_may_be_told_something() {
+fn the_preferred_channel_is_an_open_voice() {
     let mut bindings = BTreeMap::<ChannelId, Binding>::from([
         ("a".into(), Binding::of(ChannelKind::Agent)),
         ("b".into(), Binding::of(ChannelKind::Text)),

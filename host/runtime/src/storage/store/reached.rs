@@ -157,15 +157,22 @@ pub(super) fn emptied(folder: &Path) -> Option<StoreError> {
     Some(StoreError::Damaged { folder: folder.to_owned(), what })
 }
 
-/// Returns the damage of a log without tables although a line was noted, or intact commits lie
-/// behind a changed byte of its write-ahead log.
+/// Returns the damage of a log without tables although a line was noted, or commits of its
+/// write-ahead log are not read.
 pub(super) fn untabled(folder: &Path) -> Option<StoreError> {
+    let wal = schema::wal(folder);
     let noted = read(folder).map(|noted| noted.emptied());
-    let lost = || match wal::lost_commits(&schema::wal(folder)) {
+    let lost = || match wal::lost_commits(&wal) {
         Ok(0) | Err(_) => None,
         Ok(lost) => Some(wal::damage(lost)),
     };
-    let what = noted.or_else(lost)?;
+    let header = || {
+        wal::has_invalid_header(&wal).then(|| {
+            "the header of its write-ahead log (log.db-wal) is changed, so no commit in it is read"
+                .to_owned()
+        })
+    };
+    let what = noted.or_else(lost).or_else(header)?;
     Some(StoreError::Damaged { folder: folder.to_owned(), what })
 }
 

@@ -27,6 +27,17 @@ pub(super) fn lost_commits(wal: &Path) -> io::Result<u64> {
     }
 }
 
+/// Returns whether the log has frames behind a header that SQLite rejects, so that none of them is
+/// read. A header is on the disk before the first frame is written.
+pub(super) fn has_invalid_header(wal: &Path) -> bool {
+    fs::read(wal).is_ok_and(|bytes| is_header_invalid(&bytes))
+}
+
+fn is_header_invalid(bytes: &[u8]) -> bool {
+    let is_valid = |log: WalLog| log.add((0, 0), &bytes[..HEADER - 8]) == log.sum;
+    bytes.len() > HEADER + FRAME && !WalLog::of(bytes).is_some_and(is_valid)
+}
+
 /// Returns the description of the damage.
 pub(super) fn damage(lost: u64) -> String {
     format!(
@@ -129,5 +140,11 @@ mod tests {
         *last.last_mut().unwrap() ^= 1;
         assert_eq!(lost(&last), 0);
         assert_eq!(lost(b"no log"), 0);
+        assert!(!is_header_invalid(&whole) && !is_header_invalid(&whole[..HEADER]));
+        for byte in 0..HEADER {
+            let mut changed = whole.clone();
+            changed[byte] ^= 1;
+            assert!(is_header_invalid(&changed), "{byte}");
+        }
     }
 }

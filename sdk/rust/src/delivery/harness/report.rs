@@ -17,7 +17,7 @@ pub enum Guarantee {
     NothingLost,
     /// It decides about each result only once.
     DecidesOnce,
-    /// It decides only about results that wait for it.
+    /// It decides only about pending results.
     OnlyPendingResults,
     /// It speaks only on channels that it was offered, and on none that is muted.
     OnlyItsChannels,
@@ -42,7 +42,7 @@ impl Guarantee {
             Self::Answers => "answers each wake",
             Self::NothingLost => "loses no result",
             Self::DecidesOnce => "decides once about each result",
-            Self::OnlyPendingResults => "decides only about results that wait",
+            Self::OnlyPendingResults => "decides only about pending results",
             Self::OnlyItsChannels => "speaks only on open channels that it was offered",
             Self::NeverOverAUser => "never speaks over a user",
             Self::BacksOff => "waits after a failed message",
@@ -132,7 +132,7 @@ pub struct WakeRecord {
     pub at: u64,
     /// The reason of the wake.
     pub wake: Wake,
-    /// The number of results that waited.
+    /// The number of pending results.
     pub pending: usize,
     /// The decisions, or the text of an error or a panic.
     pub decided: Result<Vec<Decision>, String>,
@@ -146,7 +146,7 @@ pub struct Report {
     pub delivered: Vec<AcceptedMessage>,
     /// The inbox, by task.
     pub inbox: BTreeMap<String, InboxEntry>,
-    /// Results that still wait; none, for a good strategy.
+    /// Results that are still pending at the end; none, for a correct strategy.
     pub pending: Vec<String>,
     /// All wakes.
     pub wakes: Vec<WakeRecord>,
