@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::CONFIG;
 use crate::program::error::CliError;
+use crate::program::shell::shell;
 
 /// `[CONFIG] [TEXT]`.
 #[derive(Debug, Args)]
@@ -33,10 +34,10 @@ impl TargetArgs {
         match first.to_str() {
             Some(text) if !looks_like_a_path(text) => Ok((CONFIG.into(), Some(text.to_owned()))),
             _ => {
-                let shown = Path::new(first).display();
-                let what = format!("the config {shown} does not exist");
+                let text = shell(&Path::new(first).display().to_string());
+                let what = format!("the config {text} does not exist");
                 let hint = format!(
-                    "name an existing file; to send a text that looks like a path, name the config first: {CONFIG} \"{shown}\""
+                    "name an existing file; to send a text that looks like a path, name the config first: {CONFIG} {text}"
                 );
                 Err(CliError::usage(what).hint(hint))
             }

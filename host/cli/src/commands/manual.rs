@@ -10,6 +10,8 @@ use clap_complete::Shell;
 use crate::args::{Cli, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::program::shell::shell;
+use crate::ui::show::show_path;
 use crate::ui::stdout;
 
 /// Writes a shell's completions to stdout.
@@ -27,15 +29,15 @@ pub(crate) fn man(folder: &Path, output: OutputArgs) -> Result<u8, CliError> {
     written.map_err(|error| {
         CliError::internal(format!(
             "the pages could not be written to {}: {error}",
-            folder.display()
+            show_path(folder)
         ))
     })?;
     if !output.quiet {
         let _ = writeln!(
             crate::ui::output::stderr(),
             "wrote the man pages to {}; `man -l {}` shows one",
-            folder.display(),
-            folder.join("conclave.1").display()
+            show_path(folder),
+            shell(&folder.join("conclave.1").display().to_string())
         );
     }
     Ok(exit::OK)

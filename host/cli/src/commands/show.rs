@@ -19,7 +19,7 @@ use crate::ui::show::agents::Agents;
 use crate::ui::show::amounts::now;
 use crate::ui::show::page::{BEGIN, page};
 use crate::ui::show::timeline::{RunFacts, lines};
-use crate::ui::show::{printable, table};
+use crate::ui::show::{printable, show_path, table};
 use crate::ui::stdout;
 
 pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError> {
@@ -120,12 +120,12 @@ fn write_page(
         .collect();
     let file = file.map_or_else(|| PathBuf::from(format!("run-{name}.html")), Path::to_owned);
     if !may_be_written(&file) {
-        let what = format!("{} already exists, and is not the page of a run", file.display());
+        let what = format!("{} already exists, and is not the page of a run", show_path(&file));
         return Err(CliError::usage(what)
             .hint("name another file with --html=FILE; `--html=-` writes to stdout"));
     }
     write_private(&file, page.as_bytes()).map_err(|error| {
-        CliError::internal(format!("{} could not be written: {error}", file.display()))
+        CliError::internal(format!("{} could not be written: {error}", show_path(&file)))
     })?;
     if output.json {
         stdout::json(json!({ "type": "page", "file": file, "run": row.run }))?;

@@ -13,7 +13,7 @@ use crate::program::exit;
 use crate::state::stores::{OpenStores, unusable};
 use crate::ui::show::amounts::{now, parse_moment, thousands};
 use crate::ui::show::table::note;
-use crate::ui::show::{GOOD, ODD, bytes, one_line, paint, plural};
+use crate::ui::show::{GOOD, ODD, bytes, one_line, paint, plural, show_path};
 use crate::ui::{ask, stdout};
 
 /// Removed runs that are listed by name.
@@ -163,7 +163,7 @@ fn backup(
     output: OutputArgs,
 ) -> Result<u8, CliError> {
     if to.exists() {
-        return Err(CliError::usage(format!("{} already exists", to.display()))
+        return Err(CliError::usage(format!("{} already exists", show_path(to)))
             .hint("name a folder that does not exist"));
     }
     let readers = stores.readers()?;
@@ -174,7 +174,7 @@ fn backup(
         let folder = if is_one { to.to_owned() } else { to.join(place(reader.folder())) };
         if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             crate::state::state_folder::make_private(parent).map_err(|error| {
-                CliError::internal(format!("{} could not be created: {error}", parent.display()))
+                CliError::internal(format!("{} could not be created: {error}", show_path(parent)))
             })?;
         }
         reader.backup(&folder).map_err(|error| unusable(&error))?;

@@ -9,6 +9,7 @@ use conclave_core::types::text::show_size;
 use conclave_runtime::blobs::Blobs;
 
 use crate::program::error::CliError;
+use crate::ui::show::show_path;
 
 /// Bytes of one file: more than models accept, and too few to fill the memory.
 const BYTES: u64 = 20 << 20;
@@ -27,7 +28,7 @@ const IMAGES: [(&[u8], &str); 5] = [
 /// # Errors
 /// The reason, as text for the user.
 pub(crate) fn attach(blobs: &dyn Blobs, path: &Path) -> Result<Blob, String> {
-    let failed = |why: String| format!("{} cannot be attached: {why}", path.display());
+    let failed = |why: String| format!("{} cannot be attached: {why}", show_path(path));
     // Checked before the file is opened: opening a pipe blocks, and a device never ends.
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(failed("it is not a file".to_owned()));

@@ -9,6 +9,7 @@ use conclave_core::types::wording::quoted;
 use conclave_runtime::plugin::{Downloads, Inspection, fetch, inspect, read_component};
 
 use crate::program::error::CliError;
+use crate::program::shell::shell;
 use crate::state::folders;
 use crate::state::setup;
 use crate::ui::show::{one_line, show_path};
@@ -190,7 +191,7 @@ fn from_disk(path: &Path) -> Result<(ComponentPlace, Vec<u8>), CliError> {
 /// a foreign program, and would run without a sandbox.
 fn built(folder: &Path) -> Result<PathBuf, CliError> {
     let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else {
-        let what = format!("the folder {} has no Cargo.toml", folder.display());
+        let what = format!("the folder {} has no Cargo.toml", show_path(folder));
         return Err(CliError::usage(what).hint("name the .wasm file itself"));
     };
     let name = crate_name(&manifest).ok_or_else(|| {
@@ -206,10 +207,11 @@ fn built(folder: &Path) -> Result<PathBuf, CliError> {
         path.metadata().and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
     };
     candidates.filter(|path| path.is_file()).max_by_key(modified).ok_or_else(|| {
-        let what = format!("{} is not built: {file} for {TARGET} does not exist", folder.display());
+        let what =
+            format!("{} is not built: {file} for {TARGET} does not exist", show_path(folder));
         let command = format!(
             "cargo build --release --target {TARGET} --manifest-path {}",
-            folder.join("Cargo.toml").display()
+            shell(&folder.join("Cargo.toml").display().to_string())
         );
         CliError::usage(what).hint(format!(
             "build it with `{command}`; building runs its author's code without a sandbox"

@@ -17,7 +17,7 @@ use crate::commands::run::{as_json, result};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::ui::screen::Screen;
-use crate::ui::show::{BAD, FAINT, ODD, one_line, paint};
+use crate::ui::show::{BAD, FAINT, ODD, one_line, paint, show_path};
 use crate::ui::stdout;
 
 /// Exit codes from the worst to the best. The batch exits with the first that one of its runs has.
@@ -175,7 +175,7 @@ impl Results {
                 std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
                 let file = options.open(path);
                 let file = file.map_err(|error| {
-                    CliError::usage(format!("{} could not be written: {error}", path.display()))
+                    CliError::usage(format!("{} could not be written: {error}", show_path(path)))
                 })?;
                 Sink::File(path.to_owned(), BufWriter::new(file))
             }
@@ -264,7 +264,7 @@ fn finish(path: &Path, file: &mut BufWriter<File>) -> std::io::Result<()> {
 }
 
 fn unwritten(path: &Path, error: &std::io::Error) -> CliError {
-    CliError::internal(format!("{} could not be written: {error}", path.display()))
+    CliError::internal(format!("{} could not be written: {error}", show_path(path)))
 }
 
 fn lock(staged: &Staged) -> MutexGuard<'_, BTreeMap<usize, ResultRow>> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use conclave_runtime::durable_file::{self, FileAccess};
 
-use crate::ui::show::printable;
+use crate::ui::show::{printable, show_path};
 
 /// The author of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +63,9 @@ impl Transcript {
     pub(crate) fn save(&self, path: &Path) -> Result<(), String> {
         let failed = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => {
-                format!("{} already exists, and was not overwritten", path.display())
+                format!("{} already exists, and was not overwritten", show_path(path))
             }
-            _ => format!("{} could not be written: {error}", path.display()),
+            _ => format!("{} could not be written: {error}", show_path(path)),
         };
         durable_file::create(path, self.to_markdown().as_bytes(), &FileAccess::Usual)
             .map_err(failed)

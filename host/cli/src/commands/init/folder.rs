@@ -9,6 +9,7 @@ use conclave_runtime::durable_file::{self, FileAccess};
 
 use crate::program::error::CliError;
 use crate::state::folders::{self, ALL_THE_SAME, too_much};
+use crate::ui::show::show_path;
 
 const DOCS: &str = "docs";
 const LIBRARY: &str = "library";
@@ -50,8 +51,8 @@ impl ProjectFolder {
             let to = fs::read_link(&path).unwrap_or_default();
             let what = format!(
                 "{} is a link to {}, and a link is granted only if you name it",
-                path.display(),
-                to.display()
+                show_path(path),
+                show_path(to)
             );
             return Err(CliError::usage(what).hint("name the folder to grant with `--folder DIR`"));
         }
@@ -64,11 +65,11 @@ impl ProjectFolder {
 
     fn named(beside: &Path, named: &Path, yes: bool) -> Result<Self, CliError> {
         let missing = |error| {
-            CliError::usage(format!("the folder {} cannot be read: {error}", named.display()))
+            CliError::usage(format!("the folder {} cannot be read: {error}", show_path(named)))
         };
         let whole = fs::canonicalize(named).map_err(missing)?;
         if !whole.is_dir() {
-            return Err(CliError::usage(format!("{} is not a folder", named.display())));
+            return Err(CliError::usage(format!("{} is not a folder", show_path(named))));
         }
         let own = folders::whole(beside);
         refuse_too_much(named, &whole, &own, yes)?;
@@ -114,7 +115,7 @@ impl ProjectFolder {
 fn refuse_too_much(named: &Path, whole: &Path, own: &Path, yes: bool) -> Result<(), CliError> {
     match too_much(whole, own).filter(|_| !yes) {
         Some(why) => {
-            Err(CliError::usage(format!("{} cannot be granted: it {why}", named.display()))
+            Err(CliError::usage(format!("{} cannot be granted: it {why}", show_path(named)))
                 .hint(ALL_THE_SAME))
         }
         None => Ok(()),

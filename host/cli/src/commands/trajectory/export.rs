@@ -11,7 +11,7 @@ use crate::args::{OutputArgs, TrajectoryExport};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::stores::{OpenStores, unusable};
-use crate::ui::show::{foreign, plural, printable};
+use crate::ui::show::{foreign, plural, printable, show_path};
 use crate::ui::stdout;
 
 pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, CliError> {
@@ -53,9 +53,9 @@ fn text(events: &[Value]) -> String {
 fn write_private(file: &Path, text: &str) -> Result<(), CliError> {
     let written = durable_file::create(file, text.as_bytes(), &FileAccess::Private);
     written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => CliError::usage(format!("{} already exists", file.display()))
+        ErrorKind::AlreadyExists => CliError::usage(format!("{} already exists", show_path(file)))
             .hint("name another file with -o"),
-        _ => CliError::usage(format!("{} could not be written: {error}", file.display())),
+        _ => CliError::usage(format!("{} could not be written: {error}", show_path(file))),
     })
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use conclave_core::trajectory::{Era, Loaded, LogProblem, TrajectoryEvent, load, translate};
 
 use crate::program::error::CliError;
-use crate::ui::show::{ODD, one_line, paint, plural};
+use crate::ui::show::{ODD, one_line, paint, plural, show_path};
 
 /// Characters of a problem's reason that are shown.
 const REASON: usize = 400;
@@ -18,7 +18,7 @@ const REASON: usize = 400;
 /// If no log there can be read at all.
 pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
     let failed = |error: &std::io::Error| {
-        CliError::usage(format!("{} could not be read: {error}", file.display()))
+        CliError::usage(format!("{} could not be read: {error}", show_path(file)))
     };
     if file.as_os_str() == "-" {
         let mut bytes = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
     if names.is_empty() {
         let what = format!(
             "{} contains no events: no file in it is named like an event of a log",
-            folder.display()
+            show_path(folder)
         );
         return Err(CliError::usage(what)
             .hint("files of events are named 0.json or event-00000-5f0a….json"));

@@ -18,7 +18,7 @@ use crate::program::error::CliError;
 use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::setup::{self, EngineStart};
 use crate::ui::interrupt::Interrupts;
-use crate::ui::show::{FAINT, head, paint, plural};
+use crate::ui::show::{FAINT, head, paint, plural, show_path};
 
 pub(super) async fn replay(
     args: TrajectoryReplay,
@@ -68,7 +68,7 @@ pub(super) async fn replay(
 
 /// Returns the task of a log, and its actions as turns.
 fn again(loaded: &Loaded, args: &TrajectoryReplay) -> Result<(String, Vec<Turn>), CliError> {
-    let file = args.file.display();
+    let file = show_path(&args.file);
     let Replay { task, actions } = Replay::of(&loaded.events);
     let Some(task) = task else {
         let what = format!("{file} has no message of a user, so there is no task to run");

@@ -10,6 +10,7 @@ use conclave_runtime::store::{RunFilter, RunRow, StoreReader};
 use super::folder::JournalFolder;
 use crate::program::error::CliError;
 use crate::state::stores::{OpenStores, unusable};
+use crate::ui::show::show_path;
 
 /// Runs that are listed if a name is ambiguous.
 const SHOWN: usize = 5;
@@ -126,7 +127,7 @@ fn not_stored(address: Option<&Address>) -> CliError {
 fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<StoredRun, CliError> {
     let all = folder.runs();
     let none = |why: &str| {
-        CliError::usage(format!("{why} in {}", folder.0.display()))
+        CliError::usage(format!("{why} in {}", show_path(&folder.0)))
             .hint("leave out --journal to read the runs of the state folder")
     };
     let run = match address {

@@ -9,6 +9,7 @@ use conclave_runtime::plugin::Cache;
 
 use super::Finding;
 use crate::ui::show;
+use crate::ui::show::show_path;
 
 /// Writes that are timed. Their median is stable enough, and on a slow disk they take two seconds.
 const WRITES: usize = 64;
@@ -25,7 +26,7 @@ pub(crate) fn cache(folder: Option<&Path>) -> Finding {
         );
     };
     match Cache::open(folder) {
-        Ok(_) => Finding::ok(WHAT, format!("cached in {}", folder.display())),
+        Ok(_) => Finding::ok(WHAT, format!("cached in {}", show_path(folder))),
         Err(error) => Finding::note(
             WHAT,
             error.to_string(),
@@ -43,7 +44,7 @@ pub(crate) fn syncing(folder: &Path) -> Finding {
                 "{} (median), {} at worst, in {}: about {} events a second with durability `sync`",
                 show::time(median),
                 show::time(slowest),
-                folder.display(),
+                show_path(folder),
                 per_second(median)
             );
             if median <= SLOW {
@@ -58,7 +59,7 @@ pub(crate) fn syncing(folder: &Path) -> Finding {
         }
         Err(error) => Finding::fail(
             WHAT,
-            format!("{} cannot be written: {error}", folder.display()),
+            format!("{} cannot be written: {error}", show_path(folder)),
             "change to a folder that you can write to",
         ),
     }

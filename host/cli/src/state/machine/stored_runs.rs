@@ -10,7 +10,7 @@ use super::Finding;
 use crate::state::state_folder::state_folder;
 use crate::state::stores::{OpenStores, is_interrupted};
 use crate::ui::show::amounts::count;
-use crate::ui::show::{bytes, plural};
+use crate::ui::show::{bytes, plural, show_path};
 
 /// Entries that are counted. A folder with more is large in any case.
 const ENTRIES: usize = 100_000;
@@ -25,7 +25,7 @@ pub(crate) fn stored_runs() -> Vec<Finding> {
             "set HOME or CONCLAVE_STATE",
         )];
     };
-    let place = format!("{} in {}", bytes(size(&folder)), folder.display());
+    let place = format!("{} in {}", bytes(size(&folder)), show_path(&folder));
     let finding = match OpenStores::of(None).runs(&RunFilter::default()) {
         Ok(runs) => {
             let found = format!("{}, {place}", plural(runs.len() as u64, "run", "runs"));
