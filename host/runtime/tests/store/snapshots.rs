@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use conclave_core::journal::snapshot::SNAPSHOT_FORMAT;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::completion::{Completion, Prompt, StopReason, TokenUsage};
 use conclave_runtime::config::Config;
@@ -171,7 +172,10 @@ fn a_snapshot_of_another_host_is_ignored_and_no_damage() {
     let temp = tempfile::tempdir().unwrap();
     let store = opened_every(temp.path(), 10);
     written(&store, 25);
-    let other = folded(temp.path()).replacen("\"format\":1", "\"format\":2", 1);
+    let format = |number: u32| format!("\"format\":{number}");
+    let (own, newer) = (format(SNAPSHOT_FORMAT), format(SNAPSHOT_FORMAT + 1));
+    let other = folded(temp.path()).replacen(&own, &newer, 1);
+    assert_ne!(other, folded(temp.path()));
     let connection = sql(temp.path());
     let record: Vec<u8> = connection
         .query_row("SELECT hash FROM events WHERE seq = 19", [], |row| row.get(0))
