@@ -73,9 +73,8 @@ async fn all(
     output: OutputArgs,
     interrupts: &Interrupts,
 ) -> Result<u8, CliError> {
-    // Reports those that cannot be read, whose interrupted runs are unknown.
-    drop(stores.readers()?);
-    let unreadable = stores.unreadable();
+    // The interrupted runs of those are unknown.
+    let unreadable = stores.report_unreadable()?;
     let lost = plural(unreadable as u64, "store", "stores");
     let mut runs = stores.interrupted();
     runs.reverse();

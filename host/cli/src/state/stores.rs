@@ -67,7 +67,20 @@ impl OpenStores {
     /// # Errors
     /// If the named store cannot be read.
     pub(crate) fn readers(&self) -> Result<Vec<StoreReader>, CliError> {
-        let mut readers = Vec::with_capacity(self.folders.len());
+        self.readers_and_unreadable().map(|(readers, _)| readers)
+    }
+
+    /// Returns the number of stores of the state folder that exist and cannot be read. Each is
+    /// reported on stderr.
+    ///
+    /// # Errors
+    /// If the named store cannot be read.
+    pub(crate) fn report_unreadable(&self) -> Result<usize, CliError> {
+        self.readers_and_unreadable().map(|(_, unreadable)| unreadable)
+    }
+
+    fn readers_and_unreadable(&self) -> Result<(Vec<StoreReader>, usize), CliError> {
+        let (mut readers, mut unreadable) = (Vec::with_capacity(self.folders.len()), 0);
         for folder in &self.folders {
             match StoreReader::open(folder) {
                 Ok(reader) => readers.push(reader),
@@ -75,6 +88,7 @@ impl OpenStores {
                 // Its process is about to create it, or ended before it did.
                 Err(StoreError::Missing { .. }) => {}
                 Err(error) => {
+                    unreadable += 1;
                     let _ = writeln!(
                         crate::ui::output::stderr(),
                         "{} {}",
@@ -84,7 +98,7 @@ impl OpenStores {
                 }
             }
         }
-        Ok(readers)
+        Ok((readers, unreadable))
     }
 
     /// Returns the runs of all stores, newest first.
@@ -160,15 +174,6 @@ impl OpenStores {
             );
         }
         all
-    }
-
-    /// Returns the number of stores that exist and cannot be read.
-    pub(crate) fn unreadable(&self) -> usize {
-        let is_unreadable = |folder: &&PathBuf| {
-            StoreReader::open(folder)
-                .is_err_and(|error| !matches!(error, StoreError::Missing { .. }))
-        };
-        self.folders.iter().filter(is_unreadable).count()
     }
 
     /// Returns the readers of all readable stores. The errors of others were reported before.

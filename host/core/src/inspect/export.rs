@@ -261,12 +261,7 @@ mod tests {
 
     #[test]
     fn each_call_of_a_reply_is_an_event_with_its_own_answer() {
-        let call = |name: &str| ToolCall {
-            id: name.to_owned(),
-            name: name.to_owned(),
-            arguments: std::sync::Arc::new(json!({})),
-            untrusted: false,
-        };
+        let call = |name: &str| ToolCall { id: name.to_owned(), ..ToolCall::new(name, json!({})) };
         let reply =
             Action::Reply(Reply { tool_calls: vec![call("a.x"), call("b.y")], ..Reply::default() });
         let result = |name: &str| {

@@ -34,8 +34,9 @@ pub struct Due {
 
 /// Splits the waiting results by their attempts. New results may be delivered at once. Failed ones
 /// are due at their time, or when the awaited channel is idle; after [`MOST_ATTEMPTS`] they are
-/// moved to the inbox. On [`Wake::SendFailed`] the rest contains a wait of [`backoff`]. On [`Wake::Ended`] it
-/// contains none: the wait of the earlier failure still holds, and another would postpone it.
+/// moved to the inbox. On [`Wake::SendFailed`] the rest contains a wait of [`backoff`]. On
+/// [`Wake::Ended`] it contains none: the wait of the earlier failure still holds, and another would
+/// postpone it.
 pub fn due(wake: &Wake, waiting: &[EndedTask]) -> Due {
     let is_over = |ended: &&EndedTask| ended.attempts >= MOST_ATTEMPTS;
     let over: Vec<_> = waiting.iter().filter(is_over).map(|ended| &ended.task_id).collect();

@@ -3,7 +3,7 @@
 //! drop all later commits unnoticed.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 const HEADER: usize = 32;
@@ -30,9 +30,13 @@ pub(super) fn lost_commits(wal: &Path) -> io::Result<u64> {
 /// Returns whether the log has frames behind a header that SQLite rejects, so that none of them is
 /// read. A header is on the disk before the first frame is written.
 pub(super) fn has_invalid_header(wal: &Path) -> bool {
-    fs::read(wal).is_ok_and(|bytes| is_header_invalid(&bytes))
+    let mut start = Vec::new();
+    let read = fs::File::open(wal)
+        .and_then(|file| file.take((HEADER + FRAME + 1) as u64).read_to_end(&mut start));
+    read.is_ok() && is_header_invalid(&start)
 }
 
+/// Returns whether the header is invalid, if these bytes go beyond the head of the first frame.
 fn is_header_invalid(bytes: &[u8]) -> bool {
     let is_valid = |log: WalLog| log.add((0, 0), &bytes[..HEADER - 8]) == log.sum;
     bytes.len() > HEADER + FRAME && !WalLog::of(bytes).is_some_and(is_valid)
