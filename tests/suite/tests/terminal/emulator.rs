@@ -69,26 +69,35 @@ impl Terminal {
         });
     }
 
-    /// Types blanks at a prompt until one is accepted. An unexpected question ignores keys at
-    /// first, and each early key extends that time. A Ctrl-C between two reads of the program would
-    /// be a signal, which only a controlling terminal sends.
+    /// Types blanks at a prompt until two are accepted. An unexpected question ignores keys at
+    /// first, and each early key extends that time. One blank on the screen proves nothing: between
+    /// two reads of the program the terminal itself echoes a key, which the program then ignores. A
+    /// Ctrl-C between two reads would be a signal, which only a controlling terminal sends.
     pub(super) fn until_heard(&mut self) {
-        let mut looks = 0;
+        let (mut looks, mut before) = (LOOKS, 0);
         until("a key that is heard", || {
-            if looks % LOOKS == 0 {
-                self.types(" ");
-            }
-            looks += 1;
             while self.has_more() {
                 assert!(self.read(), "it ended:\n{}", self.screen.screen().contents());
             }
-            let (row, column) = self.screen.screen().cursor_position();
-            let rows = self.rows();
-            let line = rows.get(usize::from(row)).filter(|row| row.ends_with(['>', '}']))?;
-            // The prompt itself ends with a blank.
-            let own = usize::from(line.ends_with('>'));
-            (usize::from(column) > line.chars().count() + own).then_some(())
+            let blanks = self.typed_blanks();
+            // The next key follows once the last one has appeared, or was ignored.
+            if blanks < 2 && (looks >= LOOKS || blanks > before) {
+                self.types(" ");
+                (looks, before) = (0, blanks);
+            }
+            looks += 1;
+            (blanks >= 2).then_some(())
         });
+    }
+
+    /// Returns the number of blanks between the prompt and the cursor.
+    fn typed_blanks(&self) -> usize {
+        let (row, column) = self.screen.screen().cursor_position();
+        let rows = self.rows();
+        let line = rows.get(usize::from(row)).filter(|row| row.ends_with(['>', '}']));
+        // The prompt itself ends with a blank.
+        let prompt = line.map(|line| line.chars().count() + usize::from(line.ends_with('>')));
+        prompt.map_or(0, |prompt| usize::from(column).saturating_sub(prompt))
     }
 
     /// Returns whether input is available at once.
