@@ -105,8 +105,8 @@ impl Durable {
         Ok(began.elapsed() / 8)
     }
 
-    /// Stores a run until it has so many events, drops it there, and measures the time from reading
-    /// it to the resumed room.
+    /// Stores a run until it has so many events, copies the store as a crash at this point would
+    /// leave it, and measures the time from reading the copy to the resumed room.
     pub(crate) async fn resume(
         &self,
         hosted: &Hosted,
@@ -116,23 +116,34 @@ impl Durable {
         let failed = |error: &dyn std::fmt::Display| BenchError::Conclave(error.to_string());
         let room = RoomId::from("interrupted");
         let journals = self.store.journals(Durability::Exit, RunOrigin::default());
-        let stored = async || {
+        // A run that is dropped writes that nobody waits for it, so this one is kept.
+        let mut run = Box::pin(hosted.run_long(&room, journals, Some(u32::MAX)));
+        let stored = async {
             while self.store.written().records < events {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         tokio::select! {
-            ended = hosted.run_long(&room, journals, Some(u32::MAX)) => {
+            ended = &mut run => {
                 ended?;
                 return Err(BenchError::Answer("the run ended before it was interrupted".into()));
             }
-            () = stored() => {}
+            () = stored => {}
         }
+        let mut records = 0;
+        while records != self.store.written().records {
+            records = self.store.written().records;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let crashed = self.folder.0.join("crashed");
+        copy(self.store.folder(), &crashed)
+            .map_err(|cause| BenchError::Write { path: crashed.clone(), cause })?;
+        let store = Store::open(&crashed).map_err(|error| failed(&error))?;
         let mut resumed = Vec::new();
         for _ in 0..times {
             let until = Instant::now() + PATIENCE;
             let session = loop {
-                let journals = self.store.journals(Durability::Group, RunOrigin::default());
+                let journals = store.journals(Durability::Group, RunOrigin::default());
                 let options = RunOptions { journals, ..RunOptions::default() };
                 let began = Instant::now();
                 match hosted.prepared().reopen(&room, options).await {
@@ -181,6 +192,21 @@ impl Durable {
         }
         Ok((Times::of(folded), Times::of(read)))
     }
+}
+
+/// Copies a folder with all it holds.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
 }
 
 /// Tasks that wait for a model that never answers.

@@ -141,7 +141,7 @@ impl Row {
                 )
             }
             (Reach::AboutMicros(micros), ratio) => {
-                (times(ratio), format!("about {} µs", rounded(micros)), "")
+                (times(ratio), format!("about {}", of_micros(micros)), "")
             }
             (Reach::PerSecond(least), _) => {
                 let each = 1e9 / self.subject.times.median_ns.max(1) as f64;
@@ -200,6 +200,14 @@ pub(crate) fn spelled(nanos: u64) -> String {
         _ if nanos < 1e6 => format!("{} µs", rounded(nanos / 1e3)),
         _ if nanos < 1e9 => format!("{} ms", rounded(nanos / 1e6)),
         _ => format!("{} s", rounded(nanos / 1e9)),
+    }
+}
+
+fn of_micros(micros: f64) -> String {
+    match micros {
+        _ if micros >= 1e6 => format!("{} s", rounded(micros / 1e6)),
+        _ if micros >= 1e3 => format!("{} ms", rounded(micros / 1e3)),
+        _ => format!("{} µs", rounded(micros)),
     }
 }
 
