@@ -3,7 +3,7 @@ import json
 
 from componentize_py_types import Err
 from wit_world import exports
-from wit_world.imports import log
+from wit_world.imports import call, log
 from wit_world.exports.tools import Outcome, ToolError_InvalidArguments, ToolError_Other, ToolSpec
 
 
@@ -25,8 +25,8 @@ class Tools(exports.Tools):
             )
         ]
 
-    def call(self, name, arguments, context):
-        log.log(log.Level.INFO, f"{name} for {context.caller()} in {context.room_id()}")
+    def call(self, name, arguments):
+        log.log(log.Level.INFO, f"{name} for {call.caller()} in {call.room_id()}")
         if name != "shout":
             raise Err(ToolError_Other(f"there is no tool {name}"))
         text = json.loads(arguments)["text"]

@@ -9,6 +9,7 @@ mod lock;
 mod mcp;
 mod model;
 mod plugins;
+mod run_input;
 mod storage;
 mod stored_runs;
 mod target;
@@ -29,6 +30,7 @@ pub(crate) use lock::{LockArgs, Locked, Upgrade};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
 pub(crate) use plugins::{Add, CallArgs, EditArgs, Grant, Init};
+pub(crate) use run_input::RunInputArgs;
 pub(crate) use storage::{Approvals, Approve, Keep, Refuse, Resume};
 pub(crate) use stored_runs::{
     ApprovalList, Audit, AuditCommand, Runs, Show, StoreCommand, TasksArgs,
@@ -159,6 +161,8 @@ impl Command {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) target: TargetArgs,
+    #[command(flatten)]
+    pub(crate) input: RunInputArgs,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
     #[command(flatten)]

@@ -56,6 +56,7 @@ use crate::types::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
 use crate::types::limits::{PluginLimits, RunLimits};
 
 pub use keys::{ConfigKey, KEYS, KeyDefault, ValueShape};
+pub use limits::replace_run_limits;
 pub use mcp::{MCP_CLIENT, McpReach, McpSource, YOU};
 pub use model::RESERVED_OPTIONS;
 pub use names::{
@@ -443,7 +444,7 @@ fn read(
     let policy = policy::read_all(reader, &mut references, &root);
     let gates = gates::read_all(reader, &mut references, &root);
     let durability = root.read(reader, "durability");
-    let limits = limits::read_run(reader, &root);
+    let limits = limits::read_run(reader, &root, RunLimits::DEFAULT);
     let prices = root.get("prices").and_then(|item| plugin::path(reader, &item, folder));
     let entry = read_entry(reader, &mut references, &root, &tasks);
     // After a syntax error tables may be missing, and every reference to them would be reported.

@@ -31,6 +31,42 @@ use crate::types::tool::ToolSpec;
 
 pub(crate) use rules::TaskRules;
 
+/// A responder of a task as a config names it: `llm`, `agent`, `user`, or one of its sub-tasks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum ResponderName {
+    Role(Role),
+    Subtask(TaskName),
+}
+
+impl From<Role> for ResponderName {
+    fn from(role: Role) -> Self {
+        Self::Role(role)
+    }
+}
+
+impl From<&str> for ResponderName {
+    fn from(name: &str) -> Self {
+        let role = Role::named(name).filter(|role| role.as_str() == name);
+        role.map_or_else(|| Self::Subtask(TaskName::from(name)), Self::Role)
+    }
+}
+
+impl From<String> for ResponderName {
+    fn from(name: String) -> Self {
+        Self::from(name.as_str())
+    }
+}
+
+impl From<ResponderName> for String {
+    fn from(name: ResponderName) -> Self {
+        match name {
+            ResponderName::Role(role) => role.as_str().to_owned(),
+            ResponderName::Subtask(task) => task.to_string(),
+        }
+    }
+}
+
 /// The role of a component, determined by its exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -223,10 +259,10 @@ pub struct TaskSetup {
     pub turns: Option<u32>,
     /// The number of steps without a valid answer before the task ends as stalled (L-084).
     pub max_stalled_steps: u32,
-    /// Roles whose non-empty answer ends the task (L-081).
-    pub done_if_response: BTreeSet<Role>,
-    /// Roles whose missing answer ends the task (L-081).
-    pub done_if_no_response: BTreeSet<Role>,
+    /// Responders whose non-empty answer ends the task (L-081).
+    pub done_if_response: BTreeSet<ResponderName>,
+    /// Responders whose missing answer ends the task (L-081).
+    pub done_if_no_response: BTreeSet<ResponderName>,
     /// Whether a message with a tool call ends the task (L-082).
     pub done_if_tool: bool,
     /// Sequences of messages; the task ends when the newest messages match one (L-083).

@@ -88,7 +88,7 @@ fn first_build(fast: bool) -> &'static str {
         "The first build takes about six minutes on two cores. The program is slower than an \
          optimised one."
     } else {
-        "The first build takes about ten minutes on two cores; `--fast-build` takes six, for a \
+        "The first build takes ten to fifteen minutes on two cores; `--fast-build` takes six, for a \
          slower program."
     }
 }

@@ -12,7 +12,8 @@ use syn::{Error, Ident, LitByteStr, LitStr, Path, Result, Token, bracketed};
 
 use crate::manifest;
 
-const USAGE: &str = "write `export!(tools: [a, b])`, `export!(toolset: X)`, `export!(agent: X)`, `export!(delivery: X)`, \
+const USAGE: &str = "write `export!(tools: [a, b])`, `export!(toolset: X)`, `export!(agent: X)`, `export!(agent: X, responder: X)`, \
+                     `export!(delivery: X)`, \
                      `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)` or `export!(gate: X)`, or several of them \
                      with commas between";
 
@@ -22,6 +23,7 @@ struct Exports {
     tools: Vec<Path>,
     toolset: Option<Path>,
     agent: Option<Path>,
+    responder: Option<Path>,
     delivery: Option<Path>,
     memory: Option<Path>,
     analyzer: Option<Path>,
@@ -59,6 +61,7 @@ impl Parse for Exports {
                 "tools" => exports.tools = list(input)?,
                 "toolset" => exports.toolset = Some(input.parse()?),
                 "agent" => exports.agent = Some(input.parse()?),
+                "responder" => exports.responder = Some(input.parse()?),
                 "delivery" => exports.delivery = Some(input.parse()?),
                 "memory" => exports.memory = Some(input.parse()?),
                 "analyzer" => exports.analyzer = Some(input.parse()?),
@@ -85,6 +88,7 @@ impl Exports {
         let kinds = [
             &self.toolset,
             &self.agent,
+            &self.responder,
             &self.delivery,
             &self.memory,
             &self.analyzer,
@@ -98,6 +102,12 @@ impl Exports {
             return Err(Error::new_spanned(
                 toolset,
                 "give `tools` or `toolset`, not both: either of them is the whole list",
+            ));
+        }
+        if let (Some(responder), None) = (&self.responder, &self.agent) {
+            return Err(Error::new_spanned(
+                responder,
+                "an agent answers in the role `agent`: give `agent` too",
             ));
         }
         Ok(())
@@ -116,6 +126,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     let tools = (!exports.tools.is_empty()).then(|| export_tools(&exports.tools)).transpose()?;
     let toolset = exports.toolset.as_ref().map(export_toolset);
     let agent = exports.agent.as_ref().map(export_agent);
+    let responder = exports.responder.as_ref().map(export_responder);
     let delivery = exports.delivery.as_ref().map(export_delivery);
     let memory = exports.memory.as_ref().map(export_memory);
     let analyzer = exports.analyzer.as_ref().map(export_analyzer);
@@ -130,6 +141,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
             #tools
             #toolset
             #agent
+            #responder
             #delivery
             #memory
             #analyzer
@@ -162,13 +174,12 @@ fn export_tools(tools: &[Path]) -> Result<TokenStream> {
             fn call(
                 name: ::std::string::String,
                 arguments: ::std::string::String,
-                context: &::conclave_sdk::bindings::tool::conclave::plugin::call::Context,
             ) -> ::core::result::Result<
                 ::conclave_sdk::Outcome,
                 ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::ToolError,
             > {
                 match name.as_str() {
-                    #(#names => ::conclave_sdk::export::call_tool::<#tools>(&arguments, context),)*
+                    #(#names => ::conclave_sdk::export::call_tool::<#tools>(&arguments),)*
                     _ => ::conclave_sdk::export::unknown_tool(&name),
                 }
             }
@@ -191,12 +202,11 @@ fn export_toolset(toolset: &Path) -> TokenStream {
             fn call(
                 name: ::std::string::String,
                 arguments: ::std::string::String,
-                context: &::conclave_sdk::bindings::tool::conclave::plugin::call::Context,
             ) -> ::core::result::Result<
                 ::conclave_sdk::Outcome,
                 ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::ToolError,
             > {
-                ::conclave_sdk::export::call_toolset::<#toolset>(&name, &arguments, context)
+                ::conclave_sdk::export::call_toolset::<#toolset>(&name, &arguments)
             }
         }
         #[cfg(target_family = "wasm")]
@@ -207,17 +217,30 @@ fn export_toolset(toolset: &Path) -> TokenStream {
 fn export_agent(agent: &Path) -> TokenStream {
     quote! {
         impl ::conclave_sdk::bindings::agent::exports::conclave::plugin::agent::Guest for Plugin {
-            fn step(
-                state: &::conclave_sdk::bindings::agent::conclave::plugin::state::View,
-            ) -> ::core::result::Result<
+            fn step() -> ::core::result::Result<
                 ::conclave_sdk::actions::Turn,
-                ::conclave_sdk::bindings::agent::exports::conclave::plugin::agent::AgentError,
+                ::conclave_sdk::actions::AgentError,
             > {
-                ::conclave_sdk::export::step::<#agent>(state)
+                ::conclave_sdk::export::step::<#agent>()
             }
         }
         #[cfg(target_family = "wasm")]
         ::conclave_sdk::bindings::agent::export_agent!(Plugin with_types_in ::conclave_sdk::bindings::agent);
+    }
+}
+
+fn export_responder(responder: &Path) -> TokenStream {
+    quote! {
+        impl ::conclave_sdk::bindings::responder::exports::conclave::plugin::responder::Guest for Plugin {
+            fn respond() -> ::core::result::Result<
+                ::core::option::Option<::conclave_sdk::actions::Turn>,
+                ::conclave_sdk::actions::AgentError,
+            > {
+                ::conclave_sdk::export::respond::<#responder>()
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        ::conclave_sdk::bindings::responder::export_responder!(Plugin with_types_in ::conclave_sdk::bindings::responder);
     }
 }
 
@@ -226,12 +249,11 @@ fn export_delivery(strategy: &Path) -> TokenStream {
         impl ::conclave_sdk::bindings::delivery::exports::conclave::plugin::delivery_strategy::Guest for Plugin {
             fn decide(
                 wake: ::conclave_sdk::delivery::Wake,
-                context: &::conclave_sdk::bindings::delivery::conclave::plugin::delivery_context::Context,
             ) -> ::core::result::Result<
                 ::std::vec::Vec<::conclave_sdk::delivery::Decision>,
                 ::conclave_sdk::bindings::delivery::exports::conclave::plugin::delivery_strategy::StrategyError,
             > {
-                ::conclave_sdk::export::decide::<#strategy>(wake, context)
+                ::conclave_sdk::export::decide::<#strategy>(wake)
             }
         }
         #[cfg(target_family = "wasm")]
@@ -263,12 +285,11 @@ fn export_analyzer(analyzer: &Path) -> TokenStream {
             fn assess(
                 action: ::conclave_sdk::actions::Action,
                 thought: ::std::string::String,
-                state: &::conclave_sdk::bindings::agent::conclave::plugin::state::View,
             ) -> ::core::result::Result<
                 ::conclave_sdk::analyzer::Verdict,
                 ::conclave_sdk::bindings::analyzer::exports::conclave::plugin::security_analyzer::AnalyzerError,
             > {
-                ::conclave_sdk::export::assess::<#analyzer>(&action, &thought, state)
+                ::conclave_sdk::export::assess::<#analyzer>(&action, &thought)
             }
         }
         #[cfg(target_family = "wasm")]
@@ -281,12 +302,11 @@ fn export_condenser(condenser: &Path) -> TokenStream {
         impl ::conclave_sdk::bindings::condenser::exports::conclave::plugin::condenser::Guest for Plugin {
             fn condense(
                 why: ::conclave_sdk::condenser::Reason,
-                state: &::conclave_sdk::bindings::agent::conclave::plugin::state::View,
             ) -> ::core::result::Result<
                 ::core::option::Option<::conclave_sdk::condenser::Condensation>,
                 ::conclave_sdk::bindings::condenser::exports::conclave::plugin::condenser::CondenserError,
             > {
-                ::conclave_sdk::export::condense::<#condenser>(why, state)
+                ::conclave_sdk::export::condense::<#condenser>(why)
             }
         }
         #[cfg(target_family = "wasm")]

@@ -1,12 +1,17 @@
-//! An agent: one function that reads the task through a [`View`] and returns a turn.
+//! An agent: one function that reads the task through a [`View`] and returns a turn. A responder
+//! answers in code, before or after it.
+
+use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
 
 use crate::bindings::agent::conclave::plugin::actions::{CommandOutput, Observation, ToolOutput};
 use crate::bindings::agent::conclave::plugin::state::{
-    self, Metrics, PastAction, Peer, Remaining, ToolSummary,
+    self, PastAction, Peer, RemainingBudgets, RunMetrics, ToolSummary,
 };
 use crate::bindings::imports::conclave::plugin::types::{Message, ToolResult};
+#[cfg(not(target_family = "wasm"))]
+use crate::testing::TaskSnapshot;
 use crate::trajectory::TrajectoryEvent;
 use crate::{History, Result, Turn, wire};
 
@@ -32,45 +37,111 @@ pub trait Agent {
     fn step(view: &View) -> Result<Turn>;
 }
 
-/// The task as it was when the step began. Reading is lazy: each method calls the host.
-pub struct View<'a>(&'a state::View);
+/// The trait of an agent that also answers in the role `agent`; `export!(agent: X, responder: X)`
+/// exports both. When it is asked, the task's `agent_responder` says: for messages without a call or
+/// action, or for all of them in place of the host.
+///
+/// ```
+/// use conclave_sdk::testing::TaskSnapshot;
+/// use conclave_sdk::{Responder, Result, Turn, View, say};
+///
+/// /// Knows the opening hours by heart; the model answers everything else.
+/// struct Desk;
+///
+/// impl Responder for Desk {
+///     fn respond(view: &View) -> Result<Option<Turn>> {
+///         let question = view.pending().map(|message| message.content).unwrap_or_default();
+///         Ok(question.contains("open").then(|| say("From nine to five.")))
+///     }
+/// }
+///
+/// let asked = TaskSnapshot::asked("When are you open?");
+/// assert_eq!(Desk::respond(&asked.view()), Ok(Some(say("From nine to five."))));
+/// ```
+pub trait Responder {
+    /// Returns an answer to the pending message; `None` leaves it to the next responder. An error
+    /// becomes an observation.
+    fn respond(view: &View) -> Result<Option<Turn>>;
+}
+
+/// The task as it was when the step began. Reading is lazy: in a component each method calls the
+/// host. In a test a [`TaskSnapshot`](crate::testing::TaskSnapshot) has the data.
+pub struct View<'a>(Source<'a>);
+
+enum Source<'a> {
+    Host(PhantomData<&'a ()>),
+    #[cfg(not(target_family = "wasm"))]
+    Snapshot(&'a TaskSnapshot),
+}
+
+/// Returns a part of the task, from the host or from the snapshot.
+macro_rules! read {
+    ($view:ident.$part:ident) => {
+        match $view.0 {
+            Source::Host(_) => state::$part(),
+            #[cfg(not(target_family = "wasm"))]
+            Source::Snapshot(task) => task.$part.clone(),
+        }
+    };
+}
 
 impl<'a> View<'a> {
-    #[doc(hidden)]
-    pub fn new(state: &'a state::View) -> Self {
-        Self(state)
+    /// Returns the task of the current call.
+    pub(crate) fn of_call() -> Self {
+        Self(Source::Host(PhantomData))
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn of_snapshot(task: &'a TaskSnapshot) -> Self {
+        Self(Source::Snapshot(task))
     }
 
     /// Returns the task's name in the operator's config.
     pub fn task_name(&self) -> String {
-        self.0.task_name()
+        read!(self.task_name)
     }
 
     /// Returns the caller's inputs, beside the message. Fails if they do not have the shape of `T`.
     pub fn inputs<T: DeserializeOwned>(&self) -> Result<T> {
-        Ok(serde_json::from_str(&self.0.inputs())?)
+        match self.0 {
+            Source::Host(_) => Ok(serde_json::from_str(&state::inputs())?),
+            #[cfg(not(target_family = "wasm"))]
+            Source::Snapshot(task) => Ok(T::deserialize(&task.inputs)?),
+        }
     }
 
     /// Returns the message that waits for an answer, or `None` if the task was started without one.
     pub fn pending(&self) -> Option<Message> {
-        self.0.pending()
+        read!(self.pending)
     }
 
     /// Returns the number of messages in this agent's history, including the pending one.
     pub fn history_length(&self) -> u64 {
-        self.0.history_length()
+        match self.0 {
+            Source::Host(_) => state::history_length(),
+            #[cfg(not(target_family = "wasm"))]
+            Source::Snapshot(task) => task.history.len() as u64,
+        }
     }
 
     /// Returns the messages, oldest first; `.rev()` starts with the newest. Only messages that are
     /// iterated over are read.
     pub fn history(&self) -> History<'a> {
-        let state = self.0;
-        History::new(state.history_length(), |start, count| state.history(start, count))
+        match self.0 {
+            Source::Host(_) => History::new(state::history_length(), state::history),
+            #[cfg(not(target_family = "wasm"))]
+            Source::Snapshot(task) => {
+                let page = |start: u64, count: u32| {
+                    task.history.iter().skip(start as usize).take(count as usize).cloned().collect()
+                };
+                History::new(task.history.len() as u64, page)
+            }
+        }
     }
 
     /// Returns the actions and observations since this agent's previous step.
     pub fn since_last_step(&self) -> Vec<PastAction> {
-        self.0.since_last_step()
+        read!(self.since_last_step)
     }
 
     /// Returns the observations since this agent's previous step, oldest first.
@@ -129,32 +200,40 @@ impl<'a> View<'a> {
 
     /// Returns the user's latest request, or `None` before the first one.
     pub fn latest_user_message(&self) -> Option<String> {
-        self.0.latest_user_message()
+        read!(self.latest_user_message)
     }
 
     /// Returns the plan as JSON.
     pub fn plan(&self) -> Result<serde_json::Value> {
-        Ok(serde_json::from_str(&self.0.plan())?)
+        match self.0 {
+            Source::Host(_) => Ok(serde_json::from_str(&state::plan())?),
+            #[cfg(not(target_family = "wasm"))]
+            Source::Snapshot(task) => Ok(task.plan.clone()),
+        }
     }
 
     /// Returns the id of the plan's task in progress, if any.
     pub fn current_plan_node(&self) -> Option<String> {
-        self.0.current_plan_node()
+        read!(self.current_plan_node)
     }
 
     /// Returns the outputs with which this agent last finished or rejected, or null before that.
     pub fn outputs(&self) -> Result<serde_json::Value> {
-        Ok(serde_json::from_str(&self.0.outputs())?)
+        match self.0 {
+            Source::Host(_) => Ok(serde_json::from_str(&state::outputs())?),
+            #[cfg(not(target_family = "wasm"))]
+            Source::Snapshot(task) => Ok(task.outputs.clone()),
+        }
     }
 
     /// Returns the latest error that this agent observed, if any.
     pub fn last_error(&self) -> Option<String> {
-        self.0.last_error()
+        read!(self.last_error)
     }
 
     /// Returns the tools that this agent may call.
     pub fn tools(&self) -> Vec<ToolSummary> {
-        self.0.tools()
+        read!(self.tools)
     }
 
     /// Returns the tool of that name in any plugin: `find` is `search.find`. The first one, if
@@ -165,27 +244,27 @@ impl<'a> View<'a> {
 
     /// Returns the tasks to which it may delegate or address messages.
     pub fn peers(&self) -> Vec<Peer> {
-        self.0.peers()
+        read!(self.peers)
     }
 
     /// Returns the rest of each budget.
-    pub fn remaining(&self) -> Remaining {
-        self.0.remaining()
+    pub fn remaining(&self) -> RemainingBudgets {
+        read!(self.remaining)
     }
 
     /// Returns the run's usage so far.
-    pub fn metrics(&self) -> Metrics {
-        self.0.metrics()
+    pub fn metrics(&self) -> RunMetrics {
+        read!(self.metrics)
     }
 
     /// Returns the number of delegations above this task; 0 for the entry task.
     pub fn delegate_level(&self) -> u32 {
-        self.0.delegate_level()
+        read!(self.delegate_level)
     }
 
     /// Returns the number of this agent's earlier steps in this task; 0 in the first step.
     pub fn iteration(&self) -> u32 {
-        self.0.iteration()
+        read!(self.iteration)
     }
 }
 

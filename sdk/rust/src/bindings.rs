@@ -56,6 +56,14 @@ pub mod agent {
     kind!("agent-plugin", "agent", "conclave_sdk::bindings::agent", "export_agent", {});
 }
 
+/// A component that exports `responder`, beside `agent`.
+pub mod responder {
+    kind!("responder-plugin", "responder", "conclave_sdk::bindings::responder", "export_responder", {
+        "conclave:plugin/actions@0.1.0-draft": crate::bindings::agent::conclave::plugin::actions,
+        "conclave:plugin/state@0.1.0-draft": crate::bindings::agent::conclave::plugin::state
+    });
+}
+
 /// A component that exports `delivery-strategy`.
 pub mod delivery {
     kind!("delivery-plugin", "delivery", "conclave_sdk::bindings::delivery", "export_delivery", {});

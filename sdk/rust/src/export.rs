@@ -2,15 +2,13 @@
 //! generates little. Not for authors.
 
 use crate::analyzer::SecurityAnalyzer;
-use crate::bindings::agent::conclave::plugin::{actions, state};
-use crate::bindings::agent::exports::conclave::plugin::agent::AgentError;
+use crate::bindings::agent::conclave::plugin::actions::{self, AgentError};
 use crate::bindings::analyzer::exports::conclave::plugin::security_analyzer::{
     AnalyzerError, Verdict,
 };
 use crate::bindings::condenser::exports::conclave::plugin::condenser::{
     Condensation, CondenserError, Reason,
 };
-use crate::bindings::delivery::conclave::plugin::delivery_context;
 use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::{
     Decision, StrategyError, Wake,
 };
@@ -18,18 +16,17 @@ use crate::bindings::gate::exports::conclave::plugin::gate::{
     GateError, GateInput, Verdict as GateVerdict,
 };
 use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
-use crate::bindings::tool::conclave::plugin::call::Context;
 use crate::bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolError, ToolSpec};
 use crate::condenser::Condenser;
 use crate::delivery::{self, DeliveryStrategy};
 use crate::gate::Gate;
 use crate::memory::Memory;
 use crate::tool::Tool;
-use crate::{Agent, Call, Error, Toolset, View};
+use crate::{Agent, Call, Error, Responder, Toolset, View};
 
 /// Runs the tool `T`.
-pub fn call_tool<T: Tool>(arguments: &str, context: &Context) -> Result<Outcome, ToolError> {
-    Ok(T::call(arguments, &|| Call::read(context))?)
+pub fn call_tool<T: Tool>(arguments: &str) -> Result<Outcome, ToolError> {
+    Ok(T::call(arguments, &Call::read)?)
 }
 
 /// Returns the error for an unknown tool. The host calls only listed tools, so the caller is at
@@ -44,27 +41,25 @@ pub fn list_toolset<T: Toolset>() -> Result<Vec<ToolSpec>, ToolError> {
 }
 
 /// Runs a tool of `T`.
-pub fn call_toolset<T: Toolset>(
-    name: &str,
-    arguments: &str,
-    context: &Context,
-) -> Result<Outcome, ToolError> {
+pub fn call_toolset<T: Toolset>(name: &str, arguments: &str) -> Result<Outcome, ToolError> {
     let arguments = serde_json::from_str(arguments)
         .map_err(|error| ToolError::InvalidArguments(error.to_string()))?;
-    Ok(T::call(name, arguments, &Call::read(context))?)
+    Ok(T::call(name, arguments, &Call::read())?)
 }
 
 /// Steps the agent `A`.
-pub fn step<A: Agent>(state: &state::View) -> Result<actions::Turn, AgentError> {
-    Ok(A::step(&View::new(state))?.into())
+pub fn step<A: Agent>() -> Result<actions::Turn, AgentError> {
+    Ok(A::step(&View::of_call())?.into())
+}
+
+/// Asks the responder `R`.
+pub fn respond<R: Responder>() -> Result<Option<actions::Turn>, AgentError> {
+    Ok(R::respond(&View::of_call())?.map(Into::into))
 }
 
 /// Calls the strategy `S`.
-pub fn decide<S: DeliveryStrategy>(
-    wake: Wake,
-    context: &delivery_context::Context,
-) -> Result<Vec<Decision>, StrategyError> {
-    Ok(S::decide(wake, &delivery::Context::new(context))?)
+pub fn decide<S: DeliveryStrategy>(wake: Wake) -> Result<Vec<Decision>, StrategyError> {
+    Ok(S::decide(wake, &delivery::Context::of_call())?)
 }
 
 /// Calls the memory `M`.
@@ -76,9 +71,8 @@ pub fn search<M: Memory>(query: &str, limit: u32) -> Result<Vec<String>, MemoryE
 pub fn assess<S: SecurityAnalyzer>(
     action: &actions::Action,
     thought: &str,
-    state: &state::View,
 ) -> Result<Verdict, AnalyzerError> {
-    Ok(S::assess(action, thought, &View::new(state))?)
+    Ok(S::assess(action, thought, &View::of_call())?)
 }
 
 /// Calls the gate `G`.
@@ -87,9 +81,6 @@ pub fn check<G: Gate>(what: &GateInput) -> Result<GateVerdict, GateError> {
 }
 
 /// Calls the condenser `C`.
-pub fn condense<C: Condenser>(
-    why: Reason,
-    state: &state::View,
-) -> Result<Option<Condensation>, CondenserError> {
-    Ok(C::condense(why, &View::new(state))?)
+pub fn condense<C: Condenser>(why: Reason) -> Result<Option<Condensation>, CondenserError> {
+    Ok(C::condense(why, &View::of_call())?)
 }

@@ -56,6 +56,9 @@
 //! inputs)`. One whose model writes actions as JSON parses them with [`Turn::from_json`], or calls
 //! [`model::act`]; [`View::observations`] has their results.
 //!
+//! An agent that knows some answers without its model implements [`Responder`] too:
+//! `export!(agent: X, responder: X)`.
+//!
 //! # The other kinds
 //!
 //! [`memory`] answers agents' recalls, and [`analyzer`] assesses the risk of an action.
@@ -74,8 +77,8 @@
 //! `cargo build --target wasm32-wasip2 --release`, with `crate-type = ["cdylib"]`. Tests run
 //! natively, without a host. There [`log`] writes to stderr, [`progress`] does nothing, [`config`]
 //! is empty and [`scratch`] belongs to the test's thread. All other imports panic, so keep the
-//! logic in functions that take the data. The harness in [`delivery::harness`] tests a whole
-//! delivery strategy.
+//! logic in functions that take the data. A [`testing::TaskSnapshot`] is the task that an agent
+//! reads, and the harness in [`delivery::harness`] tests a whole delivery strategy.
 
 #![warn(missing_docs)]
 
@@ -108,15 +111,17 @@ mod outcome;
 pub mod progress;
 pub mod scratch;
 pub mod secrets;
+#[cfg(not(target_family = "wasm"))]
+pub mod testing;
 mod tool;
 mod turn;
 mod wire;
 
-pub use agent::{Agent, View};
+pub use agent::{Agent, Responder, View};
 pub use bindings::agent::conclave::plugin::actions;
 pub use bindings::agent::conclave::plugin::actions::{Observation, PlanState, ToolOutput};
 pub use bindings::agent::conclave::plugin::state::{
-    Metrics, PastAction, Peer, Remaining, ToolSummary,
+    PastAction, Peer, RemainingBudgets, RunMetrics, ToolSummary,
 };
 pub use bindings::imports::conclave::plugin::types::{
     Blob, Denial, Draft, Extra, Message, Role, ToolCall, ToolResult, Usage,

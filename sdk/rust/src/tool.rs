@@ -6,7 +6,7 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::bindings::tool::conclave::plugin::call::Context;
+use crate::bindings::tool::conclave::plugin::call;
 use crate::bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolSpec};
 use crate::{Error, Result};
 
@@ -116,15 +116,16 @@ pub struct Call {
 }
 
 impl Call {
-    pub(crate) fn read(context: &Context) -> Self {
+    /// Returns the facts of the current call.
+    pub(crate) fn read() -> Self {
         Self {
-            call_id: context.call_id(),
-            attempt: context.attempt(),
-            task_name: context.task_name(),
-            room_id: context.room_id(),
-            caller: context.caller(),
-            deadline_ms: context.deadline_ms(),
-            traceparent: context.traceparent(),
+            call_id: call::call_id(),
+            attempt: call::attempt(),
+            task_name: call::task_name(),
+            room_id: call::room_id(),
+            caller: call::caller(),
+            deadline_ms: call::deadline_ms(),
+            traceparent: call::traceparent(),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
+use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
     StoreLimits, StoreLimitsBuilder,
@@ -21,7 +21,6 @@ mod bindings {
         path: "../../wit",
         imports: { default: trappable },
         exports: { default: async },
-        with: { "conclave:plugin/call.context": super::Context },
     });
 }
 
@@ -92,10 +91,6 @@ pub(crate) fn bound<T>(store: &mut Store<T>) {
     store.epoch_deadline_async_yield_and_update(1);
 }
 
-/// The context of a call, empty here. `pub`, because the generated bindings name it.
-#[expect(unreachable_pub, reason = "the bindings export it again")]
-pub struct Context;
-
 struct State {
     table: ResourceTable,
     limits: StoreLimits,
@@ -120,7 +115,6 @@ pub(crate) struct Request {
 pub(crate) struct Instance {
     store: Store<State>,
     plugin: ToolPlugin,
-    context: Resource<Context>,
 }
 
 impl Tool {
@@ -145,8 +139,7 @@ impl Tool {
         store.limiter(|state| &mut state.limits);
         bound(&mut store);
         let plugin = self.linked.instantiate_async(&mut store).await?;
-        let context = store.data_mut().table.push(Context).map_err(wasmtime::Error::from)?;
-        Ok(Instance { store, plugin, context })
+        Ok(Instance { store, plugin })
     }
 
     /// Instantiates, calls and drops the tool.
@@ -158,9 +151,8 @@ impl Tool {
 impl Instance {
     /// Calls the tool and returns the content of the outcome.
     pub(crate) async fn call(&mut self, request: &Request) -> Result<String, BenchError> {
-        let context = Resource::new_borrow(self.context.rep());
         let tools = self.plugin.conclave_plugin_tools();
-        match tools.call_call(&mut self.store, &request.tool, &request.arguments, context).await? {
+        match tools.call_call(&mut self.store, &request.tool, &request.arguments).await? {
             Ok(outcome) => Ok(outcome.content.unwrap_or_default()),
             Err(error) => Err(BenchError::Answer(format!("{error:?}"))),
         }
@@ -174,39 +166,32 @@ impl WasiView for State {
     }
 }
 
-impl call::Host for State {}
-
-impl call::HostContext for State {
-    fn call_id(&mut self, _: Resource<Context>) -> wasmtime::Result<String> {
+impl call::Host for State {
+    fn call_id(&mut self) -> wasmtime::Result<String> {
         Ok("1".to_owned())
     }
 
-    fn attempt(&mut self, _: Resource<Context>) -> wasmtime::Result<u32> {
+    fn attempt(&mut self) -> wasmtime::Result<u32> {
         Ok(1)
     }
 
-    fn task_name(&mut self, _: Resource<Context>) -> wasmtime::Result<String> {
+    fn task_name(&mut self) -> wasmtime::Result<String> {
         Ok("bench".to_owned())
     }
 
-    fn room_id(&mut self, _: Resource<Context>) -> wasmtime::Result<String> {
+    fn room_id(&mut self) -> wasmtime::Result<String> {
         Ok("bench".to_owned())
     }
 
-    fn caller(&mut self, _: Resource<Context>) -> wasmtime::Result<String> {
+    fn caller(&mut self) -> wasmtime::Result<String> {
         Ok("bench".to_owned())
     }
 
-    fn deadline_ms(&mut self, _: Resource<Context>) -> wasmtime::Result<u64> {
+    fn deadline_ms(&mut self) -> wasmtime::Result<u64> {
         Ok(30_000)
     }
 
-    fn traceparent(&mut self, _: Resource<Context>) -> wasmtime::Result<String> {
+    fn traceparent(&mut self) -> wasmtime::Result<String> {
         Ok(String::new())
-    }
-
-    fn drop(&mut self, context: Resource<Context>) -> wasmtime::Result<()> {
-        self.table.delete(context)?;
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The baseline of an agent's step: the component on plain wasmtime, with the engine and limits of
 //! `bare`. The view returns prepared data without checks.
 
-use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
+use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
 use wasmtime::{Engine, Store, StoreLimits};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
@@ -9,7 +9,9 @@ use crate::BenchError;
 use crate::bare;
 use bindings::AgentPluginPre;
 use bindings::conclave::plugin::actions::Action;
-use bindings::conclave::plugin::state::{self, Metrics, PastAction, Peer, Remaining, ToolSummary};
+use bindings::conclave::plugin::state::{
+    self, PastAction, Peer, RemainingBudgets, RunMetrics, ToolSummary,
+};
 use bindings::conclave::plugin::types::{Message, Role};
 use bindings::conclave::plugin::{actions, types};
 
@@ -19,13 +21,8 @@ mod bindings {
         path: "../../wit",
         imports: { default: trappable },
         exports: { default: async },
-        with: { "conclave:plugin/state.view": super::View },
     });
 }
-
-/// The data of a step's view. `pub`, because the generated bindings name it.
-#[expect(unreachable_pub, reason = "the bindings export it again")]
-pub struct View;
 
 struct State {
     table: ResourceTable,
@@ -64,9 +61,7 @@ impl Agent {
         store.limiter(|state| &mut state.limits);
         bare::bound(&mut store);
         let plugin = self.linked.instantiate_async(&mut store).await?;
-        let view = store.data_mut().table.push(View).map_err(wasmtime::Error::from)?;
-        let borrowed = Resource::new_borrow(view.rep());
-        match plugin.conclave_plugin_agent().call_step(&mut store, borrowed).await? {
+        match plugin.conclave_plugin_agent().call_step(&mut store).await? {
             Ok(turn) => match turn.action {
                 Action::Finish(outputs) => Ok(outputs),
                 other => Err(BenchError::Answer(format!("{other:?}"))),
@@ -85,7 +80,6 @@ impl WasiView for State {
 
 impl types::Host for State {}
 impl actions::Host for State {}
-impl state::Host for State {}
 
 fn message(seq: u64) -> Message {
     Message {
@@ -102,54 +96,49 @@ fn message(seq: u64) -> Message {
     }
 }
 
-impl state::HostView for State {
-    fn task_name(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+impl state::Host for State {
+    fn task_name(&mut self) -> wasmtime::Result<String> {
         Ok("bench".to_owned())
     }
 
-    fn inputs(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+    fn inputs(&mut self) -> wasmtime::Result<String> {
         Ok("{}".to_owned())
     }
 
-    fn pending(&mut self, _: Resource<View>) -> wasmtime::Result<Option<Message>> {
+    fn pending(&mut self) -> wasmtime::Result<Option<Message>> {
         Ok(Some(message(self.history)))
     }
 
-    fn history_length(&mut self, _: Resource<View>) -> wasmtime::Result<u64> {
+    fn history_length(&mut self) -> wasmtime::Result<u64> {
         Ok(self.history)
     }
 
-    fn history(
-        &mut self,
-        _: Resource<View>,
-        start: u64,
-        count: u32,
-    ) -> wasmtime::Result<Vec<Message>> {
+    fn history(&mut self, start: u64, count: u32) -> wasmtime::Result<Vec<Message>> {
         Ok((start..self.history).take(count as usize).map(message).collect())
     }
 
-    fn since_last_step(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<PastAction>> {
+    fn since_last_step(&mut self) -> wasmtime::Result<Vec<PastAction>> {
         Ok(Vec::new())
     }
 
-    fn latest_user_message(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+    fn latest_user_message(&mut self) -> wasmtime::Result<Option<String>> {
         Ok(None)
     }
 
-    fn plan(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+    fn plan(&mut self) -> wasmtime::Result<String> {
         Ok("{}".to_owned())
     }
 
-    fn tools(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<ToolSummary>> {
+    fn tools(&mut self) -> wasmtime::Result<Vec<ToolSummary>> {
         Ok(Vec::new())
     }
 
-    fn peers(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<Peer>> {
+    fn peers(&mut self) -> wasmtime::Result<Vec<Peer>> {
         Ok(Vec::new())
     }
 
-    fn remaining(&mut self, _: Resource<View>) -> wasmtime::Result<Remaining> {
-        Ok(Remaining {
+    fn remaining(&mut self) -> wasmtime::Result<RemainingBudgets> {
+        Ok(RemainingBudgets {
             turns: None,
             tokens: None,
             cost_micro_usd: None,
@@ -159,32 +148,27 @@ impl state::HostView for State {
         })
     }
 
-    fn current_plan_node(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+    fn current_plan_node(&mut self) -> wasmtime::Result<Option<String>> {
         Ok(None)
     }
 
-    fn outputs(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+    fn outputs(&mut self) -> wasmtime::Result<String> {
         Ok("null".to_owned())
     }
 
-    fn last_error(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+    fn last_error(&mut self) -> wasmtime::Result<Option<String>> {
         Ok(None)
     }
 
-    fn metrics(&mut self, _: Resource<View>) -> wasmtime::Result<Metrics> {
-        Ok(Metrics { turns: 0, tokens: 0, cost_micro_usd: 0, model_calls: 0, tool_calls: 0 })
+    fn metrics(&mut self) -> wasmtime::Result<RunMetrics> {
+        Ok(RunMetrics { turns: 0, tokens: 0, cost_micro_usd: 0, model_calls: 0, tool_calls: 0 })
     }
 
-    fn delegate_level(&mut self, _: Resource<View>) -> wasmtime::Result<u32> {
+    fn delegate_level(&mut self) -> wasmtime::Result<u32> {
         Ok(0)
     }
 
-    fn iteration(&mut self, _: Resource<View>) -> wasmtime::Result<u32> {
+    fn iteration(&mut self) -> wasmtime::Result<u32> {
         Ok(0)
-    }
-
-    fn drop(&mut self, view: Resource<View>) -> wasmtime::Result<()> {
-        self.table.delete(view)?;
-        Ok(())
     }
 }

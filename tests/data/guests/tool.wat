@@ -17,12 +17,8 @@
   (alias export $types "tool-call" (type $call))
   (alias export $types "denial" (type $denial))
   (alias export $types "extra" (type $extra))
-  (import "conclave:plugin/call@0.1.0-draft" (instance $calls (export "context" (type (sub resource)))))
-  (alias export $calls "context" (type $context))
-  (core func $drop (canon resource.drop $context))
   ;; COMPONENT
   (core module $module
-    (import "host" "drop" (func $drop (param i32)))
     ;; IMPORT
     (memory (export "memory") 2)
     (global $heap (mut i32) (i32.const 65536))
@@ -35,16 +31,14 @@
     ;; MODULE
     (func (export "list") (result i32) (i32.const 1024))
     ;; An outcome without content stands at 2048, where nothing was written.
-    (func (export "call") (param i32 i32 i32 i32 i32) (result i32)
+    (func (export "call") (param i32 i32 i32 i32) (result i32)
       ;; CALL
-      ;; What was lent is given back.
-      (call $drop (local.get 4))
       (i32.const 2048))
     (func (export "realloc") (param i32 i32 i32 i32) (result i32) (local i32)
       (local.set 4 (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
       (global.set $heap (i32.add (local.get 4) (local.get 3)))
       (local.get 4)))
-  (core instance $core (instantiate $module (with "host" (instance (export "drop" (func $drop)))) ;; WITH
+  (core instance $core (instantiate $module ;; WITH
   ))
   (alias core export $core "memory" (core memory $memory))
   (alias core export $core "realloc" (core func $realloc))
@@ -68,7 +62,6 @@
   (alias export $types "tool-call" (type $call))
   (alias export $types "denial" (type $denial))
   (alias export $types "extra" (type $extra))
-  (import "context" (type $context (sub resource)))
   (type $spec' (record (field "name" string) (field "description" string) (field "input-schema" $json) (field "output-schema" (option $json)) (field "idempotent" bool) (field "extra" (list $extra))))
   (import "import-spec" (type $spec (eq $spec')))
   (type $outcome' (record (field "content" (option string)) (field "value" (option $json)) (field "attachments" (list $blob)) (field "follow-up-calls" (list $call))))
@@ -76,16 +69,16 @@
   (type $error' (variant (case "invalid-arguments" string) (case "denied" $denial) (case "unavailable" (option u64)) (case "other" string)))
   (import "import-error" (type $error (eq $error')))
   (import "list" (func $list (result (result (list $spec) (error $error)))))
-  (import "call" (func $call-tool (param "name" string) (param "arguments" $json) (param "context" (borrow $context)) (result (result $outcome (error $error)))))
+  (import "call" (func $call-tool (param "name" string) (param "arguments" $json) (result (result $outcome (error $error)))))
   (export $spec-out "tool-spec" (type $spec'))
   (export $outcome-out "outcome" (type $outcome'))
   (export $error-out "tool-error" (type $error'))
   (export "list-tools" (func $list) (func (result (result (list $spec-out) (error $error-out)))))
-  (export "call" (func $call-tool) (func (param "name" string) (param "arguments" $json) (param "context" (borrow $context)) (result (result $outcome-out (error $error-out))))))
+  (export "call" (func $call-tool) (func (param "name" string) (param "arguments" $json) (result (result $outcome-out (error $error-out))))))
   (func $list (result (result (list $spec) (error $error))) (canon lift (core func $core "list") (memory $memory) (realloc $realloc)))
-  (func $call-tool (param "name" string) (param "arguments" $json) (param "context" (borrow $context)) (result (result $outcome (error $error)))
+  (func $call-tool (param "name" string) (param "arguments" $json) (result (result $outcome (error $error)))
     (canon lift (core func $core "call") (memory $memory) (realloc $realloc)))
   (instance $tools (instantiate $exports
-    (with "types" (instance $types)) (with "context" (type $context)) (with "import-spec" (type $spec)) (with "import-outcome" (type $outcome))
+    (with "types" (instance $types)) (with "import-spec" (type $spec)) (with "import-outcome" (type $outcome))
     (with "import-error" (type $error)) (with "list" (func $list)) (with "call" (func $call-tool))))
   (export "conclave:plugin/tools@0.1.0-draft" (instance $tools)))

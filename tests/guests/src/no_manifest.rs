@@ -2,7 +2,6 @@
 
 use conclave_sdk::Outcome;
 use conclave_sdk::bindings::tool as contract;
-use contract::conclave::plugin::call::Context;
 use contract::exports::conclave::plugin::tools::{Guest, ToolError, ToolSpec};
 
 struct Anonymous;
@@ -12,7 +11,7 @@ impl Guest for Anonymous {
         Ok(Vec::new())
     }
 
-    fn call(_name: String, _arguments: String, _context: &Context) -> Result<Outcome, ToolError> {
+    fn call(_name: String, _arguments: String) -> Result<Outcome, ToolError> {
         Ok(Outcome::nothing())
     }
 }

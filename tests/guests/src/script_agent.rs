@@ -2,11 +2,10 @@
 
 use conclave_script::{AgentSettings, Answer, Effect, Scope, Script, json_text};
 use conclave_sdk::actions::Reply;
-use conclave_sdk::bindings::agent::conclave::plugin::{actions, state};
 use conclave_sdk::{
-    Error, Message, Result, Role, ToolCall, Turn, View, call, config, say, scratch,
+    Agent, Error, Message, Responder, Result, Role, ToolCall, Turn, View, call, config, say,
+    scratch,
 };
-use contract::exports::conclave::plugin::{agent, responder};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -19,7 +18,7 @@ struct Settings {
 
 struct Scripted;
 
-impl Scripted {
+impl Agent for Scripted {
     fn step(view: &View) -> Result<Turn> {
         let script: Script =
             part(settings()?.llm)?.ok_or_else(|| Error::other("this agent has no model"))?;
@@ -41,7 +40,9 @@ impl Scripted {
             attachments: Vec::new(),
         }))
     }
+}
 
+impl Responder for Scripted {
     fn respond(view: &View) -> Result<Option<Turn>> {
         let AgentSettings { native, no_tool, .. } = settings()?;
         let Some(pending) = view.pending() else { return Ok(None) };
@@ -84,51 +85,4 @@ fn answer(answer: Answer) -> Result<Option<Turn>> {
     })
 }
 
-/// The SDK exports agents without a responder.
-#[allow(unsafe_code, reason = "generated: values cross the border of the component by address")]
-mod contract {
-    wit_bindgen::generate!({
-        world: "responding-agent-plugin",
-        path: "../../wit",
-        generate_all,
-        with: {
-            "conclave:plugin/actions@0.1.0-draft": conclave_sdk::bindings::agent::conclave::plugin::actions,
-            "conclave:plugin/state@0.1.0-draft": conclave_sdk::bindings::agent::conclave::plugin::state,
-            "conclave:plugin/types@0.1.0-draft": conclave_sdk::bindings::imports::conclave::plugin::types,
-            "conclave:plugin/log@0.1.0-draft": conclave_sdk::bindings::imports::conclave::plugin::log,
-            "conclave:plugin/progress@0.1.0-draft": conclave_sdk::bindings::imports::conclave::plugin::progress,
-            "conclave:plugin/config@0.1.0-draft": conclave_sdk::bindings::imports::conclave::plugin::config,
-            "conclave:plugin/scratch@0.1.0-draft": conclave_sdk::bindings::imports::conclave::plugin::scratch,
-            "conclave:plugin/blobs@0.1.0-draft": conclave_sdk::bindings::imports::conclave::plugin::blobs,
-            "conclave:plugin/model@0.1.0-draft": conclave_sdk::bindings::imports::conclave::plugin::model,
-            "conclave:plugin/files@0.1.0-draft": conclave_sdk::bindings::imports::conclave::plugin::files,
-            "conclave:plugin/kv@0.1.0-draft": conclave_sdk::bindings::imports::conclave::plugin::kv,
-        },
-    });
-    #[cfg(target_family = "wasm")]
-    use super::Scripted;
-    #[cfg(target_family = "wasm")]
-    export!(Scripted with_types_in self);
-}
-
-impl agent::Guest for Scripted {
-    fn step(state: &state::View) -> std::result::Result<actions::Turn, agent::AgentError> {
-        Self::step(&View::new(state)).map(Into::into).map_err(failed)
-    }
-}
-
-impl responder::Guest for Scripted {
-    fn respond(
-        state: &state::View,
-    ) -> std::result::Result<Option<actions::Turn>, agent::AgentError> {
-        Self::respond(&View::new(state)).map(|turn| turn.map(Into::into)).map_err(failed)
-    }
-}
-
-fn failed(error: Error) -> agent::AgentError {
-    agent::AgentError::Other(error.to_string())
-}
-
-// Native builds export nothing; this only mentions the type.
-const _: std::marker::PhantomData<Scripted> = std::marker::PhantomData;
-conclave_sdk::export!(manifest: "manifests/script_agent.toml");
+conclave_sdk::export!(agent: Scripted, responder: Scripted, manifest: "manifests/script_agent.toml");

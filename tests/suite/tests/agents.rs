@@ -102,6 +102,12 @@ fn one_component_serves_as_an_agent_and_as_tools() {
     let path = guest("two_kinds");
     let ran = Rig::new().run(&stepping("two_kinds", "", ""), "hello");
     assert_eq!(ran.content(), "stepped in main");
+    let peeks = Rig::new().run(&calling("two_kinds", "peek", &json!({}), ""), "a secret");
+    assert!(
+        peeks.content().contains("`state` was read in a call that belongs to no agent's task"),
+        "{}",
+        peeks.content()
+    );
     let ran = Rig::new().run(&calling("two_kinds", "run", &json!({ "text": "hello" }), ""), "go");
     assert_eq!(ran.content(), "hello", "{}", path.display());
 }
@@ -112,4 +118,30 @@ fn a_person_is_asked_in_an_interactive_task_and_ends_it() {
         .with_answers(&["go on", "quit"])
         .run(&stepping("agent_loop", "", "interactive = true"), "hello");
     assert_eq!(ran.status(), Status::UserQuit, "{}", ran.outcome.reason);
+}
+
+#[test]
+fn an_agent_answers_in_code_first_and_asks_its_model_second() {
+    let config = r#"
+entry = "desk"
+[models.default]
+kind = "scripted"
+replies = "replies.json"
+[plugins.faq]
+source = "stock:faq"
+grants.model = ["default"]
+[[plugins.faq.config.answers]]
+words = ["open"]
+text = "From nine to five."
+[tasks.desk]
+agent = "faq"
+done_if_response = ["agent", "llm"]
+"#;
+    let rig = || Rig::new().with_file("replies.json", r#"{"replies": ["In 1844."]}"#);
+    let known = rig().run(config, "When do you OPEN?");
+    assert_eq!((known.status(), known.content()), (Status::Done, "From nine to five."));
+    assert_eq!(known.outcome.spent.model_calls, 0);
+    let unknown = rig().run(config, "When was it lit?");
+    assert_eq!((unknown.status(), unknown.content()), (Status::Done, "In 1844."));
+    assert_eq!(unknown.outcome.spent.model_calls, 1);
 }

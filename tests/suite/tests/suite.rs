@@ -45,6 +45,7 @@ mod replay;
 mod resume_cli;
 mod reworded;
 mod rooms;
+mod run_input;
 mod secrets;
 mod servers;
 mod steering_cli;

@@ -27,7 +27,7 @@ use crate::commands::batch::input::BatchInput;
 use crate::commands::batch::progress::BatchCounter;
 use crate::commands::batch::results::{ResultRow, Results, Staged, label, put, worst};
 use crate::commands::chat::status;
-use crate::commands::run::{asks_user, interactive_help};
+use crate::commands::run::interactive_help;
 use crate::program::error::CliError;
 use crate::program::exit::{self, RunIncidents};
 use crate::state::control_inbox::ControlListener;
@@ -165,10 +165,11 @@ fn check_output(args: &args::BatchArgs) -> Result<(), CliError> {
 /// Checks that the entry task asks no user: with many runs, an answer could not be matched to one
 /// of them.
 fn check_entry(prepared: &Prepared, file: &Path) -> Result<(), CliError> {
-    if !asks_user(prepared) {
+    let setup = prepared.setup();
+    let entry = &setup.entry;
+    if !setup.tasks.get(entry).is_some_and(|task| task.interactive) {
         return Ok(());
     }
-    let entry = &prepared.setup().entry;
     let what = format!("the task {entry} asks its user after each answer, and a batch has no user");
     Err(CliError::usage(what).hint(interactive_help(entry, file)))
 }

@@ -23,7 +23,7 @@ use conclave_core::types::outcome::{Outcome, Status};
 use conclave_runtime::channel::HumanAnswer;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
-use conclave_runtime::{Host, Prepared, RoomHandle, RunOptions};
+use conclave_runtime::{Host, Prepared, RoomHandle, RunInput, RunOptions};
 use tokio::sync::Notify;
 
 use super::resume::unresumable;
@@ -96,13 +96,10 @@ pub(crate) async fn chat(
     talk.interrupts.chat_begins();
     let text = message.text.clone();
     let _hushed = talk.user.hush();
-    let options = RunOptions {
-        attachments: message.attachments,
-        ..talk.options(steps, &kept, args.verbose, output)
-    };
-    let run = prepared
-        .start(Some(text), options)
-        .map_err(|failure| unkept(&failure, &talk.room, &kept))?;
+    let options = talk.options(steps, &kept, args.verbose, output);
+    let input = RunInput { attachments: message.attachments, ..RunInput::from(text) };
+    let run =
+        prepared.start(input, options).map_err(|failure| unkept(&failure, &talk.room, &kept))?;
     let watched = args
         .watch
         .then(|| watch::rebuilt_components(&prepared, run.handle(), Arc::clone(&talk.screen)));

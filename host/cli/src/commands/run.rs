@@ -3,16 +3,17 @@
 
 mod context;
 mod ending;
+mod input;
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_runtime::ids::{Ids, RandomIds};
-use conclave_runtime::{Prepared, RunOptions};
+use conclave_runtime::{RunInput, RunOptions};
 
 use crate::args::{self, OutputArgs};
+use crate::commands::resume::unresumable;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::attach;
@@ -24,7 +25,8 @@ use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, head, paint, printable};
 
 pub(crate) use context::{JsonLinesOnStdout, RunContext, RunStyle, unkept};
-pub(crate) use ending::{as_json, asks_user, ending, interactive_help, limit_hint, result};
+pub(crate) use ending::{as_json, ending, interactive_help, limit_hint, result};
+use input::RunRoom;
 
 pub(crate) async fn run(
     args: args::RunArgs,
@@ -32,7 +34,7 @@ pub(crate) async fn run(
     mut interrupts: Interrupts,
 ) -> Result<u8, CliError> {
     let (file, text) = args.target.resolve()?;
-    let message = message(text)?;
+    let message = input::message(text)?;
     args.trace.detail(output)?;
     if !args.watch {
         return once(&args, &file, message, output, &mut interrupts).await;
@@ -81,19 +83,23 @@ async fn once(
     // Before this run is one of them.
     let interrupted =
         interrupted_runs::interrupted_with(args.keep.store.as_deref(), ("run", file), output);
+    let room = RunRoom::find(args.input.room.as_deref(), &args.keep)?;
+    let answers = args.input.answers.as_deref().map(input::answers).transpose()?;
     let kept = RunStorage::open(
-        &args.keep,
+        &room.keep(&args.keep),
         RunCommand { command: "run", file, models: &models, locked, is_bulk: false },
     )?;
     let host = Arc::new(setup::open_host_keeping(file, &kept, engine)?);
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
     let prepared = setup::prepare_with(&host, file, &models, locked, output).await?;
-    check_message(&prepared, message.as_deref())?;
-    let room = RandomIds.run();
+    let input = RunInput { attachments, ..input::input(&args.input, message, prepared.setup())? };
     let style =
         RunStyle { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
-    let context = RunContext::new(&prepared, file, &kept, style, interrupts)?;
-    let options = RunOptions { ids: Arc::new(room.clone()), attachments, ..context.options(&kept) };
+    let context = RunContext::new(&prepared, file, &kept, style, interrupts)?
+        .answering(answers.unwrap_or_default());
+    let is_new = room.store.is_none();
+    let room = room.id;
+    let options = RunOptions { ids: Arc::new(room.clone()), ..context.options(&kept) };
     interrupted_runs::report_interrupted(&interrupted);
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
@@ -101,7 +107,13 @@ async fn once(
     context.legend();
     let started = Instant::now();
     interrupts.run_begins();
-    let run = prepared.start(message, options).map_err(|failure| unkept(&failure, &room, &kept))?;
+    let run = if is_new {
+        prepared.start(input, options)
+    } else {
+        let session = prepared.reopen(&room, options).await.map_err(|error| unresumable(&error))?;
+        session.start(input)
+    };
+    let run = run.map_err(|failure| unkept(&failure, &room, &kept))?;
     let attending = context.attend(&kept, &host);
     let watched = args
         .watch
@@ -109,29 +121,4 @@ async fn once(
     let outcome = context.follow(run.handle(), run.outcome(), (&room, &kept)).await;
     drop((watched, attending));
     context.end(&*outcome?, started, args.keep.journal.as_deref())
-}
-
-/// Returns the message of the command line. `-`, or no text with a piped stdin, reads stdin.
-fn message(given: Option<String>) -> Result<Option<String>, CliError> {
-    let piped = given.is_none() && !std::io::stdin().is_terminal();
-    if given.as_deref() != Some("-") && !piped {
-        return Ok(given);
-    }
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).map_err(|error| {
-        CliError::usage(format!("the message could not be read from stdin: {error}"))
-            .hint("pass it as an argument: conclave run [CONFIG] \"TEXT\"")
-    })?;
-    let text = text.trim_end().to_owned();
-    Ok(if text.is_empty() { None } else { Some(text) })
-}
-
-/// Checks that there is a message. Without one an agent has nothing to answer, unless a user at the
-/// terminal can type it.
-fn check_message(prepared: &Prepared, message: Option<&str>) -> Result<(), CliError> {
-    if message.is_some() || asks_user(prepared) {
-        return Ok(());
-    }
-    Err(CliError::usage(format!("the task {} needs a message", prepared.setup().entry))
-        .hint("pass one: conclave run [CONFIG] \"TEXT\""))
 }

@@ -181,6 +181,22 @@ impl OpenStores {
         self.folders.iter().filter_map(|folder| StoreReader::open(folder).ok())
     }
 
+    /// Returns the run or room with exactly this name; `None` if there is none.
+    ///
+    /// # Errors
+    /// If a store cannot be read.
+    pub(crate) fn find_exact(&self, name: &str) -> Result<Option<StoredRoom>, CliError> {
+        for reader in self.readers()? {
+            match reader.find(name).map_err(|error| unusable(&error))? {
+                RunMatch::One(room) if room.as_str() == name => {
+                    return Ok(Some(StoredRoom { reader, room }));
+                }
+                RunMatch::One(_) | RunMatch::Several(_) | RunMatch::Nothing => {}
+            }
+        }
+        Ok(None)
+    }
+
     /// Returns the run or room with this name or prefix.
     ///
     /// # Errors

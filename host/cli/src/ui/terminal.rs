@@ -1,7 +1,8 @@
 //! The terminal as the channel of `run`: questions appear on stderr and are answered on stdin, and
 //! messages appear on stderr.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anstyle::Style;
 use conclave_core::types::ids::{ChannelId, TaskName};
@@ -19,6 +20,8 @@ const ABOUT: usize = 60;
 /// The user who typed the command.
 pub(crate) struct Terminal {
     pub(crate) user: Arc<TerminalUser>,
+    /// The answers to the next questions, which the user is not asked.
+    pub(crate) answers: Arc<Mutex<VecDeque<String>>>,
     pub(crate) screen: Arc<Screen>,
     pub(crate) interrupts: Interrupts,
 }
@@ -31,12 +34,19 @@ impl Channels for Terminal {
         prompt: String,
     ) -> BoxFuture<'static, Option<HumanAnswer>> {
         let (user, interrupts) = (Arc::clone(&self.user), self.interrupts.clone());
+        let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let screen = Arc::clone(&self.screen);
         Box::pin(async move {
+            let asked = format!("{task} asks you > ");
+            let text = format!("{}\n", foreign::block(prompt.trim(), Style::new(), 0, columns()));
+            if let Some(answer) = answer {
+                let given = foreign::block(answer.trim(), Style::new(), 2, columns());
+                screen.line(format_args!("{}{}\n{given}", text, paint(NAME, asked.trim_end())));
+                return Some(answer.into());
+            }
             if !user.is_there() {
                 return None;
             }
-            let asked = format!("{task} asks you > ");
-            let text = format!("{}\n", foreign::block(prompt.trim(), Style::new(), 0, columns()));
             let question = UserQuestion { text, ..UserQuestion::message(asked) };
             match user.ask(question).await {
                 UserReply::Line(line) => Some(line.trim_end().to_owned().into()),

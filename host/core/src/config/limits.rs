@@ -1,8 +1,14 @@
 //! `limits` of a plugin and `[limits.run]`. Every limit that is accepted here is enforced.
 
+use toml::de::DeTable;
+
+use super::Problems;
 use super::keys::{LIMITS, LIMITS_TABLE, RUN};
+use super::problem::SourceText;
+use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use crate::types::limits::{PluginLimits, RunLimits};
+use crate::types::wording::string;
 
 /// Returns the limits of a plugin, with defaults for missing keys.
 pub(crate) fn read_plugin(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> PluginLimits {
@@ -29,9 +35,40 @@ pub(crate) fn read_plugin(reader: &mut ConfigReader, item: &SpannedValue<'_>) ->
     limits
 }
 
-/// Returns the limits of the whole run, with defaults for missing keys.
-pub(crate) fn read_run(reader: &mut ConfigReader, root: &Table<'_>) -> RunLimits {
-    let mut limits = RunLimits::DEFAULT;
+/// Returns the limits of a run with some replaced. Each pair is a key of `[limits.run]` and a value
+/// as in a config; a text such as `30 s` needs no quotes here.
+///
+/// # Errors
+/// All unknown keys and wrong values; the lines are the pairs, from line 2.
+pub fn replace_run_limits(
+    limits: &RunLimits,
+    pairs: &[(String, String)],
+) -> Result<RunLimits, Problems> {
+    let mut text = format!("[{RUN}]\n");
+    for (key, value) in pairs {
+        let pair = |value: &str| format!("{key} = {value}");
+        let is_toml = |value: &str| !value.contains('\n') && DeTable::parse(&pair(value)).is_ok();
+        let value = if is_toml(value) { value.clone() } else { string(value) };
+        text.push_str(&pair(&value));
+        text.push('\n');
+    }
+    let source = SourceText::new("--limit", &text);
+    let root = DeTable::parse(&text).map_err(|error| {
+        let what = format!("not valid TOML: {}", error.message());
+        Problems(vec![source.problem(ProblemCode::Syntax, &error.span().unwrap_or(0..0), what)])
+    })?;
+    let mut reader = ConfigReader::new(source);
+    let root = Table::root(&mut reader, root.get_ref());
+    let limits = read_run(&mut reader, &root, limits.clone());
+    if reader.problems.is_empty() { Ok(limits) } else { Err(Problems(reader.problems)) }
+}
+
+/// Returns the limits of the whole run; a missing key leaves its limit as it is.
+pub(crate) fn read_run(
+    reader: &mut ConfigReader,
+    root: &Table<'_>,
+    mut limits: RunLimits,
+) -> RunLimits {
     let section = root.get("limits").and_then(|item| item.table(reader, LIMITS_TABLE));
     let table = section.and_then(|section| section.get("run")?.table(reader, RUN));
     let Some(table) = table else { return limits };

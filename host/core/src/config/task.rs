@@ -1,7 +1,7 @@
 //! `[tasks.NAME]`: the agent of a task, its sub-tasks, and its end. Its tools are read in
 //! `task_tools`, rules with tables of their own in `task_rules`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::grants::names_in_order;
 use super::keys::TASK;
@@ -13,9 +13,9 @@ use super::references::References;
 use super::{
     PluginConfig, TaskConfig, acting, background, is_reserved_task, narrow, task_rules, task_tools,
 };
-use crate::setup::{NoTool, TaskSetup, is_user};
+use crate::setup::{NoTool, ResponderName, TaskSetup, is_user};
 use crate::types::ids::{PluginName, TaskName};
-use crate::types::wording::{code, string};
+use crate::types::wording::{code, nearest, one_of, string};
 
 pub(crate) fn read_all(
     reader: &mut ConfigReader,
@@ -103,8 +103,8 @@ fn read(
     setup.no_tool = no_tool(reader, table, &setup);
     setup.turns = turns(reader, table);
     table.set(reader, "max_stalled_steps", &mut setup.max_stalled_steps);
-    table.set(reader, "done_if_response", &mut setup.done_if_response);
-    table.set(reader, "done_if_no_response", &mut setup.done_if_no_response);
+    setup.done_if_response = responder_names(reader, table, "done_if_response", &setup);
+    setup.done_if_no_response = responder_names(reader, table, "done_if_no_response", &setup);
     table.set(reader, "done_if_tool", &mut setup.done_if_tool);
     setup.done_sequences = task_rules::sequences(reader, table);
     setup.returns = table.get("returns").and_then(|item| task_rules::returns(reader, &item));
@@ -224,6 +224,34 @@ fn responders(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut TaskSetu
             None,
         );
     }
+}
+
+/// Returns the responders of a list: roles and sub-tasks.
+fn responder_names(
+    reader: &mut ConfigReader,
+    table: &Table<'_>,
+    key: &str,
+    setup: &TaskSetup,
+) -> BTreeSet<ResponderName> {
+    let names = table.get(key).and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
+    let mut all = BTreeSet::new();
+    for (item, name) in names {
+        let named = ResponderName::from(name);
+        match &named {
+            ResponderName::Subtask(task) if !setup.subtasks.contains(task) => {
+                let roles = ["llm", "agent", "user"];
+                let known = roles.into_iter().chain(setup.subtasks.iter().map(TaskName::as_str));
+                let help = match nearest(name, known.clone()) {
+                    Some(near) => format!("did you mean {}?", code(near)),
+                    None => format!("write {}", one_of(known)),
+                };
+                let what = format!("cannot be {}: this task has no such responder", code(name));
+                item.wrong(reader, &what, help);
+            }
+            _ => drop(all.insert(named)),
+        }
+    }
+    all
 }
 
 /// Returns the treatment of a message without a call. By default, it is the result of a task

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::permissions::fetch::AddressKind;
 use crate::permissions::grant::ToolPattern;
-use crate::setup::NoTool;
+use crate::setup::{NoTool, ResponderName};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{ModelName, PluginName, TaskName};
 use crate::types::message::Role;
@@ -252,7 +252,7 @@ fn check_responders(config: &Config, problems: &mut Problems) {
         let goes_on = !task.setup.subtasks.is_empty()
             || (task.setup.interactive && task.setup.responders.contains(&Role::User));
         let ends = task.setup.turns.is_some()
-            || task.setup.done_if_response.contains(&Role::Llm)
+            || task.setup.done_if_response.contains(&ResponderName::Role(Role::Llm))
             || !task.setup.done_sequences.is_empty();
         let stalls = !goes_on && !ends && !task.setup.text_rules.signals;
         let is_written = config.is_written(&format!("tasks.{name}.on_no_tool_call"));

@@ -56,6 +56,9 @@ pub enum Notice {
         task: TaskName,
         stalled: u32,
         of: u32,
+        /// The responders that were not asked, in the order of the step (L-054).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        skipped: Vec<SkippedResponder>,
     },
     /// A task asked its user, no user was present, and no other responder could answer: the task
     /// ends.
@@ -369,4 +372,42 @@ pub enum Notice {
     ResultReady {
         outcome: Arc<Outcome>,
     },
+}
+
+/// A responder that could not answer the pending message (L-055).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedResponder {
+    /// `llm`, `agent`, `user`, or the name of a sub-task.
+    pub responder: Cow<'static, str>,
+    pub reason: SkipReason,
+}
+
+/// The reason why a responder was not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SkipReason {
+    /// It sent the message itself.
+    SentMessage,
+    /// The task asks its user only when a message is for the user.
+    UserNotAsked,
+    /// The sub-task waits for this task.
+    WaitsForTask,
+    /// The message is for another responder.
+    NotAddressed,
+    /// The message holds calls or an action, and the sub-task's agent can run none of them.
+    CannotRunCalls,
+}
+
+impl SkipReason {
+    /// Returns the reason for people, after the name of the responder.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SentMessage => "sent the message",
+            Self::UserNotAsked => "is not asked here",
+            Self::WaitsForTask => "waits for this task",
+            Self::NotAddressed => "is not addressed",
+            Self::CannotRunCalls => "cannot run its calls",
+        }
+    }
 }

@@ -5,7 +5,7 @@ mod past_actions;
 mod tests;
 
 use super::RoomContext;
-use crate::setup::{Setup, TaskSetup};
+use crate::setup::{ResponderName, Setup, TaskSetup};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
@@ -40,6 +40,14 @@ pub(super) enum Responder {
 }
 
 impl Responder {
+    /// Returns its name in a config; `None` for the host.
+    pub(super) fn name(&self) -> Option<ResponderName> {
+        match self {
+            Self::Subtask(task) => Some(ResponderName::Subtask(task.clone())),
+            other => other.role().map(ResponderName::Role),
+        }
+    }
+
     /// Returns its role; `None` for a sub-task, which counts by name only (L-081), and for the
     /// host.
     pub(super) fn role(&self) -> Option<Role> {

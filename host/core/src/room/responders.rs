@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::Invariant;
 use super::frame::{Frame, ParsedMessage, Responder, Responders, SharedCalls};
+use crate::protocol::notice::{SkipReason, SkippedResponder};
 use crate::setup::TaskSetup;
 use crate::tool_calls::parse::{CallParser, ParsedCalls};
 use crate::types::completion::ToolFormat;
@@ -39,35 +40,47 @@ impl Dialogue<'_> {
         order
     }
 
-    /// Returns whether the responder may answer the pending message (L-055).
-    pub(super) fn can_respond(&mut self, id: FrameId, responder: &Responder) -> bool {
+    /// Returns the reason why the responder may not answer the pending message; `None` if it may
+    /// (L-055).
+    pub(super) fn skip_reason(&mut self, id: FrameId, responder: &Responder) -> Option<SkipReason> {
         // Computed first, because it needs `&mut self`.
         let user_may = *responder != Responder::User || self.user_may_respond(id);
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             self.cx.violated(Invariant::FrameExists, id);
-            return false;
+            return Some(SkipReason::NotAddressed);
         };
-        if frame.pending_sender == *responder || !user_may {
-            return false;
+        if frame.pending_sender == *responder {
+            return Some(SkipReason::SentMessage);
+        }
+        if !user_may {
+            return Some(SkipReason::UserNotAsked);
         }
         // L-166: a task that waits for this one cannot answer it. The two would share one history,
         // and call each other without end.
         if let Responder::Subtask(name) = responder
             && self.frames.is_above(id, name)
         {
-            return false;
+            return Some(SkipReason::WaitsForTask);
         }
-        let Some(pending) = frame.pending.clone() else { return true };
+        let pending = frame.pending.clone()?;
         if !is_addressed(frame, task, responder, &pending) {
-            return false;
+            return Some(SkipReason::NotAddressed);
         }
-        match responder {
-            Responder::Subtask(name) => {
-                let name = name.clone();
-                self.subtask_can_respond(id, &name, &pending)
-            }
-            _ => true,
+        let Responder::Subtask(name) = responder else { return None };
+        let can_run = self.subtask_can_respond(id, name, &pending);
+        (!can_run).then_some(SkipReason::CannotRunCalls)
+    }
+
+    /// Returns the responders of a step that may not answer the pending message.
+    pub(super) fn skipped(&mut self, id: FrameId) -> Vec<SkippedResponder> {
+        let mut skipped = Vec::new();
+        for responder in self.order(id) {
+            skipped.extend(
+                self.skip_reason(id, &responder)
+                    .map(|reason| SkippedResponder { responder: responder.label(), reason }),
+            );
         }
+        skipped
     }
 
     /// Returns whether the user may answer: in an interactive task always, in any other task if

@@ -345,7 +345,7 @@ impl StepLoop<'_> {
             if let Some(frame) = self.frames.get_mut(&id) {
                 frame.passes = false;
             }
-            if !self.dialogue().can_respond(id, &responder) {
+            if self.dialogue().skip_reason(id, &responder).is_some() {
                 continue;
             }
             let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {

@@ -399,7 +399,7 @@ impl Histories {
         let answer = answer.filter(|message| !is_empty(message, task));
         let ending =
             if answer.is_some() { &task.done_if_response } else { &task.done_if_no_response };
-        if by.role().is_some_and(|role| ending.contains(&role)) {
+        if by.name().is_some_and(|name| ending.contains(&name)) {
             return true;
         }
         let says = |message: &Message| {

@@ -251,11 +251,8 @@ fn a_task_says_how_it_works_and_ends() {
         (task.setup.interactive, task.setup.allow_null_result, task.setup.agent_responder),
         (true, true, AgentResponder::Component)
     );
-    assert_eq!(
-        task.setup.done_if_response.iter().copied().collect::<Vec<_>>(),
-        [Role::Llm, Role::User]
-    );
-    assert_eq!(task.setup.done_if_no_response.iter().copied().collect::<Vec<_>>(), [Role::Agent]);
+    assert_eq!(task.setup.done_if_response, [Role::Llm.into(), Role::User.into()].into());
+    assert_eq!(task.setup.done_if_no_response, [Role::Agent.into()].into());
     assert_eq!(task.tools, Some(vec![]));
     let host = good(&Parts { task: "agent_responder = \"host\"", ..Parts::default() }.text());
     assert_eq!(host.tasks[&TaskName::from("desk")].setup.agent_responder, AgentResponder::Host);

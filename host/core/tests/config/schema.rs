@@ -183,7 +183,7 @@ fn a_value_of_another_form_is_refused() {
         "[plugins.a]\ngrants.files = [{ dir = \"docs\", at = \"/docs\", mode = \"write\" }]",
         "[plugins.a]\ngrants.fetch = \"https://models.example/*\"",
         "[plugins.a]\ngrants.exec = [\"ls\"]",
-        "[tasks.a]\ndone_if_response = [\"nobody\"]",
+        "[tasks.a]\nresponders = [\"nobody\"]",
         "[tasks.a]\ninteractive = \"yes\"",
         "[tasks.a]\non_no_tool_call = \"never\"",
         "[tasks._a]",

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use conclave_core::config::ProblemCode;
 use conclave_core::permissions::task_scope::TaskScope;
 use conclave_core::setup::{
-    AgentResponder, LoopRules, NoTool, PluginFacts, PluginKind, ReturnType, TaskSetup, TextRules,
+    AgentResponder, LoopRules, NoTool, PluginFacts, PluginKind, ResponderName, ReturnType,
+    TaskSetup, TextRules,
 };
 use conclave_core::tool_calls::sequence::Sequence;
 use conclave_core::types::completion::ToolFormat;
@@ -16,7 +17,7 @@ use conclave_core::types::stuck_rules::StuckRules;
 use conclave_core::types::task_options::Overflow;
 use serde_json::json;
 
-use crate::support::{Parts, RULES, assembled, good, named, parse, plugin};
+use crate::support::{Parts, RULES, assembled, bad, good, named, parse, plugin};
 
 fn plugins() -> BTreeMap<PluginName, PluginFacts> {
     named([
@@ -53,8 +54,8 @@ fn every_rule_of_a_task_reaches_its_setup() {
         interactive: true,
         turns: Some(2),
         max_stalled_steps: 2,
-        done_if_response: [Role::Llm, Role::User].into(),
-        done_if_no_response: [Role::Agent].into(),
+        done_if_response: [Role::Llm.into(), ResponderName::from("Answer-1")].into(),
+        done_if_no_response: [Role::Agent.into()].into(),
         done_if_tool: true,
         done_sequences: ["T[find], A", "C[a,b]"]
             .map(|text| Sequence::parse(text).unwrap())
@@ -201,6 +202,21 @@ fn the_help_for_a_pattern_goes_by_what_is_wrong_with_it_and_not_by_its_words() {
         ("when compiled(", "put a backslash before a sign"),
     ] {
         assert!(help(pattern).contains(told), "{pattern}: {}", help(pattern));
+    }
+}
+
+#[test]
+fn a_responder_that_ends_a_task_takes_part_in_it() {
+    for (name, help) in [
+        ("LLM", "did you mean `llm`?"),
+        ("system", "write `llm`, `agent` or `user`"),
+        ("other", "write `llm`, `agent` or `user`"),
+    ] {
+        let line = format!("done_if_response = [\"{name}\"]");
+        let end = "[tasks.other]\nagent = \"chat\"\n[tasks.main]\nagent = \"chat\"\nsubtasks = [\"other\"]";
+        let problem = bad(&Parts { task: &line, end, ..Parts::default() }.text());
+        assert!(problem.contains("this task has no such responder"), "{problem}");
+        assert!(problem.contains(help), "{problem}");
     }
 }
 

@@ -13,7 +13,7 @@ use conclave_core::permissions::task_scope::TaskScope;
 use conclave_core::protocol::event::RunOpening;
 use conclave_core::setup::{
     AgentResponder, CondenseRules, Knowledge, LoopRules, ModelSetup, NoTool, PluginFacts,
-    PluginKind, PluginSetup, ReturnType, Setup, TaskSetup, TextRules,
+    PluginKind, PluginSetup, ResponderName, ReturnType, Setup, TaskSetup, TextRules,
 };
 use conclave_core::tool_calls::sequence::Sequence;
 use conclave_core::tool_calls::toolbox::TaskTool;
@@ -143,8 +143,8 @@ struct TaskPlan {
     interactive: bool,
     turns: Option<u32>,
     max_stalled_steps: u32,
-    done_if_response: BTreeSet<Role>,
-    done_if_no_response: BTreeSet<Role>,
+    done_if_response: BTreeSet<ResponderName>,
+    done_if_no_response: BTreeSet<ResponderName>,
     no_tool: NoTool,
     agent_responder: AgentResponder,
     allow_null_result: bool,

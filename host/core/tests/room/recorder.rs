@@ -44,6 +44,7 @@ pub(crate) struct Recorder {
     /// `[task, status]`
     ended: Vec<Value>,
     stalled: u64,
+    skipped: Vec<Value>,
     /// `[plugin, message]`
     faults: Vec<Value>,
     effects: BTreeMap<&'static str, u64>,
@@ -132,7 +133,11 @@ impl Recorder {
             Notice::AgentStuck { task, reason, recovery } => {
                 self.stuck.push(json!([task, reason, recovery]))
             }
-            Notice::StepStalled { .. } => self.stalled += 1,
+            Notice::StepStalled { task, skipped, .. } => {
+                self.stalled += 1;
+                let of_task = skipped.iter().map(|one| json!([task, one.responder, one.reason]));
+                self.skipped.extend(of_task);
+            }
             Notice::PriceUnknown { model, limit } => self.unpriced.push(json!([model, limit])),
             Notice::PluginFaulted { plugin, fault, .. } => {
                 self.faults.push(json!([plugin, fault.message]))
@@ -224,6 +229,7 @@ impl Recorder {
             "undelivered": self.undelivered,
             "ended": self.ended,
             "stalled": self.stalled,
+            "skipped": self.skipped,
             "faults": self.faults,
             "effects": effects,
             "in_flight": self.in_flight,

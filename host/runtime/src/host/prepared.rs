@@ -9,11 +9,8 @@ use std::time::Duration;
 use conclave_core::config::Problems;
 use conclave_core::protocol::event::Principal;
 use conclave_core::setup::Setup;
-use conclave_core::types::action::Turn;
 use conclave_core::types::ids::{PluginName, RoomId};
-use conclave_core::types::message::Blob;
 use conclave_core::types::outcome::Outcome;
-use serde_json::json;
 
 use crate::calls::Plugins;
 use crate::driver::Models;
@@ -23,7 +20,7 @@ use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::runner::{LocalRunner, TaskRunner};
 use crate::host::reload::{Rebuilt, Reloader};
-use crate::host::session::{ResumeError, RoomGuard, RunInput, Session, SessionParts};
+use crate::host::session::{ResumeError, RoomGuard, RunInput, Session, SessionError, SessionParts};
 use crate::observe::subscribe::Subscribers;
 use crate::storage::journal::{JournalFailure, Journals, NoJournals};
 use crate::support::clock::{Clock, SystemClock};
@@ -66,10 +63,9 @@ pub struct Prepared {
 ///
 /// use conclave_runtime::RunOptions;
 /// use conclave_runtime::journal::MemoryJournals;
-/// use serde_json::json;
 ///
 /// let journals = MemoryJournals::default();
-/// let options = RunOptions { inputs: json!({ "language": "Gaelic" }), journals: Arc::new(journals.clone()), ..RunOptions::default() };
+/// let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
 /// # drop(options);
 /// ```
 #[derive(Clone)]
@@ -78,14 +74,6 @@ pub struct RunOptions {
     pub ids: Arc<dyn Ids>,
     /// The principal on whose behalf the run acts.
     pub principal: Principal,
-    /// A JSON object for the entry agent's `inputs`; in sessions and batches each [`RunInput`] has
-    /// its own.
-    pub inputs: serde_json::Value,
-    /// The attachments of the message; in sessions and batches each [`RunInput`] has its own.
-    pub attachments: Vec<Blob>,
-    /// Turns that replace the entry agent's first steps (O-119); in sessions and batches each
-    /// [`RunInput`] has its own.
-    pub replay: Vec<Turn>,
     /// The channels on which people answer questions and read messages.
     pub channels: Arc<dyn Channels>,
     /// The runner of background tasks.
@@ -105,9 +93,6 @@ impl Default for RunOptions {
         Self {
             ids: Arc::new(RandomIds),
             principal: Principal("operator".into()),
-            inputs: json!({}),
-            attachments: Vec::new(),
-            replay: Vec::new(),
             channels: Arc::new(UnattendedChannel),
             runner: Arc::new(LocalRunner::new()),
             approver: Arc::new(NoApprover),
@@ -120,7 +105,7 @@ impl Default for RunOptions {
 
 /// An active run: a session of one run. Dropping it stops its sandboxes.
 // Boxed, because the future of its outcome would hold it twice.
-pub struct Run(Box<Session>);
+pub struct Run(pub(super) Box<Session>);
 
 impl Prepared {
     /// Returns the setup of the rooms.
@@ -193,16 +178,18 @@ impl Prepared {
         self.turn_wall
     }
 
-    /// Opens a room for a message. The work begins when the outcome is awaited.
+    /// Opens a room for a message, or for a whole [`RunInput`]. The work begins when the outcome is
+    /// awaited.
     ///
     /// # Errors
-    /// Fails when the room's journal cannot be created.
+    /// `Journal` if the room's journal cannot be created, `UnknownTask` if the input's `entry` names
+    /// no task.
     pub fn start(
         &self,
-        message: Option<String>,
+        input: impl Into<RunInput>,
         options: RunOptions,
-    ) -> Result<Run, JournalFailure> {
-        self.parts().start(message, options)
+    ) -> Result<Run, SessionError> {
+        self.session(options)?.start(input)
     }
 
     /// Opens a room for several runs. Its agents keep their histories from one run to the next,
@@ -303,20 +290,10 @@ impl Run {
 }
 
 impl SessionParts {
-    /// Opens a room for one run.
-    pub(crate) fn start(
-        self,
-        content: Option<String>,
-        mut options: RunOptions,
-    ) -> Result<Run, JournalFailure> {
-        let (inputs, attachments, replay) = (
-            options.inputs.take(),
-            std::mem::take(&mut options.attachments),
-            std::mem::take(&mut options.replay),
-        );
-        let ask = RunInput { content, inputs, attachments, replay, ..RunInput::default() };
+    /// Opens a room for one run of the entry task, without a message.
+    pub(crate) fn start(self, options: RunOptions) -> Result<Run, JournalFailure> {
         let mut session = Session::open(self, options)?;
-        session.begin(ask);
+        session.begin(RunInput::default());
         Ok(Run(Box::new(session)))
     }
 }

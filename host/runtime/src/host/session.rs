@@ -19,7 +19,7 @@ use crate::calls::Plugins;
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::{Driver, Models, RunContext};
-use crate::host::prepared::{Prepared, RunOptions};
+use crate::host::prepared::{Prepared, Run, RunOptions};
 use crate::host::simulated_channel::SimulatedVoice;
 use crate::observe::subscribe::Subscribers;
 use crate::storage::history_file::{self, HistoryFileError};
@@ -102,6 +102,12 @@ impl Default for RunInput {
 impl From<&str> for RunInput {
     fn from(content: &str) -> Self {
         Self::from(content.to_owned())
+    }
+}
+
+impl From<Option<String>> for RunInput {
+    fn from(content: Option<String>) -> Self {
+        Self { content, ..Self::default() }
     }
 }
 
@@ -349,6 +355,17 @@ impl Session {
             RunGuard(Some(self))
         });
         async move { Ok(begun?.into_end().await?) }
+    }
+
+    /// Runs the room for the last time, as a [`Run`].
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn start(mut self, input: impl Into<RunInput>) -> Result<Run, SessionError> {
+        let input = input.into();
+        self.check(input.entry.as_ref())?;
+        self.begin(input);
+        Ok(Run(Box::new(self)))
     }
 
     /// Runs the room once more and keeps it open until it is closed, beginning with `input`. The

@@ -21,9 +21,6 @@ wasmtime::component::bindgen!({
     },
     exports: { default: async },
     with: {
-        "conclave:plugin/state.view": crate::imports::interfaces::view::View,
-        "conclave:plugin/call.context": crate::imports::interfaces::call::ToolContext,
-        "conclave:plugin/delivery-context.context": crate::imports::interfaces::delivery::DeliveryContext,
         "conclave:plugin/model.completion-stream": crate::imports::interfaces::model::CompletionStream,
         "conclave:plugin/fetch.response": crate::imports::interfaces::fetch::Response,
     },

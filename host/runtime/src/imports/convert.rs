@@ -23,8 +23,8 @@ use conclave_core::types::denial::Denial;
 use conclave_core::types::fault::{Fault, FaultKind};
 use serde_json::Value;
 
+use crate::imports::bindings::conclave::plugin::actions::AgentError;
 use crate::imports::bindings::conclave::plugin::types;
-use crate::imports::bindings::exports::conclave::plugin::agent::AgentError;
 use crate::imports::bindings::exports::conclave::plugin::{
     condenser, delivery_strategy, gate, memory, security_analyzer,
 };

@@ -15,7 +15,10 @@ use crate::support::clock::BoxFuture;
 pub(super) type AgentBody =
     Arc<dyn Fn(Step) -> BoxFuture<'static, Result<Turn, Failure>> + Send + Sync>;
 
-/// One step of an agent.
+pub(super) type ResponderBody =
+    Arc<dyn Fn(Step) -> BoxFuture<'static, Result<Option<Turn>, Failure>> + Send + Sync>;
+
+/// One step of an agent, or one question to its responder.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The agent's view of its task; a snapshot that is cheap to clone.

@@ -12,7 +12,7 @@ use conclave_core::types::capability::Capability;
 use serde_json::Value;
 
 use super::advisor::{AdvisorBody, Assess, Check, Condense, NativeQuery, Recall};
-use super::agent::{AgentBody, IntoTurn, Step};
+use super::agent::{AgentBody, IntoTurn, ResponderBody, Step};
 use super::failure::Failure;
 use super::tool::Tool;
 
@@ -21,7 +21,7 @@ use super::tool::Tool;
 const OFFERED: [Capability; 4] =
     [Capability::Model, Capability::Tools, Capability::Delegate, Capability::Route];
 
-/// A plugin of closures: tools, an agent, a memory, an analyzer, a condenser, a gate, or several of
+/// A plugin of closures: tools, an agent, a responder, a memory, an analyzer, a condenser, a gate, or several of
 /// them. By default it requests no capability. Cloning is cheap.
 ///
 /// ```
@@ -47,6 +47,7 @@ pub struct Plugin {
     settings: BTreeMap<String, Value>,
     pub(super) tools: Vec<Tool>,
     pub(super) agent: Option<AgentBody>,
+    pub(super) responder: Option<ResponderBody>,
     pub(super) advisors: BTreeMap<PluginKind, AdvisorBody>,
 }
 
@@ -79,6 +80,7 @@ impl Plugin {
             settings,
             tools: Vec::new(),
             agent: None,
+            responder: None,
             advisors,
         }
     }
@@ -236,6 +238,33 @@ impl Plugin {
         self
     }
 
+    /// Adds an answer in the role `agent`, as the task's `agent_responder` asks for it. `None`
+    /// leaves the answer to the next responder.
+    ///
+    /// ```
+    /// use conclave_runtime::native::{self, Plugin, Step};
+    ///
+    /// // Answers what it knows, and its model the rest.
+    /// let desk = Plugin::agent("desk", |step: Step| async move { Ok(step.complete().await?) })
+    ///     .with_responder(|step: Step| async move {
+    ///         Ok(step.text().contains("open").then(|| native::say("From nine to five.")))
+    ///     });
+    /// # assert_eq!(desk.name(), "desk");
+    /// ```
+    #[must_use]
+    pub fn with_responder<F, W, T>(mut self, body: F) -> Self
+    where
+        F: Fn(Step) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Option<T>, Failure>> + Send + 'static,
+        T: IntoTurn,
+    {
+        self.responder = Some(Arc::new(move |step| {
+            let work = body(step);
+            Box::pin(async move { work.await.map(|turn| turn.map(T::into_turn)) })
+        }));
+        self
+    }
+
     /// Adds a description, one sentence.
     #[must_use]
     pub fn described(mut self, description: &str) -> Self {
@@ -300,6 +329,7 @@ impl Plugin {
         };
         let mut kinds = BTreeSet::new();
         kinds.extend(self.agent.as_ref().map(|_| PluginKind::Agent));
+        kinds.extend(self.responder.as_ref().map(|_| PluginKind::Responder));
         kinds.extend((!self.tools.is_empty()).then_some(PluginKind::Tools));
         kinds.extend(self.advisors.keys().copied());
         let tools = self.tools.iter().map(|tool| tool.spec.clone()).collect();

@@ -67,8 +67,8 @@ impl Native {
             PluginCall::Step { view } => self.step(host, view).await,
             PluginCall::Tool(input) => self.call_tool(host, input).await,
             PluginCall::Query { query, view } => self.query(host, query, view).await,
-            // A native agent responds in its steps only, and strategies are components.
-            PluginCall::Respond { .. } => kind.failed(self.is_no(PluginKind::Responder)).into(),
+            PluginCall::Respond { view } => self.respond(host, view).await,
+            // Strategies are components.
             PluginCall::Decide { .. } => {
                 kind.failed(self.is_no(PluginKind::DeliveryStrategy)).into()
             }
@@ -84,6 +84,17 @@ impl Native {
         let (turn, report) = self.run(&host, async move { agent(step).await }).await;
         let turn = turn.and_then(|turn| turn.map_err(|failure| failure.into_fault(name.as_str())));
         PluginAnswer { output: PluginOutput::Step(turn), report }
+    }
+
+    async fn respond(&self, host: CallAccess, view: AgentView) -> PluginAnswer {
+        let name = &self.grantee.name;
+        let Some(responder) = self.plugin.responder.clone() else {
+            return PluginOutput::Respond(Err(self.is_no(PluginKind::Responder))).into();
+        };
+        let step = Step { view, host: host.clone() };
+        let (turn, report) = self.run(&host, async move { responder(step).await }).await;
+        let turn = turn.and_then(|turn| turn.map_err(|failure| failure.into_fault(name.as_str())));
+        PluginAnswer { output: PluginOutput::Respond(turn), report }
     }
 
     async fn query(

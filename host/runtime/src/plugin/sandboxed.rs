@@ -92,8 +92,7 @@ impl Sandbox {
         PluginAnswer { output: output.unwrap_or_else(|fault| kind.failed(fault)), report }
     }
 
-    /// Returns the export that a call goes to, and the input that the guest reads through a
-    /// resource.
+    /// Returns the export that a call goes to, and the input that the guest reads through imports.
     ///
     /// # Errors
     /// `Fault` if the plugin lacks the export, or if there is no view; for tools also `Other` if

@@ -6,7 +6,7 @@ use conclave_core::types::delivery::Wake;
 use conclave_core::types::fault::Fault;
 use conclave_core::types::tool::ToolError;
 use wasmtime::Store;
-use wasmtime::component::{Instance, Resource};
+use wasmtime::component::Instance;
 
 use super::run::GuestCall;
 use crate::calls::PluginOutput;
@@ -19,8 +19,8 @@ use crate::imports::convert::{
     reason_out, tool_error_in, turn_in, verdict_in, wake_out,
 };
 
-/// An export of a component, with its arguments. A view or a context is not among them: the guest
-/// reads it through a resource.
+/// An export of a component, with its arguments. A task or a room is not among them: the guest reads
+/// it through imports.
 pub(crate) enum GuestFunction<'a> {
     Step(&'a agent::GuestIndices),
     Respond(&'a responder::GuestIndices),
@@ -53,21 +53,19 @@ impl GuestCall for GuestFunction<'_> {
     ) -> wasmtime::Result<PluginOutput> {
         Ok(match self {
             Self::Step(agent) => {
-                let answer = call!(agent.call_step(Resource::new_borrow(0)) in store, instance);
+                let answer = call!(agent.call_step() in store, instance);
                 let turn = answer.map_err(Fault::from).and_then(turn_in);
                 PluginOutput::Step(turn.map(|turn| store.data_mut().own_turn(turn)))
             }
             Self::Respond(responder) => {
-                let view = Resource::new_borrow(0);
-                let answer = call!(responder.call_respond(view) in store, instance);
+                let answer = call!(responder.call_respond() in store, instance);
                 let turn =
                     answer.map_err(Fault::from).and_then(|turn| turn.map(turn_in).transpose());
                 let own = |turn| store.data_mut().own_turn(turn);
                 PluginOutput::Respond(turn.map(|turn| turn.map(own)))
             }
             Self::Tool { tools, name, arguments } => {
-                let context = Resource::new_borrow(0);
-                let answer = call!(tools.call_call(name, arguments, context) in store, instance);
+                let answer = call!(tools.call_call(name, arguments) in store, instance);
                 PluginOutput::Tool(answer.map_err(tool_error_in).and_then(|outcome| {
                     let outcome =
                         outcome_in(outcome).map_err(|fault| ToolError::Fault { fault })?;
@@ -79,14 +77,14 @@ impl GuestCall for GuestFunction<'_> {
                 reply(answer.map(|memories| PluginReply::Memories { memories }), *limit)
             }
             Self::Assess { analyzer, action, thought } => {
-                let (action, view) = (action_out(action), Resource::new_borrow(0));
-                let answer = call!(analyzer.call_assess(&action, thought, view) in store, instance);
+                let action = action_out(action);
+                let answer = call!(analyzer.call_assess(&action, thought) in store, instance);
                 let verdict = answer.map(verdict_in);
                 reply(verdict.map(|verdict| PluginReply::Risk { verdict }), 0)
             }
             Self::Condense { condenser, reason } => {
-                let (reason, view) = (reason_out(*reason), Resource::new_borrow(0));
-                let answer = call!(condenser.call_condense(reason, view) in store, instance);
+                let reason = reason_out(*reason);
+                let answer = call!(condenser.call_condense(reason) in store, instance);
                 let condensation = answer.map(|wanted| wanted.map(condensation_in));
                 reply(condensation.map(|condensation| PluginReply::Condense { condensation }), 0)
             }
@@ -96,8 +94,8 @@ impl GuestCall for GuestFunction<'_> {
                 reply(verdict.map(|verdict| PluginReply::Gate { verdict }), 0)
             }
             Self::Decide { strategy, wake } => {
-                let (wake, context) = (wake_out(wake), Resource::new_borrow(0));
-                let answer = call!(strategy.call_decide(&wake, context) in store, instance);
+                let wake = wake_out(wake);
+                let answer = call!(strategy.call_decide(&wake) in store, instance);
                 let decisions = answer.map(|all| all.into_iter().map(decision_in).collect());
                 PluginOutput::Decide(decisions.map_err(Fault::from))
             }

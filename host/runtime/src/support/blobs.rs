@@ -41,7 +41,7 @@ const BYTES: usize = 64 << 20;
 ///
 /// let host = Host::new(HostOptions { blobs: Arc::new(Hoard::default()), ..HostOptions::default() })?;
 /// let picture = host.keep_blob(b"\x89PNG", "image/png", Some("chart.png"))?;
-/// // It goes with a message as `RunOptions { attachments: vec![picture], .. }`.
+/// // It goes with a message as `RunInput { attachments: vec![picture], .. }`.
 /// assert_eq!(host.blobs().read(&picture.sha256).as_deref(), Some(&b"\x89PNG"[..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -24,7 +24,7 @@ use conclave_runtime::event::{Event, Principal, RULES, Record};
 use conclave_runtime::fault::{CallReport, Fault, FaultKind};
 use conclave_runtime::ids::{CallId, ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
 use conclave_runtime::message::{Message, Role};
-use conclave_runtime::notice::Notice;
+use conclave_runtime::notice::{Notice, SkipReason, SkippedResponder};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_runtime::subscribe::{Level, Published, RunEvent};
@@ -261,7 +261,15 @@ fn notices() -> Vec<Notice> {
             by: "llm".into(),
             message: Some(Arc::new(answer)),
         },
-        Notice::StepStalled { task: task("answer"), stalled: 1, of: 5 },
+        Notice::StepStalled {
+            task: task("answer"),
+            stalled: 1,
+            of: 5,
+            skipped: vec![SkippedResponder {
+                responder: "llm".into(),
+                reason: SkipReason::SentMessage,
+            }],
+        },
         Notice::QuestionUnanswered { task: task("answer"), question: "Which lighthouse?".into() },
         Notice::ToolCalled {
             call: tool,

@@ -12,9 +12,9 @@ use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::native::{self, Plugin, Step};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::subscribe::{Published, Subscriber, Subscribers};
-use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
+use conclave_runtime::{Host, HostOptions, Prepared, RunInput, RunOptions};
 
-use crate::support::{Told, parse, prepared, run};
+use crate::support::{Told, parse, prepared};
 
 /// The state of a clock that stands still until it is set.
 #[derive(Default)]
@@ -147,12 +147,8 @@ async fn what_is_attached_reaches_the_model_by_its_digest() {
     let host = Host::new(options).unwrap();
     let blob = host.keep_blob(b"\x89PNG", "image/png", Some("chart.png")).unwrap();
     let prepared = host.load(&parse(TEXT)).await.unwrap();
-    let outcome = run(
-        &prepared,
-        "What is it?",
-        RunOptions { attachments: vec![blob.clone()], ..RunOptions::default() },
-    )
-    .await;
+    let input = RunInput { attachments: vec![blob.clone()], ..RunInput::from("What is it?") };
+    let outcome = prepared.start(input, RunOptions::default()).unwrap().outcome().await.unwrap();
     assert_eq!(outcome.content.as_deref(), Some("a chart"));
     assert!(seen.lock().unwrap()[0].contains(&blob.sha256));
     assert_eq!(host.blobs().read(&blob.sha256).as_deref(), Some(&b"\x89PNG"[..]));

@@ -9,7 +9,7 @@ use crate::bindings::delivery::conclave::plugin::delivery_context as import;
 pub struct Context<'a>(Source<'a>);
 
 enum Source<'a> {
-    Host(&'a import::Context),
+    Host,
     Snapshot(&'a Snapshot),
 }
 
@@ -53,16 +53,15 @@ impl Snapshot {
     }
 }
 
-impl<'a> Context<'a> {
-    #[doc(hidden)]
-    pub fn new(context: &'a import::Context) -> Self {
-        Self(Source::Host(context))
+impl Context<'_> {
+    pub(crate) fn of_call() -> Self {
+        Self(Source::Host)
     }
 
     /// Returns the room's id.
     pub fn room_id(&self) -> String {
         match self.0 {
-            Source::Host(context) => context.room_id(),
+            Source::Host => import::room_id(),
             Source::Snapshot(snapshot) => snapshot.room_id.clone(),
         }
     }
@@ -71,7 +70,7 @@ impl<'a> Context<'a> {
     /// should read.
     pub fn now_ms(&self) -> u64 {
         match self.0 {
-            Source::Host(context) => context.now_ms(),
+            Source::Host => import::now_ms(),
             Source::Snapshot(snapshot) => snapshot.now_ms,
         }
     }
@@ -79,7 +78,7 @@ impl<'a> Context<'a> {
     /// Returns the results that are not delivered yet, oldest first.
     pub fn pending_results(&self) -> Vec<EndedTask> {
         match self.0 {
-            Source::Host(context) => context.pending_results(),
+            Source::Host => import::pending_results(),
             Source::Snapshot(snapshot) => snapshot.pending_results.clone(),
         }
     }
@@ -87,7 +86,7 @@ impl<'a> Context<'a> {
     /// Returns the channels of the room that this strategy may send to.
     pub fn channels(&self) -> Vec<Channel> {
         match self.0 {
-            Source::Host(context) => context.channels(),
+            Source::Host => import::channels(),
             Source::Snapshot(snapshot) => snapshot.channels.clone(),
         }
     }
@@ -96,9 +95,9 @@ impl<'a> Context<'a> {
     /// to none.
     pub fn preferred_channel(&self) -> Option<Channel> {
         match self.0 {
-            Source::Host(context) => {
-                let id = context.preferred_channel()?;
-                context.channels().into_iter().find(|channel| channel.id == id)
+            Source::Host => {
+                let id = import::preferred_channel()?;
+                import::channels().into_iter().find(|channel| channel.id == id)
             }
             Source::Snapshot(snapshot) => snapshot.preferred_channel().cloned(),
         }
@@ -107,7 +106,7 @@ impl<'a> Context<'a> {
     /// Returns the task that is notified, or `None` if none waits for the results.
     pub fn notified_task(&self) -> Option<String> {
         match self.0 {
-            Source::Host(context) => context.notified_task(),
+            Source::Host => import::notified_task(),
             Source::Snapshot(snapshot) => snapshot.notified_task.clone(),
         }
     }

@@ -1,12 +1,12 @@
 //! The participants of a run at the terminal, new or resumed: its channel, its observers, and the
 //! handling of Ctrl-C.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Display;
 use std::future::Future;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use conclave_core::types::delegation::OnClose;
@@ -47,6 +47,8 @@ pub(crate) struct RunStyle {
 pub(crate) struct RunContext {
     pub(crate) screen: Arc<Screen>,
     user: Arc<TerminalUser>,
+    /// The answers to the next questions, which the user is not asked.
+    answers: Arc<Mutex<VecDeque<String>>>,
     tally: Arc<RunTally>,
     approver: Arc<TerminalApprover>,
     trace: Option<Arc<TracePrinter>>,
@@ -99,6 +101,7 @@ impl RunContext {
         Ok(Self {
             screen,
             user,
+            answers: Arc::default(),
             tally: Arc::default(),
             approver,
             trace,
@@ -111,7 +114,12 @@ impl RunContext {
         })
     }
 
-    /// Returns the run's options, without its name and attachments.
+    /// Answers the next questions of tasks with these texts.
+    pub(crate) fn answering(self, answers: VecDeque<String>) -> Self {
+        Self { answers: Arc::new(Mutex::new(answers)), ..self }
+    }
+
+    /// Returns the run's options, without its name.
     pub(crate) fn options(&self, kept: &RunStorage) -> RunOptions {
         let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![Arc::clone(&self.tally) as _];
         if self.style.output.json {
@@ -123,8 +131,9 @@ impl RunContext {
         }
         let (user, screen, interrupts) =
             (Arc::clone(&self.user), Arc::clone(&self.screen), self.interrupts.clone());
+        let answers = Arc::clone(&self.answers);
         RunOptions {
-            channels: Arc::new(Terminal { user, screen, interrupts }),
+            channels: Arc::new(Terminal { user, answers, screen, interrupts }),
             approver: Arc::clone(&self.approver) as _,
             journals: kept.journals(),
             subscribers: Subscribers::new(subscribers),

@@ -9,7 +9,6 @@ use anstyle::Style;
 use conclave_core::types::ids::TaskName;
 use conclave_core::types::message::ToolCall;
 use conclave_core::types::outcome::{EndCause, Outcome, Status};
-use conclave_runtime::Prepared;
 
 use crate::args::OutputArgs;
 use crate::commands::chat::status;
@@ -31,13 +30,9 @@ pub(crate) fn interactive_help(task: &TaskName, file: &Path) -> String {
 /// Returns the same for a task that asked a question on its own.
 fn question_help(file: &Path) -> String {
     let chat = format!("conclave chat {}", shell(&file.display().to_string()));
-    format!("put the answer into the message, run in a terminal, or start a conversation: {chat}")
-}
-
-/// Returns whether the entry task asks its user after each of its answers.
-pub(crate) fn asks_user(prepared: &Prepared) -> bool {
-    let setup = prepared.setup();
-    setup.tasks.get(&setup.entry).is_some_and(|task| task.interactive)
+    format!(
+        "put the answer into the message or a file (--answers FILE), run in a terminal, or start a conversation: {chat}"
+    )
 }
 
 /// The context of a run's end, beside its outcome.

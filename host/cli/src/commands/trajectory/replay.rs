@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use conclave_core::trajectory::{Loaded, Replay, TrajectoryEvent};
 use conclave_core::types::action::Turn;
-use conclave_runtime::RunOptions;
 use conclave_runtime::ids::{Ids, RandomIds};
+use conclave_runtime::{RunInput, RunOptions};
 
 use super::log;
 use crate::args::{OutputArgs, TrajectoryReplay};
@@ -45,8 +45,7 @@ pub(super) async fn replay(
         RunStyle { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
     let context = RunContext::new(&prepared, &args.config, &kept, style, &interrupts)?;
     let count = plural(turns.len() as u64, "action", "actions");
-    let options =
-        RunOptions { ids: Arc::new(room.clone()), replay: turns, ..context.options(&kept) };
+    let options = RunOptions { ids: Arc::new(room.clone()), ..context.options(&kept) };
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
         let _ = writeln!(
@@ -58,8 +57,9 @@ pub(super) async fn replay(
     context.legend();
     let started = Instant::now();
     interrupts.run_begins();
-    let run =
-        prepared.start(Some(task), options).map_err(|failure| unkept(&failure, &room, &kept))?;
+    let run = prepared
+        .start(RunInput { replay: turns, ..RunInput::from(task) }, options)
+        .map_err(|failure| unkept(&failure, &room, &kept))?;
     let attending = context.attend(&kept, &host);
     let outcome = context.follow(run.handle(), run.outcome(), (&room, &kept)).await;
     drop(attending);

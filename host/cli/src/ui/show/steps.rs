@@ -157,7 +157,7 @@ impl Steps {
                     );
                 }
             }
-            Notice::StepStalled { task, stalled, of } => {
+            Notice::StepStalled { task, stalled, of, .. } => {
                 if let Some(open) = self.state().find(room, task) {
                     open.stalled = Some((*stalled, *of));
                 }

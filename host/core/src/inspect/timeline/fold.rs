@@ -295,7 +295,7 @@ impl Now<'_> {
                 };
                 self.moment(parent, what);
             }
-            Notice::StepStalled { task, stalled, of } => {
+            Notice::StepStalled { task, stalled, of, .. } => {
                 self.moment(self.here(), RowSubject::Stalled { task, stalled, of })
             }
             Notice::HistoryCut { task, cut, dropped } => {

@@ -170,7 +170,9 @@ impl StepLoop<'_> {
             frame.stalled += 1;
             let (task, stalled) = (frame.task.clone(), frame.stalled);
             let of = self.cx.setup.tasks.get(&task).map_or(0, |task| task.max_stalled_steps);
-            self.cx.notices.push_back(Notice::StepStalled { task, stalled, of });
+            // A pass of the message was an answer: nobody was skipped for good.
+            let skipped = Vec::new();
+            self.cx.notices.push_back(Notice::StepStalled { task, stalled, of, skipped });
         } else {
             // L-060: a message may carry another role's label; then that role may not answer it.
             frame.pending_sender = match &responder {
@@ -258,7 +260,8 @@ impl StepLoop<'_> {
             (frame.task.clone(), frame.stalled, frame.pending_sender.clone(), frame.steps);
         let (parent, passes) = (frame.pending.as_ref().map(|pending| pending.seq), frame.passes);
         if !ends {
-            self.cx.notify(Notice::StepStalled { task: task.clone(), stalled, of });
+            let (task, skipped) = (task.clone(), self.dialogue().skipped(id));
+            self.cx.notify(Notice::StepStalled { task, stalled, of, skipped });
         }
         if allow_null && !passes {
             let (sender, responder) = if pending_sender == Responder::User {

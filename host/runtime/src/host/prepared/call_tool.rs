@@ -169,7 +169,7 @@ impl Prepared {
             models: Arc::clone(&self.models),
             everything: Arc::clone(&self.everything),
         };
-        Ok(ToolCalling { run: parts.start(None, options)?, seen, wrong })
+        Ok(ToolCalling { run: parts.start(options)?, seen, wrong })
     }
 
     /// Returns every tool of the config as `plugin.tool`, in order.
@@ -274,7 +274,7 @@ fn task(caller: Caller, tool: TaskTool) -> TaskSetup {
         agent: PluginName::from(caller.as_str()),
         toolbox: Arc::new(vec![tool].into()),
         max_stalled_steps: 1,
-        done_if_response: BTreeSet::from([Role::Agent]),
+        done_if_response: BTreeSet::from([Role::Agent.into()]),
         agent_responder: AgentResponder::Host,
         tool_format: ToolFormat::Off,
         ..TaskSetup::default()

@@ -74,8 +74,8 @@ pub(crate) fn summary_out(tool: &ToolSummary) -> state::ToolSummary {
     }
 }
 
-pub(crate) fn remaining_out(remaining: Remaining) -> state::Remaining {
-    state::Remaining {
+pub(crate) fn remaining_out(remaining: Remaining) -> state::RemainingBudgets {
+    state::RemainingBudgets {
         turns: remaining.turns,
         tokens: remaining.tokens,
         cost_micro_usd: remaining.cost_micro_usd,
@@ -85,8 +85,8 @@ pub(crate) fn remaining_out(remaining: Remaining) -> state::Remaining {
     }
 }
 
-pub(crate) fn metrics_out(spent: Spent) -> state::Metrics {
-    state::Metrics {
+pub(crate) fn metrics_out(spent: Spent) -> state::RunMetrics {
+    state::RunMetrics {
         turns: spent.turns,
         tokens: spent.tokens,
         cost_micro_usd: spent.cost_micro_usd,

@@ -1,18 +1,13 @@
-//! The `call.context` import: facts about a tool call, from the host.
+//! The `call` import: facts about a tool call, from the host.
 
 use std::fmt::Write;
 
 use conclave_core::types::ids::{CallId, RoomId};
 use sha2::{Digest, Sha256};
-use wasmtime::component::Resource;
 
 use crate::calls::ToolInput;
 use crate::imports::bindings::conclave::plugin::call;
 use crate::imports::call::{CallInput, CallState};
-
-/// The context of a call. There is one per call, so its handle carries no data.
-#[expect(unreachable_pub, reason = "the bindings export it again")]
-pub struct ToolContext;
 
 impl CallState {
     fn tool_input(&mut self) -> wasmtime::Result<&ToolInput> {
@@ -20,53 +15,46 @@ impl CallState {
         match &self.lent {
             CallInput::Tool(input) => Ok(input),
             CallInput::Nothing | CallInput::Agent(_) | CallInput::Delivery(_) => {
-                Err(wasmtime::Error::msg("this call was lent no context"))
+                Err(wasmtime::Error::msg("`call` was read outside a tool call"))
             }
         }
     }
 }
 
-impl call::Host for CallState {}
-
-impl call::HostContext for CallState {
-    fn call_id(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
+impl call::Host for CallState {
+    fn call_id(&mut self) -> wasmtime::Result<String> {
         self.enter()?;
         // Call numbers are unique within a room only.
         Ok(format!("{}:{}", self.start.room, self.start.call))
     }
 
     /// Always 1: a replayed call must get the same value.
-    fn attempt(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<u32> {
+    fn attempt(&mut self) -> wasmtime::Result<u32> {
         self.enter()?;
         Ok(1)
     }
 
-    fn task_name(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
+    fn task_name(&mut self) -> wasmtime::Result<String> {
         Ok(self.tool_input()?.task.to_string())
     }
 
-    fn room_id(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
+    fn room_id(&mut self) -> wasmtime::Result<String> {
         self.enter()?;
         Ok(self.start.room.to_string())
     }
 
-    fn caller(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
+    fn caller(&mut self) -> wasmtime::Result<String> {
         Ok(self.tool_input()?.caller.to_string())
     }
 
-    fn deadline_ms(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<u64> {
+    fn deadline_ms(&mut self) -> wasmtime::Result<u64> {
         self.enter()?;
         Ok(self.grantee.limits().wall_ms)
     }
 
-    fn traceparent(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
+    fn traceparent(&mut self) -> wasmtime::Result<String> {
         self.enter()?;
         Ok(traceparent(&self.start.room, self.start.call))
-    }
-
-    /// Does nothing: the guest only borrows the context.
-    fn drop(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<()> {
-        Ok(())
     }
 }
 

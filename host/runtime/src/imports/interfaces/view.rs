@@ -1,17 +1,12 @@
-//! The `state.view` import: the task as a step sees it, read lazily from a snapshot. A step pays
+//! The `state` import: the task as a step sees it, read lazily from a snapshot. A step pays
 //! for what it reads, not for the length of the history.
 
 use conclave_core::types::history::History;
 use conclave_core::types::view::AgentView;
-use wasmtime::component::Resource;
 
 use crate::imports::bindings::conclave::plugin::{actions, state, types};
 use crate::imports::call::{CallInput, CallState};
 use crate::imports::convert::{message_out, metrics_out, past_out, remaining_out, summary_out};
-
-/// The view of a call. There is one per call, so its handle carries no data.
-#[expect(unreachable_pub, reason = "the bindings export it again")]
-pub struct View;
 
 /// Maximum messages of one `history` call.
 const MESSAGES: usize = 512;
@@ -25,72 +20,66 @@ impl CallState {
         self.enter()?;
         match &self.lent {
             CallInput::Agent(view) => Ok(view),
-            CallInput::Nothing | CallInput::Tool(_) | CallInput::Delivery(_) => {
-                Err(wasmtime::Error::msg("this call was lent no view"))
-            }
+            CallInput::Nothing | CallInput::Tool(_) | CallInput::Delivery(_) => Err(
+                wasmtime::Error::msg("`state` was read in a call that belongs to no agent's task"),
+            ),
         }
     }
 }
 
 impl actions::Host for CallState {}
-impl state::Host for CallState {}
 
-impl state::HostView for CallState {
-    fn task_name(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+impl state::Host for CallState {
+    fn task_name(&mut self) -> wasmtime::Result<String> {
         Ok(self.agent_view()?.task.to_string())
     }
 
-    fn inputs(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+    fn inputs(&mut self) -> wasmtime::Result<String> {
         let inputs = &self.agent_view()?.inputs;
         Ok(if inputs.is_null() { "{}".to_owned() } else { inputs.to_string() })
     }
 
-    fn pending(&mut self, _: Resource<View>) -> wasmtime::Result<Option<types::Message>> {
+    fn pending(&mut self) -> wasmtime::Result<Option<types::Message>> {
         Ok(self.agent_view()?.pending.as_deref().map(message_out))
     }
 
-    fn history_length(&mut self, _: Resource<View>) -> wasmtime::Result<u64> {
+    fn history_length(&mut self) -> wasmtime::Result<u64> {
         Ok(self.agent_view()?.history.len() as u64)
     }
 
-    fn history(
-        &mut self,
-        _: Resource<View>,
-        start: u64,
-        count: u32,
-    ) -> wasmtime::Result<Vec<types::Message>> {
+    fn history(&mut self, start: u64, count: u32) -> wasmtime::Result<Vec<types::Message>> {
         Ok(page(&self.agent_view()?.history, start, count))
     }
 
-    fn since_last_step(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<state::PastAction>> {
+    fn since_last_step(&mut self) -> wasmtime::Result<Vec<state::PastAction>> {
         Ok(self.agent_view()?.since.iter().map(past_out).collect())
     }
 
-    fn latest_user_message(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+    fn latest_user_message(&mut self) -> wasmtime::Result<Option<String>> {
         Ok(self.agent_view()?.latest_user_message.as_ref().map(|message| message.text().to_owned()))
     }
 
-    fn plan(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+    fn plan(&mut self) -> wasmtime::Result<String> {
         Ok(self.agent_view()?.plan.to_json().to_string())
     }
 
-    fn current_plan_node(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+    fn current_plan_node(&mut self) -> wasmtime::Result<Option<String>> {
         Ok(self.agent_view()?.plan.current().map(|(id, _)| id))
     }
 
-    fn outputs(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+    fn outputs(&mut self) -> wasmtime::Result<String> {
         Ok(self.agent_view()?.outputs.to_string())
     }
 
-    fn last_error(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+    fn last_error(&mut self) -> wasmtime::Result<Option<String>> {
         Ok(self.agent_view()?.last_error.clone())
     }
 
-    fn tools(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<state::ToolSummary>> {
+    fn tools(&mut self) -> wasmtime::Result<Vec<state::ToolSummary>> {
         Ok(self.agent_view()?.tools.iter().map(summary_out).collect())
     }
 
-    fn peers(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<state::Peer>> {
+    fn peers(&mut self) -> wasmtime::Result<Vec<state::Peer>> {
         let peers = &self.agent_view()?.peers;
         Ok(peers
             .iter()
@@ -101,25 +90,20 @@ impl state::HostView for CallState {
             .collect())
     }
 
-    fn remaining(&mut self, _: Resource<View>) -> wasmtime::Result<state::Remaining> {
+    fn remaining(&mut self) -> wasmtime::Result<state::RemainingBudgets> {
         Ok(remaining_out(self.agent_view()?.remaining))
     }
 
-    fn metrics(&mut self, _: Resource<View>) -> wasmtime::Result<state::Metrics> {
+    fn metrics(&mut self) -> wasmtime::Result<state::RunMetrics> {
         Ok(metrics_out(self.agent_view()?.spent))
     }
 
-    fn delegate_level(&mut self, _: Resource<View>) -> wasmtime::Result<u32> {
+    fn delegate_level(&mut self) -> wasmtime::Result<u32> {
         Ok(self.agent_view()?.level)
     }
 
-    fn iteration(&mut self, _: Resource<View>) -> wasmtime::Result<u32> {
+    fn iteration(&mut self) -> wasmtime::Result<u32> {
         Ok(self.agent_view()?.iteration)
-    }
-
-    /// Does nothing: the guest only borrows the view.
-    fn drop(&mut self, _: Resource<View>) -> wasmtime::Result<()> {
-        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 use conclave_core::policy::budget::Budget;
-use conclave_core::protocol::notice::Notice;
+use conclave_core::protocol::notice::{Notice, SkippedResponder};
 use conclave_core::types::action::Action;
 use conclave_core::types::completion::StopReason;
 use conclave_core::types::delivery::EndedTask;
@@ -56,15 +56,13 @@ impl TracePrinter {
                 state.explained.remove(room);
                 state.calls.begin_step(room, *call, task);
             }
-            Notice::StepStalled { task, stalled, of: most } => {
+            Notice::StepStalled { task, stalled, of: most, skipped } => {
                 // In a conversation the consequence is visible: it is the user's turn.
                 if self.is_chat() && self.state().explained.remove(room) {
                     return;
                 }
-                self.put(
-                    &of(task),
-                    &EntryText::new(FAINT, format!("no valid answer ({stalled} of {most})")),
-                );
+                let text = format!("no valid answer ({stalled} of {most}){}", not_asked(skipped));
+                self.put(&of(task), &EntryText::new(FAINT, text));
             }
             // The end of a run shows the question in full.
             Notice::QuestionUnanswered { task, question } if self.is_chat() => {
@@ -533,6 +531,13 @@ impl TracePrinter {
             }
         }
     }
+}
+
+/// Returns the responders that were not asked, with the reasons: `; user is not asked here`.
+fn not_asked(skipped: &[SkippedResponder]) -> String {
+    let one = |one: &SkippedResponder| format!("{} {}", one.responder, one.reason.as_str());
+    let all: Vec<String> = skipped.iter().map(one).collect();
+    if all.is_empty() { String::new() } else { format!("; {}", all.join(", ")) }
 }
 
 /// Returns the address of a record's consequences: `3f2a91c0:17`.

@@ -1,0 +1,68 @@
+//! The input of a run besides its message.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// What a run begins with, in place of the config's own settings.
+#[derive(Debug, Default, Args)]
+pub(crate) struct RunInputArgs {
+    /// Run this task, not the config's `entry`
+    #[arg(long, value_name = "TASK")]
+    pub(crate) task: Option<String>,
+    /// The most steps of the task, instead of the config's limit
+    #[arg(long, value_name = "N")]
+    pub(crate) turns: Option<u32>,
+    /// The task's inputs besides the message: a JSON object, or @FILE with one
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) inputs: Option<String>,
+    /// The recipient of the message: a task or a responder
+    #[arg(long, value_name = "NAME")]
+    pub(crate) recipient: Option<String>,
+    /// Replace a limit of [limits.run], such as `wall=30 s`; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    pub(crate) limit: Vec<(String, String)>,
+    /// Name the room of the run. If a stored run has this name, its room is run once more, and tasks
+    /// with `restart = false` remember
+    #[arg(long, value_name = "NAME", value_parser = room_name, conflicts_with_all = ["journal", "no_journal"])]
+    pub(crate) room: Option<String>,
+    /// Answer the questions of tasks with the lines of this file, in their order
+    #[arg(long, value_name = "FILE")]
+    pub(crate) answers: Option<PathBuf>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, such as `turns=20`")?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// Characters of a room's name.
+const ROOM_NAME: usize = 64;
+
+fn room_name(text: &str) -> Result<String, String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if begins && text.len() <= ROOM_NAME && text.chars().all(is_plain) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "a room's name has at most {ROOM_NAME} letters, digits, `-`, `_` and `.`, and begins with a letter or digit"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_rooms_are_plain_and_limits_are_pairs() {
+        for name in ["desk", "2026-11.a_b"] {
+            assert_eq!(room_name(name).as_deref(), Ok(name));
+        }
+        for name in ["", "-desk", "a/b", "a b", "ä", &"x".repeat(65)] {
+            assert!(room_name(name).is_err(), "{name}");
+        }
+        assert_eq!(pair("wall = 30 s"), Ok(("wall".to_owned(), "30 s".to_owned())));
+        assert!(pair("wall").is_err());
+    }
+}

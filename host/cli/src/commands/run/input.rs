@@ -1,0 +1,210 @@
+//! The input of a run as the command line gives it, and the room that it begins in.
+
+use std::collections::VecDeque;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conclave_core::config::replace_run_limits;
+use conclave_core::setup::{Setup, TaskSetup};
+use conclave_core::types::ids::{RoomId, TaskName};
+use conclave_runtime::RunInput;
+use conclave_runtime::ids::{Ids, RandomIds};
+use conclave_runtime::store::RunState;
+use serde_json::{Map, Value};
+
+use crate::args::{Keep, RunInputArgs};
+use crate::program::error::CliError;
+use crate::program::shell::shell;
+use crate::state::stores::OpenStores;
+use crate::ui::show::show_path;
+
+/// The most bytes of a file with inputs or answers.
+const FILE_MAX: u64 = 16 << 20;
+
+/// Returns the message of the command line. `-`, or no text with a piped stdin, reads stdin.
+pub(super) fn message(given: Option<String>) -> Result<Option<String>, CliError> {
+    let piped = given.is_none() && !std::io::stdin().is_terminal();
+    if given.as_deref() != Some("-") && !piped {
+        return Ok(given);
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).map_err(|error| {
+        CliError::usage(format!("the message could not be read from stdin: {error}"))
+            .hint("pass it as an argument: conclave run [CONFIG] \"TEXT\"")
+    })?;
+    let text = text.trim_end().to_owned();
+    Ok(if text.is_empty() { None } else { Some(text) })
+}
+
+/// Returns the input of a run.
+///
+/// # Errors
+/// If there is no such task, a limit or the inputs are wrong, or the task needs a message and there
+/// is none.
+pub(super) fn input(
+    args: &RunInputArgs,
+    message: Option<String>,
+    setup: &Setup,
+) -> Result<RunInput, CliError> {
+    let entry = args.task.as_deref().map(|name| task(setup, name)).transpose()?;
+    check_message(setup, entry.as_ref().unwrap_or(&setup.entry), message.as_deref())?;
+    let limits = (!args.limit.is_empty())
+        .then(|| replace_run_limits(&setup.limits, &args.limit))
+        .transpose()
+        .map_err(|problems| {
+            let what = format!("a limit cannot be replaced\n\n{}", problems.to_string().trim_end());
+            CliError::usage(what).with_problems(&problems)
+        })?;
+    let inputs = args.inputs.as_deref().map(inputs).transpose()?;
+    let turns = args.turns;
+    let recipient = args.recipient.clone();
+    let of_message = RunInput::from(message);
+    let inputs = inputs.map_or_else(|| of_message.inputs.clone(), Value::Object);
+    Ok(RunInput { entry, turns, inputs, recipient, limits, ..of_message })
+}
+
+fn task(setup: &Setup, name: &str) -> Result<TaskName, CliError> {
+    let known = setup.tasks.keys();
+    known.clone().find(|task| task.as_str() == name).cloned().ok_or_else(|| {
+        let what = format!("the config has no task {}", shell(name));
+        CliError::usage(what).known(name, "the tasks are", known.map(TaskName::as_str))
+    })
+}
+
+/// Checks that there is a message. Without one an agent has nothing to answer, unless its task
+/// begins with a `user_message`, or a user at the terminal can type one.
+fn check_message(setup: &Setup, task: &TaskName, message: Option<&str>) -> Result<(), CliError> {
+    let begins = |task: &Arc<TaskSetup>| task.interactive || task.user_message.is_some();
+    if message.is_some() || setup.tasks.get(task).is_some_and(begins) {
+        return Ok(());
+    }
+    Err(CliError::usage(format!("the task {task} needs a message")).hint(format!(
+        "pass one: conclave run [CONFIG] \"TEXT\"; or write `user_message` in [tasks.{task}]"
+    )))
+}
+
+/// Reads a JSON object, or a file with one after `@`.
+fn inputs(given: &str) -> Result<Map<String, Value>, CliError> {
+    let (text, from) = match given.strip_prefix('@') {
+        Some(file) => (read(Path::new(file))?, show_path(Path::new(file))),
+        None => (given.to_owned(), "--inputs".to_owned()),
+    };
+    let wrong = |what: String| {
+        CliError::usage(format!("{from} is no JSON object: {what}"))
+            .hint(r#"write one: --inputs '{"language": "Gaelic"}', or a file: --inputs @FILE"#)
+    };
+    match serde_json::from_str(&text) {
+        Ok(Value::Object(inputs)) => Ok(inputs),
+        Ok(other) => Err(wrong(format!("it is {}", kind(&other)))),
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Reads the answers of a file: a line each. A line that is a JSON text stands for that text, which
+/// may have several rows.
+///
+/// # Errors
+/// If the file cannot be read.
+pub(super) fn answers(file: &Path) -> Result<VecDeque<String>, CliError> {
+    let answer = |line: &str| {
+        let quoted = line.starts_with('"').then(|| serde_json::from_str(line).ok()).flatten();
+        quoted.unwrap_or_else(|| line.to_owned())
+    };
+    Ok(read(file)?.lines().map(answer).collect())
+}
+
+fn read(file: &Path) -> Result<String, CliError> {
+    let failed = |why: String| CliError::usage(format!("{} {why}", show_path(file)));
+    let mut text = String::new();
+    let opened = std::fs::File::open(file).and_then(|open| {
+        // A folder can be opened, and not be read.
+        open.take(FILE_MAX + 1).read_to_string(&mut text)
+    });
+    match opened {
+        Ok(length) if length as u64 > FILE_MAX => {
+            Err(failed(format!("is larger than {} MiB", FILE_MAX >> 20)))
+        }
+        Ok(_) => Ok(text),
+        Err(error) => Err(failed(format!("cannot be read: {error}"))),
+    }
+}
+
+/// The room of a run.
+pub(super) struct RunRoom {
+    pub(super) id: RoomId,
+    /// The store that has the room; `None` for a new room.
+    pub(super) store: Option<PathBuf>,
+}
+
+impl RunRoom {
+    /// Returns the room with this name, or a new one with a random name.
+    ///
+    /// # Errors
+    /// If a run in the room is in progress or was interrupted, or a store cannot be read.
+    pub(super) fn find(name: Option<&str>, keep: &Keep) -> Result<Self, CliError> {
+        let Some(name) = name else { return Ok(Self { id: RandomIds.run(), store: None }) };
+        let stores = OpenStores::of(keep.store.as_deref());
+        let Some(room) = stores.find_exact(name)? else {
+            return Ok(Self { id: RoomId::from(name), store: None });
+        };
+        let row = room.row()?;
+        let (what, hint) = match row.state {
+            RunState::Ended(_) => return Ok(Self { id: row.run, store: Some(row.store) }),
+            RunState::Running => ("is in progress", format!("end it: conclave stop {name}")),
+            RunState::Interrupted => (
+                "was interrupted",
+                format!("bring it to its end: conclave resume {name}, or conclave stop {name}"),
+            ),
+        };
+        Err(CliError::usage(format!("the last run in the room {name} {what}")).hint(hint))
+    }
+
+    /// Returns where the run is stored: in the store that has the room, if there is one.
+    pub(super) fn keep(&self, keep: &Keep) -> Keep {
+        Keep { store: self.store.clone().or_else(|| keep.store.clone()), ..keep.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_are_an_object_or_a_file_with_one() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), r#"{"days": 3}"#).unwrap();
+        let at = format!("@{}", file.path().display());
+        for given in [r#"{"days": 3}"#, &at] {
+            assert_eq!(inputs(given).unwrap()["days"], 3);
+        }
+        for (given, says) in [
+            ("[1]", "it is a list"),
+            ("{", "EOF"),
+            ("@/nowhere", "/nowhere cannot be read"),
+            ("@/", "cannot be read"),
+        ] {
+            let error = inputs(given).unwrap_err().to_string();
+            assert!(error.contains(says), "{given}: {error}");
+        }
+    }
+
+    #[test]
+    fn answers_are_lines_or_json_texts() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "yes\n\n\"one\\ntwo\"\n\"unfinished\n").unwrap();
+        let all: Vec<String> = answers(file.path()).unwrap().into();
+        assert_eq!(all, ["yes", "", "one\ntwo", "\"unfinished"]);
+    }
+}
