@@ -29,7 +29,9 @@ pub(crate) use control::{Pause, StopArgs, Tell};
 pub(crate) use lock::{LockArgs, Locked, Upgrade};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
-pub(crate) use plugins::{Add, CallArgs, EditArgs, Grant, Init};
+pub(crate) use plugins::{
+    Add, BuildPlugin, CallArgs, EditArgs, Grant, Init, NewKind, NewPlugin, TestPlugin,
+};
 pub(crate) use run_input::RunInputArgs;
 pub(crate) use storage::{Approvals, Approve, Keep, Refuse, Resume};
 pub(crate) use stored_runs::{
@@ -118,7 +120,7 @@ pub(crate) enum Command {
     Why(WhyArgs),
     /// Check whether a plugin may do something, and which layer denies it; nothing is run
     Can(Can),
-    /// Inspect plugins, call their tools, and pin them
+    /// Write, build, test and inspect plugins, call their tools, and pin them
     #[command(subcommand)]
     Plugin(PluginCommand),
     /// Show, export and replay agents' logs in the formats of OpenHands
@@ -236,6 +238,13 @@ pub(crate) struct Doctor {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
+    /// Write the crate of a new plugin, which builds, passes its tests and runs as it is
+    New(NewPlugin),
+    /// Build a plugin's crate with cargo, and inspect the component. Its build scripts and macros
+    /// run without a sandbox
+    Build(BuildPlugin),
+    /// Run the cases of a plugin: calls of its component in sandboxes, with what they must return
+    Test(TestPlugin),
     /// Show what a component is, the capabilities that it asks for and its imports, without running
     /// it
     Inspect {

@@ -127,6 +127,9 @@ async fn dispatch(
         Command::Completions { shell } => commands::manual::completions(shell),
         Command::Man { folder } => commands::manual::man(&folder, output),
         Command::Plugin(PluginCommand::Call(args)) => commands::call::call(&args, output).await,
+        Command::Plugin(PluginCommand::New(args)) => commands::new::new(&args, output),
+        Command::Plugin(PluginCommand::Build(args)) => commands::build::build(&args, output).await,
+        Command::Plugin(PluginCommand::Test(args)) => commands::cases::test(&args, output).await,
         Command::Plugin(PluginCommand::Inspect { source }) => {
             commands::inspect::inspect(&source, output).await
         }

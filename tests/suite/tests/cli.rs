@@ -275,7 +275,7 @@ text_rules = { recipients = true }
         let output = conclave(&rig, options);
         let told = text(&output.stderr);
         assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(9), true), "{told}");
-        let question = "\ndesk asks:\n│ The lines come to 30.5, the total says 31.\n│ Which is right?\nhelp: put the answer into the message, ";
+        let question = "\ndesk asks:\n│ The lines come to 30.5, the total says 31.\n│ Which is right?\nhelp: put the answer into the message or a file (--answers FILE), run in a terminal";
         assert!(told.contains(question) && told.matches("30.5").count() == 1, "{told}");
     }
 }

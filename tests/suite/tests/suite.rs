@@ -7,6 +7,7 @@ mod agents;
 mod any_component;
 mod archive;
 mod audit;
+mod authoring;
 mod blobs;
 mod by_hand;
 mod capabilities;

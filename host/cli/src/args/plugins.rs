@@ -1,9 +1,9 @@
 //! The arguments of the commands that write a config and add plugins, or try them: `init`, `add`,
-//! `grant`, `revoke`, `plugin call`.
+//! `grant`, `revoke`, `plugin call`; and those for authors: `plugin new`, `build`, `test`.
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::program::shell::CONFIG;
 
@@ -76,7 +76,7 @@ pub(crate) struct Grant {
     pub(crate) yes: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(
     after_help = "Exit codes: 0 the tool succeeded; 1 it returned an error; 5 it failed or was stopped\n\nWith --grant 'kv = true', its keys persist from call to call."
 )]
@@ -101,4 +101,94 @@ pub(crate) struct CallArgs {
     /// Also show its log lines at the levels debug and trace
     #[arg(long, short)]
     pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewPlugin {
+    /// The plugin's name: lower-case letters, digits, `-` and `_`
+    pub(crate) name: String,
+    /// What the plugin does
+    #[arg(long, value_name = "KIND", default_value = "tool")]
+    pub(crate) kind: NewKind,
+    /// The language
+    #[arg(long, value_name = "LANG", default_value = "rust")]
+    pub(crate) lang: Language,
+    /// The folder to write [default: the name]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Use the SDK of this checkout of Conclave, not the one that is in this program
+    #[arg(long, value_name = "PATH")]
+    pub(crate) sdk: Option<PathBuf>,
+}
+
+/// `--lang`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Language {
+    Rust,
+}
+
+impl Language {
+    /// Returns the word on the command line.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Rust => "rust",
+        }
+    }
+}
+
+/// `--kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NewKind {
+    /// Functions that a model calls
+    Tool,
+    /// Takes the turns of a task
+    Agent,
+    /// Decides when results of background tasks are reported
+    Strategy,
+    /// Allows, changes or blocks texts
+    Gate,
+    /// Shortens histories
+    Condenser,
+    /// Answers recalls
+    Memory,
+    /// Rates the risk of actions
+    Analyzer,
+}
+
+impl NewKind {
+    /// Returns the word on the command line.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Agent => "agent",
+            Self::Strategy => "strategy",
+            Self::Gate => "gate",
+            Self::Condenser => "condenser",
+            Self::Memory => "memory",
+            Self::Analyzer => "analyzer",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BuildPlugin {
+    /// The folder of the plugin's crate
+    #[arg(default_value = ".")]
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 every case passed; 1 a case failed; 5 the component was rejected"
+)]
+pub(crate) struct TestPlugin {
+    /// The folder of the plugin's crate, which was built
+    #[arg(default_value = ".")]
+    pub(crate) folder: PathBuf,
+    /// The cases [default: cases.json in that folder]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cases: Option<PathBuf>,
+    /// Only the cases whose names contain this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
 }

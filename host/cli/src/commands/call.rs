@@ -15,7 +15,7 @@ use conclave_core::setup::PluginKind;
 use conclave_core::types::capability::Capability;
 use conclave_core::types::tool::{ToolError, ToolOutcome, ToolSpec};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
-use conclave_runtime::{CallToolError, PrepareError, RunOptions, ToolRun};
+use conclave_runtime::{CallToolError, Follow, PrepareError, RunOptions, ToolRun};
 use serde_json::{Value, json};
 
 use crate::args::{CallArgs, OutputArgs};
@@ -33,14 +33,34 @@ use follower::CallFollower;
 
 pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliError> {
     let arguments = arguments(args.arguments.as_deref())?;
-    let grants = fragments(&args.grants)?;
     let found = source::find(&args.source, |source| again(args, source)).await?;
+    let told = Arc::new(CallFollower::new(args.verbose, output));
+    let subscribers = Subscribers::new([Arc::clone(&told) as Arc<dyn Subscriber>]);
+    let follow = setup::follow(output.quiet || output.json);
+    let (tool, run) = once(&found, args, arguments, &follow, subscribers).await?;
+    told.end();
+    finish(&tool, &run, &told, output)
+}
+
+/// Calls a tool of a component once, with the grants, settings and limits of `args` only. Returns
+/// the tool's name, without its plugin's.
+///
+/// # Errors
+/// If these do not fit the component, or it has no such tool.
+pub(crate) async fn once(
+    found: &LocatedComponent,
+    args: &CallArgs,
+    arguments: Value,
+    follow: &Follow,
+    subscribers: Subscribers,
+) -> Result<(String, ToolRun), CliError> {
+    let grants = fragments(&args.grants)?;
     let name = config::name(&found.inspection.manifest);
     let manifest = &found.inspection.manifest;
     grants.iter().try_for_each(|fragment| check_asked(&manifest.name, manifest, fragment))?;
     let config = config::config(&found.place, &name, &grants, args)?;
     if !found.inspection.kinds.contains(&PluginKind::Tools) {
-        return Err(no_tools(&found));
+        return Err(no_tools(found));
     }
     let host = config::host()?;
     let unfit = require_asked(&config, &name, manifest);
@@ -50,20 +70,17 @@ pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliE
             CliError::plugin(format!("{} was rejected: {error}", manifest.name))
         })?;
         // The tool is checked before the grants, so that a typing error is reported first.
-        tool_name(args.tool.as_deref(), &name, manifest, &tools, &found)?;
+        tool_name(args.tool.as_deref(), &name, manifest, &tools, found)?;
     }
     unfit?;
-    let follow = setup::follow(output.quiet || output.json);
-    let prepared = host.prepare(&config, &follow).await.map_err(|error| not_prepared(&error))?;
+    let prepared = host.prepare(&config, follow).await.map_err(|error| not_prepared(&error))?;
     let tools = prepared
         .setup()
         .plugins
         .get(name.as_str())
         .map(|plugin| plugin.facts.tools.clone())
         .unwrap_or_default();
-    let tool = tool_name(args.tool.as_deref(), &name, manifest, &tools, &found)?;
-    let told = Arc::new(CallFollower::new(args.verbose, output));
-    let subscribers = Subscribers::new([Arc::clone(&told) as Arc<dyn Subscriber>]);
+    let tool = tool_name(args.tool.as_deref(), &name, manifest, &tools, found)?;
     let options = RunOptions { subscribers, ..RunOptions::default() };
     let run = prepared.call_tool(&format!("{name}.{tool}"), arguments, options).await.map_err(
         |error| match error {
@@ -71,8 +88,7 @@ pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliE
             other => CliError::internal(other.to_string()),
         },
     )?;
-    told.end();
-    finish(&tool, &run, &told, output)
+    Ok((tool, run))
 }
 
 /// Returns the same command with another source.

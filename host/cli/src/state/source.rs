@@ -15,7 +15,7 @@ use crate::state::setup;
 use crate::ui::show::{one_line, show_path};
 
 /// The folder in a target folder that holds components.
-const TARGET: &str = "wasm32-wasip2";
+pub(crate) const TARGET: &str = "wasm32-wasip2";
 const PROFILES: [&str; 3] = ["release", "plugin", "debug"];
 
 /// A component that was found.
@@ -187,18 +187,20 @@ fn from_disk(path: &Path) -> Result<(ComponentPlace, Vec<u8>), CliError> {
     Ok((ComponentPlace::File(file), bytes))
 }
 
+/// Returns the path of the component that `conclave plugin build` makes of a crate. It need not be
+/// there.
+///
+/// # Errors
+/// If the folder is no crate.
+pub(crate) fn release_build(folder: &Path) -> Result<PathBuf, CliError> {
+    let file = component_file(folder)?;
+    Ok(folder.join("target").join(TARGET).join("release").join(file))
+}
+
 /// Returns the newest component that was built of a crate. It is not built here: a build script is
 /// a foreign program, and would run without a sandbox.
 fn built(folder: &Path) -> Result<PathBuf, CliError> {
-    let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else {
-        let what = format!("the folder {} has no Cargo.toml", show_path(folder));
-        return Err(CliError::usage(what).hint("name the .wasm file itself"));
-    };
-    let name = crate_name(&manifest).ok_or_else(|| {
-        CliError::usage(format!("the Cargo.toml in {} defines no package", show_path(folder)))
-            .hint("name the folder of the plugin's crate")
-    })?;
-    let file = format!("{}.wasm", name.replace('-', "_"));
+    let file = component_file(folder)?;
     let targets = target_folders(folder);
     let candidates = targets
         .iter()
@@ -220,6 +222,21 @@ fn built(folder: &Path) -> Result<PathBuf, CliError> {
 }
 
 /// Returns the package's name, by a minimal parse of the TOML.
+/// Returns the name of the file that cargo makes of a crate.
+fn component_file(folder: &Path) -> Result<String, CliError> {
+    let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else {
+        let what = format!("the folder {} has no Cargo.toml", show_path(folder));
+        return Err(
+            CliError::usage(what).hint("name the folder of a plugin's crate, or a .wasm file")
+        );
+    };
+    let name = crate_name(&manifest).ok_or_else(|| {
+        CliError::usage(format!("the Cargo.toml in {} defines no package", show_path(folder)))
+            .hint("name the folder of the plugin's crate")
+    })?;
+    Ok(format!("{}.wasm", name.replace('-', "_")))
+}
+
 fn crate_name(manifest: &str) -> Option<String> {
     let mut lines = manifest.lines().map(str::trim).skip_while(|line| *line != "[package]").skip(1);
     let line = lines

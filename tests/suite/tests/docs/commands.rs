@@ -17,7 +17,7 @@ use crate::cli::text;
 use crate::resume_cli::{kill, until};
 
 /// Lines that no test runs, by their prefix, with the reason.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 15] = [
     (
         "cargo xtask ",
         "starts the tests themselves; xtask's own tests hold that these commands exist",
@@ -30,12 +30,19 @@ const ELSEWHERE: [(&str, &str); 11] = [
     ("cp docs/write-plugins/contract/", "prepares a build by a toolchain of another language"),
     ("venv/bin/componentize-py ", "a toolchain of another language"),
     ("npm install ", "downloads a toolchain of another language"),
-    ("node ", "a toolchain of another language"),
+    ("npx ", "a toolchain of another language"),
+    ("conclave plugin new word-count", AUTHORING),
+    ("conclave plugin build", AUTHORING),
+    ("conclave plugin test", AUTHORING),
+    ("conclave run \"How many words has this?\"", AUTHORING),
     (
         "conclave run conclave.toml \"What is here?\" --model https://",
         "reaches a server on the network",
     ),
 ];
+
+const AUTHORING: &str =
+    "played by `authoring::a_plugin_of_each_kind_is_written_built_tested_and_run`";
 
 /// Pages whose commands need a component that the reader builds.
 const BUILT: [&str; 3] = [

@@ -1,0 +1,59 @@
+//! `conclave plugin build [FOLDER]`: builds a plugin's crate with cargo, and inspects the component.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use conclave_runtime::plugin::{LoadError, inspect as inspect_bytes, read_component};
+
+use crate::args::{BuildPlugin, OutputArgs};
+use crate::commands::{embed, inspect};
+use crate::program::error::CliError;
+use crate::program::shell::shell;
+use crate::state::source;
+use crate::ui::show::show_path;
+
+/// The manifest of a plugin beside its crate's.
+const MANIFEST: &str = "conclave-plugin.toml";
+
+pub(crate) async fn build(args: &BuildPlugin, output: OutputArgs) -> Result<u8, CliError> {
+    let folder = args.folder.as_path();
+    let component = source::release_build(folder)?;
+    cargo(folder)?;
+    let bytes = read_component(&component).map_err(|error| {
+        let what = format!("cargo made no component {}: {error}", show_path(&component));
+        CliError::plugin(what)
+            .hint("write `crate-type = [\"cdylib\"]` under [lib] in its Cargo.toml")
+    })?;
+    // `export!` has embedded it; a component whose exports are written by hand may lack it.
+    let manifest = folder.join(MANIFEST);
+    if matches!(inspect_bytes(&bytes), Err(LoadError::NoManifest)) && manifest.is_file() {
+        embed::embed(&component, &manifest, output)?;
+    }
+    inspect::inspect(&component.display().to_string(), output).await
+}
+
+/// Runs cargo, whose output is for the user.
+fn cargo(folder: &Path) -> Result<(), CliError> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let status = Command::new(cargo)
+        .args(["build", "--release", "--target", source::TARGET, "--manifest-path"])
+        .arg(folder.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(folder.join("target"))
+        .stdin(Stdio::null())
+        // The result of this command is on stdout, and cargo writes to stderr.
+        .stdout(Stdio::null())
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => {
+            Err(CliError::plugin(format!("{} was not built", show_path(folder))).hint(format!(
+                "cargo has said why; if it lacks the target: rustup target add {}",
+                source::TARGET
+            )))
+        }
+        Err(error) => Err(CliError::usage(format!("cargo cannot be run: {error}"))
+            .hint(format!("install Rust, and then: rustup target add {}", shell(source::TARGET)))),
+    }
+}

@@ -1,0 +1,195 @@
+//! `conclave plugin test [FOLDER]`: plays the cases of a plugin to its component, in sandboxes of the
+//! real host, and compares what came of each with what the case expects.
+
+mod expectation;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use conclave_runtime::subscribe::{Subscriber, Subscribers};
+use conclave_runtime::{RunInput, RunOptions};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::args::{CallArgs, OutputArgs, TestPlugin};
+use crate::commands::call;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::program::shell::shell;
+use crate::state::setup::{self, Models};
+use crate::state::source::{self, LocatedComponent};
+use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint, plural, printable, show_path, time};
+use crate::ui::stdout;
+
+use expectation::{Expectation, Seen};
+
+/// Columns of a case's name.
+const NAME: usize = 60;
+
+/// One case: a call of a tool, or a run of a config.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    /// The tool to call.
+    #[serde(default)]
+    tool: Option<String>,
+    #[serde(default)]
+    arguments: Option<Value>,
+    /// The grants of the call, as `conclave plugin call --grant` takes them.
+    #[serde(default)]
+    grants: Vec<String>,
+    /// The plugin's settings.
+    #[serde(default)]
+    settings: Option<Value>,
+    /// The message of a run.
+    #[serde(default)]
+    run: Option<String>,
+    /// The config of the run, beside the cases.
+    #[serde(default)]
+    config: Option<PathBuf>,
+    expect: Expectation,
+}
+
+pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, CliError> {
+    let file = args.cases.clone().unwrap_or_else(|| args.folder.join("cases.json"));
+    let cases = read(&file)?;
+    let component = source::release_build(&args.folder)?;
+    let found = source::find(&component.display().to_string(), |source| {
+        format!("conclave plugin test {}", shell(source))
+    })
+    .await
+    .map_err(|error| match component.is_file() {
+        true => error,
+        false => CliError::usage(format!("{} does not exist", show_path(&component)))
+            .hint(format!("conclave plugin build {}", shell(&args.folder.display().to_string()))),
+    })?;
+    let is_meant =
+        |case: &&Case| args.only.as_ref().is_none_or(|text| case.name.contains(text.as_str()));
+    let meant: Vec<&Case> = cases.iter().filter(is_meant).collect();
+    if meant.is_empty() {
+        return Err(CliError::usage(format!("{} holds no such case", show_path(&file))));
+    }
+    let beside = file.parent().map_or_else(PathBuf::new, Path::to_owned);
+    let mut failed = 0;
+    for case in &meant {
+        let began = Instant::now();
+        let seen = play(case, &found, &beside, output).await;
+        let problems = case.expect.problems(&seen);
+        failed += u64::from(!problems.is_empty());
+        if output.json {
+            stdout::json(json!({
+                "type": "case",
+                "name": case.name,
+                "passed": problems.is_empty(),
+                "problems": problems,
+                "seen": seen,
+            }))?;
+            continue;
+        }
+        let took = paint(FAINT, time(began.elapsed()));
+        let name = one_line(&case.name, NAME);
+        let denied = if seen.denied.is_empty() {
+            String::new()
+        } else {
+            paint(FAINT, format_args!(" · denied: {}", seen.denied.join(", ")))
+        };
+        if problems.is_empty() {
+            if !output.quiet {
+                stdout::styled(format_args!("{}  {name}  {took}{denied}", paint(GOOD, "ok    ")))?;
+            }
+        } else {
+            stdout::styled(format_args!("{}  {name}  {took}{denied}", paint(BAD, "FAILED")))?;
+            for problem in problems {
+                for row in problem.lines() {
+                    stdout::styled(format_args!("        {}", printable(row)))?;
+                }
+            }
+        }
+    }
+    if !output.quiet && !output.json {
+        let count = plural(meant.len() as u64, "case", "cases");
+        stdout::styled(format_args!("{count}: {failed} failed"))?;
+    }
+    Ok(if failed == 0 { exit::OK } else { exit::FAILED })
+}
+
+fn read(file: &Path) -> Result<Vec<Case>, CliError> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        CliError::usage(format!("{} could not be read: {error}", show_path(file)))
+            .hint("`conclave plugin new` writes one; another file: --cases FILE")
+    })?;
+    let cases: Vec<Case> = serde_json::from_str(&text).map_err(|error| {
+        CliError::usage(format!("{} is no list of cases: {error}", show_path(file)))
+    })?;
+    match cases.iter().find(|case| case.tool.is_some() == case.run.is_some()) {
+        None => Ok(cases),
+        Some(case) => Err(CliError::usage(format!(
+            "the case {:?} in {} needs one of `tool` and `run`",
+            one_line(&case.name, NAME),
+            show_path(file)
+        ))),
+    }
+}
+
+async fn play(case: &Case, found: &LocatedComponent, beside: &Path, output: OutputArgs) -> Seen {
+    let seen = Arc::new(expectation::Recorder::default());
+    let played = match (&case.tool, &case.run) {
+        (Some(tool), _) => play_call(case, tool, found, &seen).await,
+        (None, message) => play_run(case, message.as_deref(), beside, &seen, output).await,
+    };
+    seen.end(played.map_err(|error| error.to_string()))
+}
+
+async fn play_call(
+    case: &Case,
+    tool: &str,
+    found: &LocatedComponent,
+    seen: &Arc<expectation::Recorder>,
+) -> Result<Value, CliError> {
+    let args = CallArgs {
+        source: found.place.shown(),
+        tool: Some(tool.to_owned()),
+        grants: case.grants.clone(),
+        config: case.settings.as_ref().map(Value::to_string),
+        ..CallArgs::default()
+    };
+    let arguments = case.arguments.clone().unwrap_or_else(|| json!({}));
+    let subscribers = Subscribers::new([Arc::clone(seen) as Arc<dyn Subscriber>]);
+    let (tool, run) =
+        call::once(found, &args, arguments, &setup::follow(true), subscribers).await?;
+    Ok(match run.answer {
+        Ok(outcome) => json!({
+            "content": outcome.content.clone().or_else(|| outcome.value.as_ref().map(ToString::to_string)),
+            "value": outcome.value,
+            "called": outcome.follow_up_calls.iter().map(|call| &call.name).collect::<Vec<_>>(),
+        }),
+        Err(error) => json!({ "error": error.to_text(&tool) }),
+    })
+}
+
+async fn play_run(
+    case: &Case,
+    message: Option<&str>,
+    beside: &Path,
+    seen: &Arc<expectation::Recorder>,
+    output: OutputArgs,
+) -> Result<Value, CliError> {
+    let file = beside.join(case.config.as_deref().unwrap_or(Path::new(crate::args::CONFIG)));
+    let host = setup::open_host_in(&file)?;
+    let quiet = OutputArgs { quiet: true, ..output };
+    let prepared = setup::prepare_with(&host, &file, &Models::new(), false, quiet).await?;
+    let subscribers = Subscribers::new([Arc::clone(seen) as Arc<dyn Subscriber>]);
+    let options = RunOptions { subscribers, ..RunOptions::default() };
+    let input = RunInput::from(message.map(str::to_owned));
+    let failed = |error: &dyn std::fmt::Display| CliError::internal(error.to_string());
+    let run = prepared.start(input, options).map_err(|error| failed(&error))?;
+    let outcome = run.outcome().await.map_err(|error| failed(&error))?;
+    Ok(json!({
+        "status": outcome.status.as_str(),
+        "reason": outcome.reason,
+        "content": super::run::result(&outcome),
+        "value": outcome.value,
+    }))
+}

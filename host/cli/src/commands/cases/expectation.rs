@@ -1,0 +1,206 @@
+//! What a case expects, and what came of it.
+
+use std::sync::{Mutex, PoisonError};
+
+use conclave_core::protocol::notice::Notice;
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The expectations of a case; what is absent is not compared.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Expectation {
+    /// The whole text of the result.
+    #[serde(default)]
+    content: Option<String>,
+    /// A part of that text.
+    #[serde(default)]
+    contains: Option<String>,
+    /// The structured result.
+    #[serde(default)]
+    value: Option<Value>,
+    /// A part of the error's text.
+    #[serde(default)]
+    error: Option<String>,
+    /// The status of a run, such as `DONE`.
+    #[serde(default)]
+    status: Option<String>,
+    /// Tools that were called, in this order.
+    #[serde(default)]
+    called: Option<Vec<String>>,
+    /// Capabilities that were refused, in this order.
+    #[serde(default)]
+    denied: Option<Vec<String>>,
+    /// Texts that were sent about results of background tasks; a part of each is enough.
+    #[serde(default)]
+    delivered: Option<Vec<String>>,
+    /// Reasons of gates; a part of each is enough.
+    #[serde(default)]
+    blocked: Option<Vec<String>>,
+}
+
+/// What came of a case.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Seen {
+    pub(super) content: Option<String>,
+    pub(super) value: Option<Value>,
+    pub(super) error: Option<String>,
+    pub(super) status: Option<String>,
+    pub(super) called: Vec<String>,
+    pub(super) denied: Vec<String>,
+    pub(super) delivered: Vec<String>,
+    pub(super) blocked: Vec<String>,
+    /// Lines of the plugin's log.
+    pub(super) log: Vec<String>,
+}
+
+/// Records what happens while a case is played.
+#[derive(Default)]
+pub(super) struct Recorder(Mutex<Seen>);
+
+impl Recorder {
+    /// Returns everything, with the result of the call or the run.
+    pub(super) fn end(&self, played: Result<Value, String>) -> Seen {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match played {
+            Ok(result) => {
+                let text = |key: &str| result[key].as_str().map(str::to_owned);
+                (seen.content, seen.error, seen.status) =
+                    (text("content"), text("error"), text("status"));
+                if seen.status.as_deref() == Some("ERROR") {
+                    seen.error = text("reason");
+                }
+                seen.value = Some(result["value"].clone()).filter(|value| !value.is_null());
+                // A single call: what it asks for next counts, and not the call itself.
+                if let Some(called) = result["called"].as_array() {
+                    let name = |name: &Value| name.as_str().map(str::to_owned);
+                    seen.called = called.iter().filter_map(name).collect();
+                }
+            }
+            Err(error) => seen.error = Some(error),
+        }
+        seen
+    }
+}
+
+impl Subscriber for Recorder {
+    fn on(&self, published: &Published) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &published.what {
+            RunEvent::Logged { message, .. } => seen.log.push(message.clone()),
+            RunEvent::Notice { notice } => match notice {
+                Notice::ToolCalled { name, .. } => seen.called.push(name.clone()),
+                Notice::Denied { record, .. } => {
+                    seen.denied.push(record.denial.capability.clone());
+                }
+                Notice::Delivered { text, .. } => seen.delivered.push(text.clone()),
+                Notice::GateBlocked { reason, .. } => seen.blocked.push(reason.clone()),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+impl Expectation {
+    /// Returns each expectation that was not met, with what was seen.
+    pub(super) fn problems(&self, seen: &Seen) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut check = |is_met: bool, what: &str, expected: String, seen: String| {
+            if !is_met {
+                problems.push(format!("{what}\n  expected  {expected}\n  seen      {seen}"));
+            }
+        };
+        let equal = |expected: &Option<String>, seen: &Option<String>| {
+            expected.as_ref().is_none_or(|expected| seen.as_ref() == Some(expected))
+        };
+        let part = |expected: &Option<String>, seen: &Option<String>| {
+            let holds = |part: &String| seen.as_ref().is_some_and(|text| text.contains(part));
+            expected.as_ref().is_none_or(holds)
+        };
+        check(equal(&self.content, &seen.content), "content", of(&self.content), of(&seen.content));
+        check(
+            part(&self.contains, &seen.content),
+            "contains",
+            of(&self.contains),
+            of(&seen.content),
+        );
+        let is_value = self.value.as_ref().is_none_or(|value| seen.value.as_ref() == Some(value));
+        check(is_value, "value", of(&self.value), of(&seen.value));
+        check(equal(&self.status, &seen.status), "status", of(&self.status), of(&seen.status));
+        match &self.error {
+            Some(_) => {
+                check(part(&self.error, &seen.error), "error", of(&self.error), of(&seen.error));
+            }
+            // An error that no expectation is about must not pass.
+            None => check(seen.error.is_none(), "error", "none".to_owned(), of(&seen.error)),
+        }
+        for (what, expected, seen, is_part) in [
+            ("called", &self.called, &seen.called, false),
+            ("denied", &self.denied, &seen.denied, false),
+            ("delivered", &self.delivered, &seen.delivered, true),
+            ("blocked", &self.blocked, &seen.blocked, true),
+        ] {
+            let Some(expected) = expected else { continue };
+            let fits = |(expected, seen): (&String, &String)| {
+                expected == seen || (is_part && seen.contains(expected.as_str()))
+            };
+            let is_met = expected.len() == seen.len() && expected.iter().zip(seen).all(fits);
+            check(is_met, what, of(&Some(expected)), of(&Some(seen)));
+        }
+        problems
+    }
+}
+
+/// Returns the value as JSON, or `nothing`.
+fn of<T: Serialize>(value: &Option<T>) -> String {
+    let json = value.as_ref().and_then(|value| serde_json::to_string(value).ok());
+    json.unwrap_or_else(|| "nothing".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn problems(expected: Value, seen: &Seen) -> Vec<String> {
+        let expected: Expectation = serde_json::from_value(expected).unwrap();
+        let problems = expected.problems(seen);
+        problems.iter().map(|all| all.lines().next().unwrap_or_default().to_owned()).collect()
+    }
+
+    #[test]
+    fn every_expectation_can_fail() {
+        let recorder = Recorder::default();
+        let seen = recorder.end(Ok(json!({
+            "content": "five words", "value": 5, "status": "DONE", "called": ["a.b"],
+        })));
+        let met = json!({ "content": "five words", "contains": "five", "value": 5, "status": "DONE", "called": ["a.b"], "denied": [] });
+        assert!(problems(met, &seen).is_empty());
+        for (key, value) in [
+            ("content", json!("five")),
+            ("contains", json!("six")),
+            ("value", json!(6)),
+            ("status", json!("ERROR")),
+            ("error", json!("no")),
+            ("called", json!([])),
+            ("denied", json!(["files"])),
+            ("delivered", json!(["x"])),
+            ("blocked", json!(["x"])),
+        ] {
+            assert_eq!(problems(json!({ key: value }), &seen), [key]);
+        }
+    }
+
+    #[test]
+    fn an_error_that_was_not_expected_fails() {
+        let failed = Recorder::default().end(Err("no such tool".to_owned()));
+        assert_eq!(problems(json!({}), &failed), ["error"]);
+        assert!(problems(json!({ "error": "such" }), &failed).is_empty());
+        let ended =
+            Recorder::default().end(Ok(json!({ "status": "ERROR", "reason": "it panicked" })));
+        assert_eq!(problems(json!({}), &ended), ["error"]);
+    }
+}

@@ -1,0 +1,116 @@
+//! `conclave plugin new NAME --kind KIND`: writes the crate of a plugin that builds, passes its
+//! tests and runs as it is. It needs no network and no repository: the SDK and the contract are in
+//! this program.
+
+mod kinds;
+mod sdk;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use conclave_core::config::check_name;
+use conclave_core::types::wording::quoted;
+use serde_json::json;
+
+use crate::args::{NewPlugin, OutputArgs};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::program::shell::shell;
+use crate::state::config_file::{create, unwritten};
+use crate::ui::show::{FAINT, GOOD, paint, plural, show_path};
+use crate::ui::stdout;
+
+/// The folder of the SDK in the plugin's folder.
+const SDK: &str = "conclave-sdk";
+
+pub(crate) fn new(args: &NewPlugin, output: OutputArgs) -> Result<u8, CliError> {
+    let folder = args.folder.clone().unwrap_or_else(|| PathBuf::from(&args.name));
+    check_name(&args.name).map_err(|why| {
+        CliError::usage(format!("{} cannot be the name of a plugin: {why}", shell(&args.name)))
+            .hint("use lower-case letters, digits, `-` and `_`, with a letter first")
+    })?;
+    let is_empty = std::fs::read_dir(&folder).map_or(true, |mut entries| entries.next().is_none());
+    if !is_empty || folder.is_file() {
+        let what = format!("{} already exists, and is not empty", show_path(&folder));
+        return Err(CliError::usage(what).hint("name another folder with --folder"));
+    }
+    let own = args.sdk.as_deref().map(path_of_sdk).transpose()?;
+    let dependency = match &own {
+        Some(path) => quoted(&path.display().to_string()),
+        None => quoted(&format!("{SDK}/sdk/rust")),
+    };
+    let exclude = if own.is_none() { format!("exclude = [\"{SDK}\"]") } else { String::new() };
+    let mut files = kinds::files(args.kind, &args.name, &dependency, &exclude);
+    files.push(("Cargo.lock".to_owned(), sdk::LOCK.to_owned()));
+    if own.is_none() {
+        files.extend(sdk::files().map(|(name, text)| (format!("{SDK}/{name}"), text.to_owned())));
+    }
+    for (name, text) in &files {
+        write(&folder.join(name), text)?;
+    }
+    tell(&folder, args, files.len(), output)
+}
+
+/// Returns the absolute path of the SDK's crate, in a checkout of the repository or on its own.
+fn path_of_sdk(given: &Path) -> Result<PathBuf, CliError> {
+    let candidates = [given.join("sdk/rust"), given.to_owned()];
+    let is_sdk = |path: &&PathBuf| {
+        std::fs::read_to_string(path.join("Cargo.toml"))
+            .is_ok_and(|text| text.contains("name = \"conclave-sdk\""))
+    };
+    let found = candidates.iter().find(is_sdk).and_then(|path| path.canonicalize().ok());
+    found.ok_or_else(|| {
+        CliError::usage(format!("{} is not the SDK", show_path(given)))
+            .hint("name a checkout of Conclave, or the folder of the crate conclave-sdk; without --sdk, the SDK of this program is written beside the plugin")
+    })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), CliError> {
+    let failed = |error: std::io::Error| unwritten(path, &error);
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(failed)?;
+    }
+    create(path, text, false).map_err(failed)
+}
+
+fn tell(folder: &Path, args: &NewPlugin, count: usize, output: OutputArgs) -> Result<u8, CliError> {
+    let shown = shell(&folder.display().to_string());
+    let next = [
+        format!("cd {shown}"),
+        "conclave plugin build".to_owned(),
+        "conclave plugin test".to_owned(),
+        format!("conclave run {}", shell(kinds::message(args.kind))),
+    ];
+    if output.json {
+        stdout::json(json!({
+            "type": "plugin",
+            "folder": folder.display().to_string(),
+            "kind": args.kind.as_str(),
+            "lang": args.lang.as_str(),
+            "next": next,
+        }))?;
+    } else if !output.quiet {
+        let mut err = crate::ui::output::stderr();
+        let _ = writeln!(
+            err,
+            "{} {}: a plugin of kind {}, {}",
+            paint(GOOD, "wrote"),
+            show_path(folder),
+            args.kind.as_str(),
+            plural(count as u64, "file", "files")
+        );
+        for (file, what) in [
+            ("src/lib.rs", "the plugin, with a native test (cargo test)"),
+            ("conclave-plugin.toml", "what it is, and what it asks for"),
+            ("cases.json", "calls of the component with what they must return"),
+            ("conclave.toml", "a config that uses it, with replies from a file"),
+        ] {
+            let _ = writeln!(err, "  {file:<22}{}", paint(FAINT, what));
+        }
+        let _ = writeln!(err, "\n{}", paint(FAINT, "next"));
+        for command in next {
+            let _ = writeln!(err, "  {command}");
+        }
+    }
+    Ok(exit::OK)
+}

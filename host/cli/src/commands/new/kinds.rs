@@ -1,0 +1,343 @@
+//! The files of a new plugin, by kind: its code, its manifest, a config that uses it with replies
+//! from a file, and cases for `conclave plugin test`.
+
+use conclave_core::types::wording::quoted;
+use serde_json::{Value, json};
+
+use crate::args::NewKind;
+
+/// What is special about a kind.
+struct Parts {
+    code: &'static str,
+    description: &'static str,
+    /// Requests of the manifest, as TOML.
+    asks: &'static str,
+    /// The config: what stands in the plugin's table, then further tables.
+    grants: &'static str,
+    config: &'static str,
+    replies: Value,
+    cases: Value,
+    message: &'static str,
+}
+
+/// Returns the path and the text of each file. `dependency` is the path of the SDK as a TOML string.
+pub(super) fn files(
+    kind: NewKind,
+    name: &str,
+    dependency: &str,
+    exclude: &str,
+) -> Vec<(String, String)> {
+    let parts = parts(kind);
+    let fill = |text: &str| {
+        let file = name.replace('-', "_");
+        text.replace("<NAME>", name)
+            .replace("<FILE>", &file)
+            .replace("<TYPE>", &type_name(name))
+            .replace("<SDK>", dependency)
+            .replace("<EXCLUDE>", exclude)
+    };
+    let manifest = format!(
+        "[plugin]\nname = {}\nversion = \"0.1.0\"\ncontract = \"0.1\"\ndescription = {}\nlicense = \"Apache-2.0\"\n{}",
+        quoted(name),
+        quoted(parts.description),
+        parts.asks
+    );
+    let config = format!(
+        "# Runs without a key and without a model: the replies come from a file.\n\
+         #   conclave plugin build && conclave run {}\n\
+         {}\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\n\
+         [plugins.<NAME>]\nsource = \"target/wasm32-wasip2/release/<FILE>.wasm\"\n{}",
+        quoted(parts.message),
+        parts.config.trim_start(),
+        parts.grants
+    );
+    let pretty = |value: &Value| format!("{value:#}\n");
+    [
+        ("Cargo.toml", fill(include_str!("templates/cargo.toml.in"))),
+        (".gitignore", include_str!("templates/gitignore.in").to_owned()),
+        ("conclave-plugin.toml", manifest),
+        ("src/lib.rs", fill(parts.code)),
+        ("conclave.toml", fill(&config)),
+        ("replies.json", fill(&pretty(&parts.replies))),
+        ("cases.json", fill(&pretty(&parts.cases))),
+    ]
+    .map(|(path, text)| (path.to_owned(), text))
+    .into()
+}
+
+/// Returns a message that the new config answers.
+pub(super) fn message(kind: NewKind) -> &'static str {
+    parts(kind).message
+}
+
+/// Returns the name of a Rust type: `word-count` is `WordCount`.
+fn type_name(name: &str) -> String {
+    let parts = name.split(['-', '_']).filter(|part| !part.is_empty());
+    let capital = |part: &str| {
+        let mut chars = part.chars();
+        chars.next().map(|first| first.to_uppercase().chain(chars).collect::<String>())
+    };
+    let name: String = parts.filter_map(capital).collect();
+    // Names of the SDK's own types, which the code imports.
+    match name.as_str() {
+        "Agent" | "Gate" | "Memory" | "Condenser" | "Result" | "View" | "Turn" | "Context"
+        | "Wake" | "Decision" | "Verdict" | "Reason" | "Action" | "Settings" | "Condensation"
+        | "Activity" | "Self" | "SecurityAnalyzer" | "DeliveryStrategy" | "GateInput" => {
+            format!("My{name}")
+        }
+        _ => name,
+    }
+}
+
+fn parts(kind: NewKind) -> Parts {
+    match kind {
+        NewKind::Tool => tool(),
+        NewKind::Agent => agent(),
+        NewKind::Strategy => strategy(),
+        NewKind::Gate => gate(),
+        NewKind::Condenser => condenser(),
+        NewKind::Memory => memory(),
+        NewKind::Analyzer => analyzer(),
+    }
+}
+
+fn tool() -> Parts {
+    Parts {
+        code: include_str!("templates/tool.rs.in"),
+        description: "Counts the words of texts.",
+        asks: "",
+        grants: "",
+        config: r#"
+entry = "desk"
+
+[tasks.desk]
+agent = "chat"
+
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+grants.tools = ["<NAME>.*"]
+"#,
+        replies: json!({ "replies": [
+            { "calls": [{ "name": "<NAME>.count", "args": { "text": "a fresh sandbox per call" } }] },
+            "It has five words.",
+        ] }),
+        cases: json!([
+            { "name": "it counts words", "tool": "count", "arguments": { "text": "a fresh sandbox per call" }, "expect": { "content": "5" } },
+            { "name": "a wrong argument is told to the model", "tool": "count", "arguments": { "text": "a", "shortest": 0 }, "expect": { "error": "at least 1" } },
+            { "name": "a model calls it", "run": "How many words?", "expect": { "content": "It has five words.", "called": ["<NAME>.count"] } },
+        ]),
+        message: "How many words has “a fresh sandbox per call”?",
+    }
+}
+
+fn agent() -> Parts {
+    Parts {
+        code: include_str!("templates/agent.rs.in"),
+        description: "Answers a question with a model.",
+        asks: "\n[asks.model]\nwhy = \"Every answer is a model's.\"\n\n[asks.tools]\nwhy = \"The model may ask for tools; which ones is up to you.\"\noptional = true\n",
+        grants: "grants.model = [\"default\"]\n",
+        config: r#"
+entry = "desk"
+
+[tasks.desk]
+agent = "<NAME>"
+system = "You answer in one sentence."
+"#,
+        replies: json!({ "replies": ["It was lit in 1844."] }),
+        cases: json!([
+            { "name": "a model answers", "run": "When was it lit?", "expect": { "status": "DONE", "content": "It was lit in 1844." } },
+        ]),
+        message: "When was the Skerryvore light lit?",
+    }
+}
+
+fn strategy() -> Parts {
+    Parts {
+        code: include_str!("templates/strategy.rs.in"),
+        description: "Reports results of background tasks when the channel is idle.",
+        asks: "\n[asks.channels]\nwhy = \"Reports results there.\"\n",
+        grants: "grants.channels = [\"phone\"]\n",
+        config: r#"
+entry = "desk"
+
+[channels.phone]
+kind = "voice"
+simulate = "1 ms"
+
+[tasks.desk]
+agent = "chat"
+tools = ["delegate_task"]
+
+[tasks.facts]
+agent = "chat"
+delivery_strategy = "<NAME>"
+
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+grants.delegate = ["facts"]
+"#,
+        replies: json!({
+            "rules": [{ "when": "the height of", "reply": "It is 48 metres tall." }],
+            "replies": [
+                { "calls": [{ "name": "delegate_task", "args": { "agent": "facts", "task": "Look up the height of the light." } }] },
+                "I will tell you.",
+            ],
+        }),
+        cases: json!([
+            { "name": "the result of a background task is reported", "run": "How tall is it?", "expect": { "content": "I will tell you.", "delivered": ["It is 48 metres tall."] } },
+        ]),
+        message: "How tall is the light?",
+    }
+}
+
+fn gate() -> Parts {
+    Parts {
+        code: include_str!("templates/gate.rs.in"),
+        description: "Blocks texts that hold certain words.",
+        asks: "\n[config.words]\ntype = \"array\"\ndescription = \"Words that block a text.\"\n",
+        grants: "config = { words = [\"secret\"] }\n",
+        config: r#"
+entry = "desk"
+
+[[gates]]
+on = "delegate"
+plugin = "<NAME>"
+
+[tasks.desk]
+agent = "chat"
+tools = ["delegate_task"]
+
+[tasks.facts]
+agent = "chat"
+
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+grants.delegate = ["facts"]
+"#,
+        replies: json!({ "replies": [
+            { "calls": [{ "name": "delegate_task", "args": { "agent": "facts", "task": "Find out the secret." } }] },
+            "I may not have that looked up.",
+        ] }),
+        cases: json!([
+            { "name": "a word of the list does not reach a worker", "run": "What is it?", "expect": { "content": "I may not have that looked up.", "blocked": ["it holds “secret”"] } },
+        ]),
+        message: "What is the secret?",
+    }
+}
+
+fn condenser() -> Parts {
+    Parts {
+        code: include_str!("templates/condenser.rs.in"),
+        description: "Keeps the first and the last entries of a history.",
+        asks: "",
+        grants: "",
+        config: r#"
+entry = "desk"
+
+[tasks.desk]
+agent = "chat"
+condense = { plugin = "<NAME>", max_entries = 30 }
+
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+"#,
+        replies: json!({ "replies": ["Hello."] }),
+        cases: json!([
+            { "name": "a short history is left alone", "run": "Good morning", "expect": { "content": "Hello." } },
+        ]),
+        message: "Good morning",
+    }
+}
+
+fn memory() -> Parts {
+    Parts {
+        code: include_str!("templates/memory.rs.in"),
+        description: "Remembers notes, and finds them by their words.",
+        asks: "\n[asks.kv]\nwhy = \"The notes are stored there.\"\n",
+        grants: "grants.kv = true\n",
+        config: r#"
+entry = "desk"
+
+[tasks.desk]
+agent = "chat"
+memory = "<NAME>"
+
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+grants.tools = ["<NAME>.*"]
+"#,
+        replies: json!({ "replies": [
+            { "calls": [{ "name": "<NAME>.remember", "args": { "note": "The light was lit in 1844." } }] },
+            "I will remember that.",
+        ] }),
+        cases: json!([
+            { "name": "a note is stored", "tool": "remember", "arguments": { "note": "The light was lit in 1844." }, "grants": ["kv = true"], "expect": { "content": "stored" } },
+            { "name": "without the grant it is refused", "tool": "remember", "arguments": { "note": "x" }, "expect": { "error": "requires `kv`" } },
+            { "name": "an agent stores a note", "run": "Remember: lit in 1844.", "expect": { "called": ["<NAME>.remember"] } },
+        ]),
+        message: "Remember that the light was lit in 1844.",
+    }
+}
+
+fn analyzer() -> Parts {
+    Parts {
+        code: include_str!("templates/analyzer.rs.in"),
+        description: "Rates the risk of actions.",
+        asks: "",
+        grants: "",
+        config: r#"
+entry = "desk"
+
+[tasks.desk]
+agent = "chat"
+confirm = { policy = "risky", threshold = "high", analyzer = "<NAME>" }
+
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+"#,
+        replies: json!({ "replies": ["Hello."] }),
+        cases: json!([
+            { "name": "an answer without risk passes", "run": "Good morning", "expect": { "content": "Hello." } },
+        ]),
+        message: "Good morning",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+    use conclave_core::config::Config;
+
+    use super::*;
+
+    #[test]
+    fn a_type_is_named_after_the_plugin_and_not_after_one_of_the_sdk() {
+        for (name, expected) in
+            [("word-count", "WordCount"), ("a_b", "AB"), ("agent", "MyAgent"), ("x2", "X2")]
+        {
+            assert_eq!(type_name(name), expected);
+        }
+    }
+
+    #[test]
+    fn every_kind_has_a_config_that_parses_and_no_placeholder_is_left() {
+        for kind in NewKind::value_variants() {
+            let files = files(*kind, "my-plugin", "\"sdk\"", "");
+            let config = &files.iter().find(|(path, _)| path == "conclave.toml").unwrap().1;
+            Config::parse("conclave.toml", "", config).unwrap_or_else(|problems| {
+                panic!("{}: {problems}", kind.as_str());
+            });
+            for (path, text) in &files {
+                for left in ["<NAME>", "<FILE>", "<TYPE>", "<SDK>", "<EXCLUDE>"] {
+                    assert!(!text.contains(left), "{path}: {left}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The commands for authors, in a folder outside the repository and without a network: a plugin of
+//! each kind is written, tested natively, built, tested as a component and run.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use conclave_test_support::Rig;
+use serde_json::Value;
+
+use crate::cli::{conclave, text};
+
+/// Each kind, and the result of its config's run.
+const KINDS: [(&str, &str); 7] = [
+    ("tool", "It has five words.\n"),
+    ("agent", "It was lit in 1844.\n"),
+    ("strategy", "I will tell you.\n"),
+    ("gate", "I may not have that looked up.\n"),
+    ("condenser", "Hello.\n"),
+    ("memory", "I will remember that.\n"),
+    ("analyzer", "Hello.\n"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+/// Runs a command in a plugin's folder, offline and without optimisation, because only the behaviour
+/// is tested. Returns its stdout.
+fn run(mut command: Command, folder: &Path) -> String {
+    for name in ["HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "PATH"] {
+        command.envs(std::env::var_os(name).map(|value| (name, value)));
+    }
+    let output = command
+        .current_dir(folder)
+        .env("CARGO_NET_OFFLINE", "true")
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+        .output()
+        .expect("it runs");
+    let (said, told) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{command:?}\n{said}{told}");
+    said
+}
+
+/// Links the folder of builds to one that earlier runs of the tests have filled.
+fn share_target(folder: &Path) {
+    let warm = conclave_test_support::stock().join("../first-tool");
+    std::fs::create_dir_all(&warm).expect("a test can make a folder");
+    std::os::unix::fs::symlink(&warm, folder.join("target")).expect("a test can make a link");
+}
+
+#[test]
+fn a_plugin_of_each_kind_is_written_built_tested_and_run() {
+    let rig = Rig::new();
+    let repository = root().display().to_string();
+    for (kind, result) in KINDS {
+        let name = format!("my-{kind}");
+        let new = ["plugin", "new", &name, "--kind", kind];
+        // The SDK of the program is one build more, so one kind has it.
+        let sdk: &[&str] = if kind == "tool" { &[] } else { &["--sdk", &repository] };
+        let wrote = conclave(&rig, &[&new, sdk].concat());
+        let told = text(&wrote.stderr);
+        assert!(wrote.status.success(), "{told}");
+        assert!(told.contains("conclave plugin build"), "{told}");
+        let folder = rig.folder().join(&name);
+        assert_eq!(folder.join("conclave-sdk/wit/world.wit").is_file(), kind == "tool");
+        share_target(&folder);
+        let cargo = rig.bare("cargo");
+        let mut tests = cargo;
+        tests.args(["test", "--quiet", "--target-dir", "target"]);
+        let said = run(tests, &folder);
+        assert!(said.contains("1 passed"), "{kind}: {said}");
+        run(rig.conclave(&["plugin", "build"]), &folder);
+        let cases = run(rig.conclave(&["plugin", "test"]), &folder);
+        assert!(
+            cases.ends_with("cases: 0 failed\n") || cases.ends_with("1 case: 0 failed\n"),
+            "{cases}"
+        );
+        let config = std::fs::read_to_string(folder.join("conclave.toml")).expect("a config");
+        let message = config.split('"').nth(1).expect("the message is in the first lines");
+        assert_eq!(run(rig.conclave(&["run", message]), &folder), result, "{kind}");
+    }
+}
+
+#[test]
+fn a_case_that_fails_says_what_was_expected_and_what_was_seen() {
+    let rig = Rig::new();
+    let repository = root().display().to_string();
+    let wrote = conclave(&rig, &["plugin", "new", "other", "--sdk", &repository]);
+    assert!(wrote.status.success(), "{}", text(&wrote.stderr));
+    let folder = rig.folder().join("other");
+    let unbuilt = conclave(&rig, &["plugin", "test", "other"]);
+    assert_eq!(unbuilt.status.code(), Some(2));
+    let told = text(&unbuilt.stderr);
+    assert!(
+        told.contains("does not exist") && told.contains("conclave plugin build other"),
+        "{told}"
+    );
+    // Any component will do.
+    let build = folder.join("target/wasm32-wasip2/release");
+    std::fs::create_dir_all(&build).expect("a test can make a folder");
+    std::fs::copy(conclave_test_support::guest("echo"), build.join("other.wasm")).expect("a copy");
+    let cases = r#"[
+        { "name": "as it is", "tool": "run", "arguments": { "text": "hello" }, "expect": { "content": "hello" } },
+        { "name": "otherwise", "tool": "run", "arguments": { "text": "hello" }, "expect": { "content": "goodbye" } },
+        { "name": "no such tool", "tool": "fly", "expect": {} },
+        { "name": "a failure that was not expected", "tool": "fail", "arguments": {}, "expect": {} }
+    ]"#;
+    std::fs::write(folder.join("cases.json"), cases).expect("a test can write a file");
+    let output = conclave(&rig, &["plugin", "test", "other"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    assert!(
+        said.contains("expected  \"goodbye\"") && said.contains("seen      \"hello\""),
+        "{said}"
+    );
+    assert!(said.contains("has no tool `fly`"), "{said}");
+    assert!(said.ends_with("4 cases: 3 failed\n"), "{said}");
+    let json =
+        text(&conclave(&rig, &["plugin", "test", "other", "--json", "--only", "otherwise"]).stdout);
+    let line: Value = serde_json::from_str(&json).expect("one line of JSON");
+    assert_eq!((&line["passed"], &line["seen"]["content"]), (&false.into(), &"hello".into()));
+    for cases in ["{}", r#"[{ "name": "x", "expect": {} }]"#, r#"[{ "nam": 1 }]"#] {
+        std::fs::write(folder.join("cases.json"), cases).expect("a test can write a file");
+        assert_eq!(conclave(&rig, &["plugin", "test", "other"]).status.code(), Some(2), "{cases}");
+    }
+}
+
+#[test]
+fn a_plugin_is_not_written_over_something() {
+    let rig = Rig::new().with_file("taken", "");
+    for arguments in [
+        &["plugin", "new", "Bad Name"][..],
+        &["plugin", "new", "taken"],
+        &["plugin", "new", "x", "--folder", "."],
+        &["plugin", "new", "x", "--sdk", "/nowhere"],
+    ] {
+        let output = conclave(&rig, arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+    }
+    assert!(!rig.folder().join("x").exists());
+}
