@@ -18,8 +18,12 @@ use proc_macro::TokenStream;
 /// its schema. A parameter of type `&Call` gets the facts about the call, and is not an argument.
 /// The return type is anything that implements `IntoOutcome`, alone or in a `Result`.
 ///
-/// `#[tool(idempotent)]` promises that calling again with the same call id is the same as calling
-/// once.
+/// In the parentheses, each may be left out: `idempotent` promises that calling again with the same
+/// call id is the same as calling once; `title = "…"` is a second name, for display;
+/// `result_tokens = 2000` and `retained_tokens = 200` limit the result when the agent first reads
+/// it, and the part that stays in its history; `example = r#"{"place": "Oban"}"#`, or
+/// `example("a thought", r#"{…}"#)`, shows a call to models that write calls as text, and may be
+/// repeated. The schema of a `Json(…)` result is derived from its type.
 ///
 /// The function itself stays unchanged. The macro adds a type of the same name, which `export!`
 /// needs.
@@ -31,7 +35,7 @@ pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Exports a plugin and embeds its manifest: `export!(tools: [a, b])`, `export!(agent: X)`,
-/// `export!(delivery: X)`, `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)`,
+/// `export!(agent: X, responder: X)`, `export!(delivery: X)`, `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)`,
 /// `export!(gate: X)`, or several of them separated by commas. `toolset: X` replaces `tools` if
 /// they are known only from the settings.
 ///

@@ -4,9 +4,131 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
 use syn::{
-    Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, Meta, Pat, PatType, Result, Type,
+    Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, LitInt, LitStr, Meta, Pat, PatType,
+    Result, ReturnType, Token, Type, parenthesized,
 };
+
+const USAGE: &str = "write `idempotent`, `title = \"…\"`, `result_tokens = N`, `retained_tokens = N` or `example = r#\"{…}\"#`, with commas between";
+
+/// What stands in the parentheses of `#[tool(…)]`.
+#[derive(Default)]
+struct Options {
+    idempotent: bool,
+    /// Keys of the spec's `extra`, with values in JSON.
+    extra: Vec<(&'static str, String)>,
+    examples: Vec<Example>,
+}
+
+/// An example of a call: `example = r#"{…}"#`, or with a thought, `example("why", r#"{…}"#)`.
+struct Example {
+    thought: Option<String>,
+    arguments: serde_json::Map<String, serde_json::Value>,
+    literal: LitStr,
+}
+
+impl Parse for Options {
+    fn parse(input: ParseStream) -> Result<Self> {
+        let mut options = Self::default();
+        for item in Punctuated::<OptionItem, Token![,]>::parse_terminated(input)? {
+            let (name, span) = (item.name.to_string(), item.name.span());
+            let is_twice = match name.as_str() {
+                "idempotent" => std::mem::replace(&mut options.idempotent, true),
+                "example" => false,
+                _ => options.extra.iter().any(|(key, _)| *key == name.replace('_', "-")),
+            };
+            if is_twice {
+                return Err(Error::new(span, format!("`{name}` is given twice")));
+            }
+            match (name.as_str(), item.value) {
+                ("idempotent", OptionValue::Nothing) => {}
+                ("title", OptionValue::Text(title)) => {
+                    let title = serde_json::Value::from(title.value()).to_string();
+                    options.extra.push(("title", title));
+                }
+                ("result_tokens", OptionValue::Number(most)) => {
+                    let most = most.base10_parse::<u32>()?.to_string();
+                    options.extra.push(("result-tokens", most));
+                }
+                ("retained_tokens", OptionValue::Number(most)) => {
+                    let most = most.base10_parse::<u32>()?.to_string();
+                    options.extra.push(("retained-tokens", most));
+                }
+                ("example", OptionValue::Text(arguments)) => {
+                    options.examples.push(Example::new(None, arguments)?);
+                }
+                ("example", OptionValue::Two(thought, arguments)) => {
+                    options.examples.push(Example::new(Some(thought.value()), arguments)?);
+                }
+                _ => return Err(Error::new(span, USAGE)),
+            }
+        }
+        Ok(options)
+    }
+}
+
+impl Example {
+    fn new(thought: Option<String>, literal: LitStr) -> Result<Self> {
+        match serde_json::from_str(&literal.value()) {
+            Ok(arguments) => Ok(Self { thought, arguments, literal }),
+            Err(error) => {
+                let what = format!("the arguments of an example are a JSON object: {error}");
+                Err(Error::new(literal.span(), what))
+            }
+        }
+    }
+
+    /// Checks that the tool has each argument.
+    fn check(&self, parameters: &[Parameter]) -> Result<()> {
+        let is_known = |key: &&String| {
+            parameters.iter().any(|parameter| {
+                matches!(parameter, Parameter::Argument { name, .. } if name.unraw() == key.as_str())
+            })
+        };
+        match self.arguments.keys().find(|key| !is_known(key)) {
+            None => Ok(()),
+            Some(key) => Err(Error::new(
+                self.literal.span(),
+                format!("the tool has no parameter `{key}`, which this example passes"),
+            )),
+        }
+    }
+}
+
+/// `idempotent`, `title = "…"`, `result_tokens = 9` or `example("…", "…")`.
+struct OptionItem {
+    name: Ident,
+    value: OptionValue,
+}
+
+enum OptionValue {
+    Nothing,
+    Text(LitStr),
+    Number(LitInt),
+    Two(LitStr, LitStr),
+}
+
+impl Parse for OptionItem {
+    fn parse(input: ParseStream) -> Result<Self> {
+        let name: Ident = input.parse().map_err(|error| Error::new(error.span(), USAGE))?;
+        let value = if input.peek(syn::token::Paren) {
+            let two;
+            parenthesized!(two in input);
+            let first = two.parse()?;
+            two.parse::<Token![,]>()?;
+            OptionValue::Two(first, two.parse()?)
+        } else if input.parse::<Option<Token![=]>>()?.is_none() {
+            OptionValue::Nothing
+        } else if input.peek(LitStr) {
+            OptionValue::Text(input.parse()?)
+        } else {
+            OptionValue::Number(input.parse().map_err(|error| Error::new(error.span(), USAGE))?)
+        };
+        Ok(Self { name, value })
+    }
+}
 
 /// A parameter of the function.
 enum Parameter {
@@ -17,12 +139,15 @@ enum Parameter {
 }
 
 pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
-    let idempotent = is_idempotent(attribute)?;
+    let options: Options = syn::parse2(attribute)?;
     let mut function: ItemFn = syn::parse2(item)?;
     check_signature(&function)?;
     let description = description(&function)?;
     let parameters = function.sig.inputs.iter_mut().map(parameter).collect::<Result<Vec<_>>>()?;
-    let implementation = implementation(&function.sig.ident, &description, idempotent, &parameters);
+    options.examples.iter().try_for_each(|example| example.check(&parameters))?;
+    let result = result_type(&function.sig.output);
+    let implementation =
+        implementation(&function.sig.ident, &description, &options, &parameters, result.as_ref());
     let (name, visibility) = (&function.sig.ident, &function.vis);
     let about = format!("The tool `{name}`, for `export!`.");
     Ok(quote! {
@@ -38,15 +163,15 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
     })
 }
 
-fn is_idempotent(attribute: TokenStream) -> Result<bool> {
-    if attribute.is_empty() {
-        return Ok(false);
-    }
-    let word: Ident = syn::parse2(attribute)?;
-    if word == "idempotent" {
-        Ok(true)
-    } else {
-        Err(Error::new(word.span(), "write `#[tool]` or `#[tool(idempotent)]`"))
+/// Returns the type of the result; `None` if it has no name, as `impl IntoOutcome`.
+fn result_type(output: &ReturnType) -> Option<TokenStream> {
+    match output {
+        ReturnType::Default => Some(quote! { () }),
+        ReturnType::Type(_, kind) => {
+            let text = quote! { #kind }.to_string();
+            let is_named = !text.split_whitespace().any(|word| word == "impl");
+            is_named.then(|| quote! { #kind })
+        }
     }
 }
 
@@ -163,10 +288,31 @@ fn argument_name(typed: &PatType) -> Result<Ident> {
 fn implementation(
     function: &Ident,
     description: &str,
-    idempotent: bool,
+    options: &Options,
     parameters: &[Parameter],
+    result: Option<&TokenStream>,
 ) -> TokenStream {
     let tool_name = function.unraw().to_string();
+    let idempotent = options.idempotent;
+    let output_schema = match result {
+        Some(result) => {
+            quote! { <#result as ::conclave_sdk::IntoOutcome>::output_schema() }
+        }
+        None => quote! { ::core::option::Option::None },
+    };
+    let examples: Vec<serde_json::Value> = options
+        .examples
+        .iter()
+        .map(|example| {
+            serde_json::json!({ "thought": example.thought, "arguments": example.arguments })
+        })
+        .collect();
+    let examples =
+        (!examples.is_empty()).then(|| ("examples", serde_json::Value::from(examples).to_string()));
+    let extra = options.extra.iter().cloned().chain(examples).map(|(key, value)| {
+        quote! { ::conclave_sdk::Extra { key: #key.into(), value: #value.into() } }
+    });
+    let extra: Vec<TokenStream> = extra.collect();
     let mut fields = Vec::new();
     let mut takes = Vec::new();
     let mut passed = Vec::new();
@@ -196,9 +342,9 @@ fn implementation(
                         name: #tool_name.into(),
                         description: #description.into(),
                         input_schema: __private::input_schema::<Parameters>(),
-                        output_schema: ::core::option::Option::None,
+                        output_schema: #output_schema,
                         idempotent: #idempotent,
-                        extra: ::std::vec::Vec::new(),
+                        extra: ::std::vec![#(#extra),*],
                     }
                 }
 

@@ -10,7 +10,11 @@
 //! ```
 
 use crate::bindings::imports::conclave::plugin::blobs as import;
+#[cfg(not(target_family = "wasm"))]
+use crate::native::blobs as host;
 use crate::{Blob, Result};
+#[cfg(target_family = "wasm")]
+use import as host;
 
 pub use import::BlobError;
 
@@ -19,14 +23,14 @@ const PAGE: u32 = 128 * 1024;
 
 /// Returns at most `length` bytes from `offset`. Empty past the end; possibly fewer before it.
 pub fn read(sha256: &str, offset: u64, length: u32) -> Result<Vec<u8>, BlobError> {
-    import::read(sha256, offset, length)
+    host::read(sha256, offset, length)
 }
 
 /// Returns the whole attachment.
 pub fn read_all(blob: &Blob) -> Result<Vec<u8>, BlobError> {
     let mut bytes = Vec::new();
     loop {
-        let page = import::read(&blob.sha256, bytes.len() as u64, PAGE)?;
+        let page = host::read(&blob.sha256, bytes.len() as u64, PAGE)?;
         if page.is_empty() {
             return Ok(bytes);
         }
@@ -41,5 +45,5 @@ pub fn put(
     media_type: &str,
     name: Option<&str>,
 ) -> Result<Blob, BlobError> {
-    import::put(bytes.as_ref(), media_type, name)
+    host::put(bytes.as_ref(), media_type, name)
 }

@@ -7,8 +7,12 @@ use std::fmt::Write;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bindings::imports::conclave::plugin::{fetch as import, secrets};
+use crate::bindings::imports::conclave::plugin::fetch as import;
+#[cfg(not(target_family = "wasm"))]
+use crate::native::fetch as host;
 use crate::{Error, Result};
+#[cfg(target_family = "wasm")]
+use import as host;
 
 pub use import::{FetchError, Header};
 
@@ -94,7 +98,7 @@ impl Value {
 /// Returns a secret's placeholder, which the host replaces in headers, query and body, as the
 /// operator granted it.
 pub fn secret(name: &str) -> Result<String> {
-    secrets::placeholder(name).map_err(Error::Denied)
+    crate::secrets::placeholder(name).map_err(Error::Denied)
 }
 
 impl Request {
@@ -173,7 +177,7 @@ impl Request {
             timeout_ms: self.timeout_ms,
             extra: Vec::new(),
         };
-        Ok(Response(import::send(&request)?))
+        Ok(Response(host::send(&request)?))
     }
 
     fn address(&self) -> Result<String> {
@@ -190,7 +194,7 @@ impl Request {
 
 /// A complete answer, whose body the host holds.
 #[derive(Debug)]
-pub struct Response(import::Response);
+pub struct Response(host::Response);
 
 impl Response {
     /// Returns the status, such as 200.

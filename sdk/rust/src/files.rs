@@ -3,9 +3,14 @@
 //! absent file from a refused one.
 
 use crate::bindings::imports::conclave::plugin::files as import;
+#[cfg(not(target_family = "wasm"))]
+use crate::native::files as host;
 use crate::{Error, Result};
+#[cfg(target_family = "wasm")]
+use import as host;
 
-pub use import::{Entry, EntryKind, FileError, Root, remove, roots};
+pub use host::{remove, roots};
+pub use import::{Entry, EntryKind, FileError, Root};
 
 /// Bytes and entries per call to the host: large enough to make the calls' cost negligible, small
 /// enough for a plugin of 1 MiB.
@@ -17,7 +22,7 @@ pub fn list(path: &str) -> Result<Vec<Entry>, FileError> {
     let mut entries: Vec<Entry> = Vec::new();
     loop {
         let after = entries.last().map(|entry| entry.name.as_str());
-        let page = import::list_entries(path, after, PAGE_ENTRIES)?;
+        let page = host::list_entries(path, after, PAGE_ENTRIES)?;
         if page.is_empty() {
             return Ok(entries);
         }
@@ -29,7 +34,7 @@ pub fn list(path: &str) -> Result<Vec<Entry>, FileError> {
 pub fn read(path: &str) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     loop {
-        let page = import::read(path, bytes.len() as u64, PAGE_BYTES)?;
+        let page = host::read(path, bytes.len() as u64, PAGE_BYTES)?;
         if page.is_empty() {
             return Ok(bytes);
         }
@@ -39,7 +44,7 @@ pub fn read(path: &str) -> Result<Vec<u8>, FileError> {
 
 /// Returns at most `length` bytes from `offset`. Empty past the end; possibly fewer before it.
 pub fn read_at(path: &str, offset: u64, length: u32) -> Result<Vec<u8>, FileError> {
-    import::read(path, offset, length)
+    host::read(path, offset, length)
 }
 
 /// Returns the whole file as text. Fails if it is not UTF-8.
@@ -60,7 +65,7 @@ pub fn write(path: &str, bytes: impl AsRef<[u8]>) -> Result<(), FileError> {
 /// Writes at `offset` and returns the file's new length. `truncate` cuts it after the last byte
 /// written.
 pub fn write_at(path: &str, offset: u64, bytes: &[u8], truncate: bool) -> Result<u64, FileError> {
-    import::write(path, offset, bytes, truncate)
+    host::write(path, offset, bytes, truncate)
 }
 
 /// Returns every entry below a folder, parents before children, in byte order of the names. A

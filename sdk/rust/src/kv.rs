@@ -14,33 +14,38 @@ use serde::de::DeserializeOwned;
 
 use crate::Result;
 use crate::bindings::imports::conclave::plugin::kv as import;
+#[cfg(not(target_family = "wasm"))]
+use crate::native::kv as host;
+#[cfg(target_family = "wasm")]
+use import as host;
 
-pub use import::{KvError, delete};
+pub use host::delete;
+pub use import::KvError;
 
 /// Keys per call to the host.
 const PAGE: u32 = 256;
 
 /// Returns the value of a key, or `None` if it is absent.
 pub fn get(key: &str) -> Result<Option<Vec<u8>>, KvError> {
-    import::get(key)
+    host::get(key)
 }
 
 /// Replaces a value. On `quota-exceeded`, nothing was changed.
 pub fn set(key: &str, value: impl AsRef<[u8]>) -> Result<(), KvError> {
-    import::set(key, value.as_ref())
+    host::set(key, value.as_ref())
 }
 
 /// Returns at most `count` keys with this prefix, in byte order, starting after `after`. Possibly
 /// fewer, and empty only at the end.
 pub fn keys(prefix: &str, after: Option<&str>, count: u32) -> Result<Vec<String>, KvError> {
-    import::keys(prefix, after, count)
+    host::keys(prefix, after, count)
 }
 
 /// Returns all keys with this prefix, in byte order.
 pub fn all_keys(prefix: &str) -> Result<Vec<String>, KvError> {
     let mut keys: Vec<String> = Vec::new();
     loop {
-        let page = import::keys(prefix, keys.last().map(String::as_str), PAGE)?;
+        let page = host::keys(prefix, keys.last().map(String::as_str), PAGE)?;
         if page.is_empty() {
             return Ok(keys);
         }

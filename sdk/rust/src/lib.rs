@@ -75,9 +75,9 @@
 //! # Build and test
 //!
 //! `cargo build --target wasm32-wasip2 --release`, with `crate-type = ["cdylib"]`. Tests run
-//! natively, without a host. There [`log`] writes to stderr, [`progress`] does nothing, [`config`]
-//! is empty and [`scratch`] belongs to the test's thread. All other imports panic, so keep the
-//! logic in functions that take the data. A [`testing::TaskSnapshot`] is the task that an agent
+//! natively, without a host. There [`log`] writes to stderr, [`progress`] does nothing, and
+//! everything that needs a grant is denied; a [`testing::FakeHost`] grants what a test names, with
+//! files, keys, answers and replies in memory. A [`testing::TaskSnapshot`] is the task that an agent
 //! reads, and the harness in [`delivery::harness`] tests a whole delivery strategy.
 
 #![warn(missing_docs)]

@@ -3,6 +3,10 @@
 
 use crate::Result;
 use crate::bindings::imports::conclave::plugin::model as import;
+#[cfg(not(target_family = "wasm"))]
+use crate::native::model as host;
+#[cfg(target_family = "wasm")]
+use import as host;
 
 use crate::trajectory::{fence, truncate};
 use crate::{Draft, Error, Role, Turn};
@@ -10,9 +14,10 @@ use crate::{Draft, Error, Role, Turn};
 /// Characters of an invalid reply that are shown to its model again.
 const SHOWN: usize = 500;
 
+pub use host::{complete, start};
 pub use import::{
     Completion, CompletionStream, ModelError, Part, Range, Request, StopReason, ToolChoice,
-    ToolFormat, complete, start,
+    ToolFormat,
 };
 
 /// The task's system text and its whole history, to the default model, with every tool that the

@@ -1,11 +1,76 @@
-//! Replacements for the host's stores in a native test: the scratch and the settings of this
-//! thread. The harness of strategies sets and reads them. A component contains none of this.
+//! The host's side of a native test: what each import returns there. It belongs to the test's
+//! thread. Without a [`FakeHost`](crate::testing::FakeHost) nothing is granted, so every import is
+//! denied, and none aborts the test. A component contains none of this.
+
+pub(crate) mod blobs;
+pub(crate) mod fetch;
+pub(crate) mod files;
+pub(crate) mod kv;
+pub(crate) mod model;
+pub(crate) mod secrets;
 
 use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::Denial;
+use crate::fetch::Header;
+use crate::model::Completion;
+
+/// What a fake host grants and holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fake {
+    /// The granted folders, and whether they can be written.
+    pub(crate) roots: Vec<(String, bool)>,
+    pub(crate) files: BTreeMap<String, Vec<u8>>,
+    /// The keys; `None` if they are not granted.
+    pub(crate) kv: Option<BTreeMap<String, Vec<u8>>>,
+    pub(crate) responses: BTreeMap<String, FakeResponse>,
+    pub(crate) requests: Vec<FakeRequest>,
+    /// The replies of the model; `None` if no model is granted.
+    pub(crate) replies: Option<VecDeque<Completion>>,
+    pub(crate) secrets: Vec<String>,
+    pub(crate) blobs: BTreeMap<String, Vec<u8>>,
+}
+
+/// An answer of a server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FakeResponse {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<Header>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A request that was sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FakeRequest {
+    /// Such as `GET`.
+    pub method: String,
+    /// The address with its query.
+    pub url: String,
+    /// The headers, with placeholders in place of secrets.
+    pub headers: Vec<Header>,
+    /// The body, if there was one.
+    pub body: Option<Vec<u8>>,
+}
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static CONFIG: RefCell<Option<String>> = const { RefCell::new(None) };
+    static FAKE: RefCell<Fake> = RefCell::new(Fake::default());
+}
+
+/// Reads or changes what the fake host of this thread holds.
+pub(crate) fn fake<T>(work: impl FnOnce(&mut Fake) -> T) -> T {
+    FAKE.with_borrow_mut(work)
+}
+
+/// Returns the refusal of a capability that no fake host of this thread grants.
+pub(crate) fn denied(capability: &str, target: &str) -> Denial {
+    Denial {
+        capability: capability.to_owned(),
+        target: target.to_owned(),
+        detail: "no conclave_sdk::testing::FakeHost of this test grants it".to_owned(),
+    }
 }
 
 pub(crate) fn scratch() -> Vec<u8> {

@@ -8,9 +8,24 @@ use crate::{Error, Result};
 ///
 /// Text, numbers and booleans become the content. [`Json`] becomes content and structured value.
 /// `()` and `None` become no result at all. An [`Outcome`] is used unchanged.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a tool",
+    label = "text, numbers, `bool`, `()`, `Outcome` and `Json(…)` can, and an `Option` or a `Result` of them",
+    note = "return it as `Json(value)`, with `#[derive(serde::Serialize, schemars::JsonSchema)]` on its type",
+    note = "for a type of another crate: `Outcome::nothing().with_value(&value)`"
+)]
 pub trait IntoOutcome {
     /// Converts the value. Fails if it cannot be written as JSON, or is an error already.
     fn into_outcome(self) -> Result<Outcome>;
+
+    /// Returns the JSON Schema of the structured result, which every outcome then has; `None` if
+    /// there is none, or not always.
+    fn output_schema() -> Option<String>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// A structured result: the model reads it as JSON text, and callers get it as a value.
@@ -76,10 +91,14 @@ impl IntoOutcome for () {
     }
 }
 
-impl<T: serde::Serialize> IntoOutcome for Json<T> {
+impl<T: serde::Serialize + schemars::JsonSchema> IntoOutcome for Json<T> {
     fn into_outcome(self) -> Result<Outcome> {
         let text = serde_json::to_string(&self.0)?;
         Ok(Outcome { value: Some(text.clone()), ..Outcome::text(text) })
+    }
+
+    fn output_schema() -> Option<String> {
+        Some(crate::tool::output_schema::<T>())
     }
 }
 
@@ -92,6 +111,10 @@ impl<T: IntoOutcome> IntoOutcome for Option<T> {
 impl<T: IntoOutcome, E: Into<Error>> IntoOutcome for Result<T, E> {
     fn into_outcome(self) -> Result<Outcome> {
         self.map_err(Into::into)?.into_outcome()
+    }
+
+    fn output_schema() -> Option<String> {
+        T::output_schema()
     }
 }
 

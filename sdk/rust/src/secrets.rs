@@ -3,10 +3,13 @@
 //! the request.
 
 use crate::Denial;
-use crate::bindings::imports::conclave::plugin::secrets as import;
+#[cfg(target_family = "wasm")]
+use crate::bindings::imports::conclave::plugin::secrets as host;
+#[cfg(not(target_family = "wasm"))]
+use crate::native::secrets as host;
 
 /// Returns the placeholder of a secret. It is worthless outside of this call, and for any other
 /// host.
 pub fn placeholder(name: &str) -> Result<String, Denial> {
-    import::placeholder(name)
+    host::placeholder(name)
 }

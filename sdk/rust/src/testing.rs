@@ -1,12 +1,195 @@
-//! Native tests of plugins: the task that an agent, a responder, an analyzer or a condenser reads.
-//! The harness of strategies is [`delivery::harness`](crate::delivery::harness).
+//! Native tests of plugins: a host that grants what a test says, and the task that an agent, a
+//! responder, an analyzer or a condenser reads. The harness of strategies is
+//! [`delivery::harness`](crate::delivery::harness).
+
+use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::{Value, json};
 
 use crate::bindings::agent::conclave::plugin::state::{
     PastAction, Peer, RemainingBudgets, RunMetrics, ToolSummary,
 };
-use crate::{Message, Role, View};
+use crate::fetch::Header;
+use crate::model::{Completion, StopReason};
+use crate::native::{self, Fake, FakeResponse};
+use crate::{Message, Role, ToolCall, Usage, View};
+
+pub use crate::native::FakeRequest;
+
+/// A host for native tests. It grants what the test names, and denies everything else. Its files,
+/// keys and answers are in memory, and belong to the thread of the test.
+///
+/// ```
+/// use conclave_sdk::testing::FakeHost;
+/// use conclave_sdk::{Error, Result, files, tool};
+///
+/// /// High water at a place.
+/// #[tool]
+/// fn high_water(place: String) -> Result<String> {
+///     let table = files::read_to_string("/tides/today.txt")?;
+///     let line = table.lines().find(|line| line.starts_with(&place));
+///     line.map(str::to_owned).ok_or_else(|| Error::invalid_arguments("place: there is no table"))
+/// }
+///
+/// let mut host = FakeHost::new().file("/tides/today.txt", "Oban 06:12 18:40");
+/// assert_eq!(host.run(|| high_water("Oban".into())).unwrap(), "Oban 06:12 18:40");
+/// // Without the grant, the plugin gets the refusal of a real host.
+/// assert!(matches!(FakeHost::new().run(|| high_water("Oban".into())), Err(Error::Denied(_))));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct FakeHost {
+    fake: Fake,
+    config: Option<String>,
+}
+
+impl FakeHost {
+    /// Returns a host that grants nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the plugin's settings: an object.
+    #[must_use]
+    pub fn config(mut self, settings: Value) -> Self {
+        self.config = Some(settings.to_string());
+        self
+    }
+
+    /// Puts a file into a folder that may be read. The folder is the first part of the path.
+    #[must_use]
+    pub fn file(mut self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        let root = path.match_indices('/').nth(1).map_or(path, |(end, _)| &path[..end]);
+        self.grant(root, false);
+        self.fake.files.insert(path.to_owned(), content.as_ref().to_vec());
+        self
+    }
+
+    /// Grants a folder for writing, such as `/out`.
+    #[must_use]
+    pub fn writable(mut self, folder: &str) -> Self {
+        self.grant(folder, true);
+        self
+    }
+
+    fn grant(&mut self, folder: &str, writable: bool) {
+        match self.fake.roots.iter_mut().find(|(root, _)| root == folder) {
+            Some((_, is_writable)) => *is_writable |= writable,
+            None => self.fake.roots.push((folder.to_owned(), writable)),
+        }
+    }
+
+    /// Grants the key-value store, with this key in it.
+    #[must_use]
+    pub fn key(mut self, key: &str, value: impl AsRef<[u8]>) -> Self {
+        let keys = self.fake.kv.get_or_insert_with(BTreeMap::new);
+        keys.insert(key.to_owned(), value.as_ref().to_vec());
+        self
+    }
+
+    /// Grants the key-value store.
+    #[must_use]
+    pub fn kv(mut self) -> Self {
+        self.fake.kv.get_or_insert_with(BTreeMap::new);
+        self
+    }
+
+    /// Grants an address, whole and with its query, and answers requests there.
+    #[must_use]
+    pub fn response(self, url: &str, status: u16, body: impl AsRef<[u8]>) -> Self {
+        self.response_with(url, status, &[], body)
+    }
+
+    /// Does the same with headers of the answer.
+    #[must_use]
+    pub fn response_with(
+        mut self,
+        url: &str,
+        status: u16,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> Self {
+        let header = |(name, value): &(&str, &str)| Header {
+            name: name.to_lowercase(),
+            value: (*value).to_owned(),
+        };
+        let headers = headers.iter().map(header).collect();
+        let body = body.as_ref().to_vec();
+        self.fake.responses.insert(url.to_owned(), FakeResponse { status, headers, body });
+        self
+    }
+
+    /// Grants a model, whose next answer is this text.
+    #[must_use]
+    pub fn reply(self, text: &str) -> Self {
+        self.completion(Some(text), Vec::new())
+    }
+
+    /// Grants a model, whose next answer calls this tool.
+    #[must_use]
+    pub fn reply_with_call(self, tool: &str, arguments: &Value) -> Self {
+        let call = ToolCall {
+            id: "1".to_owned(),
+            name: tool.to_owned(),
+            arguments: arguments.to_string(),
+        };
+        self.completion(None, vec![call])
+    }
+
+    fn completion(mut self, text: Option<&str>, tool_calls: Vec<ToolCall>) -> Self {
+        let replies = self.fake.replies.get_or_insert_with(VecDeque::new);
+        let stop_reason =
+            if tool_calls.is_empty() { StopReason::End } else { StopReason::ToolCalls };
+        replies.push_back(Completion {
+            id: format!("completion-{}", replies.len() + 1),
+            content: text.map(str::to_owned),
+            reasoning: None,
+            tool_calls,
+            stop_reason,
+            usage: Usage {
+                input_tokens: 0,
+                cached_input_tokens: 0,
+                output_tokens: 0,
+                cost_micro_usd: None,
+            },
+            model: "fake".to_owned(),
+        });
+        self
+    }
+
+    /// Grants a secret. Its placeholder is `<secret NAME>`.
+    #[must_use]
+    pub fn secret(mut self, name: &str) -> Self {
+        self.fake.secrets.push(name.to_owned());
+        self
+    }
+
+    /// Runs the plugin's code on this host. What it writes is there afterwards, and in the next
+    /// run.
+    pub fn run<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let before = native::fake(|fake| std::mem::replace(fake, std::mem::take(&mut self.fake)));
+        let config = native::set_config(self.config.clone());
+        let result = work();
+        native::set_config(config);
+        self.fake = native::fake(|fake| std::mem::replace(fake, before));
+        result
+    }
+
+    /// Returns the content of a file; `None` if there is none.
+    pub fn content(&self, path: &str) -> Option<&[u8]> {
+        self.fake.files.get(path).map(Vec::as_slice)
+    }
+
+    /// Returns the value of a key; `None` if there is none.
+    pub fn value(&self, key: &str) -> Option<&[u8]> {
+        self.fake.kv.as_ref()?.get(key).map(Vec::as_slice)
+    }
+
+    /// Returns the requests that were sent, oldest first.
+    pub fn requests(&self) -> &[FakeRequest] {
+        &self.fake.requests
+    }
+}
 
 /// A task as a test describes it. [`view`](Self::view) returns an agent's view of it.
 ///
@@ -148,6 +331,96 @@ pub fn message(seq: u64, sender: Role, text: &str) -> Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_grant_every_import_is_denied_and_none_aborts() {
+        use crate::{Error, blobs, fetch, files, kv, model, secrets};
+        assert!(files::roots().is_empty());
+        let denied = [
+            files::read("/a").map(drop).map_err(Error::from),
+            files::write("/a", "x").map_err(Error::from),
+            files::remove("/a").map_err(Error::from),
+            files::list("/").map(drop).map_err(Error::from),
+            kv::get("a").map(drop).map_err(Error::from),
+            kv::set("a", "x").map_err(Error::from),
+            kv::delete("a").map_err(Error::from),
+            kv::all_keys("").map(drop).map_err(Error::from),
+            fetch::get("https://a.example").send().map(drop),
+            model::answer().map(drop).map_err(Error::from),
+            secrets::placeholder("a").map(drop).map_err(Error::Denied),
+        ];
+        for denied in denied {
+            assert!(matches!(denied, Err(Error::Denied(_))), "{denied:?}");
+        }
+        assert!(model::start(&model::Request::default()).is_err());
+        assert!(blobs::read("0", 0, 1).is_err());
+        let blob = blobs::put("x", "text/plain", None).expect("blobs need no grant");
+        assert_eq!(blobs::read_all(&blob).expect("it was put"), b"x");
+    }
+
+    #[test]
+    fn files_are_those_of_the_granted_folders() {
+        use crate::files::{self, EntryKind, FileError};
+        let host = FakeHost::new().file("/notes/a.md", "one").file("/notes/sub/b.md", "two");
+        let mut host = host.writable("/out");
+        host.run(|| {
+            let names = |path| -> Vec<(String, EntryKind)> {
+                let entries = files::list(path).expect("it is a folder");
+                entries.into_iter().map(|entry| (entry.name, entry.kind)).collect()
+            };
+            let notes =
+                [("a.md".to_owned(), EntryKind::File), ("sub".to_owned(), EntryKind::Directory)];
+            assert_eq!(names("/notes"), notes);
+            assert_eq!(names("/out"), []);
+            assert_eq!(files::walk("/notes").count(), 3);
+            assert_eq!(files::read_at("/notes/a.md", 1, 9), Ok(b"ne".to_vec()));
+            assert_eq!(files::read("/notes/sub"), Err(FileError::NotAFile));
+            assert_eq!(files::read("/notes/c.md"), Err(FileError::NotFound));
+            assert_eq!(files::list("/notes/a.md"), Err(FileError::NotADirectory));
+            for path in ["/notes/../out/x", "/notesx/a", "/etc/passwd"] {
+                assert!(matches!(files::read(path), Err(FileError::Denied(_))), "{path}");
+            }
+            assert!(matches!(files::write("/notes/a.md", "x"), Err(FileError::Denied(_))));
+            assert_eq!(files::write_at("/out/x", 2, b"cd", false), Ok(4));
+            assert_eq!(files::write("/out/x", "ab"), Ok(()));
+            assert_eq!(files::remove("/out/absent"), Ok(()));
+        });
+        assert_eq!(host.content("/out/x"), Some(&b"ab"[..]));
+    }
+
+    #[test]
+    fn keys_answers_replies_and_settings_are_those_of_the_test() {
+        use crate::{config, fetch, kv, model};
+        let url = "https://a.example/x?n=1";
+        let mut host = FakeHost::new()
+            .config(json!({ "units": "celsius" }))
+            .key("b", "2")
+            .secret("token")
+            .response_with(url, 503, &[("Retry-After", "2")], "later")
+            .reply("one")
+            .reply_with_call("search.find", &json!({ "query": "q" }));
+        host.run(|| {
+            kv::set("a", "1").expect("it is granted");
+            assert_eq!(kv::all_keys("").expect("it is granted"), ["a", "b"]);
+            assert_eq!(kv::keys("", Some("a"), 9).expect("it is granted"), ["b"]);
+            let request =
+                fetch::get("https://a.example/x").query([("n", 1)]).bearer_secret("token");
+            let answer = request.send().expect("it is granted");
+            assert_eq!(
+                answer.json::<Value>(),
+                Err(crate::Error::Unavailable { retry_after_ms: Some(2_000) })
+            );
+            assert_eq!(model::answer().expect("a reply").content.as_deref(), Some("one"));
+            assert_eq!(model::answer().expect("a reply").tool_calls[0].name, "search.find");
+            assert!(model::answer().is_err(), "there are two replies");
+            assert_eq!(config::get::<Value>().expect("settings")["units"], "celsius");
+        });
+        assert_eq!(host.value("a"), Some(&b"1"[..]));
+        assert_eq!(host.requests()[0].headers[0].value, "Bearer <secret token>");
+        // Outside of the host nothing of it is left.
+        assert!(kv::get("a").is_err());
+        assert_eq!(config::get::<Value>().expect("settings"), json!({}));
+    }
 
     #[test]
     fn a_snapshot_is_read_like_a_task_of_the_host() {

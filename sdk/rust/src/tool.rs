@@ -56,7 +56,7 @@ impl ToolSpec {
     /// Returns a tool without any optional fields; `input_schema` is the JSON Schema of an object.
     ///
     /// `extra` takes `title`, `result-tokens`, `retained-tokens` and `examples`, each with a value
-    /// in JSON; `#[tool]` cannot set them yet.
+    /// in JSON; `#[tool(title = "Find")]` sets them too.
     ///
     /// ```
     /// use conclave_sdk::{Extra, ToolSpec};
@@ -168,14 +168,24 @@ impl Arguments {
 /// model provider resolves them.
 #[doc(hidden)]
 pub fn input_schema<T: JsonSchema>() -> String {
-    let mut settings = SchemaSettings::draft2020_12();
-    settings.inline_subschemas = true;
-    settings.meta_schema = None;
-    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    let mut schema = settings().into_generator().into_root_schema_for::<T>();
     // The generated struct's name and doc comment mean nothing to a model.
     schema.remove("title");
     schema.remove("description");
     // A tool without parameters: providers require the key nevertheless.
     schema.ensure_object().entry("properties").or_insert_with(|| Value::Object(Map::new()));
     schema.to_value().to_string()
+}
+
+/// Returns the JSON Schema of a tool's structured result.
+pub(crate) fn output_schema<T: JsonSchema>() -> String {
+    let generator = settings().for_serialize().into_generator();
+    generator.into_root_schema_for::<T>().to_value().to_string()
+}
+
+fn settings() -> SchemaSettings {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    settings
 }

@@ -1,6 +1,7 @@
 //! The turn that a step returns, and the verbs of an agent that talks. [`crate::act`] has the verbs
 //! of one that acts. Anything else is built from [`crate::actions`] and converted to a [`Turn`].
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::bindings::agent::conclave::plugin::actions::{self, Action, BackgroundTask, Reply};
@@ -34,9 +35,13 @@ pub fn call(tool: impl Into<String>, arguments: impl Into<Value>) -> Turn {
     Turn::from(silent()).and_call(tool, arguments)
 }
 
-/// Ends the task with its answer.
-pub fn finish(answer: impl Into<Value>) -> Turn {
-    Turn::from(Action::Finish(answer.into().to_string()))
+/// Ends the task with its answer: a text, or anything that serde can write. What it cannot write,
+/// such as a map whose keys are not text, ends the task without an answer, with the reason.
+pub fn finish(answer: impl Serialize) -> Turn {
+    match serde_json::to_string(&answer) {
+        Ok(answer) => Turn::from(Action::Finish(answer)),
+        Err(error) => reject(format!("the answer cannot be written as JSON: {error}")),
+    }
 }
 
 /// Ends the task without an answer, with a reason.

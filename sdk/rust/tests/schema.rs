@@ -186,3 +186,54 @@ fn return_types_become_outcomes() {
 fn a_tool_stays_an_ordinary_function() {
     assert_eq!(table(vec![1, 2]).0, [2, 1]);
 }
+
+#[derive(serde::Serialize, schemars::JsonSchema)]
+struct Tide {
+    /// Minutes after midnight.
+    at: u32,
+}
+
+/// High water at a place.
+#[tool(
+    idempotent,
+    title = "High water",
+    result_tokens = 2000,
+    retained_tokens = 200,
+    example = r#"{"place": "Oban"}"#,
+    example("the user asks about tomorrow", r#"{"place": "Oban", "days": 1}"#)
+)]
+fn tides(place: String, days: Option<u32>) -> Result<Json<Vec<Tide>>> {
+    let _ = (place, days);
+    Ok(Json(vec![Tide { at: 372 }]))
+}
+
+#[test]
+fn a_tool_says_everything_that_the_contract_has() {
+    let ToolSpec { idempotent, output_schema, extra, .. } = tides::spec();
+    let extra: Vec<(String, Value)> = extra
+        .into_iter()
+        .map(|extra| (extra.key, serde_json::from_str(&extra.value).unwrap()))
+        .collect();
+    let example =
+        |thought: Value, arguments: Value| json!({ "thought": thought, "arguments": arguments });
+    let expected = [
+        ("title", json!("High water")),
+        ("result-tokens", json!(2000)),
+        ("retained-tokens", json!(200)),
+        (
+            "examples",
+            json!([
+                example(Value::Null, json!({ "place": "Oban" })),
+                example(
+                    json!("the user asks about tomorrow"),
+                    json!({ "place": "Oban", "days": 1 })
+                ),
+            ]),
+        ),
+    ]
+    .map(|(key, value)| (key.to_owned(), value));
+    assert_eq!((idempotent, extra.as_slice()), (true, expected.as_slice()));
+    let schema: Value = serde_json::from_str(&output_schema.unwrap()).unwrap();
+    assert_eq!(schema["items"]["properties"]["at"]["description"], "Minutes after midnight.");
+    assert_eq!(nothing::spec().output_schema, None);
+}

@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use conclave_sdk::{Json, Result, tool};
 
-#[derive(serde::Serialize)]
+#[derive(schemars::JsonSchema, serde::Serialize)]
 struct Times {
     /// Since the Unix epoch.
     wall_ns: [u128; 2],

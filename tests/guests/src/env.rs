@@ -2,7 +2,7 @@
 
 use conclave_sdk::{Json, tool};
 
-#[derive(serde::Serialize)]
+#[derive(schemars::JsonSchema, serde::Serialize)]
 struct Found {
     variables: usize,
     arguments: usize,

@@ -7,7 +7,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use conclave_sdk::{Error, Json, Result, files, tool};
 use serde::Serialize;
 
-#[derive(Serialize)]
+#[derive(schemars::JsonSchema, Serialize)]
 struct Report {
     place: &'static str,
     celsius: f64,
