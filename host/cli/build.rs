@@ -55,7 +55,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>
         let path = entry?.path();
         if path.is_dir() {
             collect(&path, files)?;
-        } else {
+        } else if path.extension().is_some_and(|kind| kind == "rs" || kind == "wit") {
             files.push(path);
         }
     }

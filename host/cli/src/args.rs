@@ -30,7 +30,7 @@ pub(crate) use lock::{LockArgs, Locked, Upgrade};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
 pub(crate) use plugins::{
-    Add, BuildPlugin, CallArgs, EditArgs, Grant, Init, NewKind, NewPlugin, TestPlugin,
+    Add, BuildPlugin, CallArgs, EditArgs, Grant, Init, NewKind, NewPlugin, TestPlugin, WatchPlugin,
 };
 pub(crate) use run_input::RunInputArgs;
 pub(crate) use storage::{Approvals, Approve, Keep, Refuse, Resume};
@@ -243,8 +243,11 @@ pub(crate) enum PluginCommand {
     /// Build a plugin's crate with cargo, and inspect the component. Its build scripts and macros
     /// run without a sandbox
     Build(BuildPlugin),
-    /// Run the cases of a plugin: calls of its component in sandboxes, with what they must return
+    /// Run the cases of a plugin: calls of its component in sandboxes, with what they must return.
+    /// The cases name the grants. The MCP servers of a case's config are processes of yours
     Test(TestPlugin),
+    /// Build a plugin and run its cases, again after each change of its files
+    Watch(WatchPlugin),
     /// Show what a component is, the capabilities that it asks for and its imports, without running
     /// it
     Inspect {

@@ -32,4 +32,5 @@ pub(crate) mod tasks;
 pub(crate) mod tell;
 pub(crate) mod trajectory;
 pub(crate) mod upgrade;
+pub(crate) mod watch_plugin;
 pub(crate) mod why;

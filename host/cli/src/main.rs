@@ -130,6 +130,9 @@ async fn dispatch(
         Command::Plugin(PluginCommand::New(args)) => commands::new::new(&args, output),
         Command::Plugin(PluginCommand::Build(args)) => commands::build::build(&args, output).await,
         Command::Plugin(PluginCommand::Test(args)) => commands::cases::test(&args, output).await,
+        Command::Plugin(PluginCommand::Watch(args)) => {
+            commands::watch_plugin::watch(&args, output, interrupts).await
+        }
         Command::Plugin(PluginCommand::Inspect { source }) => {
             commands::inspect::inspect(&source, output).await
         }

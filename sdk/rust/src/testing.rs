@@ -3,6 +3,7 @@
 //! [`delivery::harness`](crate::delivery::harness).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use serde_json::{Value, json};
 
@@ -40,6 +41,7 @@ pub use crate::native::FakeRequest;
 pub struct FakeHost {
     fake: Fake,
     config: Option<String>,
+    scratch: Vec<u8>,
 }
 
 impl FakeHost {
@@ -165,14 +167,18 @@ impl FakeHost {
     }
 
     /// Runs the plugin's code on this host. What it writes is there afterwards, and in the next
-    /// run.
+    /// run, also after a panic.
     pub fn run<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let before = native::fake(|fake| std::mem::replace(fake, std::mem::take(&mut self.fake)));
         let config = native::set_config(self.config.clone());
-        let result = work();
+        let scratch = native::scratch();
+        native::set_scratch(std::mem::take(&mut self.scratch));
+        let result = catch_unwind(AssertUnwindSafe(work));
+        self.scratch = native::scratch();
+        native::set_scratch(scratch);
         native::set_config(config);
         self.fake = native::fake(|fake| std::mem::replace(fake, before));
-        result
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Returns the content of a file; `None` if there is none.
@@ -417,6 +423,15 @@ mod tests {
         });
         assert_eq!(host.value("a"), Some(&b"1"[..]));
         assert_eq!(host.requests()[0].headers[0].value, "Bearer <secret token>");
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            host.run(|| {
+                crate::scratch::set(&7).expect("it is small");
+                panic!("as a test does");
+            })
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(host.run(crate::scratch::get::<u32>), Ok(Some(7)));
+        assert_eq!(crate::scratch::get::<u32>(), Ok(None));
         // Outside of the host nothing of it is left.
         assert!(kv::get("a").is_err());
         assert_eq!(config::get::<Value>().expect("settings"), json!({}));

@@ -1,7 +1,8 @@
 //! A single component that is a tool plugin and an agent. Its tool `peek` reads the agent's task,
-//! which a tool call does not have.
+//! which a tool call does not have; its agent reads the facts of a tool call when it is told to.
 
 use conclave_sdk::bindings::agent::conclave::plugin::state;
+use conclave_sdk::bindings::tool::conclave::plugin::call;
 use conclave_sdk::{Agent, Result, Turn, View, finish, tool};
 
 /// Returns the text.
@@ -20,7 +21,18 @@ struct Both;
 
 impl Agent for Both {
     fn step(view: &View) -> Result<Turn> {
-        Ok(finish(format!("stepped in {}", view.task_name())))
+        // A step has a task, and no tool call.
+        let fact = match view.pending().map(|message| message.content).as_deref() {
+            Some("call-id") => call::call_id(),
+            Some("attempt") => call::attempt().to_string(),
+            Some("task-name") => call::task_name(),
+            Some("room-id") => call::room_id(),
+            Some("caller") => call::caller(),
+            Some("deadline-ms") => call::deadline_ms().to_string(),
+            Some("traceparent") => call::traceparent(),
+            _ => format!("stepped in {}", view.task_name()),
+        };
+        Ok(finish(fact))
     }
 }
 

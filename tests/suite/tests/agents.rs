@@ -108,6 +108,14 @@ fn one_component_serves_as_an_agent_and_as_tools() {
         "{}",
         peeks.content()
     );
+    for fact in
+        ["call-id", "attempt", "task-name", "room-id", "caller", "deadline-ms", "traceparent"]
+    {
+        let ran = Rig::new().run(&stepping("two_kinds", "", ""), fact);
+        // The step that reads it fails, and the next one is about that.
+        assert_eq!(ran.plugin_faults(), [FaultKind::Trap], "{fact}");
+        assert_eq!(ran.content(), "stepped in main", "{fact}");
+    }
     let ran = Rig::new().run(&calling("two_kinds", "run", &json!({ "text": "hello" }), ""), "go");
     assert_eq!(ran.content(), "hello", "{}", path.display());
 }

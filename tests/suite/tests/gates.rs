@@ -180,3 +180,23 @@ fn a_plugin_that_is_no_gate_is_refused_before_anything_runs() {
     let problems = refused(&Rig::new(), &text);
     assert!(problems.contains("config/wrong-plugin-kind"), "{problems}");
 }
+
+#[test]
+fn the_stock_gate_blocks_and_changes_by_patterns() {
+    let rules = |pattern: &str, does: &str| {
+        let config = config("", DELEGATE, "");
+        let hostile = guest("hostile_gate").display().to_string();
+        let config = config.replace(&hostile, "stock:moderation");
+        let rule = format!("config = {{ rules = [{{ pattern = \"{pattern}\", {does} }}] }}");
+        config.replace("config = { mode = \"\" }", &rule)
+    };
+    let changed = Rig::new().run(&rules("(FOLDER)", "replace = \"$1 again\""), "hello");
+    assert_eq!(heard(&changed), ["Digest the folder again."]);
+    let stopped = Rig::new().run(&rules("digest +the", "reason = \"no digests\""), "hello");
+    assert_eq!(
+        blocked(&stopped),
+        [(GatePoint::Delegate, "gate guard blocked it: no digests".to_owned())]
+    );
+    let wrong = Rig::new().run(&rules("(", "reason = \"x\""), "hello");
+    assert_eq!(blocked(&wrong).len(), 1, "a gate that fails blocks");
+}

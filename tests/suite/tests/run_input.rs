@@ -98,7 +98,7 @@ fn a_task_with_a_first_message_of_its_own_needs_none() {
 #[test]
 fn a_room_with_a_name_is_run_once_more_and_remembers() {
     let rig = rig(&json!(["never asked"]));
-    let counts = |room: &[&str]| {
+    let counts = |room: &[&str]| -> String {
         let (code, result, told) = ran(&rig, &[room, &["--task", "count", "hi"]].concat());
         assert_eq!(code, Some(0), "{told}");
         result
@@ -112,6 +112,15 @@ fn a_room_with_a_name_is_run_once_more_and_remembers() {
     assert_eq!(counts(&[]), first);
     let shown = text(&conclave(&rig, &["show", "front-desk"]).stdout);
     assert_eq!(shown.matches("step history").count(), 3, "{shown}");
+    // In a store of the user's choice too, which the first run creates.
+    let stored = ["--room", "desk", "--store", "kept"];
+    assert_eq!((counts(&stored), counts(&stored).starts_with("3 of 3")), (first.clone(), true));
+    // A room belongs to its config, and to `run`.
+    std::fs::copy(rig.folder().join("conclave.toml"), rig.folder().join("other.toml"))
+        .expect("a copy");
+    let other = conclave(&rig, &["run", "other.toml", "--room", "front-desk", "hi"]);
+    assert_eq!(other.status.code(), Some(2), "{}", text(&other.stderr));
+    assert!(text(&other.stderr).contains("the room front-desk belongs to"));
     let (code, _, told) = ran(&rig, &["--room", "a/b", "hi"]);
     assert_eq!(code, Some(2), "{told}");
 }

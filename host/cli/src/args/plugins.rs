@@ -178,6 +178,16 @@ pub(crate) struct BuildPlugin {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct WatchPlugin {
+    /// The folder of the plugin's crate
+    #[arg(default_value = ".")]
+    pub(crate) folder: PathBuf,
+    /// When every case has passed, also run the plugin's conclave.toml with this message
+    #[arg(long = "run", value_name = "TEXT")]
+    pub(crate) message: Option<String>,
+}
+
+#[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 every case passed; 1 a case failed; 5 the component was rejected"
 )]

@@ -11,7 +11,7 @@ pub(crate) struct RunInputArgs {
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
     /// The most steps of the task, instead of the config's limit
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) turns: Option<u32>,
     /// The task's inputs besides the message: a JSON object, or @FILE with one
     #[arg(long, value_name = "JSON|@FILE")]

@@ -20,27 +20,35 @@ pub(crate) async fn build(args: &BuildPlugin, output: OutputArgs) -> Result<u8, 
     let folder = args.folder.as_path();
     let component = source::release_build(folder)?;
     cargo(folder)?;
+    embed_missing(folder, output)?;
+    inspect::inspect(&component.display().to_string(), output).await
+}
+
+/// Embeds the manifest into a component that lacks it. `export!` does so at compile time; a
+/// component whose exports are written by hand may lack it.
+pub(crate) fn embed_missing(folder: &Path, output: OutputArgs) -> Result<(), CliError> {
+    let component = source::release_build(folder)?;
     let bytes = read_component(&component).map_err(|error| {
         let what = format!("cargo made no component {}: {error}", show_path(&component));
         CliError::plugin(what)
             .hint("write `crate-type = [\"cdylib\"]` under [lib] in its Cargo.toml")
     })?;
-    // `export!` has embedded it; a component whose exports are written by hand may lack it.
     let manifest = folder.join(MANIFEST);
     if matches!(inspect_bytes(&bytes), Err(LoadError::NoManifest)) && manifest.is_file() {
         embed::embed(&component, &manifest, output)?;
     }
-    inspect::inspect(&component.display().to_string(), output).await
+    Ok(())
 }
 
 /// Runs cargo, whose output is for the user.
-fn cargo(folder: &Path) -> Result<(), CliError> {
+pub(crate) fn cargo(folder: &Path) -> Result<(), CliError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let status = Command::new(cargo)
-        .args(["build", "--release", "--target", source::TARGET, "--manifest-path"])
-        .arg(folder.join("Cargo.toml"))
-        .arg("--target-dir")
-        .arg(folder.join("target"))
+        .args(["build", "--release", "--target", source::TARGET, "--target-dir"])
+        .arg(whole.join("target"))
+        // There cargo finds the toolchain and the settings of the crate.
+        .current_dir(folder)
         .stdin(Stdio::null())
         // The result of this command is on stdout, and cargo writes to stderr.
         .stdout(Stdio::null())

@@ -5,6 +5,7 @@ mod config;
 mod follower;
 
 use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use conclave_core::setup::PluginKind;
 use conclave_core::types::capability::Capability;
 use conclave_core::types::tool::{ToolError, ToolOutcome, ToolSpec};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
-use conclave_runtime::{CallToolError, Follow, PrepareError, RunOptions, ToolRun};
+use conclave_runtime::{CallToolError, Follow, Host, PrepareError, RunOptions, ToolRun};
 use serde_json::{Value, json};
 
 use crate::args::{CallArgs, OutputArgs};
@@ -29,6 +30,7 @@ use crate::ui::show::entry::EntryText;
 use crate::ui::show::{BAD, FAINT, bytes, one_line, paint, plural, time};
 use crate::ui::stdout;
 
+pub(crate) use config::host;
 use follower::CallFollower;
 
 pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliError> {
@@ -37,19 +39,22 @@ pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliE
     let told = Arc::new(CallFollower::new(args.verbose, output));
     let subscribers = Subscribers::new([Arc::clone(&told) as Arc<dyn Subscriber>]);
     let follow = setup::follow(output.quiet || output.json);
-    let (tool, run) = once(&found, args, arguments, &follow, subscribers).await?;
+    let host = host(None)?;
+    let here = Path::new("");
+    let (tool, run) = once(&host, &found, (args, here), arguments, &follow, subscribers).await?;
     told.end();
     finish(&tool, &run, &told, output)
 }
 
-/// Calls a tool of a component once, with the grants, settings and limits of `args` only. Returns
-/// the tool's name, without its plugin's.
+/// Calls a tool of a component once, with the grants, settings and limits of `args` only. Relative
+/// folders of the grants are in `folder`. Returns the tool's name, without its plugin's.
 ///
 /// # Errors
 /// If these do not fit the component, or it has no such tool.
 pub(crate) async fn once(
+    host: &Host,
     found: &LocatedComponent,
-    args: &CallArgs,
+    (args, folder): (&CallArgs, &Path),
     arguments: Value,
     follow: &Follow,
     subscribers: Subscribers,
@@ -58,11 +63,10 @@ pub(crate) async fn once(
     let name = config::name(&found.inspection.manifest);
     let manifest = &found.inspection.manifest;
     grants.iter().try_for_each(|fragment| check_asked(&manifest.name, manifest, fragment))?;
-    let config = config::config(&found.place, &name, &grants, args)?;
+    let config = config::config(&found.place, &name, &grants, args, folder)?;
     if !found.inspection.kinds.contains(&PluginKind::Tools) {
         return Err(no_tools(found));
     }
-    let host = config::host()?;
     let unfit = require_asked(&config, &name, manifest);
     if args.tool.is_none() || unfit.is_err() {
         let tools = host.tools_of(found.bytes.clone()).await;

@@ -3,10 +3,11 @@
 
 mod expectation;
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use conclave_runtime::kv::MemoryKv;
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{RunInput, RunOptions};
 use serde::Deserialize;
@@ -65,15 +66,15 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
         false => CliError::usage(format!("{} does not exist", show_path(&component)))
             .hint(format!("conclave plugin build {}", shell(&args.folder.display().to_string()))),
     })?;
-    let is_meant =
+    let is_chosen =
         |case: &&Case| args.only.as_ref().is_none_or(|text| case.name.contains(text.as_str()));
-    let meant: Vec<&Case> = cases.iter().filter(is_meant).collect();
-    if meant.is_empty() {
+    let chosen: Vec<&Case> = cases.iter().filter(is_chosen).collect();
+    if chosen.is_empty() {
         return Err(CliError::usage(format!("{} holds no such case", show_path(&file))));
     }
     let beside = file.parent().map_or_else(PathBuf::new, Path::to_owned);
     let mut failed = 0;
-    for case in &meant {
+    for case in &chosen {
         let began = Instant::now();
         let seen = play(case, &found, &beside, output).await;
         let problems = case.expect.problems(&seen);
@@ -109,7 +110,7 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
         }
     }
     if !output.quiet && !output.json {
-        let count = plural(meant.len() as u64, "case", "cases");
+        let count = plural(chosen.len() as u64, "case", "cases");
         stdout::styled(format_args!("{count}: {failed} failed"))?;
     }
     Ok(if failed == 0 { exit::OK } else { exit::FAILED })
@@ -121,22 +122,46 @@ fn read(file: &Path) -> Result<Vec<Case>, CliError> {
             .hint("`conclave plugin new` writes one; another file: --cases FILE")
     })?;
     let cases: Vec<Case> = serde_json::from_str(&text).map_err(|error| {
-        CliError::usage(format!("{} is no list of cases: {error}", show_path(file)))
+        CliError::usage(format!("{} must be a list of cases: {error}", show_path(file)))
     })?;
-    match cases.iter().find(|case| case.tool.is_some() == case.run.is_some()) {
+    match cases.iter().find_map(|case| Some((case, case.problem()?))) {
         None => Ok(cases),
-        Some(case) => Err(CliError::usage(format!(
-            "the case {:?} in {} needs one of `tool` and `run`",
+        Some((case, problem)) => Err(CliError::usage(format!(
+            "the case {:?} in {} {problem}",
             one_line(&case.name, NAME),
             show_path(file)
         ))),
     }
 }
 
+impl Case {
+    /// Returns what is wrong with the case itself.
+    fn problem(&self) -> Option<&'static str> {
+        let is_call =
+            self.arguments.is_some() || !self.grants.is_empty() || self.settings.is_some();
+        let leaves = |path: &PathBuf| {
+            path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir))
+        };
+        match (&self.tool, &self.run) {
+            (Some(_), Some(_)) | (None, None) => Some("needs one of `tool` and `run`"),
+            (Some(_), None) if self.config.is_some() => {
+                Some("has a `config`, which only `run` takes")
+            }
+            (None, Some(_)) if is_call => {
+                Some("has `arguments`, `grants` or `settings`, which only `tool` takes")
+            }
+            _ if self.config.as_ref().is_some_and(leaves) => {
+                Some("names a `config` outside of the folder of the cases")
+            }
+            _ => None,
+        }
+    }
+}
+
 async fn play(case: &Case, found: &LocatedComponent, beside: &Path, output: OutputArgs) -> Seen {
     let seen = Arc::new(expectation::Recorder::default());
     let played = match (&case.tool, &case.run) {
-        (Some(tool), _) => play_call(case, tool, found, &seen).await,
+        (Some(tool), _) => play_call(case, tool, found, beside, &seen).await,
         (None, message) => play_run(case, message.as_deref(), beside, &seen, output).await,
     };
     seen.end(played.map_err(|error| error.to_string()))
@@ -146,6 +171,7 @@ async fn play_call(
     case: &Case,
     tool: &str,
     found: &LocatedComponent,
+    beside: &Path,
     seen: &Arc<expectation::Recorder>,
 ) -> Result<Value, CliError> {
     let args = CallArgs {
@@ -157,8 +183,10 @@ async fn play_call(
     };
     let arguments = case.arguments.clone().unwrap_or_else(|| json!({}));
     let subscribers = Subscribers::new([Arc::clone(seen) as Arc<dyn Subscriber>]);
-    let (tool, run) =
-        call::once(found, &args, arguments, &setup::follow(true), subscribers).await?;
+    let host = call::host(Some(Arc::new(MemoryKv::default())))?;
+    let follow = setup::follow(true);
+    let call = (&args, beside);
+    let (tool, run) = call::once(&host, found, call, arguments, &follow, subscribers).await?;
     Ok(match run.answer {
         Ok(outcome) => json!({
             "content": outcome.content.clone().or_else(|| outcome.value.as_ref().map(ToString::to_string)),
@@ -177,7 +205,7 @@ async fn play_run(
     output: OutputArgs,
 ) -> Result<Value, CliError> {
     let file = beside.join(case.config.as_deref().unwrap_or(Path::new(crate::args::CONFIG)));
-    let host = setup::open_host_in(&file)?;
+    let host = setup::open_host_apart(&file)?;
     let quiet = OutputArgs { quiet: true, ..output };
     let prepared = setup::prepare_with(&host, &file, &Models::new(), false, quiet).await?;
     let subscribers = Subscribers::new([Arc::clone(seen) as Arc<dyn Subscriber>]);
@@ -188,6 +216,7 @@ async fn play_run(
     let outcome = run.outcome().await.map_err(|error| failed(&error))?;
     Ok(json!({
         "status": outcome.status.as_str(),
+        "is_success": outcome.status.is_success(),
         "reason": outcome.reason,
         "content": super::run::result(&outcome),
         "value": outcome.value,

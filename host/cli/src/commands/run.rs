@@ -83,10 +83,10 @@ async fn once(
     // Before this run is one of them.
     let interrupted =
         interrupted_runs::interrupted_with(args.keep.store.as_deref(), ("run", file), output);
-    let room = RunRoom::find(args.input.room.as_deref(), &args.keep)?;
+    let room = RunRoom::find(args.input.room.as_deref(), &args.keep, file)?;
     let answers = args.input.answers.as_deref().map(input::answers).transpose()?;
     let kept = RunStorage::open(
-        &room.keep(&args.keep),
+        &room.keep,
         RunCommand { command: "run", file, models: &models, locked, is_bulk: false },
     )?;
     let host = Arc::new(setup::open_host_keeping(file, &kept, engine)?);
@@ -97,8 +97,7 @@ async fn once(
         RunStyle { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
     let context = RunContext::new(&prepared, file, &kept, style, interrupts)?
         .answering(answers.unwrap_or_default());
-    let is_new = room.store.is_none();
-    let room = room.id;
+    let (room, is_stored) = (room.id, room.is_stored);
     let options = RunOptions { ids: Arc::new(room.clone()), ..context.options(&kept) };
     interrupted_runs::report_interrupted(&interrupted);
     if !output.quiet && !output.json {
@@ -107,13 +106,13 @@ async fn once(
     context.legend();
     let started = Instant::now();
     interrupts.run_begins();
-    let run = if is_new {
-        prepared.start(input, options)
+    let session = if is_stored {
+        prepared.reopen(&room, options).await.map_err(|error| unresumable(&error))?
     } else {
-        let session = prepared.reopen(&room, options).await.map_err(|error| unresumable(&error))?;
-        session.start(input)
+        prepared.session(options).map_err(|failure| unkept(&failure, &room, &kept))?
     };
-    let run = run.map_err(|failure| unkept(&failure, &room, &kept))?;
+    // The store is this process's own now, so nothing comes between this and the start.
+    let run = session.start(input).map_err(|error| CliError::usage(error.to_string()))?;
     let attending = context.attend(&kept, &host);
     let watched = args
         .watch

@@ -13,7 +13,7 @@ use conclave_core::setup::PluginSetup;
 use conclave_core::types::ids::{ModelName, PluginName};
 use conclave_mcp::source::Servers;
 use conclave_runtime::engine::{Engine, EngineError, EngineSettings};
-use conclave_runtime::kv::{KvStore, NoKv, Sqlite};
+use conclave_runtime::kv::{KvStore, MemoryKv, NoKv, Sqlite};
 use conclave_runtime::plugin::Precompiled;
 use conclave_runtime::secrets::Sources;
 use conclave_runtime::{
@@ -238,6 +238,11 @@ pub(crate) fn open_host() -> Result<Host, CliError> {
 /// the config file itself.
 pub(crate) fn open_host_in(file: &Path) -> Result<Host, CliError> {
     open_host_with(options_in(file))
+}
+
+/// Opens the host of a config whose plugins get keys of their own, which are gone afterwards.
+pub(crate) fn open_host_apart(file: &Path) -> Result<Host, CliError> {
+    open_host_with(HostOptions { kv: Arc::new(MemoryKv::default()), ..options_in(file) })
 }
 
 /// Opens the host of runs that are stored. Attachments are beside the journals, and no plugin may

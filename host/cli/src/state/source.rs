@@ -221,7 +221,6 @@ fn built(folder: &Path) -> Result<PathBuf, CliError> {
     })
 }
 
-/// Returns the package's name, by a minimal parse of the TOML.
 /// Returns the name of the file that cargo makes of a crate.
 fn component_file(folder: &Path) -> Result<String, CliError> {
     let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else {
@@ -237,21 +236,25 @@ fn component_file(folder: &Path) -> Result<String, CliError> {
     Ok(format!("{}.wasm", name.replace('-', "_")))
 }
 
+/// Returns the name of the library, or else that of the package, by a minimal parse of the TOML.
 fn crate_name(manifest: &str) -> Option<String> {
-    let mut lines = manifest.lines().map(str::trim).skip_while(|line| *line != "[package]").skip(1);
-    let line = lines
-        .by_ref()
-        .take_while(|line| !line.starts_with('['))
-        .find(|line| line.starts_with("name"))?;
-    let value = line.split_once('=')?.1.trim();
-    Some(value.trim_start_matches(['"', '\'']).split(['"', '\'']).next()?.to_owned())
+    let named = |section: &str| {
+        let mut lines = manifest.lines().map(str::trim).skip_while(|line| *line != section).skip(1);
+        let line = lines
+            .by_ref()
+            .take_while(|line| !line.starts_with('['))
+            .find(|line| line.split_once('=').is_some_and(|(key, _)| key.trim() == "name"))?;
+        let value = line.split_once('=')?.1.trim();
+        Some(value.trim_start_matches(['"', '\'']).split(['"', '\'']).next()?.to_owned())
+    };
+    named("[lib]").or_else(|| named("[package]"))
 }
 
-/// Returns the folders into which cargo may have built: `CARGO_TARGET_DIR`, or else `target` in the
-/// folder or in an enclosing workspace.
+/// Returns the folders into which cargo may have built: `target` in the folder, where `conclave
+/// plugin build` puts it, and `CARGO_TARGET_DIR`, or else `target` in an enclosing workspace.
 fn target_folders(folder: &Path) -> Vec<PathBuf> {
     if let Some(target) = std::env::var_os("CARGO_TARGET_DIR").filter(|value| !value.is_empty()) {
-        return vec![PathBuf::from(target)];
+        return vec![folder.join("target"), PathBuf::from(target)];
     }
     let mut folders = vec![folder.join("target")];
     let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());

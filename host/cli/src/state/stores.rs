@@ -31,6 +31,26 @@ pub(crate) fn bulk_folder() -> Option<PathBuf> {
     state_folder().map(|folder| folder.join("bulk"))
 }
 
+/// Returns the folder of the stores of rooms with a name, one for each. So a name is unique, and no
+/// newer run removes its room.
+fn rooms_folder() -> Option<PathBuf> {
+    state_folder().map(|folder| folder.join("rooms"))
+}
+
+/// Returns the store of the room with this name; `None` if no state folder is known.
+pub(crate) fn room_folder(name: &str) -> Option<PathBuf> {
+    rooms_folder().map(|folder| folder.join(name))
+}
+
+/// Returns the stores of all rooms with a name, in their order.
+fn named_rooms() -> Vec<PathBuf> {
+    let entries = rooms_folder().and_then(|folder| std::fs::read_dir(folder).ok());
+    let folders = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut folders: Vec<PathBuf> = folders.filter(|folder| folder.is_dir()).collect();
+    folders.sort();
+    folders
+}
+
 /// The stores that are searched.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenStores {
@@ -51,9 +71,8 @@ impl OpenStores {
             return Self { folders: vec![folder.to_owned()], is_given: true };
         }
         let folders = [stores_folder(), bulk_folder()];
-        let folders =
-            folders.into_iter().flatten().flat_map(|folder| store::all(&folder)).collect();
-        Self { folders, is_given: false }
+        let folders = folders.into_iter().flatten().flat_map(|folder| store::all(&folder));
+        Self { folders: folders.chain(named_rooms()).collect(), is_given: false }
     }
 
     /// Returns the folders of the stores.
@@ -179,22 +198,6 @@ impl OpenStores {
     /// Returns the readers of all readable stores. The errors of others were reported before.
     fn readers_quietly(&self) -> impl Iterator<Item = StoreReader> {
         self.folders.iter().filter_map(|folder| StoreReader::open(folder).ok())
-    }
-
-    /// Returns the run or room with exactly this name; `None` if there is none.
-    ///
-    /// # Errors
-    /// If a store cannot be read.
-    pub(crate) fn find_exact(&self, name: &str) -> Result<Option<StoredRoom>, CliError> {
-        for reader in self.readers()? {
-            match reader.find(name).map_err(|error| unusable(&error))? {
-                RunMatch::One(room) if room.as_str() == name => {
-                    return Ok(Some(StoredRoom { reader, room }));
-                }
-                RunMatch::One(_) | RunMatch::Several(_) | RunMatch::Nothing => {}
-            }
-        }
-        Ok(None)
     }
 
     /// Returns the run or room with this name or prefix.

@@ -1,6 +1,7 @@
 //! `--watch`, for authors: a rebuilt component is used from the next call on. A finished run starts
 //! again once its config or one of its components has changed.
 
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,12 +42,34 @@ pub(crate) async fn changes(config: &Path) {
     let stamps =
         || -> Vec<Option<FileVersion>> { files.iter().map(|file| FileVersion::of(file)).collect() };
     let first = stamps();
+    // A component that is missing is being built.
+    settled(first, stamps, |now| now.iter().all(Option::is_some)).await;
+}
+
+/// Resolves once one of these files has changed since this call, or there are others. Files may be
+/// missing.
+pub(crate) fn changes_of(
+    files: impl Fn() -> Vec<PathBuf> + Send,
+) -> impl Future<Output = ()> + Send {
+    let stamps = move || -> Vec<(PathBuf, Option<FileVersion>)> {
+        files().into_iter().map(|file| (file.clone(), FileVersion::of(&file))).collect()
+    };
+    let first = stamps();
+    settled(first, stamps, |_| true)
+}
+
+/// Resolves once the stamps differ from the first ones, and two checks in a row are equal: then no
+/// file is still being written.
+async fn settled<T: Clone + PartialEq>(
+    first: T,
+    stamps: impl Fn() -> T,
+    is_whole: impl Fn(&T) -> bool,
+) {
     let mut last = first.clone();
     loop {
         tokio::time::sleep(EVERY).await;
         let now = stamps();
-        // Two equal checks in a row mean that no file is still being written.
-        if now != first && now == last && now.iter().all(Option::is_some) {
+        if now != first && now == last && is_whole(&now) {
             return;
         }
         last = now;

@@ -45,7 +45,11 @@ pub fn replace_run_limits(
     pairs: &[(String, String)],
 ) -> Result<RunLimits, Problems> {
     let mut text = format!("[{RUN}]\n");
-    for (key, value) in pairs {
+    for (index, (key, value)) in pairs.iter().enumerate() {
+        // Of several values for one key, the last counts.
+        if pairs[index + 1..].iter().any(|(later, _)| later == key) {
+            continue;
+        }
         let pair = |value: &str| format!("{key} = {value}");
         let is_toml = |value: &str| !value.contains('\n') && DeTable::parse(&pair(value)).is_ok();
         let value = if is_toml(value) { value.clone() } else { string(value) };

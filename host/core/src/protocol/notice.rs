@@ -56,7 +56,8 @@ pub enum Notice {
         task: TaskName,
         stalled: u32,
         of: u32,
-        /// The responders that were not asked, in the order of the step (L-054).
+        /// The responders that may not answer the message, in the order in which a step asks
+        /// (L-054); empty if the message was passed on.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         skipped: Vec<SkippedResponder>,
     },

@@ -20,7 +20,9 @@ use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::runner::{LocalRunner, TaskRunner};
 use crate::host::reload::{Rebuilt, Reloader};
-use crate::host::session::{ResumeError, RoomGuard, RunInput, Session, SessionError, SessionParts};
+use crate::host::session::{
+    ResumeError, RoomGuard, RunInput, Session, SessionError, SessionParts, unknown_task,
+};
 use crate::observe::subscribe::Subscribers;
 use crate::storage::journal::{JournalFailure, Journals, NoJournals};
 use crate::support::clock::{Clock, SystemClock};
@@ -189,6 +191,9 @@ impl Prepared {
         input: impl Into<RunInput>,
         options: RunOptions,
     ) -> Result<Run, SessionError> {
+        let input = input.into();
+        // Before a journal is created.
+        unknown_task(&self.setup, input.entry.as_ref())?;
         self.session(options)?.start(input)
     }
 

@@ -147,6 +147,12 @@ pub enum SessionError {
         /// The root room of the session.
         room: RoomId,
     },
+    /// The room's last run was interrupted, so no other can begin; nothing was started.
+    #[error("the last run of room {room} was interrupted, and has to be resumed or stopped first")]
+    Unfinished {
+        /// The root room of the session.
+        room: RoomId,
+    },
     /// The journal failed before, so nothing can be recorded now.
     #[error("the journal of room {room} has failed before; what is to go on needs another session")]
     Broken {
@@ -342,28 +348,28 @@ impl Session {
     /// future stops the run, and another one can begin.
     ///
     /// # Errors
-    /// `UnknownTask` if `ask.entry` names no task, `Journal` if the journal fails, `Broken` if it
-    /// did before.
+    /// `UnknownTask` if `ask.entry` names no task, `Unfinished` if the last run was interrupted and
+    /// not resumed, `Journal` if the journal fails, `Broken` if it did before.
     pub fn run(
         &mut self,
         ask: impl Into<RunInput>,
     ) -> impl Future<Output = Result<Arc<Outcome>, SessionError>> + Send {
         let ask = ask.into();
         // Begun here, not at the first poll, so that a stop from now on applies to this run.
-        let begun = self.check(ask.entry.as_ref()).map(|()| {
+        let begun = self.check_begin(&ask).map(|()| {
             self.begin(ask);
             RunGuard(Some(self))
         });
         async move { Ok(begun?.into_end().await?) }
     }
 
-    /// Runs the room for the last time, as a [`Run`].
+    /// Consumes the session, and starts a run in its room.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     pub fn start(mut self, input: impl Into<RunInput>) -> Result<Run, SessionError> {
         let input = input.into();
-        self.check(input.entry.as_ref())?;
+        self.check_begin(&input)?;
         self.begin(input);
         Ok(Run(Box::new(self)))
     }
@@ -372,7 +378,7 @@ impl Session {
     /// loop runs on the executor that this is called on.
     #[must_use = "the room is stopped when its `RoomGuard` is dropped"]
     pub fn open_room(mut self, input: RunInput) -> (RoomHandle, RoomGuard) {
-        let begun = self.check(input.entry.as_ref()).map(|()| {
+        let begun = self.check_begin(&input).map(|()| {
             self.begin(RunInput { persistent: true, ..input });
         });
         self.run_beside(begun)
@@ -449,18 +455,21 @@ impl Session {
         self.driver.reconfigure(setup, plugins, models_of_session(models));
     }
 
+    /// Checks that a run can begin with this input.
+    fn check_begin(&self, input: &RunInput) -> Result<(), SessionError> {
+        self.check(input.entry.as_ref())?;
+        if self.is_cut_off() {
+            return Err(SessionError::Unfinished { room: self.room.clone() });
+        }
+        Ok(())
+    }
+
     fn check(&self, task: Option<&TaskName>) -> Result<(), SessionError> {
         let setup = self.driver.setup();
         if self.is_broken {
             return Err(SessionError::Broken { room: self.room.clone() });
         }
-        match task.filter(|task| !setup.tasks.contains_key(*task)) {
-            Some(task) => Err(SessionError::UnknownTask {
-                task: task.clone(),
-                known: setup.tasks.keys().map(ToString::to_string).collect(),
-            }),
-            None => Ok(()),
-        }
+        unknown_task(setup, task)
     }
 
     /// Prepares a run; nothing happens before the driver runs.
@@ -492,6 +501,17 @@ impl Session {
             ..RunOpening::default()
         };
         self.driver.begin(opening);
+    }
+}
+
+/// Returns an error if the setup has no such task.
+pub(super) fn unknown_task(setup: &Setup, task: Option<&TaskName>) -> Result<(), SessionError> {
+    match task.filter(|task| !setup.tasks.contains_key(*task)) {
+        Some(task) => Err(SessionError::UnknownTask {
+            task: task.clone(),
+            known: setup.tasks.keys().map(ToString::to_string).collect(),
+        }),
+        None => Ok(()),
     }
 }
 

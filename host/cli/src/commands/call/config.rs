@@ -1,10 +1,13 @@
 //! The config of a single call: one plugin with the grants of the command line. A config needs a
 //! task, so it has one that does nothing.
 
+use std::sync::Arc;
+
 use conclave_core::config::edit::{ConfigEditError, ConfigText, Fragment, proposed_name};
 use conclave_core::config::{Config, ConfigProblem, check_name};
 use conclave_core::permissions::manifest::Manifest;
 use conclave_core::types::wording::quoted;
+use conclave_runtime::kv::KvStore;
 use conclave_runtime::{Host, HostOptions, native};
 use serde_json::Value;
 
@@ -21,10 +24,15 @@ const START: &str =
 /// The place that problems of the grants name.
 const SHOWN: &str = "command line";
 
-/// Returns a host with the native placeholder agent, which is never called.
-pub(super) fn host() -> Result<Host, CliError> {
+/// Returns a host with the native placeholder agent, which is never called. `kv` replaces the
+/// user's own keys.
+pub(crate) fn host(kv: Option<Arc<dyn KvStore>>) -> Result<Host, CliError> {
     let you = native::Plugin::agent(YOU, |_| async { Ok(native::finish("")) });
-    setup::open_host_with(HostOptions { native: vec![you], ..setup::host_options() })
+    let mut options = HostOptions { native: vec![you], ..setup::host_options() };
+    if let Some(kv) = kv {
+        options.kv = kv;
+    }
+    setup::open_host_with(options)
 }
 
 /// Returns the plugin's name for the call: its own name if a config accepts it.
@@ -40,8 +48,9 @@ pub(super) fn config(
     name: &str,
     grants: &[Fragment],
     args: &CallArgs,
+    folder: &std::path::Path,
 ) -> Result<Config, CliError> {
-    let mut text = ConfigText::open(SHOWN, "", START).map_err(refused)?;
+    let mut text = ConfigText::open(SHOWN, &folder.to_string_lossy(), START).map_err(refused)?;
     let source = match place {
         ComponentPlace::File(file) => {
             std::path::absolute(file).unwrap_or_else(|_| file.clone()).display().to_string()

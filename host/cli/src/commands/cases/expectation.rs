@@ -46,6 +46,8 @@ pub(super) struct Seen {
     pub(super) content: Option<String>,
     pub(super) value: Option<Value>,
     pub(super) error: Option<String>,
+    /// The reason why the case could not be played at all, such as a missing grant.
+    pub(super) unplayed: Option<String>,
     pub(super) status: Option<String>,
     pub(super) called: Vec<String>,
     pub(super) denied: Vec<String>,
@@ -68,7 +70,7 @@ impl Recorder {
                 let text = |key: &str| result[key].as_str().map(str::to_owned);
                 (seen.content, seen.error, seen.status) =
                     (text("content"), text("error"), text("status"));
-                if seen.status.as_deref() == Some("ERROR") {
+                if result["is_success"] == false {
                     seen.error = text("reason");
                 }
                 seen.value = Some(result["value"].clone()).filter(|value| !value.is_null());
@@ -78,7 +80,7 @@ impl Recorder {
                     seen.called = called.iter().filter_map(name).collect();
                 }
             }
-            Err(error) => seen.error = Some(error),
+            Err(error) => seen.unplayed = Some(error),
         }
         seen
     }
@@ -106,6 +108,9 @@ impl Subscriber for Recorder {
 impl Expectation {
     /// Returns each expectation that was not met, with what was seen.
     pub(super) fn problems(&self, seen: &Seen) -> Vec<String> {
+        if let Some(why) = &seen.unplayed {
+            return vec![format!("the case could not be played: {why}")];
+        }
         let mut problems = Vec::new();
         let mut check = |is_met: bool, what: &str, expected: String, seen: String| {
             if !is_met {
@@ -134,6 +139,7 @@ impl Expectation {
                 check(part(&self.error, &seen.error), "error", of(&self.error), of(&seen.error));
             }
             // An error that no expectation is about must not pass.
+            None if self.status.is_some() => {}
             None => check(seen.error.is_none(), "error", "none".to_owned(), of(&seen.error)),
         }
         for (what, expected, seen, is_part) in [
@@ -196,11 +202,21 @@ mod tests {
 
     #[test]
     fn an_error_that_was_not_expected_fails() {
-        let failed = Recorder::default().end(Err("no such tool".to_owned()));
+        let failed = Recorder::default().end(Ok(json!({ "error": "no disk" })));
         assert_eq!(problems(json!({}), &failed), ["error"]);
-        assert!(problems(json!({ "error": "such" }), &failed).is_empty());
+        assert!(problems(json!({ "error": "disk" }), &failed).is_empty());
         let ended =
-            Recorder::default().end(Ok(json!({ "status": "ERROR", "reason": "it panicked" })));
+            json!({ "status": "STALLED", "is_success": false, "reason": "nobody answered" });
+        let ended = Recorder::default().end(Ok(ended));
         assert_eq!(problems(json!({}), &ended), ["error"]);
+        assert!(problems(json!({ "status": "STALLED" }), &ended).is_empty());
+        // What was never played passes under no expectation.
+        let unplayed = Recorder::default().end(Err("no such tool".to_owned()));
+        for expected in [json!({}), json!({ "error": "no such tool" })] {
+            assert_eq!(
+                problems(expected, &unplayed),
+                ["the case could not be played: no such tool"]
+            );
+        }
     }
 }

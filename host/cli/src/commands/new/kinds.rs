@@ -32,7 +32,7 @@ pub(super) fn files(
         let file = name.replace('-', "_");
         text.replace("<NAME>", name)
             .replace("<FILE>", &file)
-            .replace("<TYPE>", &type_name(name))
+            .replace("<TYPE>", &type_name(name, kind))
             .replace("<SDK>", dependency)
             .replace("<EXCLUDE>", exclude)
     };
@@ -70,19 +70,22 @@ pub(super) fn message(kind: NewKind) -> &'static str {
     parts(kind).message
 }
 
-/// Returns the name of a Rust type: `word-count` is `WordCount`.
-fn type_name(name: &str) -> String {
-    let parts = name.split(['-', '_']).filter(|part| !part.is_empty());
+/// Returns the name of a Rust type, which ends in the kind, so that it shadows nothing:
+/// `word-count` is `WordCountGate`.
+fn type_name(name: &str, kind: NewKind) -> String {
     let capital = |part: &str| {
         let mut chars = part.chars();
         chars.next().map(|first| first.to_uppercase().chain(chars).collect::<String>())
     };
-    let name: String = parts.filter_map(capital).collect();
-    // Names of the SDK's own types, which the code imports.
+    let mut parts: Vec<String> = name.split(['-', '_']).filter_map(capital).collect();
+    let kind = capital(kind.as_str()).unwrap_or_default();
+    if parts.last() != Some(&kind) {
+        parts.push(kind);
+    }
+    let name = parts.concat();
+    // The traits that the code imports.
     match name.as_str() {
-        "Agent" | "Gate" | "Memory" | "Condenser" | "Result" | "View" | "Turn" | "Context"
-        | "Wake" | "Decision" | "Verdict" | "Reason" | "Action" | "Settings" | "Condensation"
-        | "Activity" | "Self" | "SecurityAnalyzer" | "DeliveryStrategy" | "GateInput" => {
+        "Agent" | "Gate" | "Memory" | "Condenser" | "SecurityAnalyzer" | "DeliveryStrategy" => {
             format!("My{name}")
         }
         _ => name,
@@ -277,7 +280,6 @@ grants.tools = ["<NAME>.*"]
         ] }),
         cases: json!([
             { "name": "a note is stored", "tool": "remember", "arguments": { "note": "The light was lit in 1844." }, "grants": ["kv = true"], "expect": { "content": "stored" } },
-            { "name": "without the grant it is refused", "tool": "remember", "arguments": { "note": "x" }, "expect": { "error": "requires `kv`" } },
             { "name": "an agent stores a note", "run": "Remember: lit in 1844.", "expect": { "called": ["<NAME>.remember"] } },
         ]),
         message: "Remember that the light was lit in 1844.",
@@ -317,12 +319,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_type_is_named_after_the_plugin_and_not_after_one_of_the_sdk() {
-        for (name, expected) in
-            [("word-count", "WordCount"), ("a_b", "AB"), ("agent", "MyAgent"), ("x2", "X2")]
-        {
-            assert_eq!(type_name(name), expected);
+    fn a_type_shadows_nothing() {
+        let gate = |name| type_name(name, NewKind::Gate);
+        for (name, expected) in [
+            ("word-count", "WordCountGate"),
+            ("a_b", "ABGate"),
+            ("my-gate", "MyGate"),
+            ("ok", "OkGate"),
+            ("gate", "MyGate"),
+        ] {
+            assert_eq!(gate(name), expected);
         }
+        assert_eq!(type_name("delivery", NewKind::Strategy), "MyDeliveryStrategy");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use conclave_core::config::replace_run_limits;
@@ -10,13 +10,13 @@ use conclave_core::setup::{Setup, TaskSetup};
 use conclave_core::types::ids::{RoomId, TaskName};
 use conclave_runtime::RunInput;
 use conclave_runtime::ids::{Ids, RandomIds};
-use conclave_runtime::store::RunState;
+use conclave_runtime::store::{RunFilter, RunState, StoreError, StoreReader};
 use serde_json::{Map, Value};
 
 use crate::args::{Keep, RunInputArgs};
 use crate::program::error::CliError;
 use crate::program::shell::shell;
-use crate::state::stores::OpenStores;
+use crate::state::stores::{room_folder, unusable};
 use crate::ui::show::show_path;
 
 /// The most bytes of a file with inputs or answers.
@@ -91,7 +91,7 @@ fn inputs(given: &str) -> Result<Map<String, Value>, CliError> {
         None => (given.to_owned(), "--inputs".to_owned()),
     };
     let wrong = |what: String| {
-        CliError::usage(format!("{from} is no JSON object: {what}"))
+        CliError::usage(format!("{from} must be a JSON object: {what}"))
             .hint(r#"write one: --inputs '{"language": "Gaelic"}', or a file: --inputs @FILE"#)
     };
     match serde_json::from_str(&text) {
@@ -144,37 +144,58 @@ fn read(file: &Path) -> Result<String, CliError> {
 /// The room of a run.
 pub(super) struct RunRoom {
     pub(super) id: RoomId,
-    /// The store that has the room; `None` for a new room.
-    pub(super) store: Option<PathBuf>,
+    /// Where the run is stored.
+    pub(super) keep: Keep,
+    /// Whether the room is stored already, and is run once more.
+    pub(super) is_stored: bool,
 }
 
 impl RunRoom {
     /// Returns the room with this name, or a new one with a random name.
     ///
     /// # Errors
-    /// If a run in the room is in progress or was interrupted, or a store cannot be read.
-    pub(super) fn find(name: Option<&str>, keep: &Keep) -> Result<Self, CliError> {
-        let Some(name) = name else { return Ok(Self { id: RandomIds.run(), store: None }) };
-        let stores = OpenStores::of(keep.store.as_deref());
-        let Some(room) = stores.find_exact(name)? else {
-            return Ok(Self { id: RoomId::from(name), store: None });
+    /// If a run in the room is in progress or was interrupted, if the room belongs to another
+    /// config, or if its store cannot be read.
+    pub(super) fn find(name: Option<&str>, keep: &Keep, config: &Path) -> Result<Self, CliError> {
+        let Some(name) = name else {
+            return Ok(Self { id: RandomIds.run(), keep: keep.clone(), is_stored: false });
         };
-        let row = room.row()?;
-        let (what, hint) = match row.state {
-            RunState::Ended(_) => return Ok(Self { id: row.run, store: Some(row.store) }),
-            RunState::Running => ("is in progress", format!("end it: conclave stop {name}")),
-            RunState::Interrupted => (
-                "was interrupted",
-                format!("bring it to its end: conclave resume {name}, or conclave stop {name}"),
-            ),
+        let store = keep.store.clone().or_else(|| room_folder(name)).ok_or_else(|| {
+            CliError::internal("a room with a name needs a store, and no state folder is known")
+                .hint("set HOME or CONCLAVE_STATE, or name a store with --store")
+        })?;
+        let keep = Keep { store: Some(store.clone()), ..keep.clone() };
+        let id = RoomId::from(name);
+        let is_stored = match StoreReader::open(&store) {
+            Ok(reader) => is_free(&reader, &id, config)?,
+            Err(StoreError::Missing { .. }) => false,
+            Err(error) => return Err(unusable(&error)),
         };
-        Err(CliError::usage(format!("the last run in the room {name} {what}")).hint(hint))
+        Ok(Self { id, keep, is_stored })
     }
+}
 
-    /// Returns where the run is stored: in the store that has the room, if there is one.
-    pub(super) fn keep(&self, keep: &Keep) -> Keep {
-        Keep { store: self.store.clone().or_else(|| keep.store.clone()), ..keep.clone() }
+/// Returns whether the room is stored, and may be run once more.
+fn is_free(reader: &StoreReader, room: &RoomId, config: &Path) -> Result<bool, CliError> {
+    let rows = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
+    let Some(row) = rows.into_iter().find(|row| row.run == *room) else { return Ok(false) };
+    let config = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
+    if row.command != "run" || row.config.as_ref() != Some(&config) {
+        let of = row.config.as_deref().map_or_else(|| "no config".to_owned(), show_path);
+        let what = format!("the room {room} belongs to `conclave {}` of {of}", row.command);
+        return Err(
+            CliError::usage(what).hint("choose another name, or another store: --store FOLDER")
+        );
     }
+    let (what, hint) = match row.state {
+        RunState::Ended(_) => return Ok(true),
+        RunState::Running => ("is in progress", format!("end it: conclave stop {room}")),
+        RunState::Interrupted => (
+            "was interrupted",
+            format!("bring it to its end: conclave resume {room}, or conclave stop {room}"),
+        ),
+    };
+    Err(CliError::usage(format!("the last run in the room {room} {what}")).hint(hint))
 }
 
 #[cfg(test)]

@@ -170,7 +170,7 @@ impl StepLoop<'_> {
             frame.stalled += 1;
             let (task, stalled) = (frame.task.clone(), frame.stalled);
             let of = self.cx.setup.tasks.get(&task).map_or(0, |task| task.max_stalled_steps);
-            // A pass of the message was an answer: nobody was skipped for good.
+            // The message was passed on, so no list is reported.
             let skipped = Vec::new();
             self.cx.notices.push_back(Notice::StepStalled { task, stalled, of, skipped });
         } else {

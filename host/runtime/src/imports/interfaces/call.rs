@@ -23,14 +23,14 @@ impl CallState {
 
 impl call::Host for CallState {
     fn call_id(&mut self) -> wasmtime::Result<String> {
-        self.enter()?;
+        self.tool_input()?;
         // Call numbers are unique within a room only.
         Ok(format!("{}:{}", self.start.room, self.start.call))
     }
 
     /// Always 1: a replayed call must get the same value.
     fn attempt(&mut self) -> wasmtime::Result<u32> {
-        self.enter()?;
+        self.tool_input()?;
         Ok(1)
     }
 
@@ -39,7 +39,7 @@ impl call::Host for CallState {
     }
 
     fn room_id(&mut self) -> wasmtime::Result<String> {
-        self.enter()?;
+        self.tool_input()?;
         Ok(self.start.room.to_string())
     }
 
@@ -48,12 +48,12 @@ impl call::Host for CallState {
     }
 
     fn deadline_ms(&mut self) -> wasmtime::Result<u64> {
-        self.enter()?;
+        self.tool_input()?;
         Ok(self.grantee.limits().wall_ms)
     }
 
     fn traceparent(&mut self) -> wasmtime::Result<String> {
-        self.enter()?;
+        self.tool_input()?;
         Ok(traceparent(&self.start.room, self.start.call))
     }
 }

@@ -238,13 +238,14 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
     transaction
         .prepare_cached("UPDATE rooms SET changed = ?, turns = ?, tokens = ?, cost_micro_usd = ?, spent = ?, records = ? WHERE room = ?")?
         .execute(params![at, turns, tokens, cost, spent, last.seq.cast_signed() + 1, room])?;
-    // A room that had ended is open again.
+    // A room that had ended is open again, and whoever resumes it needs the origin of this run.
     if write.begins {
         transaction
             .prepare_cached(
-                "UPDATE rooms SET ended = NULL, status = NULL, reason = NULL WHERE room = ?",
+                "UPDATE rooms SET ended = NULL, status = NULL, reason = NULL,
+                 durability = ?, config = ?, command = ?, locked = ? WHERE room = ?",
             )?
-            .execute([room])?;
+            .execute(params![noted.durability, noted.config, noted.command, noted.locked, room])?;
     }
     // After the reset above, because one write can both begin a run and end it.
     if let Some(outcome) = &write.outcome {
