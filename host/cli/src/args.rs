@@ -244,7 +244,8 @@ pub(crate) enum PluginCommand {
     /// run without a sandbox
     Build(BuildPlugin),
     /// Run the cases of a plugin: calls of its component in sandboxes, with what they must return.
-    /// The cases name the grants. The MCP servers of a case's config are processes of yours
+    /// The cases name the grants, and their configs can start programs outside of any sandbox: read
+    /// those of a stranger first
     Test(TestPlugin),
     /// Build a plugin and run its cases, again after each change of its files
     Watch(WatchPlugin),

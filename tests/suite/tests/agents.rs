@@ -143,7 +143,6 @@ words = ["open"]
 text = "From nine to five."
 [tasks.desk]
 agent = "faq"
-done_if_response = ["agent", "llm"]
 "#;
     let rig = || Rig::new().with_file("replies.json", r#"{"replies": ["In 1844."]}"#);
     let known = rig().run(config, "When do you OPEN?");

@@ -135,6 +135,8 @@ fn a_plugin_is_not_written_over_something() {
         &["plugin", "new", "taken"],
         &["plugin", "new", "x", "--folder", "."],
         &["plugin", "new", "x", "--sdk", "/nowhere"],
+        &["plugin", "new", "conclave-sdk"],
+        &["plugin", "new", "chat"],
     ] {
         let output = conclave(&rig, arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));

@@ -16,7 +16,7 @@ pub(crate) struct RunInputArgs {
     /// The task's inputs besides the message: a JSON object, or @FILE with one
     #[arg(long, value_name = "JSON|@FILE")]
     pub(crate) inputs: Option<String>,
-    /// The recipient of the message: a task or a responder
+    /// The recipient of the message; the run ends with NOT_ADDRESSED if it is not the task's name
     #[arg(long, value_name = "NAME")]
     pub(crate) recipient: Option<String>,
     /// Replace a limit of [limits.run], such as `wall=30 s`; can be repeated

@@ -20,6 +20,8 @@ use crate::state::config_file::{create, unwritten};
 use crate::ui::show::{FAINT, GOOD, paint, plural, show_path};
 use crate::ui::stdout;
 
+/// Names of what a new plugin uses: the crates of the SDK, and a plugin of its config.
+const RESERVED: [&str; 4] = ["conclave-sdk", "conclave-sdk-macros", "conclave-trajectory", "chat"];
 /// The folder of the SDK in the plugin's folder.
 const SDK: &str = "conclave-sdk";
 
@@ -29,6 +31,10 @@ pub(crate) fn new(args: &NewPlugin, output: OutputArgs) -> Result<u8, CliError> 
         CliError::usage(format!("{} cannot be the name of a plugin: {why}", shell(&args.name)))
             .hint("use lower-case letters, digits, `-` and `_`, with a letter first")
     })?;
+    if RESERVED.contains(&args.name.as_str()) {
+        let what = format!("{} is the name of a crate or plugin that the new one uses", args.name);
+        return Err(CliError::usage(what).hint("choose another name"));
+    }
     let is_empty = std::fs::read_dir(&folder).map_or(true, |mut entries| entries.next().is_none());
     if !is_empty || folder.is_file() {
         let what = format!("{} already exists, and is not empty", show_path(&folder));

@@ -329,9 +329,11 @@ mod tests {
     #[test]
     fn the_name_of_a_crate_is_parsed() {
         assert_eq!(
-            crate_name("[package]\nname = \"my-tool\" # x\n[lib]\nname = \"other\"").as_deref(),
+            crate_name("[package]\nname = \"my-tool\" # x\n[lib]\ncrate-type = []").as_deref(),
             Some("my-tool")
         );
+        let named = "[package]\nname = \"my-tool\"\n[lib]\nname = \"other\"\n";
+        assert_eq!(crate_name(named).as_deref(), Some("other"));
         assert_eq!(crate_name("[workspace]\n"), None);
     }
 }

@@ -2,7 +2,7 @@
 //! rest. With the task's `agent_responder = "host-then-component"`, which is the default, the
 //! responder is asked before the model.
 
-use conclave_sdk::{Agent, Error, Responder, Result, Role, Turn, View, config, model, say};
+use conclave_sdk::{Agent, Error, Responder, Result, Role, Turn, View, config, finish, model};
 use serde::Deserialize;
 
 #[derive(Deserialize, Default)]
@@ -28,7 +28,9 @@ impl Responder for Faq {
         let asked = view.pending().filter(|message| message.sender == Role::User);
         let Some(question) = asked else { return Ok(None) };
         let settings: Settings = config::get()?;
-        Ok(answer(&settings.answers, &question.content)?.map(say))
+        // The answer ends the task, so no model is asked about it; in a conversation only the user
+        // ends it.
+        Ok(answer(&settings.answers, &question.content)?.map(finish))
     }
 }
 

@@ -26,7 +26,7 @@ const FILE_MAX: u64 = 16 << 20;
 pub(super) fn message(given: Option<String>) -> Result<Option<String>, CliError> {
     let piped = given.is_none() && !std::io::stdin().is_terminal();
     if given.as_deref() != Some("-") && !piped {
-        return Ok(given);
+        return Ok(given.filter(|text| !text.trim().is_empty()));
     }
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(|error| {
@@ -160,14 +160,16 @@ impl RunRoom {
         let Some(name) = name else {
             return Ok(Self { id: RandomIds.run(), keep: keep.clone(), is_stored: false });
         };
-        let store = keep.store.clone().or_else(|| room_folder(name)).ok_or_else(|| {
+        let keep_store = keep.store.clone();
+        let store = keep_store.clone().or_else(|| room_folder(name)).ok_or_else(|| {
             CliError::internal("a room with a name needs a store, and no state folder is known")
                 .hint("set HOME or CONCLAVE_STATE, or name a store with --store")
         })?;
         let keep = Keep { store: Some(store.clone()), ..keep.clone() };
         let id = RoomId::from(name);
+        let is_given = keep_store.is_some();
         let is_stored = match StoreReader::open(&store) {
-            Ok(reader) => is_free(&reader, &id, config)?,
+            Ok(reader) => is_free(&reader, (&id, is_given), config)?,
             Err(StoreError::Missing { .. }) => false,
             Err(error) => return Err(unusable(&error)),
         };
@@ -176,7 +178,11 @@ impl RunRoom {
 }
 
 /// Returns whether the room is stored, and may be run once more.
-fn is_free(reader: &StoreReader, room: &RoomId, config: &Path) -> Result<bool, CliError> {
+fn is_free(
+    reader: &StoreReader,
+    (room, is_given): (&RoomId, bool),
+    config: &Path,
+) -> Result<bool, CliError> {
     let rows = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
     let Some(row) = rows.into_iter().find(|row| row.run == *room) else { return Ok(false) };
     let config = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
@@ -187,12 +193,16 @@ fn is_free(reader: &StoreReader, room: &RoomId, config: &Path) -> Result<bool, C
             CliError::usage(what).hint("choose another name, or another store: --store FOLDER")
         );
     }
+    let folder = reader.folder().display().to_string();
+    let store = if is_given { format!(" --store {}", shell(&folder)) } else { String::new() };
     let (what, hint) = match row.state {
         RunState::Ended(_) => return Ok(true),
-        RunState::Running => ("is in progress", format!("end it: conclave stop {room}")),
+        RunState::Running => ("is in progress", format!("end it: conclave stop {room}{store}")),
         RunState::Interrupted => (
             "was interrupted",
-            format!("bring it to its end: conclave resume {room}, or conclave stop {room}"),
+            format!(
+                "bring it to its end: conclave resume {room}{store}, or conclave stop {room}{store}"
+            ),
         ),
     };
     Err(CliError::usage(format!("the last run in the room {room} {what}")).hint(hint))
