@@ -13,7 +13,7 @@ use syn::{
 
 const USAGE: &str = "write `idempotent`, `title = \"…\"`, `result_tokens = N`, `retained_tokens = N` or `example = r#\"{…}\"#`, with commas between";
 
-/// What stands in the parentheses of `#[tool(…)]`.
+/// The options of `#[tool(…)]`.
 #[derive(Default)]
 struct Options {
     idempotent: bool,

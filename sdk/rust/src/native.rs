@@ -16,7 +16,7 @@ use crate::Denial;
 use crate::fetch::Header;
 use crate::model::Completion;
 
-/// What a fake host grants and holds.
+/// The grants and the data of a fake host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fake {
     /// The granted folders, and whether they can be written.

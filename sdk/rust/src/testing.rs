@@ -166,8 +166,7 @@ impl FakeHost {
         self
     }
 
-    /// Runs the plugin's code on this host. What it writes is there afterwards, and in the next
-    /// run, also after a panic.
+    /// Runs the plugin's code on this host. Its writes remain for the next run, also after a panic.
     pub fn run<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let before = native::fake(|fake| std::mem::replace(fake, std::mem::take(&mut self.fake)));
         let config = native::set_config(self.config.clone());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// What a run begins with, in place of the config's own settings.
+/// The input of a run, instead of the config's own settings.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunInputArgs {
     /// Run this task, not the config's `entry`

@@ -135,7 +135,7 @@ fn read(file: &Path) -> Result<Vec<Case>, CliError> {
 }
 
 impl Case {
-    /// Returns what is wrong with the case itself.
+    /// Returns the problem of a case with a wrong combination of keys; `None` if it is valid.
     fn problem(&self) -> Option<&'static str> {
         let is_call =
             self.arguments.is_some() || !self.grants.is_empty() || self.settings.is_some();

@@ -20,7 +20,7 @@ use crate::state::config_file::{create, unwritten};
 use crate::ui::show::{FAINT, GOOD, paint, plural, show_path};
 use crate::ui::stdout;
 
-/// Names of what a new plugin uses: the crates of the SDK, and a plugin of its config.
+/// Names that collide with the SDK's crates, or with a plugin of the new config.
 const RESERVED: [&str; 4] = ["conclave-sdk", "conclave-sdk-macros", "conclave-trajectory", "chat"];
 /// The folder of the SDK in the plugin's folder.
 const SDK: &str = "conclave-sdk";

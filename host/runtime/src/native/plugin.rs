@@ -244,7 +244,7 @@ impl Plugin {
     /// ```
     /// use conclave_runtime::native::{self, Plugin, Step};
     ///
-    /// // Answers what it knows, and its model the rest.
+    /// // Answers known questions in code; the model answers the rest.
     /// let desk = Plugin::agent("desk", |step: Step| async move { Ok(step.complete().await?) })
     ///     .with_responder(|step: Step| async move {
     ///         Ok(step.text().contains("open").then(|| native::say("From nine to five.")))

@@ -21,12 +21,12 @@ fn usually() -> bool {
     true
 }
 
-/// A pattern, and what it does to a text.
+/// A pattern with its effect on a text.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {
     pattern: String,
-    /// Blocks the text, and tells its sender this.
+    /// Blocks the text, with this reason for its sender.
     #[serde(default)]
     reason: Option<String>,
     /// Stands in place of each match; `$1` is the first group.

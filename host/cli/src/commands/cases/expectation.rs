@@ -1,4 +1,4 @@
-//! What a case expects, and what came of it.
+//! The expectations of a case, and its observed result.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The expectations of a case; what is absent is not compared.
+/// The expectations of a case; an absent one is not compared.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Expectation {
@@ -40,7 +40,7 @@ pub(super) struct Expectation {
     blocked: Option<Vec<String>>,
 }
 
-/// What came of a case.
+/// The observed result of a case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Seen {
     pub(super) content: Option<String>,
@@ -74,7 +74,7 @@ impl Recorder {
                     seen.error = text("reason");
                 }
                 seen.value = Some(result["value"].clone()).filter(|value| !value.is_null());
-                // A single call: what it asks for next counts, and not the call itself.
+                // For a single call, its follow-up calls count, and not the call itself.
                 if let Some(called) = result["called"].as_array() {
                     let name = |name: &Value| name.as_str().map(str::to_owned);
                     seen.called = called.iter().filter_map(name).collect();
@@ -106,7 +106,7 @@ impl Subscriber for Recorder {
 }
 
 impl Expectation {
-    /// Returns each expectation that was not met, with what was seen.
+    /// Returns the expectations that were not met, each with the observed value.
     pub(super) fn problems(&self, seen: &Seen) -> Vec<String> {
         if let Some(why) = &seen.unplayed {
             return vec![format!("the case could not be played: {why}")];
@@ -210,7 +210,7 @@ mod tests {
         let ended = Recorder::default().end(Ok(ended));
         assert_eq!(problems(json!({}), &ended), ["error"]);
         assert!(problems(json!({ "status": "STALLED" }), &ended).is_empty());
-        // What was never played passes under no expectation.
+        // An unplayed case meets no expectation.
         let unplayed = Recorder::default().end(Err("no such tool".to_owned()));
         for expected in [json!({}), json!({ "error": "no such tool" })] {
             assert_eq!(

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use crate::args::NewKind;
 
-/// What is special about a kind.
+/// The parts that differ between kinds.
 struct Parts {
     code: &'static str,
     description: &'static str,
     /// Requests of the manifest, as TOML.
     asks: &'static str,
-    /// The config: what stands in the plugin's table, then further tables.
+    /// The rest of the plugin's table in the config.
     grants: &'static str,
     config: &'static str,
     replies: Value,

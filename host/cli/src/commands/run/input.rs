@@ -14,6 +14,7 @@ use conclave_runtime::store::{RunFilter, RunState, StoreError, StoreReader};
 use serde_json::{Map, Value};
 
 use crate::args::{Keep, RunInputArgs};
+use crate::commands::call::object;
 use crate::program::error::CliError;
 use crate::program::shell::shell;
 use crate::state::stores::{room_folder, unusable};
@@ -91,24 +92,13 @@ fn inputs(given: &str) -> Result<Map<String, Value>, CliError> {
         None => (given.to_owned(), "--inputs".to_owned()),
     };
     let wrong = |what: String| {
-        CliError::usage(format!("{from} must be a JSON object: {what}"))
+        CliError::usage(format!("{from} is {what}"))
             .hint(r#"write one: --inputs '{"language": "Gaelic"}', or a file: --inputs @FILE"#)
     };
-    match serde_json::from_str(&text) {
+    match object(&text) {
         Ok(Value::Object(inputs)) => Ok(inputs),
-        Ok(other) => Err(wrong(format!("it is {}", kind(&other)))),
-        Err(error) => Err(wrong(error.to_string())),
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a truth value",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
+        Ok(_) => Err(wrong("not a JSON object".to_owned())),
+        Err(why) => Err(wrong(why)),
     }
 }
 
@@ -221,7 +211,7 @@ mod tests {
             assert_eq!(inputs(given).unwrap()["days"], 3);
         }
         for (given, says) in [
-            ("[1]", "it is a list"),
+            ("[1]", "is not a JSON object"),
             ("{", "EOF"),
             ("@/nowhere", "/nowhere cannot be read"),
             ("@/", "cannot be read"),

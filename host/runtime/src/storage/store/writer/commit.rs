@@ -238,7 +238,7 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
     transaction
         .prepare_cached("UPDATE rooms SET changed = ?, turns = ?, tokens = ?, cost_micro_usd = ?, spent = ?, records = ? WHERE room = ?")?
         .execute(params![at, turns, tokens, cost, spent, last.seq.cast_signed() + 1, room])?;
-    // A room that had ended is open again, and whoever resumes it needs the origin of this run.
+    // An ended room is open again. A resumption needs the origin of this run, not of the first.
     if write.begins {
         transaction
             .prepare_cached(
