@@ -56,6 +56,9 @@
 //! inputs)`. One whose model writes actions as JSON parses them with [`Turn::from_json`], or calls
 //! [`model::act`]; [`View::observations`] has their results.
 //!
+//! Work that may take long goes to a background task: `delegate("writer").task("…").start()`, see
+//! [`background`].
+//!
 //! An agent that knows some answers without its model implements [`Responder`] too:
 //! `export!(agent: X, responder: X)`.
 //!
@@ -88,6 +91,7 @@ extern crate self as conclave_sdk;
 pub mod act;
 mod agent;
 pub mod analyzer;
+pub mod background;
 #[doc(hidden)]
 pub mod bindings;
 pub mod blobs;
@@ -118,6 +122,7 @@ mod turn;
 mod wire;
 
 pub use agent::{Agent, Responder, View};
+pub use background::delegate;
 pub use bindings::agent::conclave::plugin::actions;
 pub use bindings::agent::conclave::plugin::actions::{Observation, PlanState, ToolOutput};
 pub use bindings::agent::conclave::plugin::state::{
@@ -134,7 +139,7 @@ pub use error::{Error, Result};
 pub use history::History;
 pub use outcome::{IntoOutcome, Json};
 pub use tool::{Call, Toolset};
-pub use turn::{Turn, call, delegate_in_background, finish, reject, say};
+pub use turn::{Turn, call, finish, reject, say};
 pub use wire::value_in;
 
 /// The items that the macros' output uses, so that a plugin depends on one crate.

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::bindings::agent::conclave::plugin::actions::{self, Action, BackgroundTask, Reply};
+use crate::bindings::agent::conclave::plugin::actions::{self, Action, Reply};
 use crate::bindings::imports::conclave::plugin::model::Completion;
 use crate::bindings::imports::conclave::plugin::types::{Extra, ToolCall};
 
@@ -47,22 +47,6 @@ pub fn finish(answer: impl Serialize) -> Turn {
 /// Ends the task without an answer, with a reason.
 pub fn reject(reason: impl Into<Value>) -> Turn {
     Turn::from(Action::Reject(reason.into().to_string()))
-}
-
-/// Starts a task of the operator's config in a room of its own, without waiting for it. Needs the
-/// `delegate` grant; the next step sees whether it started. `worker` is the name of the task, and
-/// `description` says what to do.
-pub fn delegate_in_background(worker: impl Into<String>, description: impl Into<String>) -> Turn {
-    Turn::from(Action::DelegateTask(BackgroundTask {
-        worker: worker.into(),
-        description: description.into(),
-        context: "{}".into(),
-        share_channels: Vec::new(),
-        brief: None,
-        conversation_messages: 0,
-        wait: false,
-        structured: false,
-    }))
 }
 
 impl Turn {
@@ -177,7 +161,7 @@ fn silent() -> Reply {
 mod tests {
     use serde_json::json;
 
-    use super::{Action, Turn, actions, call, delegate_in_background, finish, reject, say};
+    use super::{Action, Turn, actions, call, finish, reject, say};
 
     fn reply(turn: &Turn) -> &actions::Reply {
         match turn.action() {
@@ -210,17 +194,6 @@ mod tests {
         assert_eq!(finish("a \"b\"").action(), &Action::Finish(r#""a \"b\"""#.into()));
         assert_eq!(finish(json!({ "n": 1 })).action(), &Action::Finish(r#"{"n":1}"#.into()));
         assert_eq!(reject("no").action(), &Action::Reject("\"no\"".into()));
-    }
-
-    #[test]
-    fn background_work_shares_no_channel() {
-        let turn = delegate_in_background("digest", "Digest the folder.");
-        let Action::DelegateTask(background) = turn.action() else { panic!("{turn:?}") };
-        assert_eq!(
-            (background.worker.as_str(), background.description.as_str()),
-            ("digest", "Digest the folder.")
-        );
-        assert!(background.share_channels.is_empty());
     }
 
     #[test]

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use conclave_sdk::{
-    Agent, Error, Result, Turn, View, call, delegate_in_background, fetch, files, finish, kv,
-    model, scratch,
+    Agent, Error, Result, Turn, View, call, delegate, fetch, files, finish, kv, model, scratch,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -73,7 +72,7 @@ fn step(number: usize, work: &Work, notes: &mut BTreeMap<String, String>) -> Tur
         Some(tool) => call(*tool, json!({ "id": format!("{id}/{tool}") })),
         None if number == CALLS.len() => {
             let task = json!({ "url": url, "id": format!("{id}/child"), "short": true });
-            delegate_in_background("child", task.to_string())
+            delegate("child").task(task.to_string()).start()
         }
         None => finish(json!(notes)),
     }

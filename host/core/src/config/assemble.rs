@@ -210,6 +210,9 @@ fn check_exports(
     if let Some(strategy) = &task.setup.delivery_strategy {
         need(strategy, PluginKind::DeliveryStrategy, "delivery_strategy", None);
     }
+    if let Some(strategy) = &task.setup.background.delivery_strategy {
+        need(strategy, PluginKind::DeliveryStrategy, "background.delivery_strategy", None);
+    }
     for (index, executor) in task.setup.action_plugins.iter().enumerate() {
         need(executor, PluginKind::Tools, &format!("action_plugins[{index}]"), None);
     }

@@ -5,12 +5,13 @@ use super::grants::names_of;
 use super::keys::{BACKGROUND, BUDGET};
 use super::reader::{ConfigReader, Table};
 use super::references::References;
+use super::task::plugin_name;
 use crate::setup::TaskBudget;
 use crate::types::delegation::BackgroundRules;
-use crate::types::ids::ChannelId;
+use crate::types::ids::{ChannelId, TaskName};
 
 /// `background`: shared channels, waiting calls, the cache of results, the part of the conversation
-/// for workers.
+/// for workers, the task to notify and the strategy.
 pub(super) fn rules(
     reader: &mut ConfigReader,
     references: &mut References,
@@ -24,6 +25,14 @@ pub(super) fn rules(
     table.set(reader, "wait", &mut rules.wait);
     table.set(reader, "cache", &mut rules.cache_ms);
     table.set(reader, "conversation", &mut rules.conversation);
+    if let Some(item) = table.get("notify")
+        && let Some(name) = item.string(reader)
+    {
+        references.add_task(&item, name);
+        rules.notify = Some(TaskName::from(name));
+    }
+    rules.delivery_strategy =
+        table.get("delivery_strategy").and_then(|item| plugin_name(reader, references, &item));
     rules
 }
 

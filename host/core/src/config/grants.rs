@@ -17,7 +17,7 @@ use crate::permissions::grant::{
     ChannelsGrant, DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant,
     FileMode, Grants, KvGrant, ModelGrant, RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
 };
-use crate::types::ids::{ChannelId, ModelName, SecretName, TaskName};
+use crate::types::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
 use crate::types::wording::{array, code, string, suggest};
 
 /// An entry of a list of names.
@@ -126,7 +126,34 @@ fn delegate(
         at_once,
         total,
         channels,
+        delivery_strategies: strategies(reader, references, limits.as_ref()),
+        result_delivery: choices(reader, limits.as_ref(), "result_delivery"),
+        on_close: choices(reader, limits.as_ref(), "on_close"),
     })
+}
+
+/// The delivery strategies that the agent may choose.
+fn strategies(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: Option<&Table<'_>>,
+) -> Vec<PluginName> {
+    let names = table
+        .and_then(|table| table.get("delivery_strategies"))
+        .and_then(|item| names_of(reader, &item, false))
+        .unwrap_or_default();
+    names.iter().for_each(|(item, name)| references.add_plugin(item, name));
+    names.into_iter().map(|(_, name)| PluginName::from(name)).collect()
+}
+
+/// A list of words; empty if the key is not given.
+fn choices<T: DeserializeOwned + Ord>(
+    reader: &mut ConfigReader,
+    table: Option<&Table<'_>>,
+    key: &str,
+) -> BTreeSet<T> {
+    let words: Option<Vec<T>> = table.and_then(|table| table.read(reader, key));
+    words.unwrap_or_default().into_iter().collect()
 }
 
 fn route(

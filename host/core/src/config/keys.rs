@@ -263,6 +263,10 @@ const MEMORY: ValueShape = Size { least: 1, most: limits::MEMORY_MAX };
 const BODY: ValueShape = Size { least: 1, most: 256 << 20 };
 /// `CONNECT` and `TRACE` are for proxies.
 const METHODS: &ValueShape = &Choice(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+const RESULT_FORM: ValueShape = Choice(&["agent-turn", "text"]);
+const RESULT_DELIVERY: &ValueShape = &RESULT_FORM;
+const CLOSE: ValueShape = Choice(&["cascade", "detach", "finish-silently"]);
+const ON_CLOSE: &ValueShape = &CLOSE;
 const RESPONDERS: ValueShape = List(&Choice(&["llm", "agent", "user"]));
 const COMPAT: ValueShape = Choice(&["langroid"]);
 const RETURN_TYPES: ValueShape = Choice(&["text", "int", "float", "bool", "any_tool"]);
@@ -366,6 +370,9 @@ pub const KEYS: &[ConfigKey] = &[
     key(DELEGATE, "at_once", COUNT_32, "at_once = 1", "The maximum number of concurrent background tasks.").whole(DelegateGrant::AT_ONCE as u64),
     key(DELEGATE, "total", COUNT_32, "total = 8", "The maximum number of background tasks in the whole run.").otherwise("`8`, at least `at_once`"),
     key(DELEGATE, "channels", TEXTS, r#"channels = ["terminal"]"#, "The channels that it may share with background tasks."),
+    key(DELEGATE, "delivery_strategies", TEXTS, r#"delivery_strategies = ["digest"]"#, "The delivery strategies that it may choose for a result, besides the one that the tasks name."),
+    key(DELEGATE, "result_delivery", List(RESULT_DELIVERY), r#"result_delivery = ["text"]"#, "The forms of delivery that it may choose for a result, besides the worker's own `result_delivery`."),
+    key(DELEGATE, "on_close", List(ON_CLOSE), r#"on_close = ["detach"]"#, "What it may choose to happen to a background task when its own task is stopped, besides `cascade` and the worker's own `on_close`."),
     key(FILES, "dir", TEXT, r#"dir = "docs""#, "The folder, relative to the config's folder.").required(),
     key(FILES, "at", TEXT, r#"at = "/docs""#, "The path at which the plugin sees it: `/` and one name.").required(),
     key(FILES, "mode", Choice(&["read", "read-write"]), r#"mode = "read""#, "Whether the plugin may write.").word("read"),
@@ -397,12 +404,12 @@ pub const KEYS: &[ConfigKey] = &[
     key(TASK, "subtasks", TEXTS, r#"subtasks = ["answer"]"#, "The sub-tasks, in the order in which they are tried."),
     key(TASK, "tools", List(&Either(&[TEXT, Table(TASK_TOOL)])), r#"tools = ["search.find", "done"]"#, "The tools that the agent is offered: granted tools of plugins (`*` for all of them), and tools of the host such as `done`, `pass`, `forward`, `send` and `rewind`. A table sets the options of one tool.").otherwise("all granted tools"),
     key(TASK, "scope", Table(SCOPE), "scope = { read_only = true }", "Restrictions of the agent's grants for this task. Tools are restricted by `tools`."),
-    key(TASK, "result_delivery", Choice(&["agent-turn", "text"]), r#"result_delivery = "text""#, "How the result of a background task is delivered: `agent-turn`, the notified task's agent takes a turn about it; `text`, the text is sent unchanged.").otherwise("`agent-turn` if the notified task is interactive or the room persistent, else `text`"),
+    key(TASK, "result_delivery", RESULT_FORM, r#"result_delivery = "text""#, "How the result of a background task is delivered: `agent-turn`, the notified task's agent takes a turn about it; `text`, the text is sent unchanged.").otherwise("`agent-turn` if the notified task is interactive or the room persistent, else `text`"),
     key(TASK, "delivery_strategy", TEXT, r#"delivery_strategy = "immediate""#, "The delivery strategy for the result of a background task."),
     key(TASK, "background", Table(BACKGROUND), "background = { wait = true }", "Defaults for the background tasks that the agent starts."),
     key(TASK, "deadline", Duration { least: 10, most: DURATION_MAX }, r#"deadline = "2 min""#, "The time limit of the task in the background.").otherwise("the rest of the run's time"),
     key(TASK, "handoff", TEXTS, r#"handoff = ["billing", "user"]"#, "The tasks to which the agent may transfer the conversation with `handoff_conversation`; `user` returns it to the user.").otherwise("all that it may address"),
-    key(TASK, "on_close", Choice(&["cascade", "detach", "finish-silently"]), r#"on_close = "detach""#, "What happens to the background task when its parent is stopped or closed: `cascade`, it is stopped too; `detach`, it continues on its own; `finish-silently`, the parent waits for its end but does not deliver the result.").word("cascade"),
+    key(TASK, "on_close", CLOSE, r#"on_close = "detach""#, "What happens to the background task when its parent is stopped or closed: `cascade`, it is stopped too; `detach`, it continues on its own; `finish-silently`, the parent waits for its end but does not deliver the result.").word("cascade"),
     key(TASK, "structured_retries", Whole { least: 0, most: 100 }, "structured_retries = 3", "Requires a background task to return its result with `submit_result`, and sets how often the agent is prompted again for it."),
     key(TASK, "budget", Table(BUDGET), "budget = { turns = 4 }", "The limits of the task in the background.").otherwise("of each limit, half of the rest of the run's"),
     key(TASK, "interactive", Flag, "interactive = true", "Whether the user is asked after each step of another responder.").flag(false),
@@ -466,6 +473,8 @@ pub const KEYS: &[ConfigKey] = &[
     key(BACKGROUND, "channels", TEXTS, r#"channels = ["terminal"]"#, "The channels that a background task may use if its call names none."),
     key(BACKGROUND, "wait", Flag, "wait = true", "Whether each call waits for the result and returns it.").flag(false),
     key(BACKGROUND, "cache", TIME, r#"cache = "5 min""#, "How long an equal call returns the result of an earlier one that completed."),
+    key(BACKGROUND, "notify", TEXT, r#"notify = "desk""#, "The task to notify of results. Another one by an agent's own choice needs `grants.route`.").otherwise("this task"),
+    key(BACKGROUND, "delivery_strategy", TEXT, r#"delivery_strategy = "digest""#, "The delivery strategy for results, in place of the worker's own.").otherwise("the worker's `delivery_strategy`"),
     key(BACKGROUND, "conversation", Whole { least: 0, most: CONVERSATION_MAX as u64 }, "conversation = 12", "The number of the conversation's newest messages that every background task gets.").whole(0),
     key(BUDGET, "turns", COUNT, "turns = 4", "The maximum number of steps of agents.").otherwise(HALF),
     key(BUDGET, "tokens", COUNT, "tokens = 10_000", "The maximum number of input and output tokens of all models.").otherwise(HALF),

@@ -380,6 +380,7 @@ fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet
             task.setup
                 .delivery_strategy
                 .iter()
+                .chain(&task.setup.background.delivery_strategy)
                 .chain(&task.setup.action_plugins)
                 .chain(&task.setup.memory)
                 .chain(&task.setup.confirm.analyzer),
@@ -391,6 +392,8 @@ fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet
     // Once for each agent, because many tasks may share one.
     for agent in agents {
         used.insert(agent);
+        let chosen = config.plugins.get(agent).and_then(|agent| agent.grants.delegate.as_ref());
+        used.extend(chosen.into_iter().flat_map(|grant| &grant.delivery_strategies));
         let granted = config.plugins.get(agent).and_then(|agent| agent.grants.tools.as_ref());
         for pattern in granted.into_iter().flat_map(|grant| &grant.names) {
             let plugin = pattern.0.split_once('.').map(|(plugin, _)| plugin);

@@ -227,8 +227,15 @@ fn may_delegate(grant: &DelegateGrant) -> String {
     } else {
         format!(" and share {channels} with it")
     };
+    let strategies = grant.delivery_strategies.iter().map(|name| name.as_str());
+    let words = strategies
+        .chain(grant.result_delivery.iter().map(|form| form.as_str()))
+        .chain(grant.on_close.iter().map(|fate| fate.as_str()));
+    let words = join(words);
+    let chooses =
+        if words.is_empty() { String::new() } else { format!(" and choose {words} for it") };
     format!(
-        "delegate to {tasks} ({} at once, {} in total){shares}",
+        "delegate to {tasks} ({} at once, {} in total){shares}{chooses}",
         thousands(grant.at_once.into()),
         thousands(grant.total.into())
     )

@@ -3,12 +3,13 @@
 //! nothing.
 
 use crate::permissions::grant::{
-    FOLDER_BYTES, FOLDER_FILES, FileGrant, FileMode, Rights, list_with,
+    DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FileGrant, FileMode, Rights, list, list_with,
 };
 use crate::permissions::paths::{GuestPath, suggested_folder};
 use crate::types::capability::Capability;
+use crate::types::delegation::{OnClose, ResultForm};
 use crate::types::denial::{DenialRecord, Layer};
-use crate::types::ids::{ChannelId, ModelName, TaskName};
+use crate::types::ids::{ChannelId, ModelName, PluginName, TaskName};
 use crate::types::text::show_size;
 
 /// Stands in a suggested grant for the folder that the operator has to choose.
@@ -16,6 +17,36 @@ pub const CHOSEN_FOLDER: &str = "…";
 
 /// The record of a refusal.
 pub type Refused = Box<DenialRecord>;
+
+/// A choice of a delegating agent that needs a grant.
+#[derive(Clone, Copy, Debug)]
+pub enum DelegationChoice<'a> {
+    /// The strategy that delivers the result.
+    Strategy(&'a PluginName),
+    /// The form in which the result is delivered.
+    Form(ResultForm),
+    /// The fate of the task if its parent is stopped or closed.
+    OnClose(OnClose),
+}
+
+impl<'a> DelegationChoice<'a> {
+    /// Returns the key below `grants.delegate`.
+    fn key(&self) -> &'static str {
+        match self {
+            Self::Strategy(_) => "delivery_strategies",
+            Self::Form(_) => "result_delivery",
+            Self::OnClose(_) => "on_close",
+        }
+    }
+
+    fn target(&self) -> &'a str {
+        match self {
+            Self::Strategy(name) => name.as_str(),
+            Self::Form(form) => form.as_str(),
+            Self::OnClose(fate) => fate.as_str(),
+        }
+    }
+}
 
 impl<'a> Rights<'a> {
     /// Returns the model of this name; without a name `default` if it was granted, else the first
@@ -105,14 +136,8 @@ impl<'a> Rights<'a> {
     ) -> Result<(), Refused> {
         let grant = self.grants.delegate.as_ref();
         let smallest = || {
-            is_channel(channel).then(|| {
-                let channels = list_with(grant.into_iter().flat_map(|grant| &grant.channels).map(ChannelId::as_str), channel);
-                let tasks = grant.map(|grant| grant.tasks.iter().map(TaskName::as_str).collect::<Vec<_>>()).unwrap_or_default();
-                let tasks = tasks.iter().map(|task| format!("{task:?}")).collect::<Vec<_>>().join(", ");
-                // The suggested line replaces the whole table, so it must repeat the limits.
-                let bounds = grant.map(|grant| format!(", at_once = {}, total = {}", grant.at_once, grant.total)).unwrap_or_default();
-                format!("[plugins.{}] grants.delegate = {{ tasks = [{tasks}]{bounds}, channels = {channels} }}", self.plugin)
-            })
+            is_channel(channel)
+                .then(|| self.wider_delegate(|grant| grant.channels.push(ChannelId::from(channel))))
         };
         self.require(Capability::Delegate, channel, smallest)?;
         if grant
@@ -123,6 +148,56 @@ impl<'a> Rights<'a> {
         let reason =
             format!("plugins.{}.grants.delegate.channels does not contain it", self.plugin);
         Err(self.refuse(Capability::Delegate, channel, Layer::Config, &reason, smallest()))
+    }
+
+    /// Allows a choice of the delegating agent that goes beyond what the tasks of the config say.
+    ///
+    /// # Errors
+    /// As [`may_use_model`](Self::may_use_model).
+    pub fn may_choose(&self, choice: &DelegationChoice<'_>) -> Result<(), Refused> {
+        let (key, target) = (choice.key(), choice.target());
+        let smallest = || {
+            Some(self.wider_delegate(|grant| match choice {
+                DelegationChoice::Strategy(name) => {
+                    grant.delivery_strategies.push(PluginName::clone(name));
+                }
+                DelegationChoice::Form(form) => drop(grant.result_delivery.insert(*form)),
+                DelegationChoice::OnClose(fate) => drop(grant.on_close.insert(*fate)),
+            }))
+        };
+        self.require(Capability::Delegate, target, smallest)?;
+        let is_granted = self.grants.delegate.as_ref().is_some_and(|grant| match choice {
+            DelegationChoice::Strategy(name) => grant.delivery_strategies.contains(name),
+            DelegationChoice::Form(form) => grant.result_delivery.contains(form),
+            DelegationChoice::OnClose(fate) => grant.on_close.contains(fate),
+        });
+        if is_granted {
+            return Ok(());
+        }
+        let reason = format!("plugins.{}.grants.delegate.{key} does not contain it", self.plugin);
+        Err(self.refuse(Capability::Delegate, target, Layer::Config, &reason, smallest()))
+    }
+
+    /// Returns the line of config with a wider `grants.delegate`. The line replaces the whole
+    /// table, so it repeats what is granted already.
+    fn wider_delegate(&self, widen: impl FnOnce(&mut DelegateGrant)) -> String {
+        let granted = self.grants.delegate.as_ref();
+        let mut wider = granted.cloned().unwrap_or_default();
+        widen(&mut wider);
+        let mut fields =
+            vec![format!("tasks = {}", list(wider.tasks.iter().map(TaskName::as_str)))];
+        if let Some(granted) = granted {
+            fields.push(format!("at_once = {}, total = {}", granted.at_once, granted.total));
+        }
+        let lists = [
+            ("channels", list(wider.channels.iter().map(ChannelId::as_str))),
+            ("delivery_strategies", list(wider.delivery_strategies.iter().map(PluginName::as_str))),
+            ("result_delivery", list(wider.result_delivery.iter().map(|form| form.as_str()))),
+            ("on_close", list(wider.on_close.iter().map(|fate| fate.as_str()))),
+        ];
+        let given = lists.into_iter().filter(|(_, list)| list != "[]");
+        fields.extend(given.map(|(key, list)| format!("{key} = {list}")));
+        format!("[plugins.{}] grants.delegate = {{ {} }}", self.plugin, fields.join(", "))
     }
 
     /// Returns the channel to send to. A line of config is suggested only for an existing channel.

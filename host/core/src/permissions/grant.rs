@@ -10,10 +10,11 @@ use crate::permissions::fetch::{HostPattern, UrlPattern};
 use crate::permissions::manifest::Manifest;
 use crate::permissions::task_scope::ScopedTask;
 use crate::types::capability::Capability;
+use crate::types::delegation::{OnClose, ResultForm};
 use crate::types::denial::Denial;
 use crate::types::denial::DenialRecord;
 use crate::types::denial::Layer;
-use crate::types::ids::{ChannelId, ModelName, SecretName, TaskName};
+use crate::types::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
 
 /// The grant of models, with its limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,8 +35,8 @@ pub struct ToolsGrant {
     pub calls: Option<u64>,
 }
 
-/// The grant of tasks that a plugin may delegate to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The grant of tasks that a plugin may delegate to, and of its choices about such a task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DelegateGrant {
     pub tasks: Vec<TaskName>,
     pub at_once: u32,
@@ -43,6 +44,15 @@ pub struct DelegateGrant {
     /// Channels that it may share with such a task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<ChannelId>,
+    /// Delivery strategies that it may choose for a result, besides those that the tasks name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delivery_strategies: Vec<PluginName>,
+    /// Forms of delivery that it may choose.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub result_delivery: BTreeSet<ResultForm>,
+    /// Fates of a task after its parent that it may choose.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub on_close: BTreeSet<OnClose>,
 }
 
 impl DelegateGrant {
@@ -388,8 +398,12 @@ impl Rights<'_> {
 /// Returns a list for the config with the existing names and one more, so that it takes nothing
 /// away.
 pub(crate) fn list_with<'a>(granted: impl IntoIterator<Item = &'a str>, name: &'a str) -> String {
-    let names: Vec<String> =
-        granted.into_iter().chain([name]).map(|name| format!("{name:?}")).collect();
+    list(granted.into_iter().chain([name]))
+}
+
+/// Returns a list of names for the config.
+pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| format!("{name:?}")).collect();
     format!("[{}]", names.join(", "))
 }
 

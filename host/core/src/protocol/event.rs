@@ -124,6 +124,9 @@ pub struct RunOpening {
     /// `submit_result`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_retries: Option<u32>,
+    /// The JSON Schema of the `data` of that result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_schema: Option<Value>,
     /// Facts about the room, such as its opener and purpose: a JSON object, or null.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub metadata: Value,
@@ -162,6 +165,7 @@ impl Default for RunOpening {
             persistent: false,
             bindings: None,
             structured_retries: None,
+            result_schema: None,
             metadata: Value::Null,
             chain_depth: 0,
             delegators: Vec::new(),

@@ -41,7 +41,8 @@ use strategies::StrategyState;
 /// The reason why nothing is said in a closed room.
 const ROOM_CLOSED: &str = "room_closed";
 
-/// A queued or retained result. A delivered one leaves the queue; the record of its task keeps it.
+/// A queued or retained result. One that its agent has read leaves the queue; the record of its task
+/// keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct QueuedResult {
     /// The ended task, with its count of failed messages.
@@ -57,6 +58,9 @@ struct QueuedResult {
     #[serde(default)]
     chain_depth: u32,
     state: DeliveryState,
+    /// The channel on which people read it; its agent reads it from the inbox too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    posted: Option<ChannelId>,
 }
 
 /// A result to be delivered.
@@ -153,7 +157,7 @@ impl Deliveries {
     }
 
     /// Moves a result to another state, and returns it. A delivered or blocked result leaves the
-    /// queue.
+    /// queue, except one that was posted to people, which its agent still reads.
     fn put(&mut self, id: &BackgroundId, state: DeliveryState) -> Option<QueuedResult> {
         let number = *self.by_id.get(id)?;
         let entry = self.results.get_mut(&number)?;
@@ -166,6 +170,9 @@ impl Deliveries {
                 if let Some(strategy) = &entry.strategy {
                     self.waiting.entry(strategy.clone()).or_default().insert(number);
                 }
+            }
+            DeliveryState::Delivered if entry.posted.is_some() => {
+                self.inbox.entry(entry.notify.clone()).or_default().insert(number);
             }
             DeliveryState::Inbox | DeliveryState::DeadLetter => {
                 self.inbox.entry(entry.notify.clone()).or_default().insert(number);
@@ -250,6 +257,10 @@ impl Deliveries {
         reason: Option<&str>,
     ) {
         let Some(entry) = self.put(id, state) else { return };
+        if entry.posted.is_some() && state != DeliveryState::Delivered {
+            // People have it, so its delivery stays as recorded, whether or not the agent read it.
+            return;
+        }
         let record = DeliveryRecord {
             state,
             strategy: entry.strategy.clone(),
@@ -383,6 +394,7 @@ impl ResultDelivery<'_> {
             result_delivery,
             chain_depth,
             state: DeliveryState::Waiting,
+            posted: None,
         };
         self.deliveries.results.insert(number, entry);
         if self.channels.is_closed() {

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Room;
 use super::condensing::Condensing;
@@ -197,12 +198,19 @@ impl Histories {
     }
 
     /// Offers a host tool to a task's agent from here on.
-    pub(super) fn offer(&mut self, cx: &RoomContext, task: &TaskName, wanted: HostTool) {
+    pub(super) fn offer(
+        &mut self,
+        cx: &RoomContext,
+        task: &TaskName,
+        wanted: HostTool,
+        set_input: impl FnOnce(&mut Value),
+    ) {
         let toolbox = self.toolbox(cx, task);
         if let Some(mut tool) =
             toolbox.host_tool(wanted).filter(|tool| !(tool.offered && tool.handled)).cloned()
         {
             (tool.offered, tool.handled) = (true, true);
+            set_input(&mut tool.summary.input_schema);
             self.memory(cx, task).toolbox = Some(Arc::new(toolbox.with([tool])));
         }
     }

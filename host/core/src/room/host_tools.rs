@@ -243,7 +243,7 @@ impl Dialogue<'_> {
         if let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) {
             let taint = labels.iter().copied().filter(|label| *label == Label::Untrusted).collect();
             self.histories.memory(self.cx, &task).stash = Some((content, taint));
-            self.histories.offer(self.cx, &task, HostTool::AddRecipient);
+            self.histories.offer(self.cx, &task, HostTool::AddRecipient, |_| {});
         }
         let mut message = self.frames.host_message(self.cx, id, text);
         message.recipient = Some(Role::Llm.as_str().to_owned());

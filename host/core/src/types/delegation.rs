@@ -15,7 +15,8 @@ use crate::types::tool::ToolSummary;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Deliver {
-    /// The task's own `deliver`.
+    /// The delegating task's `background.delivery_strategy`, or else the worker's
+    /// `delivery_strategy`.
     #[default]
     AsConfigured,
     /// No strategy: the result waits in the inbox.
@@ -24,7 +25,7 @@ pub enum Deliver {
 }
 
 /// The form in which a result is delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResultForm {
     /// The notified task's agent takes a turn about it; if that task has ended, the text is sent
@@ -34,8 +35,19 @@ pub enum ResultForm {
     Text,
 }
 
+impl ResultForm {
+    /// Returns the word of the config.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AgentTurn => "agent-turn",
+            Self::Text => "text",
+        }
+    }
+}
+
 /// The fate of a task whose parent is stopped or closed before it ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnClose {
     /// The task is stopped with its parent.
@@ -45,6 +57,18 @@ pub enum OnClose {
     Detach,
     /// The parent waits for the task's end and records it; nothing more is delivered.
     FinishSilently,
+}
+
+impl OnClose {
+    /// Returns the word of the config.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cascade => "cascade",
+            Self::Detach => "detach",
+            Self::FinishSilently => "finish-silently",
+        }
+    }
 }
 
 /// A request for a background task.
@@ -74,7 +98,12 @@ pub struct Delegation {
     /// The number of re-prompts for a result with `submit_result`; `None` if none is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_retries: Option<u32>,
-    /// The task to notify; `None` for the delegating one.
+    /// The JSON Schema of the `data` that a completed result must have; it implies a result with
+    /// `submit_result`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_schema: Option<Value>,
+    /// The task to notify; `None` for the one that the delegating task's rules name, or else for
+    /// the delegating task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<TaskName>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -93,6 +122,10 @@ pub struct Delegation {
 
 /// The default number of re-prompts for a structured result.
 pub const STRUCTURED_RETRIES: u32 = 3;
+/// The limit of re-prompts, as in the config.
+pub const STRUCTURED_RETRIES_MAX: u32 = 100;
+/// The limit of a result's schema in bytes: the worker's model reads it with each request.
+pub const RESULT_SCHEMA_BYTES: usize = 64 << 10;
 /// The limit of automatic answers in a chain: a delegation beyond it is refused.
 pub const CHAIN_MAX: u32 = 5;
 /// The limit of conversation messages for a worker.
@@ -172,6 +205,12 @@ pub struct BackgroundRules {
     /// The number of conversation messages that every worker gets.
     #[serde(skip_serializing_if = "is_default")]
     pub conversation: u32,
+    /// The task to notify of results; `None` for the delegating one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notify: Option<TaskName>,
+    /// The strategy that delivers results, instead of the worker's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery_strategy: Option<PluginName>,
 }
 
 /// The state of a background task. The last five are final: one of them is reached, once (R-040,

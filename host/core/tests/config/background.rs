@@ -8,7 +8,7 @@ use conclave_core::config::ProblemCode::{
     WrongType,
 };
 use conclave_core::setup::{PluginFacts, PluginKind};
-use conclave_core::types::delegation::{BackgroundRules, OnClose};
+use conclave_core::types::delegation::{BackgroundRules, OnClose, ResultForm};
 use conclave_core::types::ids::PluginName;
 use serde_json::json;
 
@@ -27,15 +27,17 @@ fn plugins() -> BTreeMap<PluginName, PluginFacts> {
 
 #[test]
 fn the_keys_mean_what_they_say() {
-    let desk = "background = { channels = [\"terminal\"], wait = true, cache = \"5 min\", conversation = 12 }";
+    let desk = "background = { channels = [\"terminal\"], wait = true, cache = \"5 min\", conversation = 12, notify = \"other\" }";
     let slow = "deadline = \"2 min\"\non_close = \"finish-silently\"\nstructured_retries = 3";
-    let grant = "grants.delegate = { tasks = [\"slow\"], at_once = 2, total = 8, channels = [\"terminal\"] }";
+    let grant = "grants.delegate = { tasks = [\"slow\"], at_once = 2, total = 8, channels = [\"terminal\"], result_delivery = [\"text\"], on_close = [\"detach\"] }";
     let setup = assembled(&text(grant, desk, slow), &plugins()).setup;
     let rules = BackgroundRules {
         share: vec!["terminal".to_owned()],
         wait: true,
         cache_ms: Some(300_000),
         conversation: 12,
+        notify: Some("other".into()),
+        delivery_strategy: None,
     };
     assert_eq!(setup.tasks["desk"].background, rules);
     let slow = &setup.tasks["slow"];
@@ -50,6 +52,8 @@ fn the_keys_mean_what_they_say() {
     );
     let grant = setup.plugins["chat"].grants.delegate.as_ref().expect("a grant");
     assert_eq!(grant.channels, ["terminal".into()]);
+    assert_eq!(grant.result_delivery, [ResultForm::Text].into());
+    assert_eq!(grant.on_close, [OnClose::Detach].into());
 }
 
 #[test]

@@ -522,6 +522,7 @@ impl GrantsPlan {
                 at_once: self.at_once.unwrap_or(8),
                 total: self.total.unwrap_or(16),
                 channels: self.share.clone().into_iter().map(ChannelId::from).collect(),
+                ..DelegateGrant::default()
             }),
             model: self.model.clone().map(|names| ModelGrant {
                 names: names.into_iter().map(ModelName::from).collect(),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use conclave_core::journal::record::fold;
 use conclave_core::journal::recovery::{Restart, Unfinished};
+use conclave_core::permissions::grant::DelegateGrant;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_core::protocol::notice::Notice;
@@ -18,7 +19,7 @@ use conclave_core::setup::Setup;
 use conclave_core::tool_calls::toolbox::TaskTool;
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::channel::{Binding, ChannelAccess, ChannelKind};
-use conclave_core::types::delegation::{BackgroundState, Delegation, Deliver};
+use conclave_core::types::delegation::{BackgroundState, Delegation, Deliver, OnClose, ResultForm};
 use conclave_core::types::delivery::{BackgroundStatus, DeliveryState, EndedTask};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::host_tool::HostTool;
@@ -901,4 +902,149 @@ fn nobody_asks_for_tasks_of_a_room_that_is_not_there() {
         "{reply:?}"
     );
     assert_eq!(room.tasks().count(), 0);
+}
+
+/// A room whose desk delegates by action, with a strategy that the operator has and names nowhere.
+fn chooses(grant: impl FnOnce(&mut DelegateGrant), route: &[&str]) -> Desk {
+    let route = (!route.is_empty()).then(|| route.to_vec());
+    let setup = json!({
+        "tasks": { "desk": {}, "slow": {}, "other": {} },
+        "plugins": {
+            "desk": { "grants": { "delegate": ["slow"], "route": route } },
+            "digest": { "kinds": ["delivery-strategy"] },
+        },
+    });
+    Desk::open_with(
+        setup,
+        |setup| {
+            let desk = setup.plugins.get_mut("desk").expect("a plugin");
+            let desk = Arc::make_mut(desk);
+            grant(desk.grants.delegate.as_mut().expect("a grant"));
+        },
+        |_| {},
+    )
+}
+
+fn delegates(desk: &mut Desk, delegation: Delegation) {
+    desk.step(Action::DelegateTask(Box::new(delegation)));
+}
+
+#[test]
+fn an_agents_choices_need_grants_that_the_refusal_names() {
+    type Widen = fn(&mut DelegateGrant);
+    let cases: [(Delegation, Widen, &str); 3] = [
+        (
+            Delegation { deliver: Deliver::By("digest".into()), ..to("slow") },
+            |grant| grant.delivery_strategies.push("digest".into()),
+            "delivery_strategies = [\"digest\"]",
+        ),
+        (
+            Delegation { result_delivery: Some(ResultForm::Text), ..to("slow") },
+            |grant| grant.result_delivery.extend([ResultForm::Text]),
+            "result_delivery = [\"text\"]",
+        ),
+        (
+            Delegation { on_close: Some(OnClose::Detach), ..to("slow") },
+            |grant| grant.on_close.extend([OnClose::Detach]),
+            "on_close = [\"detach\"]",
+        ),
+    ];
+    for (delegation, widen, line) in cases {
+        let mut desk = chooses(|_| {}, &[]);
+        delegates(&mut desk, delegation.clone());
+        assert_eq!(desk.reads()["error"], json!("not_granted"), "{delegation:?}");
+        assert!(desk.to_do.iter().all(|effect| background(effect).is_none()), "nothing started");
+        let suggested = desk.told.iter().find_map(|notice| match notice {
+            Notice::Denied { record, .. } => record.suggestion.clone(),
+            _ => None,
+        });
+        let suggested = suggested.expect("a grant is suggested");
+        assert!(
+            suggested.contains(line) && suggested.contains("tasks = [\"slow\"]"),
+            "{suggested}"
+        );
+        desk.folds();
+        let mut desk = chooses(widen, &[]);
+        delegates(&mut desk, delegation);
+        desk.begun();
+        desk.folds();
+    }
+}
+
+#[test]
+fn to_notify_another_task_needs_the_route_to_it() {
+    let delegation = Delegation { notify: Some("other".into()), ..to("slow") };
+    let mut desk = chooses(|_| {}, &[]);
+    delegates(&mut desk, delegation.clone());
+    assert_eq!(desk.reads()["error"], json!("not_granted"));
+    let mut desk = chooses(|_| {}, &["other"]);
+    delegates(&mut desk, delegation.clone());
+    let (_, id, _) = desk.begun();
+    assert_eq!(desk.room.task(&id).expect("a record").notify, "other".into());
+    // The operator's own setting needs no grant.
+    let mut desk = Desk::open(plain_with("desk", json!({ "background": { "notify": "other" } })));
+    delegates(&mut desk, delegation);
+    let (_, id, _) = desk.begun();
+    assert_eq!(desk.room.task(&id).expect("a record").notify, "other".into());
+}
+
+#[test]
+fn what_the_tasks_say_needs_no_grant_and_the_delegators_strategy_comes_first() {
+    let mut desk = Desk::open_with(
+        plain_with("slow", json!({ "on_close": "detach", "result_delivery": "text" })),
+        |_| {},
+        |_| {},
+    );
+    let (on_close, result_delivery) = (Some(OnClose::Detach), Some(ResultForm::Text));
+    delegates(&mut desk, Delegation { on_close, result_delivery, ..to("slow") });
+    desk.begun();
+    let setup = json!({
+        "tasks": {
+            "desk": { "background": { "delivery_strategy": "digest" } },
+            "slow": { "delivery_strategy": "promptly" },
+        },
+        "plugins": {
+            "desk": { "grants": { "delegate": ["slow"] } },
+            "digest": { "kinds": ["delivery-strategy"] },
+            "promptly": { "kinds": ["delivery-strategy"] },
+        },
+    });
+    let mut desk = Desk::open(setup);
+    delegates(&mut desk, to("slow"));
+    let (_, id, _) = desk.begun();
+    assert_eq!(desk.room.task(&id).expect("a record").delivery.strategy, Some("digest".into()));
+    delegates(&mut desk, Delegation { deliver: Deliver::By("promptly".into()), ..to("slow") });
+    assert_eq!(desk.reads()["error"], json!("not_granted"), "the delegator's setting replaces it");
+}
+
+#[test]
+fn a_key_says_nothing_about_another_tasks_delegations() {
+    let mut desk = Desk::open(plain());
+    let keyed = Delegation { key: Some("k".to_owned()), ..to("slow") };
+    let by_program = desk.delegates(keyed.clone());
+    assert!(matches!(by_program, Ok(Answer::Delegated { .. })), "{by_program:?}");
+    desk.begun();
+    delegates(&mut desk, keyed.clone());
+    assert_eq!(desk.reads()["task_id"], json!("task-2"), "not the program's task");
+    desk.begun();
+    delegates(&mut desk, keyed);
+    assert_eq!(desk.reads()["task_id"], json!("task-2"), "its own");
+}
+
+#[test]
+fn impossible_forms_of_a_result_are_refused() {
+    let cases = [
+        Delegation { result_schema: Some(json!({ "type": "string" })), ..to("slow") },
+        Delegation { result_schema: Some(json!({})), ..to("slow") },
+        Delegation {
+            result_schema: Some(json!({ "type": "object", "title": "x".repeat(70_000) })),
+            ..to("slow")
+        },
+        Delegation { structured_retries: Some(101), ..to("slow") },
+    ];
+    for delegation in cases {
+        let mut desk = Desk::open(plain());
+        delegates(&mut desk, delegation);
+        assert_eq!(desk.reads()["error"], json!("bad_arguments"));
+    }
 }

@@ -14,7 +14,7 @@ use conclave_core::room::Room;
 use conclave_core::setup::Setup;
 use conclave_core::types::action::{Action, Reply as Said, Turn};
 use conclave_core::types::channel::{Activity, Binding, ChannelKind};
-use conclave_core::types::delegation::Delegation;
+use conclave_core::types::delegation::{Delegation, ResultForm};
 use conclave_core::types::delivery::{
     self, BackgroundStatus, Decision, DeliveryRecord, DeliveryState, EndedTask, Wake,
 };
@@ -52,6 +52,14 @@ fn plan(desk: Value, slow: Value) -> Value {
         },
         "limits": { "turns": 100_000 },
     })
+}
+
+/// Lets the desk's agent choose for itself how results are delivered.
+fn may_choose(setup: &mut Setup) {
+    let desk = Arc::make_mut(setup.plugins.get_mut("desk").expect("a plugin"));
+    let grant = desk.grants.delegate.as_mut().expect("a grant");
+    grant.delivery_strategies.push("other".into());
+    grant.result_delivery.extend([ResultForm::AgentTurn, ResultForm::Text]);
 }
 
 fn interactive() -> Value {

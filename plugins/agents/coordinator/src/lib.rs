@@ -2,9 +2,7 @@
 //! finishes with its answer. It answers nothing itself. A refused background task must not keep the
 //! user waiting, so the question is passed on regardless.
 
-use conclave_sdk::{
-    Agent, Message, Result, Role, Turn, View, config, delegate_in_background, finish, say,
-};
+use conclave_sdk::{Agent, Message, Result, Role, Turn, View, config, delegate, finish, say};
 use serde::Deserialize;
 
 /// The assignment of the background task.
@@ -40,7 +38,9 @@ impl Agent for Coordinator {
         let Some(question) = question(view.history()) else { return Ok(finish(NO_QUESTION)) };
         let has_background = view.peers().iter().any(|peer| peer.name == settings.background);
         Ok(match phase(view.iteration(), has_background) {
-            Phase::Background => delegate_in_background(settings.background, BACKGROUND_WORK)
+            Phase::Background => delegate(settings.background)
+                .task(BACKGROUND_WORK)
+                .start()
                 .because("it can go on beside the answer"),
             Phase::Ask => say(question).to(settings.answer),
             Phase::GiveUp => finish(known(&settings.answer, pending)),

@@ -251,19 +251,7 @@ fn delegate_task(background: BackgroundTask, thought: String) -> log::DelegateTa
 
 fn background(task: log::DelegateTask) -> Turn {
     let log::DelegateTask { agent, task, context, share_channels, .. } = task;
-    let (context, plain) = (Value::Object(context).to_string(), (None, 0, false, false));
-    let (brief, conversation, wait, structured) = plain;
-    Action::DelegateTask(BackgroundTask {
-        worker: agent,
-        description: task,
-        context,
-        share_channels,
-        brief,
-        conversation_messages: conversation,
-        wait,
-        structured,
-    })
-    .into()
+    crate::delegate(agent).task(task).context(Value::Object(context)).share(share_channels).start()
 }
 
 /// Returns the turn of a kind that the contract does not type.

@@ -71,7 +71,7 @@ fn every_turn_comes_back_as_it_was() {
         act::think("hm"),
         act::talk("so"),
         act::delegate("study", json!({ "task": "t" })),
-        crate::delegate_in_background("digest", "Digest."),
+        crate::delegate("digest").task("Digest.").start(),
         act::track_tasks([json!({ "title": "t", "status": "todo", "notes": "" })]),
         act::request_condensation(),
         say("hello").and_wait_for_user(),

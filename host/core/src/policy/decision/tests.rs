@@ -162,7 +162,7 @@ fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
             tasks: vec!["digest".into()],
             at_once: 1,
             total: 1,
-            channels: Vec::new(),
+            ..Default::default()
         }),
         channels: Some(crate::permissions::grant::ChannelsGrant {
             channels: vec!["terminal".into()],

@@ -9,10 +9,13 @@ use serde_json::{Value, json};
 
 use super::super::RoomPhase;
 use super::{Delegating, TaskOrigin};
+use crate::permissions::authorize::DelegationChoice;
 use crate::types::capability::Capability;
 use crate::types::channel::Binding;
-use crate::types::delegation::{CHAIN_MAX, Delegation, Deliver};
-use crate::types::denial::Layer;
+use crate::types::delegation::{
+    CHAIN_MAX, Delegation, Deliver, OnClose, RESULT_SCHEMA_BYTES, STRUCTURED_RETRIES_MAX,
+};
+use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{ChannelId, FrameId, PluginName, TaskName};
 use crate::types::request::{Refusal, RefusalCode, check_key};
 
@@ -113,6 +116,7 @@ impl BackgroundWork<'_> {
         let (by, agent, depth) = self.frames.delegating_task(self.cx, &delegating.origin)?;
         let context = checked_context(delegation)?;
         check_key(delegation.key.as_ref(), "a delegation")?;
+        check_structured(delegation)?;
         let notify = self.cx.checked_notify(delegation, by.as_ref())?;
         if let Deliver::By(strategy) = &delegation.deliver {
             self.cx.check_strategy(strategy)?;
@@ -125,6 +129,9 @@ impl BackgroundWork<'_> {
             let text = "`task` is empty: say in words what the agent is to do.";
             return Err(Refusal::new(RefusalCode::EmptyTask, text));
         }
+        if let Some((by, agent)) = by.as_ref().zip(agent.as_ref()) {
+            self.cx.check_choices(delegation, by, agent, &task)?;
+        }
         let shared =
             self.channels.checked_channels(self.cx, delegation, by.as_ref().zip(agent.as_ref()))?;
         let chain_depth = depth.saturating_add(1);
@@ -135,9 +142,7 @@ impl BackgroundWork<'_> {
             return Err(Refusal::new(RefusalCode::ChainDepth, text));
         }
         let strategy = match &delegation.deliver {
-            Deliver::AsConfigured => {
-                self.cx.setup.tasks.get(&task).and_then(|task| task.delivery_strategy.clone())
-            }
+            Deliver::AsConfigured => self.cx.configured_strategy(by.as_ref(), &task).cloned(),
             Deliver::Never => None,
             Deliver::By(strategy) => Some(strategy.clone()),
         };
@@ -234,13 +239,81 @@ impl RoomContext {
         self.setup.tasks.keys().map(ToString::to_string).collect()
     }
 
+    /// Returns the task that is notified unless the delegation names one.
+    fn configured_notify<'a>(&'a self, by: Option<&'a TaskName>) -> Option<&'a TaskName> {
+        let rules = by.and_then(|by| self.setup.tasks.get(by)).map(|task| &task.background);
+        rules.and_then(|rules| rules.notify.as_ref()).or(by)
+    }
+
+    /// Returns the strategy that delivers the result unless the delegation names one.
+    fn configured_strategy(&self, by: Option<&TaskName>, worker: &TaskName) -> Option<&PluginName> {
+        let delegator = by.and_then(|by| self.setup.tasks.get(by));
+        let worker = self.setup.tasks.get(worker);
+        delegator
+            .and_then(|task| task.background.delivery_strategy.as_ref())
+            .or_else(|| worker?.delivery_strategy.as_ref())
+    }
+
+    /// Checks an agent's choices that go beyond what the operator's tasks say.
+    fn check_choices(
+        &mut self,
+        delegation: &Delegation,
+        by: &TaskName,
+        agent: &PluginName,
+        worker: &TaskName,
+    ) -> Result<(), Refusal> {
+        let setup = Arc::clone(&self.setup);
+        let Some(rights) = setup.rights_in(agent, by) else { return Ok(()) };
+        if let Some(notify) = &delegation.notify
+            && notify != by
+            && Some(notify) != self.configured_notify(Some(by))
+        {
+            let allowed = rights.may_route(notify.as_str());
+            self.allow_choice(agent, allowed, "leave `notify` out: you are notified yourself")?;
+        }
+        if let Deliver::By(strategy) = &delegation.deliver
+            && Some(strategy) != self.configured_strategy(Some(by), worker)
+        {
+            let allowed = rights.may_choose(&DelegationChoice::Strategy(strategy));
+            self.allow_choice(agent, allowed, "leave `deliver` out")?;
+        }
+        let task = setup.tasks.get(worker);
+        if let Some(form) = delegation.result_delivery
+            && Some(form) != task.and_then(|task| task.result_delivery)
+        {
+            let allowed = rights.may_choose(&DelegationChoice::Form(form));
+            self.allow_choice(agent, allowed, "leave `result_delivery` out")?;
+        }
+        if let Some(fate) = delegation.on_close
+            && fate != OnClose::Cascade
+            && Some(fate) != task.map(|task| task.on_close)
+        {
+            let allowed = rights.may_choose(&DelegationChoice::OnClose(fate));
+            self.allow_choice(agent, allowed, "leave `on_close` out")?;
+        }
+        Ok(())
+    }
+
+    fn allow_choice(
+        &mut self,
+        agent: &PluginName,
+        allowed: Result<(), Box<DenialRecord>>,
+        instead: &str,
+    ) -> Result<(), Refusal> {
+        allowed.map_err(|record| {
+            let refused = self.denied(agent, *record);
+            let message = format!("Not started: {refused}. Start the task again, and {instead}.");
+            Refusal::new(RefusalCode::NotGranted, message)
+        })
+    }
+
     fn checked_notify(
         &self,
         delegation: &Delegation,
         by: Option<&TaskName>,
     ) -> Result<TaskName, Refusal> {
         let Some(wanted) = &delegation.notify else {
-            return Ok(by.unwrap_or(&self.opening.entry).clone());
+            return Ok(self.configured_notify(by).unwrap_or(&self.opening.entry).clone());
         };
         if self.setup.tasks.contains_key(wanted) {
             return Ok(wanted.clone());
@@ -419,6 +492,25 @@ impl RoomChannels {
 
 const WAIT_OR_DO: &str = "Wait until one has ended, or do the work yourself.";
 const DO_IT: &str = "Do the work yourself.";
+
+/// Checks the requirements on the form of the result.
+fn check_structured(delegation: &Delegation) -> Result<(), Refusal> {
+    let refused = |message: String| Err(Refusal::new(RefusalCode::BadArguments, message));
+    if delegation.structured_retries.is_some_and(|retries| retries > STRUCTURED_RETRIES_MAX) {
+        return refused(format!("`structured_retries` is at most {STRUCTURED_RETRIES_MAX}."));
+    }
+    let Some(schema) = &delegation.result_schema else { return Ok(()) };
+    let describes_object = schema.get("type").is_some_and(|kind| *kind == json!("object"));
+    if !describes_object {
+        let text =
+            "the schema of a result is a JSON Schema of an object, with `\"type\": \"object\"`.";
+        return refused(text.to_owned());
+    }
+    if schema.to_string().len() > RESULT_SCHEMA_BYTES {
+        return refused(format!("the schema of a result has at most {RESULT_SCHEMA_BYTES} bytes."));
+    }
+    Ok(())
+}
 
 fn checked_context(delegation: &Delegation) -> Result<Value, Refusal> {
     match &delegation.context {

@@ -227,7 +227,7 @@ impl BackgroundWork<'_> {
             by.and_then(|by| self.cx.setup.tasks.get(by)).and_then(|task| task.background.cache_ms);
         // An explicit key takes precedence over the cache.
         let earlier = match &delegating.delegation.key {
-            Some(key) => self.background.records.of_key(key),
+            Some(key) => self.background.records.of_key(checked.by.as_ref(), key),
             None => cache_ms.and_then(|ttl| {
                 self.background.records.cached(
                     &checked.task,

@@ -10,7 +10,7 @@ use super::checks::CheckedDelegation;
 use crate::protocol::event::RunOpening;
 use crate::trajectory::fence;
 use crate::types::approval::Delegator;
-use crate::types::delegation::{CONVERSATION_MAX, Delegation};
+use crate::types::delegation::{CONVERSATION_MAX, Delegation, STRUCTURED_RETRIES};
 use crate::types::ids::{BackgroundId, RoomId, TaskName};
 use crate::types::limits::RunLimits;
 use crate::types::message::{Message, Role};
@@ -69,7 +69,9 @@ impl BackgroundWork<'_> {
             bindings: Some(checked.shared.clone()),
             structured_retries: delegation
                 .structured_retries
-                .or_else(|| worker.and_then(|worker| worker.structured_retries)),
+                .or_else(|| worker.and_then(|worker| worker.structured_retries))
+                .or_else(|| delegation.result_schema.is_some().then_some(STRUCTURED_RETRIES)),
+            result_schema: delegation.result_schema.clone(),
             metadata: self.cx.child_metadata(id, delegation, checked, &context),
             chain_depth: checked.chain_depth,
             used: self.budgets.used.clone(),

@@ -40,7 +40,7 @@ pub(in crate::room) struct TaskRecords {
     /// A running total, so that the end of a task does not cost more with every record.
     #[serde(skip_serializing_if = "is_zero")]
     settled_bytes: usize,
-    /// Delegations by their key.
+    /// Delegations by their task and key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     keys: BTreeMap<String, u32>,
     /// Completed tasks by agent and text.
@@ -95,6 +95,7 @@ impl TaskRecords {
     ) {
         let delivery =
             DeliveryRecord { strategy: task.strategy.clone(), ..DeliveryRecord::default() };
+        let by_task = by.clone();
         let record = BackgroundRecord {
             id: task.id.clone(),
             worker: task.task.clone(),
@@ -115,7 +116,7 @@ impl TaskRecords {
         self.records.insert(number, Arc::new(record));
         self.changed.0.insert(number);
         if let Some(key) = key {
-            self.keys.insert(key, number);
+            self.keys.insert(scoped_key(by_task.as_ref(), &key), number);
         }
         self.recent.push_front(task.prompt.clone());
         self.recent.truncate(PREVIOUS);
@@ -182,9 +183,10 @@ impl TaskRecords {
         });
     }
 
-    /// Returns the record of the delegation with this key.
-    pub(super) fn of_key(&self, key: &str) -> Option<Arc<BackgroundRecord>> {
-        self.records.get(self.keys.get(key)?).cloned()
+    /// Returns the record of the delegation with this key by this task. A key says nothing about
+    /// the delegations of other tasks.
+    pub(super) fn of_key(&self, by: Option<&TaskName>, key: &str) -> Option<Arc<BackgroundRecord>> {
+        self.records.get(self.keys.get(&scoped_key(by, key))?).cloned()
     }
 
     /// Returns a completed result of the same agent for the same text, at most `ttl_ms` old
@@ -237,6 +239,11 @@ impl TaskRecords {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+/// Returns the key of a delegation by this task. A task's name holds no line break.
+fn scoped_key(by: Option<&TaskName>, key: &str) -> String {
+    format!("{}\n{key}", by.map_or("", TaskName::as_str))
 }
 
 /// Returns the cache key of a delegation. An agent's name holds no line break, so two keys never

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::frame::{CallOutcome, Frame, Responder};
 use super::super::termination::FrameEnd;
+use crate::tool_calls::arguments::{check, explain};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Signal, ToolCall};
@@ -44,7 +45,12 @@ impl Histories {
     /// Offers the submission tool to the entry task at the start of a run.
     pub(in crate::room) fn offer_submission(&mut self, cx: &RoomContext, entry: &TaskName) {
         if cx.opening.structured_retries.is_some() {
-            self.offer(cx, entry, HostTool::SubmitResult);
+            let schema = cx.opening.result_schema.as_ref();
+            self.offer(cx, entry, HostTool::SubmitResult, |input| {
+                if let Some((schema, data)) = schema.zip(input.pointer_mut("/properties/data")) {
+                    data.clone_from(schema);
+                }
+            });
         }
     }
 }
@@ -83,9 +89,13 @@ impl Background {
                 "`summary` is empty: say in words what came of the task.".to_owned(),
             );
         }
+        let data = match cx.checked_data(status, call) {
+            Ok(data) => data,
+            Err(text) => return frames.error_outcome(cx, id, text),
+        };
         let mut result = json!({ "status": status, "summary": summary });
-        if let Some(data) = call.arguments.get("data").filter(|data| !data.is_null()) {
-            result["data"] = data.clone();
+        if let Some(data) = data {
+            result["data"] = data;
         }
         // Stored apart from the message, so that `asks_again` finds it.
         self.records.structured.result = Some(result.clone());
@@ -148,6 +158,28 @@ impl BackgroundWork<'_> {
 }
 
 impl RoomContext {
+    /// Returns the `data` of a submitted result. The schema of the delegation binds completed
+    /// results only: a failed one may have nothing to show.
+    fn checked_data(&self, status: &str, call: &ToolCall) -> Result<Option<Value>, String> {
+        let data = call.arguments.get("data").filter(|data| !data.is_null());
+        let Some(schema) = self.opening.result_schema.as_ref().filter(|_| status == "completed")
+        else {
+            return Ok(data.cloned());
+        };
+        let Some(data) = data else {
+            return Err(format!("`data` is missing; its JSON Schema is {schema}"));
+        };
+        check(schema, data).map(Some).map_err(|mut wrong| {
+            for field in &mut wrong {
+                let within = std::mem::take(&mut field.path);
+                let names = ["data", within.as_str()];
+                let given = names.into_iter().filter(|name| !name.is_empty());
+                field.path = given.collect::<Vec<_>>().join(".");
+            }
+            explain(HostTool::SubmitResult.as_str(), &wrong)
+        })
+    }
+
     fn failed_result(&self, frame: &Frame, reason: &str) -> Value {
         let last = frame.pending.as_ref().map(|message| message.text().to_owned());
         let described = self

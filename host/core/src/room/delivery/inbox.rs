@@ -1,5 +1,5 @@
-//! The inbox: undelivered results for the agent of the notified task. The agent reads them once,
-//! right before its next step, as one fenced message in its history (R-050…R-055 done right). Its
+//! The inbox: results for the agent of the notified task, undelivered ones and those that were
+//! posted to people. The agent reads them once, right before its next step, as one fenced message in its history (R-050…R-055 done right). Its
 //! system text never grows.
 
 use crate::room::{Dialogue, StepLoop};
@@ -12,7 +12,7 @@ use super::texts;
 use crate::protocol::notice::Notice;
 use crate::types::action::{Observation, PastAction};
 use crate::types::delivery::{DeliveryState, EndedTask};
-use crate::types::ids::{BackgroundId, FrameId};
+use crate::types::ids::{BackgroundId, ChannelId, FrameId};
 use crate::types::message::{Label, Message, Role};
 
 /// Sender name of such a message.
@@ -39,14 +39,14 @@ impl StepLoop<'_> {
             return self.cx.violated(Invariant::FrameExists, id);
         };
         let Some(numbers) = self.deliveries.inbox.get(&task) else { return };
-        let results: Vec<Arc<EndedTask>> = numbers
+        let results: Vec<(Arc<EndedTask>, Option<ChannelId>)> = numbers
             .iter()
             .filter_map(|number| self.deliveries.results.get(number))
-            .map(|entry| Arc::clone(&entry.ended))
+            .map(|entry| (Arc::clone(&entry.ended), entry.posted.clone()))
             .take(AT_ONCE)
             .collect();
-        let ids: Vec<BackgroundId> = results.iter().map(|ended| ended.id.clone()).collect();
-        let text = texts::for_inbox(results.iter().map(Arc::as_ref));
+        let ids: Vec<BackgroundId> = results.iter().map(|(ended, _)| ended.id.clone()).collect();
+        let text = texts::for_inbox(&results);
         self.dialogue().read_data(id, text, &ids);
         ids.iter().for_each(|id| {
             self.deliveries.set_delivery_state(

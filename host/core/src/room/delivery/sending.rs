@@ -460,9 +460,9 @@ impl Deliveries {
     ) {
         let OutgoingMessage { channel, text, tasks, .. } = &gated.outgoing;
         for id in tasks {
-            let Some(agent) = self.entry(id).map(|(_, entry)| entry.ended.worker.clone()) else {
-                continue;
-            };
+            let Some(entry) = self.entry_mut(id) else { continue };
+            let agent = entry.ended.worker.clone();
+            entry.posted = Some(channel.clone());
             self.set_delivery_state(
                 cx,
                 background,

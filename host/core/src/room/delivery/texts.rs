@@ -2,11 +2,13 @@
 //! agent reads fenced data, one JSON object a line, so that no output can imitate the end of the
 //! fence. The error of a failed task is left out (R-055).
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::trajectory::fence;
 use crate::types::delivery::{BackgroundStatus, EndedTask};
-use crate::types::ids::PluginName;
+use crate::types::ids::{ChannelId, PluginName};
 use crate::types::text::is_deceptive;
 
 /// Characters of one output for an agent.
@@ -26,6 +28,8 @@ const TELL: &str = "The background work has just finished. Tell the user what ca
 const TELL_ANNOUNCED: &str = "Tell the user what of it matters to them.";
 /// The instruction for results from the inbox (R-051).
 const TELL_NATURALLY: &str = "Inform the user naturally where it fits what you are doing.";
+/// The instruction if people have read all of the results.
+const POSTED: &str = "The user has read this already; do not repeat it.";
 
 /// Returns the host's text for people, by the status of each result. A failure is never presented
 /// as a success (R-106 done right).
@@ -88,12 +92,19 @@ pub(super) fn announcement(data: &str) -> String {
     )
 }
 
-/// Returns the message for an agent that reads results before another step.
-pub(super) fn for_inbox<'a>(
-    results: impl ExactSizeIterator<Item = &'a EndedTask> + Clone,
-) -> String {
-    let all_completed = results.clone().all(|ended| ended.status == BackgroundStatus::Completed);
-    format!("{}\n{TELL_NATURALLY}", fence::fenced(title(all_completed), PRODUCED, lines(results)))
+/// Returns the message for an agent that reads results before another step, with the channel on
+/// which people have read each.
+pub(super) fn for_inbox(results: &[(Arc<EndedTask>, Option<ChannelId>)]) -> String {
+    let all_completed =
+        results.iter().all(|(ended, _)| ended.status == BackgroundStatus::Completed);
+    let most = output_chars(results.len());
+    let lines = results
+        .iter()
+        .map(|(ended, posted)| entry(ended, most, posted.as_ref()))
+        .collect::<Vec<_>>();
+    let instruction =
+        if results.iter().all(|(_, posted)| posted.is_some()) { POSTED } else { TELL_NATURALLY };
+    format!("{}\n{instruction}", fence::fenced(title(all_completed), PRODUCED, lines))
 }
 
 fn title(all_completed: bool) -> &'static str {
@@ -101,9 +112,14 @@ fn title(all_completed: bool) -> &'static str {
 }
 
 fn lines<'a>(results: impl ExactSizeIterator<Item = &'a EndedTask> + Clone) -> Vec<String> {
-    // Many outputs share the total, but each keeps a readable minimum.
-    let most = (OUTPUTS_MAX / results.len().max(1)).clamp(OUTPUT_LEAST, OUTPUT_MAX);
-    results.map(|ended| entry(ended, most)).collect()
+    let most = output_chars(results.len());
+    results.map(|ended| entry(ended, most, None)).collect()
+}
+
+/// Returns the characters of each output. Many outputs share the total, but each keeps a readable
+/// minimum.
+fn output_chars(results: usize) -> usize {
+    (OUTPUTS_MAX / results.max(1)).clamp(OUTPUT_LEAST, OUTPUT_MAX)
 }
 
 /// Returns lines that are JSON objects unchanged, and any other as the text of one. A gate may have
@@ -118,7 +134,7 @@ fn guarded(data: &str) -> impl Iterator<Item = String> {
     })
 }
 
-fn entry(ended: &EndedTask, most: usize) -> String {
+fn entry(ended: &EndedTask, most: usize, posted: Option<&ChannelId>) -> String {
     let mut shown = json!({
         "task_id": ended.id,
         "agent": ended.worker,
@@ -129,6 +145,9 @@ fn entry(ended: &EndedTask, most: usize) -> String {
         ended.output.as_deref().filter(|_| ended.status == BackgroundStatus::Completed)
     {
         shown["output"] = json!(cut(output, most));
+    }
+    if let Some(channel) = posted {
+        shown["posted_to"] = json!(channel);
     }
     fence::line(&shown, is_deceptive)
 }
@@ -207,7 +226,7 @@ mod tests {
     fn the_error_of_a_failed_task_is_for_people_alone() {
         let failed = ended(None);
         assert_eq!(for_people([&failed].into_iter()), "The background task slow failed: because");
-        let text = for_inbox([failed].iter());
+        let text = for_inbox(&[(Arc::new(failed), None)]);
         assert!(
             !text.contains("because")
                 && text.contains("\"status\":\"failed\"")
@@ -219,9 +238,9 @@ mod tests {
     #[test]
     fn long_outputs_are_cut_with_a_mark() {
         let long = "é".repeat(5_000);
-        let one = for_inbox([ended(Some(&long))].iter());
+        let one = for_inbox(&[(Arc::new(ended(Some(&long))), None)]);
         assert!(one.contains("[cut: 1000 more characters]"), "{one}");
-        let many: Vec<EndedTask> = (0..1_000).map(|_| ended(Some(&long))).collect();
-        assert!(for_inbox(many.iter()).chars().count() < 1_000 * 400);
+        let many: Vec<_> = (0..1_000).map(|_| (Arc::new(ended(Some(&long))), None)).collect();
+        assert!(for_inbox(&many).chars().count() < 1_000 * 400);
     }
 }

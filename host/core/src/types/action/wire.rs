@@ -2,12 +2,14 @@
 //! through `conclave_trajectory`. Kinds without a type in the core are `Custom`; kinds unknown to
 //! both eras stay unchanged.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Action, Observation, PastAction, PlanState, Reply, Turn};
 use crate::trajectory as wire;
 use crate::trajectory::{Body, Era, Malformed, TrajectoryEvent};
-use crate::types::delegation::Delegation;
+use crate::types::delegation::{Delegation, Deliver, OnClose, ResultForm};
+use crate::types::ids::TaskName;
 use crate::types::message::{ToolCall, ToolResult, weight_of};
 
 /// The newest form that has all actions of 2024-07; used for executors and logs.
@@ -15,58 +17,143 @@ const FORM: Era = Era::V2024;
 const DELEGATE_TASK: &str = "delegate_task";
 
 /// The fields of a delegation beyond its fixed form, under names of their own.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 struct DelegationOptions {
+    #[serde(skip_serializing_if = "Option::is_none")]
     brief: Option<String>,
+    #[serde(skip_serializing_if = "is_default")]
     conversation: u32,
+    #[serde(skip_serializing_if = "is_default")]
     wait: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
     structured_retries: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_schema: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notify: Option<TaskName>,
+    #[serde(skip_serializing_if = "is_default")]
+    deliver: Deliver,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_delivery: Option<ResultForm>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_close: Option<OnClose>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
 }
 
 impl DelegationOptions {
+    const NAMES: [&str; 11] = [
+        "brief",
+        "conversation",
+        "wait",
+        "structured_retries",
+        "result_schema",
+        "notify",
+        "deliver",
+        "result_delivery",
+        "deadline_ms",
+        "on_close",
+        "key",
+    ];
+
     fn of(delegation: &Delegation) -> Self {
-        let Delegation { brief, conversation, wait, structured_retries, .. } = delegation.clone();
-        Self { brief, conversation, wait, structured_retries }
+        let Delegation {
+            worker: _,
+            description: _,
+            context: _,
+            share_channels: _,
+            brief,
+            conversation,
+            wait,
+            structured_retries,
+            result_schema,
+            notify,
+            deliver,
+            result_delivery,
+            deadline_ms,
+            on_close,
+            key,
+        } = delegation.clone();
+        Self {
+            brief,
+            conversation,
+            wait,
+            structured_retries,
+            result_schema,
+            notify,
+            deliver,
+            result_delivery,
+            deadline_ms,
+            on_close,
+            key,
+        }
     }
 
     /// Removes the options from the arguments. Invalid fields stay there, so that they are refused
     /// later.
     fn take(args: &mut Value) -> Self {
         let Some(args) = args.as_object_mut() else { return Self::default() };
-        let mut out = |key: &str, fits: fn(&Value) -> bool| {
-            if args.get(key).is_some_and(fits) { args.remove(key) } else { None }
-        };
-        let number = |value: Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
-        Self {
-            brief: out("brief", Value::is_string)
-                .and_then(|brief| Some(brief.as_str()?.to_owned())),
-            conversation: out("conversation", Value::is_u64).and_then(number).unwrap_or_default(),
-            wait: out("wait", Value::is_boolean).is_some_and(|wait| wait == json!(true)),
-            structured_retries: out("structured_retries", Value::is_u64).and_then(number),
+        let mut valid = Map::new();
+        for name in Self::NAMES {
+            let Some((name, value)) = args.remove_entry(name) else { continue };
+            let alone = Map::from_iter([(name.clone(), value.clone())]);
+            // Each is read alone, so that one invalid option takes no other along.
+            let goes_to = match serde_json::from_value::<Self>(Value::Object(alone)) {
+                Ok(_) => &mut valid,
+                Err(_) => &mut *args,
+            };
+            goes_to.insert(name, value);
         }
+        serde_json::from_value(Value::Object(valid)).unwrap_or_default()
     }
 
     fn write(self, args: &mut Map<String, Value>) {
-        if let Some(brief) = self.brief {
-            args.insert("brief".to_owned(), brief.into());
-        }
-        if self.conversation > 0 {
-            args.insert("conversation".to_owned(), self.conversation.into());
-        }
-        if self.wait {
-            args.insert("wait".to_owned(), true.into());
-        }
-        if let Some(retries) = self.structured_retries {
-            args.insert("structured_retries".to_owned(), retries.into());
+        if let Ok(Value::Object(options)) = serde_json::to_value(self) {
+            args.extend(options);
         }
     }
 
     fn put(self, action: Action) -> Action {
-        let Action::DelegateTask(mut delegation) = action else { return action };
-        (delegation.brief, delegation.conversation) = (self.brief, self.conversation);
-        (delegation.wait, delegation.structured_retries) = (self.wait, self.structured_retries);
-        Action::DelegateTask(delegation)
+        let Action::DelegateTask(delegation) = action else { return action };
+        let Delegation { worker, description, context, share_channels, .. } = *delegation;
+        let Self {
+            brief,
+            conversation,
+            wait,
+            structured_retries,
+            result_schema,
+            notify,
+            deliver,
+            result_delivery,
+            deadline_ms,
+            on_close,
+            key,
+        } = self;
+        Action::DelegateTask(Box::new(Delegation {
+            worker,
+            description,
+            context,
+            share_channels,
+            brief,
+            conversation,
+            wait,
+            structured_retries,
+            result_schema,
+            notify,
+            deliver,
+            result_delivery,
+            deadline_ms,
+            on_close,
+            key,
+        }))
     }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Action {

@@ -69,10 +69,22 @@ fn what_a_delegation_has_besides_its_fixed_form_is_shown_and_read_back() {
         conversation: 100,
         wait: true,
         structured_retries: Some(3),
-        ..Delegation::default()
+        result_schema: Some(json!({ "type": "object" })),
+        notify: Some("n".into()),
+        deliver: Deliver::By("s".into()),
+        result_delivery: Some(ResultForm::Text),
+        deadline_ms: Some(5),
+        on_close: Some(OnClose::Detach),
+        key: Some("k".to_owned()),
+        share_channels: vec!["c".to_owned()],
     };
     let action = Action::DelegateTask(Box::new(whole));
     let args = action.args();
+    let more = (&args["notify"], &args["deliver"], &args["on_close"], &args["deadline_ms"]);
+    assert_eq!(more, (&json!("n"), &json!({ "by": "s" }), &json!("detach"), &json!(5)));
+    let mut odd = args.clone();
+    odd["on_close"] = json!("explode");
+    assert!(Action::from_args("delegate_task", &odd).is_err(), "an invalid option is no option");
     let shown = (&args["brief"], &args["conversation"], &args["wait"], &args["structured_retries"]);
     assert_eq!(shown, (&json!("delete all"), &json!(100), &json!(true), &json!(3)));
     assert_eq!(Action::from_args("delegate_task", &args).expect("they are its own"), action);

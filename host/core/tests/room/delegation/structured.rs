@@ -103,3 +103,44 @@ fn the_parent_keeps_a_result_in_a_fixed_form_beside_the_context() {
         "nothing else that a child says is taken"
     );
 }
+
+#[test]
+fn the_data_of_a_completed_result_fits_the_delegations_schema() {
+    let schema = json!({
+        "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"],
+    });
+    let mut desk = Desk::open_with(
+        plain(),
+        |_| {},
+        |opening| {
+            opening.structured_retries = Some(3);
+            opening.result_schema = Some(schema.clone());
+        },
+    );
+    let call = desk.to_do.iter().find_map(step).expect("an agent steps");
+    let tools = desk.room.agent_view(call).expect("a view").tools;
+    let submit = tools.iter().find(|tool| tool.name == "submit_result").expect("it is offered");
+    assert_eq!(submit.input_schema["properties"]["data"], schema);
+    let summary = json!({ "status": "completed", "summary": "Three." });
+    for (data, says) in
+        [(json!({ "n": "x" }), "data.n"), (json!({}), "data.n"), (json!(null), "data")]
+    {
+        let mut arguments = summary.clone();
+        arguments["data"] = data;
+        desk.calls("submit_result", arguments);
+        assert!(desk.room.outcome().is_none(), "it is not over");
+        let call = desk.to_do.iter().find_map(step).expect("it is asked again");
+        let view = desk.room.agent_view(call).expect("a view");
+        let text = view.pending.as_ref().expect("the refusal").text().to_owned();
+        assert!(
+            text.contains(says) && text.contains("submit_result") | text.contains("missing"),
+            "{text}"
+        );
+    }
+    let mut arguments = summary;
+    arguments["data"] = json!({ "n": 3 });
+    desk.calls("submit_result", arguments);
+    let outcome = desk.room.outcome().expect("it is over");
+    assert_eq!(outcome.value.as_ref().expect("a value")["data"], json!({ "n": 3 }));
+    desk.folds();
+}

@@ -17,8 +17,8 @@ use conclave_core::types::request::{RequestId, RequestReply, RoomRequest};
 use serde_json::json;
 
 use super::{
-    Desk, asking, background, delegates, draining, finish, interactive, plan, says, speak,
-    speeches, step, user,
+    Desk, asking, background, delegates, draining, finish, interactive, may_choose, plan, says,
+    speak, speeches, step, user,
 };
 
 #[test]
@@ -173,7 +173,7 @@ fn the_inbox_is_read_once_right_before_the_next_step_also_in_a_later_run() {
 
 #[test]
 fn a_delegation_chooses_its_strategy_or_none() {
-    let mut desk = Desk::open(plan(json!({}), json!({})));
+    let mut desk = Desk::open_with(plan(json!({}), json!({})), may_choose, |_| {});
     let with = |deliver: Deliver| {
         Action::DelegateTask(Box::new(Delegation {
             worker: "slow".to_owned(),
@@ -312,7 +312,7 @@ fn what_is_handed_back_is_what_was_asked_for() {
         (None, json!({ "result_delivery": "text" }), false),
         (Some(ResultForm::AgentTurn), json!({ "result_delivery": "text" }), true),
     ] {
-        let mut desk = Desk::open(plan(interactive(), of_task));
+        let mut desk = Desk::open_with(plan(interactive(), of_task), may_choose, |_| {});
         let delegation = Delegation {
             worker: "slow".to_owned(),
             description: "dig".to_owned(),
@@ -338,4 +338,47 @@ fn a_view_shares_what_it_shows() {
         desk.room().delivery_view(call).expect("a view"),
     );
     assert!(Arc::ptr_eq(&one.pending_results[0], &two.pending_results[0]));
+}
+
+/// the notified agent learns of each result, also of one that people have read already.
+#[test]
+fn what_is_posted_to_people_reaches_the_agents_inbox_once() {
+    let mut desk = Desk::open(plan(json!({}), json!({ "result_delivery": "text" })));
+    desk.delegate(1);
+    desk.ends("it is blue");
+    desk.decides(vec![speak(&["task-1"])]);
+    desk.spoken(None);
+    assert_eq!(desk.state("task-1"), DeliveryState::Delivered);
+    let before = desk.record("task-1");
+    for _ in 0..3 {
+        desk.step(Action::Think { thought: "hm".to_owned() });
+    }
+    let history = desk.history();
+    let read: Vec<_> =
+        history.iter().filter(|(_, _, text)| text.contains("BACKGROUND TASK")).collect();
+    assert_eq!(read.len(), 1, "{history:?}");
+    let (_, labels, text) = read[0];
+    assert_eq!(*labels, vec![Label::Untrusted]);
+    assert!(
+        text.contains("\"posted_to\":") && text.contains("do not repeat it"),
+        "the agent knows that people have it: {text}"
+    );
+    assert_eq!(desk.record("task-1"), before, "it stays delivered");
+    assert_eq!(desk.told(|notice| matches!(notice, Notice::ResultsRead { .. })), 1);
+    assert_eq!(desk.told(|notice| matches!(notice, Notice::NotDelivered { .. })), 0);
+    desk.is_sound();
+}
+
+#[test]
+fn posted_results_that_no_agent_reads_do_not_pile_up() {
+    let mut desk = draining(1_100);
+    for _ in 0..1_100 {
+        let id = desk.ends("x");
+        desk.decides(vec![speak(&[id.as_str()])]);
+        desk.spoken(None);
+    }
+    assert_eq!(desk.told(|notice| matches!(notice, Notice::NotDelivered { .. })), 0);
+    let room = serde_json::to_value(desk.room()).expect("serialisable");
+    let results = room["deliveries"]["results"].as_object().map_or(0, serde_json::Map::len);
+    assert!(results > 0 && results <= 1_001, "{results}");
 }

@@ -1,8 +1,11 @@
 //! Conversions of turns and actions.
 
 use conclave_core::types::action::{Action, PlanState, Reply, Turn};
-use conclave_core::types::delegation::{Delegation, STRUCTURED_RETRIES};
+use conclave_core::types::delegation::{
+    Delegation, Deliver, OnClose, ResultForm, STRUCTURED_RETRIES,
+};
 use conclave_core::types::fault::Fault;
+use conclave_core::types::ids::{PluginName, TaskName};
 
 use super::message::{blob_in, blob_out, tool_call_in, tool_call_out};
 use super::{extras_in, json_in, object_in};
@@ -81,6 +84,10 @@ fn reply_in(reply: actions::Reply) -> Result<Reply, Fault> {
 
 fn background_in(background: actions::BackgroundTask) -> Result<Box<Delegation>, Fault> {
     let context = object_in(&background.context, || "`context` of `delegate-task`".to_owned())?;
+    let schema = background.structured.as_ref().and_then(|structured| structured.schema.as_ref());
+    let result_schema = schema
+        .map(|schema| object_in(schema, || "`structured.schema` of `delegate-task`".to_owned()))
+        .transpose()?;
     Ok(Box::new(Delegation {
         worker: background.worker,
         description: background.description,
@@ -89,9 +96,59 @@ fn background_in(background: actions::BackgroundTask) -> Result<Box<Delegation>,
         brief: background.brief,
         conversation: background.conversation_messages,
         wait: background.wait,
-        structured_retries: background.structured.then_some(STRUCTURED_RETRIES),
-        ..Delegation::default()
+        structured_retries: background.structured.map(|structured| structured.retries),
+        result_schema,
+        notify: background.notify.map(TaskName::from),
+        deliver: match background.deliver {
+            actions::DeliveryChoice::AsConfigured => Deliver::AsConfigured,
+            actions::DeliveryChoice::Inbox => Deliver::Never,
+            actions::DeliveryChoice::Strategy(name) => Deliver::By(PluginName::from(name)),
+        },
+        result_delivery: background.result_form.map(|form| match form {
+            actions::ResultForm::AgentTurn => ResultForm::AgentTurn,
+            actions::ResultForm::Text => ResultForm::Text,
+        }),
+        deadline_ms: background.deadline_ms,
+        on_close: background.on_close.map(|fate| match fate {
+            actions::OnClose::Cascade => OnClose::Cascade,
+            actions::OnClose::Detach => OnClose::Detach,
+            actions::OnClose::FinishSilently => OnClose::FinishSilently,
+        }),
+        key: background.key,
     }))
+}
+
+fn background_out(delegation: Delegation) -> actions::BackgroundTask {
+    let schema = delegation.result_schema.map(|schema| schema.to_string());
+    let is_structured = delegation.structured_retries.is_some() || schema.is_some();
+    let retries = delegation.structured_retries.unwrap_or(STRUCTURED_RETRIES);
+    actions::BackgroundTask {
+        worker: delegation.worker,
+        description: delegation.description,
+        context: delegation.context.to_string(),
+        share_channels: delegation.share_channels,
+        brief: delegation.brief,
+        conversation_messages: delegation.conversation,
+        wait: delegation.wait,
+        structured: is_structured.then_some(actions::StructuredResult { schema, retries }),
+        deliver: match delegation.deliver {
+            Deliver::AsConfigured => actions::DeliveryChoice::AsConfigured,
+            Deliver::Never => actions::DeliveryChoice::Inbox,
+            Deliver::By(name) => actions::DeliveryChoice::Strategy(name.to_string()),
+        },
+        result_form: delegation.result_delivery.map(|form| match form {
+            ResultForm::AgentTurn => actions::ResultForm::AgentTurn,
+            ResultForm::Text => actions::ResultForm::Text,
+        }),
+        notify: delegation.notify.map(|task| task.to_string()),
+        deadline_ms: delegation.deadline_ms,
+        on_close: delegation.on_close.map(|fate| match fate {
+            OnClose::Cascade => actions::OnClose::Cascade,
+            OnClose::Detach => actions::OnClose::Detach,
+            OnClose::FinishSilently => actions::OnClose::FinishSilently,
+        }),
+        key: delegation.key,
+    }
 }
 
 fn state_in(state: actions::PlanState) -> PlanState {
@@ -142,30 +199,7 @@ pub(crate) fn action_out(action: &Action) -> actions::Action {
         Action::Delegate { agent, inputs } => {
             Guest::Delegate(actions::Delegate { task: agent, inputs: inputs.to_string() })
         }
-        Action::DelegateTask(delegation) => {
-            let Delegation {
-                worker: agent,
-                description: task,
-                context,
-                share_channels,
-                brief,
-                conversation,
-                wait,
-                structured_retries: structured,
-                ..
-            } = *delegation;
-            let (context, structured) = (context.to_string(), structured.is_some());
-            Guest::DelegateTask(actions::BackgroundTask {
-                worker: agent,
-                description: task,
-                context,
-                share_channels,
-                brief,
-                conversation_messages: conversation,
-                wait,
-                structured,
-            })
-        }
+        Action::DelegateTask(delegation) => Guest::DelegateTask(background_out(*delegation)),
         Action::Think { thought } => Guest::Think(thought),
         Action::Talk { content } => Guest::Talk(content),
         Action::Finish { outputs } => Guest::Finish(outputs.to_string()),
@@ -226,8 +260,14 @@ mod tests {
                 brief: Some(s("b")),
                 conversation: 3,
                 wait: true,
-                structured_retries: Some(STRUCTURED_RETRIES),
-                ..Delegation::default()
+                structured_retries: Some(2),
+                result_schema: Some(json!({ "type": "object" })),
+                notify: Some("n".into()),
+                deliver: Deliver::By("s".into()),
+                result_delivery: Some(ResultForm::Text),
+                deadline_ms: Some(5),
+                on_close: Some(OnClose::Detach),
+                key: Some(s("k")),
             })),
             Action::Think { thought: s("t") },
             Action::Talk { content: s("t") },

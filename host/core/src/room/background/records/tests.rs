@@ -56,10 +56,10 @@ fn the_oldest_settled_record_goes_with_its_key_and_its_cached_result() {
     }
     // The first one still runs, so the second is the oldest that may go; the limit is not passed.
     assert_eq!(records.newest().count(), last as usize);
-    assert!(records.of_key("key-2").is_some());
+    assert!(records.of_key(None, "key-2").is_some());
     complete(&mut records, last);
-    assert!(records.get(&"task-2".into()).is_none() && !records.keys.contains_key("key-2"));
-    assert!(records.get(&"task-1".into()).is_some() && records.of_key("key-1").is_some());
+    assert!(records.get(&"task-2".into()).is_none() && records.of_key(None, "key-2").is_none());
+    assert!(records.get(&"task-1".into()).is_some() && records.of_key(None, "key-1").is_some());
     assert_eq!(records.newest().count(), KEPT + 1);
 }
 
@@ -76,7 +76,9 @@ fn settled_records_have_a_limit_in_bytes_and_the_newest_end_stays() {
     }
     // Four outputs fit, but not their labels; the first task still runs.
     assert_eq!(numbers(&records), [1, 3, 4, 5, 6]);
-    assert!(records.of_key("key-2").is_none() && cached(&records, "Digest 2", 2_000).is_none());
+    assert!(
+        records.of_key(None, "key-2").is_none() && cached(&records, "Digest 2", 2_000).is_none()
+    );
     deliver(&mut records, 3, DeliveryState::Waiting);
     assert!(records.settled_bytes < KEPT_BYTES / 2 + 100, "a waiting result does not count");
     records.end(&big(1, KEPT_BYTES + 1), Millis(2_000));
