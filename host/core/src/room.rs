@@ -66,7 +66,7 @@ use crate::types::ids::{CallId, ControlId, Millis, RoomId, TimerId};
 use crate::types::outcome::{Outcome, Status};
 use crate::types::room_secret::RoomSecret;
 use crate::types::usage::Spent;
-use crate::types::view::AgentView;
+use crate::types::view::{AgentView, ConversationView};
 
 pub use invariants::{Invariant, InvariantViolation};
 pub use lifecycle::RoomStatus;
@@ -81,7 +81,7 @@ use context::{RoomContext, RoomPhase};
 use controls::ReceivedControls;
 use conversation::RoomChannels;
 use delivery::Deliveries;
-use frame::Frames;
+use frame::{FrameWait, Frames};
 use gates::Gating;
 use handoff::Handoffs;
 use histories::Histories;
@@ -379,6 +379,22 @@ impl Room {
             peers: Arc::clone(&frame.peers),
             remaining: self.budgets.remaining(&self.cx, frame),
             iteration: frame.iteration,
+        })
+    }
+
+    /// Returns the conversation around a tool call. `None` if the call is no tool's, or if the tool
+    /// may not read it.
+    #[must_use]
+    pub fn conversation_view(&self, call: CallId) -> Option<ConversationView> {
+        let Purpose::Tool { frame, plugin, .. } = self.cx.calls.get(&call)? else { return None };
+        let grant = self.cx.setup.rights(plugin)?.may_read_history().ok()?;
+        let frame = self.frames.get(frame)?;
+        let FrameWait::Tools(round) = &frame.attempt.as_ref()?.wait else { return None };
+        Some(ConversationView {
+            calling: Arc::clone(&round.message),
+            inputs: Arc::clone(&frame.inputs),
+            history: self.histories.history(&frame.task),
+            messages: grant.messages,
         })
     }
 

@@ -15,7 +15,7 @@ use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId, TaskName};
 use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::types::tool::{ToolError, ToolOutcome};
-use conclave_core::types::view::AgentView;
+use conclave_core::types::view::{AgentView, ConversationView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -91,6 +91,8 @@ pub struct ToolInput {
     pub tool: String,
     /// A JSON object, not yet checked against the tool's schema.
     pub arguments: Arc<Value>,
+    /// The conversation around the call; `None` if the plugin may not read it.
+    pub conversation: Option<ConversationView>,
 }
 
 /// The function that a [`PluginCall`] calls.

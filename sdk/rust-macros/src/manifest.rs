@@ -14,9 +14,9 @@ use problems::Problems;
 const FORMAT: u32 = 1;
 /// The contract version of this SDK.
 const CONTRACT: &str = "0.1";
-const CAPABILITIES: [&str; 15] = [
+const CAPABILITIES: [&str; 16] = [
     "model", "tools", "delegate", "route", "files", "fetch", "kv", "secrets", "config", "scratch",
-    "blobs", "log", "progress", "channels", "exec",
+    "blobs", "log", "progress", "channels", "history", "exec",
 ];
 const CONFIG_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 

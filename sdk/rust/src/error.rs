@@ -12,6 +12,7 @@ use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::Str
 use crate::bindings::gate::exports::conclave::plugin::gate::GateError;
 use crate::bindings::imports::conclave::plugin::{blobs, fetch, files, kv, model, scratch, types};
 use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
+use crate::bindings::tool::conclave::plugin::history;
 use crate::bindings::tool::exports::conclave::plugin::tools::ToolError;
 
 /// The result of a plugin's function.
@@ -105,6 +106,9 @@ impl<E: std::error::Error + 'static> From<E> for Error {
         if let Some(error) = any.downcast_ref() {
             return from_scratch(error);
         }
+        if let Some(error) = any.downcast_ref() {
+            return from_history(error);
+        }
         Self::other(error)
     }
 }
@@ -143,6 +147,14 @@ fn from_kv(error: &kv::KvError) -> Error {
         Case::QuotaExceeded(limit) => {
             Error::Other(format!("kv: the limit of {limit} bytes is reached"))
         }
+        Case::Denied(denial) => Error::Denied(denial.clone()),
+        Case::Other(text) => Error::Other(text.clone()),
+    }
+}
+
+fn from_history(error: &history::HistoryError) -> Error {
+    use history::HistoryError as Case;
+    match error {
         Case::Denied(denial) => Error::Denied(denial.clone()),
         Case::Other(text) => Error::Other(text.clone()),
     }

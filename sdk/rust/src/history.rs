@@ -1,8 +1,48 @@
-//! The messages of an agent's history, read in pages, and only those that are iterated over.
+//! Histories, read in pages, and only those messages that are iterated over: an agent's own, and, for
+//! a tool with the `history` grant, the conversation of the task whose agent called it.
+//!
+//! ```no_run
+//! use conclave_sdk::history;
+//!
+//! let call = history::calling_message()?;
+//! let newest: Vec<String> = history::messages()?.rev().take(3).map(|message| message.content).collect();
+//! # let _ = (call, newest);
+//! # Ok::<(), conclave_sdk::Error>(())
+//! ```
 
 use std::collections::VecDeque;
 
+use crate::Result;
 use crate::bindings::imports::conclave::plugin::types::Message;
+use crate::bindings::tool::conclave::plugin::history as import;
+#[cfg(not(target_family = "wasm"))]
+use crate::native::history as host;
+#[cfg(target_family = "wasm")]
+use import as host;
+
+pub use import::HistoryError;
+
+/// Returns the message that carried the call of this tool, with all of its calls.
+pub fn calling_message() -> Result<Message, HistoryError> {
+    host::calling_message()
+}
+
+/// Returns the inputs of the task whose agent called this tool: a JSON object.
+pub fn inputs() -> Result<serde_json::Value> {
+    Ok(serde_json::from_str(&host::inputs()?)?)
+}
+
+/// Returns the newest messages of the agent's history that the grant shows, oldest first.
+pub fn messages() -> Result<History<'static>, HistoryError> {
+    let length = host::length()?;
+    Ok(History::new(length.into(), |start, count| {
+        // The refusal was checked by `length`; the window stays the same within a call.
+        u32::try_from(start)
+            .ok()
+            .and_then(|start| host::messages(start, count).ok())
+            .unwrap_or_default()
+    }))
+}
 
 /// Messages per call to the host: enough to make the call's own cost negligible, few enough that
 /// reading the last message does not copy a whole conversation.

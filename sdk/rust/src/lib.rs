@@ -104,7 +104,7 @@ pub mod export;
 pub mod fetch;
 pub mod files;
 pub mod gate;
-mod history;
+pub mod history;
 pub mod kv;
 pub mod log;
 pub mod memory;

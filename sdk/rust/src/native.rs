@@ -5,6 +5,7 @@
 pub(crate) mod blobs;
 pub(crate) mod fetch;
 pub(crate) mod files;
+pub(crate) mod history;
 pub(crate) mod kv;
 pub(crate) mod model;
 pub(crate) mod secrets;
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::Denial;
 use crate::fetch::Header;
 use crate::model::Completion;
+use crate::testing::TaskSnapshot;
 
 /// The grants and the data of a fake host.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +32,8 @@ pub(crate) struct Fake {
     pub(crate) replies: Option<VecDeque<Completion>>,
     pub(crate) secrets: Vec<String>,
     pub(crate) blobs: BTreeMap<String, Vec<u8>>,
+    /// The conversation of a tool call; `None` if it is not granted.
+    pub(crate) history: Option<Box<TaskSnapshot>>,
 }
 
 /// An answer of a server.

@@ -166,6 +166,13 @@ impl FakeHost {
         self
     }
 
+    /// Grants the conversation of the task that calls the tool: its pending message carries the call.
+    #[must_use]
+    pub fn history(mut self, task: TaskSnapshot) -> Self {
+        self.fake.history = Some(Box::new(task));
+        self
+    }
+
     /// Runs the plugin's code on this host. Its writes remain for the next run, also after a panic.
     pub fn run<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let before = native::fake(|fake| std::mem::replace(fake, std::mem::take(&mut self.fake)));

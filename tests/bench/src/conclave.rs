@@ -104,6 +104,7 @@ impl Hosted {
             caller: self.start.caller.clone(),
             tool: "run".to_owned(),
             arguments: Arc::clone(&self.arguments),
+            conversation: None,
         };
         match self.prepared.calls().call(start, PluginCall::Tool(tool)).await.output {
             PluginOutput::Tool(Ok(outcome)) => Ok(outcome.content.unwrap_or_default()),

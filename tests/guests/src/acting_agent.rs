@@ -7,11 +7,11 @@
 //! `{"malformed": text}`, `{"panic": text}`, `{"spin": true}`.
 
 use conclave_sdk::actions::{
-    Action, AddTask, BackgroundTask, CustomAction, Delegate, ModifyTask, Observation, PlanState,
-    ReadFile, RunCell, RunCommand, WriteFile,
+    Action, AddTask, CustomAction, Delegate, ModifyTask, Observation, PlanState, ReadFile, RunCell,
+    RunCommand, WriteFile,
 };
 use conclave_sdk::{
-    Agent, Error, PastAction, Result, Turn, View, call, config, finish, say, scratch,
+    Agent, Error, PastAction, Result, Turn, View, call, config, delegate, finish, say, scratch,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -199,16 +199,18 @@ fn action(kind: &str, args: &Value) -> Result<Action> {
             state: plan_state(&text("state"))?,
         }),
         "delegate" => Action::Delegate(Delegate { task: text("agent"), inputs: json("inputs") }),
-        "delegate_task" => Action::DelegateTask(BackgroundTask {
-            worker: text("agent"),
-            description: text("task"),
-            context: json("context"),
-            share_channels: Vec::new(),
-            brief: None,
-            conversation_messages: 0,
-            wait: text("wait") == "true",
-            structured: text("structured") == "true",
-        }),
+        "delegate_task" => {
+            let mut task = delegate(text("agent"))
+                .task(text("task"))
+                .context(args.get("context").cloned().unwrap_or_else(|| json!({})));
+            if text("wait") == "true" {
+                task = task.wait();
+            }
+            if text("structured") == "true" {
+                task = task.submitted(3);
+            }
+            task.start().action().clone()
+        }
         "think" => Action::Think(text("thought")),
         "talk" => Action::Talk(text("content")),
         "finish" => Action::Finish(json("outputs")),

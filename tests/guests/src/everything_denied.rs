@@ -1,6 +1,7 @@
 //! Calls every import that needs a grant, without any grant, to expose a path around the check.
 
 use conclave_sdk::bindings::imports::conclave::plugin::{fetch, files, kv, model, secrets};
+use conclave_sdk::bindings::tool::conclave::plugin::history;
 use conclave_sdk::{Json, tool};
 
 /// Each import by its interface and name, with what came of it.
@@ -47,8 +48,12 @@ fn run() -> Json<Vec<(&'static str, String)>> {
         ("kv.delete", format!("{:?}", kv::delete("key").map(|()| "DONE"))),
         ("kv.keys", format!("{:?}", kv::keys("", None, 10).map(|_| "DONE"))),
         ("secrets.placeholder", format!("{:?}", secrets::placeholder("token").map(|_| "DONE"))),
+        ("history.calling-message", format!("{:?}", history::calling_message().map(|_| "DONE"))),
+        ("history.inputs", format!("{:?}", history::inputs().map(|_| "DONE"))),
+        ("history.length", format!("{:?}", history::length().map(|_| "DONE"))),
+        ("history.messages", format!("{:?}", history::messages(0, 10).map(|_| "DONE"))),
         ("fetch.send", format!("{:?}", fetch::send(&request()).map(|_| "DONE"))),
     ])
 }
 
-conclave_sdk::export!(tools: [run], asks: [model?, files?, kv?, secrets?, fetch?]);
+conclave_sdk::export!(tools: [run], asks: [model?, files?, kv?, secrets?, fetch?, history?]);

@@ -2,7 +2,7 @@
 //! which a tool call does not have; its agent reads the facts of a tool call when it is told to.
 
 use conclave_sdk::bindings::agent::conclave::plugin::state;
-use conclave_sdk::bindings::tool::conclave::plugin::call;
+use conclave_sdk::bindings::tool::conclave::plugin::{call, history};
 use conclave_sdk::{Agent, Result, Turn, View, finish, tool};
 
 /// Returns the text.
@@ -30,6 +30,10 @@ impl Agent for Both {
             Some("caller") => call::caller(),
             Some("deadline-ms") => call::deadline_ms().to_string(),
             Some("traceparent") => call::traceparent(),
+            Some("calling-message") => format!("{:?}", history::calling_message()),
+            Some("inputs") => format!("{:?}", history::inputs()),
+            Some("length") => format!("{:?}", history::length()),
+            Some("messages") => format!("{:?}", history::messages(0, 1)),
             _ => format!("stepped in {}", view.task_name()),
         };
         Ok(finish(fact))

@@ -108,9 +108,19 @@ fn one_component_serves_as_an_agent_and_as_tools() {
         "{}",
         peeks.content()
     );
-    for fact in
-        ["call-id", "attempt", "task-name", "room-id", "caller", "deadline-ms", "traceparent"]
-    {
+    for fact in [
+        "call-id",
+        "attempt",
+        "task-name",
+        "room-id",
+        "caller",
+        "deadline-ms",
+        "traceparent",
+        "calling-message",
+        "inputs",
+        "length",
+        "messages",
+    ] {
         let ran = Rig::new().run(&stepping("two_kinds", "", ""), fact);
         // The step that reads it fails, and the next one is about that.
         assert_eq!(ran.plugin_faults(), [FaultKind::Trap], "{fact}");

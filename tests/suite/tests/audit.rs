@@ -80,7 +80,7 @@ fn every_import_that_needs_a_grant_is_refused_without_one() {
     // The operator reads about each capability that was tried.
     let denied: Vec<String> =
         ran.denials().into_iter().map(|record| record.denial.capability).collect();
-    for capability in ["model", "files", "kv", "secrets", "fetch"] {
+    for capability in ["model", "files", "kv", "secrets", "fetch", "history"] {
         assert!(denied.iter().any(|known| known == capability), "{capability}: {denied:?}");
     }
 }

@@ -18,6 +18,7 @@ mod cli_trace;
 mod compile;
 mod consulting;
 mod contract;
+mod conversation;
 mod delivery;
 mod demo;
 mod docs;

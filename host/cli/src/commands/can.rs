@@ -96,6 +96,7 @@ fn verb(question: &AccessQuestion) -> &'static str {
         Capability::Kv => "store keys under",
         Capability::Secrets => "use the secret",
         Capability::Channels => "speak on",
+        Capability::History => "read the conversation of the tasks that call it",
         Capability::Exec => "start programs",
         Capability::Config => "read its settings",
         Capability::Scratch => "use its scratch",

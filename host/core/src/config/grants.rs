@@ -7,7 +7,9 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::de::DeserializeOwned;
 
-use super::keys::{CHANNEL_GRANT, DELEGATE, FETCH, FETCH_RULE, FILES, GRANTS, KV, MODEL, TOOLS};
+use super::keys::{
+    CHANNEL_GRANT, DELEGATE, FETCH, FETCH_RULE, FILES, GRANTS, HISTORY, KV, MODEL, TOOLS,
+};
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
@@ -15,7 +17,8 @@ use super::{ORCHESTRATION_TOOLS, SecretConfig, names, plugin};
 use crate::permissions::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
 use crate::permissions::grant::{
     ChannelsGrant, DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant,
-    FileMode, Grants, KvGrant, ModelGrant, RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
+    FileMode, Grants, HistoryGrant, KvGrant, ModelGrant, RouteGrant, SecretGrant, ToolPattern,
+    ToolsGrant,
 };
 use crate::types::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
 use crate::types::wording::{array, code, string, suggest};
@@ -42,6 +45,7 @@ pub(crate) fn read(
         fetch: table.get("fetch").and_then(|item| fetch(reader, &item)),
         kv: table.get("kv").and_then(|item| kv(reader, &item)),
         secrets: table.get("secrets").map(|item| secrets(reader, &item, known)).unwrap_or_default(),
+        history: table.get("history").and_then(|item| history(reader, &item)),
     }
 }
 
@@ -323,15 +327,28 @@ fn networks(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<IpNet> {
 }
 
 /// `true`, or a table with a quota.
+/// Reads a grant that is `true` for its defaults; `None` for a table, or if it was reported.
+fn plain<T: Default>(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<T> {
+    if item.boolean(reader)? {
+        return Some(T::default());
+    }
+    item.wrong(reader, "is false, which grants nothing", "leave it out".to_owned());
+    None
+}
+
+fn history(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<HistoryGrant> {
+    if !item.value.is_table() {
+        return plain(reader, item);
+    }
+    let table = item.table(reader, HISTORY)?;
+    let mut grant = HistoryGrant::DEFAULT;
+    table.set(reader, "messages", &mut grant.messages);
+    Some(grant)
+}
+
 fn kv(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<KvGrant> {
     if !item.value.is_table() {
-        return match item.boolean(reader)? {
-            true => Some(KvGrant::default()),
-            false => {
-                item.wrong(reader, "is false, which grants nothing", "leave it out".to_owned());
-                None
-            }
-        };
+        return plain(reader, item);
     }
     let table = item.table(reader, KV)?;
     let mut grant = KvGrant::DEFAULT;

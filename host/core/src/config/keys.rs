@@ -8,7 +8,7 @@ use ValueShape::{
 };
 
 use super::OpenAiConfig;
-use crate::permissions::grant::{DelegateGrant, FetchGrant, KvGrant};
+use crate::permissions::grant::{DelegateGrant, FetchGrant, HistoryGrant, KvGrant};
 use crate::setup::{CondenseRules, GateRule, LoopRules};
 use crate::types::delegation::CONVERSATION_MAX;
 use crate::types::limits::{self, PluginLimits, RunLimits};
@@ -215,6 +215,7 @@ pub(crate) const CHANNEL_GRANT: &str = "plugins.NAME.grants.channels";
 pub(crate) const LIMITS: &str = "plugins.NAME.limits";
 pub(crate) const FETCH: &str = "plugins.NAME.grants.fetch";
 pub(crate) const FETCH_RULE: &str = "plugins.NAME.grants.fetch.urls[]";
+pub(crate) const HISTORY: &str = "plugins.NAME.grants.history";
 pub(crate) const KV: &str = "plugins.NAME.grants.kv";
 /// Secrets.
 pub(crate) const SECRETS: &str = "secrets.NAME";
@@ -344,6 +345,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(GRANTS, "fetch", Either(&[List(&Either(&[TEXT, Table(FETCH_RULE)])), Table(FETCH)]), r#"grants.fetch = ["https://api.example.org/v1/*"]"#, "The URLs that it may send requests to, with GET and HEAD unless `methods` says otherwise."),
     key(GRANTS, "kv", Either(&[Flag, Table(KV)]), "grants.kv = true", "A key-value store of its own, durable across runs."),
     key(GRANTS, "secrets", TEXTS, r#"grants.secrets = ["met_token"]"#, "The secrets that the host inserts into its requests. The plugin never sees their values."),
+    key(GRANTS, "history", Either(&[Flag, Table(HISTORY)]), "grants.history = true", "The conversation of the tasks that call its tools: the message with the call, the task's inputs, the newest messages."),
     later(GRANTS, "exec", "Programs that it may run."),
     key(FETCH, "urls", List(&Either(&[TEXT, Table(FETCH_RULE)])), r#"urls = ["https://api.example.org/v1/*"]"#, "Scheme, host (`*.NAME` for all subdomains), port and path. A `*` at the end matches any rest.").required(),
     key(FETCH, "methods", List(METHODS), r#"methods = ["GET"]"#, "The methods for all of `urls`.").words(&["GET", "HEAD"]),
@@ -366,6 +368,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(MODEL, "tokens", COUNT, "tokens = 50_000", "The maximum number of input and output tokens in the whole run."),
     key(MODEL, "cost_usd", Spending, "cost_usd = 0.20", "The maximum cost in US dollars in the whole run."),
     key(MODEL, "calls", COUNT, "calls = 20", "The maximum number of completions in the whole run."),
+    key(HISTORY, "messages", Whole { least: 1, most: 10_000 }, "messages = 20", "The newest messages that a call may read.").whole(HistoryGrant::DEFAULT.messages as u64),
     key(DELEGATE, "tasks", TEXTS, r#"tasks = ["digest"]"#, "The names of tasks.").required(),
     key(DELEGATE, "at_once", COUNT_32, "at_once = 1", "The maximum number of concurrent background tasks.").whole(DelegateGrant::AT_ONCE as u64),
     key(DELEGATE, "total", COUNT_32, "total = 8", "The maximum number of background tasks in the whole run.").otherwise("`8`, at least `at_once`"),

@@ -9,8 +9,8 @@ use crate::config::ORCHESTRATION_TOOLS;
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::folder;
 use crate::permissions::grant::{
-    ChannelsGrant, DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant,
-    RouteGrant, SecretGrant,
+    ChannelsGrant, DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, HistoryGrant, KvGrant,
+    ModelGrant, RouteGrant, SecretGrant,
 };
 use crate::permissions::manifest::Manifest;
 use crate::setup::{GatePoint, ModelSetup, Setup, TaskSetup};
@@ -72,6 +72,7 @@ pub fn data_can_leave(setup: &Setup) -> String {
             fetch,
             kv: _,
             secrets: _,
+            history: _,
         } = asked_for(&plugin.facts.manifest, &plugin.grants);
         for rule in fetch.iter().flat_map(|grant| &grant.rules) {
             places.insert(format!("{} ({name})", rule.url));
@@ -100,7 +101,7 @@ pub fn data_can_leave(setup: &Setup) -> String {
 
 fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
     let Some(plugin) = setup.plugins.get(name) else { return Vec::new() };
-    let Grants { model, tools, delegate, route, files, channels, fetch, kv, secrets } =
+    let Grants { model, tools, delegate, route, files, channels, fetch, kv, secrets, history } =
         asked_for(&plugin.facts.manifest, &plugin.grants);
     let calls = tools.as_ref().and_then(|tools| tools.calls);
     let outside = plugin
@@ -118,6 +119,7 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
         (!secrets.is_empty()).then(|| may_use(&secrets)),
         kv.as_ref().map(store_limits),
         channels.as_ref().map(may_send),
+        history.map(may_read_history),
     ];
     outside.into_iter().chain(may_shape(setup, name)).chain(words.into_iter().flatten()).collect()
 }
@@ -174,6 +176,7 @@ fn asked_for(manifest: &Manifest, grants: &Grants) -> Grants {
         fetch: grants.fetch.clone().filter(|_| asks(Capability::Fetch)),
         kv: grants.kv.filter(|_| asks(Capability::Kv)),
         secrets: if asks(Capability::Secrets) { grants.secrets.clone() } else { Vec::new() },
+        history: grants.history.filter(|_| asks(Capability::History)),
     }
 }
 
@@ -217,6 +220,13 @@ fn may_ask(grant: &ModelGrant) -> String {
     ]);
     let noun = if grant.names.len() == 1 { "model" } else { "models" };
     format!("use {noun} {}{bounds}", join(grant.names.iter().map(|name| name.as_str())))
+}
+
+fn may_read_history(grant: HistoryGrant) -> String {
+    format!(
+        "read the conversation of the tasks that call it ({})",
+        count(grant.messages.into(), "message")
+    )
 }
 
 fn may_delegate(grant: &DelegateGrant) -> String {

@@ -17,7 +17,7 @@ use crate::types::ids::{CallId, Millis, PluginName, TimerId};
 use crate::types::request::RequestId;
 use crate::types::side_effect::{FailureCause, SideEffectAnswer};
 use crate::types::tool::ToolError;
-use crate::types::view::AgentView;
+use crate::types::view::{AgentView, ConversationView};
 
 /// The error for an attempt whose result is unknown.
 pub const INTERRUPTED: &str = "interrupted: the host stopped while this was under way, and nobody can say whether it happened; it was not repeated";
@@ -40,6 +40,8 @@ pub struct Start {
     pub agent: Option<AgentView>,
     /// The strategy's view, for `decide`.
     pub delivery: Option<DeliveryView>,
+    /// The conversation, for a tool that may read it.
+    pub conversation: Option<ConversationView>,
 }
 
 impl Start {
@@ -60,6 +62,7 @@ impl Start {
             scratch: room.scratch(*call),
             agent: room.agent_view(*call),
             delivery: room.delivery_view(*call),
+            conversation: room.conversation_view(*call),
         })
     }
 }

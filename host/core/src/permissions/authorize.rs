@@ -3,7 +3,8 @@
 //! nothing.
 
 use crate::permissions::grant::{
-    DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FileGrant, FileMode, Rights, list, list_with,
+    DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FileGrant, FileMode, HistoryGrant, Rights, list,
+    list_with,
 };
 use crate::permissions::paths::{GuestPath, suggested_folder};
 use crate::types::capability::Capability;
@@ -226,6 +227,16 @@ impl<'a> Rights<'a> {
             .iter()
             .find(|channel| channel.as_str() == name)
             .ok_or_else(|| self.not_held(Capability::Channels, name, smallest()))
+    }
+
+    /// Returns the grant of the conversation around the plugin's tool calls.
+    ///
+    /// # Errors
+    /// The record, if the capability is not requested or not granted.
+    pub fn may_read_history(&self) -> Result<HistoryGrant, Refused> {
+        let smallest = || Some(format!("[plugins.{}] grants.history = true", self.plugin));
+        self.require(Capability::History, "", smallest)?;
+        Ok(self.grants.history.unwrap_or_default())
     }
 
     /// Allows a tool, `plugin.tool`, by the grant alone; the toolbox of the task and the policy are

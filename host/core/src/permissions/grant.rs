@@ -235,6 +235,24 @@ pub struct ChannelsGrant {
     pub messages: Option<u64>,
 }
 
+/// The grant of the conversation around a tool call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryGrant {
+    /// The newest messages of the calling agent's history that a call may read.
+    pub messages: u32,
+}
+
+impl HistoryGrant {
+    /// The number of messages of a grant that sets none.
+    pub const DEFAULT: Self = Self { messages: 50 };
+}
+
+impl Default for HistoryGrant {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
 /// All grants of one plugin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Grants {
@@ -256,6 +274,8 @@ pub struct Grants {
     pub kv: Option<KvGrant>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<SecretGrant>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<HistoryGrant>,
 }
 
 impl Grants {
@@ -272,6 +292,7 @@ impl Grants {
             Capability::Fetch => self.fetch.is_some(),
             Capability::Kv => self.kv.is_some(),
             Capability::Secrets => !self.secrets.is_empty(),
+            Capability::History => self.history.is_some(),
             own => own.is_own(),
         }
     }

@@ -22,12 +22,13 @@ pub enum Capability {
     Kv,
     Secrets,
     Channels,
+    History,
     Exec,
 }
 
 impl Capability {
     /// Every capability, in the order shown to people.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Model,
         Self::Tools,
         Self::Delegate,
@@ -37,6 +38,7 @@ impl Capability {
         Self::Kv,
         Self::Secrets,
         Self::Channels,
+        Self::History,
         Self::Exec,
         Self::Config,
         Self::Scratch,
@@ -63,6 +65,7 @@ impl Capability {
             Self::Kv => "kv",
             Self::Secrets => "secrets",
             Self::Channels => "channels",
+            Self::History => "history",
             Self::Exec => "exec",
         }
     }

@@ -32,6 +32,27 @@ pub struct Remaining {
     pub tool_calls: Option<u64>,
 }
 
+/// The conversation around a tool call, for a tool that was granted to read it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConversationView {
+    /// The message that carried the call, or that led to it.
+    pub calling: Arc<Message>,
+    pub inputs: Arc<Value>,
+    pub history: History,
+    /// The number of the history's newest messages that the call may read.
+    pub messages: u32,
+}
+
+impl ConversationView {
+    /// Returns the part of the history that the call may read, as a range of indices.
+    #[must_use]
+    pub fn window(&self) -> std::ops::Range<usize> {
+        let length = self.history.len();
+        let most = usize::try_from(self.messages).unwrap_or(usize::MAX);
+        length.saturating_sub(most)..length
+    }
+}
+
 /// The view of a task for one call of its agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentView {

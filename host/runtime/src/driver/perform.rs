@@ -43,8 +43,11 @@ impl Driver {
                 })
             }
             Effect::CallTool { call, task, caller, plugin, tool, arguments } => {
-                let input = ToolInput { task, caller, tool, arguments };
-                self.call_plugin(call, plugin, start, |_| Some(PluginCall::Tool(input)));
+                self.call_plugin(call, plugin, start, |start| {
+                    let conversation = start.conversation.take();
+                    let input = ToolInput { task, caller, tool, arguments, conversation };
+                    Some(PluginCall::Tool(input))
+                });
             }
             Effect::QueryPlugin { call, plugin, question: query, .. } => {
                 self.call_plugin(call, plugin, start, |start| {

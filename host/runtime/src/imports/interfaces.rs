@@ -9,6 +9,7 @@ pub(crate) mod delivery;
 pub(crate) mod fetch;
 pub(crate) mod files;
 pub(crate) mod folder;
+mod history;
 pub(crate) mod journalled;
 mod kv;
 mod log;

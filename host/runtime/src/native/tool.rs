@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use conclave_core::types::ids::{PluginName, TaskName};
 use conclave_core::types::tool::{ToolOutcome, ToolSpec};
+use conclave_core::types::view::ConversationView;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -24,6 +25,8 @@ pub struct Call {
     pub task: TaskName,
     /// The plugin of the calling agent.
     pub caller: PluginName,
+    /// The conversation around the call; `None` without `grants.history`.
+    pub conversation: Option<ConversationView>,
     /// Log, settings and models.
     pub host: CallAccess,
 }

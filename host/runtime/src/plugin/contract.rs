@@ -15,7 +15,7 @@ use crate::imports::call::log::excerpt;
 const PACKAGE: &str = "conclave:plugin/";
 const VERSION: &str = "0.1.0-draft";
 /// Importable interfaces of the contract.
-const IMPORTS: [&str; 15] = [
+const IMPORTS: [&str; 16] = [
     "types",
     "log",
     "progress",
@@ -30,6 +30,7 @@ const IMPORTS: [&str; 15] = [
     "actions",
     "state",
     "call",
+    "history",
     "delivery-context",
 ];
 /// WASI packages: those that are linked but inert, and those whose calls are all refused.

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use conclave_core::config::Config;
 use conclave_core::permissions::manifest::Manifest;
+use conclave_core::types::host_tool::HostTool;
 use conclave_test_support::{Rig, guest, stock, toml_inline};
 use serde_json::{Map, Value, json};
 
@@ -248,7 +249,8 @@ impl Named {
         for (name, plugin) in entries(&config["plugins"]) {
             self.plugins.insert(name.to_owned());
             let grants = &plugin["grants"];
-            self.tasks.extend(texts(&grants["route"]));
+            let is_host_tool = |name: &String| HostTool::named(name).is_some();
+            self.tasks.extend(texts(&grants["route"]).filter(|name| !is_host_tool(name)));
             self.tasks.extend(texts(&grants["delegate"]));
             self.tasks.extend(texts(&grants["delegate"]["tasks"]));
             self.channels.extend(texts(&grants["channels"]));

@@ -47,6 +47,10 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
                 confirm(&question(capability, "May it store keys across runs (1 MiB)?"))
                     .then(|| "true".to_owned())
             }
+            Capability::History => {
+                let text = "May its tools read the conversation of the tasks that call them?";
+                confirm(&question(capability, text)).then(|| "true".to_owned())
+            }
             Capability::Exec
             | Capability::Log
             | Capability::Progress

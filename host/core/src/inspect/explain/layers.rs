@@ -51,6 +51,7 @@ fn decide_with(
             rights.may_send(target, |name| setup.channels.contains_key(name)).map(drop)
         }
         Capability::Kv => rights.may_store(target),
+        Capability::History => rights.may_read_history().map(drop),
         Capability::Secrets => may_use_secret(rights, target, question.host.as_deref()),
         Capability::Fetch => may_fetch(rights, target, question),
         other => rights.require(other, target, || None),
@@ -309,6 +310,12 @@ fn granted(grants: &Grants, question: &AccessQuestion) -> (String, Option<usize>
             grants.kv.map_or(String::new(), |grant| {
                 format!("{} in {} keys", show_size(grant.bytes), grant.keys)
             }),
+            None,
+        ),
+        Capability::History => (
+            grants
+                .history
+                .map_or(String::new(), |grant| format!("the newest {} messages", grant.messages)),
             None,
         ),
         Capability::Secrets => {

@@ -23,9 +23,19 @@ pub fn derived(plugin: &PluginSetup) -> Decide {
     let manifest = &plugin.facts.manifest;
     // Destructured without `..`, so that a new grant does not compile before it is judged here.
     // `tools`: each call that a tool's answer requests is checked against the rules itself.
-    // `route`: steers only the calling task. `kv`: the plugin's own store.
-    let Grants { model, tools: _, delegate, route: _, files, channels, fetch, kv: _, secrets } =
-        &plugin.grants;
+    // `route`: steers only the calling task. `kv`: the plugin's own store. `history`: only reads.
+    let Grants {
+        model,
+        tools: _,
+        delegate,
+        route: _,
+        files,
+        channels,
+        fetch,
+        kv: _,
+        secrets,
+        history: _,
+    } = &plugin.grants;
     let asks = |capability: Capability| manifest.ask(capability).is_some();
     let reaches = (model.is_some() && asks(Capability::Model))
         || (delegate.is_some() && asks(Capability::Delegate))

@@ -2,6 +2,7 @@
 //! only the blobs of its input, and those it kept in this call.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use conclave_core::types::action::{Action, Turn};
 use conclave_core::types::capability::Capability;
@@ -9,6 +10,7 @@ use conclave_core::types::denial::Layer;
 use conclave_core::types::message::{Blob, Message};
 use conclave_core::types::tool::ToolOutcome;
 
+use crate::calls::ToolInput;
 use crate::imports::bindings::conclave::plugin::blobs::{self, BlobError};
 use crate::imports::bindings::conclave::plugin::types;
 use crate::imports::call::{CallInput, CallState};
@@ -140,10 +142,20 @@ impl CallState {
 
 /// Returns the blobs in the messages of the call's input.
 fn lent_blobs(lent: &CallInput) -> HashMap<String, Blob> {
-    let CallInput::Agent(view) = lent else { return HashMap::new() };
-    let messages = view.history.iter().chain(&view.pending).chain(&view.latest_user_message);
-    let attached = messages.flat_map(|message: &std::sync::Arc<Message>| &message.attachments);
-    attached.map(|blob| (blob.sha256.clone(), blob.clone())).collect()
+    let by_digest = |blob: &Blob| (blob.sha256.clone(), blob.clone());
+    let attached =
+        |message: &Arc<Message>| message.attachments.iter().map(by_digest).collect::<Vec<_>>();
+    match lent {
+        CallInput::Agent(view) => {
+            let messages = view.history.iter().chain(&view.pending);
+            messages.chain(&view.latest_user_message).flat_map(attached).collect()
+        }
+        CallInput::Tool(ToolInput { conversation: Some(view), .. }) => {
+            let window = view.window().filter_map(|index| view.history.get(index));
+            window.chain([&view.calling]).flat_map(attached).collect()
+        }
+        CallInput::Nothing | CallInput::Tool(_) | CallInput::Delivery(_) => HashMap::new(),
+    }
 }
 
 /// Returns why a name is refused. Names are shown to users and become file names.

@@ -10,7 +10,7 @@ use crate::imports::bindings::conclave::plugin::call;
 use crate::imports::call::{CallInput, CallState};
 
 impl CallState {
-    fn tool_input(&mut self) -> wasmtime::Result<&ToolInput> {
+    pub(super) fn tool_input(&mut self) -> wasmtime::Result<&ToolInput> {
         self.enter()?;
         match &self.lent {
             CallInput::Tool(input) => Ok(input),

@@ -108,7 +108,7 @@ impl state::Host for CallState {
 }
 
 /// Returns the messages from `start`, up to the limits of one call.
-fn page(history: &History, start: u64, count: u32) -> Vec<types::Message> {
+pub(super) fn page(history: &History, start: u64, count: u32) -> Vec<types::Message> {
     let start = usize::try_from(start).unwrap_or(usize::MAX);
     let count = usize::try_from(count)
         .unwrap_or(usize::MAX)
