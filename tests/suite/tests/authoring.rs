@@ -143,3 +143,59 @@ fn a_plugin_is_not_written_over_something() {
     }
     assert!(!rig.folder().join("x").exists());
 }
+
+#[test]
+fn the_compiler_names_the_remedy_for_a_type_without_its_derives() {
+    let rig = Rig::new();
+    let repository = root().display().to_string();
+    let wrote = conclave(&rig, &["plugin", "new", "wrong", "--sdk", &repository]);
+    assert!(wrote.status.success(), "{}", text(&wrote.stderr));
+    let folder = rig.folder().join("wrong");
+    share_target(&folder);
+    let code = r#"//! Types that a tool can neither take nor return.
+        use conclave_sdk::{Json, tool};
+
+        struct Bare;
+
+        #[derive(serde::Serialize)]
+        struct NoSchema;
+
+        /// Returns a type that is no result.
+        #[tool]
+        fn bare() -> Bare { Bare }
+
+        /// Returns a type without a schema.
+        #[tool]
+        fn no_schema() -> Json<NoSchema> { Json(NoSchema) }
+
+        /// Takes a type that cannot be read.
+        #[tool]
+        fn takes(_bare: Bare) {}
+
+        conclave_sdk::export!(tools: [bare, no_schema, takes]);
+    "#;
+    std::fs::write(folder.join("src/lib.rs"), code).expect("a test can write a file");
+    let output = rig
+        .bare("cargo")
+        .args(["check", "--quiet", "--offline", "--target-dir", "target"])
+        .envs(
+            ["HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "PATH"]
+                .into_iter()
+                .filter_map(|name| Some((name, std::env::var_os(name)?))),
+        )
+        .current_dir(&folder)
+        .output()
+        .expect("cargo runs");
+    let told = text(&output.stderr);
+    assert!(!output.status.success(), "{told}");
+    for remedy in [
+        "`Bare` cannot be the result of a tool",
+        "return it as `Json(value)`",
+        "`Json(…)` cannot return a `NoSchema`",
+        "write `#[derive(serde::Serialize, schemars::JsonSchema)]` on the type",
+        "`Bare` cannot be a parameter of a tool",
+        "write `#[derive(serde::Deserialize, schemars::JsonSchema)]` on the type",
+    ] {
+        assert!(told.contains(remedy), "{remedy}\n{told}");
+    }
+}

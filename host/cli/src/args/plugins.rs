@@ -171,6 +171,15 @@ impl NewKind {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct InspectPlugin {
+    /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
+    pub(crate) source: String,
+    /// Do not list its tools: nothing of the component is compiled or run
+    #[arg(long)]
+    pub(crate) no_tools: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct BuildPlugin {
     /// The folder of the plugin's crate
     #[arg(default_value = ".")]
