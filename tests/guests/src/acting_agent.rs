@@ -7,8 +7,8 @@
 //! `{"malformed": text}`, `{"panic": text}`, `{"spin": true}`.
 
 use conclave_sdk::actions::{
-    Action, AddTask, BackgroundTask, CustomAction, Delegate, ModifyTask, Observation, PlanState,
-    ReadFile, RunCell, RunCommand, WriteFile,
+    Action, AddTask, BackgroundTask, CustomAction, Delegate, DeliveryChoice, ModifyTask,
+    Observation, PlanState, ReadFile, RunCell, RunCommand, StructuredResult, WriteFile,
 };
 use conclave_sdk::{
     Agent, Error, PastAction, Result, Turn, View, call, config, finish, say, scratch,
@@ -207,7 +207,14 @@ fn action(kind: &str, args: &Value) -> Result<Action> {
             brief: None,
             conversation_messages: 0,
             wait: text("wait") == "true",
-            structured: text("structured") == "true",
+            structured: (text("structured") == "true")
+                .then_some(StructuredResult { schema: None, retries: 3 }),
+            deliver: DeliveryChoice::AsConfigured,
+            result_form: None,
+            notify: None,
+            deadline_ms: None,
+            on_close: None,
+            key: None,
         }),
         "think" => Action::Think(text("thought")),
         "talk" => Action::Talk(text("content")),

@@ -30,7 +30,7 @@ use crate::ui::show::entry::EntryText;
 use crate::ui::show::{BAD, FAINT, bytes, one_line, paint, plural, time};
 use crate::ui::stdout;
 
-pub(crate) use config::host;
+pub(crate) use config::{granted, host};
 use follower::CallFollower;
 
 pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliError> {
