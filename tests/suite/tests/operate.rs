@@ -473,6 +473,18 @@ fn the_tools_of_a_plugin_are_listed_before_anything_is_granted() {
 }
 
 #[test]
+fn arguments_that_are_too_large_are_named() {
+    let large = serde_json::json!({ "text": "x".repeat(2 << 20) }).to_string();
+    let rig = Rig::new().with_file("large.json", large);
+    let echo = guest("echo").display().to_string();
+    let told = ended(&rig, 2, &["plugin", "call", &echo, "run", "@large.json"]);
+    assert!(
+        told.contains("more than the limit of 1.0 MiB") && told.contains("--limit arguments="),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_config_that_is_not_there_is_written_by_init() {
     let rig = Rig::new();
     assert!(ended(&rig, 2, &["check"]).contains("conclave init"));

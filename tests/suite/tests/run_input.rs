@@ -146,6 +146,7 @@ fn questions_are_answered_from_a_file_and_one_without_an_answer_ends_the_run() {
     let (code, result, told) = ran(&rig, &["--answers", "answers.txt", "Choose."]);
     assert_eq!((code, result.as_str()), (Some(9), ""), "{told}");
     assert!(told.contains("desk asks:\n│ Sure?"), "{told}");
+    assert!(told.contains("--answers is used up after 1 answer"), "{told}");
     let (code, _, told) = ran(&rig, &["--answers", "nowhere.txt", "Choose."]);
     assert_eq!(code, Some(2), "{told}");
 }

@@ -50,7 +50,7 @@ impl Channels for Terminal {
                 if given > 0 {
                     let used = plural(given as u64, "answer", "answers");
                     let what = format!(
-                        "      the {used} of --answers are used up, so {task} gets none to its question:"
+                        "      --answers is used up after {used}, so {task} gets none to its question:"
                     );
                     screen.line(format_args!("{}\n{}", paint(ODD, what), text.trim_end()));
                 }
