@@ -30,7 +30,8 @@ pub(crate) use lock::{LockArgs, Locked, Upgrade};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
 pub(crate) use plugins::{
-    Add, BuildPlugin, CallArgs, EditArgs, Grant, Init, NewKind, NewPlugin, TestPlugin, WatchPlugin,
+    Add, BuildPlugin, CallArgs, EditArgs, Grant, Init, InspectPlugin, NewKind, NewPlugin,
+    TestPlugin, WatchPlugin,
 };
 pub(crate) use run_input::RunInputArgs;
 pub(crate) use storage::{Approvals, Approve, Keep, Refuse, Resume};
@@ -249,12 +250,9 @@ pub(crate) enum PluginCommand {
     Test(TestPlugin),
     /// Build a plugin and run its cases, again after each change of its files
     Watch(WatchPlugin),
-    /// Show what a component is, the capabilities that it asks for and its imports, without running
-    /// it
-    Inspect {
-        /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
-        source: String,
-    },
+    /// Show what a component is, the capabilities that it asks for, its tools and its imports. Runs
+    /// nothing of it but its list of tools, with nothing granted
+    Inspect(InspectPlugin),
     /// Call one tool of a component once, and show its result, log, resource use and denials
     Call(CallArgs),
     /// Pin the plugins of a config in its lock: component, requested capabilities, and texts that

@@ -133,8 +133,8 @@ async fn dispatch(
         Command::Plugin(PluginCommand::Watch(args)) => {
             commands::watch_plugin::watch(&args, output, interrupts).await
         }
-        Command::Plugin(PluginCommand::Inspect { source }) => {
-            commands::inspect::inspect(&source, output).await
+        Command::Plugin(PluginCommand::Inspect(args)) => {
+            commands::inspect::inspect(&args, output).await
         }
         Command::Plugin(PluginCommand::Lock(args)) => commands::lock::lock(&args, output).await,
         Command::Plugin(PluginCommand::Upgrade(args)) => {

@@ -56,7 +56,7 @@ use crate::types::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
 use crate::types::limits::{PluginLimits, RunLimits};
 
 pub use keys::{ConfigKey, KEYS, KeyDefault, ValueShape};
-pub use limits::replace_run_limits;
+pub use limits::{config_value, replace_run_limits};
 pub use mcp::{MCP_CLIENT, McpReach, McpSource, YOU};
 pub use model::RESERVED_OPTIONS;
 pub use names::{

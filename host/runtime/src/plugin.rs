@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use conclave_core::permissions::manifest::{Manifest, ManifestError};
 use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::types::capability::Capability;
 use conclave_core::types::fault::Fault;
 use serde::Serialize;
 use serde_json::Value;
@@ -168,12 +169,27 @@ pub struct Inspection {
     pub kinds: BTreeSet<PluginKind>,
     /// Names, as the component has them.
     pub imports: Vec<String>,
+    /// Imports of authority that the manifest does not ask for. A call of them is refused.
+    pub unasked: Vec<UnaskedImport>,
     /// Names of the exports, with their versions.
     pub exports: Vec<String>,
     /// In lower-case hexadecimal.
     pub sha256: String,
     /// Size in bytes.
     pub size: u64,
+}
+
+/// An import of authority that the manifest does not ask for, and which cannot be granted
+/// therefore.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnaskedImport {
+    /// The name, as the component has it.
+    pub import: String,
+    /// The capability to ask for; `None` if no plugin can have it.
+    pub capability: Option<Capability>,
+    /// Whether it is an interface of WASI, which a language's library imports also for code that
+    /// never runs.
+    pub is_wasi: bool,
 }
 
 /// The origin of compiled code.

@@ -137,7 +137,7 @@ pub use conclave_sdk_macros::{export, tool};
 pub use conclave_trajectory as trajectory;
 pub use error::{Error, Result};
 pub use history::History;
-pub use outcome::{IntoOutcome, Json};
+pub use outcome::{IntoOutcome, Json, JsonResult};
 pub use tool::{Call, Toolset};
 pub use turn::{Turn, call, finish, reject, say};
 pub use wire::value_in;

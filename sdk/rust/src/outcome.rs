@@ -91,7 +91,21 @@ impl IntoOutcome for () {
     }
 }
 
-impl<T: serde::Serialize + schemars::JsonSchema> IntoOutcome for Json<T> {
+/// A type that [`Json`] can return: it can be written as JSON, and has a schema. Every type with
+/// both derives is one.
+#[diagnostic::on_unimplemented(
+    message = "`Json(…)` cannot return a `{Self}`",
+    label = "it lacks `serde::Serialize` or `schemars::JsonSchema`",
+    note = "write `#[derive(serde::Serialize, schemars::JsonSchema)]` on the type, with `serde` and `schemars` in its Cargo.toml",
+    note = "for a type of another crate: `Outcome::nothing().with_value(&value)` needs `Serialize` alone"
+)]
+pub trait JsonResult: serde::Serialize + schemars::JsonSchema {}
+
+// Otherwise the compiler reports the derive that is missing, without the remedy.
+#[diagnostic::do_not_recommend]
+impl<T: serde::Serialize + schemars::JsonSchema> JsonResult for T {}
+
+impl<T: JsonResult> IntoOutcome for Json<T> {
     fn into_outcome(self) -> Result<Outcome> {
         let text = serde_json::to_string(&self.0)?;
         Ok(Outcome { value: Some(text.clone()), ..Outcome::text(text) })

@@ -130,6 +130,20 @@ impl Call {
     }
 }
 
+/// A type of a tool's parameter. Every type with both derives is one.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter of a tool",
+    label = "it lacks `serde::Deserialize` or `schemars::JsonSchema`",
+    note = "write `#[derive(serde::Deserialize, schemars::JsonSchema)]` on the type, with `serde` and `schemars` in its Cargo.toml",
+    note = "for a type of another crate: take a `String` or a `serde_json::Value`, and convert it"
+)]
+pub trait Argument: DeserializeOwned + JsonSchema {}
+
+// Otherwise the compiler reports the derive that is missing, without the remedy.
+#[diagnostic::do_not_recommend]
+impl<T: DeserializeOwned + JsonSchema> Argument for T {}
+
 /// The arguments of one call, taken out one by one so that an error names the wrong one.
 #[doc(hidden)]
 pub struct Arguments(Map<String, Value>);
@@ -144,7 +158,7 @@ impl Arguments {
 
     /// Takes an argument. An absent one reads as null, so an `Option` becomes `None`, and any other
     /// type reports it as missing.
-    pub fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<T> {
+    pub fn take<T: Argument>(&mut self, name: &str) -> Result<T> {
         match self.0.remove(name) {
             Some(value) => serde_json::from_value(value)
                 .map_err(|error| Error::InvalidArguments(format!("{name}: {error}"))),

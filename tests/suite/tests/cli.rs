@@ -505,11 +505,57 @@ fn check_shows_who_may_do_what_and_reports_every_problem() {
 #[test]
 fn inspect_shows_a_component_without_running_it() {
     let rig = Rig::new();
-    let output =
-        conclave(&rig, &["plugin", "inspect", &guest("spin_list_tools").display().to_string()]);
+    let spinning = guest("spin_list_tools").display().to_string();
+    let output = conclave(&rig, &["plugin", "inspect", "--no-tools", &spinning]);
     let stdout = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(stdout.contains("spin-list-tools") && stdout.contains("tools"), "{stdout}");
+    assert!(stdout.contains("spin-list-tools") && !stdout.contains("could not"), "{stdout}");
+    let output = conclave(&rig, &["plugin", "inspect", &spinning]);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "the rest is shown: {}", text(&output.stderr));
+    assert!(stdout.contains("Tools could not be listed"), "{stdout}");
+}
+
+#[test]
+fn inspect_lists_the_tools_and_what_is_imported_without_asking() {
+    let rig = Rig::new();
+    let output = conclave(&rig, &["plugin", "inspect", "stock:search"]);
+    let stdout = text(&output.stdout);
+    assert!(
+        stdout.contains("  find · idempotent\n")
+            && stdout.contains("    takes │ query: string · ")
+            && stdout.contains("    takes │ limit?: integer"),
+        "{stdout}"
+    );
+    assert!(!stdout.contains("Imports without asking"), "{stdout}");
+    let json = conclave(&rig, &["plugin", "inspect", "stock:search", "--json"]);
+    let found: Value = serde_json::from_slice(&json.stdout).expect("one object");
+    let find =
+        found["tools"].as_array().expect("a list").iter().find(|tool| tool["name"] == "find");
+    assert!(find.is_some_and(|find| find["input_schema"]["properties"]["query"].is_object()));
+
+    // The same component with a manifest that asks for nothing.
+    let component = std::fs::read(conclave_test_support::stock().join("search.wasm"));
+    let silent = conclave_core::permissions::manifest::Manifest {
+        format: 1,
+        name: "silent".into(),
+        version: "1.0.0".into(),
+        contract: "0.1".into(),
+        ..Default::default()
+    };
+    let silent = conclave_runtime::plugin::embed(&component.expect("it is built"), &silent);
+    let rig = Rig::new().with_file("silent.wasm", silent.expect("it is a component"));
+    let output = conclave(&rig, &["plugin", "inspect", "silent.wasm"]);
+    let stdout = text(&output.stdout);
+    assert!(
+        stdout.contains("Imports without asking for it")
+            && stdout.contains("write [asks.files] with a `why`"),
+        "{stdout}"
+    );
+    assert!(
+        stdout.contains("no licence") && stdout.contains("gave no description"),
+        "what the author did not write is missing: {stdout}"
+    );
 }
 
 #[test]

@@ -231,7 +231,7 @@ fn a_crate_that_is_not_built_is_not_built_here() {
         .with_file("tool/build.rs", "fn main() { std::fs::write(\"ran\", \"\").unwrap() }");
     well(&rig, &["init"]);
     let told = ended(&rig, 2, &["add", "tool"]);
-    assert!(told.contains("cargo build --release --target wasm32-wasip2"), "{told}");
+    assert!(told.contains("conclave plugin build"), "{told}");
     assert!(!rig.folder().join("tool/ran").exists() && !rig.folder().join("tool/target").exists());
     let built = rig.folder().join("tool/target/wasm32-wasip2/release/my_tool.wasm");
     std::fs::create_dir_all(built.parent().expect("it has one")).expect("a test can make a folder");
@@ -470,6 +470,18 @@ fn the_tools_of_a_plugin_are_listed_before_anything_is_granted() {
     }
     let (told, _) = well(&rig, &["plugin", "inspect", "stock:search"]);
     assert!(told.starts_with("stock:search ") && told.contains("files"), "{told}");
+}
+
+#[test]
+fn arguments_that_are_too_large_are_named() {
+    let large = serde_json::json!({ "text": "x".repeat(2 << 20) }).to_string();
+    let rig = Rig::new().with_file("large.json", large);
+    let echo = guest("echo").display().to_string();
+    let told = ended(&rig, 2, &["plugin", "call", &echo, "run", "@large.json"]);
+    assert!(
+        told.contains("more than the limit of 1.0 MiB") && told.contains("--limit arguments="),
+        "{told}"
+    );
 }
 
 #[test]

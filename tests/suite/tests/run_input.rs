@@ -110,8 +110,16 @@ fn a_room_with_a_name_is_run_once_more_and_remembers() {
     assert_eq!(counts(&room), "5 of 5 messages, backwards the same\n");
     assert_eq!(counts(&["--room", "front"]), first, "a prefix of a name is another room");
     assert_eq!(counts(&[]), first);
+    // A room counts by its newest run.
+    let newest = || -> Value {
+        let runs = text(&conclave(&rig, &["runs", "--json"]).stdout);
+        serde_json::from_str(runs.lines().next().expect("a run")).expect("an object")
+    };
+    assert_ne!(newest()["run"], "front-desk");
+    assert!(counts(&room).starts_with("7 of 7"));
+    assert_eq!(newest()["run"], "front-desk");
     let shown = text(&conclave(&rig, &["show", "front-desk"]).stdout);
-    assert_eq!(shown.matches("step history").count(), 3, "{shown}");
+    assert_eq!(shown.matches("step history").count(), 4, "{shown}");
     // In a store of the user's choice too, which the first run creates.
     let stored = ["--room", "desk", "--store", "kept"];
     assert_eq!((counts(&stored), counts(&stored).starts_with("3 of 3")), (first.clone(), true));
@@ -138,6 +146,7 @@ fn questions_are_answered_from_a_file_and_one_without_an_answer_ends_the_run() {
     let (code, result, told) = ran(&rig, &["--answers", "answers.txt", "Choose."]);
     assert_eq!((code, result.as_str()), (Some(9), ""), "{told}");
     assert!(told.contains("desk asks:\n│ Sure?"), "{told}");
+    assert!(told.contains("--answers is used up after 1 answer"), "{told}");
     let (code, _, told) = ran(&rig, &["--answers", "nowhere.txt", "Choose."]);
     assert_eq!(code, Some(2), "{told}");
 }

@@ -9,8 +9,8 @@ use super::CONFIG;
 /// How strictly plugins must match the lock.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Locked {
-    /// Reject plugins that conclave.lock does not list, or whose component differs from it in any
-    /// byte
+    /// Reject plugins that conclave.lock does not list or marks as built by you, or whose component
+    /// differs from it in any byte
     #[arg(long)]
     pub(crate) locked: bool,
 }
@@ -43,4 +43,7 @@ pub(crate) struct Upgrade {
     /// texts stay the same
     #[arg(long, requires = "plugins")]
     pub(crate) dev: bool,
+    /// Pin these plugins in this build: they are no longer marked as built by you
+    #[arg(long, requires = "plugins", conflicts_with = "dev")]
+    pub(crate) pin: bool,
 }

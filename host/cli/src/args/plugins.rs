@@ -96,8 +96,8 @@ pub(crate) struct CallArgs {
     #[arg(long, value_name = "JSON")]
     pub(crate) config: Option<String>,
     /// A limit of the call, such as memory='64 MiB' or cpu='2 s'
-    #[arg(long = "limit", value_name = "KEY=VALUE")]
-    pub(crate) limits: Vec<String>,
+    #[arg(long = "limit", value_name = "KEY=VALUE", value_parser = super::run_input::pair)]
+    pub(crate) limits: Vec<(String, String)>,
     /// Also show its log lines at the levels debug and trace
     #[arg(long, short)]
     pub(crate) verbose: bool,
@@ -171,6 +171,15 @@ impl NewKind {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct InspectPlugin {
+    /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
+    pub(crate) source: String,
+    /// Do not list its tools: nothing of the component is compiled or run
+    #[arg(long)]
+    pub(crate) no_tools: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct BuildPlugin {
     /// The folder of the plugin's crate
     #[arg(default_value = ".")]
@@ -185,6 +194,10 @@ pub(crate) struct WatchPlugin {
     /// When every case has passed, also run the plugin's conclave.toml with this message
     #[arg(long = "run", value_name = "TEXT")]
     pub(crate) message: Option<String>,
+    /// Play cases that grant files outside of the plugin's folder, or start programs outside of any
+    /// sandbox
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -201,4 +214,8 @@ pub(crate) struct TestPlugin {
     /// Only the cases whose names contain this
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,
+    /// Play cases that grant files outside of the plugin's folder, or start programs outside of any
+    /// sandbox
+    #[arg(long)]
+    pub(crate) yes: bool,
 }

@@ -31,9 +31,16 @@ pub(crate) struct RunInputArgs {
     pub(crate) answers: Option<PathBuf>,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, such as `turns=20`")?;
-    Ok((key.trim().to_owned(), value.trim().to_owned()))
+/// Parses `--limit KEY=VALUE`, of a run and of a call. The config's parser checks key and value.
+/// Quotes around the value are for the shell.
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+    const FORM: &str = "write KEY=VALUE, with a value as in a config, such as `wall=30 s`, `memory=64 MiB` or `turns=20`";
+    let (key, value) = text.split_once('=').ok_or(FORM)?;
+    let (key, value) = (key.trim(), value.trim().trim_matches(['"', '\'']).trim());
+    if key.is_empty() || value.is_empty() {
+        return Err(FORM.to_owned());
+    }
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// Characters of a room's name.
@@ -63,6 +70,9 @@ mod tests {
             assert!(room_name(name).is_err(), "{name}");
         }
         assert_eq!(pair("wall = 30 s"), Ok(("wall".to_owned(), "30 s".to_owned())));
-        assert!(pair("wall").is_err());
+        assert_eq!(pair("memory=\"64 MiB\""), Ok(("memory".to_owned(), "64 MiB".to_owned())));
+        for wrong in ["wall", "=3", "wall=", "wall=''"] {
+            assert!(pair(wrong).unwrap_err().contains("`wall=30 s`"), "{wrong}");
+        }
     }
 }

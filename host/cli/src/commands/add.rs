@@ -211,7 +211,7 @@ fn show(found: &LocatedComponent, is_dev: bool) {
             "{}",
             paint(
                 ODD,
-                "DEV: built by you; a rebuilt component is accepted while its requests and texts stay the same"
+                "DEV: built by you, so its bytes are not pinned; any build is accepted while its requests and texts stay the same, and none under --locked"
             )
         );
     } else if found.place.is_strange() {

@@ -6,12 +6,14 @@ use std::process::{Command, Stdio};
 
 use conclave_runtime::plugin::{LoadError, inspect as inspect_bytes, read_component};
 
-use crate::args::{BuildPlugin, OutputArgs};
+use crate::args::{BuildPlugin, InspectPlugin, OutputArgs};
 use crate::commands::{embed, inspect};
 use crate::program::error::CliError;
+use crate::program::exit;
 use crate::program::shell::shell;
 use crate::state::source;
 use crate::ui::show::show_path;
+use crate::ui::stdout;
 
 /// The manifest of a plugin beside its crate's.
 const MANIFEST: &str = "conclave-plugin.toml";
@@ -19,9 +21,14 @@ const MANIFEST: &str = "conclave-plugin.toml";
 pub(crate) async fn build(args: &BuildPlugin, output: OutputArgs) -> Result<u8, CliError> {
     let folder = args.folder.as_path();
     let component = source::release_build(folder)?;
-    cargo(folder)?;
+    cargo(folder, output)?;
     embed_missing(folder, output)?;
-    inspect::inspect(&component.display().to_string(), output).await
+    let source = component.display().to_string();
+    if output.quiet && !output.json {
+        stdout::line(show_path(&component))?;
+        return Ok(exit::OK);
+    }
+    inspect::inspect(&InspectPlugin { source, no_tools: false }, output).await
 }
 
 /// Embeds the manifest into a component that lacks it. `export!` does so at compile time; a
@@ -41,12 +48,13 @@ pub(crate) fn embed_missing(folder: &Path, output: OutputArgs) -> Result<(), Cli
 }
 
 /// Runs cargo, whose output is for the user.
-pub(crate) fn cargo(folder: &Path) -> Result<(), CliError> {
+pub(crate) fn cargo(folder: &Path, output: OutputArgs) -> Result<(), CliError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let status = Command::new(cargo)
         .args(["build", "--release", "--target", source::TARGET, "--target-dir"])
         .arg(whole.join("target"))
+        .args(output.quiet.then_some("--quiet"))
         // There cargo finds the toolchain and the settings of the crate.
         .current_dir(folder)
         .stdin(Stdio::null())

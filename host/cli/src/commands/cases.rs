@@ -1,12 +1,14 @@
 //! `conclave plugin test [FOLDER]`: plays the cases of a plugin to its component, in sandboxes of the
 //! real host, and compares what came of each with what the case expects.
 
+mod consent;
 mod expectation;
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use anstyle::Style;
 use conclave_runtime::kv::MemoryKv;
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{RunInput, RunOptions};
@@ -20,13 +22,18 @@ use crate::program::exit;
 use crate::program::shell::shell;
 use crate::state::setup::{self, Models};
 use crate::state::source::{self, LocatedComponent};
-use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint, plural, printable, show_path, time};
+use crate::ui::show::entry::EntryText;
+use crate::ui::show::{
+    BAD, FAINT, GOOD, one_line, paint, plural, printable, show_path, table, time,
+};
 use crate::ui::stdout;
 
 use expectation::{Expectation, Seen};
 
 /// Columns of a case's name.
 const NAME: usize = 60;
+/// Log lines of a failed case that are shown.
+const LOG_LINES: usize = 20;
 
 /// One case: a call of a tool, or a run of a config.
 #[derive(Deserialize)]
@@ -73,6 +80,7 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
         return Err(CliError::usage(format!("{} holds no such case", show_path(&file))));
     }
     let beside = file.parent().map_or_else(PathBuf::new, Path::to_owned);
+    consent::require(&chosen, &args.folder, &beside, args.yes)?;
     let mut failed = 0;
     for case in &chosen {
         let began = Instant::now();
@@ -107,6 +115,7 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
                     stdout::styled(format_args!("        {}", printable(row)))?;
                 }
             }
+            log_lines(&seen.log)?;
         }
     }
     if !output.quiet && !output.json {
@@ -114,6 +123,22 @@ pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, Cl
         stdout::styled(format_args!("{count}: {failed} failed"))?;
     }
     Ok(if failed == 0 { exit::OK } else { exit::FAILED })
+}
+
+/// Prints the last lines of the plugin's log, behind marks.
+fn log_lines(log: &[String]) -> Result<(), CliError> {
+    let left = log.len().saturating_sub(LOG_LINES);
+    if left > 0 {
+        let what = format_args!("        … {left} earlier log lines; `--json` has them all");
+        stdout::styled(paint(FAINT, what))?;
+    }
+    for line in &log[left..] {
+        let entry = EntryText::new(FAINT, "log").cut(Style::new(), line);
+        for row in entry.rows(table::total().saturating_sub(8)) {
+            stdout::styled(format_args!("        {row}"))?;
+        }
+    }
+    Ok(())
 }
 
 fn read(file: &Path) -> Result<Vec<Case>, CliError> {

@@ -1,36 +1,64 @@
-//! `conclave plugin inspect SOURCE`: a component's description and capabilities, without compiling
-//! or running it.
+//! `conclave plugin inspect SOURCE`: a component's description, capabilities, tools and imports.
+//! Runs nothing of the component but its list of tools, with nothing granted.
 
+use conclave_core::setup::PluginKind;
+use conclave_core::types::tool::ToolSpec;
 use conclave_runtime::plugin::Inspection;
 use serde_json::json;
 
-use crate::args::OutputArgs;
+use crate::args::{InspectPlugin, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
-use crate::state::source;
-use crate::ui::show::{FAINT, bytes, component, one_line, paint, table};
+use crate::state::setup;
+use crate::state::source::{self, LocatedComponent};
+use crate::ui::show::entry::EntryText;
+use crate::ui::show::{BAD, FAINT, bytes, component, one_line, paint, table, tool};
 use crate::ui::stdout;
 
-pub(crate) async fn inspect(source: &str, output: OutputArgs) -> Result<u8, CliError> {
-    let found =
-        source::find(source, |source| format!("conclave plugin inspect {}", shell(source))).await?;
+/// The list of tools, or why the component did not return it. `None` if it was not asked.
+type Tools = Option<Result<Vec<ToolSpec>, String>>;
+
+pub(crate) async fn inspect(args: &InspectPlugin, output: OutputArgs) -> Result<u8, CliError> {
+    let again = |source: &str| format!("conclave plugin inspect {}", shell(source));
+    let found = source::find(&args.source, again).await?;
+    let tools = if args.no_tools { None } else { tools_of(&found, output).await? };
     if output.json {
         let mut value = json!(found.inspection);
         value["type"] = "inspection".into();
+        match tools {
+            Some(Ok(tools)) => value["tools"] = json!(tools),
+            Some(Err(error)) => value["tools_error"] = error.into(),
+            None => {}
+        }
         stdout::json(value)?;
     } else {
-        show(&one_line(&found.place.shown(), TEXT), &found.inspection)?;
+        show(&one_line(&found.place.shown(), TEXT), &found.inspection, &tools)?;
     }
     Ok(exit::OK)
+}
+
+/// Asks the component for its tools, if it has any.
+async fn tools_of(found: &LocatedComponent, output: OutputArgs) -> Result<Tools, CliError> {
+    if !found.inspection.kinds.contains(&PluginKind::Tools) {
+        return Ok(None);
+    }
+    let host = setup::open_host()?;
+    if !output.quiet && !output.json && found.inspection.size > WORTH_A_LINE {
+        eprintln!("{}", paint(FAINT, "compiling it, to list its tools; --no-tools does without"));
+    }
+    let tools = host.tools_of(found.bytes.clone()).await;
+    Ok(Some(tools.map_err(|error| error.to_string())))
 }
 
 /// Columns of a path or an import.
 const TEXT: usize = 200;
 /// Imports that are shown; a component may have any number.
 const IMPORTS: usize = 100;
+/// Bytes of a component whose compilation can take more than a moment.
+const WORTH_A_LINE: u64 = 4 << 20;
 
-fn show(place: &str, found: &Inspection) -> Result<(), CliError> {
+fn show(place: &str, found: &Inspection, tools: &Tools) -> Result<(), CliError> {
     let columns = table::total();
     stdout::styled(format_args!("{place}  {}  sha256 {}", bytes(found.size), found.sha256))?;
     let mut rows = component::head(&found.manifest, &found.kinds, columns);
@@ -40,6 +68,30 @@ fn show(place: &str, found: &Inspection) -> Result<(), CliError> {
     } else {
         rows.push("Asks for".to_owned());
         rows.extend(component::asks(&found.manifest, columns));
+    }
+    if !found.manifest.config.is_empty() {
+        rows.extend([String::new(), "Settings".to_owned()]);
+        rows.extend(component::settings(&found.manifest, columns));
+    }
+    match tools {
+        Some(Ok(tools)) => {
+            rows.extend([String::new(), "Tools".to_owned()]);
+            rows.extend(tool::tools(tools, columns));
+        }
+        Some(Err(error)) => {
+            rows.push(String::new());
+            rows.extend(
+                EntryText::plain("Tools could not be listed, so no host loads it:")
+                    .whole(BAD, error)
+                    .rows(columns),
+            );
+        }
+        None => {}
+    }
+    let unasked = component::unasked(&found.unasked, columns);
+    if !unasked.is_empty() {
+        rows.extend([String::new(), "Imports without asking for it".to_owned()]);
+        rows.extend(unasked);
     }
     rows.extend([String::new(), "Imports".to_owned()]);
     rows.extend(

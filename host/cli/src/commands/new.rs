@@ -17,7 +17,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
 use crate::state::config_file::{create, unwritten};
-use crate::ui::show::{FAINT, GOOD, paint, plural, show_path};
+use crate::ui::show::{FAINT, GOOD, ODD, paint, plural, show_path};
 use crate::ui::stdout;
 
 /// Names that collide with the SDK's crates, or with a plugin of the new config.
@@ -51,8 +51,28 @@ pub(crate) fn new(args: &NewPlugin, output: OutputArgs) -> Result<u8, CliError> 
     if own.is_none() {
         files.extend(sdk::files().map(|(name, text)| (format!("{SDK}/{name}"), text.to_owned())));
     }
-    for (name, text) in &files {
-        write(&folder.join(name), text)?;
+    let was_there = folder.is_dir();
+    if let Err(error) = write_all(&folder, &files) {
+        // Only what this command made: the folder was empty, or not there.
+        let made = if was_there { entries(&folder) } else { vec![folder.clone()] };
+        for path in made {
+            let removed = match path.is_dir() {
+                true => std::fs::remove_dir_all(&path),
+                false => std::fs::remove_file(&path),
+            };
+            // The failure that led here is the one to report.
+            let _ = removed;
+        }
+        return Err(error);
+    }
+    if let Some(workspace) = outer_workspace(&folder).filter(|_| !output.quiet) {
+        let _ = writeln!(
+            crate::ui::output::stderr(),
+            "{} {} takes every folder as a member, and this crate is a workspace of its own: write `exclude = [{}]` under [workspace] there",
+            paint(ODD, "warning:"),
+            show_path(&workspace),
+            quoted(&folder.file_name().unwrap_or_default().to_string_lossy())
+        );
     }
     tell(&folder, args, files.len(), output)
 }
@@ -68,6 +88,29 @@ fn path_of_sdk(given: &Path) -> Result<PathBuf, CliError> {
     found.ok_or_else(|| {
         CliError::usage(format!("{} is not the SDK", show_path(given)))
             .hint("name a checkout of Conclave, or the folder of the crate conclave-sdk; without --sdk, the SDK of this program is written beside the plugin")
+    })
+}
+
+fn write_all(folder: &Path, files: &[(String, String)]) -> Result<(), CliError> {
+    files.iter().try_for_each(|(name, text)| write(&folder.join(name), text))
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// Returns the manifest of an enclosing workspace whose members are named by a pattern, so that
+/// cargo takes the new crate for one of them.
+fn outer_workspace(folder: &Path) -> Option<PathBuf> {
+    let whole = folder.canonicalize().ok()?;
+    whole.ancestors().skip(1).map(|above| above.join("Cargo.toml")).find(|file| {
+        let Ok(text) = std::fs::read_to_string(file) else { return false };
+        let members = text.split_once("[workspace]").and_then(|(_, rest)| {
+            let (_, rest) = rest.split_once("members")?;
+            rest.split_once(']').map(|(members, _)| members)
+        });
+        members.is_some_and(|members| members.contains('*'))
     })
 }
 

@@ -89,6 +89,12 @@ async fn once(
         &room.keep,
         RunCommand { command: "run", file, models: &models, locked, is_bulk: false },
     )?;
+    // Another process may have begun the room's first run since it was looked for; from here on the
+    // store belongs to this one.
+    let room = match args.input.room.as_deref() {
+        Some(name) => RunRoom::find(Some(name), &args.keep, file)?,
+        None => room,
+    };
     let host = Arc::new(setup::open_host_keeping(file, &kept, engine)?);
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
     let prepared = setup::prepare_with(&host, file, &models, locked, output).await?;

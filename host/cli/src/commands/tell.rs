@@ -4,8 +4,10 @@
 use std::io::Read;
 use std::time::Duration;
 
+use conclave_core::journal::record::{ReplayedRecord, retold};
 use conclave_core::protocol::event::Event;
-use conclave_core::types::ids::TaskName;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::ids::{ControlId, TaskName};
 use conclave_runtime::store::ControlCommand;
 
 use crate::args::{self, OutputArgs};
@@ -25,7 +27,15 @@ pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, Cl
     let row = run_in_progress(&found, "sending a message")?;
     let task = args.task.as_deref().map(|task| task_of(&found, task)).transpose()?;
     let whom = task.as_ref().map_or_else(|| row.entry.clone(), ToString::to_string);
-    send(&row, ControlCommand::Tell { task, text }, Duration::from_secs(args.wait)).await?;
+    let message = ControlCommand::Tell { task, text: text.clone() };
+    let id = send(&row, message, Duration::from_secs(args.wait)).await?;
+    if let Some(why) = dropped(&found, &id, &text)? {
+        let what = format!("{} received the message, and no agent reads it: {why}", row.run);
+        return Err(CliError::usage(what).hint(format!(
+            "`conclave show {}` shows the state of the run; begin another one with the text",
+            row.run
+        )));
+    }
     control::report(
         &row,
         "sent",
@@ -33,6 +43,23 @@ pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, Cl
         output,
     )?;
     Ok(exit::OK)
+}
+
+/// Returns why the message reached no agent; `None` if one reads it, or may still.
+fn dropped(found: &StoredRoom, id: &ControlId, text: &str) -> Result<Option<String>, CliError> {
+    let records = found.reader.records(&found.run()).map_err(|error| unusable(&error))?;
+    Ok(why_dropped(&retold(records), id, text))
+}
+
+fn why_dropped(retold: &[ReplayedRecord], id: &ControlId, text: &str) -> Option<String> {
+    let is_receipt = |told: &&ReplayedRecord| matches!(&told.record.event, Event::ControlReceived { id: received, .. } if received == id);
+    let from = retold.iter().position(|told| is_receipt(&told))?;
+    retold[from..].iter().flat_map(|told| &told.notices).find_map(|notice| match notice {
+        Notice::UserMessageDropped { text: dropped, reason, .. } if dropped == text => {
+            Some(reason.clone())
+        }
+        _ => None,
+    })
 }
 
 fn text(given: &str) -> Result<String, CliError> {

@@ -27,17 +27,18 @@ pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, Cl
     check_names(args, &config)?;
     let facts = facts_of(&args.file, &config, output).await?;
     let mut told =
-        UpgradeReport { accepted: Vec::new(), refused: Vec::new(), nobody: false, marked: false };
+        UpgradeReport { accepted: Vec::new(), refused: Vec::new(), nobody: false, marked: None };
     for (name, facts) in facts.iter().filter(|(name, _)| {
         args.plugins.is_empty() || args.plugins.iter().any(|plugin| plugin == name.as_str())
     }) {
         // A plugin that was never pinned is shown whole.
         let pinned = lock.plugins.get(name);
         let changes = diff(pinned.unwrap_or(&Pinned::default()), facts);
-        let dev = (args.dev && is_file(&config, name)) || pinned.is_some_and(|pinned| pinned.dev);
+        let was_dev = pinned.is_some_and(|pinned| pinned.dev);
+        let dev = !args.pin && (was_dev || args.dev && is_file(&config, name));
         if changes.is_empty() {
-            if let Some(pinned) = lock.plugins.get_mut(name) {
-                told.marked |= dev && !pinned.dev;
+            if let Some(pinned) = lock.plugins.get_mut(name).filter(|pinned| pinned.dev != dev) {
+                told.marked = Some(dev);
                 pinned.dev = dev;
             }
             continue;
@@ -49,7 +50,7 @@ pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, Cl
             lock.plugins.insert(name.clone(), Pinned { dev, ..Pinned::of(facts) });
         }
     }
-    if told.marked || !told.accepted.is_empty() {
+    if told.marked.is_some() || !told.accepted.is_empty() {
         file.write(&lock)?;
     }
     told.tell(&file, output)?;
@@ -78,8 +79,8 @@ struct UpgradeReport {
     refused: Vec<(PluginName, Vec<LockChange>)>,
     /// Whether a question could not be asked for lack of a user.
     nobody: bool,
-    /// Whether an unchanged plugin was marked as the operator's own build.
-    marked: bool,
+    /// Whether an unchanged plugin was marked as the operator's own build, or no longer is.
+    marked: Option<bool>,
 }
 
 impl UpgradeReport {
@@ -116,10 +117,10 @@ impl UpgradeReport {
         }
         let mut err = crate::ui::output::stderr();
         if self.accepted.is_empty() && self.refused.is_empty() {
-            let what = if self.marked {
-                "unchanged, and marked as built by you"
-            } else {
-                "all plugins are as pinned"
+            let what = match self.marked {
+                Some(true) => "unchanged, and marked as built by you",
+                Some(false) => "unchanged, and pinned in this build",
+                None => "all plugins are as pinned",
             };
             let _ = writeln!(err, "{}", paint(FAINT, what));
         }

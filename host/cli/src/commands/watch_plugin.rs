@@ -52,9 +52,9 @@ pub(crate) async fn watch(
 /// Builds the plugin, plays its cases and, if there is a message, runs its config.
 async fn once(args: &WatchPlugin, output: OutputArgs) -> Result<u8, CliError> {
     let folder = args.folder.clone();
-    build::cargo(&folder)?;
+    build::cargo(&folder, output)?;
     build::embed_missing(&folder, output)?;
-    let tests = TestPlugin { folder: folder.clone(), cases: None, only: None };
+    let tests = TestPlugin { folder: folder.clone(), cases: None, only: None, yes: args.yes };
     let code = cases::test(&tests, output).await?;
     let Some(message) = args.message.as_ref().filter(|_| code == exit::OK) else {
         return Ok(code);

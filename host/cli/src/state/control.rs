@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use conclave_core::protocol::event::Event;
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{ControlId, RoomId};
 use conclave_runtime::store::{
     ControlCommand, ControlMessage, MailState, RunRow, RunState, StoreReader, is_in_use,
 };
@@ -46,7 +46,7 @@ pub(crate) fn run_in_progress(found: &StoredRoom, what: &str) -> Result<RunRow, 
     }
 }
 
-/// Sends a message, and waits until the run's journal holds it.
+/// Sends a message, and waits until the run's journal holds it. Returns its id there.
 ///
 /// # Errors
 /// If that takes too long, or the run ends before. The message is then taken back, unless its room
@@ -55,8 +55,13 @@ pub(crate) async fn send(
     row: &RunRow,
     word: ControlCommand,
     most: Duration,
-) -> Result<(), CliError> {
+) -> Result<ControlId, CliError> {
     let mail = ControlMessage::new(row.run.clone(), word);
+    deliver(row, &mail, most).await?;
+    Ok(mail.id)
+}
+
+async fn deliver(row: &RunRow, mail: &ControlMessage, most: Duration) -> Result<(), CliError> {
     mail.send(&row.store).map_err(|error| unusable(&error))?;
     let until = Instant::now() + most;
     loop {
@@ -68,7 +73,7 @@ pub(crate) async fn send(
                 return Err(CliError::internal(what)
                     .hint("check whether that process runs another version of conclave"));
             }
-            _ if is_over(row) => return after_the_end(row, &mail),
+            _ if is_over(row) => return after_the_end(row, mail),
             // If the receiver takes it in between, the next check sees it as taken.
             MailState::Waiting if is_late => {
                 let taken = ControlMessage::take_back(&row.store, |other| other.id == mail.id)

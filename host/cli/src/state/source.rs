@@ -211,10 +211,7 @@ fn built(folder: &Path) -> Result<PathBuf, CliError> {
     candidates.filter(|path| path.is_file()).max_by_key(modified).ok_or_else(|| {
         let what =
             format!("{} is not built: {file} for {TARGET} does not exist", show_path(folder));
-        let command = format!(
-            "cargo build --release --target {TARGET} --manifest-path {}",
-            shell(&folder.join("Cargo.toml").display().to_string())
-        );
+        let command = format!("conclave plugin build {}", shell(&folder.display().to_string()));
         CliError::usage(what).hint(format!(
             "build it with `{command}`; building runs its author's code without a sandbox"
         ))

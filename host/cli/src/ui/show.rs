@@ -17,6 +17,7 @@ pub(crate) mod steps;
 pub(crate) mod table;
 pub(crate) mod tally;
 pub(crate) mod timeline;
+pub(crate) mod tool;
 pub(crate) mod trace;
 
 use std::fmt::Display;

@@ -11,7 +11,7 @@ use conclave_runtime::clock::BoxFuture;
 
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, columns, total_columns};
-use crate::ui::show::{NAME, foreign, one_line, paint};
+use crate::ui::show::{NAME, ODD, foreign, one_line, paint, plural};
 use crate::ui::user::{TerminalUser, UserQuestion, UserReply};
 
 /// Columns of the results that a message is about.
@@ -22,6 +22,8 @@ pub(crate) struct Terminal {
     pub(crate) user: Arc<TerminalUser>,
     /// The answers to the next questions, which the user is not asked.
     pub(crate) answers: Arc<Mutex<VecDeque<String>>>,
+    /// The number of answers that `--answers` gave; 0 without it.
+    pub(crate) answers_given: usize,
     pub(crate) screen: Arc<Screen>,
     pub(crate) interrupts: Interrupts,
 }
@@ -35,7 +37,7 @@ impl Channels for Terminal {
     ) -> BoxFuture<'static, Option<HumanAnswer>> {
         let (user, interrupts) = (Arc::clone(&self.user), self.interrupts.clone());
         let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let screen = Arc::clone(&self.screen);
+        let (screen, given) = (Arc::clone(&self.screen), self.answers_given);
         Box::pin(async move {
             let asked = format!("{task} asks you > ");
             let text = format!("{}\n", foreign::block(prompt.trim(), Style::new(), 0, columns()));
@@ -45,6 +47,13 @@ impl Channels for Terminal {
                 return Some(answer.into());
             }
             if !user.is_there() {
+                if given > 0 {
+                    let used = plural(given as u64, "answer", "answers");
+                    let what = format!(
+                        "      --answers is used up after {used}, so {task} gets none to its question:"
+                    );
+                    screen.line(format_args!("{}\n{}", paint(ODD, what), text.trim_end()));
+                }
                 return None;
             }
             let question = UserQuestion { text, ..UserQuestion::message(asked) };

@@ -35,6 +35,14 @@ pub(crate) fn read_plugin(reader: &mut ConfigReader, item: &SpannedValue<'_>) ->
     limits
 }
 
+/// Returns a value of a command line as TOML: what is a value already stays as it is, and anything
+/// else is a text, so that `30 s` needs no quotes.
+#[must_use]
+pub fn config_value(value: &str) -> String {
+    let is_toml = !value.contains('\n') && DeTable::parse(&format!("key = {value}")).is_ok();
+    if is_toml { value.to_owned() } else { string(value) }
+}
+
 /// Returns the limits of a run with some replaced. Each pair is a key of `[limits.run]` and a value
 /// as in a config; a text such as `30 s` needs no quotes here.
 ///
@@ -50,11 +58,7 @@ pub fn replace_run_limits(
         if pairs[index + 1..].iter().any(|(later, _)| later == key) {
             continue;
         }
-        let pair = |value: &str| format!("{key} = {value}");
-        let is_toml = |value: &str| !value.contains('\n') && DeTable::parse(&pair(value)).is_ok();
-        let value = if is_toml(value) { value.clone() } else { string(value) };
-        text.push_str(&pair(&value));
-        text.push('\n');
+        text.push_str(&format!("{key} = {}\n", config_value(value)));
     }
     let source = SourceText::new("--limit", &text);
     let root = DeTable::parse(&text).map_err(|error| {

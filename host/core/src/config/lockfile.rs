@@ -42,8 +42,8 @@ pub struct Pinned {
     /// The digest of the component, in lower-case hexadecimal; empty for a plugin without one, such
     /// as a tool server.
     pub sha256: String,
-    /// Whether the operator builds it. Another build is then admitted while all texts for people
-    /// and models stay equal.
+    /// Whether the operator builds it. Its bytes are then not pinned: any build is admitted while
+    /// all texts for people and models stay equal, and none where only pinned plugins are.
     pub dev: bool,
     pub contract: String,
     pub kinds: BTreeSet<PluginKind>,

@@ -82,7 +82,9 @@ impl Pins {
                         helped(problem, &LockRefusal::Differs(Vec::new()), name).as_warning(),
                     );
                 }
-                Ok(Admission::Pinned | Admission::NotPinned | Admission::NoLock) => {}
+                Ok(
+                    Admission::Pinned | Admission::Dev | Admission::NotPinned | Admission::NoLock,
+                ) => {}
                 Err(refusal) => {
                     refused = true;
                     let code = match refusal {
@@ -115,6 +117,10 @@ fn helped(problem: ConfigProblem, refusal: &LockRefusal, plugin: &PluginName) ->
             } else {
                 "shows the difference, and asks whether to accept it"
             };
+            (what, if is_usual { command } else { format!("{command} --file {file}") })
+        }
+        LockRefusal::Dev => {
+            let what = "pins this build of it, and no longer accepts others";
             (what, if is_usual { command } else { format!("{command} --file {file}") })
         }
         _ if is_usual => ("pins it as it is now", command),

@@ -7,8 +7,8 @@ use conclave_core::permissions::manifest::Manifest;
 use conclave_core::setup::PluginKind;
 use conclave_core::types::capability::Capability;
 
-use super::LoadError;
 use super::anatomy::Anatomy;
+use super::{LoadError, UnaskedImport};
 use crate::imports::call::log::excerpt;
 
 /// The package of the contract, and the host's version of it.
@@ -99,6 +99,34 @@ fn check_import(import: &str) -> Result<(), LoadError> {
     }
 }
 
+/// Returns the imports of authority that the manifest does not ask for.
+pub(crate) fn unasked(anatomy: &Anatomy<'_>, manifest: &Manifest) -> Vec<UnaskedImport> {
+    let authority = |import: &str| {
+        if let Some(name) = import.strip_prefix(PACKAGE) {
+            let capability = Capability::named(name.split('@').next().unwrap_or_default());
+            return capability.filter(|capability| !capability.is_own()).map(Some);
+        }
+        // These are implemented on top of the capability; sockets are not.
+        [
+            ("wasi:filesystem/", Some(Capability::Files)),
+            ("wasi:http/", Some(Capability::Fetch)),
+            ("wasi:sockets/", None),
+        ]
+        .into_iter()
+        .find_map(|(package, capability)| import.starts_with(package).then_some(capability))
+    };
+    let unasked = anatomy.imports.iter().filter_map(|import| {
+        let capability = authority(import)?;
+        let is_asked = capability.is_some_and(|capability| manifest.ask(capability).is_some());
+        (!is_asked).then(|| UnaskedImport {
+            import: excerpt(import, NAME),
+            capability,
+            is_wasi: import.starts_with("wasi:"),
+        })
+    });
+    unasked.collect()
+}
+
 fn foreign(import: &str, needed: &'static str) -> LoadError {
     LoadError::ForeignImport { import: excerpt(import, NAME), needed }
 }
@@ -159,6 +187,35 @@ mod tests {
             "wasi:http/types@0.2.3",
         ];
         assert!(check(&anatomy(&imports, &[TOOLS])).is_ok());
+    }
+
+    #[test]
+    fn imports_of_authority_that_the_manifest_lacks_are_found() {
+        let imports = [
+            "conclave:plugin/log@0.1.0-draft",
+            "conclave:plugin/files@0.1.0-draft",
+            "conclave:plugin/kv@0.1.0-draft",
+            "wasi:filesystem/types@0.2.6",
+            "wasi:http/types@0.2.3",
+            "wasi:sockets/tcp@0.2.0",
+            "wasi:clocks/wall-clock@0.2.6",
+        ];
+        let manifest = Manifest {
+            asks: [("files".to_owned(), CapabilityRequest::default())].into(),
+            ..Manifest::default()
+        };
+        let unasked: Vec<_> = unasked(&anatomy(&imports, &[TOOLS]), &manifest)
+            .into_iter()
+            .map(|found| (found.import, found.capability, found.is_wasi))
+            .collect();
+        assert_eq!(
+            unasked,
+            [
+                ("conclave:plugin/kv@0.1.0-draft".to_owned(), Some(Capability::Kv), false),
+                ("wasi:http/types@0.2.3".to_owned(), Some(Capability::Fetch), true),
+                ("wasi:sockets/tcp@0.2.0".to_owned(), None, true),
+            ]
+        );
     }
 
     #[test]

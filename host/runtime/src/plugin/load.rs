@@ -310,11 +310,13 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, LoadError> {
     let anatomy = anatomy::read(bytes)?;
     let manifest = Manifest::parse(anatomy.manifest)?;
     let kinds = contract::check(&anatomy)?;
+    let unasked = contract::unasked(&anatomy, &manifest);
     let owned = |names: Vec<&str>| names.into_iter().map(|name| excerpt(name, 200)).collect();
     Ok(Inspection {
         manifest,
         kinds,
         imports: owned(anatomy.imports),
+        unasked,
         exports: owned(anatomy.exports),
         sha256,
         size: length,

@@ -17,7 +17,7 @@ use crate::cli::text;
 use crate::resume_cli::{kill, until};
 
 /// Lines that no test runs, by their prefix, with the reason.
-const ELSEWHERE: [(&str, &str); 15] = [
+const ELSEWHERE: [(&str, &str); 22] = [
     (
         "cargo xtask ",
         "starts the tests themselves; xtask's own tests hold that these commands exist",
@@ -32,6 +32,13 @@ const ELSEWHERE: [(&str, &str); 15] = [
     ("npm install ", "downloads a toolchain of another language"),
     ("npx ", "a toolchain of another language"),
     ("conclave plugin new word-count", AUTHORING),
+    ("conclave plugin new my-gate", AUTHORING),
+    ("conclave plugin new my-condenser", AUTHORING),
+    ("conclave plugin new my-memory", AUTHORING),
+    ("conclave plugin new my-analyzer", AUTHORING),
+    ("conclave plugin new keeper", FIRST_AGENT),
+    ("mkdir pages && echo", FIRST_AGENT),
+    ("conclave run \"When was Skerryvore lit?\"", FIRST_AGENT),
     ("conclave plugin build", AUTHORING),
     ("conclave plugin test", AUTHORING),
     ("conclave run \"How many words has this?\"", AUTHORING),
@@ -41,6 +48,8 @@ const ELSEWHERE: [(&str, &str); 15] = [
     ),
 ];
 
+const FIRST_AGENT: &str =
+    "played by `authoring::the_first_agent_of_the_page_is_built_tested_and_run`";
 const AUTHORING: &str =
     "played by `authoring::a_plugin_of_each_kind_is_written_built_tested_and_run`";
 

@@ -44,6 +44,10 @@ fn every_config_in_the_pages_loads() {
         let checked = match block.label() {
             "" => config(&block, &block.text),
             "Cargo.toml" => cargo(&block.text),
+            // It runs in the test that builds the page's plugin.
+            "conclave.toml" => Config::parse("conclave.toml", "", &block.text)
+                .map(drop)
+                .map_err(|problems| problems.to_string()),
             "conclave-plugin.toml" => manifest(&block.text),
             "prices.toml" => prices(&block),
             table if table.starts_with('[') => config(&block, &format!("{table}\n{}", block.text)),

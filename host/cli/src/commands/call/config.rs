@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use conclave_core::config::edit::{ConfigEditError, ConfigText, Fragment, proposed_name};
-use conclave_core::config::{Config, ConfigProblem, check_name};
+use conclave_core::config::{Config, ConfigProblem, check_name, config_value};
 use conclave_core::permissions::manifest::Manifest;
 use conclave_core::types::wording::quoted;
 use conclave_runtime::kv::KvStore;
@@ -21,6 +21,8 @@ use crate::state::source::ComponentPlace;
 const YOU: &str = "you";
 const START: &str =
     "entry = \"you\"\n[plugins.you]\nsource = \"native:you\"\n[tasks.you]\nagent = \"you\"\n";
+/// The name of the plugin in [`granted`].
+const TRIED: &str = "plugin";
 /// The place that problems of the grants name.
 const SHOWN: &str = "command line";
 
@@ -59,12 +61,8 @@ pub(super) fn config(
     };
     text.add_plugin(name, &source, &[]).map_err(refused)?;
     grants.iter().try_for_each(|fragment| text.grant(name, fragment)).map_err(refused)?;
-    for limit in &args.limits {
-        let (key, value) = limit.split_once('=').ok_or_else(|| {
-            CliError::usage(format!("--limit {limit} has no value"))
-                .hint("write --limit KEY=VALUE, such as --limit memory='64 MiB'")
-        })?;
-        text.set(&["plugins", name, "limits", key.trim()], &amount(value)).map_err(refused)?;
+    for (key, value) in &args.limits {
+        text.set(&["plugins", name, "limits", key], &config_value(value)).map_err(refused)?;
     }
     if let Some(settings) = &args.config {
         let settings =
@@ -80,6 +78,18 @@ pub(super) fn config(
         .ok_or_else(|| CliError::internal("the grants, settings or limits of the call are invalid"))
 }
 
+/// Returns a config with these grants alone, for what they reach. Relative folders are in `folder`.
+///
+/// # Errors
+/// If a grant is wrong.
+pub(crate) fn granted(grants: &[Fragment], folder: &std::path::Path) -> Result<Config, CliError> {
+    let mut text = ConfigText::open(SHOWN, &folder.to_string_lossy(), START).map_err(refused)?;
+    text.add_plugin(TRIED, "./plugin.wasm", &[]).map_err(refused)?;
+    grants.iter().try_for_each(|fragment| text.grant(TRIED, fragment)).map_err(refused)?;
+    let edited = text.finish().map_err(refused)?;
+    edited.config.ok_or_else(|| CliError::internal("the grants are invalid"))
+}
+
 /// Returns the error without line numbers, since the user never sees the generated text.
 fn refused(error: ConfigEditError) -> CliError {
     let (ConfigEditError::Wrong(problems) | ConfigEditError::Unreadable(problems)) = &error else {
@@ -91,17 +101,6 @@ fn refused(error: ConfigEditError) -> CliError {
     };
     CliError::usage(problems.0.iter().map(line).collect::<Vec<_>>().join("\n"))
         .with_problems(problems)
-}
-
-/// Returns a whole number as it is, and anything else as a quoted text with its unit. Quotes around
-/// it are for the shell.
-fn amount(value: &str) -> String {
-    let value = value.trim().trim_matches(['"', '\'']);
-    if value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') {
-        value.to_owned()
-    } else {
-        quoted(value)
-    }
 }
 
 /// Returns JSON as TOML on one line, or `None` for `null`.
@@ -129,16 +128,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_and_limits_are_written_as_toml() {
+    fn settings_are_written_as_toml() {
         let settings = json!({ "a": 1, "b b": [true, "x\"y"], "c": { "d": 0.5 } });
         assert_eq!(
             toml_of(&settings).as_deref(),
             Some(r#"{ "a" = 1, "b b" = [true, "x\"y"], "c" = { "d" = 0.5 } }"#)
         );
         assert_eq!(toml_of(&json!([null])), None);
-        assert_eq!(
-            (amount("64 MiB"), amount("\"2 s\""), amount("100_000")),
-            ("\"64 MiB\"".into(), "\"2 s\"".into(), "100_000".into())
-        );
     }
 }

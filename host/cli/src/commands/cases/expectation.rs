@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use conclave_core::protocol::notice::Notice;
+use conclave_core::types::risk::Risk;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,6 +39,13 @@ pub(super) struct Expectation {
     /// Reasons of gates; a part of each is enough.
     #[serde(default)]
     blocked: Option<Vec<String>>,
+    /// How many times a condenser shortened a history.
+    #[serde(default)]
+    condensed: Option<u64>,
+    /// The risk and the reason of each action that an approver was asked about, such as
+    /// `high: it deletes files`; a part of each is enough.
+    #[serde(default)]
+    asked: Option<Vec<String>>,
 }
 
 /// The observed result of a case.
@@ -53,6 +61,8 @@ pub(super) struct Seen {
     pub(super) denied: Vec<String>,
     pub(super) delivered: Vec<String>,
     pub(super) blocked: Vec<String>,
+    pub(super) condensed: u64,
+    pub(super) asked: Vec<String>,
     /// Lines of the plugin's log.
     pub(super) log: Vec<String>,
 }
@@ -97,6 +107,12 @@ impl Subscriber for Recorder {
                     seen.denied.push(record.denial.capability.clone());
                 }
                 Notice::Delivered { text, .. } => seen.delivered.push(text.clone()),
+                Notice::HistoryCondensed { .. } => seen.condensed += 1,
+                Notice::ApprovalAsked { request, .. } => {
+                    let risk = request.risk.map_or("unrated", Risk::as_str);
+                    let reason = request.risk_reason.as_deref().unwrap_or_default();
+                    seen.asked.push(format!("{risk}: {reason}"));
+                }
                 Notice::GateBlocked { reason, .. } => seen.blocked.push(reason.clone()),
                 _ => {}
             },
@@ -142,11 +158,15 @@ impl Expectation {
             None if self.status.is_some() => {}
             None => check(seen.error.is_none(), "error", "none".to_owned(), of(&seen.error)),
         }
+        let is_condensed = self.condensed.is_none_or(|count| count == seen.condensed);
+        let (expected, found) = (of(&self.condensed), of(&Some(seen.condensed)));
+        check(is_condensed, "condensed", expected, found);
         for (what, expected, seen, is_part) in [
             ("called", &self.called, &seen.called, false),
             ("denied", &self.denied, &seen.denied, false),
             ("delivered", &self.delivered, &seen.delivered, true),
             ("blocked", &self.blocked, &seen.blocked, true),
+            ("asked", &self.asked, &seen.asked, true),
         ] {
             let Some(expected) = expected else { continue };
             let fits = |(expected, seen): (&String, &String)| {
@@ -195,6 +215,8 @@ mod tests {
             ("denied", json!(["files"])),
             ("delivered", json!(["x"])),
             ("blocked", json!(["x"])),
+            ("condensed", json!(1)),
+            ("asked", json!(["high"])),
         ] {
             assert_eq!(problems(json!({ key: value }), &seen), [key]);
         }

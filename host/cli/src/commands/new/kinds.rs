@@ -242,17 +242,27 @@ entry = "desk"
 
 [tasks.desk]
 agent = "chat"
-condense = { plugin = "<NAME>", max_entries = 30 }
+condense = { plugin = "<NAME>", max_entries = 6 }
 
 [plugins.chat]
 source = "stock:chat"
 grants.model = ["default"]
+grants.tools = ["notes.*"]
+
+[plugins.notes]
+source = "stock:notes"
+grants.kv = true
 "#,
-        replies: json!({ "replies": ["Hello."] }),
+        replies: json!({ "replies": [
+            { "calls": [{ "name": "notes.remember", "args": { "text": "The light is white." } }] },
+            { "calls": [{ "name": "notes.remember", "args": { "text": "It flashes every ten seconds." } }] },
+            { "calls": [{ "name": "notes.remember", "args": { "text": "It was lit in 1844." } }] },
+            "I have noted all three.",
+        ] }),
         cases: json!([
-            { "name": "a short history is left alone", "run": "Good morning", "expect": { "content": "Hello." } },
+            { "name": "a history of more than six entries is shortened", "run": "Note what you know of the light.", "expect": { "content": "I have noted all three.", "condensed": 1 } },
         ]),
-        message: "Good morning",
+        message: "Note what you know of the light.",
     }
 }
 
@@ -302,12 +312,20 @@ confirm = { policy = "risky", threshold = "high", analyzer = "<NAME>" }
 [plugins.chat]
 source = "stock:chat"
 grants.model = ["default"]
+grants.tools = ["notes.*"]
+
+[plugins.notes]
+source = "stock:notes"
+grants.kv = true
 "#,
-        replies: json!({ "replies": ["Hello."] }),
+        replies: json!({ "replies": [
+            { "calls": [{ "name": "notes.forget", "args": { "id": 7 } }] },
+            "I was not allowed to remove it.",
+        ] }),
         cases: json!([
-            { "name": "an answer without risk passes", "run": "Good morning", "expect": { "content": "Hello." } },
+            { "name": "a deletion waits for an approver", "run": "Remove note 7.", "expect": { "content": "I was not allowed to remove it.", "asked": ["high: it deletes something"] } },
         ]),
-        message: "Good morning",
+        message: "Remove note 7.",
     }
 }
 
@@ -345,6 +363,32 @@ mod tests {
                 for left in ["<NAME>", "<FILE>", "<TYPE>", "<SDK>", "<EXCLUDE>"] {
                     assert!(!text.contains(left), "{path}: {left}");
                 }
+            }
+        }
+    }
+
+    /// The tests of `conclave plugin new` build these files and play their cases. `UPDATE_DOCS=1`
+    /// writes them into the pages.
+    #[test]
+    fn the_pages_of_kinds_show_what_is_written() {
+        let pages =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/write-plugins");
+        for kind in [NewKind::Gate, NewKind::Condenser, NewKind::Memory, NewKind::Analyzer] {
+            let name = format!("my-{}", kind.as_str());
+            let files = files(kind, &name, "\"sdk\"", "");
+            let path = pages.join(kind.as_str()).with_extension("md");
+            let mut page = std::fs::read_to_string(&path).unwrap();
+            for (file, language) in [("src/lib.rs", "rust"), ("cases.json", "json")] {
+                let text = &files.iter().find(|(path, _)| path == file).unwrap().1;
+                let fence = format!("```{language}\n");
+                let (before, rest) = page.split_once(&fence).unwrap();
+                let (_, after) = rest.split_once("```").unwrap();
+                let written = format!("{before}{fence}{text}```{after}");
+                if std::env::var_os("UPDATE_DOCS").is_some() {
+                    std::fs::write(&path, &written).unwrap();
+                    page.clone_from(&written);
+                }
+                assert!(page == written, "{}: {file}", path.display());
             }
         }
     }

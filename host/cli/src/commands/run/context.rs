@@ -49,6 +49,7 @@ pub(crate) struct RunContext {
     user: Arc<TerminalUser>,
     /// The answers to the next questions, which the user is not asked.
     answers: Arc<Mutex<VecDeque<String>>>,
+    answers_given: usize,
     tally: Arc<RunTally>,
     approver: Arc<TerminalApprover>,
     trace: Option<Arc<TracePrinter>>,
@@ -102,6 +103,7 @@ impl RunContext {
             screen,
             user,
             answers: Arc::default(),
+            answers_given: 0,
             tally: Arc::default(),
             approver,
             trace,
@@ -116,7 +118,7 @@ impl RunContext {
 
     /// Answers the next questions of tasks with these texts.
     pub(crate) fn answering(self, answers: VecDeque<String>) -> Self {
-        Self { answers: Arc::new(Mutex::new(answers)), ..self }
+        Self { answers_given: answers.len(), answers: Arc::new(Mutex::new(answers)), ..self }
     }
 
     /// Returns the run's options, without its name.
@@ -131,9 +133,9 @@ impl RunContext {
         }
         let (user, screen, interrupts) =
             (Arc::clone(&self.user), Arc::clone(&self.screen), self.interrupts.clone());
-        let answers = Arc::clone(&self.answers);
+        let (answers, answers_given) = (Arc::clone(&self.answers), self.answers_given);
         RunOptions {
-            channels: Arc::new(Terminal { user, answers, screen, interrupts }),
+            channels: Arc::new(Terminal { user, answers, answers_given, screen, interrupts }),
             approver: Arc::clone(&self.approver) as _,
             journals: kept.journals(),
             subscribers: Subscribers::new(subscribers),

@@ -1,20 +1,25 @@
 //! A component's description and capabilities, for `plugin inspect` and `add`. The text is
 //! untrusted, so it stands behind marks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anstyle::Style;
 use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
 use conclave_core::setup::PluginKind;
 use conclave_core::types::capability::Capability;
+use conclave_runtime::plugin::UnaskedImport;
+use serde_json::Value;
 
+use super::columns::wrap_hanging;
 use super::entry::EntryText;
 use super::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint};
 
 /// Capabilities that are shown; a component may have any number.
 const ASKS: usize = 40;
-/// Stands for a reason that the manifest does not give.
+/// Stand for what the manifest does not say. Nothing is derived in their place.
 const NO_REASON: &str = "(the author gave no reason)";
+const NO_LICENSE: &str = "no licence";
+const NO_DESCRIPTION: &str = "(the author gave no description)";
 /// Columns of a name, a version or a licence.
 const WORD: usize = 64;
 /// Columns of a capability and its requirement, with the blanks around them.
@@ -32,20 +37,18 @@ pub(crate) fn head(
     columns: usize,
 ) -> Vec<String> {
     let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
-    let license = if manifest.license.is_empty() {
-        String::new()
-    } else {
-        format!(" · {}", one_line(&manifest.license, WORD))
+    let license = match manifest.license.trim() {
+        "" => paint(FAINT, NO_LICENSE),
+        license => one_line(license, WORD),
     };
     let (name, version) =
         (paint(NAME, one_line(&manifest.name, WORD)), one_line(&manifest.version, WORD));
     let contract = one_line(&manifest.contract, WORD);
-    let mut rows =
-        vec![format!("{name} {version} · {} · contract {contract}{license}", kinds.join(", "))];
-    if !manifest.description.trim().is_empty() {
-        rows.extend(
-            EntryText::default().whole(Style::new(), manifest.description.trim()).rows(columns),
-        );
+    let line = format!("{name} {version} · {} · contract {contract} · {license}", kinds.join(", "));
+    let mut rows = wrap_hanging(&line, 2, columns);
+    match manifest.description.trim() {
+        "" => rows.push(paint(FAINT, NO_DESCRIPTION)),
+        text => rows.extend(EntryText::default().whole(Style::new(), text).rows(columns)),
     }
     rows
 }
@@ -102,9 +105,101 @@ fn ask(capability: &str, ask: &CapabilityRequest, columns: usize) -> Vec<String>
     rows
 }
 
+/// Returns the settings that the manifest declares, in rows of at most `columns` columns.
+pub(crate) fn settings(manifest: &Manifest, columns: usize) -> Vec<String> {
+    let setting = |(name, declared): (&String, &Value)| {
+        let kind = declared["type"].as_str().unwrap_or("any");
+        let default = declared.get("default").map(|value| format!(" = {value}"));
+        let description = declared["description"].as_str().map(|text| format!(" · {text}"));
+        let text = format!(
+            "{name}: {kind}{}{}",
+            default.unwrap_or_default(),
+            description.unwrap_or_default()
+        );
+        let rows = EntryText::default().whole(Style::new(), &text).rows(columns.saturating_sub(2));
+        rows.into_iter().filter(|row| !row.is_empty()).map(|row| format!("  {row}"))
+    };
+    let mut rows: Vec<String> = manifest.config.iter().take(ASKS).flat_map(setting).collect();
+    if let Some(more) = manifest.config.len().checked_sub(ASKS).filter(|more| *more > 0) {
+        rows.push(paint(FAINT, format_args!("  … {more} more; `--json` has them all")));
+    }
+    rows
+}
+
+/// Returns the imports of authority that the manifest does not ask for, and what follows, in rows
+/// of at most `columns` columns.
+pub(crate) fn unasked(found: &[UnaskedImport], columns: usize) -> Vec<String> {
+    let mut by_capability: BTreeMap<(bool, &str), Vec<&str>> = BTreeMap::new();
+    for import in found {
+        let capability = import.capability.map_or(SOCKETS, Capability::as_str);
+        by_capability.entry((import.is_wasi, capability)).or_default().push(&import.import);
+    }
+    let mut rows = Vec::new();
+    for ((is_wasi, capability), imports) in by_capability {
+        let (style, what) = match (is_wasi, capability) {
+            (true, SOCKETS) => (FAINT, "no plugin can have them; each use is refused".to_owned()),
+            (true, "files") => {
+                (FAINT, "its language's library imports it; it sees no folder".to_owned())
+            }
+            (true, _) => (FAINT, format!("each use is refused, unless it asks for `{capability}`")),
+            (false, _) => {
+                let table = if capability == "secrets" { "secrets.NAME" } else { capability };
+                let what = format!(
+                    "each call is refused: its author must write [asks.{table}] with a `why`"
+                );
+                (ODD, what)
+            }
+        };
+        let line = format!("  {capability:<10} {what}");
+        rows.extend(wrap_hanging(&line, 4, columns).into_iter().map(|row| paint(style, row)));
+        for import in imports {
+            rows.push(paint(
+                FAINT,
+                format_args!("    {}", one_line(import, columns.saturating_sub(4))),
+            ));
+        }
+    }
+    rows
+}
+
+/// Stands for the sockets of WASI, which are no capability.
+const SOCKETS: &str = "sockets";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unasked_import_says_what_its_author_must_write() {
+        let import = |import: &str, capability, is_wasi| UnaskedImport {
+            import: import.to_owned(),
+            capability,
+            is_wasi,
+        };
+        let found = [
+            import("conclave:plugin/kv@0.1.0-draft", Some(Capability::Kv), false),
+            import("wasi:filesystem/types@0.2.6", Some(Capability::Files), true),
+            import("wasi:sockets/tcp@0.2.6", None, true),
+        ];
+        for columns in [40, 80] {
+            let rows: Vec<String> = unasked(&found, columns)
+                .iter()
+                .map(|row| anstream::adapter::strip_str(row).to_string())
+                .collect();
+            assert!(rows.iter().all(|row| row.chars().count() <= columns), "{rows:#?}");
+            let all = rows.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(all.contains("write [asks.kv] with a `why`"), "{all}");
+            assert!(all.contains("it sees no folder") && all.contains("sockets"), "{all}");
+        }
+    }
+
+    #[test]
+    fn what_an_author_did_not_write_is_shown_as_missing() {
+        let manifest =
+            Manifest { name: "x".into(), version: "1.0.0".into(), ..Manifest::default() };
+        let rows = head(&manifest, &BTreeSet::from([PluginKind::Tools]), 80).join("\n");
+        assert!(rows.contains(NO_LICENSE) && rows.contains(NO_DESCRIPTION), "{rows}");
+    }
 
     #[test]
     fn what_a_stranger_wrote_stands_behind_marks_and_is_bounded() {

@@ -173,8 +173,10 @@ fn known(name: &str) -> Result<&'static ConfigKey, FragmentError> {
 /// Lists beside the list of a `fetch` grant: private networks and headers.
 pub(super) const BESIDE: [&str; 2] = ["private", "headers"];
 
-/// The grant that is no list.
-pub(super) const STORE: &str = "kv";
+/// Returns whether the grant is `true` or a table of limits, and no list.
+pub(super) fn is_plain(grant: &str) -> bool {
+    matches!(grant, "kv" | "history")
+}
 
 /// The key of the list within the table form of a grant; none where there is no table form.
 pub(super) fn list_key(grant: &str) -> Option<&'static str> {
@@ -191,8 +193,8 @@ fn grant(text: &str, key: &str, item: &Item, is_revoked: bool) -> Result<GrantTe
     let form = || FragmentError::Form { key: key.name, example: key.example };
     let written = |value: &Value| value.span().map(|span| text[span].to_owned()).ok_or_else(form);
     let value = item.as_value().ok_or_else(form)?;
-    if key.name == STORE {
-        return store(key, value, written);
+    if is_plain(key.name) {
+        return plain(key, value, written);
     }
     let mut limits = Vec::new();
     let entries = match (value, list_key(key.name)) {
@@ -246,7 +248,7 @@ fn no_list(key: &'static ConfigKey, list: &'static str) -> FragmentError {
 }
 
 /// `true`, or a table of limits; there is no list.
-fn store(
+fn plain(
     key: &'static ConfigKey,
     value: &Value,
     written: impl Fn(&Value) -> Result<String, FragmentError>,

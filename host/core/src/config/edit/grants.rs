@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use toml_edit::{Item, Value};
 
-use super::fragment::{BESIDE, GrantText, ListEntry, STORE, entry, list_key};
+use super::fragment::{BESIDE, GrantText, ListEntry, entry, is_plain, list_key};
 use super::statements::Statements;
 use super::{ConfigEditError, ConfigText, entries};
 use crate::config::names::default_place;
@@ -24,7 +24,7 @@ pub(super) fn grant(
     if !is_there(edit, &path) {
         return edit.set_after(&path, &grant.value, Some("source"));
     }
-    if grant.key == STORE {
+    if is_plain(grant.key) {
         return if grant.limits.is_empty() { Ok(()) } else { edit.set(&path, &grant.value) };
     }
     add_entries(edit, &path, grant)?;
@@ -44,7 +44,7 @@ pub(super) fn revoke(
     if !is_there(edit, &path) {
         return Ok(false);
     }
-    if grant.is_whole || grant.key == STORE {
+    if grant.is_whole || is_plain(grant.key) {
         return remove_grant(edit, plugin, &path).map(|()| true);
     }
     if let Some((name, _)) = grant.limits.iter().find(|(name, _)| !BESIDE.contains(&name.as_str()))

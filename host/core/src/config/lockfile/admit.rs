@@ -1,11 +1,11 @@
 //! The decision whether a plugin may be used in its current state, given its entry in the lock.
-//! Texts for models, requests, and third-party components must match exactly. A new build of an
-//! operator's or bundled plugin is admitted while texts and requests stay equal, unless `locked` is
-//! set.
+//! Texts for models, requests, and third-party components must match exactly. The bytes of a plugin
+//! that the operator builds are not pinned, so `locked` refuses it. A new build of a bundled plugin
+//! is admitted while texts and requests stay equal, unless `locked` is set.
 
 use std::fmt;
 
-use super::{LockChange, Lockfile, Pinned, PluginPart, diff, is_harmless};
+use super::{LockChange, Lockfile, PluginPart, diff, is_harmless};
 use crate::config::PluginSource;
 use crate::setup::PluginFacts;
 use crate::types::ids::PluginName;
@@ -15,8 +15,9 @@ use crate::types::ids::PluginName;
 pub enum Admission {
     /// It equals its entry byte for byte.
     Pinned,
-    /// It is another build of an operator's or bundled plugin; its requests and texts equal its
-    /// entry.
+    /// The operator builds it, so its bytes are not pinned; its requests and texts equal its entry.
+    Dev,
+    /// It is another build of a bundled plugin; its requests and texts equal its entry.
     Rebuilt,
     /// There is a lock without an entry for this plugin.
     NotPinned,
@@ -33,18 +34,21 @@ pub enum LockRefusal {
     /// `locked` is set, and the lock has no entry for it.
     #[error("it is not in the lock, and --locked was asked for")]
     NotPinned,
-    /// Its requests or texts differ from its entry, or it is another component. With `locked`, this
-    /// includes another build of an operator's plugin.
+    /// `locked` is set, and the lock marks it as built by the operator: its bytes are not pinned.
+    #[error("it is DEV: the lock does not pin its bytes, and --locked was asked for")]
+    Dev,
+    /// Its requests or texts differ from its entry, or it is another component.
     #[error("it is not what was pinned: {}", LockDifferences(.0))]
     Differs(Vec<LockChange>),
 }
 
 impl LockRefusal {
-    /// Returns the command that shows the differences and accepts them.
+    /// Returns the command that solves it: shows the differences and accepts them, or pins.
     #[must_use]
     pub fn remedy(&self, plugin: &PluginName) -> String {
         match self {
             Self::NoLock | Self::NotPinned => "conclave plugin lock".to_owned(),
+            Self::Dev => format!("conclave plugin upgrade {plugin} --pin"),
             Self::Differs(_) => format!("conclave plugin upgrade {plugin}"),
         }
     }
@@ -69,8 +73,15 @@ pub fn admit(
     };
     let changes = diff(pinned, facts);
     match changes.is_empty() {
+        _ if pinned.dev && is_harmless(&changes) => {
+            if locked {
+                Err(LockRefusal::Dev)
+            } else {
+                Ok(Admission::Dev)
+            }
+        }
         true => Ok(Admission::Pinned),
-        false if is_harmless(&changes) && !locked && may_be_rebuilt(pinned, source, &changes) => {
+        false if is_harmless(&changes) && !locked && may_be_rebuilt(source, &changes) => {
             Ok(Admission::Rebuilt)
         }
         false => Err(LockRefusal::Differs(changes)),
@@ -79,9 +90,9 @@ pub fn admit(
 
 /// Returns whether a new build is plausible. A third-party component is not built here, so another
 /// one with the same manifest is another plugin. A tool server has no digest.
-fn may_be_rebuilt(pinned: &Pinned, source: &PluginSource, changes: &[LockChange]) -> bool {
+fn may_be_rebuilt(source: &PluginSource, changes: &[LockChange]) -> bool {
     let is_other = changes.iter().any(|change| change.part == PluginPart::Component);
-    pinned.dev || matches!(source, PluginSource::Stock(_)) || !is_other
+    matches!(source, PluginSource::Stock(_)) || !is_other
 }
 
 /// The relevant differences, a few of them.

@@ -78,15 +78,21 @@ fn what_was_pinned_is_admitted_and_a_new_build_only_of_what_is_built_here() {
     let dev = Lockfile {
         plugins: BTreeMap::from([(name(), Pinned { dev: true, ..Pinned::of(&facts()) })]),
     };
-    assert_eq!(admit(Some(&dev), &name(), &file(), &rebuilt, false), Ok(Admission::Rebuilt));
+    for facts in [&rebuilt, &facts()] {
+        assert_eq!(admit(Some(&dev), &name(), &file(), facts, false), Ok(Admission::Dev));
+        let refusal = admit(Some(&dev), &name(), &file(), facts, true).expect_err("no pin");
+        assert_eq!(refusal, LockRefusal::Dev);
+        assert!(refusal.remedy(&name()).ends_with("--pin"));
+    }
+    let reworded = after(|facts| facts.manifest.description = "Other words.".to_owned());
+    assert!(matches!(
+        admit(Some(&dev), &name(), &file(), &reworded, false),
+        Err(LockRefusal::Differs(_))
+    ));
     assert_eq!(
         admit(Some(&lock()), &name(), &PluginSource::Stock("notes".into()), &rebuilt, false),
         Ok(Admission::Rebuilt)
     );
-    assert!(matches!(
-        admit(Some(&dev), &name(), &file(), &rebuilt, true),
-        Err(LockRefusal::Differs(_))
-    ));
     assert_eq!(
         verdict(&rebuilt, false),
         verdict(&rebuilt, true),

@@ -238,14 +238,23 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
     transaction
         .prepare_cached("UPDATE rooms SET changed = ?, turns = ?, tokens = ?, cost_micro_usd = ?, spent = ?, records = ? WHERE room = ?")?
         .execute(params![at, turns, tokens, cost, spent, last.seq.cast_signed() + 1, room])?;
-    // An ended room is open again. A resumption needs the origin of this run, not of the first.
+    // An ended room is open again. A resumption needs the origin of this run, not of the first, and
+    // lists order rooms by their newest run.
     if write.begins {
+        let begun = write.rows.iter().find(|row| row.kind() == "run-started").unwrap_or(last);
         transaction
             .prepare_cached(
-                "UPDATE rooms SET ended = NULL, status = NULL, reason = NULL,
+                "UPDATE rooms SET started = ?, ended = NULL, status = NULL, reason = NULL,
                  durability = ?, config = ?, command = ?, locked = ? WHERE room = ?",
             )?
-            .execute(params![noted.durability, noted.config, noted.command, noted.locked, room])?;
+            .execute(params![
+                begun.at.cast_signed(),
+                noted.durability,
+                noted.config,
+                noted.command,
+                noted.locked,
+                room
+            ])?;
     }
     // After the reset above, because one write can both begin a run and end it.
     if let Some(outcome) = &write.outcome {

@@ -1,0 +1,156 @@
+//! What the cases of a plugin reach outside of sandboxes and of the plugin's folder: the cases come
+//! with the plugin, so the user is asked first.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use conclave_core::config::edit::Fragment;
+use conclave_core::config::{Config, KeyRef, McpReach, ModelKind, PluginSource};
+use conclave_core::permissions::grant::FileMode;
+
+use super::Case;
+use crate::commands::add::fragments;
+use crate::commands::call::granted;
+use crate::program::error::CliError;
+use crate::state::folders::whole;
+use crate::state::setup::{self, Models};
+use crate::ui::ask;
+use crate::ui::show::{ODD, one_line, paint, show_path};
+
+/// Columns of a command.
+const COMMAND: usize = 120;
+
+/// Asks the user about files outside of the plugin's folder and about programs.
+///
+/// # Errors
+/// If the cases reach any and neither `yes` nor the user allows it, or a config cannot be read.
+pub(super) fn require(
+    cases: &[&Case],
+    folder: &Path,
+    beside: &Path,
+    yes: bool,
+) -> Result<(), CliError> {
+    let mut reached = BTreeSet::new();
+    for case in cases {
+        if case.tool.is_some() {
+            let fragments: Vec<Fragment> = fragments(&case.grants)?;
+            reach(&granted(&fragments, beside)?, folder, &mut reached);
+        } else {
+            let file =
+                beside.join(case.config.as_deref().unwrap_or(Path::new(crate::args::CONFIG)));
+            reach(&setup::read_config(&file, &Models::new())?, folder, &mut reached);
+        }
+    }
+    if yes || reached.is_empty() {
+        return Ok(());
+    }
+    let list: Vec<String> = reached.iter().map(|what| format!("  {what}")).collect();
+    let list = list.join("\n");
+    if ask::is_user_there() {
+        eprintln!("{}\n{list}", paint(ODD, "The cases reach more than the plugin's folder:"));
+        if ask::confirm("Play them?") {
+            return Ok(());
+        }
+    }
+    let what = format!("the cases reach more than the plugin's folder\n{list}");
+    Err(CliError::policy(what).hint("read them, and play them with --yes"))
+}
+
+/// Adds what a config reaches outside of sandboxes and of the folder.
+fn reach(config: &Config, folder: &Path, reached: &mut BTreeSet<String>) {
+    let own = whole(folder);
+    let mut keys: Vec<(String, &KeyRef)> = Vec::new();
+    keys.extend(
+        config.secrets.iter().map(|(name, secret)| (format!("the secret {name}"), &secret.from)),
+    );
+    for (name, model) in &config.models {
+        if let ModelKind::OpenAi(server) = &model.kind {
+            keys.extend(
+                server.key.as_ref().map(|key| (format!("the key of the model {name}"), key)),
+            );
+        }
+    }
+    for (name, plugin) in &config.plugins {
+        let of = || format!("a key of the tool server {name}");
+        if let PluginSource::Mcp(server) = &plugin.source {
+            match &server.reach {
+                McpReach::Program { command, keys: of_server, .. } => {
+                    keys.extend(of_server.values().map(|key| (of(), key)));
+                    let command = one_line(&command.join(" "), COMMAND);
+                    reached.insert(format!("the tool server {name} is the program {command}"));
+                }
+                McpReach::Address { key, .. } => {
+                    keys.extend(key.as_ref().map(|key| (of(), key)));
+                }
+            }
+        }
+        for grant in &plugin.grants.files {
+            let dir = whole(Path::new(&grant.dir));
+            if !dir.starts_with(&own) {
+                let verb = if grant.mode == FileMode::Read { "reads" } else { "reads and writes" };
+                reached.insert(format!("{name} {verb} {}", show_path(&dir)));
+            }
+        }
+    }
+    for (of, key) in keys {
+        match key {
+            KeyRef::Command(command) => {
+                let command = one_line(&command.join(" "), COMMAND);
+                reached.insert(format!("{of} starts {command}"));
+            }
+            KeyRef::Env(variable) => {
+                let variable = one_line(variable, COMMAND);
+                reached.insert(format!("{of} is the environment variable {variable}"));
+            }
+            KeyRef::File(file) if !whole(Path::new(&file.path)).starts_with(&own) => {
+                reached.insert(format!("{of} is in {}", show_path(&file.path)));
+            }
+            KeyRef::File(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_the_sandbox_or_the_folder_is_named() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("plugin");
+        std::fs::create_dir_all(folder.join("data")).unwrap();
+        let text = r#"
+            entry = "t"
+            [tasks.t]
+            agent = "p"
+            [secrets.token]
+            from = { command = ["sh", "-c", "id"] }
+            hosts = ["example.org"]
+            [secrets.home]
+            from = { env = "HOME" }
+            hosts = ["example.org"]
+            [plugins.p]
+            source = "./p.wasm"
+            grants.files = [
+                { dir = "data", at = "/data", mode = "read-write" },
+                { dir = "..", at = "/all", mode = "read" },
+            ]
+            [plugins.server]
+            source = { mcp = { command = ["python3", "server.py"] } }
+        "#;
+        let config = Config::parse("c.toml", &folder.to_string_lossy(), text).unwrap();
+        let mut reached = BTreeSet::new();
+        reach(&config, &folder, &mut reached);
+        let reached: Vec<String> = reached.into_iter().collect();
+        let parent = whole(temp.path());
+        assert_eq!(
+            reached,
+            [
+                format!("p reads {}", parent.display()),
+                "the secret home is the environment variable HOME".to_owned(),
+                "the secret token starts sh -c id".to_owned(),
+                "the tool server server is the program python3 server.py".to_owned(),
+            ]
+        );
+    }
+}
