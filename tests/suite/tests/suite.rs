@@ -36,6 +36,7 @@ mod mcp;
 mod models;
 mod narrow;
 mod neighbours;
+mod observers;
 mod operate;
 mod outputs;
 mod parking;

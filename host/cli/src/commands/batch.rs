@@ -33,6 +33,7 @@ use crate::program::exit::{self, RunIncidents};
 use crate::state::control_inbox::ControlListener;
 use crate::state::interrupted_runs;
 use crate::state::journals::{RunCommand, RunStorage};
+use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity, total_columns};
@@ -146,6 +147,7 @@ pub(crate) async fn batch(
         let summary = paint(FAINT, runner.summary(&args, &progress, &results));
         let _ = writeln!(crate::ui::output::stderr(), "\n{summary}");
     }
+    observers::drain(&host, kept.store().is_some(), output, &interrupts).await?;
     Ok(code)
 }
 

@@ -38,6 +38,9 @@ pub(super) struct Expectation {
     /// Reasons of gates; a part of each is enough.
     #[serde(default)]
     blocked: Option<Vec<String>>,
+    /// Lines of the plugins' logs; a part of each is enough.
+    #[serde(default)]
+    logged: Option<Vec<String>>,
 }
 
 /// The observed result of a case.
@@ -147,6 +150,7 @@ impl Expectation {
             ("denied", &self.denied, &seen.denied, false),
             ("delivered", &self.delivered, &seen.delivered, true),
             ("blocked", &self.blocked, &seen.blocked, true),
+            ("logged", &self.logged, &seen.log, true),
         ] {
             let Some(expected) = expected else { continue };
             let fits = |(expected, seen): (&String, &String)| {
@@ -195,6 +199,7 @@ mod tests {
             ("denied", json!(["files"])),
             ("delivered", json!(["x"])),
             ("blocked", json!(["x"])),
+            ("logged", json!(["x"])),
         ] {
             assert_eq!(problems(json!({ key: value }), &seen), [key]);
         }

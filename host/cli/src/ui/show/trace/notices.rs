@@ -12,6 +12,7 @@ use conclave_core::types::ids::{BackgroundId, RoomId, TaskName};
 use conclave_core::types::message::{Message, Role, Signal};
 use conclave_core::types::outcome::Status;
 use conclave_core::types::side_effect::SideEffectAnswer;
+use conclave_core::types::text::show_duration;
 use serde_json::Value;
 
 use super::calls::{TOGETHER, name_of};
@@ -160,6 +161,11 @@ impl TracePrinter {
                     plugin.as_str(),
                     &EntryText::new(FAINT, format!("changed the text ({})", point.as_str())),
                 );
+            }
+            Notice::ObserverRetried { observer, attempts, of, pause_ms, reason } => {
+                let pause = show_duration(*pause_ms);
+                let what = format!("failed ({attempts} of {of} calls); again in {pause}");
+                self.put(observer.as_str(), &EntryText::new(ODD, what).whole(FAINT, reason));
             }
             Notice::HandedOff { from, to, reason, .. } => {
                 let to = to.as_ref().map_or("its user", |to| to.as_str());
@@ -334,6 +340,8 @@ impl TracePrinter {
             | Notice::StepEnded { .. }
             | Notice::TaskStarted { .. }
             | Notice::TaskEnded { .. }
+            // The run reports it when its deliveries end.
+            | Notice::ObserverStopped { .. }
             | Notice::ResultReady { .. } => {}
         }
     }
