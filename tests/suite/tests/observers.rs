@@ -181,7 +181,7 @@ impl Receiver {
         let config = format!(
             "entry = \"desk\"\n[plugins.echo]\nsource = \"{}\"\n[tasks.desk]\nagent = \"echo\"\n\
              [plugins.hook]\nsource = \"{}\"\nconfig = {{ url = \"{url}/in\" }}\n\
-             grants.fetch = {{ urls = [\"{url}/*\"], methods = [\"POST\"], private = [\"127.0.0.1\"], headers = [\"idempotency-key\"] }}\n\
+             grants.fetch = {{ urls = [\"{url}/*\"], methods = [\"POST\"], private = [\"127.0.0.1\"] }}\n\
              [[observers]]\nplugin = \"hook\"\n",
             guest("agent_echo").display(),
             stock().join("webhook.wasm").display(),
