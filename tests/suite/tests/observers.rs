@@ -41,7 +41,7 @@ struct Heard(Mutex<Vec<Published>>);
 
 impl Subscriber for Heard {
     fn on(&self, happening: &Published) {
-        self.0.lock().unwrap().push(happening.clone());
+        self.0.lock().expect("no panic holds it").push(happening.clone());
     }
 }
 
@@ -54,7 +54,7 @@ impl Heard {
             }
             _ => None,
         };
-        self.0.lock().unwrap().iter().filter_map(line).collect()
+        self.0.lock().expect("no panic holds it").iter().filter_map(line).collect()
     }
 
     fn notices(&self) -> Vec<Notice> {
@@ -62,7 +62,7 @@ impl Heard {
             RunEvent::Notice { notice } => Some(notice.clone()),
             _ => None,
         };
-        self.0.lock().unwrap().iter().filter_map(notice).collect()
+        self.0.lock().expect("no panic holds it").iter().filter_map(notice).collect()
     }
 }
 
@@ -79,8 +79,8 @@ fn observed(config: &str) -> (Arc<Heard>, Vec<ObserverBacklog>) {
             subscribers: Subscribers::new([Arc::clone(&heard) as Arc<dyn Subscriber>]),
             ..RunOptions::default()
         };
-        let run = prepared.start(Some("hello".to_owned()), options).unwrap();
-        let outcome = run.outcome().await.unwrap();
+        let run = prepared.start(Some("hello".to_owned()), options).expect("it works in a test");
+        let outcome = run.outcome().await.expect("it works in a test");
         assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("hello")));
         host.drain_observers(LONG).await
     });
@@ -95,7 +95,9 @@ fn a_component_gets_the_kinds_of_its_filter_in_order() {
     let kinds: Vec<String> = heard
         .log()
         .iter()
-        .map(|line| line.split_once(' ').map(|(_, rest)| rest.to_owned()).unwrap())
+        .map(|line| {
+            line.split_once(' ').map(|(_, rest)| rest.to_owned()).expect("it works in a test")
+        })
         .collect();
     assert_eq!(
         kinds,
@@ -166,7 +168,7 @@ impl Receiver {
         let (open, all) = (Arc::clone(&is_open), Arc::clone(&taken));
         let server = Server::answering(move |request: &SeenRequest| {
             let all: &Mutex<Vec<(String, Value)>> = &all;
-            let mut all = all.lock().unwrap();
+            let mut all = all.lock().expect("it works in a test");
             if all.len() >= first && !open.load(Ordering::SeqCst) {
                 return TestReply::silence();
             }
@@ -190,7 +192,7 @@ impl Receiver {
     }
 
     fn keys(&self) -> Vec<String> {
-        self.taken.lock().unwrap().iter().map(|(key, _)| key.clone()).collect()
+        self.taken.lock().expect("it works in a test").iter().map(|(key, _)| key.clone()).collect()
     }
 }
 
@@ -198,10 +200,10 @@ impl Receiver {
 fn expected(rig: &Rig) -> (String, Vec<String>) {
     let mut found = None;
     for folder in conclave_runtime::store::all(&rig.folder().join("state/stores")) {
-        let reader = StoreReader::open(&folder).unwrap();
-        for run in reader.runs(&RunFilter::default()).unwrap() {
+        let reader = StoreReader::open(&folder).expect("it works in a test");
+        for run in reader.runs(&RunFilter::default()).expect("it works in a test") {
             let mut fold = ObservedFold::new("hook".into());
-            let records = reader.records(&run.run).unwrap();
+            let records = reader.records(&run.run).expect("it works in a test");
             let events = records.into_iter().flat_map(|record| fold.take(record));
             let key = |event: conclave_core::types::observed::ObservedEvent| {
                 format!("{}:{}.{}", event.room, event.position.seq, event.position.index)
@@ -255,10 +257,10 @@ fn the_audit_of_a_run_holds_the_refusals_of_its_observer() {
     let receiver = Receiver::taking(usize::MAX);
     let rig = receiver.rig();
     let file = rig.folder().join("c.toml");
-    let config = std::fs::read_to_string(&file).unwrap();
+    let config = std::fs::read_to_string(&file).expect("it works in a test");
     let url = receiver.server.url();
     std::fs::write(&file, config.replace(&format!("\"{url}/*\""), "\"https://other.example/*\""))
-        .unwrap();
+        .expect("it works in a test");
     let output = conclave(&rig, &["run", "c.toml", "hello"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "the run is as ever: {stderr}");

@@ -144,11 +144,10 @@ pub(crate) async fn batch(
     let code = runner.code(&policy, ended.ended_by, &results);
     runner.approver.report_missing();
     if !output.quiet {
-        let summary = paint(FAINT, runner.summary(&args, &progress, &results));
-        let _ = writeln!(crate::ui::output::stderr(), "\n{summary}");
+        let summary = runner.summary(&args, &progress, &results);
+        let _ = writeln!(crate::ui::output::stderr(), "\n{}", paint(FAINT, summary));
     }
-    observers::drain(&host, kept.store().is_some(), output, &interrupts).await?;
-    Ok(code)
+    observers::drain(&host, kept.store().is_some(), output, &interrupts).await.map(|()| code)
 }
 
 /// Checks that the results do not overwrite the inputs.

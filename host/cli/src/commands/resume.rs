@@ -368,7 +368,7 @@ pub(crate) fn unresumable(error: &ResumeError) -> CliError {
 
 /// Closes the interrupted child rooms of runs that are over.
 fn close_all_orphans(store: &Store) {
-    let Ok(reader) = conclave_runtime::store::StoreReader::open(store.folder()) else { return };
+    let Ok(reader) = StoreReader::open(store.folder()) else { return };
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
     let over = runs.iter().filter(|run| run.rooms > 1 && matches!(run.state, RunState::Ended(_)));
     over.for_each(|run| close_orphans(store, &run.run));

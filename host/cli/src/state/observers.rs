@@ -49,7 +49,7 @@ fn words(backlog: &ObserverBacklog, is_stored: bool) -> String {
     let why = match stopped {
         Some(reason) => format!(": {}", one_line(reason, REASON)),
         None if *is_catching_up => ": it still gets earlier events".to_owned(),
-        None => ": it is slower than the run".to_owned(),
+        None => ": it needs more time".to_owned(),
     };
     let then = if is_stored {
         format!("`conclave resume {run}` delivers them")

@@ -10,6 +10,7 @@ use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::FaultKind;
 use conclave_core::types::ids::{BackgroundId, RoomId, TaskName};
 use conclave_core::types::message::{Message, Role, Signal};
+use conclave_core::types::observed::observer_of_room;
 use conclave_core::types::outcome::Status;
 use conclave_core::types::side_effect::SideEffectAnswer;
 use conclave_core::types::text::show_duration;
@@ -283,6 +284,8 @@ impl TracePrinter {
             Notice::ChannelUnbound { channel } => {
                 self.put(channel.as_str(), &EntryText::plain("is no longer bound"))
             }
+            // The room of an observer closes after each run.
+            Notice::RoomClosed { .. } if observer_of_room(room).is_some() => {}
             Notice::RoomClosed { reason } => {
                 self.put("host", &EntryText::plain("the room is closed").cut(FAINT, reason))
             }
