@@ -104,12 +104,12 @@ mod tests {
         host.run(|| Webhook::observe(&[event(17), event(18)])).unwrap();
         let [first, second] = host.requests() else { panic!("{:?}", host.requests()) };
         let key = |request: &conclave_sdk::testing::FakeRequest| {
-            let headers = request.headers.iter();
-            headers.clone().find(|(name, _)| name == "Idempotency-Key").map(|(_, key)| key.clone())
+            let key = request.headers.iter().find(|header| header.name == "Idempotency-Key");
+            key.map(|header| header.value.clone())
         };
         assert_eq!(key(first).as_deref(), Some("3f2a91c0:17.1"));
         assert_eq!(key(second).as_deref(), Some("3f2a91c0:18.1"));
-        let body: Value = serde_json::from_slice(&first.body).unwrap();
+        let body: Value = serde_json::from_slice(first.body.as_deref().unwrap()).unwrap();
         assert_eq!(body["details"]["notice"], "task-ended");
         assert_eq!(body["task"], "desk");
     }
