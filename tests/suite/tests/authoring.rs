@@ -15,6 +15,7 @@ const KINDS: [(&str, &str); 7] = [
     ("agent", "It was lit in 1844.\n"),
     ("strategy", "I will tell you.\n"),
     ("gate", "I may not have that looked up.\n"),
+    ("observer", "It was lit in 1844.\n"),
     ("condenser", "Hello.\n"),
     ("memory", "I will remember that.\n"),
     ("analyzer", "Hello.\n"),
