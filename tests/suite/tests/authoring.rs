@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cli::{conclave, text};
 
 /// Each kind, and the result of its config's run.
-const KINDS: [(&str, &str); 7] = [
+const KINDS: [(&str, &str); 8] = [
     ("tool", "It has five words.\n"),
     ("agent", "It was lit in 1844.\n"),
     ("strategy", "I will tell you.\n"),
