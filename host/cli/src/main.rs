@@ -34,6 +34,7 @@ mod state {
     pub(crate) mod journals;
     pub(crate) mod lock_file;
     pub(crate) mod machine;
+    pub(crate) mod observers;
     pub(crate) mod setup;
     pub(crate) mod source;
     pub(crate) mod state_folder;

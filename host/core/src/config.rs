@@ -24,6 +24,7 @@ pub mod micro;
 mod model;
 pub(crate) mod names;
 mod narrow;
+mod observers;
 mod plugin;
 mod policy;
 mod prices;
@@ -48,7 +49,7 @@ use toml::de::DeTable;
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::{Grants, SecretPlace, ToolPattern};
 use crate::permissions::policy_rules::Policy;
-use crate::setup::{GateRule, ModelSetup, TaskSetup};
+use crate::setup::{GateRule, ModelSetup, ObserverRule, TaskSetup};
 use crate::types::channel::Binding;
 use crate::types::durability::Durability;
 use crate::types::host_tool::HostTool;
@@ -321,6 +322,8 @@ pub struct Config {
     pub channels: BTreeMap<ChannelId, Binding>,
     /// The gates, in the order in which they are asked.
     pub gates: Vec<GateRule>,
+    /// The observers.
+    pub observers: Vec<ObserverRule>,
     /// The policy rules, in the order in which they are tried.
     pub policy: Policy,
     /// The durability; `None` for the program's default.
@@ -443,6 +446,7 @@ fn read(
     let channels = channels::read_all(reader, &mut references, &root);
     let policy = policy::read_all(reader, &mut references, &root);
     let gates = gates::read_all(reader, &mut references, &root);
+    let observers = observers::read_all(reader, &mut references, &root);
     let durability = root.read(reader, "durability");
     let limits = limits::read_run(reader, &root, RunLimits::DEFAULT);
     let prices = root.get("prices").and_then(|item| plugin::path(reader, &item, folder));
@@ -460,6 +464,7 @@ fn read(
         tasks,
         channels,
         gates,
+        observers,
         policy,
         durability,
         limits,

@@ -32,6 +32,7 @@ pub mod types {
     pub mod json_depth;
     pub mod limits;
     pub mod message;
+    pub mod observed;
     pub mod outcome;
     pub mod plan;
     pub mod request;
@@ -93,6 +94,7 @@ pub mod room;
 /// A room's records: their lines, the fold to a room, the recovery after an interruption.
 pub mod journal {
     pub mod admission;
+    pub mod observed;
     pub mod pending_work;
     pub mod record;
     pub mod recovery;

@@ -34,6 +34,7 @@ mod links;
 mod loop_detection;
 mod messages;
 mod models;
+mod observing;
 mod pausing;
 mod planning;
 mod prompt_agent;
@@ -86,6 +87,7 @@ use gates::Gating;
 use handoff::Handoffs;
 use histories::Histories;
 use models::ModelCalls;
+use observing::Observing;
 use pausing::Pausing;
 use scratch::Scratch;
 use views::{
@@ -117,6 +119,9 @@ pub struct Room {
     deliveries: Deliveries,
     /// Ids of control messages that took effect, so that none takes effect twice.
     controls: ReceivedControls,
+    /// Events on their way to an observer, in the room of one.
+    #[serde(default, skip_serializing_if = "Observing::is_unused")]
+    observing: Observing,
 }
 
 impl Room {
@@ -256,6 +261,7 @@ impl Room {
             }
         }
         self.run_control().end_if_violated();
+        self.settle_observing();
         self.run_control().finish_if_idle();
         self.pausing.end_pause(&mut self.cx);
         self.report_states();
@@ -428,6 +434,8 @@ impl Room {
                 self.tool_rounds().poll_due(frame, command_id)
             }
             Some(TimerPurpose::Gate { call }) => self.gate_overdue(call),
+            Some(TimerPurpose::Observer { call }) => self.observer_overdue(call),
+            Some(TimerPurpose::ObserverPause) => self.observing.ask_again(&mut self.cx),
             Some(TimerPurpose::Delivery { strategy, .. }) => {
                 self.result_delivery().wake(&strategy, crate::types::delivery::Wake::Timer)
             }

@@ -2,6 +2,7 @@
 //! plugins. It is serialisable, so that a journal records the permissions of its run. Does not find
 //! or load plugins.
 
+mod observers;
 pub mod plugin_query;
 mod rules;
 
@@ -29,6 +30,7 @@ use crate::types::stuck_rules::StuckRules;
 use crate::types::task_options::Overflow;
 use crate::types::tool::ToolSpec;
 
+pub use observers::ObserverRule;
 pub(crate) use rules::TaskRules;
 
 /// A responder of a task as a config names it: `llm`, `agent`, `user`, or one of its sub-tasks.
@@ -79,11 +81,12 @@ pub enum PluginKind {
     SecurityAnalyzer,
     Condenser,
     Gate,
+    Observer,
 }
 
 impl PluginKind {
     /// Every kind, in the order of the contract.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Agent,
         Self::Responder,
         Self::Memory,
@@ -92,6 +95,7 @@ impl PluginKind {
         Self::SecurityAnalyzer,
         Self::Condenser,
         Self::Gate,
+        Self::Observer,
     ];
 
     /// Returns the name of the interface that the component exports.
@@ -106,6 +110,7 @@ impl PluginKind {
             Self::SecurityAnalyzer => "security-analyzer",
             Self::Condenser => "condenser",
             Self::Gate => "gate",
+            Self::Observer => "observer",
         }
     }
 }
@@ -573,6 +578,9 @@ pub struct Setup {
     /// The gates, in the order in which they are asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateRule>,
+    /// The observers, which receive the events of the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub observers: Vec<ObserverRule>,
     /// The policy rules, in the order in which they are tried.
     #[serde(default, skip_serializing_if = "Policy::is_empty")]
     pub policy: Policy,

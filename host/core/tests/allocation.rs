@@ -102,6 +102,7 @@ fn setup_of(text: &str) -> Setup {
         models: [].into(),
         channels: Default::default(),
         gates: Vec::new(),
+        observers: Vec::new(),
         policy: config.policy,
         limits: RunLimits::default(),
     }

@@ -12,6 +12,7 @@ mod children;
 mod commit;
 mod event_queue;
 mod held;
+pub(crate) mod observing;
 mod pausing;
 mod perform;
 mod port;
@@ -35,6 +36,7 @@ use conclave_core::setup::Setup;
 use conclave_core::types::completion::ModelError;
 use conclave_core::types::history::History;
 use conclave_core::types::ids::{CallId, ControlId, Millis, ModelName, RoomId, TaskName};
+use conclave_core::types::observed::ObservedPosition;
 use conclave_core::types::outcome::Outcome;
 use conclave_core::types::room_secret::RoomSecret;
 use tokio::task::{AbortHandle, JoinSet};
@@ -42,11 +44,12 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::calls::Plugins;
 use crate::driver::approve::Approver;
 use crate::driver::channel::Channels;
+use crate::driver::observing::ObserverQueues;
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::{RoomClients, RoomHandle};
 use crate::driver::runner::{Lease, Progressing, TaskRunner};
 use crate::models::ModelClient;
-use crate::observe::subscribe::{FollowGate, Publisher, Subscribers};
+use crate::observe::subscribe::{FollowGate, Publisher, RunEvent, Subscribers};
 use crate::storage::journal::{Journal, JournalFailure, Journals, Opening as JournalOpening};
 use crate::support::clock::{BoxFuture, Clock};
 use crate::support::fail_points::kill_point;
@@ -76,6 +79,8 @@ pub(crate) struct RunContext {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) journals: Arc<dyn Journals>,
     pub(crate) subscribers: Subscribers,
+    /// The queues of the run's observers.
+    pub(crate) observers: ObserverQueues,
     pub(crate) principal: Principal,
     pub(crate) everything: Arc<RoomRegistry>,
     /// The setup of the plugins as loaded now. A resumed room may have been opened with another
@@ -123,6 +128,8 @@ pub(crate) struct Driver {
     under_way: HashMap<CallId, UnderWay>,
     /// The length of `under_way` at which ended calls are removed.
     clean_at: usize,
+    /// Whether the run was stopped and waits for no observer any more.
+    is_stopping: bool,
     /// The reason why the run is paused; its child rooms are paused with it.
     paused: Option<String>,
     waiting: Arc<WaitingModels>,
@@ -242,6 +249,7 @@ impl Driver {
             begun: None,
             under_way: HashMap::new(),
             clean_at: CLEAN_AT,
+            is_stopping: false,
             paused: None,
             waiting: Arc::default(),
             side_effects: Arc::default(),
@@ -336,6 +344,7 @@ impl Driver {
     /// Prepares a run: the room's first, or the next after one has ended. Nothing happens before
     /// [`run`](Self::run).
     pub(crate) fn begin(&mut self, opening: RunOpening) {
+        self.is_stopping = false;
         self.forget_stale();
         self.begin_with(opening);
     }
@@ -411,6 +420,22 @@ impl Driver {
         self.all_kept().await?;
         self.perform_free();
         Ok(())
+    }
+
+    /// Ends an interrupted run without resuming it, as [`give_up`](Self::give_up) does.
+    ///
+    /// # Errors
+    /// Fails when the journal fails.
+    pub(crate) async fn give_up_interrupted(&mut self, reason: &str) -> Result<(), JournalFailure> {
+        if self.resumption.take().is_some() {
+            self.give_up(reason).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the last event of each room that an observer took in this one.
+    pub(crate) fn observed(&self) -> &BTreeMap<RoomId, ObservedPosition> {
+        self.room.observed()
     }
 
     /// Returns whether a run was begun or interrupted and still has to end.
@@ -502,11 +527,41 @@ impl Driver {
     async fn commit_and_perform(&mut self, events: &mut Vec<Event>) -> Result<(), JournalFailure> {
         self.journal_opened().await?;
         self.journal()?.ready().await?;
+        self.observers_ready(events).await;
         if self.commit(events)? {
             self.all_kept().await?;
         }
         self.perform_free();
         Ok(())
+    }
+
+    /// Waits while the queue of an observer is full. Events that arrive meanwhile are added to
+    /// `events`; a stop ends the wait.
+    async fn observers_ready(&mut self, events: &mut Vec<Event>) {
+        if self.shared.observers.is_empty() {
+            return;
+        }
+        while let Some(queue) = self.shared.observers.full().map(Arc::clone) {
+            self.is_stopping |= events.iter().any(|event| {
+                matches!(event.effective(), Event::Cancelled { .. } | Event::TaskKilled { .. })
+            });
+            if self.is_stopping {
+                return;
+            }
+            if let Some(queued) = queue.begin_wait() {
+                let observer = queue.observer.clone();
+                self.teller.tell(|| RunEvent::ObserverQueueFull { observer, queued });
+            }
+            tokio::select! {
+                biased;
+                () = queue.has_space() => {}
+                _ = self.events.recv_many(events, COMMIT_MAX) => {}
+            }
+        }
+        for queue in self.shared.observers.iter().filter(|queue| queue.end_wait()) {
+            let observer = queue.observer.clone();
+            self.teller.tell(|| RunEvent::ObserverQueueFree { observer });
+        }
     }
 
     /// Waits until every append so far is durable.
@@ -522,6 +577,7 @@ impl Driver {
         while let Some(told) = self.held.next() {
             match told {
                 HeldOutput::Publish(seq, what) => self.teller.report_of(seq, || *what),
+                HeldOutput::Observe(event) => self.shared.observers.push(*event),
                 HeldOutput::CommitPublished(number) => self.follow.told_through(number),
                 HeldOutput::Task(task) => self.outside.known.put(task),
                 HeldOutput::Control(id) => self.confirm(&id),

@@ -16,6 +16,7 @@ mod folders;
 mod guarded;
 mod micro;
 mod natives;
+pub(crate) mod observers;
 mod pins;
 pub(crate) mod prepared;
 mod prices;
@@ -40,6 +41,7 @@ use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_core::types::message::Blob;
 
 use crate::calls::Plugins;
+use crate::driver::observing::ObserverBacklog;
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::host::prepared::{PluginInfo, Prepared};
@@ -300,6 +302,24 @@ impl Host {
     /// stopped rooms.
     pub fn stop_all(&self, reason: &str) -> usize {
         self.everything.stop(reason)
+    }
+
+    /// Waits until the observers of all runs took the events so far, and after a run until their
+    /// rooms are closed too. Returns what is left after `at_most`, or was left because an observer
+    /// was stopped. With a store these events are in the journals:
+    /// [`Prepared::deliver_missed`] delivers them later, and so does a resumption of the run.
+    ///
+    /// A run's outcome does not wait for its observers. A program that ends calls this first.
+    pub async fn drain_observers(&self, at_most: Duration) -> Vec<ObserverBacklog> {
+        let queues = self.everything.take_observers();
+        let all = async {
+            for queue in &queues {
+                queue.idle().await;
+            }
+        };
+        // An elapsed time shows in the backlogs.
+        let _ = tokio::time::timeout(at_most, all).await;
+        queues.iter().filter_map(|queue| queue.backlog()).collect()
     }
 
     /// Returns a handle to an active room, of a run or of a background task; `None` if the room is

@@ -103,8 +103,8 @@ pub use conclave_core::setup::{self, plugin_query};
 pub use conclave_core::types::capability::Capability;
 pub use conclave_core::types::{
     action, approval, channel as binding, completion, delegation, delivery, denial, durability,
-    fault, history, limits, message, outcome, request, risk, room_secret, side_effect, stuck_rules,
-    task_options, tool, usage,
+    fault, history, limits, message, observed, outcome, request, risk, room_secret, side_effect,
+    stuck_rules, task_options, tool, usage,
 };
 /// Model clients. A client of the embedding program, for `[models.NAME]` with `kind = "native"`:
 /// ```
@@ -136,11 +136,13 @@ pub use conclave_core::types::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub use conclave_models as models;
+pub use driver::observing::ObserverBacklog;
 pub use driver::room_handle::{Accepted, Announced, RoomHandle, TaskHandle, WaitError};
 #[cfg(feature = "sqlite")]
 pub use host::ControlInbox;
 #[cfg(feature = "openai")]
 pub use host::Probe;
+pub use host::observers::ObserverReport;
 pub use host::prepared::{
     CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, ToolCalling, ToolRun,
 };

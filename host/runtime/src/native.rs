@@ -37,7 +37,7 @@ mod running;
 mod tool;
 
 pub use access::CallAccess;
-pub use advisor::{Assess, Check, Condense, Recall};
+pub use advisor::{Assess, Check, Condense, Observe, Recall};
 pub use agent::{IntoTurn, Step, call, finish, say};
 pub use failure::{Failure, ModelCallFailure};
 pub use model::{answer, model};

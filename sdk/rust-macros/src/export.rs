@@ -14,7 +14,7 @@ use crate::manifest;
 
 const USAGE: &str = "write `export!(tools: [a, b])`, `export!(toolset: X)`, `export!(agent: X)`, `export!(agent: X, responder: X)`, \
                      `export!(delivery: X)`, \
-                     `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)` or `export!(gate: X)`, or several of them \
+                     `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)`, `export!(gate: X)` or `export!(observer: X)`, or several of them \
                      with commas between";
 
 /// The macro's arguments.
@@ -29,6 +29,7 @@ struct Exports {
     analyzer: Option<Path>,
     condenser: Option<Path>,
     gate: Option<Path>,
+    observer: Option<Path>,
     manifest: Option<LitStr>,
     asks: Option<Vec<Ask>>,
 }
@@ -67,6 +68,7 @@ impl Parse for Exports {
                 "analyzer" => exports.analyzer = Some(input.parse()?),
                 "condenser" => exports.condenser = Some(input.parse()?),
                 "gate" => exports.gate = Some(input.parse()?),
+                "observer" => exports.observer = Some(input.parse()?),
                 "manifest" => exports.manifest = Some(input.parse()?),
                 "asks" => exports.asks = Some(list(input)?),
                 _ => return Err(Error::new(key.span(), format!("unknown key `{key}`: {USAGE}"))),
@@ -94,6 +96,7 @@ impl Exports {
             &self.analyzer,
             &self.condenser,
             &self.gate,
+            &self.observer,
         ];
         if !has_manifest && self.tools.is_empty() && kinds.iter().all(|kind| kind.is_none()) {
             return Err(Error::new(Span::call_site(), format!("nothing is exported: {USAGE}")));
@@ -132,6 +135,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     let analyzer = exports.analyzer.as_ref().map(export_analyzer);
     let condenser = exports.condenser.as_ref().map(export_condenser);
     let gate = exports.gate.as_ref().map(export_gate);
+    let observer = exports.observer.as_ref().map(export_observer);
     Ok(quote! {
         const _: () = {
             struct Plugin;
@@ -147,6 +151,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
             #analyzer
             #condenser
             #gate
+            #observer
             #manifest
         };
     })
@@ -328,6 +333,23 @@ fn export_gate(gate: &Path) -> TokenStream {
         }
         #[cfg(target_family = "wasm")]
         ::conclave_sdk::bindings::gate::export_gate!(Plugin with_types_in ::conclave_sdk::bindings::gate);
+    }
+}
+
+fn export_observer(observer: &Path) -> TokenStream {
+    quote! {
+        impl ::conclave_sdk::bindings::observer::exports::conclave::plugin::observer::Guest for Plugin {
+            fn observe(
+                events: ::std::vec::Vec<::conclave_sdk::observer::ObservedEvent>,
+            ) -> ::core::result::Result<
+                (),
+                ::conclave_sdk::bindings::observer::exports::conclave::plugin::observer::ObserverError,
+            > {
+                ::conclave_sdk::export::observe::<#observer>(&events)
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        ::conclave_sdk::bindings::observer::export_observer!(Plugin with_types_in ::conclave_sdk::bindings::observer);
     }
 }
 

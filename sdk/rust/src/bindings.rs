@@ -87,6 +87,11 @@ pub mod gate {
     kind!("gate-plugin", "gate", "conclave_sdk::bindings::gate", "export_gate", {});
 }
 
+/// A component that exports `observer`.
+pub mod observer {
+    kind!("observer-plugin", "observer", "conclave_sdk::bindings::observer", "export_observer", {});
+}
+
 /// A component that exports `condenser`.
 pub mod condenser {
     kind!("condenser-plugin", "condenser", "conclave_sdk::bindings::condenser", "export_condenser", {

@@ -12,6 +12,7 @@ use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::Str
 use crate::bindings::gate::exports::conclave::plugin::gate::GateError;
 use crate::bindings::imports::conclave::plugin::{blobs, fetch, files, kv, model, scratch, types};
 use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
+use crate::bindings::observer::exports::conclave::plugin::observer::ObserverError;
 use crate::bindings::tool::conclave::plugin::history;
 use crate::bindings::tool::exports::conclave::plugin::tools::ToolError;
 
@@ -213,6 +214,16 @@ impl From<Error> for AgentError {
             Error::Denied(denial) => Self::Denied(denial),
             Error::InvalidArguments(text) => Self::Malformed(text),
             Error::Unavailable { .. } | Error::Other(_) => Self::Other(error.to_string()),
+        }
+    }
+}
+
+impl From<Error> for ObserverError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Denied(denial) => Self::Denied(denial),
+            Error::Unavailable { retry_after_ms } => Self::Unavailable(retry_after_ms),
+            Error::InvalidArguments(_) | Error::Other(_) => Self::Other(error.to_string()),
         }
     }
 }

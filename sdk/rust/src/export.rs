@@ -16,11 +16,15 @@ use crate::bindings::gate::exports::conclave::plugin::gate::{
     GateError, GateInput, Verdict as GateVerdict,
 };
 use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
+use crate::bindings::observer::exports::conclave::plugin::observer::{
+    ObservedEvent, ObserverError,
+};
 use crate::bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolError, ToolSpec};
 use crate::condenser::Condenser;
 use crate::delivery::{self, DeliveryStrategy};
 use crate::gate::Gate;
 use crate::memory::Memory;
+use crate::observer::Observer;
 use crate::tool::Tool;
 use crate::{Agent, Call, Error, Responder, Toolset, View};
 
@@ -78,6 +82,11 @@ pub fn assess<S: SecurityAnalyzer>(
 /// Calls the gate `G`.
 pub fn check<G: Gate>(what: &GateInput) -> Result<GateVerdict, GateError> {
     Ok(G::check(what)?)
+}
+
+/// Calls the observer `O`.
+pub fn observe<O: Observer>(events: &[ObservedEvent]) -> Result<(), ObserverError> {
+    Ok(O::observe(events)?)
 }
 
 /// Calls the condenser `C`.

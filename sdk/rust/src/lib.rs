@@ -66,8 +66,8 @@
 //!
 //! [`memory`] answers agents' recalls, and [`analyzer`] assesses the risk of an action.
 //! [`condenser`] shortens a history, [`delivery`] times background results, and [`gate`] checks
-//! texts that enter a room, go to its workers or leave it. Each is one trait; `export!(memory: X,
-//! tools: [keep])` joins several in one component.
+//! texts that enter a room, go to its workers or leave it. An [`observer`] receives the events of
+//! a run. Each is one trait; `export!(memory: X, tools: [keep])` joins several in one component.
 //!
 //! # What a plugin asks for
 //!
@@ -111,6 +111,7 @@ pub mod memory;
 pub mod model;
 #[cfg(not(target_family = "wasm"))]
 mod native;
+pub mod observer;
 mod outcome;
 pub mod progress;
 pub mod scratch;

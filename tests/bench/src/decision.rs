@@ -45,6 +45,7 @@ impl Decisions {
             plugins: [].into(),
             models: [].into(),
             gates: Vec::new(),
+            observers: Vec::new(),
             channels: Default::default(),
             policy: config.policy,
             limits: RunLimits::default(),

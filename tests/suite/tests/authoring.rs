@@ -10,12 +10,21 @@ use serde_json::Value;
 use crate::cli::{conclave, text};
 
 /// Each kind, and the result of its config's run.
-const KINDS: [(&str, &str); 7] = [
+const KINDS: [(&str, &str); 8] = [
     ("tool", "It has five words.\n"),
     ("agent", "It was lit in 1844.\n"),
     ("strategy", "I will tell you.\n"),
     ("gate", "I may not have that looked up.\n"),
-    ("condenser", "I have noted all three.\n"),
+    (
+        "observer",
+        "It was lit in 1844.
+",
+    ),
+    (
+        "condenser",
+        "I have noted all three.
+",
+    ),
     ("memory", "I will remember that.\n"),
     ("analyzer", "I was not allowed to remove it.\n"),
 ];

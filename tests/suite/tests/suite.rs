@@ -37,6 +37,7 @@ mod mcp;
 mod models;
 mod narrow;
 mod neighbours;
+mod observers;
 mod operate;
 mod outputs;
 mod parking;

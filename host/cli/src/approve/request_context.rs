@@ -189,6 +189,7 @@ pub(super) mod testing {
             models: BTreeMap::new(),
             channels: Arc::default(),
             gates: Vec::new(),
+            observers: Vec::new(),
             policy,
             limits: RunLimits::default(),
         };

@@ -147,6 +147,8 @@ pub(crate) enum NewKind {
     Strategy,
     /// Allows, changes or blocks texts
     Gate,
+    /// Receives the events of runs
+    Observer,
     /// Shortens histories
     Condenser,
     /// Answers recalls
@@ -163,6 +165,7 @@ impl NewKind {
             Self::Agent => "agent",
             Self::Strategy => "strategy",
             Self::Gate => "gate",
+            Self::Observer => "observer",
             Self::Condenser => "condenser",
             Self::Memory => "memory",
             Self::Analyzer => "analyzer",

@@ -33,6 +33,7 @@ use crate::program::exit::{self, RunIncidents};
 use crate::state::control_inbox::ControlListener;
 use crate::state::interrupted_runs;
 use crate::state::journals::{RunCommand, RunStorage};
+use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity, total_columns};
@@ -143,10 +144,10 @@ pub(crate) async fn batch(
     let code = runner.code(&policy, ended.ended_by, &results);
     runner.approver.report_missing();
     if !output.quiet {
-        let summary = paint(FAINT, runner.summary(&args, &progress, &results));
-        let _ = writeln!(crate::ui::output::stderr(), "\n{summary}");
+        let summary = runner.summary(&args, &progress, &results);
+        let _ = writeln!(crate::ui::output::stderr(), "\n{}", paint(FAINT, summary));
     }
-    Ok(code)
+    observers::drain(&host, kept.store().is_some(), output, &interrupts).await.map(|()| code)
 }
 
 /// Checks that the results do not overwrite the inputs.

@@ -6,7 +6,7 @@ mod expectation;
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anstyle::Style;
 use conclave_runtime::kv::MemoryKv;
@@ -34,6 +34,8 @@ use expectation::{Expectation, Seen};
 const NAME: usize = 60;
 /// Log lines of a failed case that are shown.
 const LOG_LINES: usize = 20;
+/// The wait for the observers of a run. One that needs longer fails the case.
+const OBSERVERS: Duration = Duration::from_secs(60);
 
 /// One case: a call of a tool, or a run of a config.
 #[derive(Deserialize)]
@@ -239,6 +241,7 @@ async fn play_run(
     let failed = |error: &dyn std::fmt::Display| CliError::internal(error.to_string());
     let run = prepared.start(input, options).map_err(|error| failed(&error))?;
     let outcome = run.outcome().await.map_err(|error| failed(&error))?;
+    host.drain_observers(OBSERVERS).await;
     Ok(json!({
         "status": outcome.status.as_str(),
         "is_success": outcome.status.is_success(),

@@ -38,6 +38,7 @@ use crate::state::attach;
 use crate::state::control_inbox::ControlListener;
 use crate::state::interrupted_runs::{self, CONVERSATION};
 use crate::state::journals::{RunCommand, RunStorage};
+use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
 use crate::state::state_folder::state_folder;
 use crate::state::watch;
@@ -106,7 +107,10 @@ pub(crate) async fn chat(
     let attending = kept.store().map(|store| ControlListener::begin(store, &host, &talk.screen));
     let ended = talk.follow(run.handle(), run.outcome(), prepared.turn_wall(), &kept).await;
     drop((watched, attending));
-    talk.close(ended, begun, output)
+    let interrupts = talk.interrupts.clone();
+    let code = talk.close(ended, begun, output)?;
+    observers::drain(&host, kept.store().is_some(), output, &interrupts).await?;
+    Ok(code)
 }
 
 /// An interrupted conversation.
@@ -155,7 +159,10 @@ pub(crate) async fn resume(
     let handle = session.handle();
     let ended = talk.follow(handle, session.resume(), prepared.turn_wall(), kept).await;
     drop(attending);
-    talk.close(ended, begun, output)
+    let interrupts = talk.interrupts.clone();
+    let code = talk.close(ended, begun, output)?;
+    observers::drain(host, kept.store().is_some(), output, &interrupts).await?;
+    Ok(code)
 }
 
 /// The parts of a conversation.

@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conclave_runtime::ResumeError;
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::{
     ControlCommand, Durability, RunFilter, RunOrigin, RunRow, RunState, Store, StoreError,
+    StoreReader,
 };
+use conclave_runtime::{ResumeError, RunOptions};
 use serde_json::json;
 
 use super::run::{RunContext, RunStyle};
@@ -23,6 +26,7 @@ use crate::state::interrupted_runs::{
     CLIENT, CONVERSATION, close_orphans, give_up_calls, interrupted_in, report_interrupted,
 };
 use crate::state::journals::RunStorage;
+use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
 use crate::state::stores::{OpenStores, unusable};
 use crate::ui::interrupt::Interrupts;
@@ -33,6 +37,8 @@ use crate::ui::stdout;
 const RECEIVED: Duration = Duration::from_secs(30);
 /// Characters of a run's message that identify it.
 const SHOWN: usize = 60;
+/// Characters of the reason why an observer was stopped.
+const REASON: usize = 300;
 
 pub(crate) async fn resume(
     args: &args::Resume,
@@ -44,6 +50,9 @@ pub(crate) async fn resume(
     let Some(name) = &args.run else { return all(&stores, args, output, &interrupts).await };
     let found = stores.find(name)?;
     let row = found.row()?;
+    if matches!(row.state, RunState::Ended(_)) && observed_by_config(&found.reader, &row.run) {
+        return deliver_missed(&row, args, output).await;
+    }
     if let RunState::Ended(status) = row.state {
         let what =
             format!("the run {} has ended ({}), so it cannot be resumed", row.run, status.as_str());
@@ -255,7 +264,70 @@ async fn resume_now(
     let outcome = outcome?;
     drop(session);
     close_orphans(store, &row.run);
-    context.end(&outcome, began, None)
+    if output.json {
+        observers::drain(&host, true, output, interrupts).await?;
+        return context.end(&outcome, began, None);
+    }
+    let code = context.end(&outcome, began, None)?;
+    observers::drain(&host, true, output, interrupts).await?;
+    Ok(code)
+}
+
+/// Returns whether the config of a run named observers.
+fn observed_by_config(reader: &StoreReader, run: &RoomId) -> bool {
+    let setup_of = |record: &Record| match &record.event {
+        Event::RoomOpened { setup, .. } | Event::RunStarted { setup: Some(setup), .. } => {
+            Some(!setup.observers.is_empty())
+        }
+        _ => None,
+    };
+    let records = reader.records(run).unwrap_or_default();
+    records.iter().filter_map(setup_of).any(|is_observed| is_observed)
+}
+
+/// Delivers the events of an ended run that its observers did not take.
+async fn deliver_missed(
+    row: &RunRow,
+    args: &args::Resume,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
+    let store = Store::open(&row.store).map_err(|error| in_use(&error, row))?;
+    let file = config_of(row, args.config.as_deref())?;
+    let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
+    let about =
+        RunOrigin { config: std::path::absolute(&file).ok(), command: row.command.clone(), locked };
+    let engine = EngineStart::begin();
+    let durability = Durability::of_word(&row.durability).unwrap_or_default();
+    let kept = RunStorage::in_store(store, durability, about);
+    let host = Arc::new(setup::open_host_keeping(&file, &kept, engine)?);
+    let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?;
+    let options = RunOptions { journals: kept.journals(), ..RunOptions::default() };
+    let reports = prepared.deliver_missed(&row.run, options).await;
+    let mut code = exit::OK;
+    for report in &reports {
+        if report.stopped.is_some() {
+            code = exit::FAILED;
+        }
+        if output.json {
+            stdout::json(json!({
+                "type": "observer-delivery", "room": row.run, "observer": report.observer,
+                "delivered": report.delivered, "reason": report.stopped,
+            }))?;
+        } else if !output.quiet || report.stopped.is_some() {
+            let count = plural(report.delivered, "event", "events");
+            let rest = report.stopped.as_ref().map_or_else(String::new, |reason| {
+                format!("; others are left: {}", one_line(reason, REASON))
+            });
+            let line = format!("observer {} took {count} of {}{rest}", report.observer, row.run);
+            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, line));
+        }
+    }
+    if reports.is_empty() {
+        let what = format!("the config of {} has no observers any more", row.run);
+        return Err(CliError::usage(what)
+            .hint("the events stay in the journal; name the observer in the config again"));
+    }
+    Ok(code)
 }
 
 /// Returns the config that the run was started with, unless another is named.
@@ -296,7 +368,7 @@ pub(crate) fn unresumable(error: &ResumeError) -> CliError {
 
 /// Closes the interrupted child rooms of runs that are over.
 fn close_all_orphans(store: &Store) {
-    let Ok(reader) = conclave_runtime::store::StoreReader::open(store.folder()) else { return };
+    let Ok(reader) = StoreReader::open(store.folder()) else { return };
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
     let over = runs.iter().filter(|run| run.rooms > 1 && matches!(run.state, RunState::Ended(_)));
     over.for_each(|run| close_orphans(store, &run.run));

@@ -19,6 +19,7 @@ use crate::program::exit;
 use crate::state::attach;
 use crate::state::interrupted_runs;
 use crate::state::journals::{RunCommand, RunStorage};
+use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
@@ -125,5 +126,15 @@ async fn once(
         .then(|| watch::rebuilt_components(&prepared, run.handle(), Arc::clone(&context.screen)));
     let outcome = context.follow(run.handle(), run.outcome(), (&room, &kept)).await;
     drop((watched, attending));
-    context.end(&*outcome?, started, args.keep.journal.as_deref())
+    let outcome = outcome?;
+    let end = || context.end(&outcome, started, args.keep.journal.as_deref());
+    let is_stored = kept.store().is_some();
+    if output.json {
+        // The result is the last line.
+        observers::drain(&host, is_stored, output, interrupts).await?;
+        return end();
+    }
+    let code = end()?;
+    observers::drain(&host, is_stored, output, interrupts).await?;
+    Ok(code)
 }

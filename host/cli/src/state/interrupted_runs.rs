@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use conclave_core::types::ids::RoomId;
+use conclave_core::types::observed::observer_of_room;
 use conclave_runtime::store::{RunFilter, RunRow, RunState, Store, StoreReader};
 
 use crate::args::OutputArgs;
@@ -71,7 +72,9 @@ pub(crate) fn give_up_calls(store: &Store) {
 pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
     let Ok(reader) = StoreReader::open(store.folder()) else { return };
     for room in reader.rooms(run).unwrap_or_default() {
-        if room.room != *run && !matches!(room.state, RunState::Ended(_)) {
+        // An observer's room may still deliver the last events.
+        let is_observer = observer_of_room(&room.room).is_some();
+        if room.room != *run && !is_observer && !matches!(room.state, RunState::Ended(_)) {
             let _ = store.give_up(&room.room, "its run has ended");
         }
     }

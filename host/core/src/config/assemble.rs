@@ -74,6 +74,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     }
     check_lookalikes(config, &mut problems);
     check_gates(config, plugins, &mut problems);
+    check_observers(config, plugins, &mut problems);
     tools::check_patterns(config, plugins, &mut problems);
     let admitted = tools::admitted(plugins);
     let is_whole = config.plugins.keys().all(|name| plugins.contains_key(name));
@@ -110,6 +111,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
             .collect(),
         channels: Arc::new(config.channels.clone()),
         gates: config.gates.clone(),
+        observers: config.observers.clone(),
         policy: config.policy.clone(),
         limits: config.limits.clone(),
     };
@@ -158,25 +160,36 @@ fn limits_of(config: &Config, name: &PluginName, plugin: &PluginConfig) -> Plugi
 
 /// Reports gates whose plugin does not export `gate`.
 fn check_gates(config: &Config, plugins: &Plugins, problems: &mut Problems) {
-    for (index, gate) in config.gates.iter().enumerate() {
-        let Some(facts) =
-            plugins.get(&gate.plugin).filter(|facts| !facts.kinds.contains(&PluginKind::Gate))
-        else {
+    let gates = config.gates.iter().map(|gate| &gate.plugin);
+    check_entries(config, plugins, ("gates", PluginKind::Gate), gates, problems);
+}
+
+/// Reports observers whose plugin does not export `observer`.
+fn check_observers(config: &Config, plugins: &Plugins, problems: &mut Problems) {
+    let observers = config.observers.iter().map(|observer| &observer.plugin);
+    check_entries(config, plugins, ("observers", PluginKind::Observer), observers, problems);
+}
+
+/// Reports the plugins of a list of the config that lack the export of the list's kind.
+fn check_entries<'c>(
+    config: &Config,
+    plugins: &Plugins,
+    (list, kind): (&str, PluginKind),
+    entries: impl Iterator<Item = &'c PluginName>,
+    problems: &mut Problems,
+) {
+    for (index, plugin) in entries.enumerate() {
+        let Some(facts) = plugins.get(plugin).filter(|facts| !facts.kinds.contains(&kind)) else {
             continue;
         };
-        let what =
-            format!("the plugin `{}` exports no `{}`", gate.plugin, PluginKind::Gate.as_str());
-        let help = others(plugins, PluginKind::Gate)
-            .map(|others| format!("plugins here that do: {others}"));
+        let what = format!("the plugin `{plugin}` exports no `{}`", kind.as_str());
+        let help = others(plugins, kind).map(|others| format!("plugins here that do: {others}"));
         let help = help.unwrap_or_else(|| {
-            format!(
-                "leave this [[gates]] out, or take a plugin that exports `{}`",
-                PluginKind::Gate.as_str()
-            )
+            format!("leave this [[{list}]] out, or take a plugin that exports `{}`", kind.as_str())
         });
         problems.push(
             config
-                .problem(ProblemCode::WrongPluginKind, &format!("gates[{index}].plugin"), what)
+                .problem(ProblemCode::WrongPluginKind, &format!("{list}[{index}].plugin"), what)
                 .because(exports(facts))
                 .help(help),
         );

@@ -9,7 +9,8 @@ use ValueShape::{
 
 use super::OpenAiConfig;
 use crate::permissions::grant::{DelegateGrant, FetchGrant, HistoryGrant, KvGrant};
-use crate::setup::{CondenseRules, GateRule, LoopRules};
+use crate::protocol::notice::NOTICE_KINDS;
+use crate::setup::{CondenseRules, GateRule, LoopRules, ObserverRule};
 use crate::types::delegation::CONVERSATION_MAX;
 use crate::types::limits::{self, PluginLimits, RunLimits};
 use crate::types::stuck_rules::StuckRules;
@@ -198,6 +199,8 @@ pub(crate) const POLICY: &str = "policy[]";
 pub(crate) const CHANNELS: &str = "channels.NAME";
 /// A gate.
 pub(crate) const GATES: &str = "gates[]";
+/// An observer.
+pub(crate) const OBSERVERS: &str = "observers[]";
 pub(crate) const PLUGIN: &str = "plugins.NAME";
 /// A source in the form of a table.
 pub(crate) const SOURCE: &str = "plugins.NAME.source";
@@ -293,6 +296,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("", "durability", Choice(&["sync", "group", "exit"]), r#"durability = "sync""#, "When records are synced to the disk: before each event takes effect (`sync`), in groups of a few milliseconds and before any effect leaves the host (`group`), or when the run ends (`exit`). With `exit` a power cut loses unsynced records, and a kill those of about the last 2 ms.").word("group"),
     key("", "channels", Named(CHANNELS), "", "The channels of rooms, each under a name of its own. `terminal` always exists."),
     key("", "gates", List(&Table(GATES)), "", "The plugins that check a text before it takes effect, in this order. The first one that blocks ends the checks."),
+    key("", "observers", List(&Table(OBSERVERS)), "", "The plugins that receive the events of a run after they are durable. They decide nothing, and delay nothing until their queue is full."),
     key("", "policy", List(&Table(POLICY)), "", "The rules by which tool calls are allowed, denied or wait for an approval. The first rule that matches applies."),
     key(MODELS, "kind", Choice(&["openai", "scripted", "native"]), r#"kind = "openai""#, "How the host reaches the model: `openai`, a server with the Chat Completions API; `scripted`, a file of replies; `native`, a client of the embedding program.").required(),
     key(MODELS, "url", TEXT, r#"url = "http://127.0.0.1:11434/v1""#, "The URL of the server, with the path before `/chat/completions`.").otherwise("required for `openai`"),
@@ -520,6 +524,11 @@ pub const KEYS: &[ConfigKey] = &[
     key(GATES, "plugin", TEXT, r#"plugin = "guard""#, "The gate plugin. It allows, changes or blocks a text.").required(),
     key(GATES, "deadline", Duration { least: 1, most: 60_000 }, r#"deadline = "200 ms""#, "The time limit of one check.").time(GateRule::DEADLINE_MS),
     key(GATES, "on_failure", Choice(&["block", "pass"]), r#"on_failure = "pass""#, "What happens to the text if the gate fails or times out. Use `pass` only for gates that improve a text, never for a guard.").word("block"),
+    key(OBSERVERS, "plugin", TEXT, r#"plugin = "hook""#, "The observer plugin. Only this entry lets it read events.").required(),
+    key(OBSERVERS, "events", List(&Choice(&NOTICE_KINDS)), r#"events = ["task-ended", "denied"]"#, "The kinds of events that it receives.").otherwise("all"),
+    key(OBSERVERS, "queue", Whole { least: 1, most: 1_000_000 }, "queue = 200", "The number of events that may wait for it. When they are more, the run waits until half of them are taken.").whole(ObserverRule::QUEUE),
+    key(OBSERVERS, "deadline", Duration { least: 1, most: 600_000 }, r#"deadline = "2 s""#, "The time limit of one call.").time(ObserverRule::DEADLINE_MS),
+    key(OBSERVERS, "attempts", Whole { least: 1, most: 100 }, "attempts = 3", "The number of failed calls for the same events after which it is stopped. The pauses between them grow from half a second to a minute.").whole(ObserverRule::ATTEMPTS as u64),
     key(POLICY, "tool", TEXT, r#"tool = "notes.save""#, "`plugin.tool`, `plugin.*` or `*`.").required(),
     key(POLICY, "caller", TEXT, r#"caller = "librarian""#, "The calling plugin, or `(mcp)` for a client of `conclave mcp`.").otherwise("any"),
     key(POLICY, "exact_arguments", Flag, "exact_arguments = true", "Whether the rule matches only calls without arguments beyond those in `arguments`.").flag(false),

@@ -389,6 +389,7 @@ fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet
         agents.insert(&task.setup.agent);
     }
     used.extend(config.gates.iter().map(|gate| &gate.plugin));
+    used.extend(config.observers.iter().map(|observer| &observer.plugin));
     // Once for each agent, because many tasks may share one.
     for agent in agents {
         used.insert(agent);

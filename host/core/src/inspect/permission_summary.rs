@@ -152,7 +152,30 @@ fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
         .filter(|gate| gate.plugin == *plugin)
         .map(|gate| passes(gate.on))
         .collect();
-    of_tasks.chain(gates.into_iter().map(|what| format!("change or stop {what}"))).collect()
+    let observes = setup
+        .observers
+        .iter()
+        .filter(|observer| observer.plugin == *plugin)
+        .map(|observer| may_observe(observer.events.as_ref()));
+    of_tasks
+        .chain(gates.into_iter().map(|what| format!("change or stop {what}")))
+        .chain(observes)
+        .collect()
+}
+
+/// The kinds of events that are named; more are counted.
+const EVENTS_SHOWN: usize = 3;
+
+fn may_observe(events: Option<&BTreeSet<String>>) -> String {
+    let Some(events) = events else {
+        return "read all events of runs, with messages and arguments of tools".to_owned();
+    };
+    let rest = match events.len().saturating_sub(EVENTS_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more kinds"),
+    };
+    let shown = join(events.iter().take(EVENTS_SHOWN).map(String::as_str));
+    format!("read these events of runs: {shown}{rest}")
 }
 
 fn passes(point: GatePoint) -> &'static str {

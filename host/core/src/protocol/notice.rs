@@ -1,6 +1,8 @@
 //! Notices about a run, derived from its events: never read back, never journalled. The command
 //! line, the server, logs and traces all show them.
 
+mod kinds;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -22,6 +24,8 @@ use crate::types::outcome::{Outcome, Status};
 use crate::types::request::{Refusal, RefusalCode};
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 use crate::types::stuck_rules::Recovery;
+
+pub use kinds::NOTICE_KINDS;
 
 /// A fact about a run that is shown to its users.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -372,6 +376,22 @@ pub enum Notice {
     /// The entry task has its result; background tasks may still run.
     ResultReady {
         outcome: Arc<Outcome>,
+    },
+    /// A call of an observer failed, and it gets the same events again after a pause.
+    ObserverRetried {
+        observer: PluginName,
+        /// The number of failed calls for these events.
+        attempts: u32,
+        of: u32,
+        pause_ms: u64,
+        reason: String,
+    },
+    /// An observer gets no more events in this run. Those that it did not take are still in the
+    /// journal.
+    ObserverStopped {
+        observer: PluginName,
+        attempts: u32,
+        reason: String,
     },
 }
 

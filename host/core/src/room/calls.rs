@@ -55,6 +55,10 @@ pub(super) enum Purpose {
         /// The number of the item in transit.
         number: u64,
     },
+    /// A batch of events for an observer.
+    Observer {
+        plugin: PluginName,
+    },
     /// A query to an executor about a background command, outside a round of tool calls.
     Job {
         task: TaskName,
@@ -104,6 +108,7 @@ impl Purpose {
             | Self::User { frame }
             | Self::QueryPlugin { frame, .. } => Some(*frame),
             Self::Gate { .. }
+            | Self::Observer { .. }
             | Self::Job { .. }
             | Self::TopUp { .. }
             | Self::Background { .. }
@@ -127,6 +132,10 @@ pub(super) enum TimerPurpose {
     Poll { frame: FrameId, command_id: i64 },
     /// The time for a gate's answer is over.
     Gate { call: CallId },
+    /// The time for an observer's call is over.
+    Observer { call: CallId },
+    /// The pause after an observer's failed call is over.
+    ObserverPause,
     /// A strategy's own timer.
     Delivery { strategy: PluginName, at: Millis },
 }

@@ -80,6 +80,7 @@ impl Room {
             Some(Purpose::Gate { plugin, number }) => {
                 return self.gate_answered(call, &plugin, number, answer, report);
             }
+            Some(Purpose::Observer { .. }) => return self.observer_answered(call, answer, report),
             _ => return,
         };
         // Read before `end_call`, which drops it.

@@ -92,6 +92,7 @@ impl Default for RoomContext {
                 models: BTreeMap::new(),
                 channels: Arc::default(),
                 gates: Vec::new(),
+                observers: Vec::new(),
                 policy: Policy::default(),
                 limits: RunLimits::default(),
             }),

@@ -1,6 +1,6 @@
 //! Gates: plugins that check an item before it takes effect, one after the other. Each may allow
 //! it, change its text or block it. A gate that fails or exceeds its deadline blocks it (R-009 done
-//! right). Observers follow the run's notices and delay nothing.
+//! right). Observers delay nothing (`observing.rs`).
 
 #[cfg(test)]
 mod tests;

@@ -266,6 +266,7 @@ impl Frames {
             Purpose::Tool { plugin, .. }
             | Purpose::Job { plugin, .. }
             | Purpose::Gate { plugin, .. }
+            | Purpose::Observer { plugin }
             | Purpose::Strategy { strategy: plugin } => Some((plugin.clone(), None)),
             Purpose::QueryPlugin { frame, plugin, .. } => {
                 let (frame, _) = self.task_of(cx, *frame)?;

@@ -32,6 +32,9 @@ impl Room {
             RoomRequest::Deliver { announcement } => {
                 self.result_delivery().announce(request, announcement)
             }
+            RoomRequest::Observe { observer, events } => {
+                self.observing.enqueue(&mut self.cx, request, observer, events)
+            }
             RoomRequest::Close { reason } => self.close(request, &reason),
         }
     }

@@ -72,7 +72,7 @@ impl Frames {
             Purpose::Tool { plugin, .. }
             | Purpose::Job { plugin, .. }
             | Purpose::QueryPlugin { plugin, .. } => plugin.clone(),
-            Purpose::Gate { plugin, .. } => plugin.clone(),
+            Purpose::Gate { plugin, .. } | Purpose::Observer { plugin } => plugin.clone(),
             Purpose::Step { frame } | Purpose::Respond { frame } => {
                 self.agent_of(cx, *frame)?.clone()
             }

@@ -3,12 +3,15 @@
 
 mod condensed;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::setup::GatePoint;
 use crate::types::action::Action;
 use crate::types::ids::{ChannelId, RoomId, TaskName};
+use crate::types::observed::ObservedEvent;
 use crate::types::risk::Risk;
 
 pub use condensed::{BadCondensation, Condensed, LEFT_OUT, RetainedEntries, SUMMARY_MAX, Summary};
@@ -101,6 +104,23 @@ pub enum GateVerdict {
     },
 }
 
+/// An observer's answer to a batch of events. An observer that fails has a fault instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "observe", rename_all = "kebab-case")]
+pub enum ObserverReply {
+    /// It took all events of the batch.
+    Taken,
+    /// It can take them later.
+    Unavailable {
+        /// The shortest pause before the next call, in milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
+    },
+    /// It was refused a capability without which it cannot continue. Another call would be refused
+    /// as well.
+    Denied,
+}
+
 /// A query to a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "question", rename_all = "kebab-case")]
@@ -113,6 +133,8 @@ pub enum PluginQuery {
     Condense { reason: CondenseReason },
     /// A query to a `gate`.
     Gate { input: Box<GateInput> },
+    /// Events for an `observer`, all of one room.
+    Observe { events: Arc<Vec<ObservedEvent>> },
 }
 
 impl PluginQuery {
@@ -124,6 +146,7 @@ impl PluginQuery {
             Self::Risk { .. } => crate::setup::PluginKind::SecurityAnalyzer,
             Self::Condense { .. } => crate::setup::PluginKind::Condenser,
             Self::Gate { .. } => crate::setup::PluginKind::Gate,
+            Self::Observe { .. } => crate::setup::PluginKind::Observer,
         }
     }
 }
@@ -145,5 +168,8 @@ pub enum PluginReply {
     },
     Gate {
         verdict: GateVerdict,
+    },
+    Observe {
+        reply: ObserverReply,
     },
 }

@@ -2,14 +2,17 @@
 //! gets one reply, after its consequences are durable. Types only; `room/requests.rs` dispatches
 //! them.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::types::channel::{Activity, Binding};
 use crate::types::delegation::Delegation;
 use crate::types::delivery::DeliveryRecord;
-use crate::types::ids::{BackgroundId, ChannelId, RoomId, TaskName};
+use crate::types::ids::{BackgroundId, ChannelId, PluginName, RoomId, TaskName};
 use crate::types::message::Blob;
+use crate::types::observed::ObservedEvent;
 
 /// The id of a request within one host; the reply carries the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -126,6 +129,9 @@ pub enum RoomRequest {
     TellTask { task: BackgroundId, text: String },
     /// Delivers an announcement. Reply: `Delivery`.
     Deliver { announcement: Announcement },
+    /// Hands events to an observer of the room's config: all of one room, in order. Those that it
+    /// took before are left out. Reply: `Done` after it took them.
+    Observe { observer: PluginName, events: Arc<Vec<ObservedEvent>> },
     /// Closes the room for new requests; `on_close` decides about each of its tasks. Reply: `Done`.
     Close { reason: String },
 }
@@ -189,6 +195,7 @@ pub enum RefusalCode {
     ChainDepth,
     Blocked,
     Busy,
+    ObserverStopped,
 }
 
 impl Refusal {

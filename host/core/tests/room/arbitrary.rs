@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, HistoryChange, RoleCall};
 use conclave_core::setup::plugin_query::{
-    Condensation, EntrySpan, GateVerdict, Masked, PluginQuery, PluginReply, Verdict,
+    Condensation, EntrySpan, GateVerdict, Masked, ObserverReply, PluginQuery, PluginReply, Verdict,
 };
 use conclave_core::types::action::{Action, PlanState, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
@@ -529,6 +529,14 @@ fn advice(choices: &mut Choices<'_>, question: &PluginQuery) -> Result<PluginRep
                 _ => GateVerdict::Allow,
             };
             PluginReply::Gate { verdict }
+        }
+        PluginQuery::Observe { .. } => {
+            let reply = match choices.below(3) {
+                0 => ObserverReply::Taken,
+                1 => ObserverReply::Unavailable { retry_after_ms: choices.flag().then_some(10) },
+                _ => ObserverReply::Denied,
+            };
+            PluginReply::Observe { reply }
         }
         PluginQuery::Condense { .. } => {
             let (start, end) = (choices.below(6) as u64, choices.below(8) as u64);

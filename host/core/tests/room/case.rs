@@ -319,6 +319,7 @@ impl Case {
             .collect();
         Setup {
             entry: TaskName::from(entry),
+            observers: Vec::new(),
             tasks: tasks
                 .into_iter()
                 .map(|(name, task)| {

@@ -8,10 +8,13 @@ use conclave_core::journal::pending_work::WaitChange;
 use conclave_core::journal::recovery::Start;
 use conclave_core::protocol::control::ControlCommand;
 use conclave_core::protocol::event::{Event, RULES, Record};
+use conclave_core::protocol::notice::Notice;
 use conclave_core::types::ids::{CallId, ControlId, Millis};
+use conclave_core::types::observed::ObservedPosition;
 
 use super::held::HeldOutput;
 use super::{CLEAN_AT, Driver, UnderWay};
+use crate::driver::observing::QueuedEvent;
 use crate::observe::subscribe::RunEvent;
 use crate::storage::journal::{JournalBatch, JournalFailure, Keeping};
 use crate::support::fail_points::kill_point;
@@ -112,12 +115,17 @@ impl Driver {
         }
         commit.output.extend(control.map(HeldOutput::Control));
         self.end_answered();
-        self.drain(seq, commit);
+        self.drain(seq, now, commit);
     }
 
     /// Adds the room's output after an event to the commit.
-    fn drain(&mut self, seq: u64, commit: &mut Commit) {
-        while let Some(notice) = self.room.poll_notice() {
+    fn drain(&mut self, seq: u64, now: Millis, commit: &mut Commit) {
+        for index in 0.. {
+            let Some(notice) = self.room.poll_notice() else { break };
+            if let Some(event) = self.observed_event(ObservedPosition { seq, index }, now, &notice)
+            {
+                commit.output.push(HeldOutput::Observe(Box::new(event)));
+            }
             if commit.is_followed {
                 let what = RunEvent::Notice { notice };
                 commit.output.push(HeldOutput::Publish(Some(seq), Box::new(what)));
@@ -140,6 +148,23 @@ impl Driver {
         if let Some(in_flight) = &mut self.in_flight {
             in_flight.end_event(&self.room);
         }
+    }
+
+    /// Returns a notice as an event for the observers that receive it; `None` if none does.
+    fn observed_event(
+        &self,
+        position: ObservedPosition,
+        time: Millis,
+        notice: &Notice,
+    ) -> Option<QueuedEvent> {
+        let observers = &self.shared.observers;
+        if observers.is_empty() {
+            return None;
+        }
+        let receivers = observers.receivers(self.room.setup(), notice.kind());
+        let (room, notice) = (self.id.clone(), notice.clone());
+        let event = QueuedEvent { room, position, time, notice, receivers };
+        (!event.receivers.is_empty()).then_some(event)
     }
 
     /// Appends the records of a commit to the journal, with the outcome if the run has just ended.

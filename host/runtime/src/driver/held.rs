@@ -10,6 +10,7 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::types::delegation::BackgroundRecord;
 use conclave_core::types::ids::ControlId;
 
+use crate::driver::observing::QueuedEvent;
 use crate::observe::subscribe::RunEvent;
 use crate::storage::journal::JournalFailure;
 use crate::support::clock::BoxFuture;
@@ -19,6 +20,8 @@ use crate::support::clock::BoxFuture;
 pub(super) enum HeldOutput {
     /// An event for subscribers, with the number of its record.
     Publish(Option<u64>, Box<RunEvent>),
+    /// An event for observers.
+    Observe(Box<QueuedEvent>),
     /// A background task, for handles that list tasks or wait for them.
     Task(Arc<BackgroundRecord>),
     /// The receipt of a control message, for its sender.

@@ -7,14 +7,18 @@ use conclave_core::protocol::control::ControlCommand;
 use conclave_core::types::ids::RoomId;
 
 use crate::driver::event_queue::{EventSender, WeakEventSender};
+use crate::driver::observing::ObserverQueue;
 use crate::driver::room_handle::{RoomClients, RoomHandle};
 
 /// The number of rooms below which the list is never searched for ended ones.
 const CLEAN_AT: usize = 32;
 
+/// The number of backlogs of ended observers that are kept.
+const BACKLOGS: usize = 1_000;
+
 /// The senders for the events of open rooms, child rooms included.
 #[derive(Debug, Default)]
-pub(crate) struct RoomRegistry(Mutex<Rooms>);
+pub(crate) struct RoomRegistry(Mutex<Rooms>, Mutex<Vec<Arc<ObserverQueue>>>);
 
 #[derive(Debug)]
 struct Rooms {
@@ -73,6 +77,29 @@ impl RoomRegistry {
             outside: Arc::downgrade(outside),
             is_alone,
         });
+    }
+
+    /// Registers the queue of an observer until its task has ended with nothing left.
+    pub(crate) fn add_observer(&self, queue: &Arc<ObserverQueue>) {
+        let mut observers = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        observers.retain(|queue| !queue.is_over() || queue.backlog().is_some());
+        // A program that never takes the backlogs must not collect them for ever.
+        let excess = observers.len().saturating_sub(BACKLOGS);
+        let mut excess = observers.iter().filter(|queue| queue.is_over()).take(excess).count();
+        observers.retain(|queue| {
+            let is_kept = excess == 0 || !queue.is_over();
+            excess -= usize::from(!is_kept);
+            is_kept
+        });
+        observers.push(Arc::clone(queue));
+    }
+
+    /// Returns the queues of the host's observers, and forgets those that are over.
+    pub(crate) fn take_observers(&self) -> Vec<Arc<ObserverQueue>> {
+        let mut observers = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = observers.clone();
+        observers.retain(|queue| !queue.is_over());
+        all
     }
 
     /// Marks a room as detached: it is stopped here, and no longer by its parent.

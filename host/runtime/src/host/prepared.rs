@@ -19,6 +19,7 @@ use crate::driver::channel::{Channels, UnattendedChannel};
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::runner::{LocalRunner, TaskRunner};
+use crate::host::observers::{self, ObserverReport};
 use crate::host::reload::{Rebuilt, Reloader};
 use crate::host::session::{
     ResumeError, RoomGuard, RunInput, Session, SessionError, SessionParts, unknown_task,
@@ -262,6 +263,13 @@ impl Prepared {
         Ok(self.session(options)?.open_room(RunInput::default()))
     }
 
+    /// Delivers the events of a stored run that its observers missed, such as after a crash: those
+    /// of the runs whose config named the observer. The run itself is not resumed and must not be
+    /// active here. Returns one report for each observer of this config.
+    pub async fn deliver_missed(&self, run: &RoomId, options: RunOptions) -> Vec<ObserverReport> {
+        observers::deliver_missed(&self.parts(), &options, run).await
+    }
+
     pub(crate) fn parts(&self) -> SessionParts {
         SessionParts {
             setup: Arc::clone(&self.setup),
@@ -290,6 +298,7 @@ impl Run {
     /// # Errors
     /// Fails when the journal fails; nothing more was performed after that.
     pub async fn outcome(mut self) -> Result<Arc<Outcome>, JournalFailure> {
+        self.0.observers.begin();
         self.0.driver.run().await
     }
 }

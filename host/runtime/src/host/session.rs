@@ -1,6 +1,7 @@
 //! Sessions: one room for several runs, with histories that persist and one journal. Runs belong to
 //! the core, the format of exported histories to `history_file`.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use conclave_core::types::history::History;
 use conclave_core::types::ids::{ChannelId, PluginName, RoomId, TaskName};
 use conclave_core::types::limits::RunLimits;
 use conclave_core::types::message::{Blob, Role, ToolCall};
+use conclave_core::types::observed::ObservedPosition;
 use conclave_core::types::outcome::Outcome;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -19,6 +21,7 @@ use crate::calls::Plugins;
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::{Driver, Models, RunContext};
+use crate::host::observers::Observers;
 use crate::host::prepared::{Prepared, Run, RunOptions};
 use crate::host::simulated_channel::SimulatedVoice;
 use crate::observe::subscribe::Subscribers;
@@ -204,6 +207,8 @@ pub struct Session {
     room: RoomId,
     pub(crate) driver: Driver,
     is_broken: bool,
+    /// The observers of the room's runs; dropping them ends their queues.
+    pub(crate) observers: Observers,
     /// Dropped last, so that nothing is published afterwards.
     _over: Over,
 }
@@ -266,9 +271,10 @@ impl Session {
     pub(crate) fn open(parts: SessionParts, options: RunOptions) -> Result<Self, JournalFailure> {
         let room = options.ids.run();
         let setup = Arc::clone(&parts.setup);
-        let (shared, over) = shared(parts, options, &room);
+        let observers = Observers::new(&parts, &options, &room, false);
+        let (shared, over) = shared(parts, options, &room, &observers);
         let driver = Driver::new(shared, setup, room.clone())?;
-        Ok(Self { room, driver, is_broken: false, _over: over })
+        Ok(Self { room, driver, is_broken: false, observers, _over: over })
     }
 
     /// Returns the session of a room from its journal.
@@ -278,21 +284,43 @@ impl Session {
         room: &RoomId,
     ) -> Result<Self, ResumeError> {
         let setup = Arc::clone(&parts.setup);
-        let (shared, over) = shared(parts, options, room);
+        let observers = Observers::new(&parts, &options, room, true);
+        let (shared, over) = shared(parts, options, room, &observers);
         let Some(driver) = Driver::reopen(shared, room).await? else {
             return Err(ResumeError::Unknown { room: room.clone() });
         };
         match driver.changed_plugin(&setup) {
             Some(plugin) => Err(ResumeError::Changed { room: room.clone(), plugin }),
             None => {
-                let mut session =
-                    Self { room: room.clone(), driver, is_broken: false, _over: over };
+                let room = room.clone();
+                let mut session = Self { room, driver, is_broken: false, observers, _over: over };
                 if !session.is_cut_off() {
                     session.driver.renew();
                 }
                 Ok(session)
             }
         }
+    }
+
+    /// Returns the session of an observer's room; `None` if it has no journal. A run that was
+    /// interrupted is ended: its events are delivered again as a whole, so its call is not resumed.
+    pub(crate) async fn reopen_observer(
+        parts: SessionParts,
+        options: RunOptions,
+        room: &RoomId,
+    ) -> Result<Option<Self>, JournalFailure> {
+        let observers = Observers::default();
+        let (shared, over) = shared(parts, options, room, &observers);
+        let Some(mut driver) = Driver::reopen(shared, room).await? else { return Ok(None) };
+        driver.give_up_interrupted("the host stopped during the run").await?;
+        driver.renew();
+        let room = room.clone();
+        Ok(Some(Self { room, driver, is_broken: false, observers, _over: over }))
+    }
+
+    /// Returns the last event of each room that an observer took in this one.
+    pub(crate) fn observed(&self) -> &BTreeMap<RoomId, ObservedPosition> {
+        self.driver.observed()
     }
 
     /// Returns whether the last run was interrupted; [`resume`](Self::resume) brings it to its end.
@@ -323,6 +351,7 @@ impl Session {
                 .cloned()
                 .ok_or_else(|| SessionError::NotBegun { room: self.room.clone() });
         }
+        self.observers.begin();
         let mut going = RunGuard(Some(self));
         let outcome = going.outcome().await;
         if let Some(session) = going.0.take() {
@@ -360,7 +389,11 @@ impl Session {
             self.begin(ask);
             RunGuard(Some(self))
         });
-        async move { Ok(begun?.into_end().await?) }
+        async move {
+            let begun = begun?;
+            begun.begin_observers();
+            Ok(begun.into_end().await?)
+        }
     }
 
     /// Consumes the session, and starts a run in its room.
@@ -396,6 +429,7 @@ impl Session {
         let handle = self.handle();
         let running = tokio::spawn(async move {
             begun?;
+            self.observers.begin();
             if let Some(outcome) = self.driver.outcome().filter(|_| !self.driver.is_begun()) {
                 return Ok(Arc::clone(outcome));
             }
@@ -515,7 +549,12 @@ pub(super) fn unknown_task(setup: &Setup, task: Option<&TaskName>) -> Result<(),
     }
 }
 
-fn shared(parts: SessionParts, options: RunOptions, room: &RoomId) -> (Arc<RunContext>, Over) {
+fn shared(
+    parts: SessionParts,
+    options: RunOptions,
+    room: &RoomId,
+    observers: &Observers,
+) -> (Arc<RunContext>, Over) {
     let over = Over { room: room.clone(), subscribers: options.subscribers.clone() };
     // A steady clock, so that a change of the system time fires no deadline.
     let clock = options.clock.steady().unwrap_or(options.clock);
@@ -528,6 +567,7 @@ fn shared(parts: SessionParts, options: RunOptions, room: &RoomId) -> (Arc<RunCo
         clock,
         journals: options.journals,
         subscribers: options.subscribers,
+        observers: observers.queues().clone(),
         principal: options.principal,
         everything: parts.everything,
         admitted: parts.setup,
@@ -552,6 +592,12 @@ fn models_of_session(models: Arc<Models>) -> Arc<Models> {
 struct RunGuard<'a>(Option<&'a mut Session>);
 
 impl RunGuard<'_> {
+    fn begin_observers(&self) {
+        if let Some(session) = &self.0 {
+            session.observers.begin();
+        }
+    }
+
     async fn outcome(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
         match &mut self.0 {
             Some(session) => session.driver.run().await,

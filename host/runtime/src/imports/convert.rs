@@ -14,7 +14,8 @@ pub(crate) use delivery::{channel_out, decision_in, ended_out, wake_out};
 pub(crate) use message::{blob_out, message_out};
 pub(crate) use model::{completion_out, model_error_out, request_in};
 pub(crate) use queries::{
-    checked, condensation_in, gate_input_out, gate_verdict_in, reason_out, verdict_in,
+    checked, condensation_in, gate_input_out, gate_verdict_in, observed_out, observer_reply_in,
+    reason_out, verdict_in,
 };
 pub(crate) use state::{metrics_out, past_out, remaining_out, summary_out};
 pub(crate) use tool::{outcome_in, spec_in, tool_error_in};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use conclave_core::setup::plugin_query::{CondenseReason, GateInput, PluginQuery, PluginReply};
 use conclave_core::types::action::Action;
+use conclave_core::types::observed::ObservedEvent;
 use conclave_core::types::view::AgentView;
 
 use super::access::CallAccess;
@@ -57,12 +58,22 @@ pub struct Check {
     pub host: CallAccess,
 }
 
+/// Events for an observer: at least one, and all of one room, in order.
+#[derive(Clone, Debug)]
+pub struct Observe {
+    /// The events. Each arrives at least once; its room and position identify it.
+    pub events: Arc<Vec<ObservedEvent>>,
+    /// Log, settings and models.
+    pub host: CallAccess,
+}
+
 /// A query to a plugin of any of these kinds.
 pub(super) enum NativeQuery {
     Recall(Recall),
     Assess(Box<Assess>),
     Condense(Box<Condense>),
     Check(Box<Check>),
+    Observe(Observe),
 }
 
 impl NativeQuery {
@@ -78,6 +89,7 @@ impl NativeQuery {
                 Self::Assess(Box::new(Assess { action: *action, thought, view: view?, host }))
             }
             PluginQuery::Gate { input } => Self::Check(Box::new(Check { input: *input, host })),
+            PluginQuery::Observe { events } => Self::Observe(Observe { events, host }),
             PluginQuery::Condense { reason } => {
                 Self::Condense(Box::new(Condense { reason, view: view?, host }))
             }

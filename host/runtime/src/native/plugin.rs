@@ -6,12 +6,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
-use conclave_core::setup::plugin_query::{Condensation, GateVerdict, PluginReply, Verdict};
+use conclave_core::setup::plugin_query::{
+    Condensation, GateVerdict, ObserverReply, PluginReply, Verdict,
+};
 use conclave_core::setup::{PluginFacts, PluginKind};
 use conclave_core::types::capability::Capability;
 use serde_json::Value;
 
-use super::advisor::{AdvisorBody, Assess, Check, Condense, NativeQuery, Recall};
+use super::advisor::{AdvisorBody, Assess, Check, Condense, NativeQuery, Observe, Recall};
 use super::agent::{AgentBody, IntoTurn, ResponderBody, Step};
 use super::failure::Failure;
 use super::tool::Tool;
@@ -148,6 +150,29 @@ impl Plugin {
         Self::empty(name).with_gate(body)
     }
 
+    /// Returns a plugin with an observer, which gets the events of runs after they are durable; an
+    /// `[[observers]]` entry names it. If the closure fails, it gets the same events again.
+    ///
+    /// ```
+    /// use conclave_runtime::native::{Observe, Plugin};
+    /// use conclave_runtime::plugin_query::ObserverReply;
+    ///
+    /// let hook = Plugin::observer("hook", |ask: Observe| async move {
+    ///     for event in ask.events.iter() {
+    ///         println!("{}:{} {}", event.room, event.position.seq, event.kind);
+    ///     }
+    ///     Ok(ObserverReply::Taken)
+    /// });
+    /// # assert_eq!(hook.name(), "hook");
+    /// ```
+    pub fn observer<F, W>(name: &str, body: F) -> Self
+    where
+        F: Fn(Observe) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<ObserverReply, Failure>> + Send + 'static,
+    {
+        Self::empty(name).with_observer(body)
+    }
+
     /// Adds a memory to the plugin.
     #[must_use]
     pub fn with_memory<F, W>(self, body: F) -> Self
@@ -210,6 +235,22 @@ impl Plugin {
                 if let NativeQuery::Check(asked) = asked { Some(body(*asked)) } else { None };
             async move {
                 Ok(PluginReply::Gate { verdict: work.ok_or_else(Failure::other_kind)?.await? })
+            }
+        })
+    }
+
+    /// Adds an observer to the plugin.
+    #[must_use]
+    pub fn with_observer<F, W>(self, body: F) -> Self
+    where
+        F: Fn(Observe) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<ObserverReply, Failure>> + Send + 'static,
+    {
+        self.with_advisor(PluginKind::Observer, move |asked| {
+            let work =
+                if let NativeQuery::Observe(asked) = asked { Some(body(asked)) } else { None };
+            async move {
+                Ok(PluginReply::Observe { reply: work.ok_or_else(Failure::other_kind)?.await? })
             }
         })
     }

@@ -84,6 +84,27 @@ pub enum RunEvent {
         /// A description of the current work, for display.
         message: String,
     },
+    /// The queue of an observer is full, and the run waits for it. Not journalled.
+    ObserverQueueFull {
+        /// The observer's name in the config.
+        observer: PluginName,
+        /// The number of events that wait for it.
+        queued: u64,
+    },
+    /// The run no longer waits for the observer. Not journalled.
+    ObserverQueueFree {
+        /// The observer's name in the config.
+        observer: PluginName,
+    },
+    /// An observer gets no more events of this run, unless the run is resumed. Not journalled.
+    ObserverStopped {
+        /// The observer's name in the config.
+        observer: PluginName,
+        /// The number of events that wait for it. Later ones are not counted.
+        undelivered: u64,
+        /// The reason, for display.
+        reason: String,
+    },
     /// A part of a model's answer while it streams. Not journalled; the completion is journalled at
     /// its end.
     Streamed {

@@ -248,7 +248,15 @@ impl Subscriber for SpanSubscriber {
             RunEvent::Logged { call, plugin, level, message } => {
                 self.logged(open.call(*call), plugin, *level, message)
             }
-            RunEvent::Progressed { .. } | RunEvent::Streamed { .. } => {}
+            RunEvent::ObserverStopped { observer, undelivered, reason } => {
+                tracing::warn!(target: "conclave::observer", parent: open.latest(), %observer, undelivered, reason, "stopped");
+            }
+            RunEvent::ObserverQueueFull { observer, queued } => {
+                tracing::warn!(target: "conclave::observer", parent: open.latest(), %observer, queued, "queue full");
+            }
+            RunEvent::Progressed { .. }
+            | RunEvent::Streamed { .. }
+            | RunEvent::ObserverQueueFree { .. } => {}
         }
     }
 

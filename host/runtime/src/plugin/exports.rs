@@ -7,7 +7,8 @@ use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
 use crate::imports::bindings::exports::conclave::plugin::{
-    agent, condenser, delivery_strategy, gate, memory, responder, security_analyzer, tools,
+    agent, condenser, delivery_strategy, gate, memory, observer, responder, security_analyzer,
+    tools,
 };
 use crate::imports::call::CallState;
 
@@ -22,6 +23,7 @@ pub(crate) struct Exports {
     analyzer: Option<security_analyzer::GuestIndices>,
     condenser: Option<condenser::GuestIndices>,
     gate: Option<gate::GuestIndices>,
+    observer: Option<observer::GuestIndices>,
 }
 
 impl Exports {
@@ -52,6 +54,7 @@ impl Exports {
                     exports.condenser = Some(condenser::GuestIndices::new(code)?)
                 }
                 PluginKind::Gate => exports.gate = Some(gate::GuestIndices::new(code)?),
+                PluginKind::Observer => exports.observer = Some(observer::GuestIndices::new(code)?),
             }
         }
         Ok(exports)
@@ -77,6 +80,7 @@ impl Exports {
             .map(|condenser| condenser.load(&mut *store, instance))
             .transpose()?;
         self.gate.as_ref().map(|gate| gate.load(&mut *store, instance)).transpose()?;
+        self.observer.as_ref().map(|observer| observer.load(&mut *store, instance)).transpose()?;
         Ok(())
     }
 
@@ -110,5 +114,9 @@ impl Exports {
 
     pub(crate) fn gate(&self) -> Option<&gate::GuestIndices> {
         self.gate.as_ref()
+    }
+
+    pub(crate) fn observer(&self) -> Option<&observer::GuestIndices> {
+        self.observer.as_ref()
     }
 }

@@ -150,6 +150,10 @@ impl Sandbox {
                 let gate = exports.gate().ok_or_else(|| lacks(PluginKind::Gate))?;
                 (GuestFunction::Check { gate, input }, CallInput::Nothing)
             }
+            PluginCall::Query { query: PluginQuery::Observe { events }, .. } => {
+                let observer = exports.observer().ok_or_else(|| lacks(PluginKind::Observer))?;
+                (GuestFunction::Observe { observer, events }, CallInput::Nothing)
+            }
             PluginCall::Decide { wake, view } => {
                 let strategy =
                     exports.strategy().ok_or_else(|| lacks(PluginKind::DeliveryStrategy))?;

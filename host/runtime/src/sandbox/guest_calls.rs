@@ -1,9 +1,12 @@
 //! The call of a guest's export, with the conversion of its answer to the core's types.
 
+use std::sync::Arc;
+
 use conclave_core::setup::plugin_query::{CondenseReason, GateInput, PluginReply};
 use conclave_core::types::action::Action;
 use conclave_core::types::delivery::Wake;
 use conclave_core::types::fault::Fault;
+use conclave_core::types::observed::ObservedEvent;
 use conclave_core::types::tool::ToolError;
 use wasmtime::Store;
 use wasmtime::component::Instance;
@@ -11,12 +14,14 @@ use wasmtime::component::Instance;
 use super::run::GuestCall;
 use crate::calls::PluginOutput;
 use crate::imports::bindings::exports::conclave::plugin::{
-    agent, condenser, delivery_strategy, gate, memory, responder, security_analyzer, tools,
+    agent, condenser, delivery_strategy, gate, memory, observer, responder, security_analyzer,
+    tools,
 };
 use crate::imports::call::CallState;
 use crate::imports::convert::{
-    action_out, checked, condensation_in, decision_in, gate_input_out, gate_verdict_in, outcome_in,
-    reason_out, tool_error_in, turn_in, verdict_in, wake_out,
+    action_out, checked, condensation_in, decision_in, gate_input_out, gate_verdict_in,
+    observed_out, observer_reply_in, outcome_in, reason_out, tool_error_in, turn_in, verdict_in,
+    wake_out,
 };
 
 /// An export of a component, with its arguments. A task or a room is not among them: the guest reads
@@ -29,6 +34,7 @@ pub(crate) enum GuestFunction<'a> {
     Assess { analyzer: &'a security_analyzer::GuestIndices, action: Action, thought: String },
     Condense { condenser: &'a condenser::GuestIndices, reason: CondenseReason },
     Check { gate: &'a gate::GuestIndices, input: Box<GateInput> },
+    Observe { observer: &'a observer::GuestIndices, events: Arc<Vec<ObservedEvent>> },
     Decide { strategy: &'a delivery_strategy::GuestIndices, wake: Wake },
 }
 
@@ -92,6 +98,12 @@ impl GuestCall for GuestFunction<'_> {
                 let answer = call!(gate.call_check(&gate_input_out(input)) in store, instance);
                 let verdict = answer.map(gate_verdict_in);
                 reply(verdict.map(|verdict| PluginReply::Gate { verdict }), 0)
+            }
+            Self::Observe { observer, events } => {
+                let events: Vec<_> = events.iter().map(observed_out).collect();
+                let answer = call!(observer.call_observe(&events) in store, instance);
+                let taken = observer_reply_in(answer);
+                PluginOutput::Query(taken.map(|reply| PluginReply::Observe { reply }))
             }
             Self::Decide { strategy, wake } => {
                 let wake = wake_out(wake);

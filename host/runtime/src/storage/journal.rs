@@ -105,6 +105,9 @@ pub type Opening = BoxFuture<'static, Result<Box<dyn Journal>, JournalFailure>>;
 /// A journal that is being read, to resume its room.
 pub type Reopening = BoxFuture<'static, Result<Option<Reopened>, JournalFailure>>;
 
+/// The records of a room that are being read.
+pub type RecordsReading = BoxFuture<'static, Result<Option<Vec<Record>>, JournalFailure>>;
+
 /// Creates the journal of each room of a run. Both methods are called where nothing may block, such
 /// as in the loop of a parent room. Slow work belongs in the futures, and blocking work on a thread
 /// of its own, such as by `tokio::task::spawn_blocking`.
@@ -159,6 +162,13 @@ pub trait Journals: Send + Sync + 'static {
     /// the journal.
     fn survive_power_cuts(&self) -> bool {
         true
+    }
+
+    /// Returns the records of a room from the first one, whether or not it is active; `None` as in
+    /// [`reopen`](Self::reopen). Observers that missed events get them from here.
+    fn records(&self, room: &RoomId) -> RecordsReading {
+        let _ = room;
+        Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Returns the journal of an interrupted room. `None` if there is none, or if these journals
@@ -276,6 +286,14 @@ impl Journals for MemoryJournals {
 
     fn survive_power_cuts(&self) -> bool {
         false
+    }
+
+    fn records(&self, room: &RoomId) -> RecordsReading {
+        let records = self
+            .lock()
+            .get(room)
+            .map(|kept| kept.iter().map(|record| Record::clone(record)).collect());
+        Box::pin(std::future::ready(Ok(records)))
     }
 
     fn reopen(&self, room: &RoomId) -> Reopening {

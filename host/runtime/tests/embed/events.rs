@@ -74,6 +74,9 @@ fn is_sampled(what: &RunEvent) -> bool {
         RunEvent::Recorded { .. }
         | RunEvent::Logged { .. }
         | RunEvent::Progressed { .. }
+        | RunEvent::ObserverQueueFull { .. }
+        | RunEvent::ObserverQueueFree { .. }
+        | RunEvent::ObserverStopped { .. }
         | RunEvent::Streamed { .. } => true,
         RunEvent::Notice { notice: told } => is_notice_sampled(told),
     }
@@ -133,14 +136,16 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::ResultsRelayed { .. }
         | Notice::ResultsRead { .. }
         | Notice::TaskEnded { .. }
-        | Notice::ResultReady { .. } => true,
+        | Notice::ResultReady { .. }
+        | Notice::ObserverRetried { .. }
+        | Notice::ObserverStopped { .. } => true,
     }
 }
 
 #[test]
 fn every_kind_has_a_sample() {
     assert!(whats().iter().all(is_sampled) && notices().iter().all(is_notice_sampled));
-    assert_eq!((whats().len(), notices().len()), (4, 53), "as many as there are arms above");
+    assert_eq!((whats().len(), notices().len()), (7, 55), "as many as there are arms above");
 }
 
 fn plugin(name: &str) -> PluginName {
@@ -196,6 +201,14 @@ fn whats() -> Vec<RunEvent> {
             message: "reading".to_owned(),
         },
         RunEvent::Streamed { call: CallId(4), ordinal: 0, text: "Skerryvore ".to_owned() },
+        RunEvent::ObserverQueueFull { observer: plugin("hook"), queued: 1_000 },
+        RunEvent::ObserverQueueFree { observer: plugin("hook") },
+        RunEvent::ObserverStopped {
+            observer: plugin("hook"),
+            undelivered: 12,
+            reason: "observer hook is stopped after call 8 of 8: it cannot take events now"
+                .to_owned(),
+        },
     ]
 }
 
@@ -505,6 +518,18 @@ fn notices() -> Vec<Notice> {
             reason: "ended by librarian".to_owned(),
         },
         Notice::ResultReady { outcome: Arc::new(outcome) },
+        Notice::ObserverRetried {
+            observer: plugin("hook"),
+            attempts: 1,
+            of: 8,
+            pause_ms: 500,
+            reason: "it cannot take events now".to_owned(),
+        },
+        Notice::ObserverStopped {
+            observer: plugin("hook"),
+            attempts: 8,
+            reason: "it cannot take events now".to_owned(),
+        },
     ]
 }
 

@@ -11,6 +11,7 @@ mod gates;
 mod hosts;
 mod keys;
 mod native;
+mod observers;
 mod one_tool;
 mod panics;
 mod rooms;

@@ -29,6 +29,7 @@ pub(crate) fn setup() -> Arc<Setup> {
         models,
         channels,
         gates: Vec::new(),
+        observers: Vec::new(),
         policy: Policy::default(),
         limits,
     })

@@ -97,6 +97,7 @@ pub(super) fn refusal(ours: RefusalCode) -> &'static str {
         RefusalCode::ChainDepth => "event_chain_depth_limit",
         RefusalCode::Blocked => "blocked",
         RefusalCode::Busy => "busy",
+        RefusalCode::ObserverStopped => "observer_stopped",
     }
 }
 

@@ -54,9 +54,10 @@ const AUTHORING: &str =
     "played by `authoring::a_plugin_of_each_kind_is_written_built_tested_and_run`";
 
 /// Pages whose commands need a component that the reader builds.
-const BUILT: [&str; 3] = [
+const BUILT: [&str; 4] = [
     "docs/write-plugins/first-tool.md",
     "docs/write-plugins/strategy.md",
+    "docs/write-plugins/observer.md",
     "docs/write-plugins/contract.md",
 ];
 

@@ -46,6 +46,9 @@ pub(super) struct Expectation {
     /// `high: it deletes files`; a part of each is enough.
     #[serde(default)]
     asked: Option<Vec<String>>,
+    /// Lines of the plugins' logs; a part of each is enough.
+    #[serde(default)]
+    logged: Option<Vec<String>>,
 }
 
 /// The observed result of a case.
@@ -167,6 +170,7 @@ impl Expectation {
             ("delivered", &self.delivered, &seen.delivered, true),
             ("blocked", &self.blocked, &seen.blocked, true),
             ("asked", &self.asked, &seen.asked, true),
+            ("logged", &self.logged, &seen.log, true),
         ] {
             let Some(expected) = expected else { continue };
             let fits = |(expected, seen): (&String, &String)| {
@@ -217,6 +221,7 @@ mod tests {
             ("blocked", json!(["x"])),
             ("condensed", json!(1)),
             ("asked", json!(["high"])),
+            ("logged", json!(["x"])),
         ] {
             assert_eq!(problems(json!({ key: value }), &seen), [key]);
         }

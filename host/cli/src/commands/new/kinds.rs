@@ -85,9 +85,8 @@ fn type_name(name: &str, kind: NewKind) -> String {
     let name = parts.concat();
     // The traits that the code imports.
     match name.as_str() {
-        "Agent" | "Gate" | "Memory" | "Condenser" | "SecurityAnalyzer" | "DeliveryStrategy" => {
-            format!("My{name}")
-        }
+        "Agent" | "Gate" | "Memory" | "Observer" | "Condenser" | "SecurityAnalyzer"
+        | "DeliveryStrategy" => format!("My{name}"),
         _ => name,
     }
 }
@@ -98,6 +97,7 @@ fn parts(kind: NewKind) -> Parts {
         NewKind::Agent => agent(),
         NewKind::Strategy => strategy(),
         NewKind::Gate => gate(),
+        NewKind::Observer => observer(),
         NewKind::Condenser => condenser(),
         NewKind::Memory => memory(),
         NewKind::Analyzer => analyzer(),
@@ -228,6 +228,34 @@ grants.delegate = ["facts"]
             { "name": "a word of the list does not reach a worker", "run": "What is it?", "expect": { "content": "I may not have that looked up.", "blocked": ["it holds “secret”"] } },
         ]),
         message: "What is the secret?",
+    }
+}
+
+fn observer() -> Parts {
+    Parts {
+        code: include_str!("templates/observer.rs.in"),
+        description: "Logs the tasks of a run that end.",
+        asks: "",
+        grants: "",
+        config: r#"
+entry = "desk"
+
+[[observers]]
+plugin = "<NAME>"
+events = ["task-ended", "denied"]
+
+[tasks.desk]
+agent = "chat"
+
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+"#,
+        replies: json!({ "replies": ["It was lit in 1844."] }),
+        cases: json!([
+            { "name": "the end of a task is logged", "run": "When was it lit?", "expect": { "content": "It was lit in 1844.", "logged": ["desk ended"] } },
+        ]),
+        message: "When was Skerryvore lit?",
     }
 }
 

@@ -19,7 +19,7 @@ use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber};
 use super::entry::EntryText;
 use super::foreign;
 use super::steps::Steps;
-use super::{FAINT, one_line};
+use super::{BAD, FAINT, ODD, one_line};
 use crate::ui::screen::Screen;
 use background::BackgroundTasks;
 use calls::{CallBook, CallProgress, name_of};
@@ -218,6 +218,17 @@ impl Subscriber for TracePrinter {
                     let (who, entry) = self.about(&happening.room, Some(*call), plugin);
                     self.put(&who, &entry.words(FAINT, "log").cut(FAINT, message));
                 }
+            }
+            RunEvent::ObserverQueueFull { observer, queued } => {
+                let what = format!("the run waits: {queued} events are in its queue");
+                self.put(observer.as_str(), &EntryText::new(ODD, what));
+            }
+            RunEvent::ObserverQueueFree { observer } => {
+                self.put(observer.as_str(), &EntryText::new(FAINT, "the run no longer waits"));
+            }
+            RunEvent::ObserverStopped { observer, undelivered, reason } => {
+                let what = format!("gets no more events; {undelivered} are waiting");
+                self.put(observer.as_str(), &EntryText::new(BAD, what).whole(FAINT, reason));
             }
             RunEvent::Recorded { .. } | RunEvent::Streamed { .. } => {}
             RunEvent::Progressed { call, plugin, done, total, message } => {

@@ -47,6 +47,7 @@ fn uses(config: &Config, plugins: &Plugins, name: &PluginName) -> Vec<String> {
         }
         PluginKind::Condenser => format!("write `condense = {{ plugin = \"{name}\" }}` in a task"),
         PluginKind::Gate => format!("write `plugin = \"{name}\"` in a [[gates]]"),
+        PluginKind::Observer => format!("write `plugin = \"{name}\"` in an [[observers]]"),
     };
     facts.kinds.iter().map(of_kind).collect()
 }

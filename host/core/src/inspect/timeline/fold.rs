@@ -407,6 +407,15 @@ impl Now<'_> {
                 ));
                 self.moment(self.here(), RowSubject::Other { event });
             }
+            Notice::ObserverRetried { observer, attempts, of, reason, .. } => {
+                let event =
+                    format!("observer {observer} failed ({attempts} of {of} calls): {reason}");
+                self.moment(self.here(), RowSubject::Other { event: short(&event) });
+            }
+            Notice::ObserverStopped { observer, reason, .. } => {
+                let event = format!("observer {observer} gets no more events: {reason}");
+                self.moment(self.here(), RowSubject::Other { event: short(&event) });
+            }
             Notice::HandedOff { from, to, reason, .. } => {
                 let to = to.as_ref().map_or("its user", TaskName::as_str);
                 self.moment(

@@ -70,6 +70,7 @@ fn setup(policy: Vec<Rule>) -> Setup {
         models: [].into(),
         channels: Default::default(),
         gates: Vec::new(),
+        observers: Vec::new(),
         policy: policy.into(),
         limits: RunLimits { turns: None, wall_ms: None, depth: 0, ..RunLimits::default() },
     }

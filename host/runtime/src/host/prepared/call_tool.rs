@@ -242,13 +242,17 @@ fn setup_for(setup: &Setup, caller: Caller, tool: &str) -> Option<Setup> {
         .plugins
         .get_key_value(plugin)
         .map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))?;
+    let observers = setup.observers.iter().filter_map(|rule| {
+        let (name, plugin) = setup.plugins.get_key_value(&rule.plugin)?;
+        Some((name.clone(), Arc::clone(plugin)))
+    });
     Some(Setup {
         entry: TaskName::from(TASK),
         tasks: BTreeMap::from([(TaskName::from(TASK), Arc::new(task(caller, tool_of_task)))]),
-        plugins: BTreeMap::from([
-            of_tool,
-            (PluginName::from(caller.as_str()), Arc::new(setup_of(caller, tool))),
-        ]),
+        plugins: [of_tool, (PluginName::from(caller.as_str()), Arc::new(setup_of(caller, tool)))]
+            .into_iter()
+            .chain(observers)
+            .collect(),
         policy: setup.policy.iter().cloned().chain(own_leave(caller, tool)).collect(),
         ..setup.clone()
     })

@@ -50,6 +50,12 @@ impl<T: Lists, E> Lists for Result<T, E> {
     }
 }
 
+impl Lists for () {
+    fn longest(&self) -> usize {
+        0
+    }
+}
+
 impl Lists for String {
     fn longest(&self) -> usize {
         0

@@ -4,14 +4,15 @@
 use conclave_core::setup::GatePoint;
 use conclave_core::setup::plugin_query::{
     Condensation, CondenseReason, EntrySpan, GATE_INPUT_MAX, GateInput, GateVerdict, Masked,
-    PluginReply, Verdict,
+    ObserverReply, PluginReply, Verdict,
 };
 use conclave_core::types::fault::{Fault, FaultKind};
+use conclave_core::types::observed::ObservedEvent;
 use conclave_core::types::risk::Risk;
 
 use super::text_in;
 use crate::imports::bindings::exports::conclave::plugin::{
-    condenser, gate, security_analyzer as analyzer,
+    condenser, gate, observer, security_analyzer as analyzer,
 };
 
 /// Maximum bytes of an analyzer's or gate's reason, which a user reads.
@@ -78,6 +79,35 @@ pub(crate) fn gate_verdict_in(verdict: gate::Verdict) -> GateVerdict {
     }
 }
 
+pub(crate) fn observed_out(event: &ObservedEvent) -> observer::ObservedEvent {
+    observer::ObservedEvent {
+        room: event.room.to_string(),
+        seq: event.position.seq,
+        index: event.position.index,
+        time: event.time.0,
+        kind: event.kind.clone(),
+        task: event.task.as_ref().map(ToString::to_string),
+        details: event.details.to_string(),
+    }
+}
+
+/// Converts an observer's answer. Only an error of its own is a fault.
+pub(crate) fn observer_reply_in(
+    answer: Result<(), observer::ObserverError>,
+) -> Result<ObserverReply, Fault> {
+    match answer {
+        Ok(()) => Ok(ObserverReply::Taken),
+        Err(observer::ObserverError::Unavailable(retry_after_ms)) => {
+            Ok(ObserverReply::Unavailable { retry_after_ms })
+        }
+        // The refusal itself was reported by the import.
+        Err(observer::ObserverError::Denied(_)) => Ok(ObserverReply::Denied),
+        Err(observer::ObserverError::Other(text)) => {
+            Err(Fault::new(FaultKind::Error, text_in(&text)))
+        }
+    }
+}
+
 /// Returns the reply with escaped reasons, and with no more memories than requested.
 ///
 /// # Errors
@@ -112,6 +142,7 @@ pub(crate) fn checked(advice: PluginReply, most: u32) -> Result<PluginReply, Fau
             Ok(PluginReply::Gate { verdict: GateVerdict::Block { reason: text_in(&reason) } })
         }
         PluginReply::Gate { verdict } => Ok(PluginReply::Gate { verdict }),
+        PluginReply::Observe { reply } => Ok(PluginReply::Observe { reply }),
         PluginReply::Condense { condensation: None } => {
             Ok(PluginReply::Condense { condensation: None })
         }

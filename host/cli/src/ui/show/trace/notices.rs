@@ -10,8 +10,10 @@ use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::FaultKind;
 use conclave_core::types::ids::{BackgroundId, RoomId, TaskName};
 use conclave_core::types::message::{Message, Role, Signal};
+use conclave_core::types::observed::observer_of_room;
 use conclave_core::types::outcome::Status;
 use conclave_core::types::side_effect::SideEffectAnswer;
+use conclave_core::types::text::show_duration;
 use serde_json::Value;
 
 use super::calls::{TOGETHER, name_of};
@@ -161,6 +163,11 @@ impl TracePrinter {
                     &EntryText::new(FAINT, format!("changed the text ({})", point.as_str())),
                 );
             }
+            Notice::ObserverRetried { observer, attempts, of, pause_ms, reason } => {
+                let pause = show_duration(*pause_ms);
+                let what = format!("failed ({attempts} of {of} calls); again in {pause}");
+                self.put(observer.as_str(), &EntryText::new(ODD, what).whole(FAINT, reason));
+            }
             Notice::HandedOff { from, to, reason, .. } => {
                 let to = to.as_ref().map_or("its user", |to| to.as_str());
                 self.put(
@@ -277,6 +284,8 @@ impl TracePrinter {
             Notice::ChannelUnbound { channel } => {
                 self.put(channel.as_str(), &EntryText::plain("is no longer bound"))
             }
+            // The room of an observer closes after each run.
+            Notice::RoomClosed { .. } if observer_of_room(room).is_some() => {}
             Notice::RoomClosed { reason } => {
                 self.put("host", &EntryText::plain("the room is closed").cut(FAINT, reason))
             }
@@ -334,6 +343,8 @@ impl TracePrinter {
             | Notice::StepEnded { .. }
             | Notice::TaskStarted { .. }
             | Notice::TaskEnded { .. }
+            // The run reports it when its deliveries end.
+            | Notice::ObserverStopped { .. }
             | Notice::ResultReady { .. } => {}
         }
     }

@@ -4,10 +4,11 @@ use serde_json::Value;
 
 use super::super::row::Effected;
 use super::super::short;
-use crate::setup::plugin_query::{GateVerdict, PluginQuery, PluginReply};
+use crate::setup::plugin_query::{GateVerdict, ObserverReply, PluginQuery, PluginReply};
 use crate::types::action::{Action, Turn};
 use crate::types::fault::Fault;
 use crate::types::ids::BackgroundId;
+use crate::types::observed::{ObservedEvent, ObservedPosition};
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 
 /// Returns an agent's message or request as one text.
@@ -79,7 +80,15 @@ pub(super) fn asked(question: &PluginQuery) -> String {
         PluginQuery::Gate { input } => {
             short(&format!("may it pass ({})? {}", input.point.as_str(), input.text))
         }
+        PluginQuery::Observe { events } => observed(events),
     }
+}
+
+/// Returns the addresses of a batch of events.
+fn observed(events: &[ObservedEvent]) -> String {
+    let (Some(first), Some(last)) = (events.first(), events.last()) else { return String::new() };
+    let ObservedPosition { seq: from, .. } = first.position;
+    short(&format!("{} events of {}:{from} to {}", events.len(), first.room, last.position.seq))
 }
 
 pub(super) fn advised(advice: &PluginReply) -> String {
@@ -97,6 +106,13 @@ pub(super) fn advised(advice: &PluginReply) -> String {
         }
         PluginReply::Gate { verdict: GateVerdict::Block { reason } } => {
             short(&format!("blocked: {reason}"))
+        }
+        PluginReply::Observe { reply: ObserverReply::Taken } => "taken".to_owned(),
+        PluginReply::Observe { reply: ObserverReply::Unavailable { .. } } => {
+            "not taken: it is unavailable".to_owned()
+        }
+        PluginReply::Observe { reply: ObserverReply::Denied } => {
+            "not taken: it was refused".to_owned()
         }
         PluginReply::Condense { condensation: None } => "nothing is to be done".to_owned(),
         PluginReply::Condense { condensation: Some(wanted) } => {

@@ -16,9 +16,10 @@ use tokio::sync::oneshot;
 use super::StoreWriter;
 use super::queue::{Cause, Front, NewRoom, RoomWriting, Write, WriterTask};
 use crate::storage::journal::{
-    Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening, Reopened, Reopening,
+    Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening, RecordsReading, Reopened,
+    Reopening,
 };
-use crate::storage::store::{Durability, RunOrigin};
+use crate::storage::store::{Durability, RunOrigin, StoreReader};
 use crate::support::clock::BoxFuture;
 
 /// The number of characters of the first message that lists can search.
@@ -155,6 +156,29 @@ impl Journals for StoreJournals {
 
     fn survive_power_cuts(&self) -> bool {
         self.durability != Durability::Exit
+    }
+
+    fn records(&self, room: &RoomId) -> RecordsReading {
+        let (journals, room) = (self.clone(), room.clone());
+        Box::pin(async move {
+            let (place, writer) = (journals.writer.place(), Arc::clone(&journals.writer));
+            let read = async {
+                // Records that the writer still holds are part of the room.
+                writer.barrier().await?;
+                let (folder, room) = (writer.folder().to_owned(), room.clone());
+                let read = tokio::task::spawn_blocking(move || {
+                    StoreReader::open(&folder).and_then(|reader| reader.records(&room))
+                });
+                let broken = |error: &dyn std::fmt::Display| {
+                    Cause::new(std::io::ErrorKind::Other, error.to_string())
+                };
+                let read = read.await.map_err(|error| broken(&error))?;
+                read.map_err(|error| broken(&error))
+            };
+            let records: Result<Vec<Record>, Cause> = read.await;
+            let records = records.map_err(|cause| cause.failure(&room, &place))?;
+            Ok((!records.is_empty()).then_some(records))
+        })
     }
 
     fn reopen(&self, room: &RoomId) -> Reopening {

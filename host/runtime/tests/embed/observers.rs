@@ -1,0 +1,289 @@
+//! Native observers: which events they get, in which order, and when a run waits for them.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conclave_runtime::ids::RoomId;
+use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::native::{self, Failure, Observe, Plugin, Step, Tool};
+use conclave_runtime::notice::Notice;
+use conclave_runtime::observed::{ObservedEvent, observer_room};
+use conclave_runtime::outcome::Status;
+use conclave_runtime::plugin_query::ObserverReply;
+use conclave_runtime::subscribe::{RunEvent, Subscribers};
+use conclave_runtime::{Host, Prepared, RunOptions};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::support::{Told, config, host, parse};
+
+/// A time that no observer of these tests needs.
+const LONG: Duration = Duration::from_secs(60);
+
+/// The events that an observer took.
+#[derive(Clone, Default)]
+struct Taken(Arc<Mutex<Vec<ObservedEvent>>>);
+
+impl Taken {
+    fn add(&self, events: &[ObservedEvent]) {
+        self.0.lock().unwrap().extend_from_slice(events);
+    }
+
+    fn kinds(&self) -> Vec<String> {
+        self.0.lock().unwrap().iter().map(|event| event.kind.clone()).collect()
+    }
+
+    fn positions(&self) -> Vec<(u64, u32)> {
+        let events = self.0.lock().unwrap();
+        events.iter().map(|event| (event.position.seq, event.position.index)).collect()
+    }
+
+    /// Returns an observer that takes everything.
+    fn observer(&self) -> Plugin {
+        let taken = self.clone();
+        Plugin::observer("app", move |ask: Observe| {
+            let taken = taken.clone();
+            async move {
+                taken.add(&ask.events);
+                Ok(ObserverReply::Taken)
+            }
+        })
+    }
+}
+
+fn desk() -> Plugin {
+    Plugin::agent("desk", |step: Step| async move { Ok(native::finish(step.text())) })
+}
+
+/// Returns an agent that calls a tool of its own as often as the message says, and finishes.
+fn busy() -> Plugin {
+    let tool =
+        Tool::new("count", "Counts.", json!({ "type": "object" }), |_| async { Ok(json!(1)) });
+    let calls = Arc::new(AtomicU32::new(0));
+    Plugin::tools("desk", [tool])
+        .with_agent(move |step: Step| {
+            let count = calls.fetch_add(1, Ordering::SeqCst);
+            async move {
+                Ok(match count {
+                    0..10 => native::call("desk.count", json!({ "number": count })),
+                    _ => native::finish(step.text()),
+                })
+            }
+        })
+        .asks(conclave_runtime::Capability::Tools, "Counts.")
+}
+
+const OBSERVED: &str = "[[observers]]\nplugin = \"app\"\n";
+
+async fn loaded(host: &Host, more: &str) -> Prepared {
+    host.load(&parse(&config("", more))).await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn options(told: &Told, journals: &MemoryJournals) -> RunOptions {
+    RunOptions {
+        ids: Arc::new(RoomId::from("run")),
+        journals: Arc::new(journals.clone()),
+        subscribers: Subscribers::new([Arc::new(told.clone()) as Arc<_>]),
+        ..RunOptions::default()
+    }
+}
+
+fn stops(told: &Told) -> Vec<(u64, String)> {
+    let stop = |event: conclave_runtime::subscribe::Published| match event.what {
+        RunEvent::ObserverStopped { undelivered, reason, .. } => Some((undelivered, reason)),
+        _ => None,
+    };
+    told.happenings().into_iter().filter_map(stop).collect()
+}
+
+#[tokio::test]
+async fn every_notice_of_a_run_arrives_once_in_order_and_nothing_of_the_observer_itself() {
+    let (taken, told, journals) = (Taken::default(), Told::default(), MemoryJournals::default());
+    let host = host([desk(), taken.observer()]);
+    let prepared = loaded(&host, OBSERVED).await;
+    let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+    assert_eq!(run.outcome().await.unwrap().status, Status::Done);
+    assert!(host.drain_observers(LONG).await.is_empty());
+    let positions = taken.positions();
+    assert!(positions.is_sorted() && positions.windows(2).all(|pair| pair[0] != pair[1]));
+    let of_run: Vec<String> = told
+        .happenings()
+        .iter()
+        .filter(|event| event.room.as_str() == "run")
+        .filter_map(|event| match &event.what {
+            RunEvent::Notice { notice } => Some(notice.kind().to_owned()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(taken.kinds(), of_run);
+    assert!(of_run.contains(&"task-ended".to_owned()));
+    // The calls of the observer are in a journal of the run.
+    let room = observer_room(&RoomId::from("run"), &"app".into());
+    assert!(journals.rooms().contains(&room));
+}
+
+#[tokio::test]
+async fn the_config_selects_the_kinds() {
+    let taken = Taken::default();
+    let host = host([desk(), taken.observer()]);
+    let filter = "[[observers]]\nplugin = \"app\"\nevents = [\"task-ended\", \"task-started\"]\n";
+    let prepared = loaded(&host, filter).await;
+    let run = prepared.start(Some("hi".to_owned()), RunOptions::default()).unwrap();
+    run.outcome().await.unwrap();
+    assert!(host.drain_observers(LONG).await.is_empty());
+    assert_eq!(taken.kinds(), ["task-started", "task-ended"]);
+}
+
+/// Returns an observer that takes events only with permits of the semaphore.
+fn held(permits: &Arc<Semaphore>, taken: &Taken) -> Plugin {
+    let (permits, taken) = (Arc::clone(permits), taken.clone());
+    Plugin::observer("app", move |ask: Observe| {
+        let (permits, taken) = (Arc::clone(&permits), taken.clone());
+        async move {
+            permits.acquire().await.map_err(|error| Failure::new(error.to_string()))?.forget();
+            taken.add(&ask.events);
+            Ok(ObserverReply::Taken)
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_run_ends_while_its_observer_is_still_in_its_first_call() {
+    let (permits, taken) = (Arc::new(Semaphore::new(0)), Taken::default());
+    let host = host([desk(), held(&permits, &taken)]);
+    let prepared = loaded(&host, &format!("{OBSERVED}deadline = \"10 min\"\n")).await;
+    let run = prepared.start(Some("hi".to_owned()), RunOptions::default()).unwrap();
+    // It ends although nothing was taken, and a drain without time says what is left.
+    assert_eq!(run.outcome().await.unwrap().content.as_deref(), Some("hi"));
+    let [left] = &host.drain_observers(Duration::ZERO).await[..] else { panic!("nothing is left") };
+    assert!(left.undelivered > 0 && left.stopped.is_none() && taken.kinds().is_empty());
+    permits.add_permits(100);
+    assert!(host.drain_observers(LONG).await.is_empty());
+    assert_eq!(taken.kinds().last().map(String::as_str), Some("result-ready"));
+}
+
+#[tokio::test]
+async fn a_full_queue_makes_the_run_wait_says_so_once_and_loses_nothing() {
+    let (permits, taken) = (Arc::new(Semaphore::new(0)), Taken::default());
+    let (told, journals) = (Told::default(), MemoryJournals::default());
+    let host = host([busy(), held(&permits, &taken)]);
+    let lines = "queue = 4\ndeadline = \"10 min\"\n[plugins.desk.grants]\ntools = [\"desk.*\"]\n";
+    let prepared = loaded(&host, &format!("{OBSERVED}{lines}")).await;
+    let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+    let running = tokio::spawn(run.outcome());
+    let full = || {
+        let is_full = |event: &conclave_runtime::subscribe::Published| {
+            matches!(event.what, RunEvent::ObserverQueueFull { .. })
+        };
+        told.happenings().iter().filter(|event| is_full(event)).count()
+    };
+    while full() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let ends = |told: &Told| {
+        told.notices().iter().filter(|notice| matches!(notice, Notice::TaskEnded { .. })).count()
+    };
+    // As long as nothing is taken, the run does not end, however often its loop is polled.
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((ends(&told), full(), running.is_finished()), (0, 1, false));
+    permits.add_permits(1_000);
+    assert_eq!(running.await.unwrap().unwrap().status, Status::Done);
+    assert!(host.drain_observers(LONG).await.is_empty());
+    let free = told.happenings();
+    let free = free.iter().filter(|e| matches!(e.what, RunEvent::ObserverQueueFree { .. })).count();
+    assert_eq!(free, full(), "each wait has an end");
+    assert_eq!(taken.kinds().iter().filter(|kind| *kind == "tool-called").count(), 10);
+    assert!(taken.positions().is_sorted());
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_an_observer() {
+    let (permits, taken) = (Arc::new(Semaphore::new(0)), Taken::default());
+    let (told, journals) = (Told::default(), MemoryJournals::default());
+    let host = host([busy(), held(&permits, &taken)]);
+    let lines = "queue = 1\ndeadline = \"10 min\"\n[plugins.desk.grants]\ntools = [\"desk.*\"]\n";
+    let prepared = loaded(&host, &format!("{OBSERVED}{lines}")).await;
+    let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+    let handle = run.handle();
+    let running = tokio::spawn(run.outcome());
+    let is_waiting =
+        || told.happenings().iter().any(|e| matches!(e.what, RunEvent::ObserverQueueFull { .. }));
+    while !is_waiting() {
+        tokio::task::yield_now().await;
+    }
+    handle.stop("enough");
+    assert_eq!(running.await.unwrap().unwrap().status, Status::Kill);
+    permits.add_permits(1_000);
+    assert!(host.drain_observers(LONG).await.is_empty());
+    assert_eq!(taken.kinds().last().map(String::as_str), Some("result-ready"));
+}
+
+#[tokio::test]
+async fn an_observer_that_fails_too_often_is_stopped_and_gets_the_rest_later() {
+    let (told, journals) = (Told::default(), MemoryJournals::default());
+    let broken = Plugin::observer("app", |_| async { Err(Failure::new("no disk")) });
+    let host_1 = host([desk(), broken]);
+    let prepared = loaded(&host_1, &format!("{OBSERVED}attempts = 2\n")).await;
+    let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+    assert_eq!(run.outcome().await.unwrap().status, Status::Done);
+    let left = host_1.drain_observers(LONG).await;
+    assert!(left[0].stopped.as_ref().is_some_and(|reason| reason.contains("no disk")), "{left:?}");
+    assert!(left[0].undelivered > 0);
+    assert_eq!(stops(&told).len(), 1);
+    let retried =
+        told.notices().iter().filter(|n| matches!(n, Notice::ObserverRetried { .. })).count();
+    assert_eq!(retried, 1);
+
+    // Another host, with the same config and journals: everything is delivered now.
+    let taken = Taken::default();
+    let host_2 = host([desk(), taken.observer()]);
+    let prepared = loaded(&host_2, OBSERVED).await;
+    let again = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
+    let reports = prepared.deliver_missed(&RoomId::from("run"), again.clone()).await;
+    assert_eq!(reports[0].stopped, None);
+    assert_eq!(reports[0].delivered as usize, taken.kinds().len());
+    assert_eq!(taken.kinds().last().map(String::as_str), Some("result-ready"));
+    // And only once.
+    let reports = prepared.deliver_missed(&RoomId::from("run"), again).await;
+    assert_eq!(reports[0].delivered, 0);
+}
+
+#[tokio::test]
+async fn a_run_without_the_observer_in_its_config_is_not_observed_later() {
+    let journals = MemoryJournals::default();
+    let taken = Taken::default();
+    let host = host([desk(), taken.observer()]);
+    let told = Told::default();
+    let plain = loaded(&host, "").await;
+    plain.start(Some("hi".to_owned()), options(&told, &journals)).unwrap().outcome().await.unwrap();
+    let observed = loaded(&host, OBSERVED).await;
+    let again = RunOptions { journals: Arc::new(journals), ..RunOptions::default() };
+    observed.deliver_missed(&RoomId::from("run"), again).await;
+    assert!(taken.kinds().is_empty());
+}
+
+#[tokio::test]
+async fn an_observer_that_panics_holds_nobody_up() {
+    let panics = Plugin::observer("app", |_| async { panic!("on purpose") });
+    let host = host([desk(), panics]);
+    let prepared = loaded(&host, &format!("{OBSERVED}queue = 1\nattempts = 1\n")).await;
+    let run = prepared.start(Some("hi".to_owned()), RunOptions::default()).unwrap();
+    assert_eq!(run.outcome().await.unwrap().status, Status::Done);
+    assert!(host.drain_observers(LONG).await[0].stopped.is_some());
+}
+
+#[tokio::test]
+async fn the_events_of_a_single_tool_call_are_observed_too() {
+    let taken = Taken::default();
+    let double =
+        Tool::new("double", "Doubles.", json!({ "type": "object" }), |_| async { Ok(json!(2)) });
+    let tools = Plugin::tools("desk", [double]).with_agent(|_| async { Ok(native::finish("")) });
+    let host = host([tools, taken.observer()]);
+    let prepared = loaded(&host, OBSERVED).await;
+    prepared.call_tool("desk.double", json!({}), RunOptions::default()).await.unwrap();
+    assert!(host.drain_observers(LONG).await.is_empty());
+    assert!(taken.kinds().contains(&"tool-answered".to_owned()), "{:?}", taken.kinds());
+}
