@@ -9,10 +9,10 @@ use ValueShape::{
 
 use super::OpenAiConfig;
 use crate::permissions::grant::{DelegateGrant, FetchGrant, HistoryGrant, KvGrant};
-use crate::protocol::notice::NOTICE_KINDS;
 use crate::setup::{CondenseRules, GateRule, LoopRules, ObserverRule};
 use crate::types::delegation::CONVERSATION_MAX;
 use crate::types::limits::{self, PluginLimits, RunLimits};
+use crate::types::observed::EVENT_KINDS;
 use crate::types::stuck_rules::StuckRules;
 use crate::types::text::{show_duration, show_size};
 use crate::types::units::DURATION_MAX;
@@ -525,7 +525,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(GATES, "deadline", Duration { least: 1, most: 60_000 }, r#"deadline = "200 ms""#, "The time limit of one check.").time(GateRule::DEADLINE_MS),
     key(GATES, "on_failure", Choice(&["block", "pass"]), r#"on_failure = "pass""#, "What happens to the text if the gate fails or times out. Use `pass` only for gates that improve a text, never for a guard.").word("block"),
     key(OBSERVERS, "plugin", TEXT, r#"plugin = "hook""#, "The observer plugin. Only this entry lets it read events.").required(),
-    key(OBSERVERS, "events", List(&Choice(&NOTICE_KINDS)), r#"events = ["task-ended", "denied"]"#, "The kinds of events that it receives.").otherwise("all"),
+    key(OBSERVERS, "events", List(&Choice(&EVENT_KINDS)), r#"events = ["task-ended", "denied"]"#, "The kinds of events that it receives.").otherwise("all"),
     key(OBSERVERS, "queue", Whole { least: 1, most: 1_000_000 }, "queue = 200", "The number of events that may wait for it. When they are more, the run waits until half of them are taken.").whole(ObserverRule::QUEUE),
     key(OBSERVERS, "deadline", Duration { least: 1, most: 600_000 }, r#"deadline = "2 s""#, "The time limit of one call.").time(ObserverRule::DEADLINE_MS),
     key(OBSERVERS, "attempts", Whole { least: 1, most: 100 }, "attempts = 3", "The number of failed calls for the same events after which it is stopped. The pauses between them grow from half a second to a minute.").whole(ObserverRule::ATTEMPTS as u64),

@@ -25,8 +25,6 @@ use crate::types::request::{Refusal, RefusalCode};
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 use crate::types::stuck_rules::Recovery;
 
-pub use kinds::NOTICE_KINDS;
-
 /// A fact about a run that is shown to its users.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "notice", rename_all = "kebab-case")]

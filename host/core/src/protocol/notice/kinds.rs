@@ -7,64 +7,6 @@ use super::Notice;
 use crate::types::ids::{Millis, RoomId, TaskName};
 use crate::types::observed::{ObservedEvent, ObservedPosition};
 
-/// The kinds that an observer can receive, in the order of their declaration. Notices about
-/// observers are not among them: an observer that observes itself would never end.
-pub const NOTICE_KINDS: [&str; 53] = [
-    "task-started",
-    "invariant-violated",
-    "message-posted",
-    "step-ended",
-    "step-stalled",
-    "question-unanswered",
-    "tool-called",
-    "tool-answered",
-    "plugin-faulted",
-    "denied",
-    "side-effect-started",
-    "side-effect-ended",
-    "approval-asked",
-    "approval-given",
-    "top-up-asked",
-    "topped-up",
-    "price-unknown",
-    "attempt-lost",
-    "step-started",
-    "model-called",
-    "model-answered",
-    "history-cut",
-    "resumed",
-    "plugin-replaced",
-    "turn-stopped",
-    "plan-changed",
-    "agent-state-changed",
-    "agent-stuck",
-    "run-paused",
-    "run-unpaused",
-    "user-message-read",
-    "user-message-dropped",
-    "history-condensed",
-    "knowledge-added",
-    "gate-blocked",
-    "gate-modified",
-    "handed-off",
-    "handoff-rejected",
-    "inbound",
-    "inbound-refused",
-    "channel-refused",
-    "channel-bound",
-    "channel-unbound",
-    "room-closed",
-    "background-started",
-    "background-ended",
-    "delivered",
-    "not-delivered",
-    "dead-letter",
-    "results-relayed",
-    "results-read",
-    "task-ended",
-    "result-ready",
-];
-
 impl Notice {
     /// Returns the notice as an event for observers.
     #[must_use]
@@ -213,6 +155,7 @@ impl Notice {
 mod tests {
     use super::*;
     use crate::types::ids::PluginName;
+    use crate::types::observed::EVENT_KINDS;
 
     #[test]
     fn a_kind_is_the_word_of_the_json() {
@@ -230,10 +173,10 @@ mod tests {
         ] {
             let json = serde_json::to_value(&notice).unwrap();
             assert_eq!(json["notice"], notice.kind());
-            assert!(NOTICE_KINDS.contains(&notice.kind()));
+            assert!(EVENT_KINDS.contains(&notice.kind()));
         }
         let stopped =
             Notice::ObserverStopped { observer: agent, attempts: 5, reason: String::new() };
-        assert!(!NOTICE_KINDS.contains(&stopped.kind()));
+        assert!(!EVENT_KINDS.contains(&stopped.kind()));
     }
 }
