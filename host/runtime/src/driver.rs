@@ -128,7 +128,7 @@ pub(crate) struct Driver {
     under_way: HashMap<CallId, UnderWay>,
     /// The length of `under_way` at which ended calls are removed.
     clean_at: usize,
-    /// Whether the run was stopped and waits for no observer any more.
+    /// Whether the run was stopped, or its wall time is over: it waits for no observer any more.
     is_stopping: bool,
     /// The reason why the run is paused; its child rooms are paused with it.
     paused: Option<String>,
@@ -535,15 +535,19 @@ impl Driver {
         Ok(())
     }
 
-    /// Waits while the queue of an observer is full. Events that arrive meanwhile are added to
-    /// `events`; a stop ends the wait.
+    /// Waits while the queue of an observer is full. Events and timers that arrive meanwhile are added
+    /// to `events`. A stop ends the wait, and so does the run's wall time: no observer, and no server
+    /// behind it, may hold a run for longer.
     async fn observers_ready(&mut self, events: &mut Vec<Event>) {
         if self.shared.observers.is_empty() {
             return;
         }
         while let Some(queue) = self.shared.observers.full().map(Arc::clone) {
-            self.is_stopping |= events.iter().any(|event| {
-                matches!(event.effective(), Event::Cancelled { .. } | Event::TaskKilled { .. })
+            let room = &self.room;
+            self.is_stopping |= events.iter().any(|event| match event.effective() {
+                Event::Cancelled { .. } | Event::TaskKilled { .. } => true,
+                Event::TimerFired { timer } => room.is_wall_timer(*timer),
+                _ => false,
             });
             if self.is_stopping {
                 return;
@@ -555,6 +559,9 @@ impl Driver {
             tokio::select! {
                 biased;
                 () = queue.has_space() => {}
+                due = self.timers.due(&*self.shared.clock, self.ahead_ms), if !self.timers.is_empty() => {
+                    events.extend(due.into_iter().map(|timer| Event::TimerFired { timer }));
+                }
                 _ = self.events.recv_many(events, COMMIT_MAX) => {}
             }
         }

@@ -41,7 +41,10 @@ fn a_third_partys_tool_forwards_what_was_said_with_its_origin() {
     let ran = Rig::new().run(&config(HISTORY, ROUTE, arguments), "Is the lamp lit?");
     assert_eq!(
         (ran.status(), ran.content()),
-        (Status::Done, "Answer this.\n\nterminal (untrusted):\n> Is the lamp lit?")
+        (
+            Status::Done,
+            "Note of the agent that forwards this:\n> Answer this.\n\nterminal (untrusted):\n> Is the lamp lit?"
+        )
     );
     assert_eq!(ran.denials(), []);
 }

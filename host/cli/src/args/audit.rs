@@ -30,7 +30,7 @@ pub(crate) struct WhyArgs {
 pub(crate) struct Can {
     /// The plugin's name in the config
     pub(crate) plugin: String,
-    /// model, tools, delegate, route, files, fetch, kv, secrets or channels
+    /// model, tools, delegate, route, files, fetch, kv, secrets, channels or history
     pub(crate) capability: String,
     /// A model, a tool (PLUGIN.TOOL), a task, a recipient, a path as the plugin sees it, a URL, a
     /// secret or a channel; without it, the capability as a whole

@@ -21,6 +21,7 @@ use crate::program::exit;
 use crate::state::control_inbox::ControlListener;
 use crate::state::interrupted_runs::{CLIENT, give_up_calls};
 use crate::state::journals::{ClientCallIds, RunCommand, RunStorage};
+use crate::state::observers;
 use crate::state::setup::{self, EngineStart, Warnings};
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity};
@@ -105,7 +106,7 @@ pub(crate) async fn mcp(
     let service = Service { prepared, selection, options, blobs: Arc::clone(host.blobs()) };
     let _attending = kept.store().map(|store| ControlListener::begin(store, &host, &screen));
     interrupts.run_begins();
-    tokio::select! {
+    let ended = tokio::select! {
         served = serve::serve(service, tokio::io::stdin(), tokio::io::stdout()) => served.map(|()| exit::OK).map_err(|error| match error {
             ServeError::Offer(error) => CliError::usage(error.to_string()),
             error @ ServeError::Beginning(_) => CliError::usage(error.to_string()),
@@ -118,7 +119,9 @@ pub(crate) async fn mcp(
             host.stop_all("the program received SIGTERM");
             Ok(exit::OK)
         }
-    }
+    };
+    observers::drain(&host, kept.is_kept(), output, &interrupts).await?;
+    ended
 }
 
 /// Parses `plugin.tool`, `plugin.*` or `*`.

@@ -75,6 +75,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     check_lookalikes(config, &mut problems);
     check_gates(config, plugins, &mut problems);
     check_observers(config, plugins, &mut problems);
+    check_chosen_strategies(config, plugins, &mut problems);
     tools::check_patterns(config, plugins, &mut problems);
     let admitted = tools::admitted(plugins);
     let is_whole = config.plugins.keys().all(|name| plugins.contains_key(name));
@@ -162,6 +163,24 @@ fn limits_of(config: &Config, name: &PluginName, plugin: &PluginConfig) -> Plugi
 fn check_gates(config: &Config, plugins: &Plugins, problems: &mut Problems) {
     let gates = config.gates.iter().map(|gate| &gate.plugin);
     check_entries(config, plugins, ("gates", PluginKind::Gate), gates, problems);
+}
+
+/// Reports strategies that an agent may choose and that are none.
+fn check_chosen_strategies(config: &Config, plugins: &Plugins, problems: &mut Problems) {
+    for (name, plugin) in &config.plugins {
+        let Some(grant) = &plugin.grants.delegate else { continue };
+        let list = format!("plugins.{name}.grants.delegate.delivery_strategies");
+        let kind = PluginKind::DeliveryStrategy;
+        for plugin in &grant.delivery_strategies {
+            let Some(facts) = plugins.get(plugin).filter(|facts| !facts.kinds.contains(&kind))
+            else {
+                continue;
+            };
+            let what = format!("the plugin `{plugin}` exports no `{}`", kind.as_str());
+            let problem = config.problem(ProblemCode::WrongPluginKind, &list, what);
+            problems.push(problem.because(exports(facts)));
+        }
+    }
 }
 
 /// Reports observers whose plugin does not export `observer`.

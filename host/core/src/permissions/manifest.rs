@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::permissions::secret;
 use crate::types::capability::Capability;
+use crate::types::host_tool::HostTool;
 
 /// The name of the custom section.
 pub const SECTION: &str = "conclave:manifest";
@@ -29,6 +30,16 @@ pub struct CapabilityRequest {
     /// Details such as URLs, unchanged.
     #[serde(flatten)]
     pub detail: BTreeMap<String, Value>,
+}
+
+impl CapabilityRequest {
+    /// Returns the tools of the host among the names that the request lists, in its order. Other
+    /// names are the author's words, which no proposal repeats.
+    #[must_use]
+    pub fn host_tools(&self) -> Vec<&str> {
+        let names = self.detail.get("names").and_then(Value::as_array).into_iter().flatten();
+        names.filter_map(Value::as_str).filter(|name| HostTool::named(name).is_some()).collect()
+    }
 }
 
 /// A plugin's description of itself.

@@ -287,3 +287,19 @@ async fn the_events_of_a_single_tool_call_are_observed_too() {
     assert!(host.drain_observers(LONG).await.is_empty());
     assert!(taken.kinds().contains(&"tool-answered".to_owned()), "{:?}", taken.kinds());
 }
+
+/// A server behind an observer could otherwise hold a run for as long as it likes.
+#[tokio::test]
+async fn the_wall_time_of_a_run_waits_for_no_observer() {
+    let (permits, taken) = (Arc::new(Semaphore::new(0)), Taken::default());
+    let (told, journals) = (Told::default(), MemoryJournals::default());
+    let host = host([busy(), held(&permits, &taken)]);
+    let lines = "queue = 1\ndeadline = \"10 min\"\n[plugins.desk.grants]\ntools = [\"desk.*\"]\n\
+        [limits.run]\nwall = \"300 ms\"\n";
+    let prepared = loaded(&host, &format!("{OBSERVED}{lines}")).await;
+    let run = prepared.start(Some("hi".to_owned()), options(&told, &journals)).unwrap();
+    assert_eq!(run.outcome().await.unwrap().status, Status::Timeout);
+    permits.add_permits(1_000);
+    assert!(host.drain_observers(LONG).await.is_empty());
+    assert_eq!(taken.kinds().last().map(String::as_str), Some("result-ready"));
+}

@@ -6,6 +6,7 @@ use std::path::Path;
 use conclave_core::config::edit::example_of;
 use conclave_core::config::{Config, ToolEntry};
 use conclave_core::permissions::grant::ToolPattern;
+use conclave_core::permissions::manifest::CapabilityRequest;
 use conclave_core::setup::PluginKind;
 use conclave_core::types::capability::Capability;
 use conclave_core::types::wording::quoted;
@@ -58,7 +59,7 @@ pub(crate) fn missing_grants(
     let missing = required.filter_map(|key| {
         match Capability::named(key).filter(|capability| capability.is_offered()) {
             Some(capability) if plugin.grants.has(capability) => None,
-            Some(capability) => Some(missing_grant(name, capability, config, file)),
+            Some(capability) => Some(missing_grant(name, capability, found, config, file)),
             None => Some(Hint {
                 what: format!(
                     "{name} requires `{}`, which this version of the host does not offer:",
@@ -71,7 +72,13 @@ pub(crate) fn missing_grants(
     missing.collect()
 }
 
-fn missing_grant(name: &str, capability: Capability, config: &Config, file: &Path) -> Hint {
+fn missing_grant(
+    name: &str,
+    capability: Capability,
+    found: &Inspection,
+    config: &Config,
+    file: &Path,
+) -> Hint {
     let command =
         |grant: &str| format!("conclave grant {name} {}{}", shell(grant), file_option(file));
     if capability == Capability::Model && config.models.is_empty() {
@@ -92,12 +99,18 @@ fn missing_grant(name: &str, capability: Capability, config: &Config, file: &Pat
     }
     Hint {
         what: format!("{name} requires `{capability}`, which is not granted:"),
-        how: command(&example(capability, config)),
+        how: command(&example(capability, found, config)),
     }
 }
 
 /// Returns an example of a grant, with names from this config if it has any.
-fn example(capability: Capability, config: &Config) -> String {
+fn example(capability: Capability, found: &Inspection, config: &Config) -> String {
+    let ask = found.manifest.ask(capability).filter(|_| capability == Capability::Route);
+    let tools = ask.map(CapabilityRequest::host_tools).unwrap_or_default();
+    if !tools.is_empty() {
+        let names: Vec<String> = tools.into_iter().map(quoted).collect();
+        return format!("{capability} = [{}]", names.join(", "));
+    }
     let name = match capability {
         Capability::Model => config.models.keys().next().map(ToString::to_string),
         Capability::Delegate | Capability::Route => {
@@ -132,6 +145,35 @@ fn unused(name: &str, found: &Inspection, config: &Config, file: &Path) -> Optio
             what: format!("no task uses {name} yet; it delivers results of background tasks:"),
             how: format!("in {place} write `delivery_strategy = {name:?}`"),
         });
+    }
+    // What is an agent too has its place in a task.
+    let elsewhere = [
+        (
+            PluginKind::Observer,
+            "it observes runs",
+            format!("`[[observers]]` with `plugin = {name:?}`"),
+        ),
+        (
+            PluginKind::Gate,
+            "it is a gate",
+            format!("`[[gates]]` with `on = \"deliver\"` and `plugin = {name:?}`"),
+        ),
+        (
+            PluginKind::Condenser,
+            "it condenses histories",
+            format!("in a task `condense = {{ plugin = {name:?} }}`"),
+        ),
+        (
+            PluginKind::SecurityAnalyzer,
+            "it rates actions",
+            format!("in a task `confirm = {{ policy = \"risky\", analyzer = {name:?} }}`"),
+        ),
+        (PluginKind::Memory, "it is a memory", format!("in a task `memory = {name:?}`")),
+    ];
+    let kind = elsewhere.into_iter().find(|(kind, ..)| is(*kind) && !is(PluginKind::Agent));
+    if let Some((_, what, how)) = kind {
+        let what = format!("nothing uses {name} yet; {what}:");
+        return Some(Hint { what, how: format!("write {how}") });
     }
     Some(Hint {
         what: format!("no task uses {name} yet; it is an agent:"),

@@ -105,6 +105,11 @@ pub(super) fn smallest(
             format!("grants.delegate = {}", first(free_task(config, plugin).map(TaskName::as_str)))
         }
         Capability::Route => {
+            let ask = plugins.get(plugin).and_then(|facts| facts.manifest.ask(capability));
+            let tools = ask.map(CapabilityRequest::host_tools).unwrap_or_default();
+            if !tools.is_empty() {
+                return format!("grants.route = {}", array(tools));
+            }
             let subtask = config
                 .tasks
                 .values()
@@ -116,6 +121,7 @@ pub(super) fn smallest(
             r#"grants.files = [{ dir = "…", at = "/folder", mode = "read" }]"#.to_owned()
         }
         Capability::Channels => format!("grants.channels = {}", first(Some(TERMINAL))),
+        Capability::Kv | Capability::History => format!("grants.{capability} = true"),
         other => format!("grants.{other} = …"),
     }
 }

@@ -302,7 +302,7 @@ impl RoomContext {
     ) -> Result<(), Refusal> {
         allowed.map_err(|record| {
             let refused = self.denied(agent, *record);
-            let message = format!("Not started: {refused}. Start the task again, and {instead}.");
+            let message = format!("Not started. {refused} Start the task again, and {instead}.");
             Refusal::new(RefusalCode::NotGranted, message)
         })
     }
