@@ -18,7 +18,7 @@ const AT_MOST: Duration = Duration::from_secs(5);
 /// Characters of the reason why an observer was stopped.
 const REASON: usize = 300;
 
-/// Waits for the observers of ended runs, at most until Ctrl-C, and reports what is left.
+/// Waits for the observers of ended runs, at most until Ctrl-C, and reports undelivered events.
 pub(crate) async fn drain(
     host: &Host,
     is_stored: bool,

@@ -40,7 +40,7 @@ impl ObservedFold {
                 events.push(notice.observed(self.room.id().clone(), position, at));
             }
         }
-        // The fold performs nothing, and must not grow by what it leaves undone.
+        // The fold performs no effects; undrained queues would grow with the journal.
         while self.room.poll_task().is_some() {}
         while self.room.poll_effect().is_some() {}
         events

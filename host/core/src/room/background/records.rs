@@ -95,7 +95,7 @@ impl TaskRecords {
     ) {
         let delivery =
             DeliveryRecord { strategy: task.strategy.clone(), ..DeliveryRecord::default() };
-        let by_task = by.clone();
+        let key = key.map(|key| scoped_key(by.as_ref(), &key));
         let record = BackgroundRecord {
             id: task.id.clone(),
             worker: task.task.clone(),
@@ -116,7 +116,7 @@ impl TaskRecords {
         self.records.insert(number, Arc::new(record));
         self.changed.0.insert(number);
         if let Some(key) = key {
-            self.keys.insert(scoped_key(by_task.as_ref(), &key), number);
+            self.keys.insert(key, number);
         }
         self.recent.push_front(task.prompt.clone());
         self.recent.truncate(PREVIOUS);

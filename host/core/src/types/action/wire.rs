@@ -2,158 +2,69 @@
 //! through `conclave_trajectory`. Kinds without a type in the core are `Custom`; kinds unknown to
 //! both eras stay unchanged.
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Action, Observation, PastAction, PlanState, Reply, Turn};
 use crate::trajectory as wire;
 use crate::trajectory::{Body, Era, Malformed, TrajectoryEvent};
-use crate::types::delegation::{Delegation, Deliver, OnClose, ResultForm};
-use crate::types::ids::TaskName;
+use crate::types::delegation::Delegation;
 use crate::types::message::{ToolCall, ToolResult, weight_of};
 
 /// The newest form that has all actions of 2024-07; used for executors and logs.
 const FORM: Era = Era::V2024;
 const DELEGATE_TASK: &str = "delegate_task";
 
-/// The fields of a delegation beyond its fixed form, under names of their own.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
-struct DelegationOptions {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    brief: Option<String>,
-    #[serde(skip_serializing_if = "is_default")]
-    conversation: u32,
-    #[serde(skip_serializing_if = "is_default")]
-    wait: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    structured_retries: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result_schema: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    notify: Option<TaskName>,
-    #[serde(skip_serializing_if = "is_default")]
-    deliver: Deliver,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result_delivery: Option<ResultForm>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    deadline_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    on_close: Option<OnClose>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
+/// The fields of a delegation beyond its fixed form. In arguments they have the names of its JSON.
+const OPTIONS: [&str; 11] = [
+    "brief",
+    "conversation",
+    "wait",
+    "structured_retries",
+    "result_schema",
+    "notify",
+    "deliver",
+    "result_delivery",
+    "deadline_ms",
+    "on_close",
+    "key",
+];
+
+/// Removes the options from the arguments, and returns a delegation that has only those. Invalid
+/// ones stay in the arguments, so that they are refused later.
+fn take_options(args: &mut Value) -> Delegation {
+    let Some(args) = args.as_object_mut() else { return Delegation::default() };
+    let blank = || Map::from_iter(["agent", "task"].map(|name| (name.to_owned(), json!(""))));
+    let mut valid = blank();
+    for name in OPTIONS {
+        let Some(value) = args.get(name) else { continue };
+        let mut alone = blank();
+        alone.insert(name.to_owned(), value.clone());
+        // Each is read alone, so that one invalid option takes no other along.
+        if serde_json::from_value::<Delegation>(Value::Object(alone)).is_ok() {
+            valid.extend(args.remove_entry(name));
+        }
+    }
+    serde_json::from_value(Value::Object(valid)).unwrap_or_default()
 }
 
-impl DelegationOptions {
-    const NAMES: [&str; 11] = [
-        "brief",
-        "conversation",
-        "wait",
-        "structured_retries",
-        "result_schema",
-        "notify",
-        "deliver",
-        "result_delivery",
-        "deadline_ms",
-        "on_close",
-        "key",
-    ];
-
-    fn of(delegation: &Delegation) -> Self {
-        let Delegation {
-            worker: _,
-            description: _,
-            context: _,
-            share_channels: _,
-            brief,
-            conversation,
-            wait,
-            structured_retries,
-            result_schema,
-            notify,
-            deliver,
-            result_delivery,
-            deadline_ms,
-            on_close,
-            key,
-        } = delegation.clone();
-        Self {
-            brief,
-            conversation,
-            wait,
-            structured_retries,
-            result_schema,
-            notify,
-            deliver,
-            result_delivery,
-            deadline_ms,
-            on_close,
-            key,
-        }
-    }
-
-    /// Removes the options from the arguments. Invalid fields stay there, so that they are refused
-    /// later.
-    fn take(args: &mut Value) -> Self {
-        let Some(args) = args.as_object_mut() else { return Self::default() };
-        let mut valid = Map::new();
-        for name in Self::NAMES {
-            let Some((name, value)) = args.remove_entry(name) else { continue };
-            let alone = Map::from_iter([(name.clone(), value.clone())]);
-            // Each is read alone, so that one invalid option takes no other along.
-            let goes_to = match serde_json::from_value::<Self>(Value::Object(alone)) {
-                Ok(_) => &mut valid,
-                Err(_) => &mut *args,
-            };
-            goes_to.insert(name, value);
-        }
-        serde_json::from_value(Value::Object(valid)).unwrap_or_default()
-    }
-
-    fn write(self, args: &mut Map<String, Value>) {
-        if let Ok(Value::Object(options)) = serde_json::to_value(self) {
-            args.extend(options);
-        }
-    }
-
-    fn put(self, action: Action) -> Action {
-        let Action::DelegateTask(delegation) = action else { return action };
-        let Delegation { worker, description, context, share_channels, .. } = *delegation;
-        let Self {
-            brief,
-            conversation,
-            wait,
-            structured_retries,
-            result_schema,
-            notify,
-            deliver,
-            result_delivery,
-            deadline_ms,
-            on_close,
-            key,
-        } = self;
-        Action::DelegateTask(Box::new(Delegation {
-            worker,
-            description,
-            context,
-            share_channels,
-            brief,
-            conversation,
-            wait,
-            structured_retries,
-            result_schema,
-            notify,
-            deliver,
-            result_delivery,
-            deadline_ms,
-            on_close,
-            key,
-        }))
-    }
+/// Returns the action with these options, if it is a delegation.
+fn with_options(action: Action, options: Delegation) -> Action {
+    let Action::DelegateTask(fixed) = action else { return action };
+    let Delegation { worker, description, context, share_channels, .. } = *fixed;
+    Action::DelegateTask(Box::new(Delegation {
+        worker,
+        description,
+        context,
+        share_channels,
+        ..options
+    }))
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
+/// Returns the options of a delegation as arguments; those with their default are left out.
+fn options_of(delegation: &Delegation) -> Map<String, Value> {
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(delegation) else { return Map::new() };
+    fields.retain(|name, _| OPTIONS.contains(&name.as_str()));
+    fields
 }
 
 impl Action {
@@ -168,13 +79,10 @@ impl Action {
             return Ok(kept());
         }
         let mut args = if args.is_null() { json!({}) } else { args.clone() };
-        let options = if kind == DELEGATE_TASK {
-            DelegationOptions::take(&mut args)
-        } else {
-            DelegationOptions::default()
-        };
+        let options =
+            if kind == DELEGATE_TASK { take_options(&mut args) } else { Delegation::default() };
         match TrajectoryEvent::from_json(&json!({ "action": kind, "args": args }))?.body {
-            Body::Action(action) => Ok(options.put(Self::from_wire(&action))),
+            Body::Action(action) => Ok(with_options(Self::from_wire(&action), options)),
             Body::Observation(_) => Ok(kept()),
         }
     }
@@ -192,7 +100,7 @@ impl Action {
         }
         if let Self::DelegateTask(delegation) = self {
             // The fixed form lacks these fields, but an approver must see them.
-            DelegationOptions::of(delegation).write(&mut args);
+            args.extend(options_of(delegation));
         }
         Value::Object(args)
     }
