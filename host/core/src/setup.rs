@@ -81,12 +81,14 @@ pub enum PluginKind {
     SecurityAnalyzer,
     Condenser,
     Gate,
+    Judge,
+    SimulatedUser,
     Observer,
 }
 
 impl PluginKind {
     /// Every kind, in the order of the contract.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Agent,
         Self::Responder,
         Self::Memory,
@@ -95,6 +97,8 @@ impl PluginKind {
         Self::SecurityAnalyzer,
         Self::Condenser,
         Self::Gate,
+        Self::Judge,
+        Self::SimulatedUser,
         Self::Observer,
     ];
 
@@ -110,6 +114,8 @@ impl PluginKind {
             Self::SecurityAnalyzer => "security-analyzer",
             Self::Condenser => "condenser",
             Self::Gate => "gate",
+            Self::Judge => "judge",
+            Self::SimulatedUser => "simulated-user",
             Self::Observer => "observer",
         }
     }
@@ -321,6 +327,12 @@ pub struct TaskSetup {
     /// The rules for actions that need consent (O-109…O-111).
     #[serde(default, skip_serializing_if = "is_default")]
     pub confirm: ConfirmRules,
+    /// The plugin that overrules the rules for answers and for the result; `None` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge: Option<PluginName>,
+    /// The plugin that answers in the place of the user; `None` for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated_user: Option<PluginName>,
     /// The rules for condensing the task's history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condense: Option<CondenseRules>,
@@ -391,6 +403,11 @@ pub enum GatePoint {
     Delegate,
     /// Before a result or an announcement is delivered.
     Deliver,
+    /// Before a text passes between a task and its caller in a run: the message to a sub-task or
+    /// delegate, and its result.
+    Subtask,
+    /// Before a question to the user, or the run's answer, reaches people.
+    Outbound,
 }
 
 /// Returns whether `name` stands for the user as the target of a handoff.
@@ -420,6 +437,8 @@ impl GatePoint {
             Self::Inbound => "inbound",
             Self::Delegate => "delegate",
             Self::Deliver => "deliver",
+            Self::Subtask => "subtask",
+            Self::Outbound => "outbound",
         }
     }
 }
@@ -525,6 +544,8 @@ impl Default for TaskSetup {
             action_timeout_ms: None,
             memory: None,
             confirm: ConfirmRules::default(),
+            judge: None,
+            simulated_user: None,
             condense: None,
             stuck_detection: StuckRules::default(),
             prompt_agent: None,

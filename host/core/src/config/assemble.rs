@@ -251,6 +251,12 @@ fn check_exports(
     if let Some(memory) = &task.setup.memory {
         need(memory, PluginKind::Memory, "memory", None);
     }
+    if let Some(judge) = &task.setup.judge {
+        need(judge, PluginKind::Judge, "judge", None);
+    }
+    if let Some(user) = &task.setup.simulated_user {
+        need(user, PluginKind::SimulatedUser, "simulated_user", None);
+    }
     if let Some(analyzer) = &task.setup.confirm.analyzer {
         need(analyzer, PluginKind::SecurityAnalyzer, "confirm.analyzer", None);
     }

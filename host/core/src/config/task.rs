@@ -137,6 +137,8 @@ fn read(
     setup.action_plugins = acting::executors(reader, references, table);
     table.set(reader, "action_timeout", &mut setup.action_timeout_ms);
     setup.memory = table.get("memory").and_then(|item| plugin_name(reader, references, &item));
+    setup.judge = table.get("judge").and_then(|item| plugin_name(reader, references, &item));
+    setup.simulated_user = simulated_user(reader, references, table);
     setup.confirm = acting::confirm(reader, references, table);
     setup.condense = acting::condense(reader, references, table);
     TaskConfig {
@@ -163,6 +165,24 @@ pub(super) fn plugin_name(
     let name = item.string(reader)?;
     references.add_plugin(item, name);
     Some(PluginName::from(name))
+}
+
+/// `simulated_user`: a task has one answer to its questions, a plugin's or a fixed one.
+fn simulated_user(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: &Table<'_>,
+) -> Option<PluginName> {
+    let item = table.get("simulated_user")?;
+    if table.get("default_human_response").is_some() {
+        item.reject(
+            reader,
+            ProblemCode::Conflict,
+            "and `default_human_response` both answer the task's questions",
+            "leave one of them out".to_owned(),
+        );
+    }
+    plugin_name(reader, references, &item)
 }
 
 /// `handoff`: tasks, or the user.

@@ -383,6 +383,8 @@ fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet
                 .chain(&task.setup.background.delivery_strategy)
                 .chain(&task.setup.action_plugins)
                 .chain(&task.setup.memory)
+                .chain(&task.setup.judge)
+                .chain(&task.setup.simulated_user)
                 .chain(&task.setup.confirm.analyzer),
         );
         used.extend(task.setup.condense.iter().map(|condense| &condense.plugin));

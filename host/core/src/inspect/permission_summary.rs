@@ -136,7 +136,15 @@ fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
     });
     let reminded = tasks(&|task| is_it(task.memory.as_ref()));
     let delivered = tasks(&|task| is_it(task.delivery_strategy.as_ref()));
+    let judged = tasks(&|task| is_it(task.judge.as_ref()));
+    let answered = tasks(&|task| is_it(task.simulated_user.as_ref()));
     let of_tasks = [
+        (
+            judged,
+            "overrule which answers count, which end the task and what the result says in ",
+            "",
+        ),
+        (answered, "speak in the place of the user in ", ""),
         (condensed, "shorten and sum up the history of ", ""),
         (rated, "rate the risk of actions of ", " and so decide which need approval"),
         (reminded, "speak as its memory to ", ""),
@@ -183,6 +191,8 @@ fn passes(point: GatePoint) -> &'static str {
         GatePoint::Inbound => "messages from channels",
         GatePoint::Delegate => "the messages of delegations",
         GatePoint::Deliver => "results before delivery",
+        GatePoint::Subtask => "messages to sub-tasks and delegates, and their results",
+        GatePoint::Outbound => "questions and answers for people",
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::policy::budget::{Budget, LimitIncrease};
 use crate::setup::GatePoint;
+use crate::setup::plugin_query::Ruling;
 use crate::types::agent_state::AgentState;
 use crate::types::approval::{Approval, ApprovalAuthor, ApprovalRequest};
 use crate::types::channel::Binding;
@@ -267,6 +268,20 @@ pub enum Notice {
     /// A gate changed a text and let it pass.
     GateModified {
         point: GatePoint,
+        plugin: PluginName,
+    },
+    /// A judge overruled the host's rules for an answer (L-056, L-081).
+    AnswerOverruled {
+        task: TaskName,
+        plugin: PluginName,
+        /// The responder: a role, or a sub-task.
+        responder: String,
+        /// What the judge decided otherwise than the host.
+        ruling: Ruling,
+    },
+    /// A judge replaced the result of a task (L-088).
+    ResultReplaced {
+        task: TaskName,
         plugin: PluginName,
     },
     /// The conversation moved to another task.

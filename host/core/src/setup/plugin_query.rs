@@ -1,5 +1,6 @@
 //! Queries to plugins besides steps and tool calls: memories for a text, the risk of an action, the
-//! condensation of a history, the verdict of a gate.
+//! condensation of a history, the verdict of a gate, the ruling of a judge, a simulated user's
+//! answer.
 
 mod condensed;
 
@@ -11,7 +12,9 @@ use serde_json::Value;
 use crate::setup::GatePoint;
 use crate::types::action::Action;
 use crate::types::ids::{ChannelId, RoomId, TaskName};
+use crate::types::message::Message;
 use crate::types::observed::ObservedEvent;
+use crate::types::outcome::Status;
 use crate::types::risk::Risk;
 
 pub use condensed::{BadCondensation, Condensed, LEFT_OUT, RetainedEntries, SUMMARY_MAX, Summary};
@@ -77,13 +80,13 @@ pub struct GateInput {
     /// The channel it came from or goes to; `None` for a background task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelId>,
-    /// The task that delegates, or that produced the result; `None` for neither.
+    /// The task that delegates, calls, asks, or that produced the result; `None` for none of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_task: Option<TaskName>,
     /// The name of the task it is addressed to; `None` for no particular task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_task: Option<String>,
-    /// The text to deliver, or the brief of the worker.
+    /// The message, the brief of the worker, the question, or the text to deliver.
     pub text: String,
     /// A JSON object of further facts about it.
     pub metadata: Value,
@@ -102,6 +105,47 @@ pub enum GateVerdict {
     Block {
         reason: String,
     },
+}
+
+/// The limit in bytes of a simulated user's answer, and of a judge's result.
+pub const RESULT_MAX: usize = 1 << 20;
+
+/// An answer in a task, before it takes effect, with the host's ruling (L-054…L-062, L-081).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JudgedAnswer {
+    pub message: Arc<Message>,
+    /// A role, or the name of a sub-task.
+    pub responder: String,
+    /// Whether it would become the pending message.
+    pub valid: bool,
+    /// Whether it would end the task.
+    pub done: bool,
+}
+
+/// A judge's decision on an answer; `None` leaves the host's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ruling {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub valid: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub done: Option<bool>,
+}
+
+/// A task's result: a text, with its structured value if it has one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskResult {
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+}
+
+/// The end of a task with the result of the host's rules (L-088).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskEnding {
+    pub status: Status,
+    pub reason: String,
+    pub result: TaskResult,
 }
 
 /// An observer's answer to a batch of events. An observer that fails has a fault instead.
@@ -133,6 +177,12 @@ pub enum PluginQuery {
     Condense { reason: CondenseReason },
     /// A query to a `gate`.
     Gate { input: Box<GateInput> },
+    /// An answer for a `judge`.
+    Rule { answer: Box<JudgedAnswer> },
+    /// The end of a task for a `judge`.
+    Conclude { ending: Box<TaskEnding> },
+    /// A question to a `simulated-user`; empty if there is nothing to show.
+    AnswerAsUser { prompt: String },
     /// Events for an `observer`, all of one room.
     Observe { events: Arc<Vec<ObservedEvent>> },
 }
@@ -146,6 +196,8 @@ impl PluginQuery {
             Self::Risk { .. } => crate::setup::PluginKind::SecurityAnalyzer,
             Self::Condense { .. } => crate::setup::PluginKind::Condenser,
             Self::Gate { .. } => crate::setup::PluginKind::Gate,
+            Self::Rule { .. } | Self::Conclude { .. } => crate::setup::PluginKind::Judge,
+            Self::AnswerAsUser { .. } => crate::setup::PluginKind::SimulatedUser,
             Self::Observe { .. } => crate::setup::PluginKind::Observer,
         }
     }
@@ -168,6 +220,18 @@ pub enum PluginReply {
     },
     Gate {
         verdict: GateVerdict,
+    },
+    Rule {
+        ruling: Ruling,
+    },
+    /// The result in place of the host's; `None` if the host's stays.
+    Conclude {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<TaskResult>,
+    },
+    /// The simulated user's words; `None` for no answer.
+    AnswerAsUser {
+        text: Option<String>,
     },
     Observe {
         reply: ObserverReply,

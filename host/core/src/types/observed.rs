@@ -7,7 +7,7 @@ use crate::types::ids::{Millis, PluginName, RoomId, TaskName};
 
 /// The kinds that an observer can receive, in the order of their declaration. Notices about
 /// observers are not among them: an observer that observes itself would never end.
-pub const EVENT_KINDS: [&str; 53] = [
+pub const EVENT_KINDS: [&str; 55] = [
     "task-started",
     "invariant-violated",
     "message-posted",
@@ -44,6 +44,8 @@ pub const EVENT_KINDS: [&str; 53] = [
     "knowledge-added",
     "gate-blocked",
     "gate-modified",
+    "answer-overruled",
+    "result-replaced",
     "handed-off",
     "handoff-rejected",
     "inbound",

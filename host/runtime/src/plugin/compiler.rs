@@ -126,9 +126,15 @@ fn judge(
         )));
     }
     let no_memory = |text: &str| {
-        ["memory allocation of", "Cannot allocate memory", "temporarily unavailable"]
-            .iter()
-            .any(|sign| text.contains(sign))
+        // The last one is the decoder's, which reports a failed allocation as an error.
+        [
+            "memory allocation of",
+            "Cannot allocate memory",
+            "temporarily unavailable",
+            "out of memory",
+        ]
+        .iter()
+        .any(|sign| text.contains(sign))
     };
     match status.code() {
         Some(DONE) => return Ok(answer),

@@ -46,6 +46,8 @@ fn uses(config: &Config, plugins: &Plugins, name: &PluginName) -> Vec<String> {
             format!("write `confirm = {{ analyzer = \"{name}\" }}` in a task")
         }
         PluginKind::Condenser => format!("write `condense = {{ plugin = \"{name}\" }}` in a task"),
+        PluginKind::Judge => format!("write `judge = \"{name}\"` in a task"),
+        PluginKind::SimulatedUser => format!("write `simulated_user = \"{name}\"` in a task"),
         PluginKind::Gate => format!("write `plugin = \"{name}\"` in a [[gates]]"),
         PluginKind::Observer => format!("write `plugin = \"{name}\"` in an [[observers]]"),
     };

@@ -20,7 +20,7 @@ use crate::types::message::Role;
 use crate::types::outcome::{Outcome, Status};
 
 pub(crate) use words::verb_of;
-use words::{advised, asked, ids_in, kind_of, kinds, says};
+use words::{advised, asked, ids_in, judge_ruling, kind_of, kinds, says};
 
 /// The key of a row that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -405,6 +405,17 @@ impl Now<'_> {
                     "the gate {plugin} let nothing pass ({}): {reason}",
                     point.as_str()
                 ));
+                self.moment(self.here(), RowSubject::Other { event });
+            }
+            Notice::AnswerOverruled { task, plugin, responder, ruling } => {
+                let event = format!(
+                    "in {task} the judge {plugin} ruled on an answer of {responder}: {}",
+                    judge_ruling(ruling)
+                );
+                self.moment(self.here(), RowSubject::Other { event: short(&event) });
+            }
+            Notice::ResultReplaced { task, plugin } => {
+                let event = format!("the judge {plugin} replaced the result of {task}");
                 self.moment(self.here(), RowSubject::Other { event });
             }
             Notice::ObserverRetried { observer, attempts, of, reason, .. } => {

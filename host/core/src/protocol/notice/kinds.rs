@@ -67,6 +67,8 @@ impl Notice {
             Self::KnowledgeAdded { .. } => "knowledge-added",
             Self::GateBlocked { .. } => "gate-blocked",
             Self::GateModified { .. } => "gate-modified",
+            Self::AnswerOverruled { .. } => "answer-overruled",
+            Self::ResultReplaced { .. } => "result-replaced",
             Self::HandedOff { .. } => "handed-off",
             Self::HandoffRejected { .. } => "handoff-rejected",
             Self::Inbound { .. } => "inbound",
@@ -110,6 +112,8 @@ impl Notice {
             | Self::UserMessageDropped { task, .. }
             | Self::HistoryCondensed { task, .. }
             | Self::KnowledgeAdded { task, .. }
+            | Self::AnswerOverruled { task, .. }
+            | Self::ResultReplaced { task, .. }
             | Self::BackgroundStarted { task, .. }
             | Self::ResultsRelayed { task, .. }
             | Self::ResultsRead { task, .. }

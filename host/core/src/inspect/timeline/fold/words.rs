@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::row::Effected;
 use super::super::short;
-use crate::setup::plugin_query::{GateVerdict, ObserverReply, PluginQuery, PluginReply};
+use crate::setup::plugin_query::{GateVerdict, ObserverReply, PluginQuery, PluginReply, Ruling};
 use crate::types::action::{Action, Turn};
 use crate::types::fault::Fault;
 use crate::types::ids::BackgroundId;
@@ -80,8 +80,33 @@ pub(super) fn asked(question: &PluginQuery) -> String {
         PluginQuery::Gate { input } => {
             short(&format!("may it pass ({})? {}", input.point.as_str(), input.text))
         }
+        PluginQuery::Rule { answer } => {
+            let ruled = host_ruling(answer.valid, answer.done);
+            short(&format!("{ruled} of {}: {}", answer.responder, answer.message.text()))
+        }
+        PluginQuery::Conclude { ending } => {
+            short(&format!("the result ({}): {}", ending.status.as_str(), ending.result.text))
+        }
+        PluginQuery::AnswerAsUser { prompt } => short(prompt),
         PluginQuery::Observe { events } => observed(events),
     }
+}
+
+fn host_ruling(valid: bool, done: bool) -> &'static str {
+    match (valid, done) {
+        (false, false) => "an answer that counts for nothing,",
+        (true, false) => "a valid answer,",
+        (_, true) => "an answer that ends the task,",
+    }
+}
+
+pub(super) fn judge_ruling(ruling: Ruling) -> String {
+    let words = [
+        ruling.valid.map(|valid| if valid { "valid" } else { "not valid" }),
+        ruling.done.map(|done| if done { "ends the task" } else { "does not end the task" }),
+    ];
+    let words: Vec<&str> = words.into_iter().flatten().collect();
+    if words.is_empty() { "as the host ruled".to_owned() } else { words.join(", ") }
 }
 
 /// Returns the addresses of a batch of events.
@@ -107,6 +132,13 @@ pub(super) fn advised(advice: &PluginReply) -> String {
         PluginReply::Gate { verdict: GateVerdict::Block { reason } } => {
             short(&format!("blocked: {reason}"))
         }
+        PluginReply::Rule { ruling } => judge_ruling(*ruling),
+        PluginReply::Conclude { result: None } => "the result stays".to_owned(),
+        PluginReply::Conclude { result: Some(result) } => {
+            short(&format!("the result is: {}", result.text))
+        }
+        PluginReply::AnswerAsUser { text: None } => "no answer".to_owned(),
+        PluginReply::AnswerAsUser { text: Some(text) } => short(text),
         PluginReply::Observe { reply: ObserverReply::Taken } => "taken".to_owned(),
         PluginReply::Observe { reply: ObserverReply::Unavailable { .. } } => {
             "not taken: it is unavailable".to_owned()
