@@ -138,6 +138,8 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::TaskEnded { .. }
         | Notice::ResultReady { .. }
         | Notice::ObserverRetried { .. }
+        | Notice::AnswerOverruled { .. }
+        | Notice::ResultReplaced { .. }
         | Notice::ObserverStopped { .. } => true,
     }
 }
