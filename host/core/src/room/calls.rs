@@ -90,6 +90,12 @@ pub(super) enum QueryPurpose {
     Risk { slot: usize },
     /// A shorter history for the frame, before its next step.
     Condense,
+    /// A judge's ruling on the answer that the frame waits with.
+    Rule,
+    /// A judge's decision on the frame's result.
+    Conclude,
+    /// A simulated user's answer to the frame's question.
+    AnswerAsUser,
 }
 
 impl Purpose {

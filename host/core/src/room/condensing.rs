@@ -105,6 +105,9 @@ impl Room {
                 }
                 self.step_loop().resume_step(frame);
             }
+            QueryPurpose::Rule => self.step_loop().ruled(frame, &plugin, answer),
+            QueryPurpose::Conclude => self.run_control().concluded(frame, &plugin, answer),
+            QueryPurpose::AnswerAsUser => self.step_loop().answered_as_user(frame, &plugin, answer),
         }
     }
 }
@@ -356,6 +359,9 @@ fn answers(about: &QueryPurpose, advice: &PluginReply) -> bool {
         (QueryPurpose::Memories { .. }, PluginReply::Memories { .. })
             | (QueryPurpose::Risk { .. }, PluginReply::Risk { .. })
             | (QueryPurpose::Condense, PluginReply::Condense { .. })
+            | (QueryPurpose::Rule, PluginReply::Rule { .. })
+            | (QueryPurpose::Conclude, PluginReply::Conclude { .. })
+            | (QueryPurpose::AnswerAsUser, PluginReply::AnswerAsUser { .. })
     )
 }
 

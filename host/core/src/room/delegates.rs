@@ -247,6 +247,8 @@ fn outputs_of(
 ) -> Option<Map<String, Value>> {
     let signal = child.pending.as_ref().and_then(|pending| pending.signal.as_ref());
     let outputs = match signal {
+        // A judge or a gate may have replaced the outputs that the child gave.
+        _ if child.closing().is_some() => message.and_then(|message| message.value.as_ref()),
         Some(Signal::Done { value }) => value.as_ref(),
         Some(Signal::Rejected) if rejected => Some(&child.acting.outputs),
         _ => message.and_then(|message| message.value.as_ref()),

@@ -18,7 +18,9 @@ use smallvec::SmallVec;
 pub(super) use past_actions::PastActions;
 
 use super::acting::Acting;
+use super::judging::RuledAnswer;
 use super::loop_detection::LoopDetector;
+use super::passages::FrameHold;
 use super::stuck_detection::StuckWatch;
 use crate::protocol::event::RoleCall;
 use crate::tool_calls::parse::ParsedCalls;
@@ -256,6 +258,12 @@ pub(super) struct Frame {
     /// Number of automatic answers that led to the current work.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) chain_depth: u32,
+    /// A judge's decision whether the pending message ends the task; `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ruled_done: Option<bool>,
+    /// The reason why the step loop leaves it alone, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) hold: Option<FrameHold>,
     /// The current step; `None` between steps.
     pub(super) attempt: Option<Attempt>,
 }
@@ -325,6 +333,10 @@ pub(super) enum FrameWait {
     Tools(ToolRound),
     /// More budget; then the responder is asked.
     More,
+    /// A judge's ruling on an answer.
+    Judge(Box<RuledAnswer>),
+    /// The gates of its question to the user.
+    Gates,
     /// The responder's answer; `None` if it had nothing to say.
     Ready(Option<Arc<Message>>),
 }

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::background::{Delegating, TaskOrigin};
 use super::delivery::GatedMessage;
+use super::passages::{Passage, PassageKind, passage_facts};
 use super::queue_limit::QueueLimit;
 use super::{Invariant, Purpose, Room, TimerPurpose};
 use crate::protocol::effect::Effect;
@@ -32,6 +33,7 @@ pub(super) enum GatedAct {
     Inbound { request: RequestId, inbound: Box<Inbound> },
     Delegation { delegating: Box<Delegating> },
     Delivery { gated: Box<GatedMessage> },
+    Passage { passage: Box<Passage> },
 }
 
 impl GatedAct {
@@ -40,6 +42,7 @@ impl GatedAct {
             Self::Inbound { .. } => GatePoint::Inbound,
             Self::Delegation { .. } => GatePoint::Delegate,
             Self::Delivery { .. } => GatePoint::Deliver,
+            Self::Passage { passage } => passage.kind.point(),
         }
     }
 
@@ -52,6 +55,7 @@ impl GatedAct {
                 delegating.delegation.brief.as_ref().unwrap_or(&delegating.delegation.description)
             }
             Self::Delivery { gated } => &gated.outgoing.text,
+            Self::Passage { passage } => &passage.text,
         }
     }
 
@@ -66,6 +70,7 @@ impl GatedAct {
                 delegating.delegation.description = text;
             }
             Self::Delivery { gated } => gated.outgoing.text = text,
+            Self::Passage { passage } => (passage.text, passage.is_changed) = (text, true),
         }
     }
 
@@ -73,7 +78,7 @@ impl GatedAct {
     fn lane(&self) -> Option<&ChannelId> {
         match self {
             Self::Inbound { inbound, .. } => Some(&inbound.channel),
-            Self::Delegation { .. } | Self::Delivery { .. } => None,
+            Self::Delegation { .. } | Self::Delivery { .. } | Self::Passage { .. } => None,
         }
     }
 }
@@ -132,7 +137,9 @@ impl Gating {
     pub(super) fn full_lane(&self, inbound: &Inbound) -> Option<String> {
         let weights = self.in_lane(&inbound.channel).filter_map(|(_, item)| match &item.act {
             GatedAct::Inbound { inbound, .. } => Some(inbound.weight()),
-            GatedAct::Delegation { .. } | GatedAct::Delivery { .. } => None,
+            GatedAct::Delegation { .. } | GatedAct::Delivery { .. } | GatedAct::Passage { .. } => {
+                None
+            }
         });
         QueueLimit::exceeded_by(weights.chain([inbound.weight()]))
             .map(|limit| limit.reason("messages of the channel", "wait for its gates"))
@@ -142,8 +149,18 @@ impl Gating {
     pub(super) fn deliveries(&self) -> impl Iterator<Item = &GatedMessage> {
         self.waiting.values().filter_map(|item| match &item.act {
             GatedAct::Delivery { gated } => Some(&**gated),
-            GatedAct::Inbound { .. } | GatedAct::Delegation { .. } => None,
+            GatedAct::Inbound { .. } | GatedAct::Delegation { .. } | GatedAct::Passage { .. } => {
+                None
+            }
         })
+    }
+
+    /// Drops the text of an activation that is over. Returns the call of the gate that checks it.
+    fn forget_passage(&mut self, frame: FrameId) -> Option<CallId> {
+        let is_its = |item: &GatedItem| matches!(&item.act, GatedAct::Passage { passage } if passage.frame == frame);
+        let (number, _) = self.waiting.iter().find(|(_, item)| is_its(item))?;
+        let number = *number;
+        self.waiting.remove(&number)?.call
     }
 }
 
@@ -234,6 +251,16 @@ impl GateChecks<'_> {
                     .map(|record| record.worker.clone());
                 shown.metadata = json!({ "tasks": outgoing.tasks, "interrupt": outgoing.interrupt, "key": outgoing.key });
             }
+            GatedAct::Passage { passage } => {
+                let frame = self.frames.get(&passage.frame);
+                let caller = frame.and_then(|frame| self.frames.get(&frame.caller?));
+                let from = if passage.kind == PassageKind::Message { caller } else { frame };
+                shown.from_task = from.map(|frame| frame.task.clone());
+                shown.to_task.clone_from(&passage.to);
+                shown.channel =
+                    (act.point() == GatePoint::Outbound).then(|| self.cx.opening.channel.clone());
+                shown.metadata = passage_facts(self.frames, passage);
+            }
         }
         shown
     }
@@ -295,11 +322,11 @@ impl Room {
             }
             Ok(GateVerdict::Block { reason }) if reason.trim().is_empty() => {
                 let reason = format!("gate {plugin} blocked it, and gave no reason");
-                self.background_work().block(number, plugin, &reason, &reason);
+                self.block(number, plugin, &reason, &reason);
             }
             Ok(GateVerdict::Block { reason }) => {
                 let reason = format!("gate {plugin} blocked it: {}", bounded(reason));
-                self.background_work().block(number, plugin, &reason, &reason);
+                self.block(number, plugin, &reason, &reason);
             }
             Err(fault) => self.gate_failed(call, plugin, number, fault),
         }
@@ -324,7 +351,7 @@ impl Room {
             return;
         }
         // The details are for the operator; the sender learns only that the gate failed.
-        self.background_work().block(number, plugin, &reason, &format!("gate {plugin} failed"));
+        self.block(number, plugin, &reason, &format!("gate {plugin} failed"));
     }
 
     /// Moves an item to its next gate. Behind the last one it takes effect.
@@ -337,12 +364,11 @@ impl Room {
                 self.background_work().delegation_passed(*delegating)
             }
             GatedAct::Delivery { gated } => self.result_delivery().delivery_passed(*gated),
+            GatedAct::Passage { passage } => self.passage_passed(*passage),
         }
         self.gate_checks().next_in_lane(lane);
     }
-}
 
-impl BackgroundWork<'_> {
     fn block(&mut self, number: u64, plugin: &PluginName, reason: &str, told: &str) {
         let Some(GatedItem { act, .. }) = self.gating.waiting.remove(&number) else {
             return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
@@ -353,8 +379,21 @@ impl BackgroundWork<'_> {
             plugin: plugin.clone(),
             reason: reason.to_owned(),
         });
-        self.is_blocked(act, told);
+        match act {
+            GatedAct::Passage { passage } => self.passage_blocked(&passage, told),
+            act => self.background_work().is_blocked(act, told),
+        }
         self.gate_checks().next_in_lane(lane);
+    }
+}
+
+impl BackgroundWork<'_> {
+    /// Ends the checks of an activation that is over.
+    pub(super) fn abandon_passage(&mut self, frame: FrameId) {
+        if let Some(call) = self.gating.forget_passage(frame) {
+            self.cx.drop_timers(|purpose| *purpose == TimerPurpose::Gate { call });
+            self.plugin_calls().abandon(call);
+        }
     }
 
     /// Blocks all items when the room stops, and reports that to their senders.
@@ -383,6 +422,8 @@ impl BackgroundWork<'_> {
             GatedAct::Delivery { gated } => {
                 self.deliveries.delivery_blocked(self.cx, self.background, *gated, reason)
             }
+            // Its activation has ended already.
+            GatedAct::Passage { .. } => {}
         }
     }
 }

@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::frame::{CallOutcome, Responder};
+use super::passages::{FrameHold, PassageKind};
 use super::prompt_agent::with_message;
 use super::{Invariant, Room, RoomPhase};
 use crate::protocol::notice::Notice;
-use crate::setup::is_user;
+use crate::setup::{GatePoint, is_user};
 use crate::trajectory::fence;
 use crate::types::handoff::{HISTORY_MAX, Handoff, HandoffState, PHASE};
 use crate::types::ids::{FrameId, TaskName};
@@ -57,6 +58,9 @@ impl Handoffs {
 struct AcceptedHandoff {
     frame: FrameId,
     handoff: Handoff,
+    /// Whether the gates let its summary pass.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    has_passed: bool,
 }
 
 /// The arguments of `handoff_conversation`.
@@ -131,7 +135,8 @@ impl Handoffs {
                 let to = handoff.to.as_ref().map_or("user", TaskName::as_str);
                 let receipt =
                     json!({ "status": "accepted", "to": to, "phase": handoff.phase }).to_string();
-                self.agreed = Some(Box::new(AcceptedHandoff { frame: id, handoff }));
+                self.agreed =
+                    Some(Box::new(AcceptedHandoff { frame: id, handoff, has_passed: false }));
                 let message = frames.host_message(cx, id, receipt);
                 CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true }
             }
@@ -240,6 +245,9 @@ impl Handoffs {
 impl StepLoop<'_> {
     /// Carries out the accepted handoff of a step. Returns whether there was one.
     pub(super) fn perform_handoff(&mut self, id: FrameId) -> bool {
+        if self.checks_summary(id) {
+            return true;
+        }
         let Some(agreed) = self.handoffs.agreed.take_if(|agreed| agreed.frame == id) else {
             return false;
         };
@@ -271,6 +279,63 @@ impl StepLoop<'_> {
             None => self.hand_to_user(id, &handoff),
         }
         true
+    }
+
+    /// Lets gates check the summary of an accepted handoff. Returns false if there is nothing to
+    /// check.
+    fn checks_summary(&mut self, id: FrameId) -> bool {
+        let Some(agreed) = self
+            .handoffs
+            .agreed
+            .as_ref()
+            .filter(|agreed| agreed.frame == id && !agreed.has_passed)
+            .filter(|_| self.cx.has_gate(GatePoint::Subtask))
+        else {
+            return false;
+        };
+        let (Some(to), Some(frame)) = (&agreed.handoff.to, self.frames.get_mut(&id)) else {
+            return false;
+        };
+        let (to, summary) = (to.to_string(), agreed.handoff.summary.clone());
+        frame.hold = Some(FrameHold::Checked);
+        self.background_work().gate_checks().check_passage(
+            PassageKind::Handoff,
+            id,
+            Some(to),
+            summary,
+        );
+        true
+    }
+
+    /// Carries out a handoff with the summary that the gates let pass.
+    pub(super) fn handoff_passed(&mut self, id: FrameId, summary: String) {
+        let agreed = self.handoffs.agreed.as_mut().filter(|agreed| agreed.frame == id);
+        let (Some(agreed), Some(frame)) = (agreed, self.frames.get_mut(&id)) else {
+            return self.cx.violated(Invariant::StepWaits, id);
+        };
+        (agreed.handoff.summary, agreed.has_passed) = (summary, true);
+        frame.hold = None;
+        self.perform_handoff(id);
+        if self.frames.contains_key(&id) {
+            self.frames.runnable.push_back(id);
+        }
+    }
+
+    /// Leaves the conversation with its task, whose agent reads the reason.
+    pub(super) fn handoff_blocked(&mut self, id: FrameId, reason: &str) {
+        self.handoffs.forget(id);
+        let Some(frame) = self.frames.get_mut(&id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
+        frame.hold = None;
+        if let Some(receipt) = frame.pending.clone() {
+            // The agent's history needs a result for its call.
+            self.dialogue().write_history(id, &receipt);
+        }
+        let text = format!("The conversation was not handed over: {reason}");
+        let message = self.frames.error_message(self.cx, id, text);
+        self.dialogue().put_pending(id, Responder::Agent, message);
+        self.frames.runnable.push_back(id);
     }
 
     fn hand_to_task(&mut self, id: FrameId, to: &TaskName, handoff: &Handoff) {

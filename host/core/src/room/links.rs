@@ -90,7 +90,12 @@ fn messages_held_by(frame: &Frame) -> impl Iterator<Item = &Arc<Message>> {
     let waits = attempt.and_then(|attempt| match &attempt.wait {
         FrameWait::Tools(round) => Some(&round.message),
         FrameWait::Ready(message) => message.as_ref(),
-        FrameWait::Next | FrameWait::Call(_) | FrameWait::Subtask(_) | FrameWait::More => None,
+        FrameWait::Judge(answer) => Some(&answer.message),
+        FrameWait::Next
+        | FrameWait::Call(_)
+        | FrameWait::Subtask(_)
+        | FrameWait::More
+        | FrameWait::Gates => None,
     });
     let unknown =
         attempt.and_then(|attempt| attempt.do_not_know.as_ref()).map(|(_, message)| message);

@@ -226,6 +226,7 @@ impl Dialogue<'_> {
             }
             frame.pending_sender = sender;
             frame.pending = Some(message);
+            frame.ruled_done = None;
         }
         self.keep_pending(frame);
     }

@@ -17,15 +17,17 @@ use super::frame::{
 };
 use super::knowledge::newest_said;
 use super::loop_detection::LoopDetector;
+use super::passages::FrameHold;
 use super::prompt_agent::with_message;
 use super::stuck_detection::StuckWatch;
 use super::termination::FrameEnd;
 use super::tools::failed;
-use super::{Invariant, Purpose};
+use super::{Invariant, Purpose, QueryPurpose};
 use crate::policy::budget::Budget;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
+use crate::setup::plugin_query::PluginQuery;
 use crate::types::action::{Action, Turn};
 use crate::types::fault::Fault;
 use crate::types::ids::{CallId, FrameId, TaskName};
@@ -85,6 +87,8 @@ impl Dialogue<'_> {
             chain: VecDeque::new(),
             history_start: self.histories.history(task).len(),
             only: None,
+            ruled_done: None,
+            hold: self.cx.hold_of_new(caller.is_some()),
             acting: Acting::default(),
             stuck_watch: StuckWatch::default(),
         };
@@ -271,6 +275,14 @@ impl StepLoop<'_> {
             // The frame may have ended in the last pass, by its own step or by another frame.
             let Some(frame) = self.frames.get_mut(&id).filter(|_| self.cx.new_violation.is_none())
             else {
+                return;
+            };
+            match frame.hold {
+                Some(FrameHold::Entering) => self.check_first_message(id),
+                Some(_) => return,
+                None => {}
+            }
+            let Some(frame) = self.frames.get_mut(&id).filter(|frame| frame.hold.is_none()) else {
                 return;
             };
             match frame.attempt.take() {
@@ -500,7 +512,18 @@ impl StepLoop<'_> {
         // Results put to the agent are not shown to the user.
         let pending = frame.pending.as_ref().filter(|message| !super::delivery::is_data(message));
         let prompt = pending.map(|message| message.text().to_owned()).unwrap_or_default();
-        let (task, channel) = (frame.task.clone(), self.cx.opening.channel.clone());
+        if let Some(user) = task.simulated_user.clone() {
+            let query = PluginQuery::AnswerAsUser { prompt };
+            let about = QueryPurpose::AnswerAsUser;
+            return self.frames.consult(self.cx, id, &user, query, about).map(FrameWait::Call);
+        }
+        self.check_question(id, prompt)
+    }
+
+    /// Puts a question to the user.
+    pub(super) fn put_question(&mut self, id: FrameId, prompt: String) -> Option<FrameWait> {
+        let task = self.frames.get(&id)?.task.clone();
+        let channel = self.cx.opening.channel.clone();
         let call = self.cx.next_call(Purpose::User { frame: id });
         self.channels.report_question(self.cx, &channel, &prompt);
         self.cx.effects.push_back(Effect::AskUser { call, task, channel, prompt });
@@ -509,7 +532,7 @@ impl StepLoop<'_> {
 
     /// Returns the user's answer as a message; `None` if it is empty and the user was not addressed
     /// (L-029).
-    fn user_said(
+    pub(super) fn user_said(
         &mut self,
         id: FrameId,
         text: String,

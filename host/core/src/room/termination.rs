@@ -6,6 +6,7 @@ use crate::room::{
 };
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::delegates::children_of;
@@ -28,7 +29,7 @@ use crate::types::message::{Label, Message, Role, Signal, ToolCall};
 use crate::types::outcome::{EndCause, Outcome, Status};
 
 /// The status, reason and cause with which a frame ends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct FrameEnd {
     pub(super) status: Status,
     pub(super) reason: String,
@@ -128,10 +129,17 @@ impl Dialogue<'_> {
                 "the run was to be killed after so many steps",
             ));
         }
+        // A judge rules on the pending message; a new answer is yet to be judged.
+        let ruled = frame.ruled_done.filter(|_| answer.is_none());
+        if ruled == Some(true) {
+            let reason = format!("the judge of {} ruled that it is done", frame.task);
+            return Some(FrameEnd::new(Status::Done, reason));
+        }
         let message = answer.cloned().or_else(|| frame.pending.clone());
         let by = by.cloned().or_else(|| frame.last_responder.clone());
-        if let Some(ending) =
-            message.as_ref().and_then(|message| self.matches(id, message, by.as_ref()))
+        if ruled.is_none()
+            && let Some(ending) =
+                message.as_ref().and_then(|message| self.matches(id, message, by.as_ref()))
         {
             return Some(ending);
         }
@@ -149,6 +157,7 @@ impl Dialogue<'_> {
         }
         let said = message
             .as_deref()
+            .filter(|_| ruled.is_none())
             .and_then(|message| self.histories.says_over(self.cx, self.frames, id, message));
         // L-086: a result that a sub-task or a tool passes on is not a goodbye of the user.
         let any_goodbye_quits = task.rules().any_goodbye_quits;
@@ -178,7 +187,7 @@ impl Dialogue<'_> {
             return Some(FrameEnd::new(Status::Done, format!("nobody in {name} said anything")));
         };
         // L-070: a message to the caller is the result.
-        let caller = self.frames.caller_name(frame)?;
+        let caller = self.frames.caller_name(frame).filter(|_| ruled.is_none())?;
         let is_addressed = message
             .recipient
             .as_deref()
@@ -293,9 +302,23 @@ impl Dialogue<'_> {
         self.keep_pending(id);
     }
 
-    /// Returns the result of a task (L-088). `None` if it has no answer, so that the caller tries
-    /// its next responder (L-162).
+    /// Returns the result of a task. `None` if it has none, or if gates did not let it pass.
     fn result_message(&mut self, frame: &Frame, ending: &FrameEnd) -> Option<Message> {
+        if ending.status == Status::Error {
+            return self.form_result(frame, ending);
+        }
+        if self.cx.withholds_result(frame) {
+            return None;
+        }
+        match frame.closing() {
+            Some(closing) => Some(closing.result.clone()),
+            None => self.form_result(frame, ending),
+        }
+    }
+
+    /// Returns the result of a task by the host's rules (L-088). `None` if it has no answer, so that
+    /// the caller tries its next responder (L-162).
+    pub(super) fn form_result(&mut self, frame: &Frame, ending: &FrameEnd) -> Option<Message> {
         let task = self.cx.setup.tasks.get(&frame.task).cloned()?;
         let rules = task.rules();
         let mut message = match ending.status {
@@ -523,9 +546,17 @@ impl Histories {
 }
 
 impl RunControl<'_> {
-    /// Ends a frame: stops its calls and children, and passes the result to its caller.
+    /// Ends a frame, after its judge and the gates have decided on its result.
     pub(super) fn end_frame(&mut self, id: FrameId, ending: FrameEnd) {
         let Some(ending) = self.background_work().asks_again(id, ending) else { return };
+        if !self.is_decided_first(id, &ending) {
+            self.close_frame(id, ending);
+        }
+    }
+
+    /// Ends a frame: stops its calls and children, and passes the result to its caller. A result
+    /// that gates have not let pass is withheld.
+    pub(super) fn close_frame(&mut self, id: FrameId, ending: FrameEnd) {
         // The frame leaves the table before its result is delivered, so its calls are already
         // abandoned.
         let Some(frame) = self.background_work().remove_frame(id) else {
@@ -611,35 +642,24 @@ impl RunControl<'_> {
 
     fn end_run(&mut self, root: &Frame, ending: FrameEnd) {
         let only = root.only.is_some();
-        let message = if only {
-            root.pending.as_deref().cloned()
-        } else {
-            self.dialogue().result_message(root, &ending)
-        };
-        // The opening message of the room is not an answer. In a room without one, the first answer
-        // has no parent.
-        let is_answer = |message: &Arc<Message>| {
-            message.parent.is_some()
-                || self.cx.opening.content.is_none()
-                || root.last_responder.is_some()
+        let mut ending = ending;
+        let kept = ending.status != Status::Error && self.cx.has_answer(root);
+        let is_withheld = kept && self.cx.withholds_result(root);
+        if is_withheld {
+            ending.reason =
+                format!("{}; gates did not check the answer, so it is withheld", ending.reason);
+        }
+        let message = match root.closing() {
+            None if only => root.pending.as_deref().cloned().filter(|_| !is_withheld),
+            _ => self.dialogue().result_message(root, &ending),
         };
         let task = self.cx.setup.tasks.get(&root.task).cloned();
-        let keeps_question =
-            only || task.as_ref().is_some_and(|task| task.rules().question_is_result);
-        let kept = ending.status != Status::Error
-            && (keeps_question
-                || root
-                    .pending
-                    .as_ref()
-                    .filter(|pending| !is_data(pending))
-                    .is_some_and(is_answer));
         let message = message.filter(|_| kept).map(Arc::new);
         let wanted =
             self.cx.opening.returns.clone().or_else(|| task.and_then(|task| task.returns.clone()));
         let typed = message.as_deref().zip(wanted.as_ref()).and_then(|(message, wanted)| {
             self.histories.typed(self.cx, &root.task, message, wanted)
         });
-        let mut ending = ending;
         if let (Some(wanted), None, Some(_)) = (&wanted, &typed, &message) {
             ending.reason =
                 format!("{}; the result is not {}", ending.reason, result_types::named(wanted));
@@ -673,7 +693,7 @@ impl RunControl<'_> {
         // A working task is never called again below itself, so there is at most one frame.
         let active = self.frames.values().find(|frame| frame.task == *task).map(|frame| frame.id);
         if let Some(id) = active {
-            self.end_frame(id, FrameEnd::new(Status::Kill, reason));
+            self.close_frame(id, FrameEnd::new(Status::Kill, reason));
         }
         // The ids are copied because killing changes the table of calls.
         let in_background: Vec<CallId> = self.cx.calls
@@ -705,7 +725,7 @@ impl RunControl<'_> {
         let was_running = matches!(self.cx.phase, RoomPhase::Running { .. });
         let is_first = self.background.begin_stop(reason);
         if let RoomPhase::Running { root } = self.cx.phase {
-            self.end_frame(root, ending.clone());
+            self.close_frame(root, ending.clone());
         }
         self.frames.clear();
         self.frames.runnable.clear();
@@ -782,9 +802,23 @@ impl Frames {
 }
 
 impl RoomContext {
+    /// Returns whether the pending message of an entry task is an answer. The opening message of the
+    /// room is not. In a room without one, the first answer has no parent.
+    pub(super) fn has_answer(&self, root: &Frame) -> bool {
+        let is_answer = |message: &Arc<Message>| {
+            message.parent.is_some()
+                || self.opening.content.is_none()
+                || root.last_responder.is_some()
+        };
+        let task = self.setup.tasks.get(&root.task);
+        root.only.is_some()
+            || task.is_some_and(|task| task.rules().question_is_result)
+            || root.pending.as_ref().filter(|pending| !is_data(pending)).is_some_and(is_answer)
+    }
+
     /// Turns a success into `Status::Error` if the last step of the root failed. The host's message
     /// about the failure is not an answer.
-    fn failed_instead(&self, frame: &Frame, ending: FrameEnd) -> FrameEnd {
+    pub(super) fn failed_instead(&self, frame: &Frame, ending: FrameEnd) -> FrameEnd {
         let task = self.setup.tasks.get(&frame.task);
         let fails = task.is_none_or(|task| task.rules().failed_step_fails_run);
         // The pending message of a failed step is the host's, on the agent role.
@@ -809,6 +843,7 @@ impl BackgroundWork<'_> {
 
     fn abandon_calls_of(&mut self, id: FrameId) {
         self.stop_waited_for(id);
+        self.abandon_passage(id);
         let calls: Vec<CallId> = self
             .cx
             .calls
@@ -858,7 +893,7 @@ impl Room {
         let children = self.frames.get(&root).map(children_of).unwrap_or_default();
         children.into_iter().for_each(|child| drop(self.background_work().remove_frame(child)));
         if let Some(frame) = self.frames.get_mut(&root) {
-            frame.attempt = None;
+            (frame.attempt, frame.hold) = (None, None);
         }
         self.background_work().abandon_calls_of(root);
         self.handoffs.forget(root);

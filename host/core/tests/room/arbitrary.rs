@@ -6,7 +6,8 @@ use std::sync::Arc;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, HistoryChange, RoleCall};
 use conclave_core::setup::plugin_query::{
-    Condensation, EntrySpan, GateVerdict, Masked, ObserverReply, PluginQuery, PluginReply, Verdict,
+    Condensation, EntrySpan, GateVerdict, Masked, ObserverReply, PluginQuery, PluginReply, Ruling,
+    TaskResult, Verdict,
 };
 use conclave_core::types::action::{Action, PlanState, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
@@ -112,6 +113,31 @@ const TASKS: [&str; 6] = ["help", "slow", "desk", "mute", "ghost", ""];
 /// Returns a case whose setup uses most features. The choices select the options of its tasks.
 pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
     serde_json::from_value(case_json(choices)).expect("a case of the right form")
+}
+
+/// Returns a case in which plugins stand at every door: judges and simulated users in the tasks,
+/// gates between them and before people.
+pub(crate) fn guarded_case(choices: &mut Choices<'_>) -> Case {
+    let mut plan = case_json(choices);
+    let setup = &mut plan["setup"];
+    let kinds = setup["plugins"]["judge"]["kinds"].as_array_mut().expect("it has kinds");
+    kinds.extend([json!("judge"), json!("simulated-user")]);
+    for task in setup["tasks"].as_object_mut().expect("a case has tasks").values_mut() {
+        if choices.flag() {
+            task["judge"] = json!("judge");
+        }
+        if choices.flag() {
+            task["simulated_user"] = json!("judge");
+            task["default_human_response"] = Value::Null;
+        }
+    }
+    let gates = setup["gates"].as_array_mut().expect("a case has gates");
+    for on in ["subtask", "outbound"] {
+        if choices.below(3) != 0 {
+            gates.push(json!({ "on": on, "plugin": "judge", "deadline_ms": 5 }));
+        }
+    }
+    serde_json::from_value(plan).expect("a case of the right form")
 }
 
 #[expect(clippy::too_many_lines, reason = "one field for each option")]
@@ -530,6 +556,17 @@ fn advice(choices: &mut Choices<'_>, question: &PluginQuery) -> Result<PluginRep
             };
             PluginReply::Gate { verdict }
         }
+        PluginQuery::Rule { .. } => {
+            let mut decision = || [None, Some(true), Some(false)][choices.below(3)];
+            let (valid, done) = (decision(), decision());
+            PluginReply::Rule { ruling: Ruling { valid, done } }
+        }
+        PluginQuery::Conclude { .. } => {
+            let (text, value) = (choices.one(&TEXTS).to_owned(), choices.flag());
+            let result = TaskResult { text, value: value.then(|| json!({ "a": 1 })) };
+            PluginReply::Conclude { result: choices.flag().then_some(result) }
+        }
+        PluginQuery::AnswerAsUser { .. } => PluginReply::AnswerAsUser { text: text(choices) },
         PluginQuery::Observe { .. } => {
             let reply = match choices.below(3) {
                 0 => ObserverReply::Taken,

@@ -71,6 +71,8 @@ files! {
     recipients_are_checked_granted_and_obeyed: "recipients",
     tasks_end_for_a_stated_reason: "endings",
     the_user_alone_ends_an_interactive_task: "user",
+    a_judge_overrules_the_host_and_people_may_be_simulated: "judging",
+    texts_between_tasks_and_to_people_pass_their_gates: "passages",
     tools_run_at_once_and_answer_in_order: "tools",
     calls_that_follow_from_tools_are_bounded: "chains",
     faults_are_observations_until_there_are_too_many: "faults",

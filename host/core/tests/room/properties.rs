@@ -10,9 +10,9 @@ use conclave_core::types::ids::Millis;
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 
-use crate::arbitrary::{Choices, answers, case, event, steers};
+use crate::arbitrary::{Choices, answers, case, event, guarded_case, steers};
 use crate::case::{Case, SECRET, START};
-use crate::checks::violations;
+use crate::checks::{changes_when_told_again, violations};
 
 /// Returns the config of each property; PROPTEST_CASES raises the number of cases. No file of
 /// failures: a seed in a comment of the fix is more useful.
@@ -153,6 +153,16 @@ proptest! {
         let recorded = answered(&row, 40_000);
         prop_assert!(recorded.room.outcome().is_some(), "it waits for {:?}", recorded.room.calls_in_flight().collect::<Vec<_>>());
         prop_assert_eq!(violations(&recorded.room, &recorded.records), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_room_with_a_plugin_at_every_door_ends_and_folds(row in vec(any::<u16>(), 0..2_000)) {
+        let mut choices = Choices::new(&row);
+        let case = guarded_case(&mut choices);
+        let recorded = answered_case(&case, &mut choices, 40_000);
+        prop_assert!(recorded.room.outcome().is_some(), "it waits for {:?}", recorded.room.calls_in_flight().collect::<Vec<_>>());
+        prop_assert_eq!(violations(&recorded.room, &recorded.records), Vec::<String>::new());
+        prop_assert_eq!(changes_when_told_again(&recorded.room, &recorded.records), None);
     }
 
     #[test]

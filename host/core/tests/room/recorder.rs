@@ -86,6 +86,12 @@ pub(crate) struct Recorder {
     condensed: Vec<Value>,
     /// `[task, file, trigger]`
     knowledge: Vec<Value>,
+    /// `[task, responder, valid, done]`, what a judge decided otherwise than the host.
+    overruled: Vec<Value>,
+    /// Tasks whose result a judge replaced.
+    replaced: Vec<Value>,
+    /// `[point, reason]`, each text that a gate blocked.
+    blocked: Vec<Value>,
 }
 
 impl Recorder {
@@ -123,6 +129,11 @@ impl Recorder {
             Notice::HistoryCondensed { task, forgotten, masked, summarised } => {
                 self.condensed.push(json!([task, forgotten, masked, summarised]));
             }
+            Notice::AnswerOverruled { task, responder, ruling, .. } => {
+                self.overruled.push(json!([task, responder, ruling.valid, ruling.done]));
+            }
+            Notice::ResultReplaced { task, .. } => self.replaced.push(json!(task)),
+            Notice::GateBlocked { point, reason, .. } => self.blocked.push(json!([point, reason])),
             Notice::KnowledgeAdded { task, file, trigger } => {
                 self.knowledge.push(json!([task, file, trigger]))
             }

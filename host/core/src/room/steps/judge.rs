@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::super::Invariant;
 use super::super::frame::{Attempt, FrameWait, Responder, Responders};
+use super::super::judging::RuledAnswer;
 use super::super::termination::FrameEnd;
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
 use crate::protocol::notice::Notice;
@@ -122,16 +123,18 @@ impl StepLoop<'_> {
                 answer.as_deref(),
                 &responder,
             );
-        match answer {
-            Some(message)
-                if self
-                    .dialogue()
-                    .is_over(id, Some(&message), Some(&responder), ends)
-                    .is_some()
-                    || !(unknown || is_empty(&message, &task)) =>
-            {
-                self.post(id, responder, message, ends);
+        let done = answer.as_ref().is_some_and(|message| {
+            self.dialogue().is_over(id, Some(message), Some(&responder), ends).is_some()
+        });
+        let counts = |message: &Message| done || !(unknown || is_empty(message, &task));
+        let valid = answer.as_deref().is_some_and(counts);
+        match (answer, &task.judge) {
+            (Some(message), Some(judge)) => {
+                let attempt = Attempt { responder, rest, wait: FrameWait::Next, do_not_know };
+                let answer = RuledAnswer { message, valid, ends, done };
+                self.ask_judge(id, judge, attempt, answer);
             }
+            (Some(message), None) if valid => self.post(id, responder, message, ends),
             _ if ends => self.no_valid_answer(id, do_not_know, true),
             _ => self.frames.set_attempt(
                 self.cx,
@@ -195,8 +198,17 @@ impl StepLoop<'_> {
         if let Some(agent) = self.frames.agent_of(self.cx, id).cloned().filter(|_| !passes) {
             self.cx.notify(Notice::MessagePosted { task, agent, message: Arc::clone(&message) });
         }
-        if self.dialogue().is_ended_by_user_alone(id)
-            && self.histories.is_done_response(self.cx, self.frames, id, Some(&message), &responder)
+        let is_overruled =
+            !passes && self.frames.get(&id).is_some_and(|frame| frame.ruled_done == Some(false));
+        if is_overruled
+            || self.dialogue().is_ended_by_user_alone(id)
+                && self.histories.is_done_response(
+                    self.cx,
+                    self.frames,
+                    id,
+                    Some(&message),
+                    &responder,
+                )
         {
             // L-061: the signal is removed, so that it ends nothing later either.
             self.dialogue().strip_endings(id);
@@ -234,12 +246,15 @@ impl StepLoop<'_> {
         ends: bool,
     ) {
         if let Some((responder, message)) = do_not_know {
+            if let Some(frame) = self.frames.get_mut(&id) {
+                frame.ruled_done = None;
+            }
             self.post(id, responder, message, ends);
             return;
         }
         if let Some(message) = self.dialogue().unknown_tools(id) {
             if let Some(frame) = self.frames.get_mut(&id) {
-                frame.passes = false;
+                (frame.passes, frame.ruled_done) = (false, None);
             }
             self.post(id, Responder::Agent, message, ends);
             return;

@@ -1,0 +1,133 @@
+//! Judges and simulated users: plugins that the operator put in the place of the host's rules for
+//! answers (L-056, L-081) and results (L-088), and in the place of the user (L-029). The host rules
+//! first, and the judge may overrule it. Limits, kills and the user's own goodbye are not its to
+//! decide, and only people approve.
+
+use crate::room::{RunControl, StepLoop};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::frame::{Attempt, FrameWait, Responder};
+use super::termination::FrameEnd;
+use super::{Invariant, QueryPurpose};
+use crate::protocol::notice::Notice;
+use crate::setup::plugin_query::{JudgedAnswer, PluginQuery, PluginReply, Ruling};
+use crate::types::fault::Fault;
+use crate::types::ids::{FrameId, PluginName};
+use crate::types::message::Message;
+use crate::types::outcome::Status;
+
+/// An answer that a judge is asked about, with the host's ruling.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct RuledAnswer {
+    pub(super) message: Arc<Message>,
+    pub(super) valid: bool,
+    /// Whether the answer ends the task by itself (L-081).
+    pub(super) ends: bool,
+    /// Whether it ends the task by any rule.
+    pub(super) done: bool,
+}
+
+impl StepLoop<'_> {
+    /// Asks a judge about an answer; the step waits for its ruling.
+    pub(super) fn ask_judge(
+        &mut self,
+        id: FrameId,
+        judge: &PluginName,
+        attempt: Attempt,
+        answer: RuledAnswer,
+    ) {
+        let asked = JudgedAnswer {
+            message: Arc::clone(&answer.message),
+            responder: attempt.responder.label().into_owned(),
+            valid: answer.valid,
+            done: answer.done,
+        };
+        let query = PluginQuery::Rule { answer: Box::new(asked) };
+        if self.frames.consult(self.cx, id, judge, query, QueryPurpose::Rule).is_none() {
+            return self.cx.violated(Invariant::FrameExists, id);
+        }
+        let wait = FrameWait::Judge(Box::new(answer));
+        self.frames.set_attempt(self.cx, id, Attempt { wait, ..attempt });
+    }
+
+    /// Continues a step with the judge's ruling on its answer.
+    pub(super) fn ruled(
+        &mut self,
+        id: FrameId,
+        judge: &PluginName,
+        reply: Result<PluginReply, Fault>,
+    ) {
+        let attempt = self.frames.get_mut(&id).and_then(|frame| frame.attempt.take());
+        let Some(Attempt { wait: FrameWait::Judge(answer), responder, rest, do_not_know }) =
+            attempt
+        else {
+            return self.cx.violated(Invariant::StepWaits, id);
+        };
+        let ruling = match reply {
+            Ok(PluginReply::Rule { ruling }) => ruling,
+            Ok(_) => Ruling::default(),
+            Err(fault) => return self.run_control().judge_failed(id, judge, &fault),
+        };
+        let host = Ruling { valid: Some(answer.valid), done: Some(answer.done) };
+        let overruled = Ruling {
+            valid: ruling.valid.filter(|_| ruling.valid != host.valid),
+            done: ruling.done.filter(|_| ruling.done != host.done),
+        };
+        if overruled != Ruling::default()
+            && let Some(frame) = self.frames.get(&id)
+        {
+            self.cx.notify(Notice::AnswerOverruled {
+                task: frame.task.clone(),
+                plugin: judge.clone(),
+                responder: responder.label().into_owned(),
+                ruling: overruled,
+            });
+        }
+        // What ends the task is valid (L-056), unless the judge says otherwise.
+        if ruling.valid.unwrap_or(answer.valid || ruling.done == Some(true)) {
+            let ends = ruling.done.unwrap_or(answer.ends);
+            if let Some(frame) = self.frames.get_mut(&id) {
+                frame.ruled_done = ruling.done;
+            }
+            self.post(id, responder, answer.message, ends);
+        } else {
+            let wait = FrameWait::Next;
+            let attempt = Attempt { responder, rest, wait, do_not_know };
+            self.frames.set_attempt(self.cx, id, attempt);
+        }
+        // The step may have ended, and the frame with it.
+        if self.frames.contains_key(&id) {
+            self.frames.runnable.push_back(id);
+        }
+    }
+
+    /// Takes a simulated user's answer.
+    pub(super) fn answered_as_user(
+        &mut self,
+        id: FrameId,
+        plugin: &PluginName,
+        reply: Result<PluginReply, Fault>,
+    ) {
+        match reply {
+            Ok(PluginReply::AnswerAsUser { text: Some(text) }) => {
+                let said = self.user_said(id, text, Vec::new());
+                self.frames.ready(self.cx, id, said.map(|said| (Responder::User, said)));
+            }
+            Ok(_) => self.frames.ready(self.cx, id, None),
+            Err(fault) => {
+                let reason = format!("the simulated user {plugin} failed: {}", fault.message);
+                self.run_control().end_frame(id, FrameEnd::new(Status::Error, reason));
+            }
+        }
+    }
+}
+
+impl RunControl<'_> {
+    /// Ends a task whose judge failed: its answers and its result may not be what they should.
+    pub(super) fn judge_failed(&mut self, id: FrameId, judge: &PluginName, fault: &Fault) {
+        let reason = format!("the judge {judge} failed: {}", fault.message);
+        self.close_frame(id, FrameEnd::new(Status::Error, reason));
+    }
+}

@@ -1,0 +1,403 @@
+//! Texts that pass between tasks of a run, and from the run to people: the first message of a
+//! sub-task or delegate, its result, a question to the user, the run's answer, the summary of a
+//! handoff. Gates check them; a judge may replace a result first. The activation is held meanwhile.
+
+use crate::room::{Frames, GateChecks, RoomContext, RunControl, StepLoop};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::frame::{Frame, FrameWait, Responder};
+use super::gates::GatedAct;
+use super::messages::text_form;
+use super::termination::FrameEnd;
+use super::{Invariant, QueryPurpose, Room, RoomPhase};
+use crate::protocol::notice::Notice;
+use crate::setup::GatePoint;
+use crate::setup::plugin_query::{PluginQuery, PluginReply, TaskEnding, TaskResult};
+use crate::types::fault::Fault;
+use crate::types::ids::{FrameId, PluginName};
+use crate::types::message::{Label, Message};
+use crate::types::outcome::Status;
+
+/// The reason why the step loop leaves an activation alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum FrameHold {
+    /// No gate was asked about its first message yet.
+    Entering,
+    /// Gates check its first message, or the summary of its handoff.
+    Checked,
+    /// A judge or gates decide on its result.
+    Closing(Box<Closing>),
+}
+
+/// The end of an activation, with the result that a judge or gates decide on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Closing {
+    ending: FrameEnd,
+    /// As the caller reads it.
+    pub(super) result: Message,
+    /// Whether the gates let it pass.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    has_passed: bool,
+}
+
+/// The content of a passage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum PassageKind {
+    /// The first message of a sub-task or delegate.
+    Message,
+    /// A task's result for its caller.
+    Result,
+    /// The summary for the task that takes over the conversation.
+    Handoff,
+    /// A question to the user.
+    Question,
+    /// The result of the run.
+    Answer,
+}
+
+/// A text that gates check before it leaves an activation, or reaches a new one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Passage {
+    pub(super) kind: PassageKind,
+    /// The activation that it leaves; for a first message, the one that it reaches.
+    pub(super) frame: FrameId,
+    /// The task that it goes to; `None` for the user, or for another room.
+    pub(super) to: Option<String>,
+    pub(super) text: String,
+    /// Whether a gate replaced the text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_changed: bool,
+}
+
+impl PassageKind {
+    pub(super) fn point(self) -> GatePoint {
+        match self {
+            Self::Message | Self::Result | Self::Handoff => GatePoint::Subtask,
+            Self::Question | Self::Answer => GatePoint::Outbound,
+        }
+    }
+}
+
+impl Frame {
+    /// Returns the decided result, once a judge and the gates are done with it.
+    pub(super) fn closing(&self) -> Option<&Closing> {
+        match &self.hold {
+            Some(FrameHold::Closing(closing)) => Some(closing),
+            _ => None,
+        }
+    }
+
+    fn closing_mut(&mut self) -> Option<&mut Closing> {
+        match &mut self.hold {
+            Some(FrameHold::Closing(closing)) => Some(closing),
+            _ => None,
+        }
+    }
+}
+
+impl RoomContext {
+    /// Returns the passage that a frame's result takes. A background task has a caller too, in
+    /// another room.
+    fn way_out(&self, frame: &Frame) -> PassageKind {
+        if frame.caller.is_none() && self.opening.depth == 0 {
+            PassageKind::Answer
+        } else {
+            PassageKind::Result
+        }
+    }
+
+    /// Returns whether gates must still let a result pass, so that it cannot leave the frame.
+    pub(super) fn withholds_result(&self, frame: &Frame) -> bool {
+        self.has_gate(self.way_out(frame).point())
+            && !frame.closing().is_some_and(|closing| closing.has_passed)
+    }
+
+    /// Returns the hold with which a new activation begins.
+    pub(super) fn hold_of_new(&self, has_caller: bool) -> Option<FrameHold> {
+        (has_caller && self.has_gate(GatePoint::Subtask)).then_some(FrameHold::Entering)
+    }
+}
+
+impl GateChecks<'_> {
+    pub(super) fn check_passage(
+        &mut self,
+        kind: PassageKind,
+        frame: FrameId,
+        to: Option<String>,
+        text: String,
+    ) {
+        let passage = Passage { kind, frame, to, text, is_changed: false };
+        self.wait_for_gates(GatedAct::Passage { passage: Box::new(passage) });
+    }
+}
+
+/// Returns the facts of a passage besides its text.
+pub(super) fn passage_facts(frames: &Frames, passage: &Passage) -> Value {
+    let frame = frames.get(&passage.frame);
+    let mut facts = json!({ "kind": passage.kind });
+    let message = match passage.kind {
+        PassageKind::Message | PassageKind::Question => {
+            frame.and_then(|frame| frame.pending.as_deref())
+        }
+        PassageKind::Result | PassageKind::Answer => {
+            frame.and_then(Frame::closing).map(|closing| &closing.result)
+        }
+        PassageKind::Handoff => None,
+    };
+    if let (PassageKind::Message, Some(frame)) = (passage.kind, frame) {
+        facts["inputs"] = Value::clone(&frame.inputs);
+    }
+    if let Some(message) = message {
+        let attachments: Vec<&str> =
+            message.attachments.iter().map(|blob| blob.media_type.as_str()).collect();
+        let calls: Vec<Value> = message
+            .tools
+            .iter()
+            .map(|call| json!({ "name": call.name, "arguments": call.arguments }))
+            .collect();
+        facts["attachments"] = json!(attachments);
+        facts["tool_calls"] = json!(calls);
+        facts["value"] = json!(message.value);
+    }
+    facts
+}
+
+impl StepLoop<'_> {
+    /// Lets gates check the first message of an activation, if it has one.
+    pub(super) fn check_first_message(&mut self, id: FrameId) {
+        let Some(frame) = self.frames.get_mut(&id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
+        match frame.pending.as_ref().map(|pending| pending.text().to_owned()) {
+            Some(text) => {
+                frame.hold = Some(FrameHold::Checked);
+                let to = Some(frame.task.to_string());
+                let mut work = self.background_work();
+                work.gate_checks().check_passage(PassageKind::Message, id, to, text);
+            }
+            None => frame.hold = None,
+        }
+    }
+
+    /// Begins an activation after the gates let its first message pass.
+    fn enter(&mut self, passage: Passage) {
+        let id = passage.frame;
+        let Some(frame) = self.frames.get_mut(&id) else { return };
+        frame.hold = None;
+        if passage.is_changed {
+            let (name, sender) = (frame.task.clone(), frame.pending_sender.clone());
+            let inputs = changed_inputs(&frame.inputs, frame.pending.as_deref(), &passage.text);
+            let inputs = Arc::new(inputs);
+            let pending = frame.pending.clone();
+            frame.inputs = Arc::clone(&inputs);
+            let system = self.cx.own_system(&name, &inputs);
+            if let Some(frame) = self.frames.get_mut(&id) {
+                frame.system = system;
+            }
+            if let Some(mut pending) = pending {
+                let message = Arc::make_mut(&mut pending);
+                message.content = Some(passage.text);
+                // It may hold what a gate removed.
+                message.value = None;
+                self.dialogue().put_pending(id, sender, pending);
+            }
+        }
+        self.frames.runnable.push_back(id);
+    }
+
+    /// Puts a question to the user, once the gates have let it pass.
+    pub(super) fn check_question(&mut self, id: FrameId, prompt: String) -> Option<FrameWait> {
+        if prompt.trim().is_empty() || !self.cx.has_gate(GatePoint::Outbound) {
+            return self.put_question(id, prompt);
+        }
+        let mut work = self.background_work();
+        work.gate_checks().check_passage(PassageKind::Question, id, None, prompt);
+        Some(FrameWait::Gates)
+    }
+
+    fn question_passed(&mut self, id: FrameId, text: String) {
+        if let Some(wait) = self.put_question(id, text) {
+            self.frames.set_wait(self.cx, id, wait);
+        }
+    }
+
+    /// Returns a question that was blocked to its agent, with the reason.
+    fn question_blocked(&mut self, id: FrameId, reason: &str) {
+        let text = format!("The user was not asked: {reason}");
+        let message = self.frames.error_message(self.cx, id, text);
+        self.frames.ready(self.cx, id, Some((Responder::Agent, message)));
+    }
+}
+
+/// Returns the inputs of an activation after a gate changed its first message. The inputs repeat the
+/// message, or are what it was made of.
+fn changed_inputs(inputs: &Value, first: Option<&Message>, text: &str) -> Value {
+    let original = first.map(Message::text).unwrap_or_default();
+    match inputs {
+        Value::Object(_) if text_form(inputs) == original => {
+            let changed = serde_json::from_str(text).ok().filter(Value::is_object);
+            changed.unwrap_or_else(|| json!({ "task": text }))
+        }
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| {
+                let value = if text_form(value) == original { json!(text) } else { value.clone() };
+                (key.clone(), value)
+            })
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        other => other.clone(),
+    }
+}
+
+impl RunControl<'_> {
+    /// Lets a judge and the gates decide on the result of an ending task. Returns false if there is
+    /// nothing to decide.
+    pub(super) fn is_decided_first(&mut self, id: FrameId, ending: &FrameEnd) -> bool {
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
+        let judge = task.judge.clone().filter(|_| frame.only.is_none());
+        if !matches!(self.cx.phase, RoomPhase::Running { .. })
+            || (judge.is_none() && !self.cx.withholds_result(frame))
+        {
+            return false;
+        }
+        let frame = frame.clone();
+        if self.cx.failed_instead(&frame, ending.clone()).status == Status::Error {
+            return false;
+        }
+        let result = if frame.only.is_some() {
+            frame.pending.as_deref().cloned()
+        } else {
+            self.dialogue().form_result(&frame, ending)
+        };
+        let Some(result) = result.filter(|_| frame.caller.is_some() || self.cx.has_answer(&frame))
+        else {
+            return false;
+        };
+        let asked = TaskEnding {
+            status: ending.status,
+            reason: ending.reason.clone(),
+            result: TaskResult { text: result.text().to_owned(), value: result.value.clone() },
+        };
+        if let Some(frame) = self.frames.get_mut(&id) {
+            let closing = Closing { ending: ending.clone(), result, has_passed: false };
+            frame.hold = Some(FrameHold::Closing(Box::new(closing)));
+            frame.attempt = None;
+        }
+        match judge {
+            Some(judge) => {
+                let query = PluginQuery::Conclude { ending: Box::new(asked) };
+                if self.frames.consult(self.cx, id, &judge, query, QueryPurpose::Conclude).is_none()
+                {
+                    self.cx.violated(Invariant::FrameExists, id);
+                }
+            }
+            None => self.check_result(id),
+        }
+        true
+    }
+
+    /// Takes a judge's decision on a result.
+    pub(super) fn concluded(
+        &mut self,
+        id: FrameId,
+        judge: &PluginName,
+        reply: Result<PluginReply, Fault>,
+    ) {
+        let replaced = match reply {
+            Ok(PluginReply::Conclude { result }) => result,
+            Ok(_) => None,
+            Err(fault) => return self.judge_failed(id, judge, &fault),
+        };
+        let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
+        let (name, is_marked) = (frame.task.clone(), task.rules().marks_results);
+        let closing = self.frames.get_mut(&id).and_then(Frame::closing_mut);
+        if let (Some(TaskResult { text, value }), Some(closing)) = (replaced, closing) {
+            let result = &mut closing.result;
+            (result.content, result.value) = (Some(text), value);
+            result.tools.clear();
+            result.tool_calls.clear();
+            result.tool_results.clear();
+            // The judge's words are data to the caller, whoever answered in the task.
+            if is_marked && !result.labels.contains(&Label::Task) {
+                result.labels.push(Label::Task);
+            }
+            self.cx.notify(Notice::ResultReplaced { task: name, plugin: judge.clone() });
+        }
+        self.check_result(id);
+    }
+
+    /// Lets gates check the result of an ending task, if there are any.
+    fn check_result(&mut self, id: FrameId) {
+        let Some((frame, closing)) =
+            self.frames.get(&id).and_then(|frame| Some((frame, frame.closing()?)))
+        else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
+        let result = &closing.result;
+        let text = match (&result.content, &result.value) {
+            (Some(text), _) if !text.trim().is_empty() => text.clone(),
+            (_, Some(value)) => text_form(value),
+            _ if result.tools.is_empty() && result.attachments.is_empty() => {
+                return self.close_decided(id, None);
+            }
+            _ => String::new(),
+        };
+        let kind = self.cx.way_out(frame);
+        if self.cx.has_gate(kind.point()) {
+            let caller = frame.caller.and_then(|caller| self.frames.get(&caller));
+            let to = caller.map(|caller| caller.task.to_string());
+            self.background_work().gate_checks().check_passage(kind, id, to, text);
+        } else {
+            self.close_decided(id, None);
+        }
+    }
+
+    /// Ends the activation with its decided result, which a gate may have changed.
+    fn close_decided(&mut self, id: FrameId, changed: Option<String>) {
+        let Some(closing) = self.frames.get_mut(&id).and_then(Frame::closing_mut) else {
+            return self.cx.violated(Invariant::FrameExists, id);
+        };
+        closing.has_passed = true;
+        if let Some(text) = changed {
+            closing.result.content = Some(text);
+            // It may hold what the gate removed.
+            closing.result.value = None;
+        }
+        let ending = closing.ending.clone();
+        self.close_frame(id, ending);
+    }
+}
+
+impl Room {
+    /// Continues with a text that the gates let pass.
+    pub(super) fn passage_passed(&mut self, passage: Passage) {
+        let (id, text) = (passage.frame, passage.text.clone());
+        match passage.kind {
+            PassageKind::Message => self.step_loop().enter(passage),
+            PassageKind::Question => self.step_loop().question_passed(id, text),
+            PassageKind::Handoff => self.step_loop().handoff_passed(id, text),
+            PassageKind::Result | PassageKind::Answer => {
+                self.run_control().close_decided(id, passage.is_changed.then_some(text))
+            }
+        }
+    }
+
+    /// Continues without a text that a gate blocked.
+    pub(super) fn passage_blocked(&mut self, passage: &Passage, reason: &str) {
+        let id = passage.frame;
+        match passage.kind {
+            PassageKind::Question => self.step_loop().question_blocked(id, reason),
+            PassageKind::Handoff => self.step_loop().handoff_blocked(id, reason),
+            PassageKind::Message | PassageKind::Result | PassageKind::Answer => {
+                self.run_control().close_frame(id, FrameEnd::new(Status::Error, reason))
+            }
+        }
+    }
+}
