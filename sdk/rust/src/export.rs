@@ -90,12 +90,12 @@ pub fn check<G: Gate>(what: &GateInput) -> Result<GateVerdict, GateError> {
     Ok(G::check(what)?)
 }
 
-/// Asks the judge `J` for its ruling. An answer that is not valid ends nothing, so `done` is not
-/// asked about it.
+/// Asks the judge `J` for its ruling. An answer that it refuses ends nothing, so `done` is not asked
+/// about it.
 pub fn rule<J: Judge>(answer: &Answer) -> Result<Ruling, JudgeError> {
     let view = View::of_call();
     let valid = J::valid(answer, &view)?;
-    let done = if valid.unwrap_or(answer.valid) { J::done(answer, &view)? } else { None };
+    let done = if valid == Some(false) { None } else { J::done(answer, &view)? };
     Ok(Ruling { valid, done })
 }
 

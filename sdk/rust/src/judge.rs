@@ -44,8 +44,8 @@ pub trait Judge {
         Ok(None)
     }
 
-    /// Returns whether the task ends with the answer. `false` keeps it open, whatever the answer
-    /// says. Called for answers that are valid.
+    /// Returns whether the task ends with the answer, which then is valid. `false` keeps it open,
+    /// whatever the answer says. Called for each answer that [`valid`](Self::valid) does not refuse.
     fn done(answer: &Answer, view: &View) -> Result<Option<bool>> {
         let _ = (answer, view);
         Ok(None)
