@@ -112,8 +112,11 @@ impl StepLoop<'_> {
     ) {
         match reply {
             Ok(PluginReply::AnswerAsUser { text: Some(text) }) => {
-                let said = self.user_said(id, text, Vec::new());
-                self.frames.ready(self.cx, id, said.map(|said| (Responder::User, said)));
+                let said = self.user_said(id, text, Vec::new()).map(|mut said| {
+                    plugin.as_str().clone_into(&mut Arc::make_mut(&mut said).sender_name);
+                    (Responder::User, said)
+                });
+                self.frames.ready(self.cx, id, said);
             }
             Ok(_) => self.frames.ready(self.cx, id, None),
             Err(fault) => {

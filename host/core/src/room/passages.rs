@@ -259,7 +259,9 @@ impl RunControl<'_> {
     /// nothing to decide.
     pub(super) fn is_decided_first(&mut self, id: FrameId, ending: &FrameEnd) -> bool {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return false };
-        let judge = task.judge.clone().filter(|_| frame.only.is_none());
+        // The host has checked a structured result against its schema, and a judge would not.
+        let is_structured = frame.caller.is_none() && self.cx.opening.structured_retries.is_some();
+        let judge = task.judge.clone().filter(|_| frame.only.is_none() && !is_structured);
         if !matches!(self.cx.phase, RoomPhase::Running { .. })
             || (judge.is_none() && !self.cx.withholds_result(frame))
         {
@@ -274,10 +276,14 @@ impl RunControl<'_> {
         } else {
             self.dialogue().form_result(&frame, ending)
         };
-        let Some(result) = result.filter(|_| frame.caller.is_some() || self.cx.has_answer(&frame))
+        let Some(mut result) =
+            result.filter(|_| frame.caller.is_some() || self.cx.has_answer(&frame))
         else {
             return false;
         };
+        if let Some(value) = self.background.structured_result().filter(|_| is_structured) {
+            result.value = Some(value);
+        }
         let asked = TaskEnding {
             status: ending.status,
             reason: ending.reason.clone(),
@@ -361,9 +367,16 @@ impl RunControl<'_> {
 
     /// Ends the activation with its decided result, which a gate may have changed.
     fn close_decided(&mut self, id: FrameId, changed: Option<String>) {
+        let is_root = self.frames.get(&id).is_some_and(|frame| frame.caller.is_none());
         let Some(closing) = self.frames.get_mut(&id).and_then(Frame::closing_mut) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
+        if changed.is_some() && is_root && self.cx.opening.structured_retries.is_some() {
+            let reason = "a gate changed the text of a structured result, which can only pass as \
+                          it is or be blocked";
+            self.close_frame(id, FrameEnd::new(Status::Error, reason));
+            return;
+        }
         closing.has_passed = true;
         if let Some(text) = changed {
             closing.result.content = Some(text);

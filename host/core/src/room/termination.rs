@@ -664,11 +664,14 @@ impl RunControl<'_> {
             ending.reason =
                 format!("{}; the result is not {}", ending.reason, result_types::named(wanted));
         }
+        // What gates decide on has the structured value in its message.
+        let structured = self
+            .background
+            .structured_result()
+            .filter(|_| root.closing().is_none() && !self.cx.withholds_result(root));
         let outcome = Arc::new(Outcome {
             content: message.as_ref().and_then(|message| message.content.clone()),
-            value: self
-                .background
-                .structured_result()
+            value: structured
                 .or_else(|| message.as_ref().and_then(|message| message.value.clone())),
             recipient: message.as_ref().and_then(|message| message.recipient.clone()),
             tools: message.as_ref().map(|message| message.tools.clone()).unwrap_or_default(),

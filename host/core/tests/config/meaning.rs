@@ -366,7 +366,7 @@ fn every_available_example_is_accepted_where_it_belongs() {
         _ => None,
     };
     let more = "[secrets.met_token]\nfrom = { env = \"T\" }\nhosts = [\"api.example.org\"]\n[plugins.search]\nsource = \"stock:search\"\n[plugins.immediate]\nsource = \"stock:i\"\n[plugins.workspace]\nsource = \"stock:w\"\n\
-        [plugins.browser]\nsource = \"stock:b\"\n[plugins.notes]\nsource = \"stock:n\"\n[plugins.recent]\nsource = \"stock:r\"\n[plugins.librarian]\n\
+        [plugins.browser]\nsource = \"stock:b\"\n[plugins.notes]\nsource = \"stock:n\"\n[plugins.recent]\nsource = \"stock:r\"\n[plugins.grader]\nsource = \"stock:g\"\n[plugins.customer]\nsource = \"stock:c\"\n[plugins.librarian]\n\
         source = \"stock:l\"\n[tasks.answer]\nagent = \"chat\"\n[tasks.billing]\nagent = \"chat\"\n[tasks.digest]\nagent = \"chat\"\n[models.default]\n\
         kind = \"scripted\"\nreplies = \"r.json\"\n";
     for key in KEYS.iter().filter(|key| key.available && key.name != "agent") {

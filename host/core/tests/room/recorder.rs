@@ -263,6 +263,9 @@ impl Recorder {
             "risks": self.risks,
             "condensed": self.condensed,
             "knowledge": self.knowledge,
+            "overruled": self.overruled,
+            "replaced": self.replaced,
+            "blocked": self.blocked,
             "state": state,
             // The time for which the room was open.
             "hours": hours,

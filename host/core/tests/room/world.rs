@@ -238,7 +238,10 @@ impl<'a> World<'a> {
                 });
             }
             Effect::QueryPlugin { call, plugin, .. } => {
-                self.show(call);
+                // A gate sees no task.
+                if self.room.agent_view(call).is_some() {
+                    self.show(call);
+                }
                 let entry = Consulted::read(
                     &self
                         .next(

@@ -1,9 +1,14 @@
 //! Results in a fixed form: requested again, submitted, or missing.
 
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::Event;
+use conclave_core::setup::plugin_query::{GateInput, GateVerdict, PluginQuery, PluginReply};
+use conclave_core::setup::{GatePoint, GateRule, PluginKind, Setup};
 use conclave_core::types::action::Action;
 use conclave_core::types::delivery::{BackgroundStatus, EndedTask};
+use conclave_core::types::fault::CallReport;
 use conclave_core::types::host_tool::HostTool;
-use conclave_core::types::outcome::{EndCause, Status};
+use conclave_core::types::outcome::{EndCause, Outcome, Status};
 use serde_json::json;
 
 use super::{Desk, done, finish, offers, plain, plain_with, step};
@@ -143,4 +148,58 @@ fn the_data_of_a_completed_result_fits_the_delegations_schema() {
     let outcome = desk.room.outcome().expect("it is over");
     assert_eq!(outcome.value.as_ref().expect("a value")["data"], json!({ "n": 3 }));
     desk.folds();
+}
+
+/// Ends a task with a submitted result in a room with gates between tasks. Returns its outcome.
+fn submitted_through_gates(verdict: GateVerdict) -> Outcome {
+    let gated = |setup: &mut Setup| {
+        let mut guard = setup.plugins["slow"].as_ref().clone();
+        guard.facts.kinds = [PluginKind::Gate].into();
+        setup.plugins.insert("guard".into(), guard.into());
+        let (on, deadline_ms) = (GatePoint::Subtask, 1_000);
+        setup.gates.push(GateRule { on, plugin: "guard".into(), deadline_ms, fails_open: false });
+    };
+    let mut desk = Desk::open_with(plain(), gated, |opening| {
+        (opening.structured_retries, opening.depth) = (Some(0), 1);
+    });
+    let secret = json!({ "status": "completed", "summary": "Twelve.", "data": { "n": 12 } });
+    desk.calls("submit_result", secret.clone());
+    let asked = |effect: &Effect| match effect {
+        Effect::QueryPlugin { call, question: PluginQuery::Gate { input }, .. } => {
+            Some((*call, GateInput::clone(input)))
+        }
+        _ => None,
+    };
+    let (call, input) = desk.take(asked).expect("the gate is asked");
+    assert_eq!((input.text.as_str(), &input.metadata["value"]), ("Twelve.", &secret));
+    let answer = Ok(PluginReply::Gate { verdict });
+    desk.happened(Event::PluginQueried { call, answer, report: CallReport::default() });
+    desk.folds();
+    desk.room.outcome().expect("it is over").as_ref().clone()
+}
+
+#[test]
+fn a_result_in_a_fixed_form_passes_the_gates_whole_or_not_at_all() {
+    let passed = submitted_through_gates(GateVerdict::Allow);
+    assert_eq!((passed.status, &passed.value.unwrap()["data"]["n"]), (Status::Done, &json!(12)));
+    let blocked = submitted_through_gates(GateVerdict::Block { reason: "no numbers".to_owned() });
+    assert_eq!((blocked.status, blocked.content, blocked.value), (Status::Error, None, None));
+    // Another text would not say what the value says.
+    let changed = submitted_through_gates(GateVerdict::Modify { text: "…".to_owned() });
+    assert_eq!((changed.status, changed.content, changed.value), (Status::Error, None, None));
+    assert!(changed.reason.contains("structured result"), "{}", changed.reason);
+}
+
+#[test]
+fn what_a_task_said_before_it_failed_does_not_go_around_the_gates() {
+    let gated = |setup: &mut Setup| {
+        let (on, deadline_ms) = (GatePoint::Subtask, 1_000);
+        setup.gates.push(GateRule { on, plugin: "guard".into(), deadline_ms, fails_open: false });
+    };
+    let mut desk = Desk::open_with(plain(), gated, |opening| {
+        (opening.structured_retries, opening.depth) = (Some(0), 1);
+    });
+    desk.step(Action::Finish { outputs: json!({ "content": "raw text" }) });
+    let outcome = desk.room.outcome().expect("it is over");
+    assert_eq!((outcome.status, &outcome.content, &outcome.value), (Status::Error, &None, &None));
 }
