@@ -63,12 +63,12 @@ pub enum PluginCall {
     },
     /// A tool of the plugin.
     Tool(ToolInput),
-    /// A query to a memory, an analyzer, a condenser or a gate. Analyzers and condensers read the
-    /// view.
+    /// A query to a memory, an analyzer, a condenser, a gate, a judge or a simulated user. All but
+    /// memories and gates read the view.
     Query {
         /// The query, whose kind names the exported interface.
         query: PluginQuery,
-        /// The view of the calling task; `None` for memories and gates.
+        /// The view of the calling task; `None` for memories, gates and observers.
         view: Option<AgentView>,
     },
     /// A wake-up of a delivery strategy.
@@ -104,7 +104,8 @@ pub enum CallKind {
     Respond,
     /// `call` of a plugin with tools.
     Tool,
-    /// The query function of a memory, an analyzer, a condenser or a gate.
+    /// The query function of a memory, an analyzer, a condenser, a gate, a judge, a simulated user
+    /// or an observer.
     Query,
     /// `decide` of a delivery strategy.
     Decide,

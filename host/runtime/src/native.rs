@@ -1,5 +1,6 @@
 //! Native plugins of the embedding program: tools, agents, responders, memories, analyzers,
-//! condensers and gates that are Rust closures. A config names one as `source = "native:NAME"`.
+//! condensers, gates, judges, simulated users and observers that are Rust closures. A config names
+//! one as `source = "native:NAME"`.
 //!
 //! To the core they are plugins like any other: they have a manifest with requests, grants, schemas
 //! for arguments, limits and a journal. But their code runs **in this process and in no sandbox**:
@@ -37,7 +38,7 @@ mod running;
 mod tool;
 
 pub use access::CallAccess;
-pub use advisor::{Assess, Check, Condense, Observe, Recall};
+pub use advisor::{AnswerAsUser, Assess, Check, Conclude, Condense, Observe, Recall, Rule};
 pub use agent::{IntoTurn, Step, call, finish, say};
 pub use failure::{Failure, ModelCallFailure};
 pub use model::{answer, model};

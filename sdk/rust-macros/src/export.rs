@@ -14,7 +14,8 @@ use crate::manifest;
 
 const USAGE: &str = "write `export!(tools: [a, b])`, `export!(toolset: X)`, `export!(agent: X)`, `export!(agent: X, responder: X)`, \
                      `export!(delivery: X)`, \
-                     `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)`, `export!(gate: X)` or `export!(observer: X)`, or several of them \
+                     `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)`, `export!(gate: X)`, \
+                     `export!(judge: X)`, `export!(simulated_user: X)` or `export!(observer: X)`, or several of them \
                      with commas between";
 
 /// The macro's arguments.
@@ -29,6 +30,8 @@ struct Exports {
     analyzer: Option<Path>,
     condenser: Option<Path>,
     gate: Option<Path>,
+    judge: Option<Path>,
+    simulated_user: Option<Path>,
     observer: Option<Path>,
     manifest: Option<LitStr>,
     asks: Option<Vec<Ask>>,
@@ -68,6 +71,8 @@ impl Parse for Exports {
                 "analyzer" => exports.analyzer = Some(input.parse()?),
                 "condenser" => exports.condenser = Some(input.parse()?),
                 "gate" => exports.gate = Some(input.parse()?),
+                "judge" => exports.judge = Some(input.parse()?),
+                "simulated_user" => exports.simulated_user = Some(input.parse()?),
                 "observer" => exports.observer = Some(input.parse()?),
                 "manifest" => exports.manifest = Some(input.parse()?),
                 "asks" => exports.asks = Some(list(input)?),
@@ -96,6 +101,8 @@ impl Exports {
             &self.analyzer,
             &self.condenser,
             &self.gate,
+            &self.judge,
+            &self.simulated_user,
             &self.observer,
         ];
         if !has_manifest && self.tools.is_empty() && kinds.iter().all(|kind| kind.is_none()) {
@@ -135,6 +142,8 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     let analyzer = exports.analyzer.as_ref().map(export_analyzer);
     let condenser = exports.condenser.as_ref().map(export_condenser);
     let gate = exports.gate.as_ref().map(export_gate);
+    let judge = exports.judge.as_ref().map(export_judge);
+    let simulated_user = exports.simulated_user.as_ref().map(export_simulated_user);
     let observer = exports.observer.as_ref().map(export_observer);
     Ok(quote! {
         const _: () = {
@@ -151,6 +160,8 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
             #analyzer
             #condenser
             #gate
+            #judge
+            #simulated_user
             #observer
             #manifest
         };
@@ -333,6 +344,49 @@ fn export_gate(gate: &Path) -> TokenStream {
         }
         #[cfg(target_family = "wasm")]
         ::conclave_sdk::bindings::gate::export_gate!(Plugin with_types_in ::conclave_sdk::bindings::gate);
+    }
+}
+
+fn export_judge(judge: &Path) -> TokenStream {
+    quote! {
+        impl ::conclave_sdk::bindings::judge::exports::conclave::plugin::judge::Guest for Plugin {
+            fn rule(
+                answer: ::conclave_sdk::judge::Answer,
+            ) -> ::core::result::Result<
+                ::conclave_sdk::bindings::judge::exports::conclave::plugin::judge::Ruling,
+                ::conclave_sdk::bindings::judge::exports::conclave::plugin::judge::JudgeError,
+            > {
+                ::conclave_sdk::export::rule::<#judge>(&answer)
+            }
+
+            fn conclude(
+                ending: ::conclave_sdk::judge::Ending,
+            ) -> ::core::result::Result<
+                ::core::option::Option<::conclave_sdk::judge::TaskResult>,
+                ::conclave_sdk::bindings::judge::exports::conclave::plugin::judge::JudgeError,
+            > {
+                ::conclave_sdk::export::conclude::<#judge>(&ending)
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        ::conclave_sdk::bindings::judge::export_judge!(Plugin with_types_in ::conclave_sdk::bindings::judge);
+    }
+}
+
+fn export_simulated_user(user: &Path) -> TokenStream {
+    quote! {
+        impl ::conclave_sdk::bindings::simulated_user::exports::conclave::plugin::simulated_user::Guest for Plugin {
+            fn answer(
+                question: ::std::string::String,
+            ) -> ::core::result::Result<
+                ::core::option::Option<::std::string::String>,
+                ::conclave_sdk::bindings::simulated_user::exports::conclave::plugin::simulated_user::SimulatedUserError,
+            > {
+                ::conclave_sdk::export::answer::<#user>(&question)
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        ::conclave_sdk::bindings::simulated_user::export_simulated_user!(Plugin with_types_in ::conclave_sdk::bindings::simulated_user);
     }
 }
 

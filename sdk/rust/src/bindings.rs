@@ -99,3 +99,19 @@ pub mod condenser {
         "conclave:plugin/state@0.1.0-draft": crate::bindings::agent::conclave::plugin::state
     });
 }
+
+/// A component that exports `judge`.
+pub mod judge {
+    kind!("judge-plugin", "judge", "conclave_sdk::bindings::judge", "export_judge", {
+        "conclave:plugin/actions@0.1.0-draft": crate::bindings::agent::conclave::plugin::actions,
+        "conclave:plugin/state@0.1.0-draft": crate::bindings::agent::conclave::plugin::state
+    });
+}
+
+/// A component that exports `simulated-user`.
+pub mod simulated_user {
+    kind!("simulated-user-plugin", "simulated-user", "conclave_sdk::bindings::simulated_user", "export_simulated_user", {
+        "conclave:plugin/actions@0.1.0-draft": crate::bindings::agent::conclave::plugin::actions,
+        "conclave:plugin/state@0.1.0-draft": crate::bindings::agent::conclave::plugin::state
+    });
+}

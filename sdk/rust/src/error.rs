@@ -11,8 +11,10 @@ use crate::bindings::condenser::exports::conclave::plugin::condenser::CondenserE
 use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::StrategyError;
 use crate::bindings::gate::exports::conclave::plugin::gate::GateError;
 use crate::bindings::imports::conclave::plugin::{blobs, fetch, files, kv, model, scratch, types};
+use crate::bindings::judge::exports::conclave::plugin::judge::JudgeError;
 use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
 use crate::bindings::observer::exports::conclave::plugin::observer::ObserverError;
+use crate::bindings::simulated_user::exports::conclave::plugin::simulated_user::SimulatedUserError;
 use crate::bindings::tool::conclave::plugin::history;
 use crate::bindings::tool::exports::conclave::plugin::tools::ToolError;
 
@@ -241,7 +243,15 @@ macro_rules! denied_or_other {
         }
     )+};
 }
-denied_or_other!(StrategyError, MemoryError, AnalyzerError, CondenserError, GateError);
+denied_or_other!(
+    StrategyError,
+    MemoryError,
+    AnalyzerError,
+    CondenserError,
+    GateError,
+    JudgeError,
+    SimulatedUserError
+);
 
 #[cfg(test)]
 mod tests {

@@ -15,16 +15,22 @@ use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::{
 use crate::bindings::gate::exports::conclave::plugin::gate::{
     GateError, GateInput, Verdict as GateVerdict,
 };
+use crate::bindings::judge::exports::conclave::plugin::judge::{
+    Answer, Ending, JudgeError, Ruling, TaskResult,
+};
 use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
 use crate::bindings::observer::exports::conclave::plugin::observer::{
     ObservedEvent, ObserverError,
 };
+use crate::bindings::simulated_user::exports::conclave::plugin::simulated_user::SimulatedUserError;
 use crate::bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolError, ToolSpec};
 use crate::condenser::Condenser;
 use crate::delivery::{self, DeliveryStrategy};
 use crate::gate::Gate;
+use crate::judge::Judge;
 use crate::memory::Memory;
 use crate::observer::Observer;
+use crate::simulated_user::SimulatedUser;
 use crate::tool::Tool;
 use crate::{Agent, Call, Error, Responder, Toolset, View};
 
@@ -82,6 +88,25 @@ pub fn assess<S: SecurityAnalyzer>(
 /// Calls the gate `G`.
 pub fn check<G: Gate>(what: &GateInput) -> Result<GateVerdict, GateError> {
     Ok(G::check(what)?)
+}
+
+/// Asks the judge `J` for its ruling. An answer that it refuses ends nothing, so `done` is not asked
+/// about it.
+pub fn rule<J: Judge>(answer: &Answer) -> Result<Ruling, JudgeError> {
+    let view = View::of_call();
+    let valid = J::valid(answer, &view)?;
+    let done = if valid == Some(false) { None } else { J::done(answer, &view)? };
+    Ok(Ruling { valid, done })
+}
+
+/// Asks the judge `J` for the result.
+pub fn conclude<J: Judge>(ending: &Ending) -> Result<Option<TaskResult>, JudgeError> {
+    Ok(J::result(ending, &View::of_call())?)
+}
+
+/// Asks the simulated user `U`.
+pub fn answer<U: SimulatedUser>(question: &str) -> Result<Option<String>, SimulatedUserError> {
+    Ok(U::answer(question, &View::of_call())?)
 }
 
 /// Calls the observer `O`.

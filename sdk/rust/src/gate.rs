@@ -1,5 +1,6 @@
 //! A gate: it passes, changes or blocks a text before it takes effect. The operator configures its
-//! places: messages from channels, assignments of background tasks, and words about their results.
+//! places: messages from channels, messages between tasks and to background tasks, texts about
+//! results, and questions and answers for people.
 //! A gate that traps, fails, is refused or times out blocks.
 
 use crate::Result;

@@ -66,8 +66,9 @@
 //!
 //! [`memory`] answers agents' recalls, and [`analyzer`] assesses the risk of an action.
 //! [`condenser`] shortens a history, [`delivery`] times background results, and [`gate`] checks
-//! texts that enter a room, go to its workers or leave it. An [`observer`] receives the events of
-//! a run. Each is one trait; `export!(memory: X, tools: [keep])` joins several in one component.
+//! texts that enter a room, go to its workers or leave it. A [`judge`] overrules which answers count
+//! in a task, which end it, and its result, and a [`simulated_user`] answers in the place of the
+//! user. An [`observer`] receives the events of a run. Each is one trait; `export!(memory: X, tools: [keep])` joins several in one component.
 //!
 //! # What a plugin asks for
 //!
@@ -105,6 +106,7 @@ pub mod fetch;
 pub mod files;
 pub mod gate;
 pub mod history;
+pub mod judge;
 pub mod kv;
 pub mod log;
 pub mod memory;
@@ -116,6 +118,7 @@ mod outcome;
 pub mod progress;
 pub mod scratch;
 pub mod secrets;
+pub mod simulated_user;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 mod tool;

@@ -1,5 +1,5 @@
 //! Native tests of plugins: a host that grants what a test says, and the task that an agent, a
-//! responder, an analyzer or a condenser reads. The harness of strategies is
+//! responder, an analyzer, a condenser, a judge or a simulated user reads. The harness of strategies is
 //! [`delivery::harness`](crate::delivery::harness).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -11,6 +11,7 @@ use crate::bindings::agent::conclave::plugin::state::{
     PastAction, Peer, RemainingBudgets, RunMetrics, ToolSummary,
 };
 use crate::fetch::Header;
+use crate::judge::{Answer, Ending, TaskResult};
 use crate::model::{Completion, StopReason};
 use crate::native::{self, Fake, FakeResponse};
 use crate::{Message, Role, ToolCall, Usage, View};
@@ -338,6 +339,18 @@ pub fn message(seq: u64, sender: Role, text: &str) -> Message {
         labels: Vec::new(),
         extra: Vec::new(),
     }
+}
+
+/// Returns an answer of the model that the host takes, and that does not end the task.
+pub fn answer(text: &str) -> Answer {
+    let message = message(0, Role::Llm, text);
+    Answer { message, responder: "llm".to_owned(), valid: true, done: false }
+}
+
+/// Returns the end of a task that is done with this result.
+pub fn ending(text: &str) -> Ending {
+    let reason = "the model said that it is done".to_owned();
+    Ending { status: "DONE".to_owned(), reason, result: TaskResult::text(text) }
 }
 
 #[cfg(test)]

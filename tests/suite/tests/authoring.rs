@@ -10,11 +10,13 @@ use serde_json::Value;
 use crate::cli::{conclave, text};
 
 /// Each kind, and the result of its config's run.
-const KINDS: [(&str, &str); 8] = [
+const KINDS: [(&str, &str); 10] = [
     ("tool", "It has five words.\n"),
     ("agent", "It was lit in 1844.\n"),
     ("strategy", "I will tell you.\n"),
     ("gate", "I may not have that looked up.\n"),
+    ("judge", "1844\n"),
+    ("simulated-user", "I have booked a table for two on the first of June.\n"),
     (
         "observer",
         "It was lit in 1844.

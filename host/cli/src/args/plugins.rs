@@ -147,6 +147,10 @@ pub(crate) enum NewKind {
     Strategy,
     /// Allows, changes or blocks texts
     Gate,
+    /// Decides which answers count, and which end a task
+    Judge,
+    /// Answers in the place of the user
+    SimulatedUser,
     /// Receives the events of runs
     Observer,
     /// Shortens histories
@@ -165,6 +169,8 @@ impl NewKind {
             Self::Agent => "agent",
             Self::Strategy => "strategy",
             Self::Gate => "gate",
+            Self::Judge => "judge",
+            Self::SimulatedUser => "simulated-user",
             Self::Observer => "observer",
             Self::Condenser => "condenser",
             Self::Memory => "memory",

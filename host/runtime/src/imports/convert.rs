@@ -14,8 +14,8 @@ pub(crate) use delivery::{channel_out, decision_in, ended_out, wake_out};
 pub(crate) use message::{blob_out, message_out};
 pub(crate) use model::{completion_out, model_error_out, request_in};
 pub(crate) use queries::{
-    checked, condensation_in, gate_input_out, gate_verdict_in, observed_out, observer_reply_in,
-    reason_out, verdict_in,
+    checked, condensation_in, ending_out, gate_input_out, gate_verdict_in, judged_out,
+    observed_out, observer_reply_in, reason_out, ruling_in, task_result_in, verdict_in,
 };
 pub(crate) use state::{metrics_out, past_out, remaining_out, summary_out};
 pub(crate) use tool::{outcome_in, spec_in, tool_error_in};
@@ -27,7 +27,7 @@ use serde_json::Value;
 use crate::imports::bindings::conclave::plugin::actions::AgentError;
 use crate::imports::bindings::conclave::plugin::types;
 use crate::imports::bindings::exports::conclave::plugin::{
-    condenser, delivery_strategy, gate, memory, security_analyzer,
+    condenser, delivery_strategy, gate, judge, memory, security_analyzer, simulated_user,
 };
 use crate::imports::call::log::{excerpt, harmless};
 
@@ -140,6 +140,8 @@ faults!(
     security_analyzer::AnalyzerError,
     condenser::CondenserError,
     gate::GateError,
+    judge::JudgeError,
+    simulated_user::SimulatedUserError,
     delivery_strategy::StrategyError
 );
 

@@ -1,8 +1,11 @@
-//! Native memories, analyzers, condensers and gates: async closures from a query to a reply.
+//! Native memories, analyzers, condensers, gates, judges, simulated users and observers: async
+//! closures from a query to a reply.
 
 use std::sync::Arc;
 
-use conclave_core::setup::plugin_query::{CondenseReason, GateInput, PluginQuery, PluginReply};
+use conclave_core::setup::plugin_query::{
+    CondenseReason, GateInput, JudgedAnswer, PluginQuery, PluginReply, TaskEnding,
+};
 use conclave_core::types::action::Action;
 use conclave_core::types::observed::ObservedEvent;
 use conclave_core::types::view::AgentView;
@@ -58,6 +61,39 @@ pub struct Check {
     pub host: CallAccess,
 }
 
+/// A query to a judge: its ruling on an answer.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// The answer, with the ruling of the host's rules.
+    pub answer: JudgedAnswer,
+    /// The view of the task, as its agent sees it before the answer.
+    pub view: AgentView,
+    /// Log, settings and models.
+    pub host: CallAccess,
+}
+
+/// A query to a judge: the result of the task that ends.
+#[derive(Clone, Debug)]
+pub struct Conclude {
+    /// The end, with the result of the host's rules.
+    pub ending: TaskEnding,
+    /// The view of the task, as its agent sees it.
+    pub view: AgentView,
+    /// Log, settings and models.
+    pub host: CallAccess,
+}
+
+/// A question to a simulated user.
+#[derive(Clone, Debug)]
+pub struct AnswerAsUser {
+    /// The question, or the message that a person would see; may be empty.
+    pub question: String,
+    /// The view of the task, as its agent sees it.
+    pub view: AgentView,
+    /// Log, settings and models.
+    pub host: CallAccess,
+}
+
 /// Events for an observer: at least one, and all of one room, in order.
 #[derive(Clone, Debug)]
 pub struct Observe {
@@ -73,6 +109,9 @@ pub(super) enum NativeQuery {
     Assess(Box<Assess>),
     Condense(Box<Condense>),
     Check(Box<Check>),
+    Rule(Box<Rule>),
+    Conclude(Box<Conclude>),
+    AnswerAsUser(Box<AnswerAsUser>),
     Observe(Observe),
 }
 
@@ -89,6 +128,15 @@ impl NativeQuery {
                 Self::Assess(Box::new(Assess { action: *action, thought, view: view?, host }))
             }
             PluginQuery::Gate { input } => Self::Check(Box::new(Check { input: *input, host })),
+            PluginQuery::Rule { answer } => {
+                Self::Rule(Box::new(Rule { answer: *answer, view: view?, host }))
+            }
+            PluginQuery::Conclude { ending } => {
+                Self::Conclude(Box::new(Conclude { ending: *ending, view: view?, host }))
+            }
+            PluginQuery::AnswerAsUser { prompt: question } => {
+                Self::AnswerAsUser(Box::new(AnswerAsUser { question, view: view?, host }))
+            }
             PluginQuery::Observe { events } => Self::Observe(Observe { events, host }),
             PluginQuery::Condense { reason } => {
                 Self::Condense(Box::new(Condense { reason, view: view?, host }))

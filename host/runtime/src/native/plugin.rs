@@ -7,13 +7,16 @@ use std::sync::Arc;
 
 use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use conclave_core::setup::plugin_query::{
-    Condensation, GateVerdict, ObserverReply, PluginReply, Verdict,
+    Condensation, GateVerdict, ObserverReply, PluginReply, Ruling, TaskResult, Verdict,
 };
 use conclave_core::setup::{PluginFacts, PluginKind};
 use conclave_core::types::capability::Capability;
 use serde_json::Value;
 
-use super::advisor::{AdvisorBody, Assess, Check, Condense, NativeQuery, Observe, Recall};
+use super::advisor::{
+    AdvisorBody, AnswerAsUser, Assess, Check, Conclude, Condense, NativeQuery, Observe, Recall,
+    Rule,
+};
 use super::agent::{AgentBody, IntoTurn, ResponderBody, Step};
 use super::failure::Failure;
 use super::tool::Tool;
@@ -23,8 +26,9 @@ use super::tool::Tool;
 const OFFERED: [Capability; 4] =
     [Capability::Model, Capability::Tools, Capability::Delegate, Capability::Route];
 
-/// A plugin of closures: tools, an agent, a responder, a memory, an analyzer, a condenser, a gate, or several of
-/// them. By default it requests no capability. Cloning is cheap.
+/// A plugin of closures: tools, an agent, a responder, a memory, an analyzer, a condenser, a gate, a
+/// judge, a simulated user, an observer, or several of them. By default it requests no capability.
+/// Cloning is cheap.
 ///
 /// ```
 /// use conclave_runtime::Capability;
@@ -150,6 +154,57 @@ impl Plugin {
         Self::empty(name).with_gate(body)
     }
 
+    /// Returns a plugin with a judge, which overrules the rules of a task for its answers: which are
+    /// valid, and which end the task. The task's `judge` names it; `Ruling::default()` overrules
+    /// nothing. [`with_conclusion`](Self::with_conclusion) adds its word on the result. If the
+    /// closure fails, panics or times out, the task fails.
+    ///
+    /// ```
+    /// use conclave_runtime::native::{Conclude, Plugin, Rule};
+    /// use conclave_runtime::plugin_query::{Ruling, TaskResult};
+    ///
+    /// // Only a number counts; 42 ends the task; the result says so.
+    /// let grader = Plugin::judge("grader", |ask: Rule| async move {
+    ///     let number = ask.answer.message.text().trim().parse::<u32>().ok();
+    ///     Ok(Ruling { valid: Some(number.is_some()), done: Some(number == Some(42)) })
+    /// })
+    /// .with_conclusion(|ask: Conclude| async move {
+    ///     let text = format!("the number is {}", ask.ending.result.text.trim());
+    ///     Ok(Some(TaskResult { text, value: None }))
+    /// });
+    /// # assert_eq!(grader.name(), "grader");
+    /// ```
+    pub fn judge<F, W>(name: &str, body: F) -> Self
+    where
+        F: Fn(Rule) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Ruling, Failure>> + Send + 'static,
+    {
+        Self::empty(name).with_judge(body)
+    }
+
+    /// Returns a plugin with a simulated user, which answers in the place of the user; the task's
+    /// `simulated_user` names it. Its text has the authority of the user in that task; `None` is no
+    /// answer. If the closure fails, panics or times out, the task fails.
+    ///
+    /// ```
+    /// use conclave_runtime::native::{AnswerAsUser, Plugin};
+    ///
+    /// let customer = Plugin::simulated_user("customer", |ask: AnswerAsUser| async move {
+    ///     Ok(Some(match ask.question.contains("Which date?") {
+    ///         true => "The first of June.".to_owned(),
+    ///         false => "quit".to_owned(),
+    ///     }))
+    /// });
+    /// # assert_eq!(customer.name(), "customer");
+    /// ```
+    pub fn simulated_user<F, W>(name: &str, body: F) -> Self
+    where
+        F: Fn(AnswerAsUser) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Option<String>, Failure>> + Send + 'static,
+    {
+        Self::empty(name).with_simulated_user(body)
+    }
+
     /// Returns a plugin with an observer, which gets the events of runs after they are durable; an
     /// `[[observers]]` entry names it. If the closure fails, it gets the same events again.
     ///
@@ -235,6 +290,75 @@ impl Plugin {
                 if let NativeQuery::Check(asked) = asked { Some(body(*asked)) } else { None };
             async move {
                 Ok(PluginReply::Gate { verdict: work.ok_or_else(Failure::other_kind)?.await? })
+            }
+        })
+    }
+
+    /// Adds a judge's ruling on answers to the plugin. Without
+    /// [`with_conclusion`](Self::with_conclusion), the results stay those of the host.
+    #[must_use]
+    pub fn with_judge<F, W>(self, body: F) -> Self
+    where
+        F: Fn(Rule) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Ruling, Failure>> + Send + 'static,
+    {
+        let concludes = self.judge_body();
+        self.with_advisor(PluginKind::Judge, move |asked| match asked {
+            NativeQuery::Rule(asked) => {
+                let work = body(*asked);
+                Box::pin(async move { Ok(PluginReply::Rule { ruling: work.await? }) })
+            }
+            other => concludes(other),
+        })
+    }
+
+    /// Adds a judge's word on the result of the task: `Some` replaces it. Without
+    /// [`with_judge`](Self::with_judge), the judge overrules no answer.
+    #[must_use]
+    pub fn with_conclusion<F, W>(self, body: F) -> Self
+    where
+        F: Fn(Conclude) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Option<TaskResult>, Failure>> + Send + 'static,
+    {
+        let rules = self.judge_body();
+        self.with_advisor(PluginKind::Judge, move |asked| match asked {
+            NativeQuery::Conclude(asked) => {
+                let work = body(*asked);
+                Box::pin(async move { Ok(PluginReply::Conclude { result: work.await? }) })
+            }
+            other => rules(other),
+        })
+    }
+
+    /// Returns the judge so far, which by default overrules nothing. Its two queries have a closure
+    /// each, and the kind has one body.
+    fn judge_body(&self) -> AdvisorBody {
+        self.advisors.get(&PluginKind::Judge).cloned().unwrap_or_else(|| {
+            Arc::new(|asked| {
+                Box::pin(std::future::ready(match asked {
+                    NativeQuery::Rule(_) => Ok(PluginReply::Rule { ruling: Ruling::default() }),
+                    NativeQuery::Conclude(_) => Ok(PluginReply::Conclude { result: None }),
+                    _ => Err(Failure::other_kind()),
+                }))
+            })
+        })
+    }
+
+    /// Adds a simulated user to the plugin.
+    #[must_use]
+    pub fn with_simulated_user<F, W>(self, body: F) -> Self
+    where
+        F: Fn(AnswerAsUser) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Option<String>, Failure>> + Send + 'static,
+    {
+        self.with_advisor(PluginKind::SimulatedUser, move |asked| {
+            let work = if let NativeQuery::AnswerAsUser(asked) = asked {
+                Some(body(*asked))
+            } else {
+                None
+            };
+            async move {
+                Ok(PluginReply::AnswerAsUser { text: work.ok_or_else(Failure::other_kind)?.await? })
             }
         })
     }

@@ -7,8 +7,8 @@ use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
 use crate::imports::bindings::exports::conclave::plugin::{
-    agent, condenser, delivery_strategy, gate, memory, observer, responder, security_analyzer,
-    tools,
+    agent, condenser, delivery_strategy, gate, judge, memory, observer, responder,
+    security_analyzer, simulated_user, tools,
 };
 use crate::imports::call::CallState;
 
@@ -23,6 +23,8 @@ pub(crate) struct Exports {
     analyzer: Option<security_analyzer::GuestIndices>,
     condenser: Option<condenser::GuestIndices>,
     gate: Option<gate::GuestIndices>,
+    judge: Option<judge::GuestIndices>,
+    simulated_user: Option<simulated_user::GuestIndices>,
     observer: Option<observer::GuestIndices>,
 }
 
@@ -54,6 +56,10 @@ impl Exports {
                     exports.condenser = Some(condenser::GuestIndices::new(code)?)
                 }
                 PluginKind::Gate => exports.gate = Some(gate::GuestIndices::new(code)?),
+                PluginKind::Judge => exports.judge = Some(judge::GuestIndices::new(code)?),
+                PluginKind::SimulatedUser => {
+                    exports.simulated_user = Some(simulated_user::GuestIndices::new(code)?)
+                }
                 PluginKind::Observer => exports.observer = Some(observer::GuestIndices::new(code)?),
             }
         }
@@ -80,6 +86,8 @@ impl Exports {
             .map(|condenser| condenser.load(&mut *store, instance))
             .transpose()?;
         self.gate.as_ref().map(|gate| gate.load(&mut *store, instance)).transpose()?;
+        self.judge.as_ref().map(|judge| judge.load(&mut *store, instance)).transpose()?;
+        self.simulated_user.as_ref().map(|user| user.load(&mut *store, instance)).transpose()?;
         self.observer.as_ref().map(|observer| observer.load(&mut *store, instance)).transpose()?;
         Ok(())
     }
@@ -114,6 +122,14 @@ impl Exports {
 
     pub(crate) fn gate(&self) -> Option<&gate::GuestIndices> {
         self.gate.as_ref()
+    }
+
+    pub(crate) fn judge(&self) -> Option<&judge::GuestIndices> {
+        self.judge.as_ref()
+    }
+
+    pub(crate) fn simulated_user(&self) -> Option<&simulated_user::GuestIndices> {
+        self.simulated_user.as_ref()
     }
 
     pub(crate) fn observer(&self) -> Option<&observer::GuestIndices> {

@@ -150,6 +150,22 @@ impl Sandbox {
                 let gate = exports.gate().ok_or_else(|| lacks(PluginKind::Gate))?;
                 (GuestFunction::Check { gate, input }, CallInput::Nothing)
             }
+            PluginCall::Query { query: PluginQuery::Rule { answer }, view } => {
+                let input = CallInput::Agent(shown(view)?);
+                let judge = exports.judge().ok_or_else(|| lacks(PluginKind::Judge))?;
+                (GuestFunction::Rule { judge, answer }, input)
+            }
+            PluginCall::Query { query: PluginQuery::Conclude { ending }, view } => {
+                let input = CallInput::Agent(shown(view)?);
+                let judge = exports.judge().ok_or_else(|| lacks(PluginKind::Judge))?;
+                (GuestFunction::Conclude { judge, ending }, input)
+            }
+            PluginCall::Query { query: PluginQuery::AnswerAsUser { prompt }, view } => {
+                let input = CallInput::Agent(shown(view)?);
+                let user =
+                    exports.simulated_user().ok_or_else(|| lacks(PluginKind::SimulatedUser))?;
+                (GuestFunction::AnswerAsUser { user, prompt }, input)
+            }
             PluginCall::Query { query: PluginQuery::Observe { events }, .. } => {
                 let observer = exports.observer().ok_or_else(|| lacks(PluginKind::Observer))?;
                 (GuestFunction::Observe { observer, events }, CallInput::Nothing)

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use conclave_core::setup::plugin_query::{CondenseReason, GateInput, PluginReply};
+use conclave_core::setup::plugin_query::{
+    CondenseReason, GateInput, JudgedAnswer, PluginReply, TaskEnding,
+};
 use conclave_core::types::action::Action;
 use conclave_core::types::delivery::Wake;
 use conclave_core::types::fault::Fault;
@@ -14,14 +16,14 @@ use wasmtime::component::Instance;
 use super::run::GuestCall;
 use crate::calls::PluginOutput;
 use crate::imports::bindings::exports::conclave::plugin::{
-    agent, condenser, delivery_strategy, gate, memory, observer, responder, security_analyzer,
-    tools,
+    agent, condenser, delivery_strategy, gate, judge, memory, observer, responder,
+    security_analyzer, simulated_user, tools,
 };
 use crate::imports::call::CallState;
 use crate::imports::convert::{
-    action_out, checked, condensation_in, decision_in, gate_input_out, gate_verdict_in,
-    observed_out, observer_reply_in, outcome_in, reason_out, tool_error_in, turn_in, verdict_in,
-    wake_out,
+    action_out, checked, condensation_in, decision_in, ending_out, gate_input_out, gate_verdict_in,
+    judged_out, observed_out, observer_reply_in, outcome_in, reason_out, ruling_in, task_result_in,
+    tool_error_in, turn_in, verdict_in, wake_out,
 };
 
 /// An export of a component, with its arguments. A task or a room is not among them: the guest reads
@@ -34,6 +36,9 @@ pub(crate) enum GuestFunction<'a> {
     Assess { analyzer: &'a security_analyzer::GuestIndices, action: Action, thought: String },
     Condense { condenser: &'a condenser::GuestIndices, reason: CondenseReason },
     Check { gate: &'a gate::GuestIndices, input: Box<GateInput> },
+    Rule { judge: &'a judge::GuestIndices, answer: Box<JudgedAnswer> },
+    Conclude { judge: &'a judge::GuestIndices, ending: Box<TaskEnding> },
+    AnswerAsUser { user: &'a simulated_user::GuestIndices, prompt: String },
     Observe { observer: &'a observer::GuestIndices, events: Arc<Vec<ObservedEvent>> },
     Decide { strategy: &'a delivery_strategy::GuestIndices, wake: Wake },
 }
@@ -98,6 +103,22 @@ impl GuestCall for GuestFunction<'_> {
                 let answer = call!(gate.call_check(&gate_input_out(input)) in store, instance);
                 let verdict = answer.map(gate_verdict_in);
                 reply(verdict.map(|verdict| PluginReply::Gate { verdict }), 0)
+            }
+            Self::Rule { judge, answer } => {
+                let answer = call!(judge.call_rule(&judged_out(answer)) in store, instance);
+                let ruling = answer.map(ruling_in);
+                reply(ruling.map(|ruling| PluginReply::Rule { ruling }), 0)
+            }
+            Self::Conclude { judge, ending } => {
+                let answer = call!(judge.call_conclude(&ending_out(ending)) in store, instance);
+                let result = answer
+                    .map_err(Fault::from)
+                    .and_then(|result| result.map(task_result_in).transpose());
+                reply(result.map(|result| PluginReply::Conclude { result }), 0)
+            }
+            Self::AnswerAsUser { user, prompt } => {
+                let answer = call!(user.call_answer(prompt) in store, instance);
+                reply(answer.map(|text| PluginReply::AnswerAsUser { text }), 0)
             }
             Self::Observe { observer, events } => {
                 let events: Vec<_> = events.iter().map(observed_out).collect();

@@ -1,11 +1,12 @@
-//! Native memories, analyzers and condensers: their queries, their replies, and the handling of
+//! Native memories, analyzers, condensers, judges and simulated users: their queries, their replies, and the handling of
 //! faulty ones.
 
 use std::sync::Arc;
 
 use conclave_core::setup::PluginKind;
 use conclave_core::setup::plugin_query::{
-    Condensation, CondenseReason, EntrySpan, PluginQuery, PluginReply, Verdict,
+    Condensation, CondenseReason, EntrySpan, JudgedAnswer, PluginQuery, PluginReply, RESULT_MAX,
+    Ruling, TaskEnding, TaskResult, Verdict,
 };
 use conclave_core::types::action::{Action, Reply};
 use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
@@ -13,7 +14,8 @@ use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::history::History;
 use conclave_core::types::ids::{CallId, Millis, PluginName};
-use conclave_core::types::message::ToolCall;
+use conclave_core::types::message::{Message, Role, ToolCall};
+use conclave_core::types::outcome::Status;
 use conclave_core::types::risk::Risk;
 use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::view::{AgentView, Remaining};
@@ -23,7 +25,9 @@ use conclave_runtime::calls::{
 };
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{RoomId, TaskName};
-use conclave_runtime::native::{Assess, Condense, Failure, Plugin, Recall, Step};
+use conclave_runtime::native::{
+    AnswerAsUser, Assess, Conclude, Condense, Failure, Plugin, Recall, Rule, Step,
+};
 use conclave_runtime::subscribe::Level;
 use serde_json::json;
 
@@ -119,6 +123,27 @@ fn condense() -> PluginQuery {
     PluginQuery::Condense { reason: CondenseReason::Overflow }
 }
 
+fn rule(text: &str) -> PluginQuery {
+    let message = Message { content: Some(text.into()), ..Message::new(3, Role::Llm, "llm") };
+    let answer = JudgedAnswer {
+        message: Arc::new(message),
+        responder: "llm".to_owned(),
+        valid: true,
+        done: false,
+    };
+    PluginQuery::Rule { answer: Box::new(answer) }
+}
+
+fn conclude(text: &str) -> PluginQuery {
+    let result = TaskResult { text: text.to_owned(), value: None };
+    let ending = TaskEnding { status: Status::Done, reason: "it is done".to_owned(), result };
+    PluginQuery::Conclude { ending: Box::new(ending) }
+}
+
+fn question(prompt: &str) -> PluginQuery {
+    PluginQuery::AnswerAsUser { prompt: prompt.to_owned() }
+}
+
 #[tokio::test]
 async fn a_memory_is_asked_and_gives_no_more_than_was_wanted() {
     let memory = || {
@@ -176,6 +201,55 @@ async fn a_condenser_says_what_may_be_forgotten_or_nothing() {
         consult(&prepared, size, Some(view())).await.0,
         Ok(PluginReply::Condense { condensation: None })
     );
+}
+
+#[tokio::test]
+async fn a_judge_rules_on_answers_and_on_the_result_with_a_closure_each() {
+    let ruled = |ask: Rule| async move {
+        assert_eq!((ask.view.iteration, ask.answer.responder.as_str()), (7, "llm"));
+        Ok(Ruling { valid: Some(ask.answer.message.text() == "42"), done: None })
+    };
+    let concluded = |ask: Conclude| async move {
+        let value =
+            Some(json!({ "status": ask.ending.status.as_str(), "step": ask.view.iteration }));
+        Ok(Some(TaskResult { text: ask.ending.result.text.to_uppercase(), value }))
+    };
+    let ruling = |valid| Ok(PluginReply::Rule { ruling: Ruling { valid, done: None } });
+    let result =
+        TaskResult { text: "DONE".to_owned(), value: Some(json!({ "status": "DONE", "step": 7 })) };
+    // In either order, both closures answer.
+    for judge in [
+        Plugin::judge("app", ruled).with_conclusion(concluded),
+        Plugin::tools("app", []).with_conclusion(concluded).with_judge(ruled),
+    ] {
+        let prepared = with(judge, "").await;
+        let asked = async |query| consult(&prepared, query, Some(view())).await.0;
+        assert_eq!(asked(rule("42")).await, ruling(Some(true)));
+        assert_eq!(asked(rule("41")).await, ruling(Some(false)));
+        let replaced = PluginReply::Conclude { result: Some(result.clone()) };
+        assert_eq!(asked(conclude("done")).await, Ok(replaced));
+    }
+    // One of them alone leaves the other decision to the host.
+    let kept = advice(Plugin::judge("app", ruled), conclude("done")).await;
+    assert_eq!(kept, Ok(PluginReply::Conclude { result: None }));
+    let only_result = Plugin::tools("app", []).with_conclusion(concluded);
+    assert_eq!(advice(only_result, rule("41")).await, ruling(None));
+}
+
+#[tokio::test]
+async fn a_simulated_user_gets_the_question_and_the_view() {
+    let customer = || {
+        Plugin::simulated_user("app", |ask: AnswerAsUser| async move {
+            Ok((!ask.question.is_empty()).then(|| format!("{} {}", ask.question, ask.view.task)))
+        })
+    };
+    let text = Some("which desk? desk".to_owned());
+    let said = advice(customer(), question("which desk?")).await;
+    assert_eq!(said, Ok(PluginReply::AnswerAsUser { text }));
+    let silent = advice(customer(), question("")).await;
+    assert_eq!(silent, Ok(PluginReply::AnswerAsUser { text: None }));
+    let fault = consult(&with(customer(), "").await, question("?"), None).await.0.unwrap_err();
+    assert_eq!(fault.kind, FaultKind::NotStarted);
 }
 
 #[tokio::test]
@@ -246,6 +320,35 @@ async fn whatever_goes_wrong_is_a_fault() {
             condense(),
             FaultKind::BadAnswer,
             "`forget` has 10001 spans",
+        ),
+        (
+            Plugin::judge("app", |_: Rule| async { panic!("no law") }),
+            rule("42"),
+            FaultKind::Panic,
+            "it panicked: no law",
+        ),
+        (
+            Plugin::tools("app", []).with_conclusion(|_: Conclude| async {
+                let text = "x".repeat(RESULT_MAX + 1);
+                Ok(Some(TaskResult { text, value: None }))
+            }),
+            conclude("done"),
+            FaultKind::Output,
+            "limits.output",
+        ),
+        (
+            Plugin::simulated_user("app", |_: AnswerAsUser| async {
+                Ok(Some("x".repeat(RESULT_MAX + 1)))
+            }),
+            question("?"),
+            FaultKind::Output,
+            "limits.output",
+        ),
+        (
+            Plugin::simulated_user("app", |_: AnswerAsUser| async { Err(Failure::new("shy")) }),
+            question("?"),
+            FaultKind::Error,
+            "shy",
         ),
     ];
     for (app, question, kind, message) in cases {

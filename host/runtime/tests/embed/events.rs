@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use conclave_core::setup::GatePoint;
+use conclave_core::setup::plugin_query::Ruling;
 use conclave_core::types::action::PlanState;
 use conclave_core::types::agent_state::AgentState;
 use conclave_core::types::channel::{Binding, ChannelKind};
@@ -138,6 +139,8 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::TaskEnded { .. }
         | Notice::ResultReady { .. }
         | Notice::ObserverRetried { .. }
+        | Notice::AnswerOverruled { .. }
+        | Notice::ResultReplaced { .. }
         | Notice::ObserverStopped { .. } => true,
     }
 }
@@ -467,6 +470,13 @@ fn notices() -> Vec<Notice> {
             reason: "gate guard blocked it: no names of customers".to_owned(),
         },
         Notice::GateModified { point: GatePoint::Inbound, plugin: plugin("guard") },
+        Notice::AnswerOverruled {
+            task: task("desk"),
+            plugin: plugin("grader"),
+            responder: "llm".to_owned(),
+            ruling: Ruling { valid: Some(false), done: None },
+        },
+        Notice::ResultReplaced { task: task("desk"), plugin: plugin("grader") },
         Notice::HandedOff {
             from: task("triage"),
             to: Some(task("billing")),

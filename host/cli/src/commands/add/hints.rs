@@ -158,6 +158,12 @@ fn unused(name: &str, found: &Inspection, config: &Config, file: &Path) -> Optio
             "it is a gate",
             format!("`[[gates]]` with `on = \"deliver\"` and `plugin = {name:?}`"),
         ),
+        (PluginKind::Judge, "it judges answers", format!("in a task `judge = {name:?}`")),
+        (
+            PluginKind::SimulatedUser,
+            "it is a simulated user",
+            format!("in a task `simulated_user = {name:?}`"),
+        ),
         (
             PluginKind::Condenser,
             "it condenses histories",

@@ -70,15 +70,15 @@ pub(super) fn message(kind: NewKind) -> &'static str {
     parts(kind).message
 }
 
-/// Returns the name of a Rust type, which ends in the kind, so that it shadows nothing:
-/// `word-count` is `WordCountGate`.
+/// Returns the name of a Rust type, which ends in the kind, or in its last word, so that it shadows
+/// nothing: `word-count` is `WordCountGate`.
 fn type_name(name: &str, kind: NewKind) -> String {
     let capital = |part: &str| {
         let mut chars = part.chars();
         chars.next().map(|first| first.to_uppercase().chain(chars).collect::<String>())
     };
     let mut parts: Vec<String> = name.split(['-', '_']).filter_map(capital).collect();
-    let kind = capital(kind.as_str()).unwrap_or_default();
+    let kind = kind.as_str().rsplit('-').next().and_then(capital).unwrap_or_default();
     if parts.last() != Some(&kind) {
         parts.push(kind);
     }
@@ -86,7 +86,7 @@ fn type_name(name: &str, kind: NewKind) -> String {
     // The traits that the code imports.
     match name.as_str() {
         "Agent" | "Gate" | "Memory" | "Observer" | "Condenser" | "SecurityAnalyzer"
-        | "DeliveryStrategy" => format!("My{name}"),
+        | "DeliveryStrategy" | "Judge" | "SimulatedUser" => format!("My{name}"),
         _ => name,
     }
 }
@@ -97,6 +97,8 @@ fn parts(kind: NewKind) -> Parts {
         NewKind::Agent => agent(),
         NewKind::Strategy => strategy(),
         NewKind::Gate => gate(),
+        NewKind::Judge => judge(),
+        NewKind::SimulatedUser => simulated_user(),
         NewKind::Observer => observer(),
         NewKind::Condenser => condenser(),
         NewKind::Memory => memory(),
@@ -228,6 +230,61 @@ grants.delegate = ["facts"]
             { "name": "a word of the list does not reach a worker", "run": "What is it?", "expect": { "content": "I may not have that looked up.", "blocked": ["it holds “secret”"] } },
         ]),
         message: "What is the secret?",
+    }
+}
+
+fn judge() -> Parts {
+    Parts {
+        code: include_str!("templates/judge.rs.in"),
+        description: "Takes only answers with a year, which is the result.",
+        asks: "",
+        grants: "",
+        config: r#"
+entry = "desk"
+
+[tasks.desk]
+agent = "chat"
+judge = "<NAME>"
+
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+"#,
+        replies: json!({ "replies": ["It is very old.", "It was lit in 1844."] }),
+        cases: json!([
+            { "name": "an answer without a year does not count", "run": "When was it lit?", "expect": { "status": "DONE", "content": "1844" } },
+        ]),
+        message: "When was the Skerryvore light lit?",
+    }
+}
+
+fn simulated_user() -> Parts {
+    Parts {
+        code: include_str!("templates/simulated-user.rs.in"),
+        description: "Answers questions with facts of its settings.",
+        asks: "\n[config.facts]\ntype = \"object\"\ndescription = \"Answers to the questions that contain their names.\"\n",
+        grants: "config.facts = { date = \"The first of June.\", guests = \"We are two.\" }\n",
+        config: r#"
+entry = "desk"
+
+[tasks.desk]
+agent = "chat"
+interactive = true
+simulated_user = "<NAME>"
+
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+"#,
+        replies: json!({ "replies": [
+            "For which date?",
+            "For how many guests?",
+            "I have booked a table for two on the first of June.",
+        ] }),
+        cases: json!([
+            { "name": "it answers what it is asked, and leaves", "run": "A table, please.", "expect": { "status": "USER_QUIT", "content": "I have booked a table for two on the first of June." } },
+        ]),
+        message: "I would like a table.",
     }
 }
 
@@ -377,6 +434,12 @@ mod tests {
             assert_eq!(gate(name), expected);
         }
         assert_eq!(type_name("delivery", NewKind::Strategy), "MyDeliveryStrategy");
+        let user = |name| type_name(name, NewKind::SimulatedUser);
+        assert_eq!(
+            (user("guest"), user("my-simulated-user")),
+            ("GuestUser".to_owned(), "MySimulatedUser".to_owned())
+        );
+        assert_eq!(user("simulated-user"), "MySimulatedUser");
     }
 
     #[test]
@@ -401,7 +464,14 @@ mod tests {
     fn the_pages_of_kinds_show_what_is_written() {
         let pages =
             std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/write-plugins");
-        for kind in [NewKind::Gate, NewKind::Condenser, NewKind::Memory, NewKind::Analyzer] {
+        for kind in [
+            NewKind::Gate,
+            NewKind::Judge,
+            NewKind::SimulatedUser,
+            NewKind::Condenser,
+            NewKind::Memory,
+            NewKind::Analyzer,
+        ] {
             let name = format!("my-{}", kind.as_str());
             let files = files(kind, &name, "\"sdk\"", "");
             let path = pages.join(kind.as_str()).with_extension("md");

@@ -4,7 +4,7 @@
 use super::meter::{Broken, Meter};
 use crate::imports::bindings::conclave::plugin::{actions, model, types};
 use crate::imports::bindings::exports::conclave::plugin::{
-    condenser, delivery_strategy as strategy, gate, security_analyzer as analyzer, tools,
+    condenser, delivery_strategy as strategy, gate, judge, security_analyzer as analyzer, tools,
 };
 
 /// A value that contains lists.
@@ -111,6 +111,18 @@ impl Lists for analyzer::Verdict {
 }
 
 impl Lists for gate::Verdict {
+    fn longest(&self) -> usize {
+        0
+    }
+}
+
+impl Lists for judge::Ruling {
+    fn longest(&self) -> usize {
+        0
+    }
+}
+
+impl Lists for judge::TaskResult {
     fn longest(&self) -> usize {
         0
     }

@@ -1,18 +1,19 @@
-//! Conversions of plugin queries and replies: memories, risks, condensations and gate verdicts. An
-//! oversized reply is a bad answer.
+//! Conversions of plugin queries and replies: memories, risks, condensations, gate verdicts, the
+//! rulings and results of judges, and the answers of simulated users. An oversized reply is a bad
+//! answer.
 
 use conclave_core::setup::GatePoint;
 use conclave_core::setup::plugin_query::{
-    Condensation, CondenseReason, EntrySpan, GATE_INPUT_MAX, GateInput, GateVerdict, Masked,
-    ObserverReply, PluginReply, Verdict,
+    Condensation, CondenseReason, EntrySpan, GATE_INPUT_MAX, GateInput, GateVerdict, JudgedAnswer,
+    Masked, ObserverReply, PluginReply, RESULT_MAX, Ruling, TaskEnding, TaskResult, Verdict,
 };
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::observed::ObservedEvent;
 use conclave_core::types::risk::Risk;
 
-use super::text_in;
+use super::{json_in, message_out, text_in};
 use crate::imports::bindings::exports::conclave::plugin::{
-    condenser, gate, observer, security_analyzer as analyzer,
+    condenser, gate, judge, observer, security_analyzer as analyzer,
 };
 
 /// Maximum bytes of an analyzer's or gate's reason, which a user reads.
@@ -61,6 +62,8 @@ pub(crate) fn gate_input_out(input: &GateInput) -> gate::GateInput {
             GatePoint::Inbound => gate::Point::Inbound,
             GatePoint::Delegate => gate::Point::Delegate,
             GatePoint::Deliver => gate::Point::Deliver,
+            GatePoint::Subtask => gate::Point::Subtask,
+            GatePoint::Outbound => gate::Point::Outbound,
         },
         room: input.room.to_string(),
         channel: input.channel.as_ref().map(ToString::to_string),
@@ -77,6 +80,40 @@ pub(crate) fn gate_verdict_in(verdict: gate::Verdict) -> GateVerdict {
         gate::Verdict::Modify(text) => GateVerdict::Modify { text },
         gate::Verdict::Block(reason) => GateVerdict::Block { reason },
     }
+}
+
+pub(crate) fn judged_out(answer: &JudgedAnswer) -> judge::Answer {
+    judge::Answer {
+        message: message_out(&answer.message),
+        responder: answer.responder.clone(),
+        valid: answer.valid,
+        done: answer.done,
+    }
+}
+
+pub(crate) fn ruling_in(ruling: judge::Ruling) -> Ruling {
+    let judge::Ruling { valid, done } = ruling;
+    Ruling { valid, done }
+}
+
+pub(crate) fn ending_out(ending: &TaskEnding) -> judge::Ending {
+    judge::Ending {
+        status: ending.status.as_str().to_owned(),
+        reason: ending.reason.clone(),
+        result: judge::TaskResult {
+            text: ending.result.text.clone(),
+            value: ending.result.value.as_ref().map(ToString::to_string),
+        },
+    }
+}
+
+/// Converts a judge's result, whose value must be JSON.
+pub(crate) fn task_result_in(result: judge::TaskResult) -> Result<TaskResult, Fault> {
+    let judge::TaskResult { text, value } = result;
+    let value = value
+        .map(|value| json_in(&value, || "the `value` of its result".to_owned()))
+        .transpose()?;
+    Ok(TaskResult { text, value })
 }
 
 pub(crate) fn observed_out(event: &ObservedEvent) -> observer::ObservedEvent {
@@ -108,7 +145,8 @@ pub(crate) fn observer_reply_in(
     }
 }
 
-/// Returns the reply with escaped reasons, and with no more memories than requested.
+/// Returns the reply with escaped reasons, with no more memories than requested, and without a
+/// result value that is null.
 ///
 /// # Errors
 /// `BadAnswer` if a part exceeds its limit.
@@ -142,6 +180,15 @@ pub(crate) fn checked(advice: PluginReply, most: u32) -> Result<PluginReply, Fau
             Ok(PluginReply::Gate { verdict: GateVerdict::Block { reason: text_in(&reason) } })
         }
         PluginReply::Gate { verdict } => Ok(PluginReply::Gate { verdict }),
+        PluginReply::Rule { ruling } => Ok(PluginReply::Rule { ruling }),
+        PluginReply::Conclude { result } => match result.map(result_checked).transpose() {
+            Ok(result) => Ok(PluginReply::Conclude { result }),
+            Err(message) => bad(message),
+        },
+        PluginReply::AnswerAsUser { text: Some(text) } if text.len() > RESULT_MAX => {
+            bad(format!("its answer has {} bytes; it may have {RESULT_MAX}", text.len()))
+        }
+        PluginReply::AnswerAsUser { text } => Ok(PluginReply::AnswerAsUser { text }),
         PluginReply::Observe { reply } => Ok(PluginReply::Observe { reply }),
         PluginReply::Condense { condensation: None } => {
             Ok(PluginReply::Condense { condensation: None })
@@ -167,8 +214,25 @@ pub(crate) fn checked(advice: PluginReply, most: u32) -> Result<PluginReply, Fau
     }
 }
 
+/// Returns the result; a value that is null counts as none, because the journal writes both alike.
+fn result_checked(result: TaskResult) -> Result<TaskResult, String> {
+    let TaskResult { text, value } = result;
+    let value = value.filter(|value| !value.is_null());
+    let length = value.as_ref().map_or(0, |value| value.to_string().len());
+    for (part, length) in [("text", text.len()), ("value", length)] {
+        if length > RESULT_MAX {
+            return Err(format!(
+                "the `{part}` of its result has {length} bytes; it may have {RESULT_MAX}"
+            ));
+        }
+    }
+    Ok(TaskResult { text, value })
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn verdict(reason: String) -> PluginReply {
@@ -186,7 +250,11 @@ mod tests {
         let span = EntrySpan { start: 0, end: 1 };
         let masked = Masked { index: 0, text: String::new() };
         let gate = |verdict| PluginReply::Gate { verdict };
-        let cases: [(PluginReply, &str); 6] = [
+        let result = |text: String, value| PluginReply::Conclude {
+            result: Some(TaskResult { text, value }),
+        };
+        let long = || "x".repeat(RESULT_MAX + 1);
+        let cases: [(PluginReply, &str); 9] = [
             (
                 verdict("x".repeat(REASON + 1)),
                 "the `reason` of its verdict has 4097 bytes; it may have 4096",
@@ -211,6 +279,18 @@ mod tests {
                 gate(GateVerdict::Block { reason: "x".repeat(REASON + 1) }),
                 "the reason of its `block` has 4097 bytes; it may have 4096",
             ),
+            (
+                result(long(), None),
+                "the `text` of its result has 1048577 bytes; it may have 1048576",
+            ),
+            (
+                result(String::new(), Some(json!("x".repeat(RESULT_MAX - 1)))),
+                "the `value` of its result has 1048577 bytes; it may have 1048576",
+            ),
+            (
+                PluginReply::AnswerAsUser { text: Some(long()) },
+                "its answer has 1048577 bytes; it may have 1048576",
+            ),
         ];
         for (advice, message) in cases {
             let fault = checked(advice, 0).unwrap_err();
@@ -225,9 +305,31 @@ mod tests {
             gate(GateVerdict::Allow),
             gate(GateVerdict::Modify { text: "x".repeat(GATE_INPUT_MAX) }),
             gate(GateVerdict::Block { reason: "no".to_owned() }),
+            result("x".repeat(RESULT_MAX), Some(json!("x".repeat(RESULT_MAX - 2)))),
+            PluginReply::Conclude { result: None },
+            PluginReply::Rule { ruling: Ruling { valid: Some(false), done: None } },
+            PluginReply::AnswerAsUser { text: Some("x".repeat(RESULT_MAX)) },
+            PluginReply::AnswerAsUser { text: None },
         ] {
             assert_eq!(checked(advice.clone(), 0).unwrap(), advice);
         }
+    }
+
+    #[test]
+    fn a_value_of_a_result_is_json_and_null_is_none() {
+        let result = |value: &str| {
+            task_result_in(judge::TaskResult {
+                text: "42".to_owned(),
+                value: Some(value.to_owned()),
+            })
+        };
+        assert_eq!(result("[42]").unwrap().value, Some(json!([42])));
+        let fault = result("{oops").unwrap_err();
+        assert_eq!(fault.kind, FaultKind::BadAnswer);
+        assert!(fault.message.starts_with("the `value` of its result is not JSON: "), "{fault:?}");
+        let null = PluginReply::Conclude { result: Some(result("null").unwrap()) };
+        let none = TaskResult { text: "42".to_owned(), value: None };
+        assert_eq!(checked(null, 0), Ok(PluginReply::Conclude { result: Some(none) }));
     }
 
     #[test]

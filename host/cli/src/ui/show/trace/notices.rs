@@ -3,6 +3,7 @@
 use anstyle::Style;
 use conclave_core::policy::budget::Budget;
 use conclave_core::protocol::notice::{Notice, SkippedResponder};
+use conclave_core::setup::plugin_query::Ruling;
 use conclave_core::types::action::Action;
 use conclave_core::types::completion::StopReason;
 use conclave_core::types::delivery::EndedTask;
@@ -162,6 +163,14 @@ impl TracePrinter {
                     plugin.as_str(),
                     &EntryText::new(FAINT, format!("changed the text ({})", point.as_str())),
                 );
+            }
+            Notice::AnswerOverruled { task, plugin, responder, ruling } => {
+                let what = format!("{plugin} rules on {}: {}", one_line(responder, 30), ruled(*ruling));
+                self.put(&of(task), &EntryText::new(ODD, what));
+            }
+            Notice::ResultReplaced { task, plugin } => {
+                let what = format!("{plugin} replaced the result");
+                self.put(&of(task), &EntryText::new(FAINT, what));
             }
             Notice::ObserverRetried { observer, attempts, of, pause_ms, reason } => {
                 let pause = show_duration(*pause_ms);
@@ -549,6 +558,14 @@ fn not_asked(skipped: &[SkippedResponder]) -> String {
     let one = |one: &SkippedResponder| format!("{} {}", one.responder, one.reason.as_str());
     let all: Vec<String> = skipped.iter().map(one).collect();
     if all.is_empty() { String::new() } else { format!("; {}", all.join(", ")) }
+}
+
+/// Returns what a judge decided otherwise than the host: `not valid`, or `valid, ends the task`.
+fn ruled(ruling: Ruling) -> String {
+    let valid = ruling.valid.map(|valid| if valid { "valid" } else { "not valid" });
+    let done = ruling.done.map(|done| if done { "ends the task" } else { "does not end the task" });
+    let words: Vec<&str> = valid.into_iter().chain(done).collect();
+    words.join(", ")
 }
 
 /// Returns the address of a record's consequences: `3f2a91c0:17`.
