@@ -1,13 +1,15 @@
 //! `conclave resume [RUN]`: resumes interrupted runs. Answered requests are not sent again, and
 //! side effects that may have happened are not repeated; the core decides both.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conclave_core::protocol::event::{Event, Record};
-use conclave_core::types::ids::RoomId;
+use conclave_core::protocol::event::Event;
+use conclave_core::setup::Setup;
+use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_runtime::store::{
     ControlCommand, Durability, RunFilter, RunOrigin, RunRow, RunState, Store, StoreError,
     StoreReader,
@@ -50,8 +52,9 @@ pub(crate) async fn resume(
     let Some(name) = &args.run else { return all(&stores, args, output, &interrupts).await };
     let found = stores.find(name)?;
     let row = found.row()?;
-    if matches!(row.state, RunState::Ended(_)) && observed_by_config(&found.reader, &row.run) {
-        return deliver_missed(&row, args, output).await;
+    let observers = observers_of(&found.reader, &row.run);
+    if matches!(row.state, RunState::Ended(_)) && !observers.is_empty() {
+        return deliver_missed(&row, &observers, args, output).await;
     }
     if let RunState::Ended(status) = row.state {
         let what =
@@ -61,7 +64,7 @@ pub(crate) async fn resume(
         );
     }
     match Store::open(&row.store) {
-        Ok(store) => resume_now(&store, &row, args, output, &interrupts).await,
+        Ok(store) => resume_now(&store, &row, &observers, args, output, &interrupts).await,
         Err(StoreError::InUse { .. })
             if row.state == RunState::Running
                 && pause_reason(&found.reader, &row.run).is_some() =>
@@ -122,7 +125,10 @@ async fn all(
                 continue;
             }
             says(format!("\n{} · “{}”", row.run, one_line(&row.message, SHOWN)));
-            let code = match resume_now(&store, row, args, output, interrupts).await {
+            let observers =
+                stores.find(row.run.as_str()).map(|found| observers_of(&found.reader, &row.run));
+            let observers = observers.unwrap_or_default();
+            let code = match resume_now(&store, row, &observers, args, output, interrupts).await {
                 Ok(code) => {
                     done += 1;
                     code
@@ -184,6 +190,7 @@ fn worst_of(codes: Vec<u8>) -> u8 {
 async fn resume_now(
     store: &Store,
     row: &RunRow,
+    observers: &BTreeSet<PluginName>,
     args: &args::Resume,
     output: OutputArgs,
     interrupts: &Interrupts,
@@ -201,6 +208,7 @@ async fn resume_now(
     );
     let host = Arc::new(setup::open_host_keeping(&file, &kept, engine)?);
     let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?;
+    report_unnamed(observers, prepared.setup(), &row.run, output)?;
     if row.command == CONVERSATION {
         let setting = chat::InterruptedChat {
             room: row.run.clone(),
@@ -273,21 +281,43 @@ async fn resume_now(
     Ok(code)
 }
 
-/// Returns whether the config of a run named observers.
-fn observed_by_config(reader: &StoreReader, run: &RoomId) -> bool {
-    let setup_of = |record: &Record| match &record.event {
+/// Returns the observers that the configs of a run named.
+fn observers_of(reader: &StoreReader, run: &RoomId) -> BTreeSet<PluginName> {
+    let records = reader.records(run).unwrap_or_default();
+    let setups = records.iter().filter_map(|record| match &record.event {
         Event::RoomOpened { setup, .. } | Event::RunStarted { setup: Some(setup), .. } => {
-            Some(!setup.observers.is_empty())
+            Some(setup)
         }
         _ => None,
-    };
-    let records = reader.records(run).unwrap_or_default();
-    records.iter().filter_map(setup_of).any(|is_observed| is_observed)
+    });
+    setups.flat_map(|setup| &setup.observers).map(|rule| rule.plugin.clone()).collect()
+}
+
+/// Reports each observer of a run that its config does not name any more.
+fn report_unnamed(
+    observers: &BTreeSet<PluginName>,
+    setup: &Setup,
+    run: &RoomId,
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    let is_named = |name: &PluginName| setup.observers.iter().any(|rule| rule.plugin == *name);
+    for observer in observers.iter().filter(|name| !is_named(name)) {
+        if output.json {
+            stdout::json(json!({ "type": "observer-unnamed", "room": run, "observer": observer }))?;
+        } else {
+            let line = format!(
+                "observer {observer} of {run} is not in the config any more; the events that it did not take stay in the journal until [[observers]] names it again"
+            );
+            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(ODD, line));
+        }
+    }
+    Ok(())
 }
 
 /// Delivers the events of an ended run that its observers did not take.
 async fn deliver_missed(
     row: &RunRow,
+    observers: &BTreeSet<PluginName>,
     args: &args::Resume,
     output: OutputArgs,
 ) -> Result<u8, CliError> {
@@ -302,6 +332,7 @@ async fn deliver_missed(
     let host = Arc::new(setup::open_host_keeping(&file, &kept, engine)?);
     let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?;
     let options = RunOptions { journals: kept.journals(), ..RunOptions::default() };
+    report_unnamed(observers, prepared.setup(), &row.run, output)?;
     let reports = prepared.deliver_missed(&row.run, options).await;
     let mut code = exit::OK;
     for report in &reports {
