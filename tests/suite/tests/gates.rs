@@ -174,6 +174,40 @@ fn a_gate_opens_no_file_that_it_was_not_granted() {
     assert!(denied, "the operator learns of it");
 }
 
+const SUBTASK: &str = "[[gates]]\non = \"subtask\"\nplugin = \"guard\"\ndeadline = \"20 s\"\n";
+const OUTBOUND: &str = "[[gates]]\non = \"outbound\"\nplugin = \"guard\"\ndeadline = \"20 s\"\n";
+
+#[test]
+fn a_gate_between_tasks_sees_who_calls_whom_and_what_it_blocks_reaches_nobody() {
+    let ran = Rig::new().run(&config("show", SUBTASK, ""), "hello");
+    let reasons: Vec<String> = blocked(&ran).into_iter().map(|(_, reason)| reason).collect();
+    let of = |part: &str| reasons.iter().filter(|reason| reason.contains(part)).count();
+    assert_eq!(of(r#"Subtask None Some("desk") Some("answer") hello"#), 1, "{reasons:?}");
+    // The result of the background task leaves its room through the same gate.
+    assert_eq!(of(r#"Subtask None Some("digest") None Digest the folder."#), 1, "{reasons:?}");
+    let started = ran.notices().any(
+        |notice| matches!(notice, Notice::StepStarted { task, .. } if task.as_str() == "answer"),
+    );
+    assert!(!started, "the sub-task got the message");
+}
+
+#[test]
+fn an_answer_that_a_gate_blocks_reaches_nobody() {
+    let ran = Rig::new().run(&config("show", OUTBOUND, ""), "hello");
+    let [(GatePoint::Outbound, reason)] = &blocked(&ran)[..] else { panic!("{:?}", blocked(&ran)) };
+    assert!(reason.contains(r#"Outbound Some("terminal") Some("desk") None hello"#), "{reason}");
+    assert_eq!((ran.status(), ran.content()), (Status::Error, ""), "{:?}", ran.outcome);
+    for mode in ["spin", "trap", "refuse", "fail", "huge", "nothing"] {
+        let limits = "limits = { cpu = \"200 ms\" }";
+        let ran = Rig::new().run(&config(mode, OUTBOUND, limits), "hello");
+        assert_eq!((ran.status(), ran.content()), (Status::Error, ""), "{mode}");
+    }
+    let passed = Rig::new().run(&config("allow", OUTBOUND, ""), "hello");
+    assert_eq!((passed.status(), passed.content()), (Status::Done, "hello"));
+    let changed = Rig::new().run(&config("modify", OUTBOUND, ""), "the folder");
+    assert_eq!((changed.status(), changed.content()), (Status::Done, "the drawer"));
+}
+
 #[test]
 fn a_plugin_that_is_no_gate_is_refused_before_anything_runs() {
     let text = config("allow", "[[gates]]\non = \"delegate\"\nplugin = \"echo\"\n", "");

@@ -269,7 +269,9 @@ entry = "desk"
 
 [tasks.desk]
 agent = "chat"
+tools = ["done"]
 interactive = true
+only_user_quits_root = false   # the agent may end the task too
 simulated_user = "<NAME>"
 
 [plugins.chat]
@@ -279,10 +281,10 @@ grants.model = ["default"]
         replies: json!({ "replies": [
             "For which date?",
             "For how many guests?",
-            "I have booked a table for two on the first of June.",
+            { "calls": [{ "name": "done", "args": { "content": "I have booked a table for two on the first of June." } }] },
         ] }),
         cases: json!([
-            { "name": "it answers what it is asked, and leaves", "run": "A table, please.", "expect": { "status": "USER_QUIT", "content": "I have booked a table for two on the first of June." } },
+            { "name": "it answers what it is asked", "run": "A table, please.", "expect": { "status": "DONE", "content": "I have booked a table for two on the first of June." } },
         ]),
         message: "I would like a table.",
     }
