@@ -234,3 +234,60 @@ fn the_stock_gate_blocks_and_changes_by_patterns() {
     let wrong = Rig::new().run(&rules("(", "reason = \"x\""), "hello");
     assert_eq!(blocked(&wrong).len(), 1, "a gate that fails blocks");
 }
+
+/// Returns the config of a coordinator whose question to a sub-task, and whose answer, pass
+/// `stock:moderation` with these rules at one point.
+fn moderated(point: &str, rules: &str) -> String {
+    format!(
+        r#"
+entry = "desk"
+[plugins.coordinator]
+source = "stock:coordinator"
+grants.route = ["answer"]
+[plugins.echo]
+source = "{echo}"
+[plugins.moderation]
+source = "stock:moderation"
+config = {{ rules = [{rules}] }}
+[tasks.desk]
+agent = "coordinator"
+subtasks = ["answer"]
+[tasks.answer]
+agent = "echo"
+[[gates]]
+on = "{point}"
+plugin = "moderation"
+"#,
+        echo = guest("agent_echo").display(),
+    )
+}
+
+#[test]
+fn what_tasks_say_to_each_other_and_to_people_passes_its_gates() {
+    let hide = r#"{ pattern = "\\d{4}", replace = "…" }"#.replace('\\', "\\\\");
+    for point in ["subtask", "outbound"] {
+        let ran = Rig::new().run(&moderated(point, &hide), "call 1234");
+        assert_eq!((ran.status(), ran.content()), (Status::Done, "call …"), "{point}");
+        let changed = |notice: &&Notice| matches!(notice, Notice::GateModified { .. });
+        // The message to the sub-task has no number left, so its result is not changed again.
+        assert_eq!(ran.notices().filter(changed).count(), 1, "{point}");
+    }
+    let block = r#"{ pattern = "secret", reason = "no secrets" }"#;
+    let ran = Rig::new().run(&moderated("outbound", block), "a secret");
+    let reason = "gate moderation blocked it: no secrets".to_owned();
+    assert_eq!((ran.status(), ran.content()), (Status::Error, ""));
+    assert_eq!(blocked(&ran), [(GatePoint::Outbound, reason)]);
+    let ran = Rig::new().run(&moderated("subtask", block), "a secret");
+    assert!(!ran.content().contains("a secret"), "{}", ran.content());
+    assert!(blocked(&ran).iter().all(|(point, _)| *point == GatePoint::Subtask));
+}
+
+#[test]
+fn a_gate_that_misbehaves_lets_no_answer_out() {
+    for (mode, limits) in [("spin", "limits.cpu = \"50 ms\""), ("trap", ""), ("nothing", "")] {
+        let gates = "[[gates]]\non = \"outbound\"\nplugin = \"guard\"\ndeadline = \"20 s\"\n";
+        let ran = Rig::new().run(&config(mode, gates, limits), "hello");
+        assert_eq!((ran.status(), ran.content()), (Status::Error, ""), "{mode}");
+        assert!(blocked(&ran).iter().any(|(point, _)| *point == GatePoint::Outbound), "{mode}");
+    }
+}

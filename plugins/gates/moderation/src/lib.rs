@@ -6,6 +6,7 @@ use conclave_sdk::gate::{Gate, GateInput, Verdict, allow, block, modify};
 use conclave_sdk::{Error, Result, config};
 use regex_lite::{Regex, RegexBuilder};
 use serde::Deserialize;
+use serde_json::Value;
 
 /// The `config` table of this plugin.
 #[derive(Deserialize)]
@@ -39,19 +40,39 @@ struct Moderation;
 impl Gate for Moderation {
     fn check(input: &GateInput) -> Result<Verdict> {
         let settings: Settings = config::get()?;
-        verdict(&input.text, &settings)
+        let facts: Value = serde_json::from_str(&input.metadata).unwrap_or_default();
+        verdict(&input.text, &facts, &settings)
     }
 }
 
-/// Applies the rules in their order. A later rule sees what an earlier one has replaced.
-fn verdict(text: &str, settings: &Settings) -> Result<Verdict> {
+/// Applies the rules in their order. A later rule sees what an earlier one has replaced. What passes
+/// beside the text cannot be changed, so a match there blocks.
+fn verdict(text: &str, facts: &Value, settings: &Settings) -> Result<Verdict> {
     let mut changed = text.to_owned();
+    let (mut value, mut beside) = (Vec::new(), Vec::new());
+    texts_in(&facts["value"], &mut value);
+    ["tool_calls", "inputs"].iter().for_each(|key| texts_in(&facts[*key], &mut beside));
+    // The host changes these with the text.
+    beside.retain(|other| *other != text);
     for (index, rule) in settings.rules.iter().enumerate() {
         let pattern = compiled(&rule.pattern, settings.ignore_case)
             .map_err(|error| Error::other(format!("rules[{index}]: {error}")))?;
+        let matches = |texts: &[String]| texts.iter().any(|text| pattern.is_match(text));
         match (&rule.reason, &rule.replace) {
-            (Some(reason), None) if pattern.is_match(&changed) => return Ok(block(reason)),
+            (Some(reason), None)
+                if pattern.is_match(&changed) || matches(&value) || matches(&beside) =>
+            {
+                return Ok(block(reason));
+            }
             (Some(_), None) => {}
+            // A result whose text changes loses its value.
+            (None, Some(_))
+                if matches(&beside) || matches(&value) && !pattern.is_match(&changed) =>
+            {
+                return Ok(block(format!(
+                    "rules[{index}] matches a value beside the text, which cannot be replaced"
+                )));
+            }
             (None, Some(replacement)) => {
                 changed = pattern.replace_all(&changed, replacement.as_str()).into_owned();
             }
@@ -62,6 +83,22 @@ fn verdict(text: &str, settings: &Settings) -> Result<Verdict> {
         }
     }
     Ok(if changed == text { allow() } else { modify(changed) })
+}
+
+/// Collects the texts in a JSON value, with the names of its fields and its numbers.
+fn texts_in(value: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::String(text) => texts.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| texts_in(item, texts)),
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                texts.push(key.clone());
+                texts_in(value, texts);
+            }
+        }
+        Value::Number(number) => texts.push(number.to_string()),
+        Value::Null | Value::Bool(_) => {}
+    }
 }
 
 fn compiled(pattern: &str, ignore_case: bool) -> Result<Regex, String> {
@@ -76,6 +113,8 @@ conclave_sdk::export!(gate: Moderation);
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn settings(rules: &[(&str, Option<&str>, Option<&str>)]) -> Settings {
@@ -93,7 +132,7 @@ mod tests {
             (r"\b(\d{4})[ -]?\d{4}[ -]?\d{4}[ -]?\d{4}\b", None, Some("$1 …")),
             ("password", Some("no passwords here"), None),
         ]);
-        let verdict = |text: &str| verdict(text, &rules).unwrap();
+        let verdict = |text: &str| verdict(text, &Value::Null, &rules).unwrap();
         assert_eq!(verdict("Good morning."), allow());
         assert_eq!(verdict("Card 1234 5678 1234 5678, please."), modify("Card 1234 …, please."));
         assert_eq!(verdict("My PASSWORD is 1234567812345678"), block("no passwords here"));
@@ -107,10 +146,25 @@ mod tests {
             settings(&[("a", None, None)]),
             settings(&[("a", Some("x"), Some("y"))]),
         ] {
-            let error = verdict("b", &rules).unwrap_err().to_string();
+            let error = verdict("b", &Value::Null, &rules).unwrap_err().to_string();
             assert!(error.contains("rules[0]"), "{error}");
         }
         let exact = Settings { ignore_case: false, ..settings(&[("Oban", Some("x"), None)]) };
-        assert_eq!(verdict("oban", &exact), Ok(allow()));
+        assert_eq!(verdict("oban", &Value::Null, &exact), Ok(allow()));
+    }
+
+    #[test]
+    fn a_value_beside_the_text_is_checked_too() {
+        let rules = settings(&[(r"\d{4}", None, Some("…")), ("secret", Some("no secrets"), None)]);
+        let verdict = |text: &str, facts: Value| verdict(text, &facts, &rules).unwrap();
+        let blocked = block("rules[0] matches a value beside the text, which cannot be replaced");
+        assert_eq!(verdict("done", json!({ "value": { "pin": 1234 } })), blocked);
+        assert_eq!(verdict("1234", json!({ "value": { "pin": 1234 } })), modify("…"));
+        assert_eq!(verdict("done", json!({ "value": { "secret": true } })), block("no secrets"));
+        let calls = json!({ "tool_calls": [{ "name": "send", "arguments": { "to": "secret" } }] });
+        assert_eq!(verdict("done", calls), block("no secrets"));
+        // The host puts the changed text there too.
+        let inputs = json!({ "inputs": { "task": "call 1234" }, "sender": "secret" });
+        assert_eq!(verdict("call 1234", inputs), modify("call …"));
     }
 }
