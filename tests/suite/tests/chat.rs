@@ -86,6 +86,31 @@ fn streamed_text_is_printed_once_and_summed_up() {
 }
 
 #[test]
+fn where_gates_check_what_people_read_only_what_passed_is_shown() {
+    let server = Server::start(vec![
+        TestReply::streams(&["Call ", "1234."]),
+        TestReply::says("It is a secret."),
+        TestReply::says("I cannot say."),
+    ]);
+    let rig = with_model(&server);
+    let config = std::fs::read_to_string(rig.folder().join("c.toml")).expect("it was written");
+    let gate = format!(
+        "{config}[plugins.moderation]\nsource = \"{}\"\n[[gates]]\non = \"outbound\"\nplugin = \"moderation\"\n\
+         [plugins.moderation.config]\nrules = [{{ pattern = '\\d{{4}}', replace = '…' }}, {{ pattern = 'secret', reason = 'no secrets' }}]\n",
+        stock().join("moderation.wasm").display()
+    );
+    let rig = rig.with_file("c.toml", gate);
+    let output = chat(&rig, &["c.toml", "first"], "second\n");
+    let shown = "Call ….\nI cannot say.\n".to_owned();
+    assert_eq!(outcome(&output), (Some(0), shown), "{}", text(&output.stderr));
+    let told = server.requests()[2].json().to_string();
+    assert!(
+        told.contains("The user was not asked: gate moderation blocked it: no secrets"),
+        "{told}"
+    );
+}
+
+#[test]
 fn an_agent_reads_what_its_tools_answer_before_the_person_speaks() {
     let config = calling("echo", "run", &json!({ "text": "from the tool" }), "");
     let output = chat(&Rig::new().with_file("c.toml", config), &["c.toml"], "go\n");

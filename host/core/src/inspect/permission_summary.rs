@@ -141,10 +141,10 @@ fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
     let of_tasks = [
         (
             judged,
-            "overrule which answers count, which end the task and what the result says in ",
+            "read what is said and overrule which answers count, end the task and are its result in ",
             "",
         ),
-        (answered, "speak in the place of the user in ", ""),
+        (answered, "read what is said and speak in the place of the user in ", ""),
         (condensed, "shorten and sum up the history of ", ""),
         (rated, "rate the risk of actions of ", " and so decide which need approval"),
         (reminded, "speak as its memory to ", ""),
@@ -191,7 +191,7 @@ fn passes(point: GatePoint) -> &'static str {
         GatePoint::Inbound => "messages from channels",
         GatePoint::Delegate => "the messages of delegations",
         GatePoint::Deliver => "results before delivery",
-        GatePoint::Subtask => "messages to sub-tasks and delegates, and their results",
+        GatePoint::Subtask => "messages between tasks, results and handoffs",
         GatePoint::Outbound => "questions and answers for people",
     }
 }

@@ -261,6 +261,9 @@ pub(super) struct Frame {
     /// A judge's decision whether the pending message ends the task; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ruled_done: Option<bool>,
+    /// The question of the current step as gates changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) asked: Option<String>,
     /// The reason why the step loop leaves it alone, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) hold: Option<FrameHold>,

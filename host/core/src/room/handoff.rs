@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::frame::{CallOutcome, Responder};
-use super::passages::{FrameHold, PassageKind};
+use super::passages::{FrameHold, Passage, PassageKind};
 use super::prompt_agent::with_message;
 use super::{Invariant, Room, RoomPhase};
 use crate::protocol::notice::Notice;
@@ -47,6 +47,11 @@ pub(super) struct Handoffs {
 }
 
 impl Handoffs {
+    /// Returns whether a handoff of the frame was accepted.
+    pub(super) fn is_agreed(&self, frame: FrameId) -> bool {
+        self.agreed.as_ref().is_some_and(|agreed| agreed.frame == frame)
+    }
+
     /// Drops the accepted handoff of a frame whose turn was stopped.
     pub(super) fn forget(&mut self, frame: FrameId) {
         self.agreed.take_if(|agreed| agreed.frame == frame);
@@ -296,14 +301,17 @@ impl StepLoop<'_> {
         let (Some(to), Some(frame)) = (&agreed.handoff.to, self.frames.get_mut(&id)) else {
             return false;
         };
-        let (to, summary) = (to.to_string(), agreed.handoff.summary.clone());
+        let Handoff { phase, reason, summary, channel_escalation, .. } = &agreed.handoff;
+        let facts = json!({
+            "reason": reason, "next_phase": phase, "channel_escalation": channel_escalation,
+        });
+        let passage = Passage {
+            to: Some(to.to_string()),
+            facts,
+            ..Passage::new(PassageKind::Handoff, id, summary.clone())
+        };
         frame.hold = Some(FrameHold::Checked);
-        self.background_work().gate_checks().check_passage(
-            PassageKind::Handoff,
-            id,
-            Some(to),
-            summary,
-        );
+        self.background_work().gate_checks().check_passage(passage);
         true
     }
 
@@ -403,8 +411,11 @@ impl StepLoop<'_> {
         if asks {
             self.histories.memory(self.cx, &handoff.from).human_tried = false;
         } else {
-            let reason =
-                format!("{} handed the conversation to the user: {}", handoff.from, handoff.reason);
+            let mut reason = format!("{} handed the conversation to the user", handoff.from);
+            // The agent's own words; the gates before people check the answer alone.
+            if !self.cx.has_gate(GatePoint::Outbound) {
+                reason = format!("{reason}: {}", handoff.reason);
+            }
             self.run_control()
                 .end_frame(id, super::termination::FrameEnd::new(Status::Done, reason));
         }

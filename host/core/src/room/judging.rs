@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::frame::{Attempt, FrameWait, Responder};
+use super::steps::Speaker;
 use super::termination::FrameEnd;
 use super::{Invariant, QueryPurpose};
 use crate::protocol::notice::Notice;
@@ -16,7 +17,6 @@ use crate::setup::plugin_query::{JudgedAnswer, PluginQuery, PluginReply, Ruling}
 use crate::types::fault::Fault;
 use crate::types::ids::{FrameId, PluginName};
 use crate::types::message::Message;
-use crate::types::outcome::Status;
 
 /// An answer that a judge is asked about, with the host's ruling.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,6 +70,10 @@ impl StepLoop<'_> {
             Ok(_) => Ruling::default(),
             Err(fault) => return self.run_control().judge_failed(id, judge, &fault),
         };
+        // A call that was carried out has its result, whatever a judge thinks of it. Without the
+        // result, the host would carry out the call again.
+        let is_result = !answer.message.tool_results.is_empty();
+        let ruling = Ruling { valid: ruling.valid.filter(|_| !is_result), ..ruling };
         let host = Ruling { valid: Some(answer.valid), done: Some(answer.done) };
         let overruled = Ruling {
             valid: ruling.valid.filter(|_| ruling.valid != host.valid),
@@ -94,6 +98,9 @@ impl StepLoop<'_> {
             self.post(id, responder, answer.message, ends);
         } else {
             let wait = FrameWait::Next;
+            // An answer that the judge refused is not the last word of a step without an answer.
+            let refused = ruling.valid.map(|_| answer.message.seq);
+            let do_not_know = do_not_know.filter(|(_, message)| Some(message.seq) != refused);
             let attempt = Attempt { responder, rest, wait, do_not_know };
             self.frames.set_attempt(self.cx, id, attempt);
         }
@@ -112,7 +119,7 @@ impl StepLoop<'_> {
     ) {
         match reply {
             Ok(PluginReply::AnswerAsUser { text: Some(text) }) => {
-                let said = self.user_said(id, text, Vec::new()).map(|mut said| {
+                let said = self.user_said(id, text, Vec::new(), Speaker::Plugin).map(|mut said| {
                     plugin.as_str().clone_into(&mut Arc::make_mut(&mut said).sender_name);
                     (Responder::User, said)
                 });
@@ -121,7 +128,7 @@ impl StepLoop<'_> {
             Ok(_) => self.frames.ready(self.cx, id, None),
             Err(fault) => {
                 let reason = format!("the simulated user {plugin} failed: {}", fault.message);
-                self.run_control().end_frame(id, FrameEnd::new(Status::Error, reason));
+                self.run_control().end_frame(id, FrameEnd::of_fault(reason));
             }
         }
     }
@@ -131,6 +138,6 @@ impl RunControl<'_> {
     /// Ends a task whose judge failed: its answers and its result may not be what they should.
     pub(super) fn judge_failed(&mut self, id: FrameId, judge: &PluginName, fault: &Fault) {
         let reason = format!("the judge {judge} failed: {}", fault.message);
-        self.close_frame(id, FrameEnd::new(Status::Error, reason));
+        self.close_frame(id, FrameEnd::of_fault(reason));
     }
 }

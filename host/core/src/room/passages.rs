@@ -16,9 +16,10 @@ use super::{Invariant, QueryPurpose, Room, RoomPhase};
 use crate::protocol::notice::Notice;
 use crate::setup::GatePoint;
 use crate::setup::plugin_query::{PluginQuery, PluginReply, TaskEnding, TaskResult};
-use crate::types::fault::Fault;
+use crate::tool_calls::routing;
+use crate::types::fault::{Fault, FaultKind};
 use crate::types::ids::{FrameId, PluginName};
-use crate::types::message::{Label, Message};
+use crate::types::message::{Label, Message, ToolCall};
 use crate::types::outcome::Status;
 
 /// The reason why the step loop leaves an activation alone.
@@ -68,9 +69,18 @@ pub(super) struct Passage {
     /// The task that it goes to; `None` for the user, or for another room.
     pub(super) to: Option<String>,
     pub(super) text: String,
+    /// Further words that pass with it; null for none.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub(super) facts: Value,
     /// Whether a gate replaced the text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_changed: bool,
+}
+
+impl Passage {
+    pub(super) fn new(kind: PassageKind, frame: FrameId, text: String) -> Self {
+        Self { kind, frame, to: None, text, facts: Value::Null, is_changed: false }
+    }
 }
 
 impl PassageKind {
@@ -127,14 +137,7 @@ impl RoomContext {
 }
 
 impl GateChecks<'_> {
-    pub(super) fn check_passage(
-        &mut self,
-        kind: PassageKind,
-        frame: FrameId,
-        to: Option<String>,
-        text: String,
-    ) {
-        let passage = Passage { kind, frame, to, text, is_changed: false };
+    pub(super) fn check_passage(&mut self, passage: Passage) {
         self.wait_for_gates(GatedAct::Passage { passage: Box::new(passage) });
     }
 }
@@ -143,6 +146,11 @@ impl GateChecks<'_> {
 pub(super) fn passage_facts(frames: &Frames, passage: &Passage) -> Value {
     let frame = frames.get(&passage.frame);
     let mut facts = json!({ "kind": passage.kind });
+    if let Value::Object(more) = &passage.facts {
+        for (key, value) in more {
+            facts[key] = value.clone();
+        }
+    }
     let message = match passage.kind {
         PassageKind::Message | PassageKind::Question => {
             frame.and_then(|frame| frame.pending.as_deref())
@@ -158,11 +166,12 @@ pub(super) fn passage_facts(frames: &Frames, passage: &Passage) -> Value {
     if let Some(message) = message {
         let attachments: Vec<&str> =
             message.attachments.iter().map(|blob| blob.media_type.as_str()).collect();
-        let calls: Vec<Value> = message
-            .tools
-            .iter()
-            .map(|call| json!({ "name": call.name, "arguments": call.arguments }))
-            .collect();
+        let shown = |call: &ToolCall| json!({ "name": call.name, "arguments": call.arguments });
+        let of_text = message.tools.iter().filter(|call| !message.tool_calls.contains(call));
+        let calls: Vec<Value> = message.tool_calls.iter().chain(of_text).map(shown).collect();
+        let results: Vec<&str> =
+            message.tool_results.iter().map(|result| result.content.as_str()).collect();
+        facts["tool_results"] = json!(results);
         facts["attachments"] = json!(attachments);
         facts["tool_calls"] = json!(calls);
         facts["value"] = json!(message.value);
@@ -180,8 +189,8 @@ impl StepLoop<'_> {
             Some(text) => {
                 frame.hold = Some(FrameHold::Checked);
                 let to = Some(frame.task.to_string());
-                let mut work = self.background_work();
-                work.gate_checks().check_passage(PassageKind::Message, id, to, text);
+                let passage = Passage { to, ..Passage::new(PassageKind::Message, id, text) };
+                self.background_work().gate_checks().check_passage(passage);
             }
             None => frame.hold = None,
         }
@@ -203,10 +212,7 @@ impl StepLoop<'_> {
                 frame.system = system;
             }
             if let Some(mut pending) = pending {
-                let message = Arc::make_mut(&mut pending);
-                message.content = Some(passage.text);
-                // It may hold what a gate removed.
-                message.value = None;
+                replace_content(Arc::make_mut(&mut pending), passage.text, None);
                 self.dialogue().put_pending(id, sender, pending);
             }
         }
@@ -218,12 +224,16 @@ impl StepLoop<'_> {
         if prompt.trim().is_empty() || !self.cx.has_gate(GatePoint::Outbound) {
             return self.put_question(id, prompt);
         }
-        let mut work = self.background_work();
-        work.gate_checks().check_passage(PassageKind::Question, id, None, prompt);
+        let passage = Passage::new(PassageKind::Question, id, prompt);
+        self.background_work().gate_checks().check_passage(passage);
         Some(FrameWait::Gates)
     }
 
-    fn question_passed(&mut self, id: FrameId, text: String) {
+    fn question_passed(&mut self, passage: Passage) {
+        let (id, text) = (passage.frame, passage.text);
+        if let Some(frame) = self.frames.get_mut(&id).filter(|_| passage.is_changed) {
+            frame.asked = Some(text.clone());
+        }
         if let Some(wait) = self.put_question(id, text) {
             self.frames.set_wait(self.cx, id, wait);
         }
@@ -237,23 +247,45 @@ impl StepLoop<'_> {
     }
 }
 
+/// Replaces what a message says. Its value, calls and results say the same in another form, so they
+/// go with the old text.
+fn replace_content(message: &mut Message, text: String, value: Option<Value>) {
+    (message.content, message.value) = (Some(text), value);
+    message.tools.clear();
+    message.tool_calls.clear();
+    message.tool_results.clear();
+}
+
+fn is_empty_beside_text(message: &Message) -> bool {
+    message.tools.is_empty()
+        && message.tool_calls.is_empty()
+        && message.tool_results.is_empty()
+        && message.attachments.is_empty()
+}
+
 /// Returns the inputs of an activation after a gate changed its first message. The inputs repeat the
 /// message, or are what it was made of.
 fn changed_inputs(inputs: &Value, first: Option<&Message>, text: &str) -> Value {
     let original = first.map(Message::text).unwrap_or_default();
-    match inputs {
-        Value::Object(_) if text_form(inputs) == original => {
-            let changed = serde_json::from_str(text).ok().filter(Value::is_object);
-            changed.unwrap_or_else(|| json!({ "task": text }))
+    if inputs.is_object() && text_form(inputs) == original {
+        let changed = serde_json::from_str(text).ok().filter(Value::is_object);
+        return changed.unwrap_or_else(|| json!({ "task": text }));
+    }
+    with_replaced(inputs, original, text)
+}
+
+/// Returns a value in which every text that equals `original` is replaced.
+fn with_replaced(value: &Value, original: &str, text: &str) -> Value {
+    match value {
+        Value::Array(items) => {
+            items.iter().map(|item| with_replaced(item, original, text)).collect()
         }
         Value::Object(fields) => fields
             .iter()
-            .map(|(key, value)| {
-                let value = if text_form(value) == original { json!(text) } else { value.clone() };
-                (key.clone(), value)
-            })
+            .map(|(key, value)| (key.clone(), with_replaced(value, original, text)))
             .collect::<serde_json::Map<_, _>>()
             .into(),
+        other if text_form(other) == original => json!(text),
         other => other.clone(),
     }
 }
@@ -272,7 +304,9 @@ impl RunControl<'_> {
             return false;
         }
         let frame = frame.clone();
-        if self.cx.failed_instead(&frame, ending.clone()).status == Status::Error {
+        let status = self.cx.failed_instead(&frame, ending.clone()).status;
+        // An error has no result, and a goodbye is the user's own word.
+        if matches!(status, Status::Error | Status::UserQuit) {
             return false;
         }
         let result = if frame.only.is_some() {
@@ -326,14 +360,22 @@ impl RunControl<'_> {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
+        let says_nothing =
+            |result: &TaskResult| result.text.trim().is_empty() && result.value.is_none();
+        let had_text = frame.closing().is_some_and(|closing| !closing.result.is_empty());
+        if had_text && replaced.as_ref().is_some_and(says_nothing) {
+            let message = "its result is empty; to keep the host's, a judge answers nothing";
+            let fault = Fault::new(FaultKind::BadAnswer, message);
+            return self.judge_failed(id, judge, &fault);
+        }
         let (name, is_marked) = (frame.task.clone(), task.rules().marks_results);
+        let takes_signals = task.text_rules.signals;
         let closing = self.frames.get_mut(&id).and_then(Frame::closing_mut);
         if let (Some(TaskResult { text, value }), Some(closing)) = (replaced, closing) {
             let result = &mut closing.result;
-            (result.content, result.value) = (Some(text), value);
-            result.tools.clear();
-            result.tool_calls.clear();
-            result.tool_results.clear();
+            // Words of a judge are no signals, as the host's result has none.
+            let text = if takes_signals { routing::without_done(&text).into_owned() } else { text };
+            replace_content(result, text, value);
             // The judge's words are data to the caller, whoever answered in the task.
             if is_marked && !result.labels.contains(&Label::Task) {
                 result.labels.push(Label::Task);
@@ -358,14 +400,15 @@ impl RunControl<'_> {
         let text = match (&result.content, &result.value) {
             (Some(text), _) if !text.trim().is_empty() => text.clone(),
             (_, Some(value)) => text_form(value),
-            _ if result.tools.is_empty() && result.attachments.is_empty() => {
+            _ if is_empty_beside_text(result) => {
                 return self.result_passed(id, kind, None);
             }
             _ => String::new(),
         };
         let caller = frame.caller.and_then(|caller| self.frames.get(&caller));
         let to = caller.map(|caller| caller.task.to_string());
-        self.background_work().gate_checks().check_passage(kind, id, to, text);
+        let passage = Passage { to, ..Passage::new(kind, id, text) };
+        self.background_work().gate_checks().check_passage(passage);
     }
 
     /// Continues with a result that the gates of a way out let pass. One of them may have changed
@@ -383,9 +426,7 @@ impl RunControl<'_> {
         }
         closing.passed.push(kind);
         if let Some(text) = changed {
-            closing.result.content = Some(text);
-            // It may hold what the gate removed.
-            closing.result.value = None;
+            replace_content(&mut closing.result, text, None);
         }
         self.check_result(id);
     }
@@ -397,7 +438,7 @@ impl Room {
         let (id, text) = (passage.frame, passage.text.clone());
         match passage.kind {
             PassageKind::Message => self.step_loop().enter(passage),
-            PassageKind::Question => self.step_loop().question_passed(id, text),
+            PassageKind::Question => self.step_loop().question_passed(passage),
             PassageKind::Handoff => self.step_loop().handoff_passed(id, text),
             PassageKind::Result | PassageKind::Answer => {
                 let changed = passage.is_changed.then_some(text);
@@ -412,7 +453,11 @@ impl Room {
         match passage.kind {
             PassageKind::Question => self.step_loop().question_blocked(id, reason),
             PassageKind::Handoff => self.step_loop().handoff_blocked(id, reason),
-            PassageKind::Message | PassageKind::Result | PassageKind::Answer => {
+            PassageKind::Message => {
+                let reason = format!("it did not begin: {reason}");
+                self.run_control().close_frame(id, FrameEnd::new(Status::Error, reason));
+            }
+            PassageKind::Result | PassageKind::Answer => {
                 self.run_control().close_frame(id, FrameEnd::new(Status::Error, reason))
             }
         }

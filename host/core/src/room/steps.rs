@@ -46,6 +46,14 @@ const MAX_CALLS: usize = 1_000;
 /// a background task or a user's answer.
 const MAX_IDLE: u32 = 2_000;
 
+/// The source of an answer on the user role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speaker {
+    Person,
+    /// A simulated user, which never speaks as the host.
+    Plugin,
+}
+
 impl Dialogue<'_> {
     pub(super) fn new_frame(
         &mut self,
@@ -88,6 +96,7 @@ impl Dialogue<'_> {
             history_start: self.histories.history(task).len(),
             only: None,
             ruled_done: None,
+            asked: None,
             hold: self.cx.hold_of_new(caller.is_some()),
             acting: Acting::default(),
             stuck_watch: StuckWatch::default(),
@@ -317,7 +326,7 @@ impl StepLoop<'_> {
             .and_then(|message| message.recipient.clone())
             .unwrap_or_default();
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.is_unattended = false;
+            (frame.is_unattended, frame.asked) = (false, None);
         }
         if self.frames.is_valid_recipient(self.cx, id, &recipient) {
             let rest = self.dialogue().order(id);
@@ -506,7 +515,7 @@ impl StepLoop<'_> {
     fn ask_user(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         if let Some(text) = task.default_human_response.clone() {
-            let said = self.user_said(id, text, Vec::new());
+            let said = self.user_said(id, text, Vec::new(), Speaker::Person);
             return Some(FrameWait::Ready(said));
         }
         // Results put to the agent are not shown to the user.
@@ -537,11 +546,13 @@ impl StepLoop<'_> {
         id: FrameId,
         text: String,
         attachments: Vec<Blob>,
+        by: Speaker,
     ) -> Option<Arc<Message>> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
         let is_addressed = recipient.and_then(Role::named) == Some(Role::User);
-        let (host_word, rules) = (task.text_rules.system_word, task.rules());
+        let host_word = task.text_rules.system_word && by == Speaker::Person;
+        let rules = task.rules();
         let otherwise = task.default_human_response.clone().filter(|text| !text.trim().is_empty());
         let mut text = text;
         if text.trim().is_empty() && attachments.is_empty() {
@@ -677,7 +688,7 @@ impl StepLoop<'_> {
         // model as a message.
         if lacked_model && !interactive {
             let reason = format!("the model of {agent} did not answer: {}", fault.message);
-            self.run_control().end_frame(id, FrameEnd::new(Status::Error, reason));
+            self.run_control().end_frame(id, FrameEnd::of_fault(reason));
             return None;
         }
         let Some(frame) = self.frames.get_mut(&id) else {
@@ -690,7 +701,7 @@ impl StepLoop<'_> {
                 "{agent} failed {MAX_FAULTS} times in a row; the last time: {}",
                 fault.message
             );
-            self.run_control().end_frame(id, FrameEnd::new(Status::Error, reason));
+            self.run_control().end_frame(id, FrameEnd::of_fault(reason));
             return None;
         }
         Some(self.frames.error_message(
@@ -724,7 +735,7 @@ impl StepLoop<'_> {
             frame.is_unattended = text.is_none();
         }
         let message = text
-            .and_then(|text| self.user_said(frame, text, attachments))
+            .and_then(|text| self.user_said(frame, text, attachments, Speaker::Person))
             .map(|message| (Responder::User, message));
         if message.is_some()
             && let Some(frame) = self.frames.get_mut(&frame)

@@ -322,7 +322,10 @@ impl RunControl<'_> {
     /// Responds to a stuck agent, unless its task is over.
     pub(super) fn respond_to_stuck(&mut self, id: FrameId, found: StuckFinding) {
         let Some((frame, task)) = self.frames.task_of(self.cx, id) else { return };
-        // The step may have ended the task or posted another message since.
+        // The step may have ended the task, or be about to, or have posted another message since.
+        if frame.hold.is_some() {
+            return;
+        }
         if frame.pending.as_ref().is_none_or(|pending| pending.seq != found.after) {
             return;
         }

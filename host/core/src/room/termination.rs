@@ -34,11 +34,20 @@ pub(super) struct FrameEnd {
     pub(super) status: Status,
     pub(super) reason: String,
     pub(super) cause: Option<EndCause>,
+    /// Whether the reason quotes a plugin. Where gates check what leaves the task, such a reason
+    /// stays in the log.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) quotes_plugin: bool,
 }
 
 impl FrameEnd {
     pub(super) fn new(status: Status, reason: impl Into<String>) -> Self {
-        Self { status, reason: reason.into(), cause: None }
+        Self { status, reason: reason.into(), cause: None, quotes_plugin: false }
+    }
+
+    /// Returns the end of a task that a plugin's fault has caused, with the plugin's words.
+    pub(super) fn of_fault(reason: impl Into<String>) -> Self {
+        Self { quotes_plugin: true, ..Self::new(Status::Error, reason) }
     }
 
     /// Returns the end of a task that asked its user while no user is present.
@@ -304,7 +313,8 @@ impl Dialogue<'_> {
 
     /// Returns the result of a task. `None` if it has none, or if gates did not let it pass.
     fn result_message(&mut self, frame: &Frame, ending: &FrameEnd) -> Option<Message> {
-        if ending.status == Status::Error {
+        // An error has the host's words, and a goodbye those of the user.
+        if matches!(ending.status, Status::Error | Status::UserQuit) {
             return self.form_result(frame, ending);
         }
         if self.cx.withholds_result(frame) {
@@ -574,6 +584,7 @@ impl RunControl<'_> {
         };
         self.cx.notify(notice);
         self.agent_states.state_at_end(self.cx, &frame.task, ending.status, &ending.reason);
+        let ending = self.cx.without_quotes(&frame, ending);
         let ends_callers = ending.status == Status::InfLoop
             || (ending.cause == Some(EndCause::NobodyToAsk)
                 && !self.frames.is_root_interactive(self.cx));
@@ -644,7 +655,8 @@ impl RunControl<'_> {
         let only = root.only.is_some();
         let mut ending = ending;
         let kept = ending.status != Status::Error && self.cx.has_answer(root);
-        let is_withheld = kept && self.cx.withholds_result(root);
+        let is_withheld =
+            kept && ending.status != Status::UserQuit && self.cx.withholds_result(root);
         if is_withheld {
             ending.reason =
                 format!("{}; gates did not check the answer, so it is withheld", ending.reason);
@@ -819,6 +831,15 @@ impl RoomContext {
             || root.pending.as_ref().filter(|pending| !is_data(pending)).is_some_and(is_answer)
     }
 
+    /// Removes a plugin's words from the reason of an end, if gates check what leaves the task.
+    fn without_quotes(&self, frame: &Frame, ending: FrameEnd) -> FrameEnd {
+        if !(ending.quotes_plugin && self.withholds_result(frame)) {
+            return ending;
+        }
+        let reason = "its reason quotes a plugin, and gates check what leaves it: it is in the log";
+        FrameEnd { reason: reason.to_owned(), quotes_plugin: false, ..ending }
+    }
+
     /// Turns a success into `Status::Error` if the last step of the root failed. The host's message
     /// about the failure is not an answer.
     pub(super) fn failed_instead(&self, frame: &Frame, ending: FrameEnd) -> FrameEnd {
@@ -829,7 +850,7 @@ impl RoomContext {
             && frame.caller.is_none()
             && frame.pending.as_ref().is_some_and(|it| it.sender == Role::Agent);
         match frame.pending.as_ref().filter(|_| is_told && fails && ending.status.is_success()) {
-            Some(told) => FrameEnd::new(Status::Error, told.text()),
+            Some(told) => FrameEnd::of_fault(told.text()),
             None => ending,
         }
     }

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use anstyle::Style;
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
-use conclave_core::setup::Setup;
+use conclave_core::setup::{GatePoint, Setup};
 use conclave_core::types::delivery::EndedTask;
 use conclave_core::types::ids::{BackgroundId, CallId, RoomId, TaskName};
 use conclave_core::types::message::{Message, Role};
+use conclave_core::types::outcome::Status;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use tokio::sync::watch;
 
@@ -40,6 +41,8 @@ pub(crate) struct TerminalChat {
     room: RoomId,
     /// Whether output goes to a terminal, which control characters could steer.
     is_terminal: bool,
+    /// Whether gates check what people read. Then only questions and answers that passed are shown.
+    is_guarded: bool,
     /// Set once the entry task has its result.
     over: watch::Sender<bool>,
     state: Mutex<ConversationState>,
@@ -97,12 +100,14 @@ impl TerminalChat {
         room: RoomId,
     ) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
+        let is_guarded = setup.gates.iter().any(|gate| gate.on == GatePoint::Outbound);
         Self {
             screen,
             tally,
             setup,
             room,
             is_terminal,
+            is_guarded,
             over: watch::Sender::new(false),
             state: Mutex::default(),
         }
@@ -245,7 +250,9 @@ impl TerminalChat {
                 state.streams.clear();
                 (state.faulted, state.responded) = (false, false);
             }
-            Notice::ModelCalled { call, ordinal, .. } if state.step == Some(*call) => {
+            Notice::ModelCalled { call, ordinal, .. }
+                if state.step == Some(*call) && !self.is_guarded =>
+            {
                 state.streams.insert(*ordinal, self.stream());
             }
             Notice::ModelAnswered { call, ordinal, error, trouble, .. }
@@ -295,7 +302,13 @@ impl TerminalChat {
             Notice::BackgroundStarted { id, task, .. } => {
                 drop(state.background.insert(id.clone(), (task.clone(), Instant::now())))
             }
-            Notice::ResultReady { .. } => drop(self.over.send_replace(true)),
+            Notice::ResultReady { outcome } => {
+                // The user knows the own goodbye.
+                let is_answer = outcome.status.is_success() && outcome.status != Status::UserQuit;
+                let content = outcome.content.as_deref().filter(|_| is_answer);
+                self.show_checked(&mut state, content.unwrap_or_default());
+                self.over.send_replace(true);
+            }
             Notice::BackgroundEnded { ended } => state.end_background(ended),
             _ => {}
         }
@@ -312,13 +325,15 @@ impl TerminalChat {
         if is_hosts || is_persons || is_elsewhere || message.text().trim().is_empty() {
             return;
         }
+        if self.is_guarded {
+            return;
+        }
         let speaker = if message.sender == Role::User {
             message.sender_name.clone()
         } else {
             self.setup.entry.to_string()
         };
         if !state.streams.values().any(|stream| stream.has_said(message.text())) {
-            let mut stream = self.stream();
             if message.sender == Role::User {
                 self.screen.say(&format!(
                     "{}:{}",
@@ -326,15 +341,33 @@ impl TerminalChat {
                     if self.is_terminal { "\n" } else { " " }
                 ));
             }
-            self.say(&mut stream, |stream| {
-                format!("{}{}", stream.push(message.text()), stream.finish())
-            });
-            self.screen.end_text();
+            self.say_whole(message.text());
         }
         state.transcript.add(Speaker::Agent(speaker), message.text());
         if !state.faulted {
             state.why = None;
         }
+    }
+
+    fn say_whole(&self, text: &str) {
+        let mut stream = self.stream();
+        self.say(&mut stream, |stream| format!("{}{}", stream.push(text), stream.finish()));
+        self.screen.end_text();
+    }
+
+    /// Shows the question of the entry task, which passed the gates before people. Without such
+    /// gates its text was shown when it was posted.
+    pub(crate) fn show_question(&self, prompt: &str) {
+        self.show_checked(&mut self.state(), prompt);
+    }
+
+    fn show_checked(&self, state: &mut ConversationState, text: &str) {
+        if !self.is_guarded || text.trim().is_empty() {
+            return;
+        }
+        self.say_whole(text);
+        state.transcript.add(Speaker::Agent(self.setup.entry.to_string()), text);
+        state.why = None;
     }
 
     fn stopped(&self, state: &mut ConversationState) {

@@ -304,6 +304,7 @@ impl ChannelState {
         if self.conversation.next() == NextSpeaker::Agent {
             return Some(HumanAnswer::pass());
         }
+        self.conversation.show_question(&prompt);
         self.conversation.end_turn();
         self.interrupts.turn_is_over();
         if self.json {

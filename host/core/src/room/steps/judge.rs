@@ -123,12 +123,17 @@ impl StepLoop<'_> {
                 answer.as_deref(),
                 &responder,
             );
-        let done = answer.as_ref().is_some_and(|message| {
-            self.dialogue().is_over(id, Some(message), Some(&responder), ends).is_some()
-        });
+        let ending = answer
+            .as_ref()
+            .and_then(|message| self.dialogue().is_over(id, Some(message), Some(&responder), ends));
+        let done = ending.is_some();
+        // The user's goodbye is no judge's, and an accepted handoff precedes all checks.
+        let is_settled = ending.is_some_and(|ending| ending.status == Status::UserQuit)
+            || self.handoffs.is_agreed(id);
+        let judge = task.judge.as_ref().filter(|_| !is_settled);
         let counts = |message: &Message| done || !(unknown || is_empty(message, &task));
         let valid = answer.as_deref().is_some_and(counts);
-        match (answer, &task.judge) {
+        match (answer, judge) {
             (Some(message), Some(judge)) => {
                 let attempt = Attempt { responder, rest, wait: FrameWait::Next, do_not_know };
                 let answer = RuledAnswer { message, valid, ends, done };
@@ -304,10 +309,11 @@ impl StepLoop<'_> {
         let Some(frame) = self.frames.get(&id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
-        let task = frame.task.clone();
+        let (task, asked) = (frame.task.clone(), frame.asked.clone());
         let question =
             frame.pending.as_ref().filter(|pending| !super::super::delivery::is_data(pending));
         let question = question.map(|pending| pending.text().to_owned()).unwrap_or_default();
+        let question = asked.unwrap_or(question);
         self.cx.notify(Notice::QuestionUnanswered { task: task.clone(), question });
         self.run_control().end_frame(id, FrameEnd::unattended(&task));
     }
