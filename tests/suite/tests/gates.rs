@@ -264,9 +264,9 @@ plugin = "moderation"
 
 #[test]
 fn what_tasks_say_to_each_other_and_to_people_passes_its_gates() {
-    let hide = r#"{ pattern = "\\d{4}", replace = "…" }"#.replace('\\', "\\\\");
+    let hide = r#"{ pattern = "\\d{4}", replace = "…" }"#;
     for point in ["subtask", "outbound"] {
-        let ran = Rig::new().run(&moderated(point, &hide), "call 1234");
+        let ran = Rig::new().run(&moderated(point, hide), "call 1234");
         assert_eq!((ran.status(), ran.content()), (Status::Done, "call …"), "{point}");
         let changed = |notice: &&Notice| matches!(notice, Notice::GateModified { .. });
         // The message to the sub-task has no number left, so its result is not changed again.
@@ -280,14 +280,4 @@ fn what_tasks_say_to_each_other_and_to_people_passes_its_gates() {
     let ran = Rig::new().run(&moderated("subtask", block), "a secret");
     assert!(!ran.content().contains("a secret"), "{}", ran.content());
     assert!(blocked(&ran).iter().all(|(point, _)| *point == GatePoint::Subtask));
-}
-
-#[test]
-fn a_gate_that_misbehaves_lets_no_answer_out() {
-    for (mode, limits) in [("spin", "limits.cpu = \"50 ms\""), ("trap", ""), ("nothing", "")] {
-        let gates = "[[gates]]\non = \"outbound\"\nplugin = \"guard\"\ndeadline = \"20 s\"\n";
-        let ran = Rig::new().run(&config(mode, gates, limits), "hello");
-        assert_eq!((ran.status(), ran.content()), (Status::Error, ""), "{mode}");
-        assert!(blocked(&ran).iter().any(|(point, _)| *point == GatePoint::Outbound), "{mode}");
-    }
 }

@@ -38,9 +38,9 @@ pub(super) struct Closing {
     ending: FrameEnd,
     /// As the caller reads it.
     pub(super) result: Message,
-    /// Whether the gates let it pass.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    has_passed: bool,
+    /// The ways out whose gates let it pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    passed: Vec<PassageKind>,
 }
 
 /// The content of a passage.
@@ -100,20 +100,24 @@ impl Frame {
 }
 
 impl RoomContext {
-    /// Returns the passage that a frame's result takes. A background task has a caller too, in
-    /// another room.
-    fn way_out(&self, frame: &Frame) -> PassageKind {
-        if frame.caller.is_none() && self.opening.depth == 0 {
-            PassageKind::Answer
-        } else {
-            PassageKind::Result
-        }
+    /// Returns the next way out that a result takes through gates; `None` if nothing checks it any
+    /// more. A background task has its caller in another room, and people hear it on the channels
+    /// that were shared with it.
+    fn way_out(&self, frame: &Frame) -> Option<PassageKind> {
+        let in_run = frame.caller.is_some();
+        let is_result = in_run || self.opening.depth > 0;
+        let is_heard = !in_run && (self.opening.depth == 0 || self.shares_channels());
+        let passed = frame.closing().map_or(&[][..], |closing| &closing.passed);
+        [(PassageKind::Result, is_result), (PassageKind::Answer, is_heard)]
+            .into_iter()
+            .filter(|(kind, is_taken)| *is_taken && !passed.contains(kind))
+            .map(|(kind, _)| kind)
+            .find(|kind| self.has_gate(kind.point()))
     }
 
     /// Returns whether gates must still let a result pass, so that it cannot leave the frame.
     pub(super) fn withholds_result(&self, frame: &Frame) -> bool {
-        self.has_gate(self.way_out(frame).point())
-            && !frame.closing().is_some_and(|closing| closing.has_passed)
+        self.way_out(frame).is_some()
     }
 
     /// Returns the hold with which a new activation begins.
@@ -290,7 +294,7 @@ impl RunControl<'_> {
             result: TaskResult { text: result.text().to_owned(), value: result.value.clone() },
         };
         if let Some(frame) = self.frames.get_mut(&id) {
-            let closing = Closing { ending: ending.clone(), result, has_passed: false };
+            let closing = Closing { ending: ending.clone(), result, passed: Vec::new() };
             frame.hold = Some(FrameHold::Closing(Box::new(closing)));
             frame.attempt = None;
         }
@@ -339,34 +343,34 @@ impl RunControl<'_> {
         self.check_result(id);
     }
 
-    /// Lets gates check the result of an ending task, if there are any.
+    /// Lets gates check the result of an ending task; behind the last one the task ends.
     fn check_result(&mut self, id: FrameId) {
         let Some((frame, closing)) =
             self.frames.get(&id).and_then(|frame| Some((frame, frame.closing()?)))
         else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
+        let Some(kind) = self.cx.way_out(frame) else {
+            let ending = closing.ending.clone();
+            return self.close_frame(id, ending);
+        };
         let result = &closing.result;
         let text = match (&result.content, &result.value) {
             (Some(text), _) if !text.trim().is_empty() => text.clone(),
             (_, Some(value)) => text_form(value),
             _ if result.tools.is_empty() && result.attachments.is_empty() => {
-                return self.close_decided(id, None);
+                return self.result_passed(id, kind, None);
             }
             _ => String::new(),
         };
-        let kind = self.cx.way_out(frame);
-        if self.cx.has_gate(kind.point()) {
-            let caller = frame.caller.and_then(|caller| self.frames.get(&caller));
-            let to = caller.map(|caller| caller.task.to_string());
-            self.background_work().gate_checks().check_passage(kind, id, to, text);
-        } else {
-            self.close_decided(id, None);
-        }
+        let caller = frame.caller.and_then(|caller| self.frames.get(&caller));
+        let to = caller.map(|caller| caller.task.to_string());
+        self.background_work().gate_checks().check_passage(kind, id, to, text);
     }
 
-    /// Ends the activation with its decided result, which a gate may have changed.
-    fn close_decided(&mut self, id: FrameId, changed: Option<String>) {
+    /// Continues with a result that the gates of a way out let pass. One of them may have changed
+    /// its text.
+    fn result_passed(&mut self, id: FrameId, kind: PassageKind, changed: Option<String>) {
         let is_root = self.frames.get(&id).is_some_and(|frame| frame.caller.is_none());
         let Some(closing) = self.frames.get_mut(&id).and_then(Frame::closing_mut) else {
             return self.cx.violated(Invariant::FrameExists, id);
@@ -377,14 +381,13 @@ impl RunControl<'_> {
             self.close_frame(id, FrameEnd::new(Status::Error, reason));
             return;
         }
-        closing.has_passed = true;
+        closing.passed.push(kind);
         if let Some(text) = changed {
             closing.result.content = Some(text);
             // It may hold what the gate removed.
             closing.result.value = None;
         }
-        let ending = closing.ending.clone();
-        self.close_frame(id, ending);
+        self.check_result(id);
     }
 }
 
@@ -397,7 +400,8 @@ impl Room {
             PassageKind::Question => self.step_loop().question_passed(id, text),
             PassageKind::Handoff => self.step_loop().handoff_passed(id, text),
             PassageKind::Result | PassageKind::Answer => {
-                self.run_control().close_decided(id, passage.is_changed.then_some(text))
+                let changed = passage.is_changed.then_some(text);
+                self.run_control().result_passed(id, passage.kind, changed)
             }
         }
     }

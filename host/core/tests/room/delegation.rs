@@ -15,7 +15,8 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
-use conclave_core::setup::Setup;
+use conclave_core::setup::plugin_query::{GateVerdict, PluginQuery, PluginReply};
+use conclave_core::setup::{GatePoint, GateRule, PluginKind, Setup};
 use conclave_core::tool_calls::toolbox::TaskTool;
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::channel::{Binding, ChannelAccess, ChannelKind};
@@ -523,6 +524,47 @@ fn a_shared_channel_is_the_parents_own_binding_and_hears_the_answer_alone() {
             })
             .collect();
         assert_eq!(said, heard, "muted: {muted}");
+    }
+}
+
+#[test]
+fn an_answer_on_a_shared_channel_passes_the_gates_between_tasks_and_those_before_people() {
+    let gated = |setup: &mut Setup| {
+        let mut guard = setup.plugins["slow"].as_ref().clone();
+        guard.facts.kinds = [PluginKind::Gate].into();
+        setup.plugins.insert("guard".into(), guard.into());
+        setup.gates.extend([GatePoint::Outbound, GatePoint::Subtask].map(|on| GateRule {
+            on,
+            plugin: "guard".into(),
+            deadline_ms: 1_000,
+            fails_open: false,
+        }));
+    };
+    let of_pager = |opening: &mut RunOpening| {
+        opening.bindings = Some([("pager".into(), Binding::of(ChannelKind::Other))].into());
+        opening.depth = 1;
+    };
+    let asked = |effect: &Effect| match effect {
+        Effect::QueryPlugin { call, question: PluginQuery::Gate { input }, .. } => {
+            Some((*call, input.point, input.text.clone()))
+        }
+        _ => None,
+    };
+    let allow = || GateVerdict::Allow;
+    let block = || GateVerdict::Block { reason: "no".to_owned() };
+    for (verdicts, heard) in [([allow(), allow()], 1), ([allow(), block()], 0)] {
+        let mut child = Desk::open_with(plain(), gated, of_pager);
+        child.calls("done", json!({ "content": "the answer" }));
+        for (point, verdict) in [GatePoint::Subtask, GatePoint::Outbound].into_iter().zip(verdicts)
+        {
+            let (call, on, text) = child.take(asked).expect("a gate is asked");
+            assert_eq!((on, text.as_str()), (point, "the answer"));
+            let answer = Ok(PluginReply::Gate { verdict });
+            child.happened(Event::PluginQueried { call, answer, report: CallReport::default() });
+        }
+        let sends = child.to_do.iter().filter(|effect| matches!(effect, Effect::Send { .. }));
+        assert_eq!(sends.count(), heard);
+        child.folds();
     }
 }
 

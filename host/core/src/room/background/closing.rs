@@ -38,6 +38,13 @@ impl BackgroundWork<'_> {
     }
 }
 
+impl RoomContext {
+    /// Returns whether the room is that of a background task with channels of its parent.
+    pub(in crate::room) fn shares_channels(&self) -> bool {
+        self.opening.depth > 0 && !self.opening.persistent && self.opening.bindings.is_some()
+    }
+}
+
 impl RoomChannels {
     /// Reports the answer of a task on the channels that it was given. Its request is not reported
     /// (R-029 done right).
@@ -46,12 +53,9 @@ impl RoomChannels {
         cx: &mut RoomContext,
         outcome: &Outcome,
     ) {
-        let is_shared =
-            cx.opening.depth > 0 && !cx.opening.persistent && cx.opening.bindings.is_some();
-        let answer = outcome
-            .content
-            .clone()
-            .filter(|answer| is_shared && outcome.status.is_success() && !answer.trim().is_empty());
+        let answer = outcome.content.clone().filter(|answer| {
+            cx.shares_channels() && outcome.status.is_success() && !answer.trim().is_empty()
+        });
         if let Some(answer) = answer {
             self.report_channels(cx, &answer, None);
         }
