@@ -9,6 +9,7 @@ mod batches;
 mod events;
 mod gates;
 mod hosts;
+mod judging;
 mod keys;
 mod native;
 mod observers;

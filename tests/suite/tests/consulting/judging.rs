@@ -48,16 +48,22 @@ fn replying(replies: &str) -> Rig {
     Rig::new().with_file("replies.json", format!("{{\"replies\": {replies}}}"))
 }
 
-/// Returns the rulings that differ from the host's, and the number of replaced results.
-fn overruled(ran: &Ran) -> (Vec<(String, Option<bool>, Option<bool>)>, usize) {
+/// Returns the rulings that differ from the host's, each with the responder, such as
+/// `llm: valid Some(false), done None`, and the number of replaced results.
+fn overruled(ran: &Ran) -> (Vec<String>, usize) {
     let ruling = |notice: &Notice| match notice {
         Notice::AnswerOverruled { responder, ruling, .. } => {
-            Some((responder.clone(), ruling.valid, ruling.done))
+            Some(format!("{responder}: valid {:?}, done {:?}", ruling.valid, ruling.done))
         }
         _ => None,
     };
     let replaced = |notice: &&Notice| matches!(notice, Notice::ResultReplaced { .. });
     (ran.notices().filter_map(ruling).collect(), ran.notices().filter(replaced).count())
+}
+
+/// Returns a single ruling and the number of replaced results.
+fn once(ruling: &str, replaced: usize) -> (Vec<String>, usize) {
+    (vec![ruling.to_owned()], replaced)
 }
 
 #[test]
@@ -66,7 +72,7 @@ fn the_stock_judge_refuses_an_answer_and_extracts_the_result() {
     let config = chat("judge", "stock:acceptance", settings, "");
     let ran = replying(r#"["It is very old.", "Year: 1844."]"#).run(&config, "When was it lit?");
     assert_eq!((ran.status(), ran.content()), (Status::Done, "1844"), "{}", ran.outcome.reason);
-    assert_eq!(overruled(&ran), (vec![("llm".to_owned(), Some(false), None)], 1));
+    assert_eq!(overruled(&ran), once("llm: valid Some(false), done None", 1));
 }
 
 #[test]
@@ -76,7 +82,7 @@ fn the_stock_judge_ends_an_interactive_task() {
     let rig = replying(r#"["What else?", "That is all."]"#).with_answers(&["Go on.", "Too late."]);
     let ran = rig.run(&config, "When was it lit?");
     assert_eq!((ran.status(), ran.content()), (Status::Done, "That is all."));
-    assert_eq!(overruled(&ran), (vec![("llm".to_owned(), None, Some(true))], 0));
+    assert_eq!(overruled(&ran), once("llm: valid None, done Some(true)", 0));
 }
 
 #[test]
@@ -103,7 +109,9 @@ fn a_judge_decides_and_a_limit_ends_what_it_never_ends() {
     assert_eq!((never_valid.status(), never_valid.content()), (Status::Stalled, ""));
     let never_done = run("agent_echo", "never-done", "turns = 3");
     assert_eq!(never_done.status(), Status::FixedTurns);
-    assert!(overruled(&never_done).0.iter().all(|(.., done)| *done == Some(false)));
+    let (rulings, _) = overruled(&never_done);
+    assert!(!rulings.is_empty());
+    assert!(rulings.iter().all(|ruling| ruling.ends_with("done Some(false)")), "{rulings:?}");
 }
 
 #[test]

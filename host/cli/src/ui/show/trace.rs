@@ -68,8 +68,13 @@ impl TracePrinter {
     pub(crate) fn of_run(screen: Arc<Screen>, verbose: bool, setup: &Setup) -> Self {
         let asks =
             setup.tasks.iter().filter(|(_, task)| task.interactive || task.no_tool == NoTool::User);
+        // A person is shown no question that a simulated user answers.
+        let asks = asks.filter(|(_, task)| task.simulated_user.is_none());
         let asking = asks.map(|(name, _)| name.clone()).collect();
-        let style = TraceStyle::Run { started: Instant::now(), entry: setup.entry.clone(), asking };
+        let simulated = setup.tasks.iter().filter(|(_, task)| task.simulated_user.is_some());
+        let simulated = simulated.map(|(name, _)| name.clone()).collect();
+        let (started, entry) = (Instant::now(), setup.entry.clone());
+        let style = TraceStyle::Run { started, entry, asking, simulated };
         Self::new(screen, style, verbose, setup)
     }
 

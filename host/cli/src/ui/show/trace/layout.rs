@@ -26,8 +26,13 @@ const WHO_MIN: usize = 4;
 /// The subject of a trace, which decides the look of its lines.
 pub(super) enum TraceStyle {
     /// A run, with the time since its start. Speeches of the tasks in `asking` are shown in full
-    /// where the user is asked.
-    Run { started: Instant, entry: TaskName, asking: BTreeSet<TaskName> },
+    /// where the user is asked. The tasks in `simulated` ask no person.
+    Run {
+        started: Instant,
+        entry: TaskName,
+        asking: BTreeSet<TaskName>,
+        simulated: BTreeSet<TaskName>,
+    },
     /// A conversation. This task's speeches and the ends of background tasks are shown elsewhere.
     Chat { room: RoomId, task: TaskName },
 }

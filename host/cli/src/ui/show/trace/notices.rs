@@ -465,8 +465,9 @@ impl TracePrinter {
         let to_user = message.recipient.as_deref().and_then(Role::named) == Some(Role::User);
         let is_open = message.recipient.is_none() && message.signal.is_none();
         match &self.layout.style {
-            TraceStyle::Run { asking, .. } => {
-                to_user || (is_open && message.tool_calls.is_empty() && asking.contains(task))
+            TraceStyle::Run { asking, simulated, .. } => {
+                (to_user && !simulated.contains(task))
+                    || (is_open && message.tool_calls.is_empty() && asking.contains(task))
             }
             TraceStyle::Chat { .. } => {
                 self.is_conversation(room, task) && (to_user || message.recipient.is_none())
