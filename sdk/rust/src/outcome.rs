@@ -1,5 +1,7 @@
 //! The outcome of a tool, and conversions from ordinary Rust values.
 
+use serde_json::{Value, json};
+
 use crate::bindings::imports::conclave::plugin::types::ToolCall;
 use crate::bindings::tool::exports::conclave::plugin::tools::Outcome;
 use crate::{Error, Result};
@@ -68,14 +70,93 @@ impl Outcome {
     /// Adds a call that is executed next, as a call of the calling agent. Orchestration tools, such
     /// as `done`, need the `route` grant.
     #[must_use]
-    pub fn then(
-        mut self,
-        tool: impl Into<String>,
-        arguments: impl Into<serde_json::Value>,
-    ) -> Self {
+    pub fn then(mut self, tool: impl Into<String>, arguments: impl Into<Value>) -> Self {
         let arguments = arguments.into().to_string();
         self.follow_up_calls.push(ToolCall { id: String::new(), name: tool.into(), arguments });
         self
+    }
+}
+
+/// Outcomes that control the task of the calling agent. Each is one follow-up call of a tool of the
+/// host, in place of an answer; the plugin needs the `route` grant with its name.
+///
+/// ```
+/// use conclave_sdk::Outcome;
+/// use serde_json::json;
+///
+/// let called = |outcome: Outcome| {
+///     let call = &outcome.follow_up_calls[0];
+///     format!("{} {}", call.name, call.arguments)
+/// };
+/// assert_eq!(called(Outcome::done("sent")), r#"done {"content":"sent"}"#);
+/// let report = ("desk.report", json!({ "year": 1844 }));
+/// assert_eq!(
+///     called(Outcome::agent_done("filed", [report])),
+///     r#"agent_done {"content":"filed","tools":[{"arguments":{"year":1844},"name":"desk.report"}]}"#
+/// );
+/// assert_eq!(called(Outcome::result(json!({ "year": 1844 }))), r#"result {"year":1844}"#);
+/// assert_eq!(called(Outcome::final_result(json!({ "year": 1844 }))), r#"final_result {"year":1844}"#);
+/// assert_eq!(called(Outcome::pass()), "pass {}");
+/// assert_eq!(called(Outcome::done_pass()), "done_pass {}");
+/// assert_eq!(called(Outcome::forward("expert")), r#"forward {"agent":"expert"}"#);
+/// assert_eq!(called(Outcome::send("expert", "lit?")), r#"send {"content":"lit?","to":"expert"}"#);
+/// assert_eq!(called(Outcome::rewind(1, "again")), r#"rewind {"content":"again","n":1}"#);
+/// ```
+impl Outcome {
+    /// Ends the task with this content.
+    pub fn done(content: impl Into<Value>) -> Self {
+        Self::nothing().then("done", json!({ "content": content.into() }))
+    }
+
+    /// Ends the task with this content, and with calls for its caller: pairs of a tool and its
+    /// arguments.
+    pub fn agent_done<T: Into<String>>(
+        content: impl Into<Value>,
+        calls: impl IntoIterator<Item = (T, Value)>,
+    ) -> Self {
+        let calls = calls.into_iter();
+        let tools: Vec<Value> = calls
+            .map(|(tool, arguments)| json!({ "name": tool.into(), "arguments": arguments }))
+            .collect();
+        Self::nothing().then("agent_done", json!({ "content": content.into(), "tools": tools }))
+    }
+
+    /// Ends the task; the call with these arguments, a JSON object, is its result.
+    pub fn result(arguments: impl Into<Value>) -> Self {
+        Self::nothing().then("result", arguments)
+    }
+
+    /// Ends the task and all its callers; the call with these arguments, a JSON object, is the
+    /// result.
+    pub fn final_result(arguments: impl Into<Value>) -> Self {
+        Self::nothing().then("final_result", arguments)
+    }
+
+    /// Passes on the message that the agent was given.
+    pub fn pass() -> Self {
+        Self::nothing().then("pass", json!({}))
+    }
+
+    /// Ends the task with the message that the agent was given.
+    pub fn done_pass() -> Self {
+        Self::nothing().then("done_pass", json!({}))
+    }
+
+    /// Passes the message that the agent was given on to another task. The agent needs `route` with
+    /// its name.
+    pub fn forward(task: impl Into<String>) -> Self {
+        Self::nothing().then("forward", json!({ "agent": task.into() }))
+    }
+
+    /// Sends a text to another task, or to `user`. The agent needs `route` with a task's name.
+    pub fn send(to: impl Into<String>, content: impl Into<String>) -> Self {
+        Self::nothing().then("send", json!({ "to": to.into(), "content": content.into() }))
+    }
+
+    /// Removes the agent's `n`-th message, counted from 1, and all that followed, and puts `content`
+    /// in its place.
+    pub fn rewind(n: u32, content: impl Into<String>) -> Self {
+        Self::nothing().then("rewind", json!({ "n": n, "content": content.into() }))
     }
 }
 

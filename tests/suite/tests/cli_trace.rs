@@ -179,14 +179,22 @@ fn steps_without_an_answer_are_marked() {
         .collect();
     let stalled =
         |step: u32, count: u32| format!("{step} main stalled no valid answer ({count} of 2)");
+    // The text asks nothing of its user, and its agent does not answer itself.
+    let skipped = "; user is not asked here, llm sent the message";
     assert_eq!(
         told,
         [
-            stalled(2, 1),
-            stalled(3, 2),
+            stalled(2, 1) + skipped,
+            stalled(3, 2) + skipped,
             "main STALLED nobody in main had a valid answer, 2 steps in a row".to_owned()
         ]
     );
+    let full = trace(&rig, 60, "--trace=full");
+    let rest: Vec<&str> = full.iter().flat_map(|line| line.split_whitespace()).collect();
+    assert_eq!(rest.join(" ").matches(skipped).count(), 2, "nothing is cut: {full:#?}");
+    let shown = conclave(&rig, 120, &[], &["show"]);
+    let shown = text(&shown.stdout);
+    assert!(shown.contains(&format!("nobody had an answer, 1 of 2{skipped}")), "{shown}");
 }
 
 #[test]

@@ -25,6 +25,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use conclave_core::protocol::notice::SkippedResponder;
 
 /// The style of names of plugins and tasks.
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
@@ -66,6 +67,13 @@ pub(crate) fn time(duration: Duration) -> String {
 /// Formats a count with its noun: `1 task`, `2 tasks`, `12 345 tasks`.
 pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", amounts::count(count), if count == 1 { one } else { several })
+}
+
+/// Returns the responders that were not asked, with the reasons: `; user is not asked here`.
+pub(crate) fn not_asked(skipped: &[SkippedResponder]) -> String {
+    let one = |one: &SkippedResponder| format!("{} {}", one.responder, one.reason.as_str());
+    let all: Vec<String> = skipped.iter().map(one).collect();
+    if all.is_empty() { String::new() } else { format!("; {}", all.join(", ")) }
 }
 
 /// Returns the answer to a question that was refused. A reason that says no more than the answer is

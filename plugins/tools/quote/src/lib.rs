@@ -13,7 +13,6 @@
 //! ```
 
 use conclave_sdk::{Error, Message, Outcome, Result, history, tool};
-use serde_json::json;
 
 /// The number of messages without an argument.
 const MESSAGES: usize = 5;
@@ -47,7 +46,7 @@ fn forward(
     let quotes: Vec<String> = said.iter().map(quoted).collect();
     let note = note.map(|note| format!("Note of the agent that forwards this:\n{}", marked(&note)));
     let text = note.into_iter().chain(quotes).collect::<Vec<_>>().join("\n\n");
-    Ok(Outcome::nothing().then("send", json!({ "to": to, "content": text })))
+    Ok(Outcome::send(to, text))
 }
 
 /// Returns a message as a quote.
@@ -73,6 +72,7 @@ conclave_sdk::export!(tools: [forward]);
 #[cfg(test)]
 mod tests {
     use conclave_sdk::testing::{FakeHost, TaskSnapshot};
+    use serde_json::json;
 
     use super::*;
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
-use conclave_core::protocol::notice::Notice;
+use conclave_core::protocol::notice::{Notice, SkippedResponder};
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::{RoomId, TaskName};
 use conclave_core::types::message::{Message, Role};
@@ -14,7 +14,7 @@ use conclave_core::types::outcome::Status;
 
 use super::columns::{StyledText, cell, cut, line, width, wrap};
 use super::foreign::reading_rows;
-use super::{BAD, FAINT, GOOD, NAME, ODD, paint, pending};
+use super::{BAD, FAINT, GOOD, NAME, ODD, not_asked, paint, pending};
 use crate::args::Detail;
 use crate::ui::screen::{Screen, total_columns};
 
@@ -74,8 +74,16 @@ struct OpenStep {
     task: TaskName,
     depth: usize,
     steps: u32,
-    /// If the current step has no answer: the number of such steps in a row, and the limit.
-    stalled: Option<(u32, u32)>,
+    stalled: Option<StalledStep>,
+}
+
+/// A step without a valid answer.
+#[derive(Debug)]
+struct StalledStep {
+    /// The number of such steps in a row.
+    count: u32,
+    limit: u32,
+    skipped: Vec<SkippedResponder>,
 }
 
 impl Steps {
@@ -157,9 +165,10 @@ impl Steps {
                     );
                 }
             }
-            Notice::StepStalled { task, stalled, of, .. } => {
+            Notice::StepStalled { task, stalled, of, skipped } => {
                 if let Some(open) = self.state().find(room, task) {
-                    open.stalled = Some((*stalled, *of));
+                    let skipped = skipped.clone();
+                    open.stalled = Some(StalledStep { count: *stalled, limit: *of, skipped });
                 }
             }
             Notice::StepEnded { task, by, message } => {
@@ -191,19 +200,20 @@ impl Steps {
     fn step(&self, room: &RoomId, task: &TaskName, by: &str, message: Option<&Message>) {
         let (layout, (depth, steps, stalled)) = (self.layout(), self.state().count(room, task));
         let number = format!("{steps:>NUMBER$}");
-        if let Some((stalled, of)) = stalled {
-            let mut what = format!("no valid answer ({stalled} of {of})");
+        if let Some(stalled) = stalled {
+            let mut what = format!("no valid answer ({} of {})", stalled.count, stalled.limit);
             if message.is_some_and(Message::says_do_not_know) {
                 what.push_str(", which counts as DO-NOT-KNOW");
             }
-            let who = self.who(layout, room, task, depth, None);
-            self.put(&self.row(
-                layout,
-                &number,
-                &who,
-                &[StyledText::new(ODD, "stalled")],
-                &[StyledText::new(FAINT, what)],
-            ));
+            what.push_str(&not_asked(&stalled.skipped));
+            let (way, what) = ([StyledText::new(ODD, "stalled")], StyledText::new(FAINT, what));
+            if self.is_full {
+                let who = self.whole_who(layout, room, task, depth, None);
+                self.put(&self.head(layout, &number, who, &way, &what).join("\n"));
+            } else {
+                let who = self.who(layout, room, task, depth, None);
+                self.put(&self.row(layout, &number, &who, &way, &[what]));
+            }
             return;
         }
         let who = self.who(layout, room, task, depth, Some(by));
@@ -427,9 +437,9 @@ impl StepsState {
         self.open.get_mut(room)?.iter_mut().rev().find(|open| open.task == *task)
     }
 
-    /// Counts a step. Returns the task's depth, its number of steps, and whether this one has no
+    /// Counts a step. Returns the task's depth, its number of steps, and this one if it has no
     /// answer.
-    fn count(&mut self, room: &RoomId, task: &TaskName) -> (usize, u32, Option<(u32, u32)>) {
+    fn count(&mut self, room: &RoomId, task: &TaskName) -> (usize, u32, Option<StalledStep>) {
         self.find(room, task).map_or((0, 1, None), |open| {
             open.steps = open.steps.saturating_add(1);
             (open.depth, open.steps, open.stalled.take())

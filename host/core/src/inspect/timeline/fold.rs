@@ -295,8 +295,8 @@ impl Now<'_> {
                 };
                 self.moment(parent, what);
             }
-            Notice::StepStalled { task, stalled, of, .. } => {
-                self.moment(self.here(), RowSubject::Stalled { task, stalled, of })
+            Notice::StepStalled { task, stalled, of, skipped } => {
+                self.moment(self.here(), RowSubject::Stalled { task, stalled, of, skipped })
             }
             Notice::HistoryCut { task, cut, dropped } => {
                 self.moment(self.here(), RowSubject::HistoryCut { task, cut, dropped })

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::notice::SkippedResponder;
 use crate::setup::PluginKind;
 use crate::types::completion::TokenUsage;
 use crate::types::denial::Layer;
@@ -166,7 +167,14 @@ pub enum RowSubject {
         suggestion: Option<String>,
     },
     /// A step without a valid answer.
-    Stalled { task: TaskName, stalled: u32, of: u32 },
+    Stalled {
+        task: TaskName,
+        stalled: u32,
+        of: u32,
+        /// The responders that were not asked.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        skipped: Vec<SkippedResponder>,
+    },
     /// Older messages that were left out for a model.
     HistoryCut { task: TaskName, cut: u64, dropped: u64 },
     /// A further message of the same conversation.

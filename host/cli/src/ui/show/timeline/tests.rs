@@ -162,7 +162,8 @@ fn what_a_person_says_is_theirs() {
 
 #[test]
 fn a_long_run_shows_its_ends_and_what_stands_out() {
-    let stalled = RowSubject::Stalled { task: "answer".into(), stalled: 1, of: 5 };
+    let stalled =
+        RowSubject::Stalled { task: "answer".into(), stalled: 1, of: 5, skipped: Vec::new() };
     let mut rows = vec![row(0, 0, Some(10_000), task())];
     rows.extend((0..10_000).map(|at| {
         row(1, at, Some(at + 1), if at == 6_000 { stalled.clone() } else { step("again") })

@@ -7,7 +7,7 @@ use conclave_core::inspect::timeline::{Effected, Given, RowSubject, SandboxUsage
 use conclave_core::types::completion::TokenUsage;
 
 use crate::ui::show::amounts::{money, thousands, took};
-use crate::ui::show::{bytes, refusal, time};
+use crate::ui::show::{bytes, not_asked, refusal, time};
 
 /// The style of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,9 +198,9 @@ fn subject_words(what: &RowSubject) -> (String, String, Tone) {
             format!("{capability}: {target} ({}: {reason})", layer.as_str()),
             Tone::Bad,
         ),
-        RowSubject::Stalled { task, stalled, of } => (
+        RowSubject::Stalled { task, stalled, of, skipped } => (
             format!("stalled {task}"),
-            format!("nobody had an answer, {stalled} of {of}"),
+            format!("nobody had an answer, {stalled} of {of}{}", not_asked(skipped)),
             Tone::Odd,
         ),
         RowSubject::HistoryCut { task, cut, dropped } => {

@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 use conclave_core::policy::budget::Budget;
-use conclave_core::protocol::notice::{Notice, SkippedResponder};
+use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::plugin_query::Ruling;
 use conclave_core::types::action::Action;
 use conclave_core::types::completion::StopReason;
@@ -25,7 +25,9 @@ use crate::ui::show::columns::wrap_styled;
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::plan::summary;
 use crate::ui::show::steps::Steps;
-use crate::ui::show::{BAD, FAINT, GOOD, ODD, amounts, delegation, one_line, paint, plural};
+use crate::ui::show::{
+    BAD, FAINT, GOOD, ODD, amounts, delegation, not_asked, one_line, paint, plural,
+};
 
 /// Columns of a tool's name.
 const TOOL_COLUMNS: usize = 80;
@@ -552,13 +554,6 @@ impl TracePrinter {
             }
         }
     }
-}
-
-/// Returns the responders that were not asked, with the reasons: `; user is not asked here`.
-fn not_asked(skipped: &[SkippedResponder]) -> String {
-    let one = |one: &SkippedResponder| format!("{} {}", one.responder, one.reason.as_str());
-    let all: Vec<String> = skipped.iter().map(one).collect();
-    if all.is_empty() { String::new() } else { format!("; {}", all.join(", ")) }
 }
 
 /// Returns what a judge decided otherwise than the host: `not valid`, or `valid, ends the task`.
