@@ -846,7 +846,7 @@ impl RoomContext {
         if !(ending.quotes_plugin && self.withholds_result(frame)) {
             return ending;
         }
-        let reason = "its reason quotes a plugin, and gates check what leaves it: it is in the log";
+        let reason = "a plugin failed; its words are in the log alone, because gates check what leaves the task";
         FrameEnd { reason: reason.to_owned(), quotes_plugin: false, ..ending }
     }
 

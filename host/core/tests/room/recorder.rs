@@ -90,6 +90,8 @@ pub(crate) struct Recorder {
     overruled: Vec<Value>,
     /// Tasks whose result a judge replaced.
     replaced: Vec<Value>,
+    /// `[task, question]`, each question that nobody was there to answer.
+    unanswered: Vec<Value>,
     /// `[point, reason]`, each text that a gate blocked.
     blocked: Vec<Value>,
 }
@@ -131,6 +133,9 @@ impl Recorder {
             }
             Notice::AnswerOverruled { task, responder, ruling, .. } => {
                 self.overruled.push(json!([task, responder, ruling.valid, ruling.done]));
+            }
+            Notice::QuestionUnanswered { task, question } => {
+                self.unanswered.push(json!([task, question]));
             }
             Notice::ResultReplaced { task, .. } => self.replaced.push(json!(task)),
             Notice::GateBlocked { point, reason, .. } => self.blocked.push(json!([point, reason])),
@@ -266,6 +271,7 @@ impl Recorder {
             "overruled": self.overruled,
             "replaced": self.replaced,
             "blocked": self.blocked,
+            "unanswered": self.unanswered,
             "state": state,
             // The time for which the room was open.
             "hours": hours,

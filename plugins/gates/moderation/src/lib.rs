@@ -45,14 +45,19 @@ impl Gate for Moderation {
     }
 }
 
+/// Facts that pass beside a text, and that the host drops if the text changes.
+const DROPPED: [&str; 3] = ["value", "tool_calls", "tool_results"];
+/// Facts that pass beside a text in any case.
+const KEPT: [&str; 4] = ["inputs", "reason", "next_phase", "channel_escalation"];
+
 /// Applies the rules in their order. A later rule sees what an earlier one has replaced. What passes
 /// beside the text cannot be changed, so a match there blocks.
 fn verdict(text: &str, facts: &Value, settings: &Settings) -> Result<Verdict> {
     let mut changed = text.to_owned();
     let (mut value, mut beside) = (Vec::new(), Vec::new());
-    texts_in(&facts["value"], &mut value);
-    ["tool_calls", "inputs"].iter().for_each(|key| texts_in(&facts[*key], &mut beside));
-    // The host changes these with the text.
+    DROPPED.iter().for_each(|key| texts_in(&facts[*key], &mut value));
+    KEPT.iter().for_each(|key| texts_in(&facts[*key], &mut beside));
+    // The host changes inputs that repeat the text.
     beside.retain(|other| *other != text);
     for (index, rule) in settings.rules.iter().enumerate() {
         let pattern = compiled(&rule.pattern, settings.ignore_case)
@@ -65,7 +70,7 @@ fn verdict(text: &str, facts: &Value, settings: &Settings) -> Result<Verdict> {
                 return Ok(block(reason));
             }
             (Some(_), None) => {}
-            // A result whose text changes loses its value.
+            // A text that changes loses its value, its calls and their results.
             (None, Some(_))
                 if matches(&beside) || matches(&value) && !pattern.is_match(&changed) =>
             {
@@ -163,6 +168,12 @@ mod tests {
         assert_eq!(verdict("done", json!({ "value": { "secret": true } })), block("no secrets"));
         let calls = json!({ "tool_calls": [{ "name": "send", "arguments": { "to": "secret" } }] });
         assert_eq!(verdict("done", calls), block("no secrets"));
+        let handoff = json!({ "reason": "a secret" });
+        assert_eq!(verdict("done", handoff), block("no secrets"));
+        // A call is no copy of the text that the host would change.
+        let repeats =
+            json!({ "tool_calls": [{ "name": "send", "arguments": { "to": "secret" } }] });
+        assert_eq!(verdict("secret", repeats), block("no secrets"));
         // The host puts the changed text there too.
         let inputs = json!({ "inputs": { "task": "call 1234" }, "sender": "secret" });
         assert_eq!(verdict("call 1234", inputs), modify("call …"));
