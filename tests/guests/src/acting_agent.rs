@@ -11,7 +11,8 @@ use conclave_sdk::actions::{
     RunCommand, WriteFile,
 };
 use conclave_sdk::{
-    Agent, Error, PastAction, Result, Turn, View, call, config, delegate, finish, say, scratch,
+    Agent, Blob, Error, PastAction, Result, Turn, View, blobs, call, config, delegate, finish, say,
+    scratch,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -55,9 +56,13 @@ impl Agent for Acting {
 /// Returns the visible part of a step.
 fn seen(view: &View) -> Result<Value> {
     let since: Vec<Value> = view.since_last_step().iter().map(past).collect();
+    let pending = view.pending();
+    let attached = pending.iter().flat_map(|message| &message.attachments);
+    let attached = attached.map(opened).collect::<Result<Vec<String>>>()?;
     Ok(json!({
         "since": since,
-        "pending": view.pending().map(|message| message.content),
+        "pending": pending.map(|message| message.content),
+        "attached": attached,
         "intent": view.latest_user_message(),
         "plan": view.plan()?,
         "current_plan_node": view.current_plan_node(),
@@ -66,6 +71,13 @@ fn seen(view: &View) -> Result<Value> {
         "level": view.delegate_level(),
         "inputs": view.inputs::<Value>()?,
     }))
+}
+
+/// Returns an attachment's name, type and content.
+fn opened(blob: &Blob) -> Result<String> {
+    let name = blob.name.as_deref().unwrap_or_default();
+    let content = blobs::read_all(blob)?;
+    Ok(format!("{name} ({}): {}", blob.media_type, String::from_utf8_lossy(&content)))
 }
 
 fn past(past: &PastAction) -> Value {

@@ -313,6 +313,49 @@ fn a_tool_cannot_steer_the_task_without_the_route_grant() {
     );
 }
 
+/// Returns the config of a desk whose tool `ask.librarian` delegates to the task `reader`.
+fn asking(desk: &str, ask: &str) -> String {
+    let brief = json!({ "agent": "reader", "task": "Who built the lighthouse?" });
+    let effect = json!({ "do": "call", "tool": { "name": "delegate_task", "args": brief } });
+    let tool = json!({
+        "name": "librarian", "description": "Asks the librarian.", "input_schema": { "type": "object" },
+        "effects": { "desk": effect },
+    });
+    let script = json!({ "tools": [tool] });
+    format!(
+        "entry = \"desk\"\n[plugins.desk]\nsource = \"{}\"\ngrants.tools = [\"ask.*\"]\n{desk}\n\
+         config = {{ tool = \"ask.librarian\" }}\n[plugins.ask]\nsource = \"{}\"\n{ask}\n\
+         config = {{ script = '{script}' }}\n[plugins.echo]\nsource = \"{}\"\n\
+         [tasks.desk]\nagent = \"desk\"\nbackground = {{ wait = true }}\n[tasks.reader]\nagent = \"echo\"\n",
+        guest("agent_caller").display(),
+        guest("script_tools").display(),
+        guest("agent_echo").display(),
+    )
+}
+
+/// R-132: a tool with a name and a schema of its own, in place of `delegate_task`.
+#[test]
+fn a_tool_of_a_plugin_delegates_with_the_grants_of_both() {
+    let (desk, ask) = ("grants.delegate = [\"reader\"]", "grants.route = [\"delegate_task\"]");
+    let ran = Rig::new().run(&asking(desk, ask), "go");
+    let answer = json_of(&ran);
+    assert_eq!(
+        (&answer["status"], &answer["agent"], &answer["output"]),
+        (&json!("completed"), &json!("reader"), &json!("Who built the lighthouse?"))
+    );
+    assert_eq!(ran.denials(), []);
+    let ran = Rig::new().run(&asking(desk, ""), "go");
+    assert!(!ran.content().contains("lighthouse"), "{}", ran.content());
+    let denied = |ran: &Ran| {
+        let denials = ran.denials().into_iter();
+        denials.map(|record| (record.denial.capability, record.denial.target)).collect::<Vec<_>>()
+    };
+    assert_eq!(denied(&ran), [("route".to_owned(), "delegate_task".to_owned())]);
+    let ran = Rig::new().run(&asking("", ask), "go");
+    assert!(ran.content().contains("not_granted"), "{}", ran.content());
+    assert_eq!(denied(&ran), [("delegate".to_owned(), "reader".to_owned())]);
+}
+
 #[test]
 fn a_tool_that_was_not_granted_is_refused_with_the_layer() {
     let config = calling("echo", "run", &json!({ "text": "x" }), "");

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::setup::{NoTool, ResponderName, TaskSetup, is_user};
 use crate::types::ids::{PluginName, TaskName};
+use crate::types::message::Role;
 use crate::types::wording::{code, nearest, one_of, string};
 
 pub(crate) fn read_all(
@@ -138,7 +139,7 @@ fn read(
     table.set(reader, "action_timeout", &mut setup.action_timeout_ms);
     setup.memory = table.get("memory").and_then(|item| plugin_name(reader, references, &item));
     setup.judge = table.get("judge").and_then(|item| plugin_name(reader, references, &item));
-    setup.simulated_user = simulated_user(reader, references, table);
+    setup.simulated_user = simulated_user(reader, references, table, &setup);
     setup.confirm = acting::confirm(reader, references, table);
     setup.condense = acting::condense(reader, references, table);
     TaskConfig {
@@ -172,6 +173,7 @@ fn simulated_user(
     reader: &mut ConfigReader,
     references: &mut References,
     table: &Table<'_>,
+    setup: &TaskSetup,
 ) -> Option<PluginName> {
     let item = table.get("simulated_user")?;
     if table.get("default_human_response").is_some() {
@@ -181,6 +183,12 @@ fn simulated_user(
             "and `default_human_response` both answer the task's questions",
             "leave one of them out".to_owned(),
         );
+    }
+    if !setup.responders.contains(&Role::User) {
+        let what = "`simulated_user` does nothing: the user takes no part in this task";
+        let help = "add \"user\" to `responders`, or leave it out";
+        let problem = reader.source.problem(ProblemCode::NoEffect, &item.key_span, what);
+        reader.problems.push(problem.help(help).as_warning());
     }
     plugin_name(reader, references, &item)
 }

@@ -20,9 +20,9 @@ use crate::policy::budget::Budget;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::setup::ReturnType;
-use crate::tool_calls::routing;
 use crate::tool_calls::sequence::{Happened, MessageKind};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
+use crate::tool_calls::{arguments, routing};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::{Label, Message, Role, Signal, ToolCall};
@@ -539,10 +539,20 @@ impl Histories {
     ) -> Option<Value> {
         let task = cx.setup.tasks.get(name)?;
         let calls = self.read(cx, name, task, message).all;
-        let shown = |call: &ToolCall| json!({ "name": call.name, "arguments": call.arguments });
+        let toolbox = self.toolbox(cx, name);
+        // A handler's call was not read by a parser, so nothing has checked its arguments yet.
+        let fitting = |call: &ToolCall| {
+            let arguments = match toolbox.get(&call.name) {
+                Some(tool) => arguments::check(&tool.summary.input_schema, &call.arguments).ok()?,
+                None => Value::clone(&call.arguments),
+            };
+            Some(json!({ "name": call.name, "arguments": arguments }))
+        };
         match wanted {
-            ReturnType::AnyTool => calls.first().map(shown),
-            ReturnType::Tool(tool) => calls.iter().find(|call| call.name == *tool).map(shown),
+            ReturnType::AnyTool => calls.first().and_then(fitting),
+            ReturnType::Tool(tool) => {
+                calls.iter().filter(|call| call.name == *tool).find_map(fitting)
+            }
             ReturnType::Text if !message.text().is_empty() => Some(json!(message.text())),
             plain => {
                 let of_value = message.value.clone().filter(|value| result_types::is(plain, value));

@@ -17,17 +17,21 @@ use crate::support::{assembled, named, plugin, refused, unfit};
 fn text(grant: &str, desk: &str, slow: &str) -> String {
     format!(
         "entry = \"desk\"\n[plugins.chat]\nsource = \"chat.wasm\"\n{grant}\n[tasks.desk]\nagent = \"chat\"\n{desk}\n\
-         [tasks.slow]\nagent = \"chat\"\ndescription = \"reads\\nbooks\"\n{slow}\n[tasks.other]\nagent = \"chat\"\n"
+         [tasks.slow]\nagent = \"chat\"\ndescription = \"reads\\nbooks\"\n{slow}\n[tasks.other]\nagent = \"chat\"\n\
+         [plugins.gather]\nsource = \"gather.wasm\"\n"
     )
 }
 
 fn plugins() -> BTreeMap<PluginName, PluginFacts> {
-    named([("chat", plugin(&[PluginKind::Agent], &["delegate?"], &[]))])
+    named([
+        ("chat", plugin(&[PluginKind::Agent], &["delegate?"], &[])),
+        ("gather", plugin(&[PluginKind::DeliveryStrategy], &[], &[])),
+    ])
 }
 
 #[test]
 fn the_keys_mean_what_they_say() {
-    let desk = "background = { channels = [\"terminal\"], wait = true, cache = \"5 min\", conversation = 12, notify = \"other\" }";
+    let desk = "background = { channels = [\"terminal\"], wait = true, cache = \"5 min\", conversation = 12, notify = \"other\", delivery_strategy = \"gather\" }";
     let slow = "deadline = \"2 min\"\non_close = \"finish-silently\"\nstructured_retries = 3";
     let grant = "grants.delegate = { tasks = [\"slow\"], at_once = 2, total = 8, channels = [\"terminal\"], result_delivery = [\"text\"], on_close = [\"detach\"] }";
     let setup = assembled(&text(grant, desk, slow), &plugins()).setup;
@@ -37,7 +41,7 @@ fn the_keys_mean_what_they_say() {
         cache_ms: Some(300_000),
         conversation: 12,
         notify: Some("other".into()),
-        delivery_strategy: None,
+        delivery_strategy: Some("gather".into()),
     };
     assert_eq!(setup.tasks["desk"].background, rules);
     let slow = &setup.tasks["slow"];

@@ -17,7 +17,7 @@ use conclave_core::types::stuck_rules::StuckRules;
 use conclave_core::types::task_options::Overflow;
 use serde_json::json;
 
-use crate::support::{Parts, RULES, assembled, bad, good, named, parse, plugin};
+use crate::support::{Parts, RULES, assembled, bad, good, named, parse, plugin, refused};
 
 fn plugins() -> BTreeMap<PluginName, PluginFacts> {
     named([
@@ -225,6 +225,23 @@ fn a_rule_that_does_nothing_is_a_warning() {
     let config = good(&Parts { task: "llm_delegate = true", ..Parts::default() }.text());
     assert_eq!(config.warnings.codes(), [ProblemCode::NoEffect], "{}", config.warnings);
     assert_eq!(good(RULES).warnings.to_string(), "");
+}
+
+#[test]
+fn one_plugin_or_one_text_answers_as_the_user_of_a_task_that_has_one() {
+    let end = "[plugins.customer]\nsource = \"stock:scripted-user\"";
+    let text = |more: &str| {
+        let task = format!("simulated_user = \"customer\"\n{more}");
+        Parts { task: &task, end, ..Parts::default() }.text()
+    };
+    assert_eq!(good(&text("")).warnings.to_string(), "");
+    let problems = refused(&text("default_human_response = \"Go on.\""));
+    assert_eq!(problems.codes(), [ProblemCode::Conflict], "{problems}");
+    let warnings = good(&text("responders = [\"llm\", \"agent\"]")).warnings;
+    assert_eq!(warnings.codes(), [ProblemCode::NoEffect], "{warnings}");
+    let warning = warnings.to_string();
+    assert!(warning.contains("the user takes no part in this task"), "{warning}");
+    assert!(warning.contains("add \"user\" to `responders`"), "{warning}");
 }
 
 #[test]

@@ -249,6 +249,8 @@ impl Default for TaskPlan {
 struct PluginPlan {
     /// The names of its tools.
     tools: Vec<String>,
+    /// The input schemas of its tools; any object without one.
+    schemas: BTreeMap<String, Value>,
     /// Defaults to the capabilities that it is granted.
     asks: Option<Vec<String>>,
     grants: GrantsPlan,
@@ -491,9 +493,13 @@ impl PluginPlan {
                 .collect()
         };
         let asks: Vec<String> = self.asks.unwrap_or_else(granted);
+        let schemas = self.schemas;
         let spec = |name: String| ToolSpec {
+            input_schema: schemas
+                .get(&name)
+                .cloned()
+                .unwrap_or_else(|| json!({ "type": "object" })),
             name,
-            input_schema: json!({ "type": "object" }),
             ..ToolSpec::default()
         };
         let manifest = Manifest {

@@ -73,6 +73,34 @@ async fn a_tool_gets_its_arguments_and_its_answer_goes_back() {
 }
 
 #[tokio::test]
+async fn a_responder_answers_before_the_agents_step_and_leaves_the_rest_to_it() {
+    let desk = || {
+        Plugin::agent("desk", |step: Step| async move {
+            Ok(native::finish(format!("asked about {}", step.text())))
+        })
+        .with_responder(|step: Step| async move {
+            Ok((step.text() == "opening hours").then(|| native::finish("from nine to five")))
+        })
+    };
+    let app = || app(|_| async { Ok(String::new()) });
+    for (message, answer) in
+        [("opening hours", "from nine to five"), ("prices", "asked about prices")]
+    {
+        let prepared = prepared([desk(), app()], &config("", "")).await;
+        let outcome = run(&prepared, message, RunOptions::default()).await;
+        assert_eq!(
+            (outcome.status, outcome.content.as_deref(), outcome.spent.turns),
+            (Status::Done, Some(answer), 1)
+        );
+    }
+    // The operator leaves the plugin's own answers out.
+    let host_alone = config("", "agent_responder = \"host\"");
+    let prepared = prepared([desk(), app()], &host_alone).await;
+    let outcome = run(&prepared, "opening hours", RunOptions::default()).await;
+    assert_eq!(outcome.content.as_deref(), Some("asked about opening hours"));
+}
+
+#[tokio::test]
 async fn arguments_that_do_not_fit_never_reach_the_closure() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);

@@ -5,13 +5,38 @@ use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::Rig;
 use serde_json::{Value, json};
 
-use super::{acting, allowed, observations};
+use super::{acting, allowed, executor, observations, steps};
 
 const PAGE: &str = "<html><head><title>Skerryvore</title><script>steal()</script></head>\
                     <body><h1>The light</h1><p>It is <b>48</b> m tall. <a href=\"/v1/more\">More</a></p></body></html>";
 
 fn browse(url: &str) -> Value {
     json!({ "action": "browse", "args": { "url": url } })
+}
+
+#[test]
+fn a_picture_that_an_executor_attaches_reaches_the_agent() {
+    let click =
+        json!({ "action": "browse_interactive", "args": { "browser_actions": "click('7')" } });
+    let config = acting(
+        &json!([browse("https://light.example/"), click]),
+        "grants.tools = [\"browser.*\"]",
+        "action_plugins = [\"browser\"]",
+        &executor("stub_browser", "browser", ""),
+    );
+    let ran = Rig::new().run(&config, "go");
+    assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+    assert_eq!(ran.denials(), []);
+    let attached: Vec<Value> =
+        steps(&ran).into_iter().map(|step| step["attached"].clone()).collect();
+    assert_eq!(
+        attached,
+        [
+            json!([]),
+            json!(["page.png (image/png): browse"]),
+            json!(["page.png (image/png): browse_interactive"])
+        ]
+    );
 }
 
 #[test]
