@@ -57,6 +57,7 @@ pub fn delegate(worker: impl Into<String>) -> Delegation {
         result_form: None,
         notify: None,
         deadline_ms: None,
+        turns: None,
         on_close: None,
         key: None,
     })
@@ -165,6 +166,12 @@ impl Delegation {
     /// Sets the time limit in milliseconds.
     pub fn deadline_ms(mut self, limit: u64) -> Self {
         self.0.deadline_ms = Some(limit);
+        self
+    }
+
+    /// Sets the limit of steps of the worker; a higher one than the operator's has no effect.
+    pub fn turns(mut self, limit: u32) -> Self {
+        self.0.turns = Some(limit);
         self
     }
 
@@ -313,6 +320,7 @@ mod tests {
             .result_form(ResultForm::Text)
             .notify("desk")
             .deadline_ms(5)
+            .turns(3)
             .on_close(OnClose::Detach)
             .key("k")
             .start();
@@ -329,6 +337,7 @@ mod tests {
             result_form: Some(ResultForm::Text),
             notify: Some("desk".into()),
             deadline_ms: Some(5),
+            turns: Some(3),
             on_close: Some(OnClose::Detach),
             key: Some("k".into()),
         };

@@ -113,6 +113,9 @@ pub struct Delegation {
     /// The time limit in milliseconds; `None` for the worker's own `deadline`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
+    /// The limit of steps; `None` for the worker's own `turns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_close: Option<OnClose>,
     /// The idempotency key: a second delegation with the same key returns the first.

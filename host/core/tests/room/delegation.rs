@@ -595,6 +595,22 @@ fn the_smaller_deadline_holds() {
 }
 
 #[test]
+fn the_smaller_limit_of_steps_holds_and_one_step_is_the_least() {
+    let mut desk = Desk::open(plain_with("slow", json!({ "turns": 5 })));
+    for (asked, given) in [(None, None), (Some(2), Some(2)), (Some(9), Some(5)), (Some(0), Some(1))]
+    {
+        desk.delegates(Delegation { turns: asked, ..to("slow") }).expect("started");
+        assert_eq!(desk.begun().2.turns, given, "{asked:?}");
+    }
+    desk.delegates(Delegation { turns: Some(9), ..to("other") }).expect("started");
+    let opening = RunOpening { turns: Some(1), ..desk.begun().2 };
+    let mut child = Desk::open_with(plain(), |_| {}, |own| *own = opening);
+    child.step(call("unknown", json!({})));
+    let outcome = child.room.outcome().expect("it made its only step");
+    assert_eq!(outcome.status, Status::FixedTurns);
+}
+
+#[test]
 fn each_end_is_recorded_told_once_and_says_why() {
     let cases = [
         (done("fine"), BackgroundState::Completed, Some("fine"), None),

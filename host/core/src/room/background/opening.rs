@@ -62,6 +62,11 @@ impl BackgroundWork<'_> {
             content: Some(self.histories.first_message_text(delegation, &context, &checked.notify)),
             inputs: context.clone(),
             limits: self.share_of(&checked.task),
+            turns: delegation.turns.map(|turns| {
+                let own = worker.and_then(|worker| worker.turns);
+                // A task without a step would have no result.
+                own.map_or(turns, |own| own.min(turns)).max(1)
+            }),
             deadline,
             depth: self.cx.opening.depth.saturating_add(1),
             channel: self.cx.opening.channel.clone(),

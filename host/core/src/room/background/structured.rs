@@ -148,7 +148,8 @@ impl BackgroundWork<'_> {
             frame.attempt = None;
             frame.stalled = 0;
             // Each attempt has the full number of steps of the task.
-            let given = self.cx.setup.tasks.get(&frame.task).and_then(|task| task.turns);
+            let of_task = self.cx.setup.tasks.get(&frame.task).and_then(|task| task.turns);
+            let given = self.cx.opening.turns.or(of_task);
             frame.turn_limit =
                 given.map(|turns| frame.steps.saturating_add(turns)).or(frame.turn_limit);
         }

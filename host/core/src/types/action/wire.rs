@@ -15,7 +15,7 @@ const FORM: Era = Era::V2024;
 const DELEGATE_TASK: &str = "delegate_task";
 
 /// The fields of a delegation beyond its fixed form. In arguments they have the names of its JSON.
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 12] = [
     "brief",
     "conversation",
     "wait",
@@ -25,6 +25,7 @@ const OPTIONS: [&str; 11] = [
     "deliver",
     "result_delivery",
     "deadline_ms",
+    "turns",
     "on_close",
     "key",
 ];

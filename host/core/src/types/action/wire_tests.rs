@@ -75,6 +75,7 @@ fn what_a_delegation_has_besides_its_fixed_form_is_shown_and_read_back() {
         deliver: Deliver::By("s".into()),
         result_delivery: Some(ResultForm::Text),
         deadline_ms: Some(5),
+        turns: Some(3),
         on_close: Some(OnClose::Detach),
         key: Some("k".to_owned()),
         share_channels: vec!["c".to_owned()],

@@ -109,6 +109,7 @@ fn background_in(background: actions::BackgroundTask) -> Result<Box<Delegation>,
             actions::ResultForm::Text => ResultForm::Text,
         }),
         deadline_ms: background.deadline_ms,
+        turns: background.turns,
         on_close: background.on_close.map(|fate| match fate {
             actions::OnClose::Cascade => OnClose::Cascade,
             actions::OnClose::Detach => OnClose::Detach,
@@ -142,6 +143,7 @@ fn background_out(delegation: Delegation) -> actions::BackgroundTask {
         }),
         notify: delegation.notify.map(|task| task.to_string()),
         deadline_ms: delegation.deadline_ms,
+        turns: delegation.turns,
         on_close: delegation.on_close.map(|fate| match fate {
             OnClose::Cascade => actions::OnClose::Cascade,
             OnClose::Detach => actions::OnClose::Detach,
@@ -266,6 +268,7 @@ mod tests {
                 deliver: Deliver::By("s".into()),
                 result_delivery: Some(ResultForm::Text),
                 deadline_ms: Some(5),
+                turns: Some(3),
                 on_close: Some(OnClose::Detach),
                 key: Some(s("k")),
             })),
