@@ -33,6 +33,10 @@ user_message = "Begin."
 [tasks.talk]
 agent = "loop"
 on_no_tool_call = {{ nudge = "go on" }}
+[tasks.steps]
+agent = "loop"
+on_no_tool_call = {{ nudge = "go on" }}
+restart = false
 "#,
         guest("agent_history").display(),
         guest("agent_loop").display()
@@ -93,6 +97,21 @@ fn a_task_with_a_first_message_of_its_own_needs_none() {
         told.contains("the task talk needs a message") && told.contains("user_message"),
         "{told}"
     );
+}
+
+#[test]
+fn a_task_that_keeps_its_history_goes_on_in_its_room_without_a_message() {
+    let rig = rig(&json!(["never asked"]));
+    let step = |message: &[&str]| {
+        let options = ["--room", "steps", "--task", "steps", "--turns", "1"];
+        let (_, result, told) = ran(&rig, &[&options, message].concat());
+        assert!(!told.contains("needs a message"), "{told}");
+        result
+    };
+    let (_, _, told) = ran(&rig, &["--room", "steps", "--task", "steps", "--turns", "1"]);
+    assert!(told.contains("needs a message"), "{told}");
+    assert_eq!(step(&["begin"]), "thought number 0\n");
+    assert_eq!(step(&[]), "go on\n", "the host answers the agent's message");
 }
 
 #[test]

@@ -99,7 +99,8 @@ async fn once(
     let host = Arc::new(setup::open_host_keeping(file, &kept, engine)?);
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
     let prepared = setup::prepare_with(&host, file, &models, locked, output).await?;
-    let input = RunInput { attachments, ..input::input(&args.input, message, prepared.setup())? };
+    let given = input::input(&args.input, message, prepared.setup(), room.is_stored)?;
+    let input = RunInput { attachments, ..given };
     let style =
         RunStyle { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
     let context = RunContext::new(&prepared, file, &kept, style, interrupts)?

@@ -38,7 +38,7 @@ pub(super) fn message(given: Option<String>) -> Result<Option<String>, CliError>
     Ok(if text.is_empty() { None } else { Some(text) })
 }
 
-/// Returns the input of a run.
+/// Returns the input of a run, which `is_stored` if its room had one before.
 ///
 /// # Errors
 /// If there is no such task, a limit or the inputs are wrong, or the task needs a message and there
@@ -47,9 +47,11 @@ pub(super) fn input(
     args: &RunInputArgs,
     message: Option<String>,
     setup: &Setup,
+    is_stored: bool,
 ) -> Result<RunInput, CliError> {
     let entry = args.task.as_deref().map(|name| task(setup, name)).transpose()?;
-    check_message(setup, entry.as_ref().unwrap_or(&setup.entry), message.as_deref())?;
+    let begins_with = entry.as_ref().unwrap_or(&setup.entry);
+    check_message(setup, begins_with, message.as_deref(), is_stored)?;
     let limits = (!args.limit.is_empty())
         .then(|| replace_run_limits(&setup.limits, &args.limit))
         .transpose()
@@ -74,9 +76,17 @@ fn task(setup: &Setup, name: &str) -> Result<TaskName, CliError> {
 }
 
 /// Checks that there is a message. Without one an agent has nothing to answer, unless its task
-/// begins with a `user_message`, or a user at the terminal can type one.
-fn check_message(setup: &Setup, task: &TaskName, message: Option<&str>) -> Result<(), CliError> {
-    let begins = |task: &Arc<TaskSetup>| task.interactive || task.user_message.is_some();
+/// begins with a `user_message`, goes on in its stored room, or has a user at the terminal who can
+/// type one.
+fn check_message(
+    setup: &Setup,
+    task: &TaskName,
+    message: Option<&str>,
+    is_stored: bool,
+) -> Result<(), CliError> {
+    let begins = |task: &Arc<TaskSetup>| {
+        task.interactive || task.user_message.is_some() || (is_stored && !task.restart)
+    };
     if message.is_some() || setup.tasks.get(task).is_some_and(begins) {
         return Ok(());
     }
