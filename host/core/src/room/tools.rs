@@ -173,10 +173,21 @@ impl ToolRounds<'_> {
                 slots.push(Slot::new(call, None).answered(said));
                 continue;
             }
-            let said = self
-                .histories
-                .is_handed_on(self.cx, self.frames, id, &toolbox, &call, None)
-                .then(|| self.frames.handed_on(self.cx, id, call.clone()));
+            let is_handed_on =
+                self.histories.is_handed_on(self.cx, self.frames, id, &toolbox, &call, None);
+            let unoffered = host_tool_of(&toolbox, &call)
+                .filter(|tool| toolbox.host_tool(*tool).is_none_or(|entry| entry.handled))
+                .filter(|_| is_handed_on && !rules.unknown_calls_go_to_others);
+            if let Some(tool) = unoffered {
+                // The component's own decision, which a grant allows as it does for a tool.
+                let allowed = self.frames.require_route(self.cx, id, &agent, tool.as_str());
+                let refused = allowed.map_err(|record| self.cx.denied(&agent, *record)).err();
+                let said = refused.map(|text| self.frames.error_outcome(self.cx, id, text));
+                let call = ToolCall { untrusted: said.is_some() && call.untrusted, ..call };
+                slots.push(Slot::new(call, None).answered(said));
+                continue;
+            }
+            let said = is_handed_on.then(|| self.frames.handed_on(self.cx, id, call.clone()));
             slots.push(Slot::new(call, None).answered(said));
         }
         self.start_round(id, ToolRound::new(slots, pending));

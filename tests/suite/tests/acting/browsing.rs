@@ -16,7 +16,8 @@ fn browse(url: &str) -> Value {
 
 #[test]
 fn a_picture_that_an_executor_attaches_reaches_the_agent() {
-    let click = json!({ "action": "browse_interactive", "args": { "browser_actions": "click('7')" } });
+    let click =
+        json!({ "action": "browse_interactive", "args": { "browser_actions": "click('7')" } });
     let config = acting(
         &json!([browse("https://light.example/"), click]),
         "grants.tools = [\"browser.*\"]",
