@@ -192,7 +192,7 @@ fn steps_without_an_answer_are_marked() {
     let full = trace(&rig, 60, "--trace=full");
     let rest: Vec<&str> = full.iter().flat_map(|line| line.split_whitespace()).collect();
     assert_eq!(rest.join(" ").matches(skipped).count(), 2, "nothing is cut: {full:#?}");
-    let shown = conclave(&rig, 120, &[], &["show"]);
+    let shown = conclave(&rig, 160, &[], &["show"]);
     let shown = text(&shown.stdout);
     assert!(shown.contains(&format!("nobody had an answer, 1 of 2{skipped}")), "{shown}");
 }
