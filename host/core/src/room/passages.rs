@@ -93,7 +93,7 @@ impl PassageKind {
 }
 
 impl Frame {
-    /// Returns the decided result, once a judge and the gates are done with it.
+    /// Returns the end that a judge and gates decide on, with its result.
     pub(super) fn closing(&self) -> Option<&Closing> {
         match &self.hold {
             Some(FrameHold::Closing(closing)) => Some(closing),
