@@ -270,3 +270,21 @@ fn the_audit_of_a_run_holds_the_refusals_of_its_observer() {
     let audit = text(&conclave(&rig, &["audit", &run]).stdout);
     assert!(audit.contains("fetch") && audit.contains("hook"), "{audit}");
 }
+
+#[test]
+fn an_observer_that_the_config_lost_is_named_when_its_run_is_resumed() {
+    let receiver = Receiver::taking(usize::MAX);
+    let rig = receiver.rig();
+    let output = conclave(&rig, &["run", "c.toml", "hello"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let (run, _) = expected(&rig);
+    let named = format!("observer hook of {run} is not in the config any more");
+    let stderr = text(&conclave(&rig, &["resume", &run]).stderr);
+    assert!(!stderr.contains(&named), "{stderr}");
+    let file = rig.folder().join("c.toml");
+    let config = std::fs::read_to_string(&file).expect("it works in a test");
+    std::fs::write(&file, config.replace("[[observers]]\nplugin = \"hook\"\n", ""))
+        .expect("it works in a test");
+    let stderr = text(&conclave(&rig, &["resume", &run]).stderr);
+    assert!(stderr.contains(&named), "{stderr}");
+}

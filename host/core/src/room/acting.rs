@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::approvals::{Consent, Ruling};
+use super::approvals::{Consent, ConsentRuling};
 use super::delegates::delegate_slots;
 use super::frame::{CallOutcome, Slot, SlotAnswer, SlotState, ToolRound};
 use super::{Invariant, Purpose, QueryPurpose, TimerPurpose};
@@ -89,9 +89,9 @@ impl ToolRounds<'_> {
         if has_effect(&action) && !matches!(action, Action::DelegateTask(_)) {
             // O-110: all actions with an effect are checked alike, under any name.
             match self.frames.consent(self.cx, id, index, &call, Some(&action), asked) {
-                Ruling::Runs => {}
-                Ruling::Waits => return,
-                Ruling::Refused(result) => {
+                ConsentRuling::Runs => {}
+                ConsentRuling::Waits => return,
+                ConsentRuling::Refused(result) => {
                     self.frames.observe(self.cx, id, index, Err(result.content));
                     return;
                 }

@@ -25,7 +25,7 @@ use crate::types::risk::Risk;
 use crate::types::tool::ToolError;
 
 /// The decision of the operator's rules about a call.
-pub(super) enum Ruling {
+pub(super) enum ConsentRuling {
     Runs,
     Waits,
     Refused(ToolResult),
@@ -57,7 +57,7 @@ impl Frames {
         call: &ToolCall,
         (caller, asked_by): (&PluginName, Option<&PluginName>),
         asked: Consent,
-    ) -> Ruling {
+    ) -> ConsentRuling {
         let setup = Arc::clone(&cx.setup);
         let callers = [caller].into_iter().chain(asked_by);
         // The delegators' rules apply too, or a delegation could get around them.
@@ -77,7 +77,7 @@ impl Frames {
                     }
                     None => unknown_plugin(caller, Capability::Tools, &call.name),
                 };
-                Ruling::Refused(failed(call, cx.denied(caller, *record)))
+                ConsentRuling::Refused(failed(call, cx.denied(caller, *record)))
             }
             // O-110, O-185: asked for every tool alike, and stored under the id of this call.
             Decide::Ask => {

@@ -3,7 +3,7 @@
 
 use crate::room::{Frames, RoomContext, ToolRounds};
 
-use super::approvals::{Consent, Ruling};
+use super::approvals::{Consent, ConsentRuling};
 use super::frame::{CallOutcome, SlotAnswer, SlotState};
 use super::tools::failed;
 use super::{Invariant, QueryPurpose};
@@ -49,9 +49,9 @@ impl Frames {
         call: &ToolCall,
         action: Option<&Action>,
         asked: Consent,
-    ) -> Ruling {
+    ) -> ConsentRuling {
         let Some(caller) = self.agent_of(cx, id).cloned() else {
-            return Ruling::Refused(failed(call, OVER.to_owned()));
+            return ConsentRuling::Refused(failed(call, OVER.to_owned()));
         };
         self.consent_to(
             cx,
@@ -69,12 +69,12 @@ impl Frames {
         wanted: &RequestedAct<'_>,
         by_rule: Option<ByRule>,
         asked: Consent,
-    ) -> Ruling {
-        let over = || Ruling::Refused(failed(wanted.call, OVER.to_owned()));
+    ) -> ConsentRuling {
+        let over = || ConsentRuling::Refused(failed(wanted.call, OVER.to_owned()));
         let Some((frame, task)) = self.task_of(cx, wanted.frame) else { return over() };
         let (name, rules) = (frame.task.clone(), task.confirm.clone());
         let (asks, risk) = match asked {
-            Consent::Approved | Consent::Edited => return Ruling::Runs,
+            Consent::Approved | Consent::Edited => return ConsentRuling::Runs,
             Consent::Assessed { risk, asks } => (asks, Some(risk)),
             Consent::NotYet => {
                 match rules.analyzer.filter(|_| rules.policy != ConfirmPolicy::Never) {
@@ -100,7 +100,7 @@ impl Frames {
         // Taken, so that it cannot reach a later request.
         let risk_reason = cx.risk_reason.take();
         if !asks && by_rule.is_none() {
-            return Ruling::Runs;
+            return ConsentRuling::Runs;
         }
         let expires_ms = by_rule.as_ref().and_then(|rule| rule.expires_ms);
         let (mut causes, mut sources) = (Vec::new(), Vec::new());
@@ -144,9 +144,13 @@ impl Frames {
         self.waits_for_consent(cx, wanted)
     }
 
-    fn waits_for_consent(&mut self, cx: &mut RoomContext, wanted: &RequestedAct<'_>) -> Ruling {
+    fn waits_for_consent(
+        &mut self,
+        cx: &mut RoomContext,
+        wanted: &RequestedAct<'_>,
+    ) -> ConsentRuling {
         self.set_slot(cx, wanted.frame, wanted.slot, SlotState::Confirming);
-        Ruling::Waits
+        ConsentRuling::Waits
     }
 
     /// Returns the delegations that led to this frame, in this room and those above it, the first

@@ -157,9 +157,10 @@ impl Gating {
 
     /// Drops the text of an activation that is over. Returns the call of the gate that checks it.
     fn forget_passage(&mut self, frame: FrameId) -> Option<CallId> {
-        let is_its = |item: &GatedItem| matches!(&item.act, GatedAct::Passage { passage } if passage.frame == frame);
-        let (number, _) = self.waiting.iter().find(|(_, item)| is_its(item))?;
-        let number = *number;
+        let number = self.waiting.iter().find_map(|(number, item)| match &item.act {
+            GatedAct::Passage { passage } if passage.frame == frame => Some(*number),
+            _ => None,
+        })?;
         self.waiting.remove(&number)?.call
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::frame::{Attempt, FrameWait, Responder};
-use super::steps::Speaker;
+use super::steps::UserSeat;
 use super::termination::FrameEnd;
 use super::{Invariant, QueryPurpose};
 use crate::protocol::notice::Notice;
@@ -119,10 +119,11 @@ impl StepLoop<'_> {
     ) {
         match reply {
             Ok(PluginReply::AnswerAsUser { text: Some(text) }) => {
-                let said = self.user_said(id, text, Vec::new(), Speaker::Plugin).map(|mut said| {
-                    plugin.as_str().clone_into(&mut Arc::make_mut(&mut said).sender_name);
-                    (Responder::User, said)
-                });
+                let said =
+                    self.user_said(id, text, Vec::new(), UserSeat::Plugin).map(|mut said| {
+                        plugin.as_str().clone_into(&mut Arc::make_mut(&mut said).sender_name);
+                        (Responder::User, said)
+                    });
                 self.frames.ready(self.cx, id, said);
             }
             Ok(_) => self.frames.ready(self.cx, id, None),

@@ -69,7 +69,7 @@ pub(super) struct Passage {
     /// The task that it goes to; `None` for the user, or for another room.
     pub(super) to: Option<String>,
     pub(super) text: String,
-    /// Further words that pass with it; null for none.
+    /// Further texts that pass with it, by name; null for none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(super) facts: Value,
     /// Whether a gate replaced the text.
@@ -137,6 +137,7 @@ impl RoomContext {
 }
 
 impl GateChecks<'_> {
+    /// Lets the gates of its point check a passage; `passage_passed` or `passage_blocked` continues.
     pub(super) fn check_passage(&mut self, passage: Passage) {
         self.wait_for_gates(GatedAct::Passage { passage: Box::new(passage) });
     }
@@ -247,8 +248,8 @@ impl StepLoop<'_> {
     }
 }
 
-/// Replaces what a message says. Its value, calls and results say the same in another form, so they
-/// go with the old text.
+/// Replaces the content of a message. Its value, calls and results may repeat the old text, so they
+/// are removed.
 fn replace_content(message: &mut Message, text: String, value: Option<Value>) {
     (message.content, message.value) = (Some(text), value);
     message.tools.clear();
@@ -263,8 +264,8 @@ fn is_empty_beside_text(message: &Message) -> bool {
         && message.attachments.is_empty()
 }
 
-/// Returns the inputs of an activation after a gate changed its first message. The inputs repeat the
-/// message, or are what it was made of.
+/// Returns the inputs of an activation after a gate changed its first message. The message is one of
+/// the inputs, or the JSON of all of them.
 fn changed_inputs(inputs: &Value, first: Option<&Message>, text: &str) -> Value {
     let original = first.map(Message::text).unwrap_or_default();
     if inputs.is_object() && text_form(inputs) == original {
@@ -373,10 +374,10 @@ impl RunControl<'_> {
         let closing = self.frames.get_mut(&id).and_then(Frame::closing_mut);
         if let (Some(TaskResult { text, value }), Some(closing)) = (replaced, closing) {
             let result = &mut closing.result;
-            // Words of a judge are no signals, as the host's result has none.
+            // A signal in the judge's text must not end the caller, as in the host's own result.
             let text = if takes_signals { routing::without_done(&text).into_owned() } else { text };
             replace_content(result, text, value);
-            // The judge's words are data to the caller, whoever answered in the task.
+            // The judge's text is data to the caller, also where the user gave the last answer.
             if is_marked && !result.labels.contains(&Label::Task) {
                 result.labels.push(Label::Task);
             }

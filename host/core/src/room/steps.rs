@@ -46,9 +46,9 @@ const MAX_CALLS: usize = 1_000;
 /// a background task or a user's answer.
 const MAX_IDLE: u32 = 2_000;
 
-/// The source of an answer on the user role.
+/// The occupant of the user role that gave an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Speaker {
+pub(super) enum UserSeat {
     Person,
     /// A simulated user, which never speaks as the host.
     Plugin,
@@ -515,7 +515,7 @@ impl StepLoop<'_> {
     fn ask_user(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         if let Some(text) = task.default_human_response.clone() {
-            let said = self.user_said(id, text, Vec::new(), Speaker::Person);
+            let said = self.user_said(id, text, Vec::new(), UserSeat::Person);
             return Some(FrameWait::Ready(said));
         }
         // Results put to the agent are not shown to the user.
@@ -546,12 +546,12 @@ impl StepLoop<'_> {
         id: FrameId,
         text: String,
         attachments: Vec<Blob>,
-        by: Speaker,
+        by: UserSeat,
     ) -> Option<Arc<Message>> {
         let (frame, task) = self.frames.task_of(self.cx, id)?;
         let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
         let is_addressed = recipient.and_then(Role::named) == Some(Role::User);
-        let host_word = task.text_rules.system_word && by == Speaker::Person;
+        let host_word = task.text_rules.system_word && by == UserSeat::Person;
         let rules = task.rules();
         let otherwise = task.default_human_response.clone().filter(|text| !text.trim().is_empty());
         let mut text = text;
@@ -735,7 +735,7 @@ impl StepLoop<'_> {
             frame.is_unattended = text.is_none();
         }
         let message = text
-            .and_then(|text| self.user_said(frame, text, attachments, Speaker::Person))
+            .and_then(|text| self.user_said(frame, text, attachments, UserSeat::Person))
             .map(|message| (Responder::User, message));
         if message.is_some()
             && let Some(frame) = self.frames.get_mut(&frame)

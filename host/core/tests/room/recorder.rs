@@ -90,7 +90,7 @@ pub(crate) struct Recorder {
     overruled: Vec<Value>,
     /// Tasks whose result a judge replaced.
     replaced: Vec<Value>,
-    /// `[task, question]`, each question that nobody was there to answer.
+    /// `[task, question]`, each question without a user to answer it.
     unanswered: Vec<Value>,
     /// `[point, reason]`, each text that a gate blocked.
     blocked: Vec<Value>,

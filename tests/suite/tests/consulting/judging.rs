@@ -142,7 +142,7 @@ fn a_judge_that_misbehaves_ends_the_task_and_nothing_passes_for_its_ruling() {
 fn the_stock_user_says_its_lines_and_leaves() {
     let settings = r#"lines = ["For two.", "On the first of June."]"#;
     let config = chat("simulated_user", "stock:scripted-user", settings, "interactive = true");
-    // Nobody is there: a question to a person would end the run.
+    // The run has no user: a question to a person would end it.
     let rig = replying(r#"["How many?", "Which date?", "It is booked."]"#);
     let ran = rig.run(&config, "A table, please.");
     assert_eq!((ran.status(), ran.content()), (Status::UserQuit, "quit"));

@@ -303,7 +303,7 @@ impl TerminalChat {
                 drop(state.background.insert(id.clone(), (task.clone(), Instant::now())))
             }
             Notice::ResultReady { outcome } => {
-                // The user knows the own goodbye.
+                // The content of a run that the user quit is the user's goodbye.
                 let is_answer = outcome.status.is_success() && outcome.status != Status::UserQuit;
                 let content = outcome.content.as_deref().filter(|_| is_answer);
                 self.show_checked(&mut state, content.unwrap_or_default());

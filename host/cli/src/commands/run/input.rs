@@ -38,7 +38,7 @@ pub(super) fn message(given: Option<String>) -> Result<Option<String>, CliError>
     Ok(if text.is_empty() { None } else { Some(text) })
 }
 
-/// Returns the input of a run, which `is_stored` if its room had one before.
+/// Returns the input of a run. `is_stored` means that its room exists already.
 ///
 /// # Errors
 /// If there is no such task, a limit or the inputs are wrong, or the task needs a message and there
@@ -75,9 +75,8 @@ fn task(setup: &Setup, name: &str) -> Result<TaskName, CliError> {
     })
 }
 
-/// Checks that there is a message. Without one an agent has nothing to answer, unless its task
-/// begins with a `user_message`, goes on in its stored room, or has a user at the terminal who can
-/// type one.
+/// Checks that a task has a message to answer. A task with a `user_message` or a kept history, and
+/// an interactive task, can begin without one.
 fn check_message(
     setup: &Setup,
     task: &TaskName,

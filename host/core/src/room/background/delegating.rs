@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::Purpose;
-use super::super::approvals::{Consent, Ruling};
+use super::super::approvals::{Consent, ConsentRuling};
 use super::super::confirming::RequestedAct;
 use super::super::frame::{CallOutcome, SlotState};
 use super::super::gates::GatedAct;
@@ -198,9 +198,9 @@ impl BackgroundWork<'_> {
         match self.may_start(&delegating) {
             Ok(DelegationCheck::MayStart(checked)) => {
                 match self.frames.consent_to_delegation(self.cx, &delegating) {
-                    Ruling::Runs => self.start_background(delegating, *checked),
-                    Ruling::Waits => None,
-                    Ruling::Refused(result) => self.cx.refuse_delegation(
+                    ConsentRuling::Runs => self.start_background(delegating, *checked),
+                    ConsentRuling::Waits => None,
+                    ConsentRuling::Refused(result) => self.cx.refuse_delegation(
                         &delegating.origin,
                         Refusal::new(RefusalCode::TaskEnded, result.content),
                     ),
@@ -384,11 +384,15 @@ impl RoomContext {
 
 impl Frames {
     /// Checks a delegation against its task's rules of consent, with the text that the gates left.
-    fn consent_to_delegation(&mut self, cx: &mut RoomContext, delegating: &Delegating) -> Ruling {
+    fn consent_to_delegation(
+        &mut self,
+        cx: &mut RoomContext,
+        delegating: &Delegating,
+    ) -> ConsentRuling {
         let (Some(wish), TaskOrigin::Slot { frame, slot, .. }) =
             (&delegating.wish, &delegating.origin)
         else {
-            return Ruling::Runs;
+            return ConsentRuling::Runs;
         };
         let (frame, slot) = (*frame, *slot);
         let RequestedDelegation { mut call, action, asked_by, asked } =
@@ -421,7 +425,7 @@ impl Frames {
                 }
             }
         }
-        let Some(caller) = self.agent_of(cx, frame).cloned() else { return Ruling::Runs };
+        let Some(caller) = self.agent_of(cx, frame).cloned() else { return ConsentRuling::Runs };
         // An approver's edit was approved as written, but a gate has changed it since.
         let asked = if is_changed && asked == Consent::Edited { Consent::NotYet } else { asked };
         let wanted = RequestedAct {

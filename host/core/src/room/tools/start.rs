@@ -2,7 +2,7 @@
 //! budget are checked each time. A refusal names the missing grant or budget.
 
 use super::super::Purpose;
-use super::super::approvals::{Consent, Ruling};
+use super::super::approvals::{Consent, ConsentRuling};
 use super::super::frame::SlotState;
 use super::super::messages::unknown_plugin;
 use super::failed;
@@ -68,9 +68,9 @@ impl ToolRounds<'_> {
                 (call.name != admitted).then(|| ToolCall { name: admitted, ..call.clone() });
             let (call, callers) = (renamed.as_ref().unwrap_or(call), (&agent, asked_by));
             match self.frames.apply_rules(self.cx, id, slot, call, callers, asked) {
-                Ruling::Runs => {}
-                Ruling::Waits => return None,
-                Ruling::Refused(result) => return Some(result),
+                ConsentRuling::Runs => {}
+                ConsentRuling::Waits => return None,
+                ConsentRuling::Refused(result) => return Some(result),
             }
         }
         // Checked after an approval, which may have taken long.
