@@ -11,6 +11,19 @@ use std::path::{Path, PathBuf};
 /// each other by relative paths.
 const CRATES: [&str; 3] = ["sdk/rust", "sdk/rust-macros", "host/trajectory"];
 const CONTRACT: &str = "wit";
+/// The SDKs of languages that are not compiled, without their tests.
+const SCRIPTED: [&str; 8] = [
+    "sdk/python/conclave_sdk",
+    "sdk/python/pyproject.toml",
+    "sdk/js/bin",
+    "sdk/js/build",
+    "sdk/js/src",
+    "sdk/js/toolchain",
+    "sdk/js/types",
+    "sdk/js/package.json",
+];
+/// The endings of files of the SDKs.
+const ENDINGS: [&str; 9] = ["rs", "wit", "py", "typed", "txt", "toml", "js", "json", "ts"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
@@ -26,6 +39,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         collect(&root.join(folder).join("src"), &mut files)?;
     }
     collect(&root.join(CONTRACT), &mut files)?;
+    for folder in SCRIPTED {
+        collect(&root.join(folder), &mut files)?;
+    }
     files.sort();
     let mut table = String::from("pub(super) const FILES: &[(&str, &str)] = &[\n");
     for file in &files {
@@ -51,11 +67,16 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", folder.display());
+    if folder.is_file() {
+        files.push(folder.to_owned());
+        return Ok(());
+    }
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.is_dir() {
+        let is_made = ["node_modules", "__pycache__"].iter().any(|name| path.ends_with(name));
+        if path.is_dir() && !is_made {
             collect(&path, files)?;
-        } else if path.extension().is_some_and(|kind| kind == "rs" || kind == "wit") {
+        } else if path.extension().is_some_and(|kind| ENDINGS.iter().any(|known| kind == *known)) {
             files.push(path);
         }
     }

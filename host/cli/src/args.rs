@@ -30,7 +30,7 @@ pub(crate) use lock::{LockArgs, Locked, Upgrade};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
 pub(crate) use plugins::{
-    Add, BuildPlugin, CallArgs, EditArgs, Grant, Init, InspectPlugin, NewKind, NewPlugin,
+    Add, BuildPlugin, CallArgs, EditArgs, Grant, Init, InspectPlugin, Language, NewKind, NewPlugin,
     TestPlugin, WatchPlugin,
 };
 pub(crate) use run_input::RunInputArgs;

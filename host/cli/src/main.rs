@@ -35,10 +35,13 @@ mod state {
     pub(crate) mod lock_file;
     pub(crate) mod machine;
     pub(crate) mod observers;
+    pub(crate) mod project;
+    pub(crate) mod sdk;
     pub(crate) mod setup;
     pub(crate) mod source;
     pub(crate) mod state_folder;
     pub(crate) mod stores;
+    pub(crate) mod toolchain;
     pub(crate) mod watch;
 }
 mod approve;

@@ -7,6 +7,7 @@ pub use clients::Probe;
 pub use control_inbox::ControlInbox;
 pub use guarded::GuardedPath;
 pub use pins::{Pins, lock_of};
+pub use sources::ComponentTools;
 
 pub mod batch;
 mod clients;

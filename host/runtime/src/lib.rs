@@ -147,7 +147,9 @@ pub use host::prepared::{
     CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, ToolCalling, ToolRun,
 };
 pub use host::session::{ResumeError, RoomGuard, RunInput, Session, SessionError};
-pub use host::{Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};
+pub use host::{
+    ComponentTools, Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of,
+};
 
 /// The pages whose examples are tests.
 #[cfg(all(

@@ -11,6 +11,7 @@ mod download;
 mod embed;
 mod exports;
 mod load;
+mod plain;
 mod precompiled;
 mod probe;
 pub(crate) mod sandboxed;
@@ -37,6 +38,7 @@ use exports::Exports;
 
 pub(crate) use arguments::ArgumentChecker;
 pub(crate) use load::schemas;
+pub(crate) use plain::{PlainTool, ProgramInput};
 
 pub use cache::{Cache, CacheError};
 pub use compiler::Compiler;
@@ -102,11 +104,10 @@ pub enum LoadError {
         /// The import or export of the other version, at most 200 characters.
         name: String,
     },
-    /// The component exports no interface of the contract.
-    #[error(
-        "it exports nothing of the contract: neither `agent` nor `responder`, `memory`, `tools` or `delivery-strategy`"
-    )]
-    NothingExported,
+    /// The component exports no interface of the contract, and no function or program that can be a
+    /// tool. The text has the reasons, after a colon; empty if it has no export at all.
+    #[error("it exports no interface of the contract, and no function that could be a tool{0}")]
+    NothingExported(String),
     /// The manifest requires a capability that this host lacks.
     #[error("it cannot do without `{capability}`{why}, and {reason}")]
     Unoffered {
@@ -167,6 +168,12 @@ pub struct Inspection {
     pub manifest: Manifest,
     /// The kinds of plugin that its exports implement.
     pub kinds: BTreeSet<PluginKind>,
+    /// Whether it exports nothing of the contract, so that its functions and its program are served
+    /// as tools.
+    pub is_plain: bool,
+    /// Whether the component has a manifest of its own. `manifest` of one without asks for what its
+    /// imports can use.
+    pub has_manifest: bool,
     /// Names, as the component has them.
     pub imports: Vec<String>,
     /// Imports of authority that the manifest does not ask for. A call of them is refused.
@@ -247,6 +254,13 @@ impl LoadedPlugin {
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Returns the functions of a component that is not built for the contract which cannot be
+    /// tools, with the reasons.
+    #[must_use]
+    pub fn unserved(&self) -> &[String] {
+        self.exports.plain().map_or(&[], |plain| &plain.unserved)
     }
 
     /// Returns the duration of the load.

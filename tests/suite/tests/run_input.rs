@@ -37,9 +37,19 @@ on_no_tool_call = {{ nudge = "go on" }}
 agent = "loop"
 on_no_tool_call = {{ nudge = "go on" }}
 restart = false
+[plugins.caller]
+source = "stock:chat"
+grants.model = ["default"]
+grants.tools = ["counter.run"]
+[plugins.counter]
+source = "{}"
+[tasks.counts]
+agent = "caller"
+restart = false
 "#,
         guest("agent_history").display(),
-        guest("agent_loop").display()
+        guest("agent_loop").display(),
+        guest("scratch_counter").display()
     )
 }
 
@@ -112,6 +122,23 @@ fn a_task_that_keeps_its_history_goes_on_in_its_room_without_a_message() {
     assert!(told.contains("needs a message"), "{told}");
     assert_eq!(step(&["begin"]), "thought number 0\n");
     assert_eq!(step(&[]), "go on\n", "the host answers the agent's message");
+}
+
+#[test]
+fn a_task_is_run_step_by_step_and_no_step_runs_twice() {
+    let rig = rig(&json!([{ "calls": [{ "name": "counter.run", "args": {} }] }]));
+    let step = |message: &[&str]| {
+        let options = ["--room", "one", "--task", "counts", "--turns", "1"];
+        let (_, result, told) = ran(&rig, &[&options, message].concat());
+        assert!(!told.contains("error"), "{told}");
+        result
+    };
+    assert_eq!(step(&["count"]), "");
+    assert_eq!(step(&[]), "1\n", "the call of the first step runs in the second");
+    assert_eq!(step(&[]), "", "its result is what the agent answers in the third");
+    assert_eq!(step(&[]), "2\n", "by another call");
+    assert_eq!(step(&["never mind"]), "", "a message takes the place of what was left");
+    assert_eq!(step(&[]), "3\n");
 }
 
 #[test]

@@ -41,6 +41,7 @@ mod observers;
 mod operate;
 mod outputs;
 mod parking;
+mod plain;
 mod policy;
 mod public_api;
 mod reload;

@@ -124,14 +124,32 @@ pub(crate) struct NewPlugin {
 /// `--lang`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Language {
+    /// Smallest and fastest
     Rust,
+    /// Needs Python 3.11 or newer to build
+    Python,
+    /// JavaScript or TypeScript; needs Node 22 or newer to build
+    Js,
 }
 
 impl Language {
+    pub(crate) const ALL: [Self; 3] = [Self::Rust, Self::Python, Self::Js];
+
     /// Returns the word on the command line.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Rust => "rust",
+            Self::Python => "python",
+            Self::Js => "js",
+        }
+    }
+
+    /// Returns the file that describes a project of the language.
+    pub(crate) fn project_file(self) -> &'static str {
+        match self {
+            Self::Rust => "Cargo.toml",
+            Self::Python => "pyproject.toml",
+            Self::Js => "package.json",
         }
     }
 }

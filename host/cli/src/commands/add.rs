@@ -38,7 +38,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
     let given = fragments(&args.grants)?;
     let found = source::find(&args.source, |source| again(args, source)).await?;
     let manifest = &found.inspection.manifest;
-    let name = name(args.name.as_deref(), manifest)?;
+    let name = name(args.name.as_deref(), &found)?;
     if edit.plugins().contains(&name) {
         let what = format!("{} already has a plugin {name}", show_path(&args.file));
         return Err(CliError::usage(what).hint(format!(
@@ -161,9 +161,9 @@ pub(crate) fn check_asked(
 }
 
 /// Returns the plugin's name in the config.
-fn name(given: Option<&str>, manifest: &Manifest) -> Result<String, CliError> {
-    let Some(name) = given.map(str::to_owned).or_else(|| proposed_name(&manifest.name)) else {
-        let what = format!("the manifest's name {} cannot be the name of a plugin", manifest.name);
+fn name(given: Option<&str>, found: &LocatedComponent) -> Result<String, CliError> {
+    let Some(name) = given.map(str::to_owned).or_else(|| proposed_name(&found.name())) else {
+        let what = format!("the manifest's name {} cannot be the name of a plugin", found.name());
         return Err(CliError::usage(what).hint("name the plugin with --as NAME"));
     };
     match check_name(&name) {

@@ -1,28 +1,29 @@
-//! `conclave plugin build [FOLDER]`: builds a plugin's crate with cargo, and inspects the component.
+//! `conclave plugin build [FOLDER]`: builds a plugin of its sources, and inspects the component.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use conclave_runtime::plugin::{LoadError, inspect as inspect_bytes, read_component};
+use conclave_runtime::durable_file::{self, FileAccess};
+use conclave_runtime::plugin::{
+    LoadError, embed as put_in, inspect as inspect_bytes, read_component,
+};
 
-use crate::args::{BuildPlugin, InspectPlugin, OutputArgs};
+use crate::args::{BuildPlugin, InspectPlugin, Language, OutputArgs};
 use crate::commands::{embed, inspect};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
+use crate::state::project::{MANIFEST, Project};
 use crate::state::source;
-use crate::ui::show::show_path;
+use crate::state::toolchain::Toolchain;
+use crate::ui::show::{ODD, paint, show_path};
 use crate::ui::stdout;
 
-/// The manifest of a plugin beside its crate's.
-const MANIFEST: &str = "conclave-plugin.toml";
-
 pub(crate) async fn build(args: &BuildPlugin, output: OutputArgs) -> Result<u8, CliError> {
-    let folder = args.folder.as_path();
-    let component = source::release_build(folder)?;
-    cargo(folder, output)?;
-    embed_missing(folder, output)?;
+    let project = Project::open(&args.folder)?;
+    let component = project.component()?;
+    make(&project, output)?;
     let source = component.display().to_string();
     if output.quiet && !output.json {
         stdout::line(show_path(&component))?;
@@ -31,24 +32,66 @@ pub(crate) async fn build(args: &BuildPlugin, output: OutputArgs) -> Result<u8, 
     inspect::inspect(&InspectPlugin { source, no_tools: false }, output).await
 }
 
+/// Builds the component of a project, with its manifest.
+pub(crate) fn make(project: &Project, output: OutputArgs) -> Result<(), CliError> {
+    match project.language {
+        Language::Rust => {
+            cargo(&project.folder, output)?;
+            embed_missing(project, output)
+        }
+        Language::Python | Language::Js => script(project, output),
+    }
+}
+
 /// Embeds the manifest into a component that lacks it. `export!` does so at compile time; a
 /// component whose exports are written by hand may lack it.
-pub(crate) fn embed_missing(folder: &Path, output: OutputArgs) -> Result<(), CliError> {
-    let component = source::release_build(folder)?;
+fn embed_missing(project: &Project, output: OutputArgs) -> Result<(), CliError> {
+    let component = project.component()?;
     let bytes = read_component(&component).map_err(|error| {
         let what = format!("cargo made no component {}: {error}", show_path(&component));
         CliError::plugin(what)
             .hint("write `crate-type = [\"cdylib\"]` under [lib] in its Cargo.toml")
     })?;
-    let manifest = folder.join(MANIFEST);
-    if matches!(inspect_bytes(&bytes), Err(LoadError::NoManifest)) && manifest.is_file() {
+    let manifest = project.folder.join(MANIFEST);
+    let lacks_one = match inspect_bytes(&bytes) {
+        Ok(found) => !found.has_manifest,
+        Err(error) => matches!(error, LoadError::NoManifest),
+    };
+    if lacks_one && manifest.is_file() {
         embed::embed(&component, &manifest, output)?;
     }
     Ok(())
 }
 
+/// Builds a plugin in Python or JavaScript with its private tools.
+fn script(project: &Project, output: OutputArgs) -> Result<(), CliError> {
+    let manifest = project.manifest()?;
+    let app = project.app()?;
+    let component = project.component()?;
+    let unwritten = |error: std::io::Error| {
+        CliError::internal(format!("{} could not be written: {error}", show_path(&component)))
+    };
+    let tools = Toolchain::of(project, output)?;
+    let made_in = component.with_extension("made");
+    std::fs::create_dir_all(&made_in).map_err(unwritten)?;
+    let prepared = tools.prepare(&app, &made_in)?;
+    if !output.quiet {
+        for warning in &prepared.warnings {
+            eprintln!("{} {warning}", paint(ODD, "warning:"));
+        }
+    }
+    tools.make(&prepared, output)?;
+    let bytes = read_component(&prepared.component).map_err(|error| {
+        CliError::plugin(format!("{} was not made: {error}", show_path(&prepared.component)))
+    })?;
+    let whole = put_in(&bytes, &manifest)
+        .map_err(|error| CliError::plugin(format!("{}: {error}", show_path(&component))))?;
+    // The last step, so that what is there is whole.
+    durable_file::replace(&component, &whole, &FileAccess::Usual).map_err(unwritten)
+}
+
 /// Runs cargo, whose output is for the user.
-pub(crate) fn cargo(folder: &Path, output: OutputArgs) -> Result<(), CliError> {
+fn cargo(folder: &Path, output: OutputArgs) -> Result<(), CliError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let status = Command::new(cargo)

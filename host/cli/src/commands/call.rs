@@ -60,7 +60,7 @@ pub(crate) async fn once(
     subscribers: Subscribers,
 ) -> Result<(String, ToolRun), CliError> {
     let grants = fragments(&args.grants)?;
-    let name = config::name(&found.inspection.manifest);
+    let name = config::name(found);
     let manifest = &found.inspection.manifest;
     grants.iter().try_for_each(|fragment| check_asked(&manifest.name, manifest, fragment))?;
     let config = config::config(&found.place, &name, &grants, args, folder)?;
@@ -74,7 +74,7 @@ pub(crate) async fn once(
             CliError::plugin(format!("{} was rejected: {error}", manifest.name))
         })?;
         // The tool is checked before the grants, so that a typing error is reported first.
-        tool_name(args.tool.as_deref(), &name, manifest, &tools, found)?;
+        tool_name(args.tool.as_deref(), &name, manifest, &tools.tools, found)?;
     }
     unfit?;
     let prepared = host.prepare(&config, follow).await.map_err(|error| not_prepared(&error))?;

@@ -20,6 +20,7 @@ use crate::commands::call;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
+use crate::state::project::Project;
 use crate::state::setup::{self, Models};
 use crate::state::source::{self, LocatedComponent};
 use crate::ui::show::entry::EntryText;
@@ -65,7 +66,7 @@ struct Case {
 pub(crate) async fn test(args: &TestPlugin, output: OutputArgs) -> Result<u8, CliError> {
     let file = args.cases.clone().unwrap_or_else(|| args.folder.join("cases.json"));
     let cases = read(&file)?;
-    let component = source::release_build(&args.folder)?;
+    let component = Project::open(&args.folder)?.component()?;
     let found = source::find(&component.display().to_string(), |source| {
         format!("conclave plugin test {}", shell(source))
     })

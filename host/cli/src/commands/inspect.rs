@@ -2,7 +2,7 @@
 //! Runs nothing of the component but its list of tools, with nothing granted.
 
 use conclave_core::setup::PluginKind;
-use conclave_core::types::tool::ToolSpec;
+use conclave_runtime::ComponentTools;
 use conclave_runtime::plugin::Inspection;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use crate::ui::show::{BAD, FAINT, bytes, component, one_line, paint, table, tool
 use crate::ui::stdout;
 
 /// The list of tools, or why the component did not return it. `None` if it was not asked.
-type Tools = Option<Result<Vec<ToolSpec>, String>>;
+type Tools = Option<Result<ComponentTools, String>>;
 
 pub(crate) async fn inspect(args: &InspectPlugin, output: OutputArgs) -> Result<u8, CliError> {
     let again = |source: &str| format!("conclave plugin inspect {}", shell(source));
@@ -27,7 +27,10 @@ pub(crate) async fn inspect(args: &InspectPlugin, output: OutputArgs) -> Result<
         let mut value = json!(found.inspection);
         value["type"] = "inspection".into();
         match tools {
-            Some(Ok(tools)) => value["tools"] = json!(tools),
+            Some(Ok(listed)) => {
+                value["tools"] = json!(listed.tools);
+                value["unserved"] = json!(listed.unserved);
+            }
             Some(Err(error)) => value["tools_error"] = error.into(),
             None => {}
         }
@@ -74,9 +77,15 @@ fn show(place: &str, found: &Inspection, tools: &Tools) -> Result<(), CliError> 
         rows.extend(component::settings(&found.manifest, columns));
     }
     match tools {
-        Some(Ok(tools)) => {
+        Some(Ok(listed)) => {
             rows.extend([String::new(), "Tools".to_owned()]);
-            rows.extend(tool::tools(tools, columns));
+            rows.extend(tool::tools(&listed.tools, columns));
+            if !listed.unserved.is_empty() {
+                rows.extend([String::new(), "Functions that cannot be tools".to_owned()]);
+                rows.extend(listed.unserved.iter().take(IMPORTS).flat_map(|function| {
+                    EntryText::plain(" ").whole(FAINT, function).rows(columns)
+                }));
+            }
         }
         Some(Err(error)) => {
             rows.push(String::new());

@@ -76,9 +76,10 @@ pub(crate) async fn pin(
 ) -> Result<Option<String>, CliError> {
     let Inspection { manifest, kinds, sha256, .. } = found.inspection.clone();
     // The bytes that were inspected, not the file's present ones, which may have changed since.
-    let Ok(tools) = setup::open_host()?.tools_of(found.bytes.clone()).await else {
+    let Ok(listed) = setup::open_host()?.tools_of(found.bytes.clone()).await else {
         return Ok(None);
     };
+    let tools = listed.tools;
     let (name, facts) =
         (PluginName::from(name), PluginFacts { manifest, kinds, tools, sha256, mcp: false });
     let mut lock = file.lock.clone().unwrap_or_default();

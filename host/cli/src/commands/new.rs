@@ -3,7 +3,6 @@
 //! this program.
 
 mod kinds;
-mod sdk;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
 use crate::state::config_file::{create, unwritten};
+use crate::state::sdk;
 use crate::ui::show::{FAINT, GOOD, ODD, paint, plural, show_path};
 use crate::ui::stdout;
 
@@ -49,7 +49,9 @@ pub(crate) fn new(args: &NewPlugin, output: OutputArgs) -> Result<u8, CliError> 
     let mut files = kinds::files(args.kind, &args.name, &dependency, &exclude);
     files.push(("Cargo.lock".to_owned(), sdk::LOCK.to_owned()));
     if own.is_none() {
-        files.extend(sdk::files().map(|(name, text)| (format!("{SDK}/{name}"), text.to_owned())));
+        files.extend(
+            sdk::files(args.lang).map(|(name, text)| (format!("{SDK}/{name}"), text.to_owned())),
+        );
     }
     let was_there = folder.is_dir();
     if let Err(error) = write_all(&folder, &files) {

@@ -9,13 +9,14 @@ use crate::args::{OutputArgs, TestPlugin, WatchPlugin};
 use crate::commands::{build, cases};
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::state::project::Project;
+use crate::state::toolchain::SDK;
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::{BAD, FAINT, paint, printable};
 
-/// Files of a plugin's folder that count, beside all of `src`.
-const FILES: [&str; 5] =
-    ["Cargo.toml", "conclave-plugin.toml", "cases.json", "conclave.toml", "replies.json"];
+/// Folders that builds write, and the SDK.
+const MADE: [&str; 5] = ["target", "build", "node_modules", "__pycache__", SDK];
 
 pub(crate) async fn watch(
     args: &WatchPlugin,
@@ -52,8 +53,7 @@ pub(crate) async fn watch(
 /// Builds the plugin, plays its cases and, if there is a message, runs its config.
 async fn once(args: &WatchPlugin, output: OutputArgs) -> Result<u8, CliError> {
     let folder = args.folder.clone();
-    build::cargo(&folder, output)?;
-    build::embed_missing(&folder, output)?;
+    build::make(&Project::open(&folder)?, output)?;
     let tests = TestPlugin { folder: folder.clone(), cases: None, only: None, yes: args.yes };
     let code = cases::test(&tests, output).await?;
     let Some(message) = args.message.as_ref().filter(|_| code == exit::OK) else {
@@ -70,15 +70,22 @@ async fn once(args: &WatchPlugin, output: OutputArgs) -> Result<u8, CliError> {
     Ok(u8::try_from(status.code().unwrap_or_default()).unwrap_or(exit::FAILED))
 }
 
-/// Returns the files that a build, a case or a run reads.
+/// Returns the files that a build, a case or a run can read.
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = FILES.iter().map(|file| folder.join(file)).collect();
-    let mut folders = vec![folder.join("src")];
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        for path in entries.map(|entry| entry.path()) {
-            let kept = if path.is_dir() { &mut folders } else { &mut files };
-            kept.push(path);
+        for entry in entries {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with('.') || MADE.contains(&&*name) {
+                continue;
+            }
+            // A link could lead out of the folder, or around in it.
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let kept = if is_folder { &mut folders } else { &mut files };
+            kept.push(entry.path());
         }
     }
     files.sort();

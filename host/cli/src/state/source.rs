@@ -8,9 +8,11 @@ use conclave_core::config::{Config, PluginSource};
 use conclave_core::types::wording::quoted;
 use conclave_runtime::plugin::{Downloads, Inspection, fetch, inspect, read_component};
 
+use crate::args::Language;
 use crate::program::error::CliError;
 use crate::program::shell::shell;
 use crate::state::folders;
+use crate::state::project::{self, Project};
 use crate::state::setup;
 use crate::ui::show::{one_line, show_path};
 
@@ -25,6 +27,19 @@ pub(crate) struct LocatedComponent {
     pub(crate) is_built_here: bool,
     pub(crate) inspection: Inspection,
     pub(crate) bytes: Vec<u8>,
+}
+
+impl LocatedComponent {
+    /// Returns the name to propose for it: that of its manifest, or of the file if it has none.
+    pub(crate) fn name(&self) -> String {
+        let of_file = match &self.place {
+            ComponentPlace::File(file) if !self.inspection.has_manifest => {
+                file.file_stem().map(|stem| stem.to_string_lossy().into_owned())
+            }
+            _ => None,
+        };
+        of_file.unwrap_or_else(|| self.inspection.manifest.name.clone())
+    }
 }
 
 /// The place of a component.
@@ -83,9 +98,12 @@ pub(crate) async fn find(
     Ok(LocatedComponent { place, is_built_here, inspection, bytes })
 }
 
-/// Returns whether the path is where cargo puts a local crate's component:
+/// Returns whether the path is where a build puts a component. Cargo puts that of a crate at
 /// `CRATE/target/wasm32-…/PROFILE/x.wasm`.
 pub(crate) fn is_build(file: &Path) -> bool {
+    if project::is_build(file) {
+        return true;
+    }
     let folder = |steps: usize| file.ancestors().nth(steps);
     let named = |steps: usize, is: fn(&str) -> bool| {
         folder(steps).and_then(Path::file_name).and_then(|name| name.to_str()).is_some_and(is)
@@ -187,19 +205,18 @@ fn from_disk(path: &Path) -> Result<(ComponentPlace, Vec<u8>), CliError> {
     Ok((ComponentPlace::File(file), bytes))
 }
 
-/// Returns the path of the component that `conclave plugin build` makes of a crate. It need not be
-/// there.
-///
-/// # Errors
-/// If the folder is no crate.
-pub(crate) fn release_build(folder: &Path) -> Result<PathBuf, CliError> {
-    let file = component_file(folder)?;
-    Ok(folder.join("target").join(TARGET).join("release").join(file))
-}
-
 /// Returns the newest component that was built of a crate. It is not built here: a build script is
 /// a foreign program, and would run without a sandbox.
 fn built(folder: &Path) -> Result<PathBuf, CliError> {
+    let project = Project::open(folder)?;
+    if project.language != Language::Rust {
+        let component = project.component()?;
+        return if component.is_file() {
+            Ok(component)
+        } else {
+            Err(not_built(folder, &component))
+        };
+    }
     let file = component_file(folder)?;
     let targets = target_folders(folder);
     let candidates = targets
@@ -208,18 +225,23 @@ fn built(folder: &Path) -> Result<PathBuf, CliError> {
     let modified = |path: &PathBuf| {
         path.metadata().and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
     };
-    candidates.filter(|path| path.is_file()).max_by_key(modified).ok_or_else(|| {
-        let what =
-            format!("{} is not built: {file} for {TARGET} does not exist", show_path(folder));
-        let command = format!("conclave plugin build {}", shell(&folder.display().to_string()));
-        CliError::usage(what).hint(format!(
-            "build it with `{command}`; building runs its author's code without a sandbox"
-        ))
-    })
+    candidates
+        .filter(|path| path.is_file())
+        .max_by_key(modified)
+        .ok_or_else(|| not_built(folder, Path::new(&format!("{file} for {TARGET}"))))
+}
+
+fn not_built(folder: &Path, component: &Path) -> CliError {
+    let what =
+        format!("{} is not built: {} does not exist", show_path(folder), show_path(component));
+    let command = format!("conclave plugin build {}", shell(&folder.display().to_string()));
+    CliError::usage(what).hint(format!(
+        "build it with `{command}`; building runs its author's code without a sandbox"
+    ))
 }
 
 /// Returns the name of the file that cargo makes of a crate.
-fn component_file(folder: &Path) -> Result<String, CliError> {
+pub(crate) fn component_file(folder: &Path) -> Result<String, CliError> {
     let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else {
         let what = format!("the folder {} has no Cargo.toml", show_path(folder));
         return Err(

@@ -99,7 +99,10 @@ impl ToolRounds<'_> {
         }
         let observed = match action {
             Action::Think { .. } => Ok(THOUGHT_LOGGED.to_owned()),
-            Action::Talk { .. } => Ok("The message was shown to the run's observers.".to_owned()),
+            Action::Talk { content } => match self.talk(id, index, content) {
+                Some(observed) => observed,
+                None => return,
+            },
             Action::DelegateTask(delegation) => {
                 if let Some(said) =
                     self.background_work().delegate_by_action(id, index, *delegation, asked)

@@ -88,10 +88,10 @@ pub(super) struct BackgroundTask {
 /// frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Waiter {
-    frame: FrameId,
-    slot: usize,
+    pub(super) frame: FrameId,
+    pub(super) slot: usize,
     /// Number of the message that the round answers.
-    seq: u64,
+    pub(super) seq: u64,
 }
 
 /// The answer of a delegation to its slot.

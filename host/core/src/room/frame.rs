@@ -442,7 +442,7 @@ pub(super) enum SlotState {
     Delegated {
         child: FrameId,
     },
-    /// Gates check its delegation, or a background task works on it.
+    /// Gates check its text or its delegation, or a background task works on it.
     InBackground,
     Answered(Box<SlotAnswer>),
 }

@@ -155,13 +155,15 @@ impl Gating {
         })
     }
 
-    /// Drops the text of an activation that is over. Returns the call of the gate that checks it.
-    fn forget_passage(&mut self, frame: FrameId) -> Option<CallId> {
-        let number = self.waiting.iter().find_map(|(number, item)| match &item.act {
-            GatedAct::Passage { passage } if passage.frame == frame => Some(*number),
-            _ => None,
-        })?;
-        self.waiting.remove(&number)?.call
+    /// Drops the texts of an activation that is over. Returns the calls of the gates that check
+    /// them.
+    fn forget_passages(&mut self, frame: FrameId) -> Vec<CallId> {
+        let of_frame = |item: &mut GatedItem| match &item.act {
+            GatedAct::Passage { passage } => passage.frame == frame,
+            _ => false,
+        };
+        let dropped = self.waiting.extract_if(.., |_, item| of_frame(item));
+        dropped.filter_map(|(_, item)| item.call).collect()
     }
 }
 
@@ -390,8 +392,8 @@ impl Room {
 
 impl BackgroundWork<'_> {
     /// Ends the checks of an activation that is over.
-    pub(super) fn abandon_passage(&mut self, frame: FrameId) {
-        if let Some(call) = self.gating.forget_passage(frame) {
+    pub(super) fn abandon_passages(&mut self, frame: FrameId) {
+        for call in self.gating.forget_passages(frame) {
             self.cx.drop_timers(|purpose| *purpose == TimerPurpose::Gate { call });
             self.plugin_calls().abandon(call);
         }

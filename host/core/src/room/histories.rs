@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::Room;
 use super::condensing::Condensing;
 use super::context_window::tokens_of;
+use super::frame::Responder;
 use super::knowledge::newest_said;
 use crate::setup::TaskRules;
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
@@ -51,10 +52,13 @@ pub(super) struct AgentHistory {
     /// True if the last responder called was the user (L-052); runs do not reset it (L-050c).
     #[serde(default)]
     pub(super) human_tried: bool,
-    /// The message that was pending when its last activation ended, if it outlives activations
-    /// (L-051a).
+    /// The message that was pending when its last activation ended, if it outlives activations or
+    /// the run ended with the turns that were requested (L-051a).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) left_pending: Option<Arc<Message>>,
+    /// The responder of `left_pending`, if the next run continues with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) left_by: Option<Responder>,
     #[serde(default, skip_serializing_if = "Condensing::is_idle")]
     pub(super) condensing: Condensing,
 }
@@ -260,6 +264,14 @@ impl Histories {
         // The cut may have removed calls or their results.
         memory.open_calls = open_calls(&memory.history);
         dropped.iter().for_each(|message| self.unlink(message.seq));
+    }
+
+    /// Forgets what a run of so many turns left pending, except for the task that goes on with it.
+    pub(super) fn forget_left_pending(&mut self, goes_on: Option<&TaskName>) {
+        let others = self.memories.iter_mut().filter(|(task, _)| Some(*task) != goes_on);
+        for memory in others.map(|(_, memory)| memory).filter(|memory| memory.left_by.is_some()) {
+            (memory.left_pending, memory.left_by) = (None, None);
+        }
     }
 
     /// Drops a history's messages from `start` on, and those in other histories that followed from

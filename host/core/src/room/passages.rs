@@ -1,14 +1,15 @@
 //! Texts that pass between tasks of a run, and from the run to people: the first message of a
-//! sub-task or delegate, its result, a question to the user, the run's answer, the summary of a
-//! handoff. Gates check them; a judge may replace a result first. The activation is held meanwhile.
+//! sub-task or delegate, its result, a question to the user, the run's answer, what an agent says
+//! meanwhile, the summary of a handoff. Gates check them; a judge may replace a result first. The activation is held meanwhile.
 
-use crate::room::{Frames, GateChecks, RoomContext, RunControl, StepLoop};
+use crate::room::{Frames, GateChecks, RoomContext, RunControl, StepLoop, ToolRounds};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::frame::{Frame, FrameWait, Responder};
+use super::background::Waiter;
+use super::frame::{Frame, FrameWait, Responder, SlotState};
 use super::gates::GatedAct;
 use super::messages::text_form;
 use super::termination::FrameEnd;
@@ -58,6 +59,8 @@ pub(super) enum PassageKind {
     Question,
     /// The result of the run.
     Answer,
+    /// What an agent says to people while it works.
+    Talk,
 }
 
 /// A text that gates check before it leaves an activation, or reaches a new one.
@@ -69,6 +72,9 @@ pub(super) struct Passage {
     /// The task that it goes to; `None` for the user, or for another room.
     pub(super) to: Option<String>,
     pub(super) text: String,
+    /// The action that waits for the gates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) waiter: Option<Waiter>,
     /// Further texts that pass with it, by name; null for none.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(super) facts: Value,
@@ -79,7 +85,7 @@ pub(super) struct Passage {
 
 impl Passage {
     pub(super) fn new(kind: PassageKind, frame: FrameId, text: String) -> Self {
-        Self { kind, frame, to: None, text, facts: Value::Null, is_changed: false }
+        Self { kind, frame, to: None, text, waiter: None, facts: Value::Null, is_changed: false }
     }
 }
 
@@ -87,7 +93,7 @@ impl PassageKind {
     pub(super) fn point(self) -> GatePoint {
         match self {
             Self::Message | Self::Result | Self::Handoff => GatePoint::Subtask,
-            Self::Question | Self::Answer => GatePoint::Outbound,
+            Self::Question | Self::Answer | Self::Talk => GatePoint::Outbound,
         }
     }
 }
@@ -159,7 +165,7 @@ pub(super) fn passage_facts(frames: &Frames, passage: &Passage) -> Value {
         PassageKind::Result | PassageKind::Answer => {
             frame.and_then(Frame::closing).map(|closing| &closing.result)
         }
-        PassageKind::Handoff => None,
+        PassageKind::Handoff | PassageKind::Talk => None,
     };
     if let (PassageKind::Message, Some(frame)) = (passage.kind, frame) {
         facts["inputs"] = Value::clone(&frame.inputs);
@@ -245,6 +251,58 @@ impl StepLoop<'_> {
         let text = format!("The user was not asked: {reason}");
         let message = self.frames.error_message(self.cx, id, text);
         self.frames.ready(self.cx, id, Some((Responder::Agent, message)));
+    }
+}
+
+impl ToolRounds<'_> {
+    /// Says a text of an agent on the channels on which people hear the room. Returns the
+    /// observation; `None` if gates check the text first.
+    pub(super) fn talk(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        text: String,
+    ) -> Option<Result<String, String>> {
+        if text.trim().is_empty() || !self.channels.is_heard(self.cx) {
+            return Some(Ok("The message was shown to the run's observers.".to_owned()));
+        }
+        let passage = Passage::new(PassageKind::Talk, id, text);
+        if !self.cx.has_gate(GatePoint::Outbound) {
+            return Some(Ok(self.say(&passage)));
+        }
+        let seq = self.frames.round_mut(self.cx, id)?.message.seq;
+        self.frames.set_slot(self.cx, id, slot, SlotState::InBackground);
+        let passage = Passage { waiter: Some(Waiter { frame: id, slot, seq }), ..passage };
+        self.background_work().gate_checks().check_passage(passage);
+        None
+    }
+
+    fn talk_passed(&mut self, passage: Passage) {
+        let told = self.say(&passage);
+        self.talk_observed(&passage, Ok(told));
+    }
+
+    /// Gives the agent the observation of a text that gates have checked.
+    fn talk_observed(&mut self, passage: &Passage, told: Result<String, String>) {
+        let Some(Waiter { frame, slot, .. }) =
+            passage.waiter.filter(|waiter| self.frames.waits(waiter))
+        else {
+            return;
+        };
+        self.frames.observe(self.cx, frame, slot, told);
+        self.dialogue().resume_round(frame);
+    }
+
+    /// Says a text on the channels. Only the task that people talk with needs no name.
+    fn say(&mut self, passage: &Passage) -> String {
+        let frame = self.frames.get(&passage.frame);
+        let other = frame.filter(|frame| frame.caller.is_some());
+        let text = match other {
+            Some(frame) => format!("{}: {}", frame.task, passage.text),
+            None => passage.text.clone(),
+        };
+        self.channels.report_channels(self.cx, &text, None);
+        "The message was said to the people in the room.".to_owned()
     }
 }
 
@@ -441,6 +499,7 @@ impl Room {
             PassageKind::Message => self.step_loop().enter(passage),
             PassageKind::Question => self.step_loop().question_passed(passage),
             PassageKind::Handoff => self.step_loop().handoff_passed(id, text),
+            PassageKind::Talk => self.tool_rounds().talk_passed(passage),
             PassageKind::Result | PassageKind::Answer => {
                 let changed = passage.is_changed.then_some(text);
                 self.run_control().result_passed(id, passage.kind, changed)
@@ -454,6 +513,10 @@ impl Room {
         match passage.kind {
             PassageKind::Question => self.step_loop().question_blocked(id, reason),
             PassageKind::Handoff => self.step_loop().handoff_blocked(id, reason),
+            PassageKind::Talk => {
+                let told = Err(format!("The message was not said: {reason}"));
+                self.tool_rounds().talk_observed(passage, told);
+            }
             PassageKind::Message => {
                 let reason = format!("it did not begin: {reason}");
                 self.run_control().close_frame(id, FrameEnd::new(Status::Error, reason));

@@ -74,6 +74,8 @@ impl Room {
         if self.cx.opening.role_call.is_none() && task.as_ref().is_some_and(|task| task.restart) {
             self.histories.reset(&self.cx, &entry);
         }
+        let goes_on = task.as_ref().is_some_and(|task| !task.restart) && self.cx.says_nothing();
+        self.histories.forget_left_pending(goes_on.then_some(&entry));
         self.histories.offer_submission(&self.cx, &entry);
         if opens_idle {
             self.cx.wait_for_messages();
@@ -110,7 +112,7 @@ impl Room {
 
     fn put_first_message(&mut self, root: FrameId) {
         let opening = &self.cx.opening;
-        if opening.content.is_none() && opening.tools.is_empty() && opening.attachments.is_empty() {
+        if self.cx.says_nothing() {
             if self.cx.opening.role_call.is_none() {
                 self.dialogue().begin_with_last_entry(root);
             }
@@ -142,6 +144,14 @@ impl Room {
     }
 }
 
+impl RoomContext {
+    /// Returns whether the run began without a message.
+    fn says_nothing(&self) -> bool {
+        let opening = &self.opening;
+        opening.content.is_none() && opening.tools.is_empty() && opening.attachments.is_empty()
+    }
+}
+
 impl Histories {
     /// Changes an agent's history between two runs.
     pub(super) fn change_history(
@@ -153,6 +163,7 @@ impl Histories {
         if !matches!(cx.phase, RoomPhase::Unopened | RoomPhase::Finished { .. }) {
             return;
         }
+        self.forget_left_pending(None);
         match change {
             HistoryChange::Clear { start } => self.clear_history(task, start),
             HistoryChange::Prune { start } => drop(self.prune(task, start)),

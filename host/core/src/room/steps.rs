@@ -180,12 +180,21 @@ impl Dialogue<'_> {
         Some(FrameWait::Subtask(child))
     }
 
-    /// Makes the newest entry of the task's history pending, for a frame that began without a
-    /// message (L-051a). With an empty history nothing is pending.
+    /// Makes the message pending that was so at the end of the requested turns of the run before,
+    /// or else the newest entry of the task's history, for a frame that began without a message
+    /// (L-051a). With an empty history nothing is pending.
     pub(super) fn begin_with_last_entry(&mut self, id: FrameId) {
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };
+        let memory = self.histories.memory(self.cx, &task);
+        if let Some(by) = memory.left_by.take() {
+            let left = memory.left_pending.take();
+            if let Some(frame) = self.frames.get_mut(&id) {
+                (frame.pending, frame.pending_sender) = (left, by);
+            }
+            return;
+        }
         let Some(last) = newest_said(&self.histories.history(&task)).cloned() else {
             let outlives = self
                 .frames

@@ -584,8 +584,16 @@ impl RunControl<'_> {
         };
         let ending = self.cx.failed_instead(&frame, ending);
         let task = self.cx.setup.tasks.get(&frame.task);
-        if task.is_some_and(|task| task.rules().pending_outlives_activation) {
-            self.histories.memory(self.cx, &frame.task).left_pending.clone_from(&frame.pending);
+        let outlives = task.is_some_and(|task| task.rules().pending_outlives_activation);
+        // A run of so many turns is a part of the task: the next run goes on where it stopped.
+        let goes_on = !outlives
+            && frame.caller.is_none()
+            && ending.status == Status::FixedTurns
+            && self.cx.opening.turns.is_some();
+        if outlives || goes_on {
+            let memory = self.histories.memory(self.cx, &frame.task);
+            memory.left_pending.clone_from(&frame.pending);
+            memory.left_by = goes_on.then(|| frame.pending_sender.clone());
         }
         let notice = Notice::TaskEnded {
             task: frame.task.clone(),
@@ -877,7 +885,7 @@ impl BackgroundWork<'_> {
 
     fn abandon_calls_of(&mut self, id: FrameId) {
         self.stop_waited_for(id);
-        self.abandon_passage(id);
+        self.abandon_passages(id);
         let calls: Vec<CallId> = self
             .cx
             .calls

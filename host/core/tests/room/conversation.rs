@@ -1050,3 +1050,76 @@ fn a_background_task_of_a_held_room_outlives_the_turn() {
     assert!(world.room().outcome().is_some());
     world.folds();
 }
+
+/// Answers the current step with a text that the agent says before it goes on.
+fn talks(world: &mut World, text: &str) {
+    let turn = Turn {
+        action: Action::Talk { content: text.into() },
+        thought: String::new(),
+        wait_for_response: false,
+        extra: Vec::new(),
+    };
+    let call = world.step();
+    world.happened(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() });
+}
+
+#[test]
+fn what_an_agent_says_while_it_works_is_heard_on_all_channels_before_its_answer() {
+    let mut world = World::held(two());
+    world.says("web", "one").expect("it counts");
+    world.told();
+    talks(&mut world, "a moment");
+    assert_eq!(world.told(), ["terminal: a moment", "web: a moment"]);
+    talks(&mut world, " ");
+    world.finishes("end");
+    assert_eq!(world.told(), ["terminal: end", "web: end"], "an empty text is not said");
+    world.hear(None);
+    world.folds();
+}
+
+#[test]
+fn gates_check_what_an_agent_says_while_it_works_and_it_reads_what_they_decided() {
+    let setup = json!({
+        "gates": [{ "on": "outbound", "plugin": "guard", "deadline_ms": 50 }],
+        "plugins": { "guard": { "kinds": ["gate"] } },
+    });
+    let block = GateVerdict::Block { reason: "no names".to_owned() };
+    let modify = GateVerdict::Modify { text: "hello, …".to_owned() };
+    let said = "The message was said to the people in the room.";
+    for (ruling, told, observed) in [
+        (GateVerdict::Allow, &["terminal: hello, Ann", "web: hello, Ann"][..], said),
+        (modify, &["terminal: hello, …", "web: hello, …"], said),
+        (block, &[], "The message was not said: gate guard blocked it: no names"),
+    ] {
+        let mut world = World::open(setup.clone(), two(), |_| {});
+        world.says("web", "one").expect("it counts");
+        world.told();
+        talks(&mut world, "hello, Ann");
+        let asked = world.take(|effect| matches!(effect, Effect::QueryPlugin { .. }));
+        let [Effect::QueryPlugin { call, .. }] = asked[..] else { panic!("one gate: {asked:?}") };
+        let is_step = |effect: &Effect| matches!(effect, Effect::StepAgent { .. });
+        assert!(world.told().is_empty() && !world.begun.iter().any(is_step), "nothing yet");
+        world.folds();
+        verdict(&mut world, call, ruling);
+        assert_eq!(world.told(), told);
+        let call = world.step();
+        let view = world.room().agent_view(call).expect("it is under way");
+        assert!(format!("{view:?}").contains(observed), "{view:?}");
+        world.folds();
+    }
+}
+
+#[test]
+fn a_room_that_closes_while_gates_check_what_an_agent_says_does_not_say_it() {
+    let setup = json!({
+        "gates": [{ "on": "outbound", "plugin": "guard", "deadline_ms": 50 }],
+        "plugins": { "guard": { "kinds": ["gate"] } },
+    });
+    let mut world = World::open(setup, two(), |_| {});
+    world.says("web", "one").expect("it counts");
+    world.told();
+    talks(&mut world, "hello");
+    world.happened(Event::Cancelled { reason: "enough".to_owned() });
+    assert!(!world.told().iter().any(|text| text.contains("hello")));
+    world.folds();
+}

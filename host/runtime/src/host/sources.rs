@@ -9,6 +9,16 @@ use conclave_core::types::tool::ToolSpec;
 use super::Host;
 use crate::plugin::{LoadError, read_component};
 
+/// The tools of a component.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComponentTools {
+    /// Their descriptions.
+    pub tools: Vec<ToolSpec>,
+    /// For a component that is not built for the contract: its functions that cannot be tools, each
+    /// with the reason.
+    pub unserved: Vec<String>,
+}
+
 impl Host {
     /// Returns the bytes of a plugin's component. `downloading` is called before the network is
     /// used.
@@ -39,17 +49,18 @@ impl Host {
     }
 
     /// Returns the tools of a component without grants and config, for inspection before it is
-    /// admitted.
+    /// admitted, and the functions that cannot be tools.
     ///
     /// # Errors
     /// Returns why the component is refused; requested capabilities that are not granted do not
     /// count.
-    pub async fn tools_of(&self, bytes: Vec<u8>) -> Result<Vec<ToolSpec>, LoadError> {
+    pub async fn tools_of(&self, bytes: Vec<u8>) -> Result<ComponentTools, LoadError> {
         let plugin = self
             .loader
             .load(bytes, &PluginLimits::default(), &serde_json::json!({}), || {})
             .await?;
-        Ok(plugin.facts().tools.clone())
+        let tools = plugin.facts().tools.clone();
+        Ok(ComponentTools { tools, unserved: plugin.unserved().to_vec() })
     }
 
     #[cfg(feature = "download")]

@@ -10,8 +10,8 @@ use crate::imports::call::log::excerpt;
 /// The parts of a component that decide about its admission.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Anatomy<'a> {
-    /// The JSON of the manifest.
-    pub(crate) manifest: &'a [u8],
+    /// The JSON of the manifest, if it has one.
+    pub(crate) manifest: Option<&'a [u8]>,
     pub(crate) imports: Vec<&'a str>,
     pub(crate) exports: Vec<&'a str>,
 }
@@ -26,7 +26,7 @@ enum SectionLevel {
 /// Reads a component.
 ///
 /// # Errors
-/// `NotAComponent`, `Malformed`, `NoManifest`, or `ManifestTwice` if the manifest is ambiguous.
+/// `NotAComponent`, `Malformed`, or `ManifestTwice` if the manifest is ambiguous.
 pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
     // The first four bytes identify WebAssembly, the next four a component.
     if !bytes.starts_with(b"\0asm") {
@@ -74,7 +74,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
 /// As for `read`, for bytes that are no component.
 pub(crate) fn has_outermost_manifest(bytes: &[u8]) -> Result<bool, LoadError> {
     match read(bytes) {
-        Ok(_) | Err(LoadError::ManifestTwice { .. } | LoadError::NoManifest) => {}
+        Ok(_) | Err(LoadError::ManifestTwice { .. }) => {}
         Err(error) => return Err(error),
     }
     let mut depth = 0_u32;
@@ -114,10 +114,10 @@ impl<'a> ManifestSections<'a> {
         }
     }
 
-    fn decide(self) -> Result<&'a [u8], LoadError> {
+    fn decide(self) -> Result<Option<&'a [u8]>, LoadError> {
         match (self.outermost.as_slice(), self.in_modules.as_slice()) {
-            ([only], _) | ([], [only]) => Ok(only),
-            ([], []) => Err(LoadError::NoManifest),
+            ([only], _) | ([], [only]) => Ok(Some(only)),
+            ([], []) => Ok(None),
             ([], several) => {
                 Err(LoadError::ManifestTwice { count: several.len(), place: "its core modules" })
             }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn manifest(bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
-        read(bytes).map(|anatomy| anatomy.manifest.to_vec())
+        read(bytes).map(|anatomy| anatomy.manifest.unwrap_or_default().to_vec())
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
         let inner = component(&[b"inner"], &[]);
         let mut outer = Component::new();
         outer.section(&wasm_encoder::RawSection { id: 4, data: &inner });
-        assert!(matches!(manifest(&outer.finish()), Err(LoadError::NoManifest)));
+        assert_eq!(read(&outer.finish()).unwrap().manifest, None);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Checks a component's imports and exports against the contract, by name and before compilation.
 //! Their types are checked when the component is linked and probed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use conclave_core::permissions::manifest::Manifest;
+use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
 use conclave_core::setup::PluginKind;
 use conclave_core::types::capability::Capability;
 
@@ -46,11 +46,12 @@ const WASI: [&str; 7] = [
 /// Maximum characters of a component's names that are shown.
 const NAME: usize = 200;
 
-/// Returns the kinds of plugin that the component exports.
+/// Returns the kinds of plugin that the component exports; none if it exports nothing of the
+/// contract, so that its functions are served as tools.
 ///
 /// # Errors
 /// `ForeignImport` or `OtherContract` for an import that this host lacks, `NothingExported` if it
-/// exports nothing of the contract.
+/// has no export at all.
 pub(crate) fn check(anatomy: &Anatomy<'_>) -> Result<BTreeSet<PluginKind>, LoadError> {
     anatomy.imports.iter().try_for_each(|import| check_import(import))?;
     let kinds: BTreeSet<PluginKind> = PluginKind::ALL
@@ -63,7 +64,32 @@ pub(crate) fn check(anatomy: &Anatomy<'_>) -> Result<BTreeSet<PluginKind>, LoadE
     // An export of another contract version is the most likely reason.
     match anatomy.exports.iter().find(|export| export.starts_with(PACKAGE)) {
         Some(export) => Err(LoadError::OtherContract { name: excerpt(export, NAME) }),
-        None => Err(LoadError::NothingExported),
+        None if anatomy.exports.is_empty() => Err(LoadError::NothingExported(String::new())),
+        None => Ok(kinds),
+    }
+}
+
+/// Returns a manifest for a component that is not built for the contract. It asks for what the
+/// imports can use, so that an operator can grant it.
+pub(crate) fn plain_manifest(anatomy: &Anatomy<'_>) -> Manifest {
+    let mut asks = BTreeMap::new();
+    for found in unasked(anatomy, &Manifest::default()) {
+        if let Some(capability) = found.capability {
+            asks.entry(capability.as_str().to_owned()).or_insert_with(|| CapabilityRequest {
+                why: format!("It imports {}.", found.import),
+                optional: true,
+                ..CapabilityRequest::default()
+            });
+        }
+    }
+    Manifest {
+        format: 1,
+        name: "component".to_owned(),
+        version: "0".to_owned(),
+        contract: "0.1".to_owned(),
+        description: "A component that was not built for Conclave.".to_owned(),
+        asks,
+        ..Manifest::default()
     }
 }
 
@@ -156,12 +182,10 @@ pub(crate) fn check_asks(manifest: &Manifest) -> Result<(), LoadError> {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::permissions::manifest::CapabilityRequest;
-
     use super::*;
 
     fn anatomy<'a>(imports: &[&'a str], exports: &[&'a str]) -> Anatomy<'a> {
-        Anatomy { manifest: b"{}", imports: imports.to_vec(), exports: exports.to_vec() }
+        Anatomy { manifest: Some(b"{}"), imports: imports.to_vec(), exports: exports.to_vec() }
     }
 
     const TOOLS: &str = "conclave:plugin/tools@0.1.0-draft";
@@ -246,7 +270,8 @@ mod tests {
             check(&anatomy(&[], &["conclave:plugin/tools@0.2.0"])),
             Err(LoadError::OtherContract { .. })
         ));
-        assert!(matches!(check(&anatomy(&[], &["run"])), Err(LoadError::NothingExported)));
+        assert!(matches!(check(&anatomy(&[], &[])), Err(LoadError::NothingExported(_))));
+        assert!(check(&anatomy(&[], &["run"])).is_ok_and(|kinds| kinds.is_empty()), "a function");
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! The exports of a component, looked up once; `None` for kinds that it lacks.
 
-use std::collections::BTreeSet;
-
 use conclave_core::setup::PluginKind;
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
+use super::plain::PlainTools;
+use super::{Inspection, LoadError};
 use crate::imports::bindings::exports::conclave::plugin::{
     agent, condenser, delivery_strategy, gate, judge, memory, observer, responder,
     security_analyzer, simulated_user, tools,
 };
 use crate::imports::call::CallState;
+use crate::imports::call::log::excerpt;
 
 /// The exports of the contract that a component has.
 #[derive(Default)]
@@ -26,19 +27,40 @@ pub(crate) struct Exports {
     judge: Option<judge::GuestIndices>,
     simulated_user: Option<simulated_user::GuestIndices>,
     observer: Option<observer::GuestIndices>,
+    plain: Option<PlainTools>,
 }
 
 impl Exports {
-    /// Looks up the exports of these kinds.
+    /// Looks up the exports of a component.
     ///
     /// # Errors
-    /// If one lacks a function.
+    /// `Types` if one of the contract lacks a function, `NothingExported` if a component that is
+    /// not built for the contract has no function that can be a tool.
     pub(super) fn find(
         code: &InstancePre<CallState>,
-        kinds: &BTreeSet<PluginKind>,
+        inspection: &Inspection,
+    ) -> Result<Self, LoadError> {
+        if !inspection.is_plain {
+            return Self::of_contract(code, inspection)
+                .map_err(|error| LoadError::Types(excerpt(&format!("{error:#}"), 600)));
+        }
+        let plain = PlainTools::find(code);
+        if plain.is_empty() {
+            let mut reasons = plain.unserved.join("; ");
+            if !reasons.is_empty() {
+                reasons.insert_str(0, ": ");
+            }
+            return Err(LoadError::NothingExported(excerpt(&reasons, 600)));
+        }
+        Ok(Self { plain: Some(plain), ..Self::default() })
+    }
+
+    fn of_contract(
+        code: &InstancePre<CallState>,
+        inspection: &Inspection,
     ) -> wasmtime::Result<Self> {
         let mut exports = Self::default();
-        for kind in kinds {
+        for kind in &inspection.kinds {
             match kind {
                 PluginKind::Agent => exports.agent = Some(agent::GuestIndices::new(code)?),
                 PluginKind::Responder => {
@@ -90,6 +112,10 @@ impl Exports {
         self.simulated_user.as_ref().map(|user| user.load(&mut *store, instance)).transpose()?;
         self.observer.as_ref().map(|observer| observer.load(&mut *store, instance)).transpose()?;
         Ok(())
+    }
+
+    pub(crate) fn plain(&self) -> Option<&PlainTools> {
+        self.plain.as_ref()
     }
 
     pub(crate) fn agent(&self) -> Option<&agent::GuestIndices> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_core::permissions::manifest::Manifest;
-use conclave_core::setup::PluginFacts;
+use conclave_core::setup::{PluginFacts, PluginKind};
 use conclave_core::types::limits::{COMPONENT_BYTES, PluginLimits};
 use conclave_core::types::tool::ToolSpec;
 use serde_json::Value;
@@ -99,8 +99,7 @@ impl Loader {
         };
         let PreparedCode { inspection, code, origin, notes } =
             prepared.map_err(|panic| LoadError::Compile(excerpt(&panic.to_string(), 600)))??;
-        let exports = Exports::find(&code, &inspection.kinds)
-            .map_err(|error| LoadError::Types(excerpt(&format!("{error:#}"), 600)))?;
+        let exports = Exports::find(&code, &inspection)?;
         let mut facts = PluginFacts {
             manifest: inspection.manifest.clone(),
             kinds: inspection.kinds.clone(),
@@ -308,13 +307,23 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, LoadError> {
     require_size(length, COMPONENT_BYTES)?;
     let sha256 = digest::sha256(bytes);
     let anatomy = anatomy::read(bytes)?;
-    let manifest = Manifest::parse(anatomy.manifest)?;
-    let kinds = contract::check(&anatomy)?;
+    let mut kinds = contract::check(&anatomy)?;
+    let is_plain = kinds.is_empty();
+    let manifest = match anatomy.manifest {
+        Some(json) => Manifest::parse(json)?,
+        None if is_plain => contract::plain_manifest(&anatomy),
+        None => return Err(LoadError::NoManifest),
+    };
+    if is_plain {
+        kinds.insert(PluginKind::Tools);
+    }
     let unasked = contract::unasked(&anatomy, &manifest);
     let owned = |names: Vec<&str>| names.into_iter().map(|name| excerpt(name, 200)).collect();
     Ok(Inspection {
         manifest,
         kinds,
+        is_plain,
+        has_manifest: anatomy.manifest.is_some(),
         imports: owned(anatomy.imports),
         unasked,
         exports: owned(anatomy.exports),

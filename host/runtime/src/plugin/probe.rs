@@ -71,6 +71,9 @@ pub(super) async fn probe(
     };
     let state = CallState::new(grantee, start, CallInput::Nothing);
     let (listed, _) = run::run(engine, code, None, state, &ListTools(exports)).await;
+    if let (Ok(Ok(_)), Some(plain)) = (&listed, exports.plain()) {
+        return checked(plain.specs());
+    }
     match listed {
         Err(fault) => Err(LoadError::NotStarted(fault)),
         Ok(Err(cause)) => Err(LoadError::Types(excerpt(&cause, 600))),
@@ -120,43 +123,52 @@ fn sentence(error: tools::ToolError) -> String {
 }
 
 fn read(specs: Vec<tools::ToolSpec>) -> Result<Vec<ToolSpec>, LoadError> {
-    if specs.len() > TOOLS {
-        return Err(LoadError::Listing(format!(
-            "it lists {} tools; {TOOLS} are taken",
-            specs.len()
-        )));
+    let read = specs.into_iter().map(|spec| {
+        let name = excerpt(&spec.name, 64);
+        spec_in(spec).map_err(|Fault { message, .. }| LoadError::Tool { name, problem: message })
+    });
+    // The count first: each description costs work.
+    if read.len() > TOOLS {
+        return Err(too_many(read.len()));
     }
-    let mut names = BTreeSet::new();
-    specs
-        .into_iter()
-        .map(|spec| {
-            let name = spec.name.clone();
-            let refuse = |problem: String| LoadError::Tool { name: excerpt(&name, 64), problem };
-            if !is_tool_name(&name) {
-                return Err(refuse(
-                    "its name must be lower-case ASCII letters and digits, with `_` between words"
-                        .to_owned(),
-                ));
-            }
-            if !names.insert(name.clone()) {
-                return Err(refuse("it is listed twice".to_owned()));
-            }
-            if spec.description.len() > DESCRIPTION {
-                return Err(refuse(format!("its description has more than {DESCRIPTION} bytes")));
-            }
-            let tool = spec_in(spec).map_err(|Fault { message, .. }| refuse(message))?;
-            match in_tool(&tool) {
-                Some((place, c)) => Err(refuse(format!(
-                    "its {place} has a character that a person does not see: {}",
-                    code_point(c)
-                ))),
-                None => Ok(tool),
-            }
-        })
-        .collect()
+    checked(read.collect::<Result<_, _>>()?)
 }
 
-fn is_tool_name(name: &str) -> bool {
+fn too_many(count: usize) -> LoadError {
+    LoadError::Listing(format!("it lists {count} tools; {TOOLS} are taken"))
+}
+
+/// Checks descriptions, which reach models and people.
+fn checked(tools: Vec<ToolSpec>) -> Result<Vec<ToolSpec>, LoadError> {
+    if tools.len() > TOOLS {
+        return Err(too_many(tools.len()));
+    }
+    let mut names = BTreeSet::new();
+    for tool in &tools {
+        let refuse = |problem: String| LoadError::Tool { name: excerpt(&tool.name, 64), problem };
+        if !is_tool_name(&tool.name) {
+            return Err(refuse(
+                "its name must be lower-case ASCII letters and digits, with `_` between words"
+                    .to_owned(),
+            ));
+        }
+        if !names.insert(&tool.name) {
+            return Err(refuse("it is listed twice".to_owned()));
+        }
+        if tool.description.len() > DESCRIPTION {
+            return Err(refuse(format!("its description has more than {DESCRIPTION} bytes")));
+        }
+        if let Some((place, c)) = in_tool(tool) {
+            return Err(refuse(format!(
+                "its {place} has a character that a person does not see: {}",
+                code_point(c)
+            )));
+        }
+    }
+    Ok(tools)
+}
+
+pub(super) fn is_tool_name(name: &str) -> bool {
     let word = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
     };

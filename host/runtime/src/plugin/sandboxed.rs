@@ -85,7 +85,10 @@ impl Sandbox {
             Err(ToolError::Fault { fault }) => return kind.failed(fault).into(),
             Err(error) => return PluginOutput::Tool(Err(error)).into(),
         };
-        let state = CallState::new(Arc::clone(&self.grantee), start, input);
+        let mut state = CallState::new(Arc::clone(&self.grantee), start, input);
+        if let GuestFunction::Plain { tool, arguments } = &function {
+            state.program = tool.program_input(arguments);
+        }
         let (engine, code) = (self.plugin.engine(), self.plugin.code());
         let (output, report) = run::run(engine, code, Some(&self.at_once), state, &function).await;
         let (output, report) = scrub::ended(&self.grantee, output, report);
@@ -119,17 +122,23 @@ impl Sandbox {
             }
             PluginCall::Tool(input) => {
                 let index = self.plugin.tool_index(&input.tool);
-                let (Some(tools), Some(index)) = (exports.tools(), index) else {
-                    let message = format!("{name} has no tool {:?}", input.tool);
-                    return Err(ToolError::Other { message });
-                };
+                let no_tool =
+                    || ToolError::Other { message: format!("{name} has no tool {:?}", input.tool) };
+                let index = index.ok_or_else(no_tool)?;
                 let arguments = self
                     .plugin
                     .check_arguments(index, &input.arguments, self.grantee.limits().arguments)
                     .await
                     .map_err(|message| ToolError::InvalidArguments { message })?;
-                let name = input.tool.clone();
-                (GuestFunction::Tool { tools, name, arguments }, CallInput::Tool(input))
+                let plain = exports.plain().and_then(|plain| plain.get(&input.tool));
+                let function = match (plain, exports.tools()) {
+                    (Some(tool), _) => GuestFunction::Plain { tool, arguments },
+                    (None, Some(tools)) => {
+                        GuestFunction::Tool { tools, name: input.tool.clone(), arguments }
+                    }
+                    (None, None) => return Err(no_tool()),
+                };
+                (function, CallInput::Tool(input))
             }
             PluginCall::Query { query: PluginQuery::Memories { query, limit }, .. } => {
                 let memory = exports.memory().ok_or_else(|| lacks(PluginKind::Memory))?;

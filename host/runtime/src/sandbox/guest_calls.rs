@@ -25,6 +25,7 @@ use crate::imports::convert::{
     judged_out, observed_out, observer_reply_in, outcome_in, reason_out, ruling_in, task_result_in,
     tool_error_in, turn_in, verdict_in, wake_out,
 };
+use crate::plugin::PlainTool;
 
 /// An export of a component, with its arguments. A task or a room is not among them: the guest reads
 /// it through imports.
@@ -32,6 +33,7 @@ pub(crate) enum GuestFunction<'a> {
     Step(&'a agent::GuestIndices),
     Respond(&'a responder::GuestIndices),
     Tool { tools: &'a tools::GuestIndices, name: String, arguments: String },
+    Plain { tool: &'a PlainTool, arguments: String },
     Recall { memory: &'a memory::GuestIndices, query: String, limit: u32 },
     Assess { analyzer: &'a security_analyzer::GuestIndices, action: Action, thought: String },
     Condense { condenser: &'a condenser::GuestIndices, reason: CondenseReason },
@@ -82,6 +84,9 @@ impl GuestCall for GuestFunction<'_> {
                         outcome_in(outcome).map_err(|fault| ToolError::Fault { fault })?;
                     Ok(store.data_mut().own_outcome(outcome))
                 }))
+            }
+            Self::Plain { tool, arguments } => {
+                PluginOutput::Tool(tool.call(store, instance, arguments).await?)
             }
             Self::Recall { memory, query, limit } => {
                 let answer = call!(memory.call_search(query, *limit) in store, instance);

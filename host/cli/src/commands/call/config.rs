@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use conclave_core::config::edit::{ConfigEditError, ConfigText, Fragment, proposed_name};
 use conclave_core::config::{Config, ConfigProblem, check_name, config_value};
-use conclave_core::permissions::manifest::Manifest;
 use conclave_core::types::wording::quoted;
 use conclave_runtime::kv::KvStore;
 use conclave_runtime::{Host, HostOptions, native};
@@ -15,7 +14,7 @@ use super::object;
 use crate::args::CallArgs;
 use crate::program::error::CliError;
 use crate::state::setup;
-use crate::state::source::ComponentPlace;
+use crate::state::source::{ComponentPlace, LocatedComponent};
 
 /// The name of the placeholder agent that the config needs. [`name`] returns it for no plugin.
 const YOU: &str = "you";
@@ -38,8 +37,8 @@ pub(crate) fn host(kv: Option<Arc<dyn KvStore>>) -> Result<Host, CliError> {
 }
 
 /// Returns the plugin's name for the call: its own name if a config accepts it.
-pub(super) fn name(manifest: &Manifest) -> String {
-    proposed_name(&manifest.name)
+pub(super) fn name(found: &LocatedComponent) -> String {
+    proposed_name(&found.name())
         .filter(|name| name != YOU && check_name(name).is_ok())
         .unwrap_or_else(|| "plugin".to_owned())
 }

@@ -51,6 +51,12 @@ impl RoomChannels {
         }
     }
 
+    /// Returns whether people hear on its channels what the room says.
+    pub(in crate::room) fn is_heard(&self, cx: &RoomContext) -> bool {
+        (self.is_persistent(cx) || cx.shares_channels())
+            && self.bindings.values().any(Binding::can_receive)
+    }
+
     /// Reports a text on all channels that accept messages, except `but`.
     pub(in crate::room) fn report_channels(
         &mut self,

@@ -29,6 +29,7 @@ use crate::imports::interfaces::files::Listings;
 use crate::imports::interfaces::wasi_files::FileStreams;
 use crate::imports::secrets::scrub::{Scrubbed, scrubber};
 use crate::imports::secrets::vault::CallSecrets;
+use crate::plugin::ProgramInput;
 use crate::support::suspension::Suspension;
 
 /// Number of refusals that the report lists one by one. A guest that repeats one attempt thousands
@@ -102,6 +103,8 @@ pub(crate) struct CallState {
     told: Vec<DenialRecord>,
     /// Refusals beyond the listed ones: the count for each capability, and the layer of the first.
     more: BTreeMap<String, (u64, Layer)>,
+    /// The input of a program, if the call runs one.
+    pub(crate) program: Option<ProgramInput>,
     wasi: Option<Box<Wasi>>,
 }
 
@@ -137,6 +140,7 @@ impl CallState {
             denials: Vec::new(),
             told: Vec::new(),
             more: BTreeMap::new(),
+            program: None,
             wasi: None,
         }
     }
@@ -252,6 +256,11 @@ impl CallState {
         })
     }
 
+    /// Returns what a program printed on standard output and on standard error.
+    pub(crate) fn printed(&self) -> (String, String) {
+        self.wasi.as_ref().map(|wasi| (wasi.stdout.text(), wasi.stderr.text())).unwrap_or_default()
+    }
+
     /// Returns the usage and the refusals of the call; the caller sets `wall_us`.
     pub(crate) fn into_report(mut self) -> CallReport {
         #[cfg(feature = "fetch")]
@@ -276,7 +285,9 @@ impl WasiView for CallState {
         let _ = self.meter.count_host_call();
         self.refuse_streamed();
         let (start, book) = (&self.start, &self.book);
-        let wasi = self.wasi.get_or_insert_with(|| Wasi::new(start, book));
+        let most = usize::try_from(self.grantee.limits().output).unwrap_or(usize::MAX);
+        let program = self.program.as_ref().map(|input| (input, most));
+        let wasi = self.wasi.get_or_insert_with(|| Wasi::new(start, book, program));
         WasiCtxView { ctx: &mut wasi.context, table: &mut self.table }
     }
 }

@@ -1,5 +1,6 @@
-//! A guest's standard output and error. Every line goes to the plugin's log. The end of standard
-//! error is kept, because only it contains a panic message with file and line.
+//! A guest's standard output and error. Every line goes to the plugin's log, except the output of a
+//! program, which is its result. The end of standard error is kept, because only it contains a
+//! panic message with file and line.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,20 +27,40 @@ pub(crate) struct GuestStream(Arc<StreamState>);
 struct StreamState {
     book: Arc<LogBook>,
     level: Level,
+    /// The bytes of a result that are kept; `None` for a log.
+    most: Option<usize>,
     text: Mutex<StreamText>,
 }
 
 #[derive(Default)]
 struct StreamText {
-    /// The newest bytes, at most `KEPT`.
+    /// The newest bytes, at most `KEPT`; of a result the first ones.
     end: Vec<u8>,
+    /// Bytes of a result beyond those that are kept.
+    more: usize,
     /// A line without its end so far.
     line: Vec<u8>,
 }
 
 impl GuestStream {
     pub(crate) fn new(book: Arc<LogBook>, level: Level) -> Self {
-        Self(Arc::new(StreamState { book, level, text: Mutex::default() }))
+        Self(Arc::new(StreamState { book, level, most: None, text: Mutex::default() }))
+    }
+
+    /// Returns the output of a program, of which the first `most` bytes are its result.
+    pub(crate) fn kept(book: Arc<LogBook>, most: usize) -> Self {
+        let (level, text) = (Level::Info, Mutex::default());
+        Self(Arc::new(StreamState { book, level, most: Some(most), text }))
+    }
+
+    /// Returns what was kept, with a mark if there was more.
+    pub(crate) fn text(&self) -> String {
+        let text = self.0.text.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = String::from_utf8_lossy(&text.end).into_owned();
+        if text.more > 0 {
+            kept += &format!("\n[{} more bytes]", text.more);
+        }
+        kept
     }
 
     /// Logs an unfinished line, and returns the newest text.
@@ -54,6 +75,12 @@ impl GuestStream {
 
     fn take(&self, bytes: &[u8]) {
         let mut text = self.0.text.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(most) = self.0.most {
+            let taken = bytes.len().min(most.saturating_sub(text.end.len()));
+            text.end.extend_from_slice(&bytes[..taken]);
+            text.more = text.more.saturating_add(bytes.len() - taken);
+            return;
+        }
         let newest = &bytes[bytes.len().saturating_sub(KEPT)..];
         let surplus = (text.end.len() + newest.len()).saturating_sub(KEPT);
         text.end.drain(..surplus);

@@ -1,8 +1,7 @@
-//! The WASI interfaces that standard libraries expect, without access to the host. There are no
-//! arguments, environment, input or folders, and the clock stands at the call's time. Randomness is
-//! derived from the room's secret, the plugin and the call. Built at the first use, because most
-//! calls need none of it.
-//! asks for it, because most calls never do.
+//! The WASI interfaces that standard libraries expect, without access to the host. There is no
+//! environment; only a program has arguments and input. The clock stands at the call's time.
+//! Randomness is derived from the room's secret, the plugin and the call. Built at the first use,
+//! because most calls need none of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +12,14 @@ use conclave_core::types::ids::{CallId, PluginName};
 use conclave_core::types::room_secret::RoomSecret;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use wasmtime_wasi::p2::pipe::MemoryInputPipe;
 use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx};
 
 use super::log::LogBook;
 use super::stdio::GuestStream;
 use crate::calls::CallStart;
 use crate::observe::subscribe::Level;
+use crate::plugin::ProgramInput;
 
 /// Maximum bytes of randomness for one host call.
 const RANDOM_MAX: u64 = 1 << 20;
@@ -31,8 +32,16 @@ pub(crate) struct Wasi {
 }
 
 impl Wasi {
-    pub(crate) fn new(start: &CallStart, book: &Arc<LogBook>) -> Box<Self> {
-        let stdout = GuestStream::new(Arc::clone(book), Level::Info);
+    pub(crate) fn new(
+        start: &CallStart,
+        book: &Arc<LogBook>,
+        program: Option<(&ProgramInput, usize)>,
+    ) -> Box<Self> {
+        let stdout = match program {
+            // What it prints is its result.
+            Some((_, most)) => GuestStream::kept(Arc::clone(book), most),
+            None => GuestStream::new(Arc::clone(book), Level::Info),
+        };
         let stderr = GuestStream::new(Arc::clone(book), Level::Warn);
         let seed = |stream| seed(&start.secret, &start.plugin, start.call, stream);
         let insecure = seed(RandomStream::Insecure);
@@ -47,6 +56,10 @@ impl Wasi {
             .insecure_random(ChaCha20Rng::from_seed(insecure))
             .insecure_random_seed(u128::from_le_bytes(low.try_into().expect("half of 32 bytes")))
             .max_random_size(RANDOM_MAX);
+        if let Some((input, _)) = program {
+            builder.arg(start.plugin.as_str()).args(&input.arguments);
+            builder.stdin(MemoryInputPipe::new(input.stdin.clone()));
+        }
         Box::new(Self { context: builder.build(), stdout, stderr })
     }
 }
@@ -165,7 +178,7 @@ mod tests {
             hash.finalize().into()
         };
         let state = state(setup());
-        let mut wasi = Wasi::new(&state.start, &state.book);
+        let mut wasi = Wasi::new(&state.start, &state.book, None);
         let random = wasi.context.random();
         let secure = random.get_random_bytes(32).unwrap();
         let insecure = random.get_insecure_random_bytes(32).unwrap();
@@ -192,7 +205,7 @@ mod tests {
             ))
         );
         // A replay gets the same randomness.
-        let mut again = Wasi::new(&state.start, &state.book);
+        let mut again = Wasi::new(&state.start, &state.book, None);
         assert_eq!(again.context.random().get_random_bytes(32).unwrap(), secure);
     }
 }

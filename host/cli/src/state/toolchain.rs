@@ -1,0 +1,310 @@
+//! The tools that build a plugin in Python or JavaScript, in pinned versions: a private folder in
+//! the cache, installed at the first build. After that a build needs no network.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::args::{Language, OutputArgs};
+use crate::program::error::CliError;
+use crate::state::project::Project;
+use crate::state::{sdk, setup};
+use crate::ui::show::{FAINT, one_line, paint, show_path, time};
+
+/// The folder of the SDK in a plugin's folder, as `conclave plugin new` writes it.
+pub(crate) const SDK: &str = "conclave-sdk";
+/// Says that an installation is complete.
+const COMPLETE: &str = "complete";
+
+/// The installed tools of a language.
+pub(crate) struct Toolchain {
+    language: Language,
+    /// The interpreter that runs the SDK's own commands.
+    interpreter: PathBuf,
+    /// The installed packages.
+    folder: PathBuf,
+    /// The root of the SDK: `wit`, and `sdk/python` or `sdk/js`.
+    sdk: PathBuf,
+}
+
+/// The answer of the SDK's command `prepare`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Prepared {
+    /// The program that makes the component, and its arguments.
+    pub(crate) command: Vec<String>,
+    /// The component that it makes.
+    pub(crate) component: PathBuf,
+    /// Problems that do not stop the build.
+    pub(crate) warnings: Vec<String>,
+    /// Problems that do, one sentence each.
+    pub(crate) errors: Vec<String>,
+}
+
+impl Toolchain {
+    /// Finds the tools for a project, and installs them if this is the first build.
+    ///
+    /// # Errors
+    /// If the interpreter is missing or too old, or the packages cannot be installed.
+    pub(crate) fn of(project: &Project, output: OutputArgs) -> Result<Self, CliError> {
+        let language = project.language;
+        let cache = setup::cache_folder().ok_or_else(|| {
+            CliError::usage("there is no folder for the build tools")
+                .hint("set CONCLAVE_CACHE to a folder of yours")
+        })?;
+        let folder = cache.join("toolchains");
+        let sdk = match project.folder.join(SDK) {
+            own if own.is_dir() => std::path::absolute(&own).unwrap_or(own),
+            _ => written_sdk(language, &folder)?,
+        };
+        let interpreter = interpreter(language)?;
+        let pins = pins(language, &sdk)?;
+        let identity = format!("{pins}{}", interpreter.display());
+        let name = format!("{}-{}", language.as_str(), short_digest(&identity));
+        let folder = folder.join(name);
+        install(language, &interpreter, &pins, &folder, output)?;
+        let interpreter = match language {
+            Language::Python => folder.join("bin").join("python"),
+            Language::Js | Language::Rust => interpreter,
+        };
+        Ok(Self { language, interpreter, folder, sdk })
+    }
+
+    /// Writes what the component is made of into `out`, and returns the command that makes it.
+    ///
+    /// # Errors
+    /// If the plugin's own code fails, or needs what a component cannot have.
+    pub(crate) fn prepare(&self, app: &Path, out: &Path) -> Result<Prepared, CliError> {
+        let mut command = Command::new(&self.interpreter);
+        match self.language {
+            Language::Python => command
+                .env("PYTHONPATH", self.sdk.join("sdk/python"))
+                .args(["-m", "conclave_sdk", "prepare"])
+                .arg(app),
+            Language::Js | Language::Rust => command
+                .arg(self.sdk.join("sdk/js/bin/conclave-sdk.js"))
+                .arg("prepare")
+                .arg(app)
+                .arg("--toolchain")
+                .arg(&self.folder),
+        };
+        command.arg("--wit").arg(self.sdk.join("wit")).arg("--out").arg(out);
+        // What the plugin's code prints while it is loaded is for its author.
+        let ran = command
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| unstarted(&self.interpreter, &error))?;
+        let text = String::from_utf8_lossy(&ran.stdout);
+        let prepared: Prepared = serde_json::from_str(&text).map_err(|_| {
+            CliError::plugin(format!("{} could not be loaded", show_path(app)))
+                .hint("the output above says why")
+        })?;
+        match &prepared.errors[..] {
+            [] if ran.status.success() => Ok(prepared),
+            errors => Err(CliError::plugin(format!(
+                "{} cannot be built: {}",
+                show_path(app),
+                errors.join("\n  ")
+            ))),
+        }
+    }
+
+    /// Makes the component.
+    ///
+    /// # Errors
+    /// If the tool fails; its output is for the author.
+    pub(crate) fn make(&self, prepared: &Prepared, output: OutputArgs) -> Result<(), CliError> {
+        let Some((program, arguments)) = prepared.command.split_first() else {
+            return Err(CliError::internal("the SDK named no command".to_owned()));
+        };
+        let mut command = Command::new(program);
+        command.args(arguments);
+        if self.language == Language::Python {
+            command.env("PYTHONPATH", self.sdk.join("sdk/python"));
+        }
+        let began = Instant::now();
+        step(output, "building the component …");
+        let ran = command
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| unstarted(Path::new(program), &error))?;
+        if !ran.status.success() {
+            let mut err = crate::ui::output::stderr();
+            let _ = err.write_all(&ran.stdout);
+            let _ = err.write_all(&ran.stderr);
+            return Err(CliError::plugin("the component was not built".to_owned())
+                .hint("the output above says why"));
+        }
+        step(output, &format!("built in {}", time(began.elapsed())));
+        Ok(())
+    }
+}
+
+fn step(output: OutputArgs, what: &str) {
+    if !output.quiet && !output.json {
+        let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+    }
+}
+
+fn unstarted(program: &Path, error: &std::io::Error) -> CliError {
+    CliError::usage(format!("{} cannot be run: {error}", show_path(program)))
+}
+
+/// Returns the interpreter of a language, if it is new enough.
+fn interpreter(language: Language) -> Result<PathBuf, CliError> {
+    let (variable, name, question, needed, how) = match language {
+        Language::Python => (
+            "PYTHON",
+            "python3",
+            "import sys; print(sys.version_info[0] * 100 + sys.version_info[1])",
+            311,
+            "install Python 3.11 or newer with its module venv, or name one: PYTHON=/path/to/python3",
+        ),
+        Language::Js | Language::Rust => (
+            "NODE",
+            "node",
+            "console.log(process.versions.node.split('.')[0])",
+            22,
+            "install Node 22 or newer, or name one: NODE=/path/to/node",
+        ),
+    };
+    let program = std::env::var_os(variable)
+        .filter(|value| !value.is_empty())
+        .unwrap_or_else(|| OsString::from(name));
+    let flag = if language == Language::Python { "-c" } else { "-e" };
+    let ran = Command::new(&program).args([flag, question]).stdin(Stdio::null()).output();
+    let shown = one_line(&program.to_string_lossy(), 200);
+    let ran =
+        ran.map_err(|error| CliError::usage(format!("{shown} cannot be run: {error}")).hint(how))?;
+    let version: Option<u32> = String::from_utf8_lossy(&ran.stdout).trim().parse().ok();
+    match version {
+        Some(found) if found >= needed => Ok(PathBuf::from(program)),
+        _ => Err(CliError::usage(format!("{shown} is too old to build plugins")).hint(how)),
+    }
+}
+
+/// Returns the packages and their versions, as the SDK pins them.
+fn pins(language: Language, sdk: &Path) -> Result<String, CliError> {
+    let file = sdk.join(match language {
+        Language::Python => "sdk/python/conclave_sdk/toolchain.txt",
+        Language::Js | Language::Rust => "sdk/js/toolchain/package-lock.json",
+    });
+    std::fs::read_to_string(&file).map_err(|error| {
+        CliError::usage(format!("{} could not be read: {error}", show_path(&file)))
+            .hint("the SDK in this folder is not whole; write a new one with `conclave plugin new`")
+    })
+}
+
+/// Installs the packages into the folder, unless they are there. Two builds at once install once.
+fn install(
+    language: Language,
+    interpreter: &Path,
+    pins: &str,
+    folder: &Path,
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    if folder.join(COMPLETE).is_file() {
+        return Ok(());
+    }
+    let unwritten = |error: std::io::Error| {
+        CliError::internal(format!("{} could not be written: {error}", show_path(folder)))
+    };
+    let above = folder.parent().unwrap_or(folder);
+    std::fs::create_dir_all(above).map_err(unwritten)?;
+    let lock = File::create(above.join("lock")).map_err(unwritten)?;
+    lock.lock().map_err(unwritten)?;
+    if folder.join(COMPLETE).is_file() {
+        return Ok(());
+    }
+    // What an interrupted installation left is not known to be whole.
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).map_err(unwritten)?;
+    }
+    std::fs::create_dir_all(folder).map_err(unwritten)?;
+    let began = Instant::now();
+    step(output, &format!("installing the build tools into {}, once …", show_path(folder)));
+    let commands = match language {
+        Language::Python => {
+            std::fs::write(folder.join("toolchain.txt"), pins).map_err(unwritten)?;
+            let mut venv = Command::new(interpreter);
+            venv.args(["-m", "venv"]).arg(folder);
+            let mut pip = Command::new(folder.join("bin").join("python"));
+            pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"])
+                .arg(folder.join("toolchain.txt"));
+            vec![venv, pip]
+        }
+        Language::Js | Language::Rust => {
+            std::fs::write(folder.join("package-lock.json"), pins).map_err(unwritten)?;
+            std::fs::write(folder.join("package.json"), package_of(pins)).map_err(unwritten)?;
+            let mut npm = Command::new(npm(interpreter));
+            npm.args(["ci", "--omit=dev", "--silent", "--no-audit", "--no-fund"])
+                .current_dir(folder);
+            vec![npm]
+        }
+    };
+    for mut command in commands {
+        let ran = command
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| unstarted(Path::new(command.get_program()), &error))?;
+        if !ran.status.success() {
+            let mut err = crate::ui::output::stderr();
+            let _ = err.write_all(&ran.stdout);
+            let _ = err.write_all(&ran.stderr);
+            let what = format!("the build tools for {} could not be installed", language.as_str());
+            return Err(
+                CliError::usage(what).hint("go online once: after that a build needs no network")
+            );
+        }
+    }
+    std::fs::write(folder.join(COMPLETE), "").map_err(unwritten)?;
+    step(output, &format!("installed in {}", time(began.elapsed())));
+    Ok(())
+}
+
+/// Returns the npm beside the given node, or that of the PATH.
+fn npm(node: &Path) -> PathBuf {
+    let beside = node.with_file_name("npm");
+    if node.is_absolute() && beside.is_file() { beside } else { PathBuf::from("npm") }
+}
+
+/// Returns the package.json that a lock file belongs to, whose root entry repeats it.
+fn package_of(lock: &str) -> String {
+    let lock: serde_json::Value = serde_json::from_str(lock).unwrap_or_default();
+    format!("{:#}\n", lock["packages"][""])
+}
+
+/// Writes the SDK of this program into the cache, for a folder without one.
+fn written_sdk(language: Language, toolchains: &Path) -> Result<PathBuf, CliError> {
+    let mut identity = String::new();
+    for (name, text) in sdk::files(language) {
+        identity += &format!("{name}\0{}\0{text}", text.len());
+    }
+    let folder = toolchains.join(format!("sdk-{}", short_digest(&identity)));
+    if folder.join(COMPLETE).is_file() {
+        return Ok(folder);
+    }
+    let unwritten = |error: std::io::Error| {
+        CliError::internal(format!("{} could not be written: {error}", show_path(&folder)))
+    };
+    for (name, text) in sdk::files(language) {
+        let file = folder.join(name);
+        std::fs::create_dir_all(file.parent().unwrap_or(&folder)).map_err(unwritten)?;
+        std::fs::write(&file, text).map_err(unwritten)?;
+    }
+    std::fs::write(folder.join(COMPLETE), "").map_err(unwritten)?;
+    Ok(folder)
+}
+
+/// Returns the first 16 digits of the SHA-256 of a text.
+fn short_digest(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,348 @@
+//! Components that are not built for the contract, served as tools: each exported function of plain
+//! types is a tool, and so is the program of a `wasi:cli/command`.
+
+mod values;
+
+use std::collections::BTreeMap;
+
+use conclave_core::types::fault::{Fault, FaultKind};
+use conclave_core::types::tool::{ToolError, ToolOutcome, ToolSpec};
+use serde_json::{Map, Value, json};
+use wasmtime::Store;
+use wasmtime::component::types::{ComponentFunc, ComponentItem};
+use wasmtime::component::{Component, ComponentExportIndex, Instance, InstancePre, Type, Val};
+use wasmtime_wasi::I32Exit;
+
+use super::probe::is_tool_name;
+use crate::imports::call::CallState;
+use crate::imports::call::log::excerpt;
+use values::{TypeWriter, Unserved};
+
+/// The export of a program, with any version of WASI 0.2.
+const PROGRAM: &str = "wasi:cli/run@0.2.";
+/// The tool of a program.
+const RUN: &str = "run";
+
+/// The tools of a component that is not built for the contract.
+#[derive(Default)]
+pub(crate) struct PlainTools {
+    tools: Vec<PlainTool>,
+    /// Functions that cannot be tools, with the reasons.
+    pub(crate) unserved: Vec<String>,
+}
+
+/// A function or a program, served as a tool.
+pub(crate) struct PlainTool {
+    spec: ToolSpec,
+    export: ComponentExportIndex,
+    form: PlainForm,
+}
+
+enum PlainForm {
+    Function { params: Vec<(String, Type)>, result: Option<Type> },
+    Program,
+}
+
+/// The arguments and the standard input of a program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProgramInput {
+    pub(crate) arguments: Vec<String>,
+    pub(crate) stdin: String,
+}
+
+/// A function as it is found, before its tool has a name.
+struct ExportedFunction {
+    /// The interface; empty for a function of the component itself.
+    interface: String,
+    name: String,
+    export: ComponentExportIndex,
+    ty: ComponentFunc,
+}
+
+impl PlainTools {
+    /// Finds the functions and the program of a component.
+    pub(super) fn find(code: &InstancePre<CallState>) -> Self {
+        let component = code.component();
+        let engine = component.engine();
+        let mut found = Self::default();
+        let mut functions = Vec::new();
+        for (name, item) in component.component_type().exports(engine) {
+            match item.ty {
+                ComponentItem::ComponentFunc(ty) => {
+                    let export = component.get_export_index(None, name);
+                    functions.extend(export.map(|export| ExportedFunction {
+                        interface: String::new(),
+                        name: name.to_owned(),
+                        export,
+                        ty,
+                    }));
+                }
+                ComponentItem::ComponentInstance(_) if name.starts_with(PROGRAM) => {
+                    found.tools.extend(program(component, name));
+                }
+                ComponentItem::ComponentInstance(interface) => {
+                    let Some(instance) = component.get_export_index(None, name) else { continue };
+                    for (function, item) in interface.exports(engine) {
+                        let export = component.get_export_index(Some(&instance), function);
+                        if let (ComponentItem::ComponentFunc(ty), Some(export)) = (item.ty, export)
+                        {
+                            functions.push(ExportedFunction {
+                                interface: name.to_owned(),
+                                name: function.to_owned(),
+                                export,
+                                ty,
+                            });
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        found.name(functions);
+        found
+    }
+
+    /// Names the functions, and takes those with plain types. A function has its own name unless
+    /// another has it too; then the name of its interface precedes it.
+    fn name(&mut self, functions: Vec<ExportedFunction>) {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        self.tools.iter().for_each(|tool| *counts.entry(tool.spec.name.clone()).or_default() += 1);
+        for function in &functions {
+            *counts.entry(tool_name(&function.name)).or_default() += 1;
+        }
+        for function in functions {
+            let own = tool_name(&function.name);
+            let name = match counts.get(&own) {
+                Some(1) | None => own,
+                Some(_) => tool_name(&format!("{}-{own}", interface_name(&function.interface))),
+            };
+            let shown = match function.interface.as_str() {
+                "" => function.name.clone(),
+                interface => format!("{interface}.{}", function.name),
+            };
+            let tool = if !is_tool_name(&name) {
+                Err(Unserved(format!("{} cannot be the name of a tool", excerpt(&name, 64))))
+            } else if self.tools.iter().any(|tool| tool.spec.name == name) {
+                Err(Unserved(format!("another tool is called {name}")))
+            } else {
+                function.tool(name, &shown)
+            };
+            match tool {
+                Ok(tool) => self.tools.push(tool),
+                Err(Unserved(why)) => {
+                    self.unserved.push(format!("{}: {why}", excerpt(&shown, 200)));
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// Returns the descriptions of the tools.
+    pub(super) fn specs(&self) -> Vec<ToolSpec> {
+        self.tools.iter().map(|tool| tool.spec.clone()).collect()
+    }
+
+    /// Returns a tool by its name.
+    pub(crate) fn get(&self, name: &str) -> Option<&PlainTool> {
+        self.tools.iter().find(|tool| tool.spec.name == name)
+    }
+}
+
+fn program(component: &Component, name: &str) -> Option<PlainTool> {
+    let instance = component.get_export_index(None, name)?;
+    let export = component.get_export_index(Some(&instance), "run")?;
+    let input_schema = json!({
+        "type": "object",
+        "properties": {
+            "arguments": { "type": "array", "items": { "type": "string" }, "description": "The arguments on its command line, without its own name." },
+            "stdin": { "type": "string", "description": "Its standard input." },
+        },
+        "additionalProperties": false,
+    });
+    let spec = ToolSpec {
+        name: RUN.to_owned(),
+        description: "Runs the program, and returns what it prints. An exit code other than 0 is an error with what it printed on standard error.".to_owned(),
+        input_schema,
+        ..ToolSpec::default()
+    };
+    Some(PlainTool { spec, export, form: PlainForm::Program })
+}
+
+impl ExportedFunction {
+    /// # Errors
+    /// If one of its types cannot be written as JSON.
+    fn tool(self, name: String, shown: &str) -> Result<PlainTool, Unserved> {
+        if self.ty.async_() {
+            return Err(Unserved("it is asynchronous, and this host calls plain functions".into()));
+        }
+        let params: Vec<(String, Type)> =
+            self.ty.params().map(|(name, ty)| (name.to_owned(), ty)).collect();
+        let result = self.ty.results().next();
+        let mut writer = TypeWriter::default();
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        let mut signature = Vec::new();
+        for (param, ty) in &params {
+            properties.insert(param.clone(), writer.schema(ty)?);
+            signature.push(format!("{param}: {}", writer.text(ty)?));
+            if !matches!(ty, Type::Option(_)) {
+                required.push(param.clone());
+            }
+        }
+        let mut signature = format!("{}({})", self.name, signature.join(", "));
+        let mut output_schema = None;
+        if let Some(ty) = &result {
+            signature += &format!(" -> {}", writer.text(ty)?);
+            // An error is reported as the error of the tool.
+            output_schema = match ty {
+                Type::Result(result) => result.ok().map(|ok| writer.schema(&ok)).transpose()?,
+                ty => Some(writer.schema(ty)?),
+            };
+        }
+        let mut input_schema = json!({
+            "type": "object", "properties": properties, "additionalProperties": false,
+        });
+        if !required.is_empty() {
+            input_schema["required"] = json!(required);
+        }
+        let place = match self.interface.as_str() {
+            "" => "the component".to_owned(),
+            interface => interface.to_owned(),
+        };
+        let description = format!("{signature}\n\nA function of {place}, with its types in WIT.");
+        if description.len() > 4 << 10 {
+            return Err(Unserved(format!("the types of {} are too long", excerpt(shown, 64))));
+        }
+        let spec =
+            ToolSpec { name, description, input_schema, output_schema, ..ToolSpec::default() };
+        Ok(PlainTool { spec, export: self.export, form: PlainForm::Function { params, result } })
+    }
+}
+
+impl PlainTool {
+    /// Returns the arguments and the input with which the program is started; `None` for a function.
+    pub(crate) fn program_input(&self, arguments: &str) -> Option<ProgramInput> {
+        if let PlainForm::Function { .. } = self.form {
+            return None;
+        }
+        let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+        let list = arguments.get("arguments").and_then(Value::as_array).into_iter().flatten();
+        let stdin = arguments.get("stdin").and_then(Value::as_str).unwrap_or_default();
+        Some(ProgramInput {
+            arguments: list.filter_map(Value::as_str).map(str::to_owned).collect(),
+            stdin: stdin.to_owned(),
+        })
+    }
+
+    /// Calls it with arguments that fit its schema.
+    pub(crate) async fn call(
+        &self,
+        store: &mut Store<CallState>,
+        instance: &Instance,
+        arguments: &str,
+    ) -> wasmtime::Result<Result<ToolOutcome, ToolError>> {
+        let Some(function) = instance.get_func(&mut *store, self.export) else {
+            let fault = Fault::new(FaultKind::NotStarted, "the instance lacks the export");
+            return Ok(Err(ToolError::Fault { fault }));
+        };
+        match &self.form {
+            PlainForm::Program => {
+                let mut results = [Val::Bool(false)];
+                let ended = function.call_async(&mut *store, &[], &mut results).await;
+                let code = match ended {
+                    Ok(()) => i32::from(!matches!(results, [Val::Result(Ok(_))])),
+                    Err(error) => match error.downcast_ref::<I32Exit>() {
+                        Some(exit) => exit.0,
+                        None => return Err(error),
+                    },
+                };
+                Ok(ended_program(store.data(), code))
+            }
+            PlainForm::Function { params, result } => {
+                let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+                let given: Result<Vec<Val>, String> = params
+                    .iter()
+                    .map(|(name, ty)| {
+                        let value = arguments.get(name).unwrap_or(&Value::Null);
+                        values::from_json(value, ty).map_err(|why| format!("`{name}`: {why}"))
+                    })
+                    .collect();
+                let given = match given {
+                    Ok(given) => given,
+                    Err(message) => return Ok(Err(ToolError::InvalidArguments { message })),
+                };
+                let mut results = vec![Val::Bool(false); usize::from(result.is_some())];
+                function.call_async(&mut *store, &given, &mut results).await?;
+                Ok(outcome(results.pop()))
+            }
+        }
+    }
+}
+
+/// Returns what a program printed, or its error.
+fn ended_program(state: &CallState, code: i32) -> Result<ToolOutcome, ToolError> {
+    let (stdout, stderr) = state.printed();
+    if code == 0 {
+        return Ok(ToolOutcome { content: Some(stdout), ..ToolOutcome::default() });
+    }
+    let mut message = format!("it ended with exit code {code}");
+    for (stream, text) in [("standard error", stderr), ("standard output", stdout)] {
+        if !text.trim().is_empty() {
+            message += &format!("\n{stream}:\n{text}");
+        }
+    }
+    Err(ToolError::Other { message })
+}
+
+/// Returns the result of a function; the error of a `result` is the tool's error.
+fn outcome(result: Option<Val>) -> Result<ToolOutcome, ToolError> {
+    let value = match result {
+        None | Some(Val::Result(Ok(None))) => None,
+        Some(Val::Result(Ok(Some(value)))) => Some(values::to_json(&value)),
+        Some(Val::Result(Err(error))) => {
+            let message = match error {
+                None => "it reported an error without a text".to_owned(),
+                Some(error) => shown(&values::to_json(&error)),
+            };
+            return Err(ToolError::Other { message });
+        }
+        Some(value) => Some(values::to_json(&value)),
+    };
+    let content = value.as_ref().map_or_else(|| "done".to_owned(), shown);
+    Ok(ToolOutcome { content: Some(content), value, ..ToolOutcome::default() })
+}
+
+/// Returns a text as it is, and any other value as JSON.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// Returns the name of a function as the name of a tool: lower-case words with `_` between them.
+/// `[method]` and the like stay, and make the name invalid.
+fn tool_name(name: &str) -> String {
+    name.to_ascii_lowercase().replace('-', "_")
+}
+
+/// Returns `calc` of `acme:math/calc@1.0.0`.
+fn interface_name(interface: &str) -> &str {
+    let name = interface.rsplit_once('/').map_or(interface, |(_, name)| name);
+    name.split('@').next().unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_names_of_tools() {
+        assert_eq!(tool_name("to-UTF8-text"), "to_utf8_text");
+        assert_eq!(interface_name("acme:math/calc@1.0.0"), "calc");
+        assert_eq!(interface_name("calc"), "calc");
+    }
+}

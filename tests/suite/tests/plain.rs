@@ -1,0 +1,206 @@
+//! Components that are not built for the contract: their functions and programs are tools, under
+//! the same grants and limits.
+
+use conclave_core::types::fault::FaultKind;
+use conclave_core::types::outcome::Status;
+use conclave_test_support::{Ran, Rig, calling, guest, refused};
+use serde_json::{Value, json};
+
+use crate::cli::{conclave, text};
+
+fn run(tool: &str, arguments: Value) -> Ran {
+    Rig::new().run(&calling("plain_functions", tool, &arguments, ""), "go")
+}
+
+fn program(arguments: &[&str], stdin: &str, extra: &str) -> Ran {
+    let arguments = json!({ "arguments": arguments, "stdin": stdin });
+    Rig::new().run(&calling("plain_program", "run", &arguments, extra), "go")
+}
+
+#[test]
+fn a_function_is_a_tool() {
+    let ran = run("greet", json!({ "name": "Ann" }));
+    assert_eq!((ran.status(), ran.content()), (Status::Done, "Hello, Ann"));
+    assert_eq!(run("calc_add", json!({ "a": 2, "b": 3.0 })).content(), "5", "the only `calc.add`");
+    assert_eq!(run("more_add", json!({ "a": "x", "b": "y" })).content(), "xy");
+    assert_eq!(run("divide", json!({ "a": 9, "b": -3 })).content(), "-3");
+    let ran = run("divide", json!({ "a": 9, "b": 0 }));
+    assert!(ran.answer().is_error && ran.content().contains("9 cannot be divided by 0"));
+    assert_eq!(run("infinite", json!({})).content(), "inf", "JSON has no number for it");
+}
+
+#[test]
+fn values_of_every_type_come_back_as_they_went() {
+    let mut value = json!({
+        "text": "é", "letter": "ß", "small": 0.1, "wide": 1.5e300, "low": -128, "high": u64::MAX, "yes": true,
+        "bytes": [0, 255], "pair": [7, "b"], "marks": ["bold"], "unit": "foot", "shape": { "square": 4 },
+        "points": [{ "x": -1, "y": 2, "label": "p" }, { "x": 0, "y": 0, "label": null }],
+        "maybe": 5, "twice": { "some": null }, "ended": { "err": "no" },
+    });
+    let order = [
+        "text", "letter", "small", "wide", "low", "high", "yes", "bytes", "pair", "marks", "unit",
+        "shape", "points", "maybe", "twice", "ended",
+    ];
+    let rig = Rig::new();
+    let file = guest("plain_functions").display().to_string();
+    let called = |value: &Value| {
+        let output = conclave(&rig, &["plugin", "call", &file, "echo_all", &value.to_string()]);
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    let echoed = |value: &Value| -> Value {
+        let (_, result, told) = called(value);
+        serde_json::from_str(&result).unwrap_or_else(|_| panic!("no JSON: {result} {told}"))
+    };
+    let expected =
+        |value: &Value| -> Value { order.iter().map(|key| value[key].clone()).collect() };
+    assert_eq!(echoed(&value), expected(&value));
+    // What is optional may be absent.
+    for key in ["maybe", "twice"] {
+        value.as_object_mut().expect("an object").remove(key);
+    }
+    for (key, other) in
+        [("shape", json!({ "nothing": null })), ("marks", json!([])), ("ended", json!({ "ok": 1 }))]
+    {
+        value[key] = other;
+    }
+    assert_eq!(echoed(&value), expected(&value));
+    for (key, wrong) in [
+        ("low", json!(128)),
+        ("high", json!(-1)),
+        ("letter", json!("ab")),
+        ("bytes", json!([256])),
+        ("pair", json!([7])),
+        ("marks", json!(["tall"])),
+        ("unit", json!("mile")),
+        ("shape", json!({ "square": 1, "circle": 1 })),
+        ("points", json!([{ "x": 1 }])),
+        ("ended", json!({ "maybe": 1 })),
+    ] {
+        let mut value = value.clone();
+        value[key] = wrong;
+        let (succeeded, result, told) = called(&value);
+        assert!(!succeeded && format!("{result}{told}").contains(key), "{key}: {result} {told}");
+    }
+}
+
+#[test]
+fn functions_have_the_limits_of_tools() {
+    for (tool, kind) in [("spin", FaultKind::Cpu), ("flood", FaultKind::Output)] {
+        let ran = Rig::new()
+            .run(&calling("plain_functions", tool, &json!({}), "limits.cpu = \"50 ms\""), "go");
+        assert_eq!(ran.fault().kind, kind, "{tool}: {}", ran.content());
+    }
+    let ran = run("greet", json!({ "name": "" }));
+    assert!(ran.content().contains("there is no name"), "{}", ran.content());
+}
+
+#[test]
+fn inspect_says_which_functions_are_tools_and_which_cannot_be() {
+    let rig = Rig::new();
+    let file = guest("plain_functions").display().to_string();
+    let shown = text(&conclave(&rig, &["plugin", "inspect", &file]).stdout);
+    for part in [
+        "not built for Conclave",
+        "calc_add",
+        "divide(a: s64, b: s64) -> result<s64, string>",
+        "Functions that cannot be tools",
+        "acme:math/calc@1.2.0.take: it takes or returns a resource",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let file = guest("plain_program").display().to_string();
+    let shown = text(&conclave(&rig, &["plugin", "inspect", &file]).stdout);
+    assert!(shown.contains("Runs the program"), "{shown}");
+    assert!(shown.contains("files") && shown.contains("optional"), "{shown}");
+}
+
+#[test]
+fn a_strangers_component_is_added_under_the_name_of_its_file_and_used() {
+    let rig = Rig::new().with_file("conclave.toml", "");
+    std::fs::copy(guest("plain_program"), rig.folder().join("shouter.wasm")).expect("a copy");
+    let added = conclave(&rig, &["add", "shouter.wasm", "--no-questions"]);
+    assert!(added.status.success(), "{}", text(&added.stderr));
+    let config = std::fs::read_to_string(rig.folder().join("conclave.toml")).expect("a config");
+    assert!(config.contains("[plugins.shouter]"), "{config}");
+    let arguments = r#"{"arguments": ["upper"], "stdin": "hello"}"#;
+    let called = conclave(&rig, &["plugin", "call", "shouter.wasm", "run", arguments]);
+    assert_eq!(text(&called.stdout), "HELLO\n", "{}", text(&called.stderr));
+}
+
+#[test]
+fn a_program_reads_its_input_and_what_it_prints_is_the_result() {
+    assert_eq!(program(&["upper"], "hello", "").content(), "HELLO");
+    let ran = program(&["cat", "/data/a.txt"], "", "");
+    assert!(ran.answer().is_error, "{}", ran.content());
+    assert!(ran.content().contains("exit code 2") && ran.content().contains("/data/a.txt"));
+    let ran = program(&["other"], "", "");
+    assert!(
+        ran.content().contains("exit code 1") && ran.content().contains("there is no \"other\"")
+    );
+    let ran = program(&["panic"], "", "");
+    assert!(ran.answer().is_error && ran.content().contains("lost the plot"), "{}", ran.content());
+    assert_eq!(program(&["env", "a b"], "", "").content(), "[] [\"a b\"]\n");
+    assert!(!program(&["connect"], "", "").content().contains("Ok"), "no socket is opened");
+}
+
+#[test]
+fn a_program_reads_only_the_folders_that_are_granted() {
+    let rig = Rig::new().with_file("data/a.txt", "inside").with_file("secret", "OUTSIDE");
+    let grants = r#"grants.files = [{ dir = "data", at = "/data", mode = "read" }]"#;
+    let cat = |path: &str| {
+        let arguments = json!({ "arguments": ["cat", path] });
+        rig.run(&calling("plain_program", "run", &arguments, grants), "go")
+    };
+    assert_eq!(cat("/data/a.txt").content(), "inside");
+    for path in ["/data/../secret", "secret", "/secret", "../secret"] {
+        let ran = cat(path);
+        assert!(ran.answer().is_error && !ran.content().contains("OUTSIDE"), "{}", ran.content());
+    }
+}
+
+#[test]
+fn the_output_of_a_program_is_bounded_and_one_that_never_ends_is_stopped() {
+    let ran = program(&["much"], "", "limits.output = \"10 KiB\"");
+    assert!(ran.content().contains("more bytes]"), "{}", ran.content().len());
+    let ran = program(&["yes"], "", "limits.cpu = \"50 ms\"");
+    assert_eq!(ran.fault().kind, FaultKind::Cpu, "{}", ran.content());
+}
+
+#[test]
+fn a_component_without_a_function_that_can_be_a_tool_is_refused_with_the_reasons() {
+    let only_a_resource = r#"(component
+        (type $r (resource (rep i32)))
+        (export $e "thing" (type $r))
+        (core module $m (func (export "f") (param i32)))
+        (core instance $i (instantiate $m))
+        (func (export "use-it") (param "it" (own $e)) (canon lift (core func $i "f"))))"#;
+    for (component, says) in [
+        (wat::parse_str("(component)"), "no function that could be a tool"),
+        (wat::parse_str(only_a_resource), "use-it: it takes or returns a resource"),
+    ] {
+        let rig = Rig::new().with_file("subject.wasm", component.expect("it is text"));
+        let problems = refused(&rig, &crate::by_hand::config(""));
+        assert!(problems.contains(says), "{problems}");
+    }
+}
+
+/// Types repeat one another, so that a short component could describe a schema of any size.
+#[test]
+fn types_that_grow_without_bounds_are_refused() {
+    let mut types = String::from("(type $t0 (tuple u8 u8))\n");
+    for level in 1..30 {
+        types += &format!("(type $t{level} (tuple $t{0} $t{0}))\n", level - 1);
+    }
+    let component = format!(
+        r#"(component {types}
+            (core module $m (memory (export "memory") 1)
+                (func (export "realloc") (param i32 i32 i32 i32) (result i32) unreachable)
+                (func (export "f") (param i32)))
+            (core instance $i (instantiate $m))
+            (func (export "large") (param "it" $t12)
+                (canon lift (core func $i "f") (memory $i "memory") (realloc (func $i "realloc")))))"#
+    );
+    let rig = Rig::new().with_file("subject.wasm", wat::parse_str(&component).expect("it is text"));
+    let problems = refused(&rig, &crate::by_hand::config(""));
+    assert!(problems.contains("large: its types are too large"), "{problems}");
+}
