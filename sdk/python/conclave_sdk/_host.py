@@ -39,10 +39,21 @@ class Stream(Protocol):
 class RawResponse(Protocol):
     """A complete response, whose body the host holds."""
 
-    status: int
-    url: str
-    length: int
-    headers: list[tuple[str, str]]
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+
+    @property
+    def url(self) -> str:
+        """The URL that answered, after redirects."""
+
+    @property
+    def length(self) -> int:
+        """The length of the body in bytes."""
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """The headers in the order received, with names in lower case."""
 
     def read(self, offset: int, length: int) -> bytes:
         """Return at most `length` bytes from `offset`; empty past the end."""

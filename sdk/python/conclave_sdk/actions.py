@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 from conclave_sdk.types import Blob, Json, JsonObject, ToolCall
 
@@ -306,7 +305,7 @@ class ToolOutput(Observation):
     call_id: str
     name: str
     content: str
-    value: Any = None
+    value: Json | None = None
     is_error: bool = False
 
 

@@ -6,10 +6,9 @@ An exception ends the task with the status `ERROR`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from conclave_sdk.agents import View
-from conclave_sdk.types import Message
+from conclave_sdk.types import Json, Message
 
 
 @dataclass
@@ -31,7 +30,7 @@ class TaskResult:
     """The result of a task; `value` is `None` if the result is only a text."""
 
     text: str
-    value: Any = None
+    value: Json | None = None
 
 
 @dataclass

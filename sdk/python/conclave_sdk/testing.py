@@ -121,7 +121,7 @@ class FakeHost(_host.Host):
 
     def file(self, path: str, content: bytes | str) -> FakeHost:
         """Put a file into a folder that may be read. The folder is the first part of the path."""
-        self._folders.setdefault("/" + path.split("/")[1], False)
+        self._folders.setdefault("/" + path.lstrip("/").partition("/")[0], False)
         self._files[path] = _bytes(content)
         return self
 
@@ -262,7 +262,7 @@ class FakeHost(_host.Host):
         self._files.pop(path, None)
 
     def _check(self, path: str, *, write: bool) -> None:
-        folder = "/" + (path.split("/") + [""])[1]
+        folder = "/" + path.lstrip("/").partition("/")[0]
         if folder not in self._folders or ".." in path.split("/"):
             raise Denied("files", path, "outside of every granted folder")
         if write and not self._folders[folder]:

@@ -26,7 +26,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from conclave_sdk import _host, docstrings, shapes
 from conclave_sdk.errors import AppError, InvalidArguments
 from conclave_sdk.shapes import ObjectShape, Property, UnsupportedTypeError
-from conclave_sdk.types import Blob, Extra, JsonObject, ToolCall
+from conclave_sdk.types import Blob, Extra, Json, JsonObject, ToolCall
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,7 +74,7 @@ class Outcome:
     """
 
     content: str | None = None
-    value: Any = None
+    value: Json | None = None
     attachments: list[Blob] = field(default_factory=list)
     follow_up_calls: list[ToolCall] = field(default_factory=list)
 
