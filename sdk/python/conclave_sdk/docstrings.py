@@ -49,6 +49,8 @@ def _read_parameters(lines: list[str], parameters: dict[str, str]) -> None:
             inside, name = True, match[1]
             parameters[name] = match[2]
             continue
+        if word.startswith(":"):
+            inside = False
         underline = lines[at + 1].strip() if at + 1 < len(lines) else ""
         if not line.startswith(" ") and word.rstrip(":").lower() in _HEADINGS | _OTHERS:
             numpy = bool(underline) and set(underline) == {"-"}

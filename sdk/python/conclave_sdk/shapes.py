@@ -369,13 +369,17 @@ class _Union(Shape):
         raise wrong(path, self.name, value)
 
 
+NO_DEFAULT = object()
+"""The default of a property that has none."""
+
+
 @dataclass
 class Property:
     """A field of an object: its shape, and its default."""
 
     shape: Shape
     required: bool
-    default: Any = dataclasses.MISSING
+    default: Any = NO_DEFAULT
 
 
 class ObjectShape(Shape):
@@ -450,10 +454,10 @@ def _properties(kind: Any, outer: tuple[Any, ...]) -> dict[str, Property]:
     for item in dataclasses.fields(kind):
         if not item.init:
             continue
-        default = item.default
+        default = NO_DEFAULT if item.default is dataclasses.MISSING else item.default
         if item.default_factory is not dataclasses.MISSING:
             default = item.default_factory()
-        is_required = default is dataclasses.MISSING
+        is_required = default is NO_DEFAULT
         shape = annotated(hints[item.name], texts.get(item.name, ""), outer)
         properties[item.name] = Property(shape, is_required, default)
     return properties
@@ -469,7 +473,7 @@ def _without_marks(hint: Any) -> Any:
 
 def _with_default(item: Property) -> Schema:
     schema = item.shape.schema()
-    if item.default is dataclasses.MISSING or item.default is None:
+    if item.default is NO_DEFAULT or item.default is None:
         return schema
     try:
         return {**schema, "default": to_json(item.default)}

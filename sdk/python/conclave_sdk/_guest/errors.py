@@ -14,6 +14,9 @@ from conclave_sdk._guest.codec import wit
 
 T = TypeVar("T")
 
+source_paths: dict[str, str] = {}
+"""The path in the author's folder of each file in the component, for tracebacks."""
+
 
 def calling(capability: str, target: str, function: Callable[..., T], *arguments: Any) -> T:
     """Call an import, and raise its error as the SDK's exception."""
@@ -123,4 +126,7 @@ def _log_traceback(error: Exception) -> None:
     while trace is not None and "conclave_sdk" in trace.tb_frame.f_code.co_filename:
         trace = trace.tb_next
     lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
-    _host.current().log("error", "".join(lines).rstrip())
+    text = "".join(lines).rstrip()
+    for file, path in source_paths.items():
+        text = text.replace(f'File "{file}"', f'File "{path}"')
+    _host.current().log("error", text)
