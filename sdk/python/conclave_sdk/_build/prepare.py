@@ -26,6 +26,7 @@ _ENCODINGS = ("ascii", "cp1252", "idna", "latin_1", "punycode", "utf_16", "utf_8
 
 def prepare(app: Path, wit: Path, out: Path, dependencies: list[Path]) -> dict[str, Any]:
     """Write the folder, and return the JSON for the caller. Raises `AppError`."""
+    out = out.resolve()
     described = describe(app, dependencies)
     if out.exists() and not (out / "python").is_dir() and any(out.iterdir()):
         raise AppError(f"{out} is not empty", "name a folder that does not exist")
