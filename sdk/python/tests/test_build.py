@@ -143,6 +143,12 @@ def test_a_world_has_only_what_is_used(write: Callable[..., Path], tmp_path: Pat
     assert (Path(result["env"]["VIRTUAL_ENV"]) / "lib/site-packages").is_dir()
 
 
+@pytest.mark.parametrize("use", ["open('/a')", "import pathlib", "from conclave_sdk import files"])
+def test_a_plugin_that_opens_files_imports_them(write: Callable[..., Path], use: str) -> None:
+    source = TOOL + f"def f():\n    {use}\n"
+    assert run("describe", write(app=source))[1]["imports"] == ["files", "kv", "log"]
+
+
 def test_the_modules_of_the_plugin_are_bundled(
     write: Callable[..., Path], tmp_path: Path, packages: Path
 ) -> None:

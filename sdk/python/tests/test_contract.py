@@ -199,6 +199,18 @@ def test_an_error_of_the_contract_is_no_traceback(codec: Any, case: Case) -> Non
         assert (error.value.capability, error.value.target) == ("files", "/a/b")
 
 
+def test_a_file_of_open_outside_of_every_folder_is_a_denial(codec: Any) -> None:
+    forms = importlib.import_module("conclave_sdk._guest.errors")
+    form = forms.ErrorForm("tools", "ToolError")
+    with FakeHost().file("/notes/a.md", "one") as host:
+        outside = form.of(FileNotFoundError(44, "No such file or directory", "/nowhere/at/all"))
+        # The folder exists, so the file itself is absent.
+        inside = form.of(FileNotFoundError(44, "No such file or directory", "/tmp/no-such-file"))
+    assert (type(outside).__name__, outside.value.target) == ("ToolError_Denied", "/nowhere/at/all")
+    assert type(inside).__name__ == "ToolError_Other"
+    assert "FileNotFoundError" in host.logged[-1]
+
+
 def test_a_mistake_is_one_line_for_the_model_and_a_traceback_for_the_operator(codec: Any) -> None:
     forms = importlib.import_module("conclave_sdk._guest.errors")
     form = forms.ErrorForm("gate", "GateError")
@@ -212,9 +224,9 @@ def test_a_mistake_is_one_line_for_the_model_and_a_traceback_for_the_operator(co
         with FakeHost() as host:
             error = form.of(mistake)
     assert error.value == r"KeyError: 'nothing\nhere'"
-    (logged,) = host.logged
-    assert logged.startswith("error: Traceback")
-    assert "test_contract.py" in logged
+    assert host.logged[0] == "error: Traceback (most recent call last):"
+    assert host.logged[-1] == r"error: KeyError: 'nothing\nhere'"
+    assert any("test_contract.py" in line for line in host.logged)
     # Kinds without a case for it get the text alone.
     assert form.of(InvalidArguments("x")).value == "x"
     assert type(form.of(InvalidArguments("x"))).__name__ == "GateError_Other"

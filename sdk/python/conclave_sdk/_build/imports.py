@@ -28,6 +28,9 @@ _CAPABILITIES = {
     "secrets",
 }
 _CALL = {"Call", "Toolset"}
+# Modules that open files, as the builtin `open` does: with the import of `files`, the SDK can
+# report a path that is not granted as a denial.
+_OPENS = {"fileinput", "glob", "io", "os", "pathlib", "shutil"}
 # Modules that C code of the interpreter imports by name.
 _HIDDEN = {"datetime": ["_strptime"], "time": ["_strptime"], "decimal": ["numbers"]}
 _COMPILED = (".so", ".pyd", ".dylib")
@@ -111,6 +114,8 @@ class _Scan:
                     self._found.problems.append(AppError(what, instead))
                     return
         if top in sys.stdlib_module_names:
+            if is_own and top in _OPENS:
+                self._found.interfaces.add("files")
             hidden = _HIDDEN.get(item.module, [])
             self._found.late.update(hidden)
             if item.is_late:
@@ -246,6 +251,10 @@ class _Visitor(ast.NodeVisitor):
             elif base.startswith("conclave_sdk."):
                 self._uses(base.split(".")[1])
                 self._uses(alias.name)
+
+    def visit_Name(self, node: ast.Name) -> None:  # noqa: N802
+        if node.id == "open":
+            self.interfaces.add("files")
 
     def visit_Attribute(self, node: ast.Attribute) -> None:  # noqa: N802
         self.generic_visit(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
@@ -80,9 +81,10 @@ class ErrorForm:
         """
         if isinstance(error, errors.Denied):
             return self._denied(error.capability, error.target, error.detail)
-        if isinstance(error, PermissionError) and error.filename is not None:
-            # Of `open` and its like, whose folders are those of `files`.
-            return self._denied("files", str(error.filename), error.strerror or "not granted")
+        if isinstance(error, OSError) and isinstance(error.filename, str):
+            refused = _refused(error, error.filename)
+            if refused:
+                return self._denied(refused.capability, refused.target, refused.detail)
         if isinstance(error, errors.InvalidArguments):
             case = self._case("InvalidArguments") or self._case("Malformed")
             if case:
@@ -126,7 +128,32 @@ def _log_traceback(error: Exception) -> None:
     while trace is not None and "conclave_sdk" in trace.tb_frame.f_code.co_filename:
         trace = trace.tb_next
     lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
-    text = "".join(lines).rstrip()
-    for file, path in source_paths.items():
-        text = text.replace(f'File "{file}"', f'File "{path}"')
-    _host.current().log("error", text)
+    for line in "".join(lines).rstrip().splitlines():
+        for file, path in source_paths.items():
+            line = line.replace(f'File "{file}"', f'File "{path}"')
+        _host.current().log("error", line)
+
+
+def _refused(error: OSError, path: str) -> errors.Denied | None:
+    """Return the denial of an error of `open` and its like, whose folders are those of `files`."""
+    if isinstance(error, PermissionError):
+        return errors.Denied("files", path, error.strerror or "")
+    # Outside of every granted folder WASI knows no file at all.
+    if not isinstance(error, FileNotFoundError) or not path.startswith("/"):
+        return None
+    if any(os.path.isdir(folder) for folder in _above(path)):
+        return None
+    try:
+        # The host refuses this too, and reports the missing grant to the operator.
+        _host.current().file_read(path, 0, 0)
+    except errors.Denied as denied:
+        return denied
+    except Exception:
+        pass
+    return None
+
+
+def _above(path: str) -> list[str]:
+    """Return the folders above a path, without the root."""
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[:depth]) for depth in range(1, len(parts))]
