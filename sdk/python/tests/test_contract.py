@@ -21,6 +21,7 @@ from conclave_sdk import (
     Role,
     ToolCall,
     ToolError,
+    Turn,
     Unavailable,
     _guest,
     actions,
@@ -31,6 +32,7 @@ from conclave_sdk import (
     model,
 )
 from conclave_sdk.actions import OnClose, Strategy
+from conclave_sdk.app import KINDS, App
 from conclave_sdk.testing import FakeHost
 from conclave_sdk.types import Blob, Draft, Message
 from tests.conftest import WIT
@@ -157,6 +159,7 @@ SAMPLES: list[tuple[Any, Any]] = [
         ),
     ),
     (Draft, Draft(Role.LLM, "x")),
+    (Turn, call("a.b").because("why").with_extra("value", {"n": 1})),
     (Outcome, Outcome("a", {"b": 1}).then("done", {"content": 1})),
 ]
 
@@ -166,6 +169,22 @@ def test_a_value_survives_both_conversions(codec: Any, hint: Any, value: Any) ->
     encoded = codec.encoder(hint)(value)
     assert type(encoded).__module__.startswith("wit_world")
     assert codec.decoder(hint)(encoded) == value
+
+
+def test_a_type_that_is_in_no_table_is_a_mistake_of_the_build(codec: Any) -> None:
+    with pytest.raises(TypeError, match="the contract has no type for"):
+        codec.encoder(list[dict[str, Enum]])
+
+
+def test_every_export_is_built(codec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each module converts what it needs when it is imported, so a missing table shows."""
+    entry = importlib.import_module("conclave_sdk._guest.entry")
+    classes = {kind: type(base.__name__, (base,), {}) for kind, base in KINDS.items()}
+    monkeypatch.setattr(entry, "app", App(classes=classes))
+    for name in ["tools", *KINDS]:
+        module = importlib.import_module(f"conclave_sdk._guest.{name.replace('-', '_')}")
+        exported = "".join(word.capitalize() for word in name.split("-"))
+        assert callable(getattr(module, exported))
 
 
 def test_another_type_than_expected_is_named(codec: Any) -> None:

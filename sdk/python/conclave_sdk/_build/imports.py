@@ -7,6 +7,8 @@ runs later, so the entry module imports its module too.
 from __future__ import annotations
 
 import ast
+import encodings.aliases
+import importlib.util
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +34,7 @@ _CALL = {"Call", "Toolset"}
 # report a path that is not granted as a denial.
 _OPENS = {"fileinput", "glob", "io", "os", "pathlib", "shutil"}
 # Modules that C code of the interpreter imports by name.
-_HIDDEN = {"datetime": ["_strptime"], "time": ["_strptime"], "decimal": ["numbers"]}
+_HIDDEN = {"datetime": ["_strptime"], "time": ["_strptime"]}
 _COMPILED = (".so", ".pyd", ".dylib")
 
 
@@ -96,6 +98,7 @@ class _Scan:
         visitor = _Visitor(module)
         visitor.visit(tree)
         self._found.interfaces |= visitor.interfaces
+        self._found.late |= visitor.codecs
         if is_own:
             self._found.problems += visitor.problems
         for item in visitor.imports:
@@ -193,6 +196,7 @@ class _Visitor(ast.NodeVisitor):
 
     def __init__(self, module: Module) -> None:
         self.imports: list[_Import] = []
+        self.codecs: set[str] = set()
         self.interfaces: set[str] = set()
         self.problems: list[AppError] = []
         self._module = module
@@ -251,6 +255,18 @@ class _Visitor(ast.NodeVisitor):
             elif base.startswith("conclave_sdk."):
                 self._uses(base.split(".")[1])
                 self._uses(alias.name)
+
+    def visit_Call(self, node: ast.Call) -> None:  # noqa: N802
+        self.generic_visit(node)
+        named = [keyword.value for keyword in node.keywords if keyword.arg == "encoding"]
+        if _name_of(node.func) in ("encode", "decode"):
+            named += node.args[:1]
+        for value in named:
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                name = encodings.normalize_encoding(value.value).lower()
+                module = f"encodings.{encodings.aliases.aliases.get(name, name)}"
+                if importlib.util.find_spec(module):
+                    self.codecs.add(module)
 
     def visit_Name(self, node: ast.Name) -> None:  # noqa: N802
         if node.id == "open":

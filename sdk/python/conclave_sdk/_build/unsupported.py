@@ -45,22 +45,22 @@ UNSUPPORTED: dict[str, str] = {
     "os.execv": _PROCESS,
     "os.spawnv": _PROCESS,
     "os.posix_spawn": _PROCESS,
-    # Modules with compiled code that is not built in.
+    # Modules whose compiled code is not built in.
+    "bz2": f"{_ABSENT}: use `zlib` or `gzip`",
     "ctypes": _ABSENT,
-    "sqlite3": f"{_ABSENT}: keep data in `kv`, or in files with `open`",
-    "dbm": f"{_ABSENT}: keep data in `kv`, or in files with `open`",
     "curses": _ABSENT,
-    "readline": _ABSENT,
-    "tkinter": _ABSENT,
-    "turtle": _ABSENT,
-    "mmap": _ABSENT,
     "fcntl": _ABSENT,
-    "resource": _ABSENT,
-    "pwd": _ABSENT,
     "grp": _ABSENT,
+    "lzma": f"{_ABSENT}: use `zlib` or `gzip`",
+    "mmap": _ABSENT,
+    "pwd": _ABSENT,
+    "readline": _ABSENT,
+    "resource": _ABSENT,
+    "syslog": "use `conclave_sdk.log`",
     "termios": _ABSENT,
-    "venv": _ABSENT,
-    "ensurepip": _ABSENT,
+    "tkinter": _ABSENT,
+    "tty": _ABSENT,
+    "turtle": _ABSENT,
 }
 
 

@@ -28,6 +28,7 @@ from conclave_sdk import (
     model,
     observer,
     tools,
+    turn,
 )
 from conclave_sdk import types as sdk_types
 from conclave_sdk.shapes import dumps
@@ -52,6 +53,7 @@ _RECORDS: dict[type, tuple[str, str]] = {
     sdk_types.Message: ("types", "Message"),
     sdk_types.Draft: ("types", "Draft"),
     sdk_types.Usage: ("types", "Usage"),
+    turn.Turn: ("actions", "Turn"),
     actions.StructuredResult: ("actions", "StructuredResult"),
     agents.PastAction: ("state", "PastAction"),
     agents.ToolSummary: ("state", "ToolSummary"),
@@ -236,9 +238,11 @@ def _inner(hint: Any) -> tuple[str, list[Any]]:
         return "option", [item for item in arguments if item is not type(None)]
     if origin is Annotated:
         return str(arguments[1]), arguments[:1]
-    if origin is not None:
-        return str(origin.__name__), arguments
-    return "scalar", []
+    if origin is list:
+        return "list", arguments
+    if hint in (str, int, bool, bytes):
+        return "scalar", []
+    raise TypeError(f"the contract has no type for {hint}")
 
 
 def _decoder(hint: Any) -> Conversion:
