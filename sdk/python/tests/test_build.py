@@ -164,6 +164,8 @@ def test_the_modules_of_the_plugin_are_bundled(
             "try:\n    import absent\nexcept ImportError:\n    pass\n"
             "def f():\n    import csv\n    from parts import one\n    import datetime\n"
             "    return b'x'.decode('ISO-8859-2')\n"
+            "def g(name):\n    import importlib\n    importlib.import_module(name)\n"
+            "    return importlib.import_module('colorsys')\n"
         ),
         test_app="import pytest\n",
     )
@@ -185,6 +187,7 @@ def test_the_modules_of_the_plugin_are_bundled(
     ast.parse(entry)
     lines = entry.splitlines()
     for module in (
+        "colorsys",
         "encodings.iso8859_2",
         "csv",
         "parts",

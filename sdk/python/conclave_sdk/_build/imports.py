@@ -258,6 +258,12 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:  # noqa: N802
         self.generic_visit(node)
+        first = node.args[0] if node.args else None
+        is_text = isinstance(first, ast.Constant) and isinstance(first.value, str)
+        if _name_of(node.func) in ("import_module", "__import__") and is_text:
+            self._depth += 1  # Even at the top: the build may take another branch than a call.
+            self._add(first.value, None, node.lineno)
+            self._depth -= 1
         named = [keyword.value for keyword in node.keywords if keyword.arg == "encoding"]
         if _name_of(node.func) in ("encode", "decode"):
             named += node.args[:1]

@@ -19,7 +19,7 @@ WORLD = "python-plugin"
 ENTRY = "conclave_entry"
 
 # Modules of the SDK that only the author's machine needs.
-_NATIVE = ("_build", "testing.py", "__main__.py", "__pycache__")
+_NATIVE = ("_build", "harness.py", "testing.py", "__main__.py", "__pycache__")
 # Codecs that the interpreter imports by name when a text is encoded or a file is opened.
 _ENCODINGS = ("ascii", "cp1252", "idna", "latin_1", "punycode", "utf_16", "utf_8_sig")
 

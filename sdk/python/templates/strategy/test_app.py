@@ -1,31 +1,21 @@
-from conclave_sdk.delivery import (
-    Activity,
-    Channel,
-    ChannelKind,
-    EndedTask,
-    SendFailed,
-    TaskEnded,
-    deliver,
-    move_to_inbox,
-    wait,
-    wait_for,
-)
-from conclave_sdk.testing import RoomSnapshot
+from conclave_sdk.delivery import Activity
+from conclave_sdk.harness import Harness
 
 from app import WhenIdle
 
 
-def decide(wake, **room):
-    return WhenIdle().decide(wake, RoomSnapshot(**room).context)
-
-
 def test_it_waits_for_the_user_and_for_the_phone():
-    ended, result = TaskEnded("task-1"), EndedTask("task-1", output="48 metres")
-    idle = Channel("phone", ChannelKind.VOICE)
-    busy = Channel("phone", ChannelKind.VOICE, Activity.USER_SPEAKING)
-    assert decide(ended, pending_results=[result]) == [move_to_inbox(["task-1"])]
-    assert decide(ended, pending_results=[result], channels=[busy]) == [wait_for("phone", 10_000)]
-    assert decide(ended, pending_results=[result], channels=[idle]) == [deliver(["task-1"])]
-    failed = EndedTask("task-1", attempts=1)
-    refused = decide(SendFailed("busy"), pending_results=[failed], channels=[idle])
-    assert refused == [wait(1_000)]
+    report = (
+        Harness(WhenIdle)
+        .voice("phone", says_ms=2_000)  # busy for 2 s with each message
+        .activity("phone", Activity.USER_SPEAKING)
+        .at(300)
+        .completes("task-1", "48 metres")
+        .at(900)
+        .refuses("phone", 1)  # the next message is not accepted
+        .at(5_000)
+        .activity("phone", Activity.IDLE)
+        .run()
+    )
+    report.check()
+    assert report.delivered_at("task-1") == 6_000
