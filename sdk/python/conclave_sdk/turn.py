@@ -150,7 +150,7 @@ def value_in(text: str) -> Any:
         is_list = isinstance(value, list) and bool(value)
         if isinstance(value, dict) or (is_list and all(isinstance(item, dict) for item in value)):
             return value
-    what = f"what was written is no JSON: {problem}" if problem else "there is no JSON object"
+    what = f"the JSON is not valid: {problem}" if problem else "there is no JSON object"
     raise InvalidArguments(f"{what}. Write one JSON object and nothing else.")
 
 

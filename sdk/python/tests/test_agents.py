@@ -136,7 +136,7 @@ def test_actions_of_a_model_are_parsed() -> None:
     ("text", "problem"),
     [
         ("Well, let us see.", "there is no JSON object"),
-        ("{so", "what was written is no JSON"),
+        ("{so", "the JSON is not valid"),
         ('{"action": "run", "args": {"cmd": "ls"}}', "unknown: cmd; missing: command"),
         ('{"action": "run", "args": {"command": 5}}', "`command` must be a text, and is 5"),
         ('{"act": "run"}', "write an action as"),

@@ -258,21 +258,19 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:  # noqa: N802
         self.generic_visit(node)
-        first = node.args[0] if node.args else None
-        is_text = isinstance(first, ast.Constant) and isinstance(first.value, str)
-        if _name_of(node.func) in ("import_module", "__import__") and is_text:
+        first = _text_of(node.args[0]) if node.args else None
+        if _name_of(node.func) in ("import_module", "__import__") and first:
             self._depth += 1  # Even at the top: the build may take another branch than a call.
-            self._add(first.value, None, node.lineno)
+            self._add(first, None, node.lineno)
             self._depth -= 1
-        named = [keyword.value for keyword in node.keywords if keyword.arg == "encoding"]
+        named = [_text_of(keyword.value) for keyword in node.keywords if keyword.arg == "encoding"]
         if _name_of(node.func) in ("encode", "decode"):
-            named += node.args[:1]
-        for value in named:
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                name = encodings.normalize_encoding(value.value).lower()
-                module = f"encodings.{encodings.aliases.aliases.get(name, name)}"
-                if importlib.util.find_spec(module):
-                    self.codecs.add(module)
+            named.append(first)
+        for codec in filter(None, named):
+            name = encodings.normalize_encoding(codec).lower()
+            module = f"encodings.{encodings.aliases.aliases.get(name, name)}"
+            if importlib.util.find_spec(module):
+                self.codecs.add(module)
 
     def visit_Name(self, node: ast.Name) -> None:  # noqa: N802
         if node.id == "open":
@@ -302,6 +300,11 @@ class _Visitor(ast.NodeVisitor):
         is_name = name not in (None, "*")
         late, optional = self._depth > 0, self._optional > 0
         self.imports.append(_Import(module, name if is_name else None, line, late, optional))
+
+
+def _text_of(node: ast.expr) -> str | None:
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return str(ast.literal_eval(node)) if is_text else None
 
 
 def _name_of(node: ast.AST | None) -> str:

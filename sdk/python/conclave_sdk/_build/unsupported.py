@@ -11,7 +11,7 @@ _PROCESS = "a call starts no programs: an agent returns `act.run(…)`, which th
 _ABSENT = "the Python of a component does not have it"
 
 UNSUPPORTED: dict[str, str] = {
-    # Sockets, and what is built on them.
+    # Sockets, and modules on top of them.
     "socket": _FETCH,
     "ssl": _FETCH,
     "socketserver": _FETCH,

@@ -11,5 +11,5 @@ class Diary(Observer):
         """Take events. An exception makes the host call again with the same ones."""
         for event in events:
             if event.kind == "task-ended" and event.task:
-                # The same event can arrive again after a crash; its key tells a reader.
+                # The same event can arrive again after a crash; its key identifies it.
                 log.info(f"{event.task} ended ({event.key})")
