@@ -1,0 +1,1 @@
+"""How a component is built: `describe` and `prepare`, which run on the author's machine."""

@@ -1,0 +1,19 @@
+"""The export `memory`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conclave_sdk._guest import entry
+from conclave_sdk._guest.errors import ErrorForm
+
+_error = ErrorForm("memory", "MemoryError")
+_kind: Any = entry.app.classes["memory"]
+
+
+class Memory:
+    def search(self, query: str, limit: int) -> Any:
+        try:
+            return list(_kind().search(query, limit))[:limit]
+        except Exception as error:
+            _error.raise_from(error)
