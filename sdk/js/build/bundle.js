@@ -22,7 +22,6 @@ const SHARED = {
   conditions: ["import", "module"],
   charset: "utf8",
   legalComments: "none",
-  keepNames: true,
   metafile: true,
   logLevel: "silent",
   define: { "process.env.NODE_ENV": '"production"' },
@@ -127,6 +126,8 @@ function unavailable() {
       }));
       build.onResolve({ filter: /^(node:)?[a-z_0-9]+(\/[a-z/]+)?$/ }, async ({ path, importer, resolveDir, kind, pluginData }) => {
         const name = path.replace(/^node:/, "").split("/")[0];
+        // The imports of native tests, which run in Node.
+        if (importer.startsWith(SDK)) return { path, external: true };
         if (pluginData?.isChecked || (!path.startsWith("node:") && !BUILTIN.has(name))) return undefined;
         // A package may have the name of a module of Node, such as `events` or `buffer`.
         if (!path.startsWith("node:")) {

@@ -1,11 +1,4 @@
-// Delivery strategies: when, where and how results of background tasks are reported.
-
-import { define } from "./kind.js";
-
-/** Returns a strategy: `decide(wake, context)` returns a list of decisions. */
-export function strategy(definition) {
-  return define("strategy", definition, ["decide"]);
-}
+// Decisions of delivery strategies, and the results that are due.
 
 /** Reports these results, on the preferred channel and in the host's words by default. */
 export const deliver = (tasks, { channel, prompt, interrupt = false } = {}) =>

@@ -4,7 +4,7 @@
 export class HostError extends Error {
   constructor(message, code, value) {
     super(message);
-    this.name = new.target.name;
+    this.name = "HostError";
     this.code = code;
     this.value = value;
   }
@@ -16,6 +16,7 @@ export class Denied extends HostError {
     const { capability, target, detail } = denial;
     const at = target ? ` for ${target}` : "";
     super(`${capability} is denied${at}: ${detail}`, "denied", denial);
+    this.name = "Denied";
     this.denial = { capability, target, detail };
   }
 }
@@ -25,6 +26,7 @@ export class Unavailable extends HostError {
   constructor(retryAfterMs, message) {
     const after = retryAfterMs === undefined ? "" : `; try again after ${retryAfterMs} ms`;
     super(`${message ?? "the service is unavailable"}${after}`, "unavailable", retryAfterMs);
+    this.name = "Unavailable";
     this.retryAfterMs = retryAfterMs;
   }
 }

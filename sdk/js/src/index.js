@@ -13,7 +13,7 @@ export { judge } from "./judge.js";
 export { memory } from "./memory.js";
 export { eventKey, observer } from "./observer.js";
 export { simulatedUser } from "./simulated_user.js";
-export { strategy } from "./delivery.js";
+export { strategy } from "./strategy.js";
 export { fetch, secret } from "./fetch.js";
 
 export * as act from "./act.js";

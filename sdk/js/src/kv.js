@@ -21,8 +21,7 @@ export const set = (key, data) => of(key, () => host.set(key, toBytes(data)));
 
 export const setJson = (key, value) => set(key, json(value));
 
-const remove = (key) => of(key, () => host.delete(key));
-export { remove as delete };
+export const remove = (key) => of(key, () => host.delete(key));
 
 /** Returns all keys with this prefix, in byte order. */
 export function keys(prefix = "") {
