@@ -25,6 +25,8 @@ const SHARED = {
   metafile: true,
   logLevel: "silent",
   define: { "process.env.NODE_ENV": '"production"' },
+  // An `import()` of a name that is not a literal becomes a `require`, which is a warning.
+  supported: { "dynamic-import": false },
 };
 
 /** Returns esbuild from the folder where the toolchain is installed. */
@@ -144,14 +146,10 @@ function unavailable() {
 const short = (path, folder) => (path ? relative(folder, path) : "the plugin");
 
 /** esbuild turns `import()` into a promise, which no event loop would settle in a component. */
-function dynamicImports({ metafile, warnings = [] }) {
-  const files = Object.entries(metafile.inputs)
+function dynamicImports({ metafile }) {
+  return Object.entries(metafile.inputs)
     .filter(([, input]) => input.imports.some(({ kind }) => kind === "dynamic-import"))
-    .map(([file]) => file);
-  const unresolved = warnings.filter(({ id }) => id === "unsupported-dynamic-import").map(({ location }) => location.file);
-  return [...files, ...unresolved].map(
-    (file) => `${file} uses import(): write \`import … from\` at the top of the file, which is bundled`,
-  );
+    .map(([file]) => `${file} uses import(): write \`import … from\` at the top of the file, which is bundled`);
 }
 
 /** Returns a warning for each global that the plugin's code names and no component has. */

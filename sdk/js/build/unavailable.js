@@ -45,7 +45,7 @@ export const GLOBALS = {
   localStorage: "use `kv` of @conclave/sdk",
   process: SETTINGS,
   Buffer: BYTES,
-  require: "write `import … from`, which is bundled",
+  require: "a module whose name is not a literal, with `require` or `import()`, is not bundled; write `import … from`",
   WebAssembly: "the engine does not run WebAssembly; use a package in plain JavaScript",
   URL: "the default engine has no URL; use a package in plain JavaScript",
   crypto: "the default engine has no crypto; use a package in plain JavaScript",
