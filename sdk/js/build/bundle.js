@@ -5,7 +5,7 @@ import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { BuildError } from "./error.js";
-import { GLOBALS, MODULES } from "./unavailable.js";
+import { GLOBALS, MODULES, UNBUNDLED } from "./unavailable.js";
 
 export const SDK = join(dirname(fileURLToPath(import.meta.url)), "..");
 
@@ -65,12 +65,10 @@ export async function bundleForComponent({ app, entry, toolchain, specifier, big
   const [output] = Object.entries(result.metafile.outputs).filter(([name]) => name.endsWith(".js"));
   const imported = new Set(output[1].imports.filter(({ external }) => external).map(({ path }) => path));
   const file = (end) => result.outputFiles.find(({ path }) => path.endsWith(end)).text;
-  return {
-    text: file(".js"),
-    sourceMap: JSON.parse(file(".map")),
-    imports: [...imported].sort(),
-    warnings: await globalsUsed(toolchain, app, settings),
-  };
+  const text = file(".js");
+  const warnings = await globalsUsed(toolchain, app, settings);
+  if (text.includes("__require(")) warnings.push(UNBUNDLED);
+  return { text, sourceMap: JSON.parse(file(".map")), imports: [...imported].sort(), warnings };
 }
 
 async function run(toolchain, app, settings) {

@@ -45,8 +45,11 @@ export const GLOBALS = {
   localStorage: "use `kv` of @conclave/sdk",
   process: SETTINGS,
   Buffer: BYTES,
-  require: "a module whose name is not a literal, with `require` or `import()`, is not bundled; write `import … from`",
   WebAssembly: "the engine does not run WebAssembly; use a package in plain JavaScript",
   URL: "the default engine has no URL; use a package in plain JavaScript",
   crypto: "the default engine has no crypto; use a package in plain JavaScript",
 };
+
+/** The warning about a module that esbuild could not bundle. */
+export const UNBUNDLED =
+  "the plugin or a package names a module with `require` or `import()` and no literal, which is not bundled: write `import … from`";
