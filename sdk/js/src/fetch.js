@@ -5,13 +5,13 @@ import * as host from "#host/fetch";
 import { u64 } from "#u64";
 
 import { HostError, Unavailable, ask } from "./errors.js";
-import { joined } from "./files.js";
+import { readPages } from "./pages.js";
 import { placeholder } from "./secrets.js";
 import { toBytes, toText } from "./utf8.js";
 import { extraTo, json, optional } from "./wire.js";
 
-const PAGE = 128 * 1024;
-/** Characters of an answer's body in an error. */
+/** Bytes and characters of a body in an error. */
+const START = 1024;
 const SHOWN = 200;
 const FIELDS = ["method", "headers", "query", "body", "json", "timeoutMs", "extra"];
 
@@ -99,14 +99,7 @@ class Response {
 
   /** Returns the whole body, whatever the status. */
   bytes() {
-    const pages = [];
-    let size = 0;
-    for (;;) {
-      const page = this.#response.read(u64(size), PAGE);
-      if (page.length === 0) return joined(pages, size);
-      pages.push(page);
-      size += page.length;
-    }
+    return readPages((offset, length) => this.#response.read(u64(offset), length));
   }
 
   /** Returns the body as text. Throws if the status is not a success. */
@@ -133,7 +126,7 @@ class Response {
       const after = Number.isSafeInteger(seconds) ? seconds * 1_000 : undefined;
       throw new Unavailable(after, `${this.url} answered with ${status}`);
     }
-    const start = new TextDecoder().decode(this.#response.read(u64(0), PAGE)).slice(0, SHOWN);
+    const start = new TextDecoder().decode(this.#response.read(u64(0), START)).slice(0, SHOWN);
     throw new HostError(`${this.url} answered with ${status}: ${start}`, "status", status);
   }
 }
