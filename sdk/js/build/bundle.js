@@ -34,7 +34,7 @@ function esbuildIn(toolchain) {
   try {
     return createRequire(join(toolchain, "package.json"))("esbuild");
   } catch {
-    throw new BuildError([`the toolchain is not installed in ${toolchain}: run npm ci --omit=dev there`]);
+    throw new BuildError([`the toolchain is not installed in ${toolchain}: run npm ci there`]);
   }
 }
 

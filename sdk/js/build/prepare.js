@@ -3,9 +3,9 @@
 
 import { cp, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { SourceMap } from "node:module";
-import { join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 
-import { bundleForComponent } from "./bundle.js";
+import { SDK, bundleForComponent } from "./bundle.js";
 import { description, load } from "./describe.js";
 import { BuildError } from "./error.js";
 import { INTERFACES } from "./kinds.js";
@@ -55,7 +55,7 @@ export async function prepare({ app, wit, out, toolchain, engine }) {
   await mkdir(out, { recursive: true });
   await cp(wit, paths.wit, { recursive: true });
   await writeFile(join(paths.wit, `${WORLD}.wit`), worldOf(contract, imports, names));
-  await writeFile(paths.module, bundle.text + lineTable(bundle));
+  await writeFile(paths.module, bundle.text + lineTable(app, bundle));
   return {
     ...description(parts),
     imports,
@@ -107,14 +107,20 @@ function worldOf(contract, imports, names) {
  * Returns code that names, for each line of the bundle, the source and its line. The SDK reads it
  * when an exception goes to the log (`src/format.js`).
  */
-function lineTable({ text, sourceMap }) {
+function lineTable(app, { text, sourceMap }) {
   const map = new SourceMap(sourceMap);
   const sources = [];
   const lines = text.split("\n").map((line, number) => {
     const entry = map.findEntry(number, line.length - line.trimStart().length);
     if (entry.originalSource === undefined || entry.generatedLine !== number) return "";
-    if (!sources.includes(entry.originalSource)) sources.push(entry.originalSource);
-    return `${sources.indexOf(entry.originalSource)}:${entry.originalLine + 1}`;
+    const source = sourceOf(app, entry.originalSource);
+    if (!sources.includes(source)) sources.push(source);
+    return `${sources.indexOf(source)}:${entry.originalLine + 1}`;
   });
   return `globalThis.__conclaveLines = ${JSON.stringify({ sources, lines: lines.join(";") })};\n`;
+}
+
+/** The SDK leaves its own frames out of a stack by this name. */
+function sourceOf(app, source) {
+  return resolve(dirname(app), source).startsWith(join(SDK, "src")) ? "@conclave/sdk" : source;
 }

@@ -1,7 +1,11 @@
-// The text of a log line.
+// Lines of the plugin's log.
 
-/** Returns the values as one text: texts as they are, errors with their stack, others as JSON. */
-export const formatted = (values) => values.map(shown).join(" ");
+import { log } from "#host/log";
+
+/** Writes values to the log: texts as they are, errors with their stack, others as JSON. */
+export function writeLog(level, ...values) {
+  for (const line of values.map(shown).join(" ").split("\n")) log(level, line);
+}
 
 function shown(value) {
   if (typeof value === "string") return value;
@@ -15,8 +19,8 @@ function shown(value) {
   }
 }
 
-/** Returns an error's message with its stack and its causes; file and line are those of the source. */
-export function stackOf(error) {
+/** Returns an error's message with its stack and its causes. */
+function stackOf(error) {
   const stack = located(error.stack ?? "");
   const head = `${error.name}: ${error.message}`;
   // Only some engines begin the stack with the message.
@@ -25,15 +29,19 @@ export function stackOf(error) {
   return text.trimEnd() + cause;
 }
 
-/** The build writes the lines of the sources here, by which a stack's lines are replaced. */
+/** The build writes the lines of the sources here. */
 const LINES = "__conclaveLines";
+/** The name of the SDK's own files there. */
+const SDK = "@conclave/sdk";
 
+/** Returns the stack with the files and lines of the sources, without the frames of the SDK. */
 function located(stack) {
   const table = globalThis[LINES];
   if (!table) return stack;
   const lines = table.lines.split(";");
-  return stack.replace(/([^\s(]*[/\\])?plugin\.js:(\d+)(:\d+)?/g, (whole, _folder, line) => {
+  const text = stack.replace(/([^\s(@]*[/\\])?plugin\.js:(\d+)(:\d+)?/g, (whole, _folder, line) => {
     const [source, sourceLine] = (lines[Number(line) - 1] ?? "").split(":");
     return sourceLine ? `${table.sources[Number(source)]}:${sourceLine}` : whole;
   });
+  return text.split("\n").filter((line) => !line.includes(SDK) && !line.includes("(native)")).join("\n");
 }

@@ -1,21 +1,14 @@
 // Globals of a component that its engine lacks, or that must write to the plugin's log.
 
-import { log } from "#host/log";
-
-import { formatted } from "./format.js";
+import { writeLog } from "./format.js";
+import * as log from "./log.js";
 import { Utf8Decoder, Utf8Encoder } from "./utf8.js";
 
-const at = (level) => (...values) => log(level, formatted(values));
-
 globalThis.console = {
-  trace: at("trace"),
-  debug: at("debug"),
-  log: at("info"),
-  info: at("info"),
-  warn: at("warn"),
-  error: at("error"),
+  ...log,
+  log: log.info,
   assert: (holds, ...values) => {
-    if (!holds) log("error", formatted(["assertion failed", ...values]));
+    if (!holds) writeLog("error", "assertion failed", ...values);
   },
 };
 globalThis.TextEncoder ??= Utf8Encoder;

@@ -1,13 +1,9 @@
 // Log lines of the plugin. `console` writes the same log.
 
-import { log as write } from "#host/log";
+import { writeLog } from "./format.js";
 
-import { formatted } from "./format.js";
-
-const at = (level) => (...values) => write(level, formatted(values));
-
-export const trace = at("trace");
-export const debug = at("debug");
-export const info = at("info");
-export const warn = at("warn");
-export const error = at("error");
+export const trace = (...values) => writeLog("trace", ...values);
+export const debug = (...values) => writeLog("debug", ...values);
+export const info = (...values) => writeLog("info", ...values);
+export const warn = (...values) => writeLog("warn", ...values);
+export const error = (...values) => writeLog("error", ...values);

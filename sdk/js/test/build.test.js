@@ -1,4 +1,4 @@
-// `describe` and `prepare`, and what they refuse. Needs the toolchain: npm ci --omit=dev in
+// `describe` and `prepare`, and what they refuse. Needs the toolchain: npm ci in
 // toolchain/, or CONCLAVE_JS_TOOLCHAIN.
 
 import assert from "node:assert/strict";
@@ -14,7 +14,7 @@ const WIT = join(SDK, "../../wit");
 const TOOLCHAIN = process.env.CONCLAVE_JS_TOOLCHAIN ?? join(SDK, "toolchain");
 const skip = existsSync(join(TOOLCHAIN, "node_modules/esbuild"))
   ? false
-  : `the toolchain is not installed: npm ci --omit=dev in ${TOOLCHAIN}`;
+  : `the toolchain is not installed: npm ci in ${TOOLCHAIN}`;
 const FOLDER = mkdtempSync(join(tmpdir(), "conclave-sdk-test-"));
 after(() => rmSync(FOLDER, { recursive: true }));
 

@@ -17,7 +17,7 @@ const PAGE = readFileSync(join(SDK, "../../docs/write-plugins/javascript.md"), "
 const TOOLCHAIN = process.env.CONCLAVE_JS_TOOLCHAIN ?? join(SDK, "toolchain");
 const skip = existsSync(join(TOOLCHAIN, "node_modules/esbuild"))
   ? false
-  : `the toolchain is not installed: npm ci --omit=dev in ${TOOLCHAIN}`;
+  : `the toolchain is not installed: npm ci in ${TOOLCHAIN}`;
 const FOLDER = mkdtempSync(join(tmpdir(), "conclave-sdk-page-"));
 after(() => rmSync(FOLDER, { recursive: true }));
 

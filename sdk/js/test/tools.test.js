@@ -157,12 +157,14 @@ test("the stack of an exception goes to the log, and that of a refusal does not"
   const host = fakeHost();
   const error = errorOf(function crashing() { return undefined.nothing; }, host);
   assert.match(error.val, /^TypeError: Cannot read properties of undefined/);
-  assert.equal(host.logs.length, 1);
-  assert.equal(host.logs[0].level, "error");
-  assert.match(host.logs[0].message, /^TypeError: .*\n\s+at .*crashing.*tools\.test\.js:\d+/s);
+  assert.ok(host.logs.every(({ level }) => level === "error"));
+  const [first, second] = host.logs.map(({ message }) => message);
+  assert.match(first, /^TypeError: Cannot read properties of undefined/);
+  assert.match(second, /^\s+at .*crashing.*tools\.test\.js:\d+/);
+  const { length } = host.logs;
   errorOf(() => files.read("/a"), host);
   errorOf(() => { throw new InvalidArguments("a: no"); }, host);
-  assert.equal(host.logs.length, 1);
+  assert.equal(host.logs.length, length);
 });
 
 test("an import that is denied is denied for the caller too", () => {

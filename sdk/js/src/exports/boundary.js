@@ -1,10 +1,8 @@
 // The boundary between a plugin's functions and the contract: what a function throws becomes the
 // contract's error.
 
-import { log } from "#host/log";
-
 import { Denied, InvalidArguments, Unavailable, oneLine } from "../errors.js";
-import { stackOf } from "../format.js";
+import { writeLog } from "../format.js";
 
 /** Returns the result of `work`. Throws the contract's error, as `toError` words it. */
 export function boundary(work, toError = deniedOrOther) {
@@ -24,7 +22,7 @@ export const denied = ({ denial }) => ({ tag: "denied", val: denial });
 /** Returns the error's text on one line. Its stack is for the plugin's log. */
 export function other(error) {
   const expected = error instanceof InvalidArguments || error instanceof Unavailable;
-  if (error instanceof Error && !expected) log("error", stackOf(error));
+  if (error instanceof Error && !expected) writeLog("error", error);
   return { tag: "other", val: oneLine(error) };
 }
 
