@@ -27,8 +27,7 @@ const ENGINES = {
   starlingmonkey: {
     bigInt: true,
     command: ({ toolchain, wit, module, component }) => [
-      join(toolchain, "node_modules/@bytecodealliance/componentize-js/src/cli.js"),
-      module,
+      join(toolchain, "node_modules/@bytecodealliance/componentize-js/src/cli.js"), module,
       "--wit", wit, "--world-name", WORLD, "--out", component,
       // `fetch` of the SDK has the contract's errors; the engine's own would be a second way out.
       "--disable", "http", "fetch-event",
