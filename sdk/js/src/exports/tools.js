@@ -17,7 +17,7 @@ export function tools({ tool: single = [], toolset: sets = [] }) {
       boundary(() => {
         const values = JSON.parse(text);
         const one = byName.get(name);
-        if (one) return outcomeTo(one.call(values));
+        if (one) return outcomeTo(one.callChecked(values));
         const found = sets.length === 1 ? sets[0] : setWith(listed(), name);
         if (!found) throw new Error(`there is no tool ${name}`);
         return outcomeTo(callOf(found, name, values));
