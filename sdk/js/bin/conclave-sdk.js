@@ -29,13 +29,21 @@ async function main() {
   } catch (error) {
     throw new BuildError([`${error.message}\n${USAGE}`]);
   }
-  const { positionals: [command, app, ...more], values } = read;
+  const {
+    positionals: [command, app, ...more],
+    values,
+  } = read;
   const isComplete = command === "describe" || (values.wit && values.out);
   if (!["describe", "prepare"].includes(command) || !app || more.length > 0 || !isComplete) {
     throw new BuildError([USAGE]);
   }
   const at = (path) => path && resolve(path);
-  const paths = { app: at(app), wit: at(values.wit), out: at(values.out), toolchain: at(values.toolchain) };
+  const paths = {
+    app: at(app),
+    wit: at(values.wit),
+    out: at(values.out),
+    toolchain: at(values.toolchain),
+  };
   return command === "describe" ? describe(paths) : prepare({ ...paths, engine: values.engine });
 }
 

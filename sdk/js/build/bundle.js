@@ -63,7 +63,9 @@ export async function bundleForComponent({ app, entry, toolchain, specifier, big
   };
   const result = await run(toolchain, app, settings);
   const [output] = Object.entries(result.metafile.outputs).filter(([name]) => name.endsWith(".js"));
-  const imported = new Set(output[1].imports.filter(({ external }) => external).map(({ path }) => path));
+  const imported = new Set(
+    output[1].imports.filter(({ external }) => external).map(({ path }) => path),
+  );
   const file = (end) => result.outputFiles.find(({ path }) => path.endsWith(end)).text;
   const text = file(".js");
   const warnings = await globalsUsed(toolchain, app, settings);
@@ -98,9 +100,15 @@ function sdk({ specifier, bigInt } = {}) {
     name: "sdk",
     setup(build) {
       build.onResolve({ filter: /^@conclave\/sdk$/ }, () => ({ path: source("index.js") }));
-      build.onResolve({ filter: /^conclave-sdk:/ }, ({ path }) => ({ path: source(path.split(":")[1]) }));
+      build.onResolve({ filter: /^conclave-sdk:/ }, ({ path }) => ({
+        path: source(path.split(":")[1]),
+      }));
       build.onResolve({ filter: /^@conclave\/sdk\/testing$/ }, ({ importer }) => ({
-        errors: [{ text: `${importer} is part of the plugin and imports @conclave/sdk/testing: only tests can` }],
+        errors: [
+          {
+            text: `${importer} is part of the plugin and imports @conclave/sdk/testing: only tests can`,
+          },
+        ],
       }));
       build.onResolve({ filter: /^#host\// }, ({ path, importer }) => {
         if (!importer.startsWith(SDK)) return undefined;
@@ -110,7 +118,9 @@ function sdk({ specifier, bigInt } = {}) {
           : { path: source(`native/${name}.js`) };
       });
       build.onResolve({ filter: /^#u64$/ }, ({ importer }) =>
-        importer.startsWith(SDK) ? { path: source(bigInt ? "u64_bigint.js" : "u64_number.js") } : undefined,
+        importer.startsWith(SDK)
+          ? { path: source(bigInt ? "u64_bigint.js" : "u64_number.js") }
+          : undefined,
       );
     },
   };
@@ -122,21 +132,38 @@ function unavailable() {
     name: "unavailable",
     setup(build) {
       build.onResolve({ filter: /\.node$/ }, ({ path, importer, resolveDir }) => ({
-        errors: [{ text: `${short(importer, resolveDir)} imports ${path}, which is machine code: use a package in plain JavaScript` }],
+        errors: [
+          {
+            text: `${short(importer, resolveDir)} imports ${path}, which is machine code: use a package in plain JavaScript`,
+          },
+        ],
       }));
-      build.onResolve({ filter: /^(node:)?[a-z_0-9]+(\/[a-z/]+)?$/ }, async ({ path, importer, resolveDir, kind, pluginData }) => {
-        const name = path.replace(/^node:/, "").split("/")[0];
-        // The imports of native tests, which run in Node.
-        if (importer.startsWith(SDK)) return { path, external: true };
-        if (pluginData?.isChecked || (!path.startsWith("node:") && !BUILTIN.has(name))) return undefined;
-        // A package may have the name of a module of Node, such as `events` or `buffer`.
-        if (!path.startsWith("node:")) {
-          const found = await build.resolve(path, { importer, resolveDir, kind, pluginData: { isChecked: true } });
-          if (found.errors.length === 0) return found;
-        }
-        const instead = MODULES[name] ?? "a component has no modules of Node; use a package in plain JavaScript";
-        return { errors: [{ text: `${short(importer, resolveDir)} imports ${path}: ${instead}` }] };
-      });
+      build.onResolve(
+        { filter: /^(node:)?[a-z_0-9]+(\/[a-z/]+)?$/ },
+        async ({ path, importer, resolveDir, kind, pluginData }) => {
+          const name = path.replace(/^node:/, "").split("/")[0];
+          // The imports of native tests, which run in Node.
+          if (importer.startsWith(SDK)) return { path, external: true };
+          if (pluginData?.isChecked || (!path.startsWith("node:") && !BUILTIN.has(name)))
+            return undefined;
+          // A package may have the name of a module of Node, such as `events` or `buffer`.
+          if (!path.startsWith("node:")) {
+            const found = await build.resolve(path, {
+              importer,
+              resolveDir,
+              kind,
+              pluginData: { isChecked: true },
+            });
+            if (found.errors.length === 0) return found;
+          }
+          const instead =
+            MODULES[name] ??
+            "a component has no modules of Node; use a package in plain JavaScript";
+          return {
+            errors: [{ text: `${short(importer, resolveDir)} imports ${path}: ${instead}` }],
+          };
+        },
+      );
     },
   };
 }
@@ -147,7 +174,10 @@ const short = (path, folder) => (path ? relative(folder, path) : "the plugin");
 function dynamicImports({ metafile }) {
   return Object.entries(metafile.inputs)
     .filter(([, input]) => input.imports.some(({ kind }) => kind === "dynamic-import"))
-    .map(([file]) => `${file} uses import(): write \`import … from\` at the top of the file, which is bundled`);
+    .map(
+      ([file]) =>
+        `${file} uses import(): write \`import … from\` at the top of the file, which is bundled`,
+    );
 }
 
 /** Returns a warning for each global that the plugin's code names and no component has. */
@@ -157,7 +187,11 @@ async function globalsUsed(toolchain, app, settings) {
   const probe = {
     name: "probe",
     setup(build) {
-      build.onResolve({ filter: /^conclave-global:/ }, ({ path }) => ({ path, namespace: "global", sideEffects: false }));
+      build.onResolve({ filter: /^conclave-global:/ }, ({ path }) => ({
+        path,
+        namespace: "global",
+        sideEffects: false,
+      }));
       build.onLoad({ filter: /.*/, namespace: "global" }, ({ path }) => ({
         contents: `const value = {}; export { value as ${path.split(":")[1]} };`,
       }));
@@ -171,8 +205,12 @@ async function globalsUsed(toolchain, app, settings) {
     inject: names.map((name) => `conclave-global:${name}`),
     plugins: [...settings.plugins, probe],
   });
-  const inputs = Object.values(result.metafile.outputs).flatMap((output) => Object.entries(output.inputs));
-  const used = new Set(inputs.filter(([, { bytesInOutput }]) => bytesInOutput > 0).map(([name]) => name));
+  const inputs = Object.values(result.metafile.outputs).flatMap((output) =>
+    Object.entries(output.inputs),
+  );
+  const used = new Set(
+    inputs.filter(([, { bytesInOutput }]) => bytesInOutput > 0).map(([name]) => name),
+  );
   return names
     .filter((name) => used.has(`global:conclave-global:${name}`))
     .map((name) => `the plugin or a package names \`${name}\`: ${GLOBALS[name]}`);

@@ -39,6 +39,8 @@ async function evaluated(file) {
     return await import(pathToFileURL(file));
   } catch (error) {
     // The code outside of functions runs once, at build time, without a host.
-    throw new BuildError([`the plugin's files cannot be loaded: ${String(error).split("\n", 1)[0]}`]);
+    throw new BuildError([
+      `the plugin's files cannot be loaded: ${String(error).split("\n", 1)[0]}`,
+    ]);
   }
 }

@@ -12,7 +12,11 @@ export const INTERFACES = {
   memory: { kinds: ["memory"], name: "memory", module: "memory.js" },
   "security-analyzer": { kinds: ["analyzer"], name: "securityAnalyzer", module: "analyzer.js" },
   judge: { kinds: ["judge"], name: "judge", module: "judge.js" },
-  "simulated-user": { kinds: ["simulated-user"], name: "simulatedUser", module: "simulated_user.js" },
+  "simulated-user": {
+    kinds: ["simulated-user"],
+    name: "simulatedUser",
+    module: "simulated_user.js",
+  },
 };
 
 const KIND = Symbol.for("conclave.kind");
@@ -47,7 +51,9 @@ export function problemsOf(parts) {
   }
   for (const [kind, found] of Object.entries(parts)) {
     if (found.length > 1 && !SEVERAL.includes(kind)) {
-      problems.push(`${found.map(({ name }) => name).join(" and ")} are both of the kind ${kind}: a plugin has one`);
+      problems.push(
+        `${found.map(({ name }) => name).join(" and ")} are both of the kind ${kind}: a plugin has one`,
+      );
     }
   }
   const names = (parts.tool ?? []).map(({ value }) => value.spec.name);

@@ -20,24 +20,43 @@ const ENGINES = {
       join(toolchain, "node_modules/componentize-qjs/cli.mjs"),
       // The contract's functions are not async. A call has its own instance, whose memory is
       // dropped after it, and a collection in it would touch every page of the snapshot.
-      "--sync", "--disable-gc",
-      "--wit", wit, "--world", WORLD, "--js", module, "--output", component,
+      "--sync",
+      "--disable-gc",
+      "--wit",
+      wit,
+      "--world",
+      WORLD,
+      "--js",
+      module,
+      "--output",
+      component,
     ],
   },
   starlingmonkey: {
     bigInt: true,
     command: ({ toolchain, wit, module, component }) => [
-      join(toolchain, "node_modules/@bytecodealliance/componentize-js/src/cli.js"), module,
-      "--wit", wit, "--world-name", WORLD, "--out", component,
+      join(toolchain, "node_modules/@bytecodealliance/componentize-js/src/cli.js"),
+      module,
+      "--wit",
+      wit,
+      "--world-name",
+      WORLD,
+      "--out",
+      component,
       // `fetch` of the SDK has the contract's errors; the engine's own would be a second way out.
-      "--disable", "http", "fetch-event",
+      "--disable",
+      "http",
+      "fetch-event",
     ],
   },
 };
 
 export async function prepare({ app, wit, out, toolchain, engine }) {
   const build = ENGINES[engine];
-  if (!build) throw new BuildError([`there is no engine ${engine}: there are ${Object.keys(ENGINES).join(" and ")}`]);
+  if (!build)
+    throw new BuildError([
+      `there is no engine ${engine}: there are ${Object.keys(ENGINES).join(" and ")}`,
+    ]);
   const parts = await load({ app, toolchain });
   const names = description(parts).exports;
   const contract = await packageOf(wit);
@@ -49,7 +68,12 @@ export async function prepare({ app, wit, out, toolchain, engine }) {
     bigInt: build.bigInt,
   });
   const imports = bundle.imports.map((specifier) => specifier.split("/")[1].split("@")[0]);
-  const paths = { toolchain, wit: join(out, "wit"), module: join(out, "plugin.js"), component: join(out, "plugin.wasm") };
+  const paths = {
+    toolchain,
+    wit: join(out, "wit"),
+    module: join(out, "plugin.js"),
+    component: join(out, "plugin.wasm"),
+  };
   await rm(paths.wit, { recursive: true, force: true });
   await mkdir(out, { recursive: true });
   await cp(wit, paths.wit, { recursive: true });
@@ -76,12 +100,18 @@ async function packageOf(wit) {
 
 /** Returns the component's entry module: the plugin, and an adapter for each interface. */
 function entryOf(app, names) {
-  const modules = names.map((name) => ({ name: INTERFACES[name].name, module: INTERFACES[name].module }));
+  const modules = names.map((name) => ({
+    name: INTERFACES[name].name,
+    module: INTERFACES[name].module,
+  }));
   return [
     'import "conclave-sdk:globals.js";',
     `import * as app from ${JSON.stringify(app)};`,
     'import { KIND } from "conclave-sdk:kind.js";',
-    ...modules.map(({ name, module }) => `import { ${name} as ${name}Of } from "conclave-sdk:exports/${module}";`),
+    ...modules.map(
+      ({ name, module }) =>
+        `import { ${name} as ${name}Of } from "conclave-sdk:exports/${module}";`,
+    ),
     "const parts = {};",
     "for (const part of Object.values(app)) if (part?.[KIND]) (parts[part[KIND]] ??= []).push(part);",
     ...modules.map(({ name }) => `export const ${name} = ${name}Of(parts);`),

@@ -4,8 +4,10 @@ const FILES = "use `files` of @conclave/sdk, under the grant `files`";
 const FETCH = "use `fetch` of @conclave/sdk, under the grant `fetch`";
 const NO_SOCKETS = `a component has no sockets; ${FETCH}`;
 const NO_PROCESSES = "a component starts no processes; an agent runs commands with `act.run`";
-const NO_THREADS = "a component has one thread; give the work to a background task with `background.start`";
-const NO_TIMERS = "a component has no event loop and no timers; a strategy waits with `delivery.wait`";
+const NO_THREADS =
+  "a component has one thread; give the work to a background task with `background.start`";
+const NO_TIMERS =
+  "a component has no event loop and no timers; a strategy waits with `delivery.wait`";
 const BYTES = "use `Uint8Array`, `TextEncoder` and `TextDecoder`";
 const SETTINGS = "use `config` of @conclave/sdk for settings; a component has no environment";
 

@@ -35,7 +35,11 @@ export const modifyTask = (taskId, state, options) =>
 export const delegate = (task, inputs = {}, options) => verb("delegate", { task, inputs }, options);
 
 export const delegateAll = (delegates, options) =>
-  custom("delegate_all", { delegates: delegates.map(({ task, inputs = {} }) => ({ agent: task, inputs })) }, options);
+  custom(
+    "delegate_all",
+    { delegates: delegates.map(({ task, inputs = {} }) => ({ agent: task, inputs })) },
+    options,
+  );
 
 export const think = (thought, options) => verb("think", thought, options);
 

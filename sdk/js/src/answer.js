@@ -14,7 +14,12 @@ export function parseAnswer(text) {
 function answerOf({ task_id: taskId = "", agent: worker = "", ...fields }) {
   const { status, error, tasks, cancelled } = fields;
   if (error !== undefined && status === undefined) {
-    return { tag: "refused", code: error, message: fields.message ?? "", allowed: fields.allowed ?? [] };
+    return {
+      tag: "refused",
+      code: error,
+      message: fields.message ?? "",
+      allowed: fields.allowed ?? [],
+    };
   }
   if (tasks !== undefined) {
     return { tag: "listed", tasks: tasks.map(answerOf).filter((one) => one !== undefined) };

@@ -9,8 +9,21 @@ export { parseAnswer } from "./answer.js";
 const RETRIES = 3;
 
 const OPTIONS = [
-  "context", "shareChannels", "brief", "conversationMessages", "wait", "structured", "deliver",
-  "resultForm", "notify", "deadlineMs", "turns", "onClose", "key", "thought", "extra",
+  "context",
+  "shareChannels",
+  "brief",
+  "conversationMessages",
+  "wait",
+  "structured",
+  "deliver",
+  "resultForm",
+  "notify",
+  "deadlineMs",
+  "turns",
+  "onClose",
+  "key",
+  "thought",
+  "extra",
 ];
 
 /** Returns the turn that starts a background task. */
@@ -40,7 +53,9 @@ export function start(worker, description, options = {}) {
 
 function deliveryOf(deliver) {
   if (deliver === undefined) return { tag: "as-configured" };
-  return deliver.strategy === undefined ? { tag: "inbox" } : { tag: "strategy", val: deliver.strategy };
+  return deliver.strategy === undefined
+    ? { tag: "inbox" }
+    : { tag: "strategy", val: deliver.strategy };
 }
 
 export const status = (taskId, options) =>

@@ -14,7 +14,8 @@ export function checked(schema, value) {
 function check(state, schema, value, path) {
   if (schema === true) return value;
   if (schema === false) return fail(state, path, "is not allowed", value);
-  if (schema.$ref !== undefined) value = check(state, resolved(state.root, schema.$ref), value, path);
+  if (schema.$ref !== undefined)
+    value = check(state, resolved(state.root, schema.$ref), value, path);
   if (schema.type !== undefined && ![schema.type].flat().some((type) => isOf(type, value))) {
     return fail(state, path, `must be ${article([schema.type].flat().join(" or "))}`, value);
   }
@@ -54,7 +55,8 @@ function text(state, schema, value, path) {
 }
 
 function number(state, schema, value, path) {
-  if (value < (schema.minimum ?? -Infinity)) fail(state, path, `must be at least ${schema.minimum}`);
+  if (value < (schema.minimum ?? -Infinity))
+    fail(state, path, `must be at least ${schema.minimum}`);
   if (value > (schema.maximum ?? Infinity)) fail(state, path, `must be at most ${schema.maximum}`);
   if (value <= (schema.exclusiveMinimum ?? -Infinity)) {
     fail(state, path, `must be above ${schema.exclusiveMinimum}`);
@@ -74,7 +76,10 @@ function array(state, schema, value, path) {
   if (value.length > (schema.maxItems ?? Infinity)) {
     fail(state, path, `must have at most ${schema.maxItems} items`);
   }
-  if (schema.uniqueItems && value.some((one, n) => value.slice(0, n).some((other) => equal(one, other)))) {
+  if (
+    schema.uniqueItems &&
+    value.some((one, n) => value.slice(0, n).some((other) => equal(one, other)))
+  ) {
     fail(state, path, "must not have equal items");
   }
   const prefix = schema.prefixItems ?? [];
@@ -140,7 +145,9 @@ function isOf(type, value) {
 function resolved(root, reference) {
   if (!reference.startsWith("#")) throw new Error(`the schema's $ref ${reference} is not local`);
   const keys = reference.slice(1).split("/").slice(1);
-  const unescaped = keys.map((key) => decodeURIComponent(key).replace(/~1/g, "/").replace(/~0/g, "~"));
+  const unescaped = keys.map((key) =>
+    decodeURIComponent(key).replace(/~1/g, "/").replace(/~0/g, "~"),
+  );
   const found = unescaped.reduce((schema, key) => schema?.[key], root);
   if (found === undefined) throw new Error(`the schema's $ref ${reference} leads to nothing`);
   return found;
@@ -148,7 +155,8 @@ function resolved(root, reference) {
 
 function equal(one, other) {
   if (one === other) return true;
-  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
+  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null)
+    return false;
   if (Array.isArray(one) !== Array.isArray(other)) return false;
   const keys = Object.keys(one);
   return (

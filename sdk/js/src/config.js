@@ -27,7 +27,9 @@ export function durationMs(text) {
   const factor = unit === "" && Number(number) === 0 ? 1 : UNITS[unit];
   const duration = Number(number) * factor;
   if (!Number.isSafeInteger(duration)) {
-    throw new Error(`${JSON.stringify(text)} is no duration: write a number and ms, s, min, h or d, such as "15 s"`);
+    throw new Error(
+      `${JSON.stringify(text)} is no duration: write a number and ms, s, min, h or d, such as "15 s"`,
+    );
   }
   return duration;
 }

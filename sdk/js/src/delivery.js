@@ -1,8 +1,10 @@
 // Decisions of delivery strategies, and the results that are due.
 
 /** Reports these results, on the preferred channel and in the host's words by default. */
-export const deliver = (tasks, { channel, prompt, interrupt = false } = {}) =>
-  ({ tag: "deliver", val: { tasks: [...tasks], channel, prompt, interrupt } });
+export const deliver = (tasks, { channel, prompt, interrupt = false } = {}) => ({
+  tag: "deliver",
+  val: { tasks: [...tasks], channel, prompt, interrupt },
+});
 
 export const moveToInbox = (tasks) => ({ tag: "move-to-inbox", val: [...tasks] });
 

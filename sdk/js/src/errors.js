@@ -84,7 +84,8 @@ function fromHost(what, thrown) {
 export function oneLine(error) {
   if (!(error instanceof Error)) return firstLine(String(error));
   const plain = error.name === "Error" || error instanceof HostError;
-  const text = plain || error instanceof InvalidArguments ? error.message : `${error.name}: ${error.message}`;
+  const text =
+    plain || error instanceof InvalidArguments ? error.message : `${error.name}: ${error.message}`;
   return firstLine(text) || error.name;
 }
 

@@ -43,5 +43,8 @@ function located(stack) {
     const [source, sourceLine] = (lines[Number(line) - 1] ?? "").split(":");
     return sourceLine ? `${table.sources[Number(source)]}:${sourceLine}` : whole;
   });
-  return text.split("\n").filter((line) => !line.includes(SDK) && !line.includes("(native)")).join("\n");
+  return text
+    .split("\n")
+    .filter((line) => !line.includes(SDK) && !line.includes("(native)"))
+    .join("\n");
 }

@@ -31,7 +31,7 @@ export class History {
   }
 
   *[Symbol.iterator]() {
-    for (let start = 0; start < this.length; ) {
+    for (let start = 0; start < this.length;) {
       const messages = this.#read(start, Math.min(PAGE, this.length - start));
       // The host has no more; without this check the loop would never end.
       if (messages.length === 0) return;
@@ -41,7 +41,7 @@ export class History {
   }
 
   *newestFirst() {
-    for (let end = this.length; end > 0; ) {
+    for (let end = this.length; end > 0;) {
       const start = Math.max(0, end - PAGE);
       yield* this.#page(start, end - start).reverse();
       end = start;

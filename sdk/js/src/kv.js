@@ -13,7 +13,8 @@ const of = (key, work) => ask(`kv ${JSON.stringify(key)}`, work);
 
 export const get = (key) => optional(of(key, () => host.get(key)));
 
-export const getText = (key) => optional(get(key), (bytes) => toText(`kv ${JSON.stringify(key)}`, bytes));
+export const getText = (key) =>
+  optional(get(key), (bytes) => toText(`kv ${JSON.stringify(key)}`, bytes));
 
 export const getJson = (key) => optional(getText(key), JSON.parse);
 

@@ -8,7 +8,14 @@ import { ask } from "./errors.js";
 import { draftTo, extraTo, json, numbersFrom, optional, toolCallFrom } from "./wire.js";
 
 const FIELDS = [
-  "model", "prompt", "tools", "toolFormat", "toolChoice", "outputSchema", "stream", "options",
+  "model",
+  "prompt",
+  "tools",
+  "toolFormat",
+  "toolChoice",
+  "outputSchema",
+  "stream",
+  "options",
 ];
 
 /** Completes the task's system message and its whole history, with all tools of the agent. */
@@ -54,8 +61,10 @@ class CompletionStream {
 export const system = () => ({ tag: "system" });
 
 /** Messages of the step's history; `end` is excluded. */
-export const history = (start = 0, end = Number.MAX_SAFE_INTEGER) =>
-  ({ tag: "history", val: { start, end } });
+export const history = (start = 0, end = Number.MAX_SAFE_INTEGER) => ({
+  tag: "history",
+  val: { start, end },
+});
 
 /** A message that the plugin writes. */
 export const draft = (message) => ({ tag: "draft", val: message });
@@ -72,7 +81,7 @@ export function quoted(title, origin, data) {
 
 /** Invisible characters, and those that change the reading direction. */
 const HIDDEN =
-  /[\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|\udb40[\udc00-\udfff]|\udb41[\udc00-\udfff]|\udb42[\udc00-\udfff]|\udb43[\udc00-\udfff]/g;
+  /[\u{7f}-\u{9f}\u{ad}\u{200b}-\u{200f}\u{2028}-\u{202e}\u{2060}-\u{206f}\u{feff}\u{e0000}-\u{e0fff}]/gu;
 
 const escaped = (text) =>
   [...Array(text.length).keys()]
@@ -88,7 +97,10 @@ function requestTo(request) {
     prompt: prompt.map(partTo),
     tools: request.tools,
     toolFormat: request.toolFormat,
-    toolChoice: typeof toolChoice === "string" ? { tag: toolChoice } : { tag: "named", val: toolChoice.named },
+    toolChoice:
+      typeof toolChoice === "string"
+        ? { tag: toolChoice }
+        : { tag: "named", val: toolChoice.named },
     outputSchema: optional(request.outputSchema, json),
     stream: request.stream ?? true,
     options: extraTo(request.options),
@@ -97,7 +109,8 @@ function requestTo(request) {
 
 function partTo(part) {
   if (typeof part === "string") return { tag: "draft", val: draftTo({ content: part }) };
-  if (part.tag === "history") return { tag: "history", val: { start: u64(part.val.start), end: u64(part.val.end) } };
+  if (part.tag === "history")
+    return { tag: "history", val: { start: u64(part.val.start), end: u64(part.val.end) } };
   return part.tag === "draft" ? { tag: "draft", val: draftTo(part.val) } : part;
 }
 

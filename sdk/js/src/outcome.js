@@ -57,6 +57,7 @@ export function outcomeOf(result, hasOutputSchema) {
   if (result instanceof Outcome) return result;
   if (hasOutputSchema) return new Outcome({ value: result, content: JSON.stringify(result) });
   if (result === undefined || result === null) return new Outcome();
-  if (typeof result === "object") return new Outcome({ value: result, content: JSON.stringify(result) });
+  if (typeof result === "object")
+    return new Outcome({ value: result, content: JSON.stringify(result) });
   return new Outcome({ content: String(result) });
 }

@@ -17,7 +17,10 @@ class Builder {
 
   nullable() {
     const { description, ...schema } = this.schema;
-    return new Builder(described({ anyOf: [schema, { type: "null" }] }, description), this.isOptional);
+    return new Builder(
+      described({ anyOf: [schema, { type: "null" }] }, description),
+      this.isOptional,
+    );
   }
 
   describe(description) {

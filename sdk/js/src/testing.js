@@ -8,7 +8,15 @@ import { View } from "./view.js";
 import { actionTo, extraTo, json, optional, toolCallTo } from "./wire.js";
 
 const GRANTS = [
-  "config", "files", "writable", "kv", "responses", "replies", "secrets", "history", "call",
+  "config",
+  "files",
+  "writable",
+  "kv",
+  "responses",
+  "replies",
+  "secrets",
+  "history",
+  "call",
 ];
 
 /** Returns a host that grants what `grants` names, and denies everything else. */
@@ -20,8 +28,19 @@ export function fakeHost(grants = {}) {
 class FakeHost {
   #host;
 
-  constructor({ config, files = {}, writable = [], kv, responses, replies, secrets, history, call }) {
-    const map = (object, convert) => new Map(Object.entries(object).map(([key, value]) => [key, convert(value)]));
+  constructor({
+    config,
+    files = {},
+    writable = [],
+    kv,
+    responses,
+    replies,
+    secrets,
+    history,
+    call,
+  }) {
+    const map = (object, convert) =>
+      new Map(Object.entries(object).map(([key, value]) => [key, convert(value)]));
     this.#host = {
       grants: {
         files: { contents: map(files, toBytes), folders: foldersOf(Object.keys(files), writable) },
@@ -100,7 +119,10 @@ function foldersOf(paths, writable) {
 function responseOf(response) {
   const { status = 200, headers = {}, body = "", json: value } = response;
   known("a response", response, ["status", "headers", "body", "json"]);
-  const list = Object.entries(headers).map(([name, one]) => ({ name: name.toLowerCase(), value: String(one) }));
+  const list = Object.entries(headers).map(([name, one]) => ({
+    name: name.toLowerCase(),
+    value: String(one),
+  }));
   return { status, headers: list, body: toBytes(value === undefined ? body : json(value)) };
 }
 
@@ -118,9 +140,22 @@ function completionOf(reply, n) {
 }
 
 const TASK = [
-  "taskName", "inputs", "pending", "history", "sinceLastStep", "latestUserMessage", "plan",
-  "currentPlanNode", "outputs", "lastError", "tools", "peers", "remaining", "metrics",
-  "delegateLevel", "iteration",
+  "taskName",
+  "inputs",
+  "pending",
+  "history",
+  "sinceLastStep",
+  "latestUserMessage",
+  "plan",
+  "currentPlanNode",
+  "outputs",
+  "lastError",
+  "tools",
+  "peers",
+  "remaining",
+  "metrics",
+  "delegateLevel",
+  "iteration",
 ];
 
 /**
@@ -136,7 +171,8 @@ function stateOf(parts) {
   const given = typeof parts === "string" ? { history: [parts] } : parts;
   known("task", given, TASK);
   const history = (given.history ?? []).map(messageOf);
-  const pending = given.pending === undefined ? history.at(-1) : messageOf(given.pending, history.length);
+  const pending =
+    given.pending === undefined ? history.at(-1) : messageOf(given.pending, history.length);
   const users = history.filter(({ sender }) => sender === "user");
   return {
     taskName: () => given.taskName ?? "main",
@@ -187,7 +223,11 @@ function messageOf(message, seq) {
 }
 
 function pastActionOf({ action, observation, seq = 0 }) {
-  return { action: optional(action, actionTo), observation: optional(observation, observationOf), seq };
+  return {
+    action: optional(action, actionTo),
+    observation: optional(observation, observationOf),
+    seq,
+  };
 }
 
 /** Returns an observation in the contract's form; the inverse of what a view returns. */
@@ -200,7 +240,10 @@ function observationOf({ tag, val }) {
     case "delegated":
       return { tag, val: [val.task, json(val.outputs)] };
     case "tool":
-      return { tag, val: { callId: "call-1", isError: false, ...val, value: optional(val.value, json) } };
+      return {
+        tag,
+        val: { callId: "call-1", isError: false, ...val, value: optional(val.value, json) },
+      };
     case "custom":
       return { tag, val: { ...val, extras: json(val.extras ?? {}) } };
     default:
@@ -209,21 +252,35 @@ function observationOf({ tag, val }) {
 }
 
 const toolSummaryOf = (tool) => {
-  const { name, description = "", inputSchema = { type: "object" } } = typeof tool === "string" ? { name: tool } : tool;
+  const {
+    name,
+    description = "",
+    inputSchema = { type: "object" },
+  } = typeof tool === "string" ? { name: tool } : tool;
   return { name, description, inputSchema: json(inputSchema) };
 };
 
 /** Returns an answer of the model that the host takes, and that does not end the task. */
 export function answer(content, parts = {}) {
-  return { message: messageFromTest(content), responder: "llm", valid: true, done: false, ...parts };
+  return {
+    message: messageFromTest(content),
+    responder: "llm",
+    valid: true,
+    done: false,
+    ...parts,
+  };
 }
 
-const messageFromTest = (content) =>
-  task({ history: [{ sender: "llm", content }] }).pending;
+const messageFromTest = (content) => task({ history: [{ sender: "llm", content }] }).pending;
 
 /** Returns the end of a task that is done with this text. */
 export function ending(content, parts = {}) {
-  return { status: "DONE", reason: "the model said that it is done", result: { text: content }, ...parts };
+  return {
+    status: "DONE",
+    reason: "the model said that it is done",
+    result: { text: content },
+    ...parts,
+  };
 }
 
 const ROOM = ["roomId", "nowMs", "pendingResults", "channels", "preferredChannel", "notifiedTask"];
@@ -242,7 +299,12 @@ export function room(parts = {}) {
   });
 }
 
-const channelOf = ({ id, kind = "text", activity = "idle", muted = false }) => ({ id, kind, activity, muted });
+const channelOf = ({ id, kind = "text", activity = "idle", muted = false }) => ({
+  id,
+  kind,
+  activity,
+  muted,
+});
 
 /** As the host does: voice first, then any other, but never a muted one or an agent's. */
 function preferred(channels) {
@@ -281,7 +343,16 @@ export function gateInput(content, parts = {}) {
 
 /** Returns an event, as an observer gets it. */
 export function event(kind, parts = {}) {
-  return { room: "3f2a91c0", seq: 17, index: 0, time: 0, kind, task: "main", details: {}, ...parts };
+  return {
+    room: "3f2a91c0",
+    seq: 17,
+    index: 0,
+    time: 0,
+    kind,
+    task: "main",
+    details: {},
+    ...parts,
+  };
 }
 
 function known(what, object, names) {

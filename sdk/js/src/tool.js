@@ -7,8 +7,16 @@ import { schemaOf } from "./schema.js";
 
 const NAME = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
 const FIELDS = [
-  "name", "description", "input", "output", "idempotent", "title", "resultTokens", "retainedTokens",
-  "examples", "run",
+  "name",
+  "description",
+  "input",
+  "output",
+  "idempotent",
+  "title",
+  "resultTokens",
+  "retainedTokens",
+  "examples",
+  "run",
 ];
 const NO_ARGUMENTS = { type: "object", properties: {}, additionalProperties: false };
 
@@ -17,7 +25,9 @@ export function tool(definition) {
   const { name, run } = definition;
   const unknown = Object.keys(definition).find((key) => !FIELDS.includes(key));
   if (typeof name !== "string" || !NAME.test(name)) {
-    throw new TypeError(`tool: the name ${JSON.stringify(name)} must be lower-case words with \`_\` between`);
+    throw new TypeError(
+      `tool: the name ${JSON.stringify(name)} must be lower-case words with \`_\` between`,
+    );
   }
   if (unknown) throw new TypeError(`tool ${name}: there is no field ${unknown}`);
   if (typeof run !== "function") throw new TypeError(`tool ${name}: the function run is missing`);
@@ -27,7 +37,10 @@ export function tool(definition) {
   // are the defaults. Without any, a call of a component costs a tenth less.
   const hasDefaults = JSON.stringify(spec.input).includes('"default":');
   const outcome = (values) =>
-    outcomeOf(settled(`tool ${name}: run`, run.call(definition, values)), spec.output !== undefined);
+    outcomeOf(
+      settled(`tool ${name}: run`, run.call(definition, values)),
+      spec.output !== undefined,
+    );
   const made = {
     spec,
     run,
@@ -45,15 +58,24 @@ export function toolset(definition) {
 
 /** Returns a tool's description with its schemas. Throws if a part of it is missing. */
 export function specOf({
-  name, description, input = NO_ARGUMENTS, output, idempotent = false, title, resultTokens,
-  retainedTokens, examples,
+  name,
+  description,
+  input = NO_ARGUMENTS,
+  output,
+  idempotent = false,
+  title,
+  resultTokens,
+  retainedTokens,
+  examples,
 }) {
   if (typeof description !== "string" || description.trim() === "") {
     throw new TypeError(`tool ${name}: the description for the model is missing`);
   }
   const inputSchema = schemaOf(input);
   if (inputSchema?.type !== "object") {
-    throw new TypeError(`tool ${name}: input must be the schema of an object, such as s.object({ … })`);
+    throw new TypeError(
+      `tool ${name}: input must be the schema of an object, such as s.object({ … })`,
+    );
   }
   return {
     name,

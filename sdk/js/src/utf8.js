@@ -87,7 +87,16 @@ export class Utf8Decoder {
  * Standard).
  */
 function sequence(bytes, start, first) {
-  const count = first >= 0xf0 && first <= 0xf4 ? 3 : first >= 0xe0 ? (first < 0xf0 ? 2 : 0) : first >= 0xc2 ? 1 : 0;
+  const count =
+    first >= 0xf0 && first <= 0xf4
+      ? 3
+      : first >= 0xe0
+        ? first < 0xf0
+          ? 2
+          : 0
+        : first >= 0xc2
+          ? 1
+          : 0;
   if (count === 0) return { code: -1, length: 0 };
   let code = first & (0x3f >> count);
   for (let n = 0; n < count; n++) {
@@ -111,7 +120,8 @@ function highest(first, n) {
 
 function view(input) {
   if (input instanceof Uint8Array) return input;
-  if (ArrayBuffer.isView(input)) return new Uint8Array(input.buffer, input.byteOffset, input.byteLength);
+  if (ArrayBuffer.isView(input))
+    return new Uint8Array(input.buffer, input.byteOffset, input.byteLength);
   return new Uint8Array(input);
 }
 

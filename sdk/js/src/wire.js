@@ -19,18 +19,32 @@ export const extraTo = (object = {}) =>
     .filter(([, value]) => value !== undefined)
     .map(([key, value]) => ({ key, value: json(value) }));
 
-export const blobFrom = ({ sha256, mediaType, length, name }) =>
-  ({ sha256, mediaType, length: Number(length), name: optional(name) });
+export const blobFrom = ({ sha256, mediaType, length, name }) => ({
+  sha256,
+  mediaType,
+  length: Number(length),
+  name: optional(name),
+});
 
-export const blobTo = ({ sha256, mediaType, length, name }) =>
-  ({ sha256, mediaType, length: u64(length), name });
+export const blobTo = ({ sha256, mediaType, length, name }) => ({
+  sha256,
+  mediaType,
+  length: u64(length),
+  name,
+});
 
-export const toolCallFrom = ({ id, name, arguments: text }) =>
-  ({ id, name, arguments: JSON.parse(text) });
+export const toolCallFrom = ({ id, name, arguments: text }) => ({
+  id,
+  name,
+  arguments: JSON.parse(text),
+});
 
 /** The host assigns the id of a call without one. */
-export const toolCallTo = ({ id = "", name, arguments: values = {} }) =>
-  ({ id, name, arguments: json(values) });
+export const toolCallTo = ({ id = "", name, arguments: values = {} }) => ({
+  id,
+  name,
+  arguments: json(values),
+});
 
 export function messageFrom(message) {
   return {
@@ -47,7 +61,13 @@ export function messageFrom(message) {
   };
 }
 
-export function draftTo({ role = "user", content = "", toolCalls = [], toolResults = [], attachments = [] }) {
+export function draftTo({
+  role = "user",
+  content = "",
+  toolCalls = [],
+  toolResults = [],
+  attachments = [],
+}) {
   return {
     role,
     content,
@@ -99,7 +119,10 @@ const ACTIONS = {
       ...task,
       context: JSON.parse(task.context),
       brief: optional(task.brief),
-      structured: optional(task.structured, ({ schema, retries }) => ({ schema: parsed(schema), retries })),
+      structured: optional(task.structured, ({ schema, retries }) => ({
+        schema: parsed(schema),
+        retries,
+      })),
       resultForm: optional(task.resultForm),
       notify: optional(task.notify),
       deadlineMs: optional(task.deadlineMs, Number),
@@ -110,7 +133,10 @@ const ACTIONS = {
     to: (task) => ({
       ...task,
       context: json(task.context),
-      structured: optional(task.structured, ({ schema, retries }) => ({ schema: optional(schema, json), retries })),
+      structured: optional(task.structured, ({ schema, retries }) => ({
+        schema: optional(schema, json),
+        retries,
+      })),
       deadlineMs: optional(task.deadlineMs, u64),
     }),
   },

@@ -3,7 +3,17 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
@@ -31,7 +41,11 @@ function plugin(files) {
 }
 
 function cli(...args) {
-  const { stdout, stderr, status } = spawnSync(process.execPath, [join(SDK, "bin/conclave-sdk.js"), ...args, "--toolchain", TOOLCHAIN], { encoding: "utf8" });
+  const { stdout, stderr, status } = spawnSync(
+    process.execPath,
+    [join(SDK, "bin/conclave-sdk.js"), ...args, "--toolchain", TOOLCHAIN],
+    { encoding: "utf8" },
+  );
   assert.equal(stderr, "");
   const printed = JSON.parse(stdout);
   assert.equal(status, printed.errors ? 1 : 0);
@@ -70,7 +84,12 @@ test("the exports of an entry file are described", { skip }, () => {
       {
         name: "count",
         description: "Counts.",
-        input: { type: "object", properties: { text: { type: "string" } }, required: ["text"], additionalProperties: false },
+        input: {
+          type: "object",
+          properties: { text: { type: "string" } },
+          required: ["text"],
+          additionalProperties: false,
+        },
         idempotent: false,
       },
     ],
@@ -80,36 +99,66 @@ test("the exports of an entry file are described", { skip }, () => {
 test("a mistake in a definition is one sentence", { skip }, () => {
   const errors = (code) => describe({ "app.js": code }).errors;
   assert.match(errors("export const a = 1;")[0], /exports no tool, agent or other part/);
-  assert.match(errors(`import { tool } from "@conclave/sdk"; export const a = tool({ name: "a" });`)[0], /the function run is missing/);
-  assert.match(errors(TOOL + "export const b = a; export const c = a;")[0], /two tools have the name a/);
   assert.match(
-    errors(`import { gate } from "@conclave/sdk"; const g = () => gate({ check() {} }); export const a = g(), b = g();`)[0],
+    errors(`import { tool } from "@conclave/sdk"; export const a = tool({ name: "a" });`)[0],
+    /the function run is missing/,
+  );
+  assert.match(
+    errors(TOOL + "export const b = a; export const c = a;")[0],
+    /two tools have the name a/,
+  );
+  assert.match(
+    errors(
+      `import { gate } from "@conclave/sdk"; const g = () => gate({ check() {} }); export const a = g(), b = g();`,
+    )[0],
     /a and b are both of the kind gate: a plugin has one/,
   );
-  assert.match(errors(`import { config } from "@conclave/sdk"; export const a = config.get(`)[0], /^app\.js:1: /);
-  assert.match(errors(`import { files } from "@conclave/sdk"; files.read("/a");`)[0], /cannot be loaded: Denied/);
-  assert.match(errors(`import { tol } from "@conclave/sdk"; tol();`)[0], /No matching export .* for import "tol"/);
+  assert.match(
+    errors(`import { config } from "@conclave/sdk"; export const a = config.get(`)[0],
+    /^app\.js:1: /,
+  );
+  assert.match(
+    errors(`import { files } from "@conclave/sdk"; files.read("/a");`)[0],
+    /cannot be loaded: Denied/,
+  );
+  assert.match(
+    errors(`import { tol } from "@conclave/sdk"; tol();`)[0],
+    /No matching export .* for import "tol"/,
+  );
 });
 
 test("a component imports only what its plugin uses", { skip }, () => {
   const world = (code) => {
     const { out, imports } = prepare({ "app.js": code });
     const text = readFileSync(join(out, "wit/javascript-plugin.wit"), "utf8");
-    assert.deepEqual([...text.matchAll(/import (.*);/g)].map(([, name]) => name), imports);
+    assert.deepEqual(
+      [...text.matchAll(/import (.*);/g)].map(([, name]) => name),
+      imports,
+    );
     return { imports, exports: [...text.matchAll(/export (.*);/g)].map(([, name]) => name) };
   };
   assert.deepEqual(world(TOOL), { imports: ["log"], exports: ["tools"] });
-  assert.deepEqual(world(TOOL.replace("tool }", "tool, kv, fetch, secret }").replace('"done"', 'kv.getText("a") + fetch("https://a.example").text()')), {
-    imports: ["fetch", "kv", "log"],
-    exports: ["tools"],
-  });
+  assert.deepEqual(
+    world(
+      TOOL.replace("tool }", "tool, kv, fetch, secret }").replace(
+        '"done"',
+        'kv.getText("a") + fetch("https://a.example").text()',
+      ),
+    ),
+    {
+      imports: ["fetch", "kv", "log"],
+      exports: ["tools"],
+    },
+  );
   assert.deepEqual(
     world(`import { agent, finish, model } from "@conclave/sdk";
       export const a = agent({ step: () => finish(model.answer().content) });`),
     { imports: ["log", "model", "state"], exports: ["agent"] },
   );
   assert.deepEqual(
-    world(`import { strategy } from "@conclave/sdk"; export const a = strategy({ decide: () => [] });`),
+    world(
+      `import { strategy } from "@conclave/sdk"; export const a = strategy({ decide: () => [] });`,
+    ),
     { imports: ["delivery-context", "log"], exports: ["delivery-strategy"] },
   );
 });
@@ -133,8 +182,11 @@ test("every interface of the contract can be imported and exported", { skip }, (
     `,
   });
   const all = readFileSync(join(WIT, "world.wit"), "utf8").split("world all {")[1];
-  const named = (word) => [...all.matchAll(new RegExp(`${word} ([a-z-]+);`, "g"))].map(([, name]) => name);
-  const common = readFileSync(join(WIT, "world.wit"), "utf8").split("world imports {")[1].split("}")[0];
+  const named = (word) =>
+    [...all.matchAll(new RegExp(`${word} ([a-z-]+);`, "g"))].map(([, name]) => name);
+  const common = readFileSync(join(WIT, "world.wit"), "utf8")
+    .split("world imports {")[1]
+    .split("}")[0];
   const commonNames = [...common.matchAll(/import ([a-z-]+);/g)].map(([, name]) => name);
   assert.deepEqual([...imports].sort(), [...named("import"), ...commonNames].sort());
   assert.deepEqual([...exports].sort(), named("export").sort());
@@ -142,25 +194,42 @@ test("every interface of the contract can be imported and exported", { skip }, (
 
 test("what no component has is named with the alternative", { skip }, () => {
   const refused = (code, more = {}) => prepare({ ...withCode(code), ...more }).errors.join("\n");
-  assert.match(refused('import "node:fs";'), /app\.js imports node:fs: use `files` of @conclave\/sdk/);
+  assert.match(
+    refused('import "node:fs";'),
+    /app\.js imports node:fs: use `files` of @conclave\/sdk/,
+  );
   assert.match(refused('import "fs/promises";'), /imports fs\/promises: use `files`/);
   assert.match(refused('import "node:worker_threads";'), /one thread; .* `background\.start`/);
   assert.match(refused('import "net";'), /no sockets; use `fetch`/);
   assert.match(refused('import "node:zlib";'), /no modules of Node/);
-  assert.match(refused('import native from "./x.node"; native();'), /\.\/x\.node, which is machine code/);
-  assert.match(refused('export const load = () => import("./b.js");', { "b.js": "" }), /app\.js uses import\(\): write `import … from`/);
+  assert.match(
+    refused('import native from "./x.node"; native();'),
+    /\.\/x\.node, which is machine code/,
+  );
+  assert.match(
+    refused('export const load = () => import("./b.js");', { "b.js": "" }),
+    /app\.js uses import\(\): write `import … from`/,
+  );
   assert.match(refused('import "@conclave/sdk/testing";'), /only tests can/);
   assert.match(refused('import "left-pad";'), /^app\.js:\d+: Could not resolve "left-pad"/);
 });
 
 test("a global that no component has is a warning", { skip }, () => {
-  const { warnings } = prepare(withCode("export const wait = () => setTimeout(a, fetch('https://a.example'));"));
-  assert.deepEqual(warnings.map((text) => text.split(":")[0]), [
-    "the plugin or a package names `setTimeout`",
-    "the plugin or a package names `fetch`",
-  ]);
-  assert.match(prepare(withCode("export const load = (name) => import(name);")).warnings[0], /`import\(\)` and no literal, which is not bundled/);
-  assert.deepEqual(prepare(withCode('import { fetch } from "@conclave/sdk"; export { fetch };')).warnings, []);
+  const { warnings } = prepare(
+    withCode("export const wait = () => setTimeout(a, fetch('https://a.example'));"),
+  );
+  assert.deepEqual(
+    warnings.map((text) => text.split(":")[0]),
+    ["the plugin or a package names `setTimeout`", "the plugin or a package names `fetch`"],
+  );
+  assert.match(
+    prepare(withCode("export const load = (name) => import(name);")).warnings[0],
+    /`import\(\)` and no literal, which is not bundled/,
+  );
+  assert.deepEqual(
+    prepare(withCode('import { fetch } from "@conclave/sdk"; export { fetch };')).warnings,
+    [],
+  );
 });
 
 test("pure packages are bundled, as are TypeScript and JSON", { skip }, () => {
@@ -181,7 +250,9 @@ test("pure packages are bundled, as are TypeScript and JSON", { skip }, () => {
 test("each line of a bundle has its source's", { skip }, () => {
   const { out } = prepare({ "app.js": `${TOOL}\nexport const here = 1;\n` });
   const text = readFileSync(join(out, "plugin.js"), "utf8");
-  const { sources, lines } = JSON.parse(text.slice(text.lastIndexOf("__conclaveLines = ") + 18, text.lastIndexOf(";")));
+  const { sources, lines } = JSON.parse(
+    text.slice(text.lastIndexOf("__conclaveLines = ") + 18, text.lastIndexOf(";")),
+  );
   const line = text.split("\n").findIndex((one) => one.includes("here = 1"));
   const [source, number] = lines.split(";")[line].split(":");
   assert.deepEqual([sources[source], number], ["app.js", "5"]);
@@ -190,7 +261,10 @@ test("each line of a bundle has its source's", { skip }, () => {
 test("the command names the engine's compiler and its files", { skip }, () => {
   const { command, component, out } = prepare({ "app.js": TOOL });
   assert.equal(component, join(out, "plugin.wasm"));
-  assert.ok(command[1].endsWith("componentize-qjs/cli.mjs") && command.includes("--sync"), command.join(" "));
+  assert.ok(
+    command[1].endsWith("componentize-qjs/cli.mjs") && command.includes("--sync"),
+    command.join(" "),
+  );
   const big = prepare({ "app.js": TOOL }, "--engine", "starlingmonkey");
   assert.ok(big.command[1].endsWith("componentize-js/src/cli.js"), big.command.join(" "));
   assert.match(readFileSync(join(big.out, "plugin.js"), "utf8"), /BigInt/);
@@ -208,7 +282,9 @@ for (const kind of readdirSync(join(SDK, "templates"))) {
     const folder = join(FOLDER, kind);
     cpSync(join(SDK, "templates", kind), folder, { recursive: true });
     for (const name of readdirSync(folder)) {
-      const text = readFileSync(join(folder, name), "utf8").replaceAll("<NAME>", "my-plugin").replaceAll("<SDK>", SDK);
+      const text = readFileSync(join(folder, name), "utf8")
+        .replaceAll("<NAME>", "my-plugin")
+        .replaceAll("<SDK>", SDK);
       writeFileSync(join(folder, name), text);
     }
     mkdirSync(join(folder, "node_modules/@conclave"), { recursive: true });
@@ -217,6 +293,7 @@ for (const kind of readdirSync(join(SDK, "templates"))) {
     execFileSync(process.execPath, ["--test"], { cwd: folder, env });
     const { errors, warnings } = prepare(join(folder, "app.js"));
     assert.deepEqual([errors, warnings], [undefined, []]);
-    for (const name of ["replies.json", "cases.json"]) JSON.parse(readFileSync(join(folder, name), "utf8"));
+    for (const name of ["replies.json", "cases.json"])
+      JSON.parse(readFileSync(join(folder, name), "utf8"));
   });
 }

@@ -3,7 +3,15 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
@@ -30,12 +38,26 @@ test("the tool and the agent of the page pass their tests", { skip }, () => {
   mkdirSync(join(FOLDER, "node_modules/@conclave"), { recursive: true });
   symlinkSync(SDK, join(FOLDER, "node_modules/@conclave/sdk"));
   const { NODE_TEST_CONTEXT, ...env } = process.env;
-  for (const [folder, exports] of [[FOLDER, "tools"], [join(FOLDER, "agent"), "agent"]]) {
+  for (const [folder, exports] of [
+    [FOLDER, "tools"],
+    [join(FOLDER, "agent"), "agent"],
+  ]) {
     execFileSync(process.execPath, ["--test", "app.test.js"], { cwd: folder, env });
-    const { stdout } = spawnSync(process.execPath, [
-      join(SDK, "bin/conclave-sdk.js"), "prepare", join(folder, "app.js"), "--wit", join(SDK, "../../wit"),
-      "--out", join(folder, "build"), "--toolchain", TOOLCHAIN,
-    ], { encoding: "utf8" });
+    const { stdout } = spawnSync(
+      process.execPath,
+      [
+        join(SDK, "bin/conclave-sdk.js"),
+        "prepare",
+        join(folder, "app.js"),
+        "--wit",
+        join(SDK, "../../wit"),
+        "--out",
+        join(folder, "build"),
+        "--toolchain",
+        TOOLCHAIN,
+      ],
+      { encoding: "utf8" },
+    );
     assert.deepEqual(JSON.parse(stdout).exports, [exports]);
   }
   JSON.parse(readFileSync(join(FOLDER, "cases.json"), "utf8"));
@@ -43,7 +65,9 @@ test("the tool and the agent of the page pass their tests", { skip }, () => {
 
 /** Returns the names that a file of types declares at its top, or in one of its namespaces. */
 function declared(text) {
-  return [...text.matchAll(/^(?:export |  )(?:function|class|const|namespace) (\w+)/gm)].map(([, name]) => name);
+  return [...text.matchAll(/^(?:export |  )(?:function|class|const|namespace) (\w+)/gm)].map(
+    ([, name]) => name,
+  );
 }
 
 test("the types declare what the modules export, and nothing else", () => {
@@ -53,11 +77,21 @@ test("the types declare what the modules export, and nothing else", () => {
     namespaces.set(name, declared(body.replace(/^  interface .*?^  \}/gms, "")));
     return `export const ${name}: object;`;
   });
-  const exported = declared(top).filter((name) => top.includes(`export function ${name}`) || top.includes(`export class ${name}`) || top.includes(`export const ${name}`));
+  const exported = declared(top).filter(
+    (name) =>
+      top.includes(`export function ${name}`) ||
+      top.includes(`export class ${name}`) ||
+      top.includes(`export const ${name}`),
+  );
   assert.deepEqual([...new Set(exported)].sort(), Object.keys(sdk).sort());
   for (const [name, names] of namespaces) {
     assert.deepEqual([...new Set(names)].sort(), Object.keys(sdk[name]).sort(), name);
   }
   const ofTesting = readFileSync(join(SDK, "types/testing.d.ts"), "utf8");
-  assert.deepEqual(declared(ofTesting).filter((name) => ofTesting.includes(`export function ${name}(`)).sort(), Object.keys(testing).sort());
+  assert.deepEqual(
+    declared(ofTesting)
+      .filter((name) => ofTesting.includes(`export function ${name}(`))
+      .sort(),
+    Object.keys(testing).sort(),
+  );
 });

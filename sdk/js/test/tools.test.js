@@ -1,7 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Denied, InvalidArguments, Outcome, Unavailable, config, files, s, tool, toolset } from "@conclave/sdk";
+import {
+  Denied,
+  InvalidArguments,
+  Outcome,
+  Unavailable,
+  config,
+  files,
+  s,
+  tool,
+  toolset,
+} from "@conclave/sdk";
 import { fakeHost } from "@conclave/sdk/testing";
 
 import { tools } from "../src/exports/tools.js";
@@ -14,7 +24,8 @@ const count = tool({
     options: s.object({ shortest: s.integer(undefined, { minimum: 1 }).default(1) }).optional(),
     lines: s.array(s.integer()).optional(),
   }),
-  run: ({ text, options }) => text.split(" ").filter((word) => word.length >= (options?.shortest ?? 1)).length,
+  run: ({ text, options }) =>
+    text.split(" ").filter((word) => word.length >= (options?.shortest ?? 1)).length,
 });
 
 /** Returns what a component's `call` returns, or the contract's error. */
@@ -56,7 +67,10 @@ test("a wrong argument is named with its path", () => {
   };
   assert.equal(problem({}), "text: is missing");
   assert.equal(problem({ text: 7 }), "text: must be a string");
-  assert.equal(problem({ text: "a", options: { shortest: 0 } }), "options.shortest: must be at least 1");
+  assert.equal(
+    problem({ text: "a", options: { shortest: 0 } }),
+    "options.shortest: must be at least 1",
+  );
   assert.equal(problem({ text: "a", lines: [1, "b"] }), "lines[1]: must be an integer");
   assert.equal(problem({ text: "a", more: 1 }), "more: there is no such argument");
   assert.equal(problem([]), "the arguments: must be an object");
@@ -97,8 +111,17 @@ test("the keywords of a schema are checked", () => {
     [{ $ref: "#/$defs/name" }, "a", 1],
   ];
   for (const [schema, good, ...bad] of cases) {
-    const input = { type: "object", properties: { value: schema }, $defs: { name: { type: "string" } } };
-    const one = tool({ name: "one", description: "Takes a value.", input, run: ({ value }) => ({ value }) });
+    const input = {
+      type: "object",
+      properties: { value: schema },
+      $defs: { name: { type: "string" } },
+    };
+    const one = tool({
+      name: "one",
+      description: "Takes a value.",
+      input,
+      run: ({ value }) => ({ value }),
+    });
     assert.deepEqual(one.call({ value: good }).value, { value: good }, JSON.stringify(schema));
     for (const value of bad) {
       assert.throws(() => one.call({ value }), InvalidArguments, JSON.stringify(schema));
@@ -144,18 +167,50 @@ test("outcomes that control the task are calls of tools of the host", () => {
 
 test("errors keep their case, and an exception is one line for the model", () => {
   const denial = { capability: "files", target: "/a", detail: "no grant" };
-  assert.deepEqual(errorOf(() => { throw new InvalidArguments("a: no"); }), { tag: "invalid-arguments", val: "a: no" });
-  assert.deepEqual(errorOf(() => { throw new Denied(denial); }), { tag: "denied", val: denial });
-  assert.deepEqual(errorOf(() => { throw new Unavailable(500); }), { tag: "unavailable", val: 500 });
-  assert.deepEqual(errorOf(() => { throw new Unavailable(); }), { tag: "unavailable" });
-  assert.deepEqual(errorOf(() => { throw new Error("two\nlines"); }), { tag: "other", val: "two" });
-  assert.deepEqual(errorOf(() => { throw "text"; }), { tag: "other", val: "text" });
+  assert.deepEqual(
+    errorOf(() => {
+      throw new InvalidArguments("a: no");
+    }),
+    { tag: "invalid-arguments", val: "a: no" },
+  );
+  assert.deepEqual(
+    errorOf(() => {
+      throw new Denied(denial);
+    }),
+    { tag: "denied", val: denial },
+  );
+  assert.deepEqual(
+    errorOf(() => {
+      throw new Unavailable(500);
+    }),
+    { tag: "unavailable", val: 500 },
+  );
+  assert.deepEqual(
+    errorOf(() => {
+      throw new Unavailable();
+    }),
+    { tag: "unavailable" },
+  );
+  assert.deepEqual(
+    errorOf(() => {
+      throw new Error("two\nlines");
+    }),
+    { tag: "other", val: "two" },
+  );
+  assert.deepEqual(
+    errorOf(() => {
+      throw "text";
+    }),
+    { tag: "other", val: "text" },
+  );
   assert.deepEqual(errorOf(() => ({}).a.b).tag, "other");
 });
 
 test("the stack of an exception goes to the log, and that of a refusal does not", () => {
   const host = fakeHost();
-  const error = errorOf(function crashing() { return undefined.nothing; }, host);
+  const error = errorOf(function crashing() {
+    return undefined.nothing;
+  }, host);
   assert.match(error.val, /^TypeError: Cannot read properties of undefined/);
   assert.ok(host.logs.every(({ level }) => level === "error"));
   const [first, second] = host.logs.map(({ message }) => message);
@@ -163,7 +218,9 @@ test("the stack of an exception goes to the log, and that of a refusal does not"
   assert.match(second, /^\s+at .*crashing.*tools\.test\.js:\d+/);
   const { length } = host.logs;
   errorOf(() => files.read("/a"), host);
-  errorOf(() => { throw new InvalidArguments("a: no"); }, host);
+  errorOf(() => {
+    throw new InvalidArguments("a: no");
+  }, host);
   assert.equal(host.logs.length, length);
 });
 
@@ -175,7 +232,10 @@ test("an import that is denied is denied for the caller too", () => {
 });
 
 test("a promise is refused, since nothing would wait for it", () => {
-  assert.throws(() => throws("a", async () => "late"), /tool a: run is async; .* remove async and await/);
+  assert.throws(
+    () => throws("a", async () => "late"),
+    /tool a: run is async; .* remove async and await/,
+  );
   assert.match(errorOf(() => Promise.resolve("late")).val, /returned a promise/);
 });
 
@@ -195,12 +255,16 @@ test("a tool is listed with its optional fields", () => {
       name: "one",
       description: "Finds.",
       inputSchema: '{"type":"object","properties":{},"additionalProperties":false}',
-      outputSchema: '{"type":"object","properties":{"year":{"type":"integer"}},"required":["year"],"additionalProperties":false}',
+      outputSchema:
+        '{"type":"object","properties":{"year":{"type":"integer"}},"required":["year"],"additionalProperties":false}',
       idempotent: true,
       extra: [
         { key: "title", value: '"Find"' },
         { key: "result-tokens", value: "2000" },
-        { key: "examples", value: '[{"thought":"look","arguments":{}},{"thought":null,"arguments":{}}]' },
+        {
+          key: "examples",
+          value: '[{"thought":"look","arguments":{}},{"thought":null,"arguments":{}}]',
+        },
       ],
     },
   ]);
@@ -211,8 +275,14 @@ test("a definition with a mistake says which", () => {
   wrong({ name: "Count", description: "A.", run() {} }, /the name "Count" must be lower-case/);
   wrong({ name: "a", run() {} }, /tool a: the description for the model is missing/);
   wrong({ name: "a", description: "A." }, /tool a: the function run is missing/);
-  wrong({ name: "a", description: "A.", run() {}, idempotant: true }, /there is no field idempotant/);
-  wrong({ name: "a", description: "A.", run() {}, input: s.string() }, /input must be the schema of an object/);
+  wrong(
+    { name: "a", description: "A.", run() {}, idempotant: true },
+    /there is no field idempotant/,
+  );
+  wrong(
+    { name: "a", description: "A.", run() {}, input: s.string() },
+    /input must be the schema of an object/,
+  );
 });
 
 test("a toolset lists its tools from the settings, and runs them", () => {
@@ -228,7 +298,14 @@ test("a toolset lists its tools from the settings, and runs them", () => {
   );
   const host = fakeHost({ config: { hail: "Ahoy" } });
   const parts = { tool: [count], toolset: [phrases] };
-  assert.deepEqual(host.run(() => tools(parts).listTools().map(({ name }) => name)), ["count", "hail"]);
+  assert.deepEqual(
+    host.run(() =>
+      tools(parts)
+        .listTools()
+        .map(({ name }) => name),
+    ),
+    ["count", "hail"],
+  );
   assert.equal(call(parts, "hail", { times: 2 }, host).content, "AhoyAhoy");
   assert.equal(call(parts, "count", { text: "a" }, host).content, "1");
 });

@@ -194,13 +194,22 @@ export const s: {
   number(description?: string, keywords?: NumberKeywords): Schema<number>;
   integer(description?: string, keywords?: NumberKeywords): Schema<number>;
   boolean(description?: string): Schema<boolean>;
-  enum<const V extends readonly (string | number)[]>(values: V, description?: string): Schema<V[number]>;
-  literal<const V extends string | number | boolean | null>(value: V, description?: string): Schema<V>;
+  enum<const V extends readonly (string | number)[]>(
+    values: V,
+    description?: string,
+  ): Schema<V[number]>;
+  literal<const V extends string | number | boolean | null>(
+    value: V,
+    description?: string,
+  ): Schema<V>;
   any(description?: string): Schema<any>;
   array<T>(items: Schema<T>, description?: string, keywords?: ArrayKeywords): Schema<T[]>;
   /** An object with any keys. */
   record<T>(values: Schema<T>, description?: string): Schema<{ [key: string]: T }>;
-  union<const C extends readonly Schema<any>[]>(choices: C, description?: string): Schema<Infer<C[number]>>;
+  union<const C extends readonly Schema<any>[]>(
+    choices: C,
+    description?: string,
+  ): Schema<Infer<C[number]>>;
   /** An object with these fields and no others. */
   object<F extends Fields>(fields: F, description?: string): Schema<Flat<ObjectOf<F>>>;
 };
@@ -293,11 +302,13 @@ type Values<S> = S extends Schema<infer T> ? T : { [key: string]: any };
 export function tool<
   S extends Schema<any> | JsonSchema = {},
   O extends Schema<any> | JsonSchema | undefined = undefined,
->(definition: Omit<ToolSpec, "input" | "output"> & {
-  input?: S;
-  output?: O;
-  run(values: Values<S>): O extends Schema<infer T> ? T | Outcome : unknown;
-}): Tool<Values<S>>;
+>(
+  definition: Omit<ToolSpec, "input" | "output"> & {
+    input?: S;
+    output?: O;
+    run(values: Values<S>): O extends Schema<infer T> ? T | Outcome : unknown;
+  },
+): Tool<Values<S>>;
 
 /** A set of tools that are known only from the plugin's settings. */
 export interface Toolset {
@@ -400,11 +411,21 @@ export interface TurnOptions {
 }
 
 /** Says something to the next responder, or to the task or role `to`. */
-export function say(content: string, options?: TurnOptions & { to?: string; attachments?: Blob[] }): Turn;
+export function say(
+  content: string,
+  options?: TurnOptions & { to?: string; attachments?: Blob[] },
+): Turn;
 /** Calls a tool; its result arrives with the next step. */
-export function callTool(name: string, values?: { [key: string]: Json }, options?: TurnOptions & { to?: string; content?: string }): Turn;
+export function callTool(
+  name: string,
+  values?: { [key: string]: Json },
+  options?: TurnOptions & { to?: string; content?: string },
+): Turn;
 /** Calls tools; independent calls run at the same time. */
-export function callTools(calls: ToolCall[], options?: TurnOptions & { to?: string; content?: string }): Turn;
+export function callTools(
+  calls: ToolCall[],
+  options?: TurnOptions & { to?: string; content?: string },
+): Turn;
 /** Returns the turn of a completion: its text, its tool calls, and its id. */
 export function replyWith(completion: model.Completion, options?: TurnOptions): Turn;
 /** Ends the task with its answer. */
@@ -496,11 +517,13 @@ export interface View {
  * Returns an agent. Each step runs in a fresh instance: an agent's memory is the history,
  * `scratch` or `kv`. An exception becomes an observation, and the agent may try again.
  */
-export function agent<T extends {
-  step(view: View): Turn;
-  /** Makes the agent a responder too; nothing leaves the answer to the next responder. */
-  respond?(view: View): Turn | undefined | null | void;
-}>(definition: T | (new () => T)): T;
+export function agent<
+  T extends {
+    step(view: View): Turn;
+    /** Makes the agent a responder too; nothing leaves the answer to the next responder. */
+    respond?(view: View): Turn | undefined | null | void;
+  },
+>(definition: T | (new () => T)): T;
 
 /** Returns a responder. */
 export function responder<T extends { respond(view: View): Turn | undefined | null | void }>(
@@ -520,16 +543,26 @@ export namespace act {
   /** Reads lines of a file: from 0, `end` excluded, -1 for the end of the file. */
   function read(path: string, options?: TurnOptions & { start?: number; end?: number }): Turn;
   /** Replaces lines of a file: from 0, `end` excluded, -1 for the end of the file. */
-  function write(path: string, content: string, options?: TurnOptions & { start?: number; end?: number }): Turn;
+  function write(
+    path: string,
+    content: string,
+    options?: TurnOptions & { start?: number; end?: number },
+  ): Turn;
   /** Queries the long-term memory. */
   function recall(query: string, options?: TurnOptions): Turn;
   /** Adds a task to the plan. `subtasks` are `{ goal, subtasks }`, nested. */
-  function addTask(goal: string, options?: TurnOptions & { parent?: string; subtasks?: Json }): Turn;
+  function addTask(
+    goal: string,
+    options?: TurnOptions & { parent?: string; subtasks?: Json },
+  ): Turn;
   function modifyTask(taskId: string, state: PlanState, options?: TurnOptions): Turn;
   /** Runs another task within this run, and waits for its outputs. */
   function delegate(task: string, inputs?: { [key: string]: Json }, options?: TurnOptions): Turn;
   /** Runs several tasks at once, and waits for all of them. */
-  function delegateAll(delegates: { task: string; inputs?: { [key: string]: Json } }[], options?: TurnOptions): Turn;
+  function delegateAll(
+    delegates: { task: string; inputs?: { [key: string]: Json } }[],
+    options?: TurnOptions,
+  ): Turn;
   /** Records a thought, without any effect. */
   function think(thought: string, options?: TurnOptions): Turn;
   /** Says something to the user; the task continues. */
@@ -538,7 +571,10 @@ export namespace act {
   function ask(question: string, options?: TurnOptions): Turn;
   function browseInteractive(code: string, options?: TurnOptions): Turn;
   function viewTasks(options?: TurnOptions): Turn;
-  function trackTasks(tasks: { title: string; status: "todo" | "in_progress" | "done"; notes?: string }[], options?: TurnOptions): Turn;
+  function trackTasks(
+    tasks: { title: string; status: "todo" | "in_progress" | "done"; notes?: string }[],
+    options?: TurnOptions,
+  ): Turn;
   /** Asks the host to shorten the agent's history. */
   function requestCondensation(options?: TurnOptions): Turn;
   /** Returns an action without a verb here, in the fixed JSON form. */
@@ -589,36 +625,40 @@ export namespace background {
     | { tag: "refused"; code: string; message: string; allowed: string[] };
 
   /** Starts a background task. `view.backgroundAnswer` has the answer in the next step. */
-  function start(worker: string, description: string, options?: {
-    /** Facts for the worker: its inputs. */
-    context?: { [key: string]: Json };
-    /** The channels of this room that the worker may use too. */
-    shareChannels?: string[];
-    /** The worker's message, in place of the description. */
-    brief?: string;
-    /** The number of the newest messages that the worker gets as fenced data. */
-    conversationMessages?: number;
-    /** Wait for the result, which is then the observation. */
-    wait?: boolean;
-    /** Require a result by `submit_result`; `retries` is the number of reminders. */
-    structured?: { schema?: JsonSchema; retries?: number };
-    /** The delivery strategy, or the inbox, in place of the operator's choice. */
-    deliver?: { strategy: string } | { inbox: true };
-    /** Whether an agent takes a turn about the result, or people read its text. */
-    resultForm?: "agent-turn" | "text";
-    /** The task to notify. */
-    notify?: string;
-    /** The time limit in milliseconds. */
-    deadlineMs?: number;
-    /** The limit of steps. */
-    turns?: number;
-    /** What happens to the task if this one is stopped. */
-    onClose?: "cascade" | "detach" | "finish-silently";
-    /** An idempotency key: a second delegation with it starts nothing. */
-    key?: string;
-    thought?: string;
-    extra?: { [key: string]: Json };
-  }): Turn;
+  function start(
+    worker: string,
+    description: string,
+    options?: {
+      /** Facts for the worker: its inputs. */
+      context?: { [key: string]: Json };
+      /** The channels of this room that the worker may use too. */
+      shareChannels?: string[];
+      /** The worker's message, in place of the description. */
+      brief?: string;
+      /** The number of the newest messages that the worker gets as fenced data. */
+      conversationMessages?: number;
+      /** Wait for the result, which is then the observation. */
+      wait?: boolean;
+      /** Require a result by `submit_result`; `retries` is the number of reminders. */
+      structured?: { schema?: JsonSchema; retries?: number };
+      /** The delivery strategy, or the inbox, in place of the operator's choice. */
+      deliver?: { strategy: string } | { inbox: true };
+      /** Whether an agent takes a turn about the result, or people read its text. */
+      resultForm?: "agent-turn" | "text";
+      /** The task to notify. */
+      notify?: string;
+      /** The time limit in milliseconds. */
+      deadlineMs?: number;
+      /** The limit of steps. */
+      turns?: number;
+      /** What happens to the task if this one is stopped. */
+      onClose?: "cascade" | "detach" | "finish-silently";
+      /** An idempotency key: a second delegation with it starts nothing. */
+      key?: string;
+      thought?: string;
+      extra?: { [key: string]: Json };
+    },
+  ): Turn;
   /** Asks for the state of a background task; without an id, of the newest ten. */
   function status(taskId?: string, options?: TurnOptions): Turn;
   /** Stops a background task. */
@@ -680,19 +720,25 @@ export namespace delivery {
     | { tag: "send-failed"; val: string };
 
   type Decision =
-    | { tag: "deliver"; val: { tasks: string[]; channel?: string; prompt?: string; interrupt: boolean } }
+    | {
+        tag: "deliver";
+        val: { tasks: string[]; channel?: string; prompt?: string; interrupt: boolean };
+      }
     | { tag: "move-to-inbox"; val: string[] }
     | { tag: "wait"; val: { channel?: string; timeoutMs: number } }
     | { tag: "give-up"; val: string };
 
   /** Reports results by their task ids: on the preferred channel, in the host's words. */
-  function deliver(tasks: Iterable<string>, options?: {
-    channel?: string;
-    /** The text; an agent reads it in addition to the results. */
-    prompt?: string;
-    /** Interrupt the channel's current output. */
-    interrupt?: boolean;
-  }): Decision;
+  function deliver(
+    tasks: Iterable<string>,
+    options?: {
+      channel?: string;
+      /** The text; an agent reads it in addition to the results. */
+      prompt?: string;
+      /** Interrupt the channel's current output. */
+      interrupt?: boolean;
+    },
+  ): Decision;
   /** Puts results into the inbox, for the agent's next turn. */
   function moveToInbox(tasks: Iterable<string>): Decision;
   /** Asks again after this time, or as soon as the channel is idle. */
@@ -708,9 +754,11 @@ export namespace delivery {
 }
 
 /** Returns a delivery strategy: it decides when and where results are reported. */
-export function strategy<T extends {
-  decide(wake: delivery.Wake, context: delivery.Context): delivery.Decision[];
-}>(definition: T | (new () => T)): T;
+export function strategy<
+  T extends {
+    decide(wake: delivery.Wake, context: delivery.Context): delivery.Decision[];
+  },
+>(definition: T | (new () => T)): T;
 
 /** A text that a gate checks. */
 export interface GateInput {
@@ -724,10 +772,13 @@ export interface GateInput {
   metadata: any;
 }
 
-export type GateVerdict = { tag: "allow" } | { tag: "modify"; val: string } | { tag: "block"; val: string };
+export type GateVerdict =
+  { tag: "allow" } | { tag: "modify"; val: string } | { tag: "block"; val: string };
 
 /** Returns a gate. An exception blocks the text. */
-export function gate<T extends { check(input: GateInput): GateVerdict }>(definition: T | (new () => T)): T;
+export function gate<T extends { check(input: GateInput): GateVerdict }>(
+  definition: T | (new () => T),
+): T;
 /** Passes the text unchanged. */
 export function allow(): GateVerdict;
 /** Passes this text in place of the original. */
@@ -741,9 +792,9 @@ export interface RiskVerdict {
 }
 
 /** Returns a security analyzer. A tool call is a reply with that one call. An exception is `high`. */
-export function analyzer<T extends { assess(action: Action, thought: string, view: View): RiskVerdict }>(
-  definition: T | (new () => T),
-): T;
+export function analyzer<
+  T extends { assess(action: Action, thought: string, view: View): RiskVerdict },
+>(definition: T | (new () => T)): T;
 export function low(reason?: string): RiskVerdict;
 export function medium(reason?: string): RiskVerdict;
 export function high(reason?: string): RiskVerdict;
@@ -759,9 +810,14 @@ export interface Condensation {
 }
 
 /** Returns a condenser; nothing leaves the history unchanged. */
-export function condenser<T extends {
-  condense(reason: "size" | "requested" | "overflow", view: View): Condensation | undefined | null | void;
-}>(definition: T | (new () => T)): T;
+export function condenser<
+  T extends {
+    condense(
+      reason: "size" | "requested" | "overflow",
+      view: View,
+    ): Condensation | undefined | null | void;
+  },
+>(definition: T | (new () => T)): T;
 /** The replacement for a text that is left out. */
 export const LEFT_OUT: string;
 /** Returns an entry's text with its own beginning and end only. */
@@ -794,19 +850,26 @@ export interface Ending {
 type Opinion = boolean | undefined | null | void;
 
 /** Returns a judge. A function that is absent or returns nothing leaves the decision to the host. */
-export function judge<T extends {
-  /** Returns whether the answer becomes the pending message. */
-  valid?(answer: JudgedAnswer, view: View): Opinion;
-  /** Returns whether the task ends with the answer. */
-  done?(answer: JudgedAnswer, view: View): Opinion;
-  /** Returns the task's result in place of the host's. */
-  result?(ending: Ending, view: View): string | { text: string; value?: Json } | undefined | null | void;
-}>(definition: T | (new () => T)): T;
+export function judge<
+  T extends {
+    /** Returns whether the answer becomes the pending message. */
+    valid?(answer: JudgedAnswer, view: View): Opinion;
+    /** Returns whether the task ends with the answer. */
+    done?(answer: JudgedAnswer, view: View): Opinion;
+    /** Returns the task's result in place of the host's. */
+    result?(
+      ending: Ending,
+      view: View,
+    ): string | { text: string; value?: Json } | undefined | null | void;
+  },
+>(definition: T | (new () => T)): T;
 
 /** Returns a simulated user: the answer to a question, or nothing for no answer. */
-export function simulatedUser<T extends {
-  answer(question: string, view: View): string | undefined | null | void;
-}>(definition: T | (new () => T)): T;
+export function simulatedUser<
+  T extends {
+    answer(question: string, view: View): string | undefined | null | void;
+  },
+>(definition: T | (new () => T)): T;
 
 /** An event of a run. */
 export interface ObservedEvent {
@@ -845,7 +908,10 @@ export namespace files {
   /** Returns all entries of a folder, in byte order of their names. */
   function list(path: string): Entry[];
   /** Returns each entry below a folder, parents first; `enter` says which folders to enter. */
-  function walk(path: string, options?: { enter?(entry: Entry & { path: string }): boolean }): Iterable<Entry & { path: string }>;
+  function walk(
+    path: string,
+    options?: { enter?(entry: Entry & { path: string }): boolean },
+  ): Iterable<Entry & { path: string }>;
   /** Returns the file's bytes; with `offset` or `length`, a part of them. */
   function read(path: string, options?: { offset?: number; length?: number }): Uint8Array;
   /** Returns the whole file as text. Throws if it is not UTF-8. */
@@ -854,7 +920,11 @@ export namespace files {
   /** Returns the lines of a text file, without their ends. */
   function lines(path: string): string[];
   /** Replaces the file; with `offset`, writes there. Returns the file's new length. */
-  function write(path: string, data: string | Uint8Array, options?: { offset?: number; truncate?: boolean }): number;
+  function write(
+    path: string,
+    data: string | Uint8Array,
+    options?: { offset?: number; truncate?: boolean },
+  ): number;
   /** Removes a file; succeeds if it is absent. */
   function remove(path: string): void;
 }
@@ -887,19 +957,22 @@ export interface Secret {
  * Sends a request, and returns the whole response. A status such as 404 is a response. The host
  * follows redirects, and checks each one.
  */
-export function fetch(url: string, options?: {
-  /** `GET`, or `POST` if there is a body. */
-  method?: string;
-  headers?: { [name: string]: string | number | Secret };
-  /** Parameters that are added to the address, encoded. */
-  query?: { [name: string]: string | number | boolean | Secret | undefined };
-  body?: string | Uint8Array;
-  /** A body as JSON, with its content type. */
-  json?: unknown;
-  /** The time limit in milliseconds, at most the grant's. */
-  timeoutMs?: number;
-  extra?: { [key: string]: Json };
-}): Response;
+export function fetch(
+  url: string,
+  options?: {
+    /** `GET`, or `POST` if there is a body. */
+    method?: string;
+    headers?: { [name: string]: string | number | Secret };
+    /** Parameters that are added to the address, encoded. */
+    query?: { [name: string]: string | number | boolean | Secret | undefined };
+    body?: string | Uint8Array;
+    /** A body as JSON, with its content type. */
+    json?: unknown;
+    /** The time limit in milliseconds, at most the grant's. */
+    timeoutMs?: number;
+    extra?: { [key: string]: Json };
+  },
+): Response;
 /** Returns a secret for a header or a parameter, after the text `before` such as `Bearer `. */
 export function secret(name: string, options?: { before?: string }): Secret;
 
@@ -935,7 +1008,10 @@ export namespace scratch {
 /** Attachments: those of the messages in the view, and those that the call stored. */
 export namespace blobs {
   /** Returns the bytes; with `offset` or `length`, a part of them. */
-  function read(blob: { sha256: string }, options?: { offset?: number; length?: number }): Uint8Array;
+  function read(
+    blob: { sha256: string },
+    options?: { offset?: number; length?: number },
+  ): Uint8Array;
   function put(data: string | Uint8Array, mediaType: string, name?: string): Blob;
 }
 

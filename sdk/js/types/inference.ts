@@ -1,14 +1,41 @@
 // Fails to compile if the inference of types changes: `npm run types`.
 
 import {
-  Outcome, act, agent, analyzer, background, callTool, condenser, config, delivery, fetch, files,
-  finish, gate, allow, judge, kv, low, memory, model, observer, replyWith, responder, s, say, secret,
-  simulatedUser, strategy, tool, toolset,
+  Outcome,
+  act,
+  agent,
+  analyzer,
+  background,
+  callTool,
+  condenser,
+  config,
+  delivery,
+  fetch,
+  files,
+  finish,
+  gate,
+  allow,
+  judge,
+  kv,
+  low,
+  memory,
+  model,
+  observer,
+  replyWith,
+  responder,
+  s,
+  say,
+  secret,
+  simulatedUser,
+  strategy,
+  tool,
+  toolset,
 } from "@conclave/sdk";
 import type { Infer, Turn, View } from "@conclave/sdk";
 import { fakeHost, room, task } from "@conclave/sdk/testing";
 
-type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+type Same<A, B> =
+  (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 const same = <A, B>(_: Same<A, B>) => {};
 
 const input = s.object({
@@ -19,14 +46,17 @@ const input = s.object({
   note: s.string().nullable(),
   size: s.union([s.number(), s.literal("all")]),
 });
-same<Infer<typeof input>, {
-  text: string;
-  unit: "words" | "letters";
-  tags: string[];
-  note: string | null;
-  size: number | "all";
-  shortest?: number;
-}>(true);
+same<
+  Infer<typeof input>,
+  {
+    text: string;
+    unit: "words" | "letters";
+    tags: string[];
+    note: string | null;
+    size: number | "all";
+    shortest?: number;
+  }
+>(true);
 
 export const count = tool({
   name: "count",
@@ -52,7 +82,12 @@ tool({
 // @ts-expect-error a tool needs a description
 tool({ name: "silent", run: () => "" });
 
-tool({ name: "raw", description: "Takes a JSON Schema.", input: { type: "object" }, run: (values) => values.anything });
+tool({
+  name: "raw",
+  description: "Takes a JSON Schema.",
+  input: { type: "object" },
+  run: (values) => values.anything,
+});
 tool({ name: "control", description: "Ends the task.", run: () => Outcome.done("sent") });
 toolset({ list: () => [{ name: "a", description: "A." }], call: (name) => name });
 
@@ -63,19 +98,23 @@ export const desk = agent({
     if (observed?.tag === "tool") return finish(observed.val.content);
     if (view.backgroundAnswer?.tag === "ended") return finish(view.backgroundAnswer.output);
     const answer = model.complete({ prompt: [model.system(), model.history(), "Be brief."] });
-    return answer.toolCalls.length > 0 ? replyWith(answer) : callTool("search.find", { query: "x" });
+    return answer.toolCalls.length > 0
+      ? replyWith(answer)
+      : callTool("search.find", { query: "x" });
   },
 });
 // @ts-expect-error a step returns a turn
 agent({ step: () => "hello" });
-agent(class {
-  step(_view: View): Turn {
-    return act.run("ls", { background: true, thought: "to look around" });
-  }
-  respond() {
-    return say("hello", { to: "user" });
-  }
-});
+agent(
+  class {
+    step(_view: View): Turn {
+      return act.run("ls", { background: true, thought: "to look around" });
+    }
+    respond() {
+      return say("hello", { to: "user" });
+    }
+  },
+);
 responder({ respond: () => undefined });
 
 strategy({
@@ -88,7 +127,10 @@ gate({ check: ({ text }) => (text ? allow() : { tag: "block", val: "it is empty"
 analyzer({ assess: (action) => (action.tag === "run" ? low(action.val.command) : low()) });
 condenser({ condense: (_reason, view) => ({ forget: [[1, view.history.length]] }) });
 memory({ search: (query, limit) => [query].slice(0, limit) });
-judge({ valid: ({ message }) => message.content !== "", result: () => ({ text: "1844", value: 1844 }) });
+judge({
+  valid: ({ message }) => message.content !== "",
+  result: () => ({ text: "1844", value: 1844 }),
+});
 simulatedUser({ answer: (question) => (question ? "yes" : undefined) });
 observer({ observe: (events) => events.forEach(({ kind }) => console.log(kind)) });
 background.start("writer", "Write.", { deliver: { inbox: true }, deadlineMs: 1_000 });
@@ -97,7 +139,9 @@ const { words } = config.get(s.object({ words: s.array(s.string()) }));
 same<typeof words, string[]>(true);
 const bytes: Uint8Array = files.read("/a");
 const value: string | undefined = kv.getText("a");
-const status: number = fetch("https://a.example", { headers: { authorization: secret("token") } }).status;
+const status: number = fetch("https://a.example", {
+  headers: { authorization: secret("token") },
+}).status;
 void [bytes, value, status];
 
 const host = fakeHost({ kv: true, replies: ["yes", { calls: [{ name: "a.b" }] }] });

@@ -4,7 +4,16 @@
  */
 
 import type {
-  Action, Ending, GateInput, Json, JudgedAnswer, Message, ObservedEvent, Observation, ToolCall, View,
+  Action,
+  Ending,
+  GateInput,
+  Json,
+  JudgedAnswer,
+  Message,
+  ObservedEvent,
+  Observation,
+  ToolCall,
+  View,
   delivery,
 } from "./index.js";
 
@@ -42,7 +51,14 @@ export interface Grants {
   /** The key-value store with these keys; true for an empty one. */
   kv?: true | { [key: string]: string | Uint8Array };
   /** Responses by the whole address, with its query. */
-  responses?: { [url: string]: { status?: number; headers?: { [name: string]: string }; body?: string | Uint8Array; json?: unknown } };
+  responses?: {
+    [url: string]: {
+      status?: number;
+      headers?: { [name: string]: string };
+      body?: string | Uint8Array;
+      json?: unknown;
+    };
+  };
   /** The replies of the model, in order: texts, or texts with calls. */
   replies?: (string | { content?: string; calls?: ToolCall[] })[];
   /** Names of secrets. The placeholder of a secret is `<secret NAME>`. */
@@ -50,7 +66,15 @@ export interface Grants {
   /** The conversation of the task that calls the tool. */
   history?: string | TaskParts;
   /** The facts about the tool call. */
-  call?: { callId?: string; attempt?: number; taskName?: string; roomId?: string; caller?: string; deadlineMs?: number; traceparent?: string };
+  call?: {
+    callId?: string;
+    attempt?: number;
+    taskName?: string;
+    roomId?: string;
+    caller?: string;
+    deadlineMs?: number;
+    traceparent?: string;
+  };
 }
 
 /** A host in memory. Its contents remain from one `run` to the next. */
@@ -64,7 +88,12 @@ export interface FakeHost {
   readonly logs: { level: string; message: string }[];
   readonly progress: { done: number; total?: number; message: string }[];
   /** The requests of `fetch`, with placeholders in place of secrets. */
-  readonly requests: { method: string; url: string; headers: { [name: string]: string }; body?: string }[];
+  readonly requests: {
+    method: string;
+    url: string;
+    headers: { [name: string]: string };
+    body?: string;
+  }[];
   /** The requests to the model, in the contract's form. */
   readonly prompts: any[];
 }

@@ -8,7 +8,9 @@ import { boundary } from "./boundary.js";
 
 export const condenser = ({ condenser: [one] }) => ({
   condense: (reason) =>
-    boundary(() => optional(settled("condenser: condense", one.condense(reason, new View())), condensationTo)),
+    boundary(() =>
+      optional(settled("condenser: condense", one.condense(reason, new View())), condensationTo),
+    ),
 });
 
 const condensationTo = ({ forget = [], mask = [], summary }) => ({

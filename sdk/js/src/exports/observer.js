@@ -8,7 +8,10 @@ import { unavailable } from "./tools.js";
 
 export const observer = ({ observer: [one] }) => ({
   observe: (events) =>
-    boundary(() => void settled("observer: observe", one.observe(events.map(eventFrom))), observerError),
+    boundary(
+      () => void settled("observer: observe", one.observe(events.map(eventFrom))),
+      observerError,
+    ),
 });
 
 const eventFrom = ({ room, seq, index, time, kind, task, details }) => ({

@@ -7,5 +7,7 @@ import { boundary } from "./boundary.js";
 
 export const simulatedUser = ({ "simulated-user": [one] }) => ({
   answer: (question) =>
-    boundary(() => optional(settled("simulatedUser: answer", one.answer(question, new View())), String)),
+    boundary(() =>
+      optional(settled("simulatedUser: answer", one.answer(question, new View())), String),
+    ),
 });

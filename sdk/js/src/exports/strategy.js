@@ -21,4 +21,6 @@ export const deliveryStrategy = ({ strategy: [one] }) => ({
 const wakeFrom = ({ tag, val }) => (optional(val) === undefined ? { tag } : { tag, val });
 
 const decisionTo = ({ tag, val }) =>
-  tag === "wait" ? { tag, val: { channel: val.channel, timeoutMs: u64(val.timeoutMs) } } : { tag, val };
+  tag === "wait"
+    ? { tag, val: { channel: val.channel, timeoutMs: u64(val.timeoutMs) } }
+    : { tag, val };

@@ -9,10 +9,17 @@ import { boundary, denied, other } from "./boundary.js";
 
 export function tools({ tool: single = [], toolset: sets = [] }) {
   const byName = new Map(single.map((one) => [one.spec.name, one]));
-  const listed = () => sets.map((set) => ({ set, specs: settled("toolset: list", set.list()).map(specOf) }));
+  const listed = () =>
+    sets.map((set) => ({ set, specs: settled("toolset: list", set.list()).map(specOf) }));
   return {
     listTools: () =>
-      boundary(() => [...single.map(({ spec }) => spec), ...listed().flatMap(({ specs }) => specs)].map(specTo), toolError),
+      boundary(
+        () =>
+          [...single.map(({ spec }) => spec), ...listed().flatMap(({ specs }) => specs)].map(
+            specTo,
+          ),
+        toolError,
+      ),
     call: (name, text) =>
       boundary(() => {
         const values = JSON.parse(text);
@@ -28,7 +35,17 @@ export function tools({ tool: single = [], toolset: sets = [] }) {
 const setWith = (listed, name) =>
   listed.find(({ specs }) => specs.some((spec) => spec.name === name))?.set;
 
-function specTo({ name, description, input, output, idempotent, title, resultTokens, retainedTokens, examples }) {
+function specTo({
+  name,
+  description,
+  input,
+  output,
+  idempotent,
+  title,
+  resultTokens,
+  retainedTokens,
+  examples,
+}) {
   return {
     name,
     description,
@@ -39,7 +56,10 @@ function specTo({ name, description, input, output, idempotent, title, resultTok
       title,
       "result-tokens": resultTokens,
       "retained-tokens": retainedTokens,
-      examples: examples?.map(({ thought = null, arguments: values }) => ({ thought, arguments: values })),
+      examples: examples?.map(({ thought = null, arguments: values }) => ({
+        thought,
+        arguments: values,
+      })),
     }),
   };
 }
@@ -59,4 +79,6 @@ function toolError(error) {
 }
 
 export const unavailable = ({ retryAfterMs }) =>
-  retryAfterMs === undefined ? { tag: "unavailable" } : { tag: "unavailable", val: u64(retryAfterMs) };
+  retryAfterMs === undefined
+    ? { tag: "unavailable" }
+    : { tag: "unavailable", val: u64(retryAfterMs) };

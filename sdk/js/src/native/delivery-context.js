@@ -2,5 +2,6 @@
 
 import { absent } from "./absent.js";
 
-export const [roomId, nowMs, pendingResults, channels, preferredChannel, notifiedTask] =
-  Array(6).fill(absent("room(…)"));
+export const [roomId, nowMs, pendingResults, channels, preferredChannel, notifiedTask] = Array(
+  6,
+).fill(absent("room(…)"));

@@ -10,7 +10,8 @@ const files = () => host().grants.files ?? { contents: new Map(), folders: [] };
 function check(path, writes) {
   const isPlain = !path.split("/").some((part) => part === "." || part === "..");
   const isGranted = files().folders.some(
-    (root) => (path === root.path || path.startsWith(`${root.path}/`)) && (root.writable || !writes),
+    (root) =>
+      (path === root.path || path.startsWith(`${root.path}/`)) && (root.writable || !writes),
   );
   if (!isPlain || !isGranted) denies("files", path);
 }
@@ -26,12 +27,16 @@ export function listEntries(path, after, count) {
   for (const [file, bytes] of contents) {
     if (!file.startsWith(folder)) continue;
     const [name, ...below] = file.slice(folder.length).split("/");
-    const entry = below.length > 0 ? { kind: "directory", length: 0 } : { kind: "file", length: bytes.length };
+    const entry =
+      below.length > 0 ? { kind: "directory", length: 0 } : { kind: "file", length: bytes.length };
     if (!entries.has(name)) entries.set(name, { name, ...entry });
   }
-  if (entries.size === 0 && !folders.some((root) => root.path === path)) fails({ tag: "not-found" });
+  if (entries.size === 0 && !folders.some((root) => root.path === path))
+    fails({ tag: "not-found" });
   const sorted = [...entries.values()].sort((one, other) => inBytes(one.name, other.name));
-  return sorted.filter(({ name }) => after === undefined || inBytes(name, after) > 0).slice(0, count);
+  return sorted
+    .filter(({ name }) => after === undefined || inBytes(name, after) > 0)
+    .slice(0, count);
 }
 
 const inBytes = (one, other) => Buffer.compare(Buffer.from(one), Buffer.from(other));

@@ -11,7 +11,10 @@ export const notebook = memory({
   search(query, limit) {
     const words = query.toLowerCase().split(/\s+/);
     const holds = (note) => words.every((word) => note.toLowerCase().includes(word));
-    return notes().split("\n").filter((note) => note !== "" && holds(note)).slice(0, limit);
+    return notes()
+      .split("\n")
+      .filter((note) => note !== "" && holds(note))
+      .slice(0, limit);
   },
 });
 

@@ -7,13 +7,16 @@ import { room } from "@conclave/sdk/testing";
 import { whenIdle } from "./app.js";
 
 const ended = { tag: "ended", val: "task-1" };
-const phone = (activity) => room({
-  pendingResults: ["task-1"],
-  channels: [{ id: "phone", kind: "voice", activity }],
-});
+const phone = (activity) =>
+  room({
+    pendingResults: ["task-1"],
+    channels: [{ id: "phone", kind: "voice", activity }],
+  });
 
 test("it waits for the user, and reports when the phone is idle", () => {
-  assert.deepEqual(whenIdle.decide(ended, phone("user-speaking")), [delivery.wait(10_000, "phone")]);
+  assert.deepEqual(whenIdle.decide(ended, phone("user-speaking")), [
+    delivery.wait(10_000, "phone"),
+  ]);
   assert.deepEqual(whenIdle.decide(ended, phone("idle")), [delivery.deliver(["task-1"])]);
 });
 
