@@ -14,8 +14,7 @@ export class HostError extends Error {
 export class Denied extends HostError {
   constructor(denial) {
     const { capability, target, detail } = denial;
-    const at = target ? ` for ${target}` : "";
-    super(`${capability} is denied${at}: ${detail}`, "denied", denial);
+    super(detail || `${capability} was refused for "${target}"`, "denied", denial);
     this.name = "Denied";
     this.denial = { capability, target, detail };
   }

@@ -49,11 +49,12 @@ test("without a grant every capability is denied", () => {
 });
 
 test("a refusal says what was refused", () => {
+  const detail = 'kv was refused for "a": no fakeHost() of this test grants it';
   assert.throws(() => fakeHost().run(() => kv.get("a")), {
     name: "Denied",
     code: "denied",
-    message: "kv is denied for a: no fakeHost() of this test grants it",
-    denial: { capability: "kv", target: "a", detail: "no fakeHost() of this test grants it" },
+    message: detail,
+    denial: { capability: "kv", target: "a", detail },
   });
 });
 

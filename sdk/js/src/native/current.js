@@ -25,7 +25,7 @@ export function fails(payload) {
 export const denial = (capability, target) => ({
   capability,
   target,
-  detail: "no fakeHost() of this test grants it",
+  detail: `${capability} was refused for "${target}": no fakeHost() of this test grants it`,
 });
 
 export const denies = (capability, target) =>
