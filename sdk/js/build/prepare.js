@@ -12,10 +12,14 @@ import { INTERFACES } from "./kinds.js";
 
 const WORLD = "javascript-plugin";
 
-/** How each engine's compiler is called, and whether its 64-bit integers are BigInts. */
+/**
+ * How each engine's compiler is called, whether its 64-bit integers are BigInts, and the lines that
+ * it puts before the module's.
+ */
 const ENGINES = {
   quickjs: {
     bigInt: false,
+    linesBefore: 0,
     command: ({ toolchain, wit, module, component }) => [
       join(toolchain, "node_modules/componentize-qjs/cli.mjs"),
       // The contract's functions are not async. A call has its own instance, whose memory is
@@ -34,6 +38,7 @@ const ENGINES = {
   },
   starlingmonkey: {
     bigInt: true,
+    linesBefore: 1,
     command: ({ toolchain, wit, module, component }) => [
       join(toolchain, "node_modules/@bytecodealliance/componentize-js/src/cli.js"),
       module,
@@ -78,7 +83,7 @@ export async function prepare({ app, wit, out, toolchain, engine }) {
   await mkdir(out, { recursive: true });
   await cp(wit, paths.wit, { recursive: true });
   await writeFile(join(paths.wit, `${WORLD}.wit`), worldOf(contract, imports, names));
-  await writeFile(paths.module, bundle.text + lineTable(app, bundle));
+  await writeFile(paths.module, bundle.text + lineTable(app, bundle, build.linesBefore));
   return {
     ...description(parts),
     imports,
@@ -136,7 +141,7 @@ function worldOf(contract, imports, names) {
  * Returns code that names, for each line of the bundle, the source and its line. The SDK reads it
  * when an exception goes to the log (`src/format.js`).
  */
-function lineTable(app, { text, sourceMap }) {
+function lineTable(app, { text, sourceMap }, linesBefore) {
   const map = new SourceMap(sourceMap);
   const sources = [];
   const lines = text.split("\n").map((line, number) => {
@@ -146,7 +151,7 @@ function lineTable(app, { text, sourceMap }) {
     if (!sources.includes(source)) sources.push(source);
     return `${sources.indexOf(source)}:${entry.originalLine + 1}`;
   });
-  return `globalThis.__conclaveLines = ${JSON.stringify({ sources, lines: lines.join(";") })};\n`;
+  return `globalThis.__conclaveLines = ${JSON.stringify({ sources, lines: ";".repeat(linesBefore) + lines.join(";") })};\n`;
 }
 
 /** The SDK leaves its own frames out of a stack by this name. */

@@ -31,8 +31,8 @@ function stackOf(error) {
 
 /** The build writes the lines of the sources here. */
 const LINES = "__conclaveLines";
-/** The name of the SDK's own files there. */
-const SDK = "@conclave/sdk";
+/** Frames of the SDK, whose files have its name there, and of the engines. */
+const FOREIGN = /@conclave\/sdk|\(native\)|\/initializer\.js/;
 
 /** Returns the stack with the files and lines of the sources, without the frames of the SDK. */
 function located(stack) {
@@ -45,6 +45,6 @@ function located(stack) {
   });
   return text
     .split("\n")
-    .filter((line) => !line.includes(SDK) && !line.includes("(native)"))
+    .filter((line) => !FOREIGN.test(line))
     .join("\n");
 }

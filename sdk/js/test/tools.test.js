@@ -8,6 +8,7 @@ import {
   Unavailable,
   config,
   files,
+  log,
   s,
   tool,
   toolset,
@@ -308,4 +309,27 @@ test("a toolset lists its tools from the settings, and runs them", () => {
   );
   assert.equal(call(parts, "hail", { times: 2 }, host).content, "AhoyAhoy");
   assert.equal(call(parts, "count", { text: "a" }, host).content, "1");
+});
+
+test("a stack of each engine has the source's lines, without frames of the SDK", () => {
+  globalThis.__conclaveLines = { sources: ["app.js", "@conclave/sdk"], lines: "0:7;1:3;;1:4" };
+  try {
+    const logged = (stack) => {
+      const host = fakeHost();
+      host.run(() => log.error(Object.assign(new Error("no"), { stack })));
+      return host.logs.map(({ message }) => message);
+    };
+    const quickjs =
+      "    at run (plugin.js:1:5)\n    at call (/a/plugin.js:2:9)\n    at map (native)\n    at far (plugin.js:3)";
+    assert.deepEqual(logged(quickjs), [
+      "Error: no",
+      "    at run (app.js:7)",
+      "    at far (plugin.js:3)",
+    ]);
+    const starlingmonkey =
+      "run@plugin.js:1:5\ncall@plugin.js:4:1\nfn@/tmp/a/sources/initializer.js:9:1\n";
+    assert.deepEqual(logged(starlingmonkey), ["Error: no", "run@app.js:7"]);
+  } finally {
+    delete globalThis.__conclaveLines;
+  }
 });
