@@ -1,0 +1,46 @@
+// Describes a plugin by loading it natively, with the imports of native tests: nothing is granted.
+
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+
+import { bundleForNode } from "./bundle.js";
+import { BuildError } from "./error.js";
+import { interfacesOf, partsOf, problemsOf } from "./kinds.js";
+
+export async function describe({ app, toolchain }) {
+  return description(await load({ app, toolchain }));
+}
+
+/** Returns `{ exports, tools }`: the interfaces, and the tools that need no settings. */
+export function description(parts) {
+  return { exports: interfacesOf(parts), tools: (parts.tool ?? []).map(({ value }) => value.spec) };
+}
+
+/** Returns the parts of the plugin. Throws if they do not make a plugin. */
+export async function load({ app, toolchain }) {
+  const text = await bundleForNode({ app, toolchain });
+  const folder = await mkdtemp(join(tmpdir(), "conclave-describe-"));
+  try {
+    const file = join(folder, "plugin.mjs");
+    await writeFile(file, text);
+    const parts = partsOf(await evaluated(file));
+    const problems = problemsOf(parts);
+    if (problems.length > 0) throw new BuildError(problems);
+    return parts;
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+async function evaluated(file) {
+  try {
+    return await import(pathToFileURL(file));
+  } catch (error) {
+    // The code outside of functions runs once, at build time, without a host.
+    throw new BuildError([
+      `the plugin's files cannot be loaded: ${String(error).split("\n", 1)[0]}`,
+    ]);
+  }
+}

@@ -1,0 +1,63 @@
+// The outcome of a tool, and the outcomes that control the task of the calling agent.
+
+/** The result of a tool call. Each part may be absent. */
+export class Outcome {
+  constructor({ content, value, attachments = [], followUpCalls = [] } = {}) {
+    this.content = content;
+    this.value = value;
+    this.attachments = attachments;
+    this.followUpCalls = followUpCalls;
+  }
+
+  static done(content) {
+    return next("done", { content });
+  }
+
+  static agentDone(content, calls) {
+    const tools = calls.map(({ name, arguments: values = {} }) => ({ name, arguments: values }));
+    return next("agent_done", { content, tools });
+  }
+
+  static result(values) {
+    return next("result", values);
+  }
+
+  static finalResult(values) {
+    return next("final_result", values);
+  }
+
+  static pass() {
+    return next("pass", {});
+  }
+
+  static donePass() {
+    return next("done_pass", {});
+  }
+
+  static forward(task) {
+    return next("forward", { agent: task });
+  }
+
+  static send(to, content) {
+    return next("send", { to, content });
+  }
+
+  static rewind(n, content) {
+    return next("rewind", { n, content });
+  }
+}
+
+const next = (name, values) => new Outcome({ followUpCalls: [{ name, arguments: values }] });
+
+/**
+ * Returns the outcome of what `run` returned. With an output schema every result is structured;
+ * without one a text stays a text.
+ */
+export function outcomeOf(result, hasOutputSchema) {
+  if (result instanceof Outcome) return result;
+  if (hasOutputSchema) return new Outcome({ value: result, content: JSON.stringify(result) });
+  if (result === undefined || result === null) return new Outcome();
+  if (typeof result === "object")
+    return new Outcome({ value: result, content: JSON.stringify(result) });
+  return new Outcome({ content: String(result) });
+}

@@ -1,0 +1,7 @@
+// Secrets that the operator bound to hosts. A plugin gets a placeholder, never the value.
+
+import * as host from "#host/secrets";
+
+import { ask } from "./errors.js";
+
+export const placeholder = (name) => ask("secrets", () => host.placeholder(name));
