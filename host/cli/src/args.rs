@@ -30,8 +30,8 @@ pub(crate) use lock::{LockArgs, Locked, Upgrade};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
 pub(crate) use plugins::{
-    Add, BuildPlugin, CallArgs, EditArgs, Grant, Init, InspectPlugin, Language, NewKind, NewPlugin,
-    TestPlugin, WatchPlugin,
+    Add, BuildPlugin, CallArgs, EditArgs, Engine, Grant, Init, InspectPlugin, Language, NewKind,
+    NewPlugin, TestPlugin, WatchPlugin,
 };
 pub(crate) use run_input::RunInputArgs;
 pub(crate) use storage::{Approvals, Approve, Keep, Refuse, Resume};

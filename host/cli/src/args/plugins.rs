@@ -144,6 +144,15 @@ impl Language {
         }
     }
 
+    /// Returns the folder of its SDK in the repository.
+    pub(crate) fn sdk(self) -> &'static str {
+        match self {
+            Self::Rust => "sdk/rust",
+            Self::Python => "sdk/python",
+            Self::Js => "sdk/js",
+        }
+    }
+
     /// Returns the file that describes a project of the language.
     pub(crate) fn project_file(self) -> &'static str {
         match self {
@@ -208,9 +217,32 @@ pub(crate) struct InspectPlugin {
 
 #[derive(Debug, Args)]
 pub(crate) struct BuildPlugin {
-    /// The folder of the plugin's crate
+    /// The folder of the plugin's sources
     #[arg(default_value = ".")]
     pub(crate) folder: PathBuf,
+    /// The JavaScript engine in the component
+    #[arg(long, value_name = "ENGINE", default_value = "quickjs")]
+    pub(crate) engine: Engine,
+}
+
+/// `--engine`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// Small, and quick to start
+    #[default]
+    Quickjs,
+    /// The engine of Firefox, with more of the web's globals
+    Starlingmonkey,
+}
+
+impl Engine {
+    /// Returns the word on the command line.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Quickjs => "quickjs",
+            Self::Starlingmonkey => "starlingmonkey",
+        }
+    }
 }
 
 #[derive(Debug, Args)]

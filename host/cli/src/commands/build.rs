@@ -9,7 +9,7 @@ use conclave_runtime::plugin::{
     LoadError, embed as put_in, inspect as inspect_bytes, read_component,
 };
 
-use crate::args::{BuildPlugin, InspectPlugin, Language, OutputArgs};
+use crate::args::{BuildPlugin, Engine, InspectPlugin, Language, OutputArgs};
 use crate::commands::{embed, inspect};
 use crate::program::error::CliError;
 use crate::program::exit;
@@ -23,7 +23,7 @@ use crate::ui::stdout;
 pub(crate) async fn build(args: &BuildPlugin, output: OutputArgs) -> Result<u8, CliError> {
     let project = Project::open(&args.folder)?;
     let component = project.component()?;
-    make(&project, output)?;
+    make(&project, args.engine, output)?;
     let source = component.display().to_string();
     if output.quiet && !output.json {
         stdout::line(show_path(&component))?;
@@ -33,13 +33,13 @@ pub(crate) async fn build(args: &BuildPlugin, output: OutputArgs) -> Result<u8, 
 }
 
 /// Builds the component of a project, with its manifest.
-pub(crate) fn make(project: &Project, output: OutputArgs) -> Result<(), CliError> {
+pub(crate) fn make(project: &Project, engine: Engine, output: OutputArgs) -> Result<(), CliError> {
     match project.language {
         Language::Rust => {
             cargo(&project.folder, output)?;
             embed_missing(project, output)
         }
-        Language::Python | Language::Js => script(project, output),
+        Language::Python | Language::Js => script(project, engine, output),
     }
 }
 
@@ -64,17 +64,17 @@ fn embed_missing(project: &Project, output: OutputArgs) -> Result<(), CliError> 
 }
 
 /// Builds a plugin in Python or JavaScript with its private tools.
-fn script(project: &Project, output: OutputArgs) -> Result<(), CliError> {
+fn script(project: &Project, engine: Engine, output: OutputArgs) -> Result<(), CliError> {
     let manifest = project.manifest()?;
     let app = project.app()?;
     let component = project.component()?;
     let unwritten = |error: std::io::Error| {
         CliError::internal(format!("{} could not be written: {error}", show_path(&component)))
     };
-    let tools = Toolchain::of(project, output)?;
+    let tools = Toolchain::of(project, engine, output)?;
     let made_in = component.with_extension("made");
     std::fs::create_dir_all(&made_in).map_err(unwritten)?;
-    let prepared = tools.prepare(&app, &made_in)?;
+    let prepared = tools.prepare(&app, &made_in, engine, output)?;
     if !output.quiet {
         for warning in &prepared.warnings {
             eprintln!("{} {warning}", paint(ODD, "warning:"));

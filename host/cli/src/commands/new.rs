@@ -11,19 +11,18 @@ use conclave_core::config::check_name;
 use conclave_core::types::wording::quoted;
 use serde_json::json;
 
-use crate::args::{NewPlugin, OutputArgs};
+use crate::args::{Language, NewPlugin, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
 use crate::state::config_file::{create, unwritten};
 use crate::state::sdk;
+use crate::state::toolchain::SDK;
 use crate::ui::show::{FAINT, GOOD, ODD, paint, plural, show_path};
 use crate::ui::stdout;
 
 /// Names that collide with the SDK's crates, or with a plugin of the new config.
 const RESERVED: [&str; 4] = ["conclave-sdk", "conclave-sdk-macros", "conclave-trajectory", "chat"];
-/// The folder of the SDK in the plugin's folder.
-const SDK: &str = "conclave-sdk";
 
 pub(crate) fn new(args: &NewPlugin, output: OutputArgs) -> Result<u8, CliError> {
     let folder = args.folder.clone().unwrap_or_else(|| PathBuf::from(&args.name));
@@ -40,14 +39,15 @@ pub(crate) fn new(args: &NewPlugin, output: OutputArgs) -> Result<u8, CliError> 
         let what = format!("{} already exists, and is not empty", show_path(&folder));
         return Err(CliError::usage(what).hint("name another folder with --folder"));
     }
-    let own = args.sdk.as_deref().map(path_of_sdk).transpose()?;
-    let dependency = match &own {
-        Some(path) => quoted(&path.display().to_string()),
-        None => quoted(&format!("{SDK}/sdk/rust")),
+    let own = args.sdk.as_deref().map(|given| path_of_sdk(given, args.lang)).transpose()?;
+    let path = match &own {
+        Some(path) => path.display().to_string(),
+        None => format!("{SDK}/{}", args.lang.sdk()),
     };
+    // In JSON and TOML the path stands within a string already.
+    let dependency = if args.lang == Language::Rust { quoted(&path) } else { path };
     let exclude = if own.is_none() { format!("exclude = [\"{SDK}\"]") } else { String::new() };
-    let mut files = kinds::files(args.kind, &args.name, &dependency, &exclude);
-    files.push(("Cargo.lock".to_owned(), sdk::LOCK.to_owned()));
+    let mut files = kinds::files(args.kind, args.lang, &args.name, &dependency, &exclude);
     if own.is_none() {
         files.extend(
             sdk::files(args.lang).map(|(name, text)| (format!("{SDK}/{name}"), text.to_owned())),
@@ -79,17 +79,19 @@ pub(crate) fn new(args: &NewPlugin, output: OutputArgs) -> Result<u8, CliError> 
     tell(&folder, args, files.len(), output)
 }
 
-/// Returns the absolute path of the SDK's crate, in a checkout of the repository or on its own.
-fn path_of_sdk(given: &Path) -> Result<PathBuf, CliError> {
-    let candidates = [given.join("sdk/rust"), given.to_owned()];
+/// Returns the absolute path of the SDK for a language, in a checkout of the repository or on its
+/// own.
+fn path_of_sdk(given: &Path, language: Language) -> Result<PathBuf, CliError> {
+    let candidates = [given.join(language.sdk()), given.to_owned()];
+    let name = if language == Language::Js { "@conclave/sdk" } else { "conclave-sdk" };
     let is_sdk = |path: &&PathBuf| {
-        std::fs::read_to_string(path.join("Cargo.toml"))
-            .is_ok_and(|text| text.contains("name = \"conclave-sdk\""))
+        std::fs::read_to_string(path.join(language.project_file()))
+            .is_ok_and(|text| text.contains(&format!("\"{name}\"")))
     };
     let found = candidates.iter().find(is_sdk).and_then(|path| path.canonicalize().ok());
     found.ok_or_else(|| {
         CliError::usage(format!("{} is not the SDK", show_path(given)))
-            .hint("name a checkout of Conclave, or the folder of the crate conclave-sdk; without --sdk, the SDK of this program is written beside the plugin")
+            .hint("name a checkout of Conclave, or the folder of its SDK; without --sdk, the SDK of this program is written beside the plugin")
     })
 }
 
@@ -150,8 +152,15 @@ fn tell(folder: &Path, args: &NewPlugin, count: usize, output: OutputArgs) -> Re
             args.kind.as_str(),
             plural(count as u64, "file", "files")
         );
+        let code = match args.lang {
+            Language::Rust => ("src/lib.rs", "the plugin, with a native test (cargo test)"),
+            Language::Python => ("app.py", "the plugin; test_app.py tests it natively (pytest)"),
+            Language::Js => {
+                ("app.js", "the plugin; app.test.js tests it natively (npm install && npm test)")
+            }
+        };
         for (file, what) in [
-            ("src/lib.rs", "the plugin, with a native test (cargo test)"),
+            code,
             ("conclave-plugin.toml", "what it is, and what it asks for"),
             ("cases.json", "calls of the component with what they must return"),
             ("conclave.toml", "a config that uses it, with replies from a file"),

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::args::{OutputArgs, TestPlugin, WatchPlugin};
+use crate::args::{Engine, OutputArgs, TestPlugin, WatchPlugin};
 use crate::commands::{build, cases};
 use crate::program::error::CliError;
 use crate::program::exit;
@@ -53,7 +53,7 @@ pub(crate) async fn watch(
 /// Builds the plugin, plays its cases and, if there is a message, runs its config.
 async fn once(args: &WatchPlugin, output: OutputArgs) -> Result<u8, CliError> {
     let folder = args.folder.clone();
-    build::make(&Project::open(&folder)?, output)?;
+    build::make(&Project::open(&folder)?, Engine::default(), output)?;
     let tests = TestPlugin { folder: folder.clone(), cases: None, only: None, yes: args.yes };
     let code = cases::test(&tests, output).await?;
     let Some(message) = args.message.as_ref().filter(|_| code == exit::OK) else {

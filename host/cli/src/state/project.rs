@@ -52,8 +52,7 @@ impl Project {
             let file = source::component_file(&self.folder)?;
             return Ok(self.folder.join("target").join(TARGET).join("release").join(file));
         }
-        let name = self.manifest()?.name.replace('-', "_");
-        Ok(self.folder.join(BUILD).join(format!("{name}.wasm")))
+        Ok(self.folder.join(BUILD).join(format!("{}.wasm", self.manifest()?.name)))
     }
 
     /// Returns the main file of a plugin that is not in Rust.

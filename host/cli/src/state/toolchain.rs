@@ -1,6 +1,7 @@
 //! The tools that build a plugin in Python or JavaScript, in pinned versions: a private folder in
 //! the cache, installed at the first build. After that a build needs no network.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -9,9 +10,10 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
-use crate::args::{Language, OutputArgs};
+use crate::args::{Engine, Language, OutputArgs};
 use crate::program::error::CliError;
 use crate::state::project::Project;
 use crate::state::{sdk, setup};
@@ -43,8 +45,24 @@ pub(crate) struct Prepared {
     pub(crate) component: PathBuf,
     /// Problems that do not stop the build.
     pub(crate) warnings: Vec<String>,
-    /// Problems that do, one sentence each.
-    pub(crate) errors: Vec<String>,
+    /// Variables of the environment in which the command runs.
+    env: BTreeMap<String, String>,
+    /// Problems that do stop it, one sentence each.
+    errors: Vec<String>,
+    /// The only problem that does, and its remedy.
+    error: Option<String>,
+    hint: Option<String>,
+}
+
+/// The answer of the Python SDK's command `dependencies`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Dependencies {
+    dependencies: Vec<String>,
+    /// The interpreter and its arguments, which install the packages.
+    command: Option<Vec<String>>,
+    error: Option<String>,
+    hint: Option<String>,
 }
 
 impl Toolchain {
@@ -52,7 +70,11 @@ impl Toolchain {
     ///
     /// # Errors
     /// If the interpreter is missing or too old, or the packages cannot be installed.
-    pub(crate) fn of(project: &Project, output: OutputArgs) -> Result<Self, CliError> {
+    pub(crate) fn of(
+        project: &Project,
+        engine: Engine,
+        output: OutputArgs,
+    ) -> Result<Self, CliError> {
         let language = project.language;
         let cache = setup::cache_folder().ok_or_else(|| {
             CliError::usage("there is no folder for the build tools")
@@ -65,10 +87,11 @@ impl Toolchain {
         };
         let interpreter = interpreter(language)?;
         let pins = pins(language, &sdk)?;
-        let identity = format!("{pins}{}", interpreter.display());
+        // The larger engine needs more packages.
+        let identity = format!("{pins}{}{}", interpreter.display(), engine.as_str());
         let name = format!("{}-{}", language.as_str(), short_digest(&identity));
         let folder = folder.join(name);
-        install(language, &interpreter, &pins, &folder, output)?;
+        install(language, &interpreter, &pins, engine, &folder, output)?;
         let interpreter = match language {
             Language::Python => folder.join("bin").join("python"),
             Language::Js | Language::Rust => interpreter,
@@ -77,43 +100,96 @@ impl Toolchain {
     }
 
     /// Writes what the component is made of into `out`, and returns the command that makes it.
+    /// Installs the packages that a Python project depends on.
     ///
     /// # Errors
     /// If the plugin's own code fails, or needs what a component cannot have.
-    pub(crate) fn prepare(&self, app: &Path, out: &Path) -> Result<Prepared, CliError> {
+    pub(crate) fn prepare(
+        &self,
+        app: &Path,
+        out: &Path,
+        engine: Engine,
+        output: OutputArgs,
+    ) -> Result<Prepared, CliError> {
+        let mut command = self.sdk_command("prepare");
+        command.arg(app);
+        match self.language {
+            Language::Python => {
+                if let Some(folder) = self.dependencies(app, out, output)? {
+                    command.arg("--dependencies").arg(folder);
+                }
+            }
+            Language::Js | Language::Rust => {
+                command.arg("--toolchain").arg(&self.folder).args(["--engine", engine.as_str()]);
+            }
+        }
+        let component = out.join("plugin.wasm");
+        command.arg("--wit").arg(self.sdk.join("wit")).arg("--out").arg(out.join("sources"));
+        let mut prepared: Prepared = answer(command, app)?;
+        prepared.errors.extend(prepared.error.take());
+        if !prepared.errors.is_empty() {
+            let problems = prepared.errors.join("\n  ");
+            let what = format!("{} cannot be built: {problems}", show_path(app));
+            return Err(with_hint(CliError::plugin(what), prepared.hint));
+        }
+        if self.language == Language::Python {
+            if let Some(program) = prepared.command.first_mut() {
+                *program = self.folder.join("bin/componentize-py").display().to_string();
+            }
+            prepared.command.extend(["-o".to_owned(), component.display().to_string()]);
+            prepared.component = component;
+        }
+        Ok(prepared)
+    }
+
+    fn sdk_command(&self, what: &str) -> Command {
         let mut command = Command::new(&self.interpreter);
         match self.language {
             Language::Python => command
                 .env("PYTHONPATH", self.sdk.join("sdk/python"))
-                .args(["-m", "conclave_sdk", "prepare"])
-                .arg(app),
-            Language::Js | Language::Rust => command
-                .arg(self.sdk.join("sdk/js/bin/conclave-sdk.js"))
-                .arg("prepare")
-                .arg(app)
-                .arg("--toolchain")
-                .arg(&self.folder),
+                .env("PYTHONDONTWRITEBYTECODE", "1")
+                .args(["-m", "conclave_sdk", what]),
+            Language::Js | Language::Rust => {
+                command.arg(self.sdk.join("sdk/js/bin/conclave-sdk.js")).arg(what)
+            }
         };
-        command.arg("--wit").arg(self.sdk.join("wit")).arg("--out").arg(out);
-        // What the plugin's code prints while it is loaded is for its author.
-        let ran = command
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .map_err(|error| unstarted(&self.interpreter, &error))?;
-        let text = String::from_utf8_lossy(&ran.stdout);
-        let prepared: Prepared = serde_json::from_str(&text).map_err(|_| {
-            CliError::plugin(format!("{} could not be loaded", show_path(app)))
-                .hint("the output above says why")
-        })?;
-        match &prepared.errors[..] {
-            [] if ran.status.success() => Ok(prepared),
-            errors => Err(CliError::plugin(format!(
-                "{} cannot be built: {}",
-                show_path(app),
-                errors.join("\n  ")
-            ))),
+        command
+    }
+
+    /// Installs the packages of a pyproject.toml. Returns their folder; `None` if there are none.
+    fn dependencies(
+        &self,
+        app: &Path,
+        out: &Path,
+        output: OutputArgs,
+    ) -> Result<Option<PathBuf>, CliError> {
+        let project = app.with_file_name(self.language.project_file());
+        let folder = out.join("dependencies");
+        let mut command = self.sdk_command("dependencies");
+        command.arg(&project).arg("--out").arg(&folder);
+        let named: Dependencies = answer(command, &project)?;
+        if let Some(error) = named.error {
+            return Err(with_hint(CliError::plugin(error), named.hint));
         }
+        let Some(arguments) = named.command else { return Ok(None) };
+        // Installed once for each list, so that a later build needs no network.
+        let list = folder.with_extension("txt");
+        let wanted = named.dependencies.join("\n");
+        if std::fs::read_to_string(&list).is_ok_and(|kept| kept == wanted) {
+            return Ok(Some(folder));
+        }
+        step(output, &format!("installing {} …", named.dependencies.join(", ")));
+        let mut pip = Command::new(&self.interpreter);
+        pip.args(arguments.iter().skip(1));
+        run(pip, || {
+            CliError::usage("the dependencies could not be installed".to_owned()).hint(
+                "a component takes packages of pure Python alone; the output above says which has none",
+            )
+        })?;
+        std::fs::write(&list, wanted).map_err(|error| {
+            CliError::internal(format!("{} could not be written: {error}", show_path(&list)))
+        })?;
+        Ok(Some(folder))
     }
 
     /// Makes the component.
@@ -125,23 +201,13 @@ impl Toolchain {
             return Err(CliError::internal("the SDK named no command".to_owned()));
         };
         let mut command = Command::new(program);
-        command.args(arguments);
-        if self.language == Language::Python {
-            command.env("PYTHONPATH", self.sdk.join("sdk/python"));
-        }
+        command.args(arguments).envs(&prepared.env);
         let began = Instant::now();
         step(output, "building the component …");
-        let ran = command
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| unstarted(Path::new(program), &error))?;
-        if !ran.status.success() {
-            let mut err = crate::ui::output::stderr();
-            let _ = err.write_all(&ran.stdout);
-            let _ = err.write_all(&ran.stderr);
-            return Err(CliError::plugin("the component was not built".to_owned())
-                .hint("the output above says why"));
-        }
+        run(command, || {
+            CliError::plugin("the component was not built".to_owned())
+                .hint("the output above says why")
+        })?;
         step(output, &format!("built in {}", time(began.elapsed())));
         Ok(())
     }
@@ -151,6 +217,43 @@ fn step(output: OutputArgs, what: &str) {
     if !output.quiet && !output.json {
         let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
     }
+}
+
+fn with_hint(error: CliError, hint: Option<String>) -> CliError {
+    match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    }
+}
+
+/// Runs a program, whose output is shown if it fails.
+fn run(mut command: Command, failed: impl FnOnce() -> CliError) -> Result<(), CliError> {
+    let ran = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| unstarted(Path::new(command.get_program()), &error))?;
+    if ran.status.success() {
+        return Ok(());
+    }
+    let mut err = crate::ui::output::stderr();
+    let _ = err.write_all(&ran.stdout);
+    let _ = err.write_all(&ran.stderr);
+    Err(failed())
+}
+
+/// Runs a command of the SDK, which prints one JSON object. What the plugin's code prints while it
+/// is loaded is for its author.
+fn answer<T: DeserializeOwned>(mut command: Command, file: &Path) -> Result<T, CliError> {
+    let ran = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| unstarted(Path::new(command.get_program()), &error))?;
+    serde_json::from_slice(&ran.stdout).map_err(|_| {
+        let _ = crate::ui::output::stderr().write_all(&ran.stdout);
+        CliError::plugin(format!("{} could not be loaded", show_path(file)))
+            .hint("the output above says why")
+    })
 }
 
 fn unstarted(program: &Path, error: &std::io::Error) -> CliError {
@@ -193,7 +296,7 @@ fn interpreter(language: Language) -> Result<PathBuf, CliError> {
 /// Returns the packages and their versions, as the SDK pins them.
 fn pins(language: Language, sdk: &Path) -> Result<String, CliError> {
     let file = sdk.join(match language {
-        Language::Python => "sdk/python/conclave_sdk/toolchain.txt",
+        Language::Python => "sdk/python/conclave_sdk/_build/toolchain.txt",
         Language::Js | Language::Rust => "sdk/js/toolchain/package-lock.json",
     });
     std::fs::read_to_string(&file).map_err(|error| {
@@ -207,6 +310,7 @@ fn install(
     language: Language,
     interpreter: &Path,
     pins: &str,
+    engine: Engine,
     folder: &Path,
     output: OutputArgs,
 ) -> Result<(), CliError> {
@@ -243,36 +347,40 @@ fn install(
         Language::Js | Language::Rust => {
             std::fs::write(folder.join("package-lock.json"), pins).map_err(unwritten)?;
             std::fs::write(folder.join("package.json"), package_of(pins)).map_err(unwritten)?;
-            let mut npm = Command::new(npm(interpreter));
-            npm.args(["ci", "--omit=dev", "--silent", "--no-audit", "--no-fund"])
-                .current_dir(folder);
+            let mut npm = npm(interpreter);
+            npm.args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(folder);
+            npm.args((engine == Engine::Quickjs).then_some("--omit=dev"));
             vec![npm]
         }
     };
-    for mut command in commands {
-        let ran = command
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| unstarted(Path::new(command.get_program()), &error))?;
-        if !ran.status.success() {
-            let mut err = crate::ui::output::stderr();
-            let _ = err.write_all(&ran.stdout);
-            let _ = err.write_all(&ran.stderr);
+    for command in commands {
+        run(command, || {
             let what = format!("the build tools for {} could not be installed", language.as_str());
-            return Err(
-                CliError::usage(what).hint("go online once: after that a build needs no network")
-            );
-        }
+            CliError::usage(what).hint("go online once: after that a build needs no network")
+        })?;
     }
     std::fs::write(folder.join(COMPLETE), "").map_err(unwritten)?;
     step(output, &format!("installed in {}", time(began.elapsed())));
     Ok(())
 }
 
-/// Returns the npm beside the given node, or that of the PATH.
-fn npm(node: &Path) -> PathBuf {
-    let beside = node.with_file_name("npm");
-    if node.is_absolute() && beside.is_file() { beside } else { PathBuf::from("npm") }
+/// Returns the npm that came with the given node, or that of the PATH. It is started by that node:
+/// the script's own first line could name another.
+fn npm(node: &Path) -> Command {
+    let question = ["-p", "process.execPath"];
+    let ran = Command::new(node).args(question).stdin(Stdio::null()).output();
+    let path = ran.map(|ran| String::from_utf8_lossy(&ran.stdout).trim().to_owned());
+    let root =
+        path.ok().map(PathBuf::from).and_then(|path| Some(path.parent()?.parent()?.to_owned()));
+    let script = root.map(|root| root.join("lib/node_modules/npm/bin/npm-cli.js"));
+    match script.filter(|script| script.is_file()) {
+        Some(script) => {
+            let mut command = Command::new(node);
+            command.arg(script);
+            command
+        }
+        None => Command::new("npm"),
+    }
 }
 
 /// Returns the package.json that a lock file belongs to, whose root entry repeats it.

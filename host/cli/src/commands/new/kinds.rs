@@ -4,11 +4,11 @@
 use conclave_core::types::wording::quoted;
 use serde_json::{Value, json};
 
-use crate::args::NewKind;
+use crate::args::{Language, NewKind};
+use crate::state::sdk;
 
 /// The parts that differ between kinds.
 struct Parts {
-    code: &'static str,
     description: &'static str,
     /// Requests of the manifest, as TOML.
     asks: &'static str,
@@ -20,11 +20,55 @@ struct Parts {
     message: &'static str,
 }
 
-/// Returns the path and the text of each file. `dependency` is the path of the SDK as a TOML string.
+/// Returns the text of a template for a kind.
+macro_rules! of_kind {
+    ($kind:expr, $before:literal, $after:literal) => {
+        match $kind {
+            NewKind::Tool => include_str!(concat!($before, "tool", $after)),
+            NewKind::Agent => include_str!(concat!($before, "agent", $after)),
+            NewKind::Strategy => include_str!(concat!($before, "strategy", $after)),
+            NewKind::Gate => include_str!(concat!($before, "gate", $after)),
+            NewKind::Judge => include_str!(concat!($before, "judge", $after)),
+            NewKind::SimulatedUser => include_str!(concat!($before, "simulated-user", $after)),
+            NewKind::Observer => include_str!(concat!($before, "observer", $after)),
+            NewKind::Condenser => include_str!(concat!($before, "condenser", $after)),
+            NewKind::Memory => include_str!(concat!($before, "memory", $after)),
+            NewKind::Analyzer => include_str!(concat!($before, "analyzer", $after)),
+        }
+    };
+}
+
+/// Returns the path and the text of the files that depend on the language: the code first.
+fn code(kind: NewKind, language: Language) -> [(&'static str, &'static str); 4] {
+    match language {
+        Language::Rust => [
+            ("src/lib.rs", of_kind!(kind, "templates/", ".rs.in")),
+            ("Cargo.toml", include_str!("templates/cargo.toml.in")),
+            (".gitignore", include_str!("templates/gitignore.in")),
+            ("Cargo.lock", sdk::LOCK),
+        ],
+        Language::Python => [
+            ("app.py", of_kind!(kind, "../../../../../sdk/python/templates/", "/app.py")),
+            ("test_app.py", of_kind!(kind, "../../../../../sdk/python/templates/", "/test_app.py")),
+            ("pyproject.toml", include_str!("../../../../../sdk/python/templates/pyproject.toml")),
+            (".gitignore", include_str!("../../../../../sdk/python/templates/gitignore")),
+        ],
+        Language::Js => [
+            ("app.js", of_kind!(kind, "../../../../../sdk/js/templates/", "/app.js")),
+            ("app.test.js", of_kind!(kind, "../../../../../sdk/js/templates/", "/app.test.js")),
+            ("package.json", include_str!("../../../../../sdk/js/templates/package.json")),
+            (".gitignore", include_str!("../../../../../sdk/js/templates/gitignore")),
+        ],
+    }
+}
+
+/// Returns the path and the text of each file. `sdk` is the path of the SDK, and `exclude` a line of
+/// a crate's workspace.
 pub(super) fn files(
     kind: NewKind,
+    language: Language,
     name: &str,
-    dependency: &str,
+    sdk: &str,
     exclude: &str,
 ) -> Vec<(String, String)> {
     let parts = parts(kind);
@@ -33,7 +77,7 @@ pub(super) fn files(
         text.replace("<NAME>", name)
             .replace("<FILE>", &file)
             .replace("<TYPE>", &type_name(name, kind))
-            .replace("<SDK>", dependency)
+            .replace("<SDK>", sdk)
             .replace("<EXCLUDE>", exclude)
     };
     let manifest = format!(
@@ -42,27 +86,32 @@ pub(super) fn files(
         quoted(parts.description),
         parts.asks
     );
+    let source = match language {
+        Language::Rust => "target/wasm32-wasip2/release/<FILE>.wasm",
+        Language::Python | Language::Js => "build/<NAME>.wasm",
+    };
     let config = format!(
         "# Runs without a key and without a model: the replies come from a file.\n\
          #   conclave plugin build && conclave run {}\n\
          {}\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\n\
-         [plugins.<NAME>]\nsource = \"target/wasm32-wasip2/release/<FILE>.wasm\"\n{}",
+         [plugins.<NAME>]\nsource = \"{source}\"\n{}",
         quoted(parts.message),
         parts.config.trim_start(),
         parts.grants
     );
     let pretty = |value: &Value| format!("{value:#}\n");
-    [
-        ("Cargo.toml", fill(include_str!("templates/cargo.toml.in"))),
-        (".gitignore", include_str!("templates/gitignore.in").to_owned()),
+    let shared = [
         ("conclave-plugin.toml", manifest),
-        ("src/lib.rs", fill(parts.code)),
         ("conclave.toml", fill(&config)),
         ("replies.json", fill(&pretty(&parts.replies))),
         ("cases.json", fill(&pretty(&parts.cases))),
-    ]
-    .map(|(path, text)| (path.to_owned(), text))
-    .into()
+    ];
+    let of_language = code(kind, language).map(|(path, text)| match path {
+        // It is not a template, and may hold anything.
+        "Cargo.lock" => (path, text.to_owned()),
+        path => (path, fill(text)),
+    });
+    of_language.into_iter().chain(shared).map(|(path, text)| (path.to_owned(), text)).collect()
 }
 
 /// Returns a message that the new config answers.
@@ -108,7 +157,6 @@ fn parts(kind: NewKind) -> Parts {
 
 fn tool() -> Parts {
     Parts {
-        code: include_str!("templates/tool.rs.in"),
         description: "Counts the words of texts.",
         asks: "",
         grants: "",
@@ -129,7 +177,7 @@ grants.tools = ["<NAME>.*"]
         ] }),
         cases: json!([
             { "name": "it counts words", "tool": "count", "arguments": { "text": "a fresh sandbox per call" }, "expect": { "content": "5" } },
-            { "name": "a wrong argument is told to the model", "tool": "count", "arguments": { "text": "a", "shortest": 0 }, "expect": { "error": "at least 1" } },
+            { "name": "a wrong argument is told to the model", "tool": "count", "arguments": { "text": "a", "shortest": 0 }, "expect": { "error": "shortest" } },
             { "name": "a model calls it", "run": "How many words?", "expect": { "content": "It has five words.", "called": ["<NAME>.count"] } },
         ]),
         message: "How many words has “a fresh sandbox per call”?",
@@ -138,7 +186,6 @@ grants.tools = ["<NAME>.*"]
 
 fn agent() -> Parts {
     Parts {
-        code: include_str!("templates/agent.rs.in"),
         description: "Answers a question with a model.",
         asks: "\n[asks.model]\nwhy = \"Every answer is a model's.\"\n\n[asks.tools]\nwhy = \"The model may ask for tools; which ones is up to you.\"\noptional = true\n",
         grants: "grants.model = [\"default\"]\n",
@@ -159,7 +206,6 @@ system = "You answer in one sentence."
 
 fn strategy() -> Parts {
     Parts {
-        code: include_str!("templates/strategy.rs.in"),
         description: "Reports results of background tasks when the channel is idle.",
         asks: "\n[asks.channels]\nwhy = \"Reports results there.\"\n",
         grants: "grants.channels = [\"phone\"]\n",
@@ -199,7 +245,6 @@ grants.delegate = ["facts"]
 
 fn gate() -> Parts {
     Parts {
-        code: include_str!("templates/gate.rs.in"),
         description: "Blocks texts that hold certain words.",
         asks: "\n[config.words]\ntype = \"array\"\ndescription = \"Words that block a text.\"\n",
         grants: "config = { words = [\"secret\"] }\n",
@@ -235,7 +280,6 @@ grants.delegate = ["facts"]
 
 fn judge() -> Parts {
     Parts {
-        code: include_str!("templates/judge.rs.in"),
         description: "Takes only answers with a year, which is the result.",
         asks: "",
         grants: "",
@@ -260,7 +304,6 @@ grants.model = ["default"]
 
 fn simulated_user() -> Parts {
     Parts {
-        code: include_str!("templates/simulated-user.rs.in"),
         description: "Answers questions with facts of its settings.",
         asks: "\n[config.facts]\ntype = \"object\"\ndescription = \"Answers to the questions that contain their names.\"\n",
         grants: "config.facts = { date = \"The first of June.\", guests = \"We are two.\" }\n",
@@ -292,7 +335,6 @@ grants.model = ["default"]
 
 fn observer() -> Parts {
     Parts {
-        code: include_str!("templates/observer.rs.in"),
         description: "Logs the tasks of a run that end.",
         asks: "",
         grants: "",
@@ -320,7 +362,6 @@ grants.model = ["default"]
 
 fn condenser() -> Parts {
     Parts {
-        code: include_str!("templates/condenser.rs.in"),
         description: "Keeps the first and the last entries of a history.",
         asks: "",
         grants: "",
@@ -355,7 +396,6 @@ grants.kv = true
 
 fn memory() -> Parts {
     Parts {
-        code: include_str!("templates/memory.rs.in"),
         description: "Remembers notes, and finds them by their words.",
         asks: "\n[asks.kv]\nwhy = \"The notes are stored there.\"\n",
         grants: "grants.kv = true\n",
@@ -385,7 +425,6 @@ grants.tools = ["<NAME>.*"]
 
 fn analyzer() -> Parts {
     Parts {
-        code: include_str!("templates/analyzer.rs.in"),
         description: "Rates the risk of actions.",
         asks: "",
         grants: "",
@@ -447,14 +486,16 @@ mod tests {
     #[test]
     fn every_kind_has_a_config_that_parses_and_no_placeholder_is_left() {
         for kind in NewKind::value_variants() {
-            let files = files(*kind, "my-plugin", "\"sdk\"", "");
-            let config = &files.iter().find(|(path, _)| path == "conclave.toml").unwrap().1;
-            Config::parse("conclave.toml", "", config).unwrap_or_else(|problems| {
-                panic!("{}: {problems}", kind.as_str());
-            });
-            for (path, text) in &files {
-                for left in ["<NAME>", "<FILE>", "<TYPE>", "<SDK>", "<EXCLUDE>"] {
-                    assert!(!text.contains(left), "{path}: {left}");
+            for language in Language::ALL {
+                let files = files(*kind, language, "my-plugin", "\"sdk\"", "");
+                let config = &files.iter().find(|(path, _)| path == "conclave.toml").unwrap().1;
+                Config::parse("conclave.toml", "", config).unwrap_or_else(|problems| {
+                    panic!("{}: {problems}", kind.as_str());
+                });
+                for (path, text) in &files {
+                    for left in ["<NAME>", "<FILE>", "<TYPE>", "<SDK>", "<EXCLUDE>"] {
+                        assert!(!text.contains(left), "{path}: {left}");
+                    }
                 }
             }
         }
@@ -475,7 +516,7 @@ mod tests {
             NewKind::Analyzer,
         ] {
             let name = format!("my-{}", kind.as_str());
-            let files = files(kind, &name, "\"sdk\"", "");
+            let files = files(kind, Language::Rust, &name, "\"sdk\"", "");
             let path = pages.join(kind.as_str()).with_extension("md");
             let mut page = std::fs::read_to_string(&path).unwrap();
             for (file, language) in [("src/lib.rs", "rust"), ("cases.json", "json")] {
