@@ -1,5 +1,12 @@
 //! Functions of every plain type, without the SDK and without a manifest.
 
+#![allow(
+    unsafe_code,
+    clippy::too_many_arguments,
+    clippy::type_complexity,
+    reason = "the bindings are generated, and one function takes a value of every type"
+)]
+
 wit_bindgen::generate!({
     inline: r#"
         package acme:math@1.2.0;

@@ -85,9 +85,12 @@ fn values_of_every_type_come_back_as_they_went() {
 
 #[test]
 fn functions_have_the_limits_of_tools() {
-    for (tool, kind) in [("spin", FaultKind::Cpu), ("flood", FaultKind::Output)] {
-        let ran = Rig::new()
-            .run(&calling("plain_functions", tool, &json!({}), "limits.cpu = \"50 ms\""), "go");
+    for (tool, limit, kind) in [
+        ("spin", "limits.cpu = \"50 ms\"", FaultKind::Cpu),
+        ("flood", "limits = { output = \"1 MiB\", memory = \"256 MiB\" }", FaultKind::Output),
+    ] {
+        let config = calling("plain_functions", tool, &json!({}), limit);
+        let ran = Rig::new().run(&config, "go");
         assert_eq!(ran.fault().kind, kind, "{tool}: {}", ran.content());
     }
     let ran = run("greet", json!({ "name": "" }));
@@ -132,7 +135,8 @@ fn a_program_reads_its_input_and_what_it_prints_is_the_result() {
     assert_eq!(program(&["upper"], "hello", "").content(), "HELLO");
     let ran = program(&["cat", "/data/a.txt"], "", "");
     assert!(ran.answer().is_error, "{}", ran.content());
-    assert!(ran.content().contains("exit code 2") && ran.content().contains("/data/a.txt"));
+    // WASI 0.2 distinguishes success and failure alone.
+    assert!(ran.content().contains("exit code 1") && ran.content().contains("/data/a.txt"));
     let ran = program(&["other"], "", "");
     assert!(
         ran.content().contains("exit code 1") && ran.content().contains("there is no \"other\"")
@@ -188,7 +192,7 @@ fn a_component_without_a_function_that_can_be_a_tool_is_refused_with_the_reasons
 #[test]
 fn types_that_grow_without_bounds_are_refused() {
     let mut types = String::from("(type $t0 (tuple u8 u8))\n");
-    for level in 1..30 {
+    for level in 1..12 {
         types += &format!("(type $t{level} (tuple $t{0} $t{0}))\n", level - 1);
     }
     let component = format!(
@@ -197,10 +201,10 @@ fn types_that_grow_without_bounds_are_refused() {
                 (func (export "realloc") (param i32 i32 i32 i32) (result i32) unreachable)
                 (func (export "f") (param i32)))
             (core instance $i (instantiate $m))
-            (func (export "large") (param "it" $t12)
+            (func (export "large") (param "it" $t11)
                 (canon lift (core func $i "f") (memory $i "memory") (realloc (func $i "realloc")))))"#
     );
     let rig = Rig::new().with_file("subject.wasm", wat::parse_str(&component).expect("it is text"));
     let problems = refused(&rig, &crate::by_hand::config(""));
-    assert!(problems.contains("large: its types are too large"), "{problems}");
+    assert!(problems.contains("large: its types are too large"), "{problems:?}");
 }

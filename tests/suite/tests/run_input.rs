@@ -133,11 +133,12 @@ fn a_task_is_run_step_by_step_and_no_step_runs_twice() {
         assert!(!told.contains("error"), "{told}");
         result
     };
-    assert_eq!(step(&["count"]), "");
+    let calls = |result: String| result.contains("counter.run");
+    assert!(calls(step(&["count"])), "the first step is the model's");
     assert_eq!(step(&[]), "1\n", "the call of the first step runs in the second");
-    assert_eq!(step(&[]), "", "its result is what the agent answers in the third");
+    assert!(calls(step(&[])), "its result is what the model reads in the third");
     assert_eq!(step(&[]), "2\n", "by another call");
-    assert_eq!(step(&["never mind"]), "", "a message takes the place of what was left");
+    assert!(calls(step(&["never mind"])), "a message takes the place of what was left");
     assert_eq!(step(&[]), "3\n");
 }
 
