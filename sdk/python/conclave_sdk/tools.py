@@ -184,6 +184,7 @@ class Tool(Generic[P, R]):
                 f"the tool `{self.name}` has no description",
                 "write a docstring: the model reads its first paragraph",
             )
+        _ = self._call_parameter  # Found now, so that no call has to look for it.
         return ToolSpec(
             name=self.name,
             description=text,
@@ -199,7 +200,7 @@ class Tool(Generic[P, R]):
         Raises `InvalidArguments` with the path of the first wrong argument.
         """
         values = self._arguments.read(arguments, "")
-        if self._call_parameter:
+        if self._call_parameter is not None:
             values[self._call_parameter] = _host.current().call_facts()
         function: Callable[..., Any] = self.function
         return as_outcome(function(**values))
@@ -369,6 +370,8 @@ def as_outcome(result: Any) -> Outcome:
     Texts, numbers and booleans become the content, `None` no result at all, and any other value
     becomes the content and the structured value. Raises `TypeError` for what JSON cannot express.
     """
+    if type(result) is str:  # First, because most tools return a text.
+        return Outcome(result)
     if isinstance(result, Outcome):
         return result
     if result is None:

@@ -99,6 +99,16 @@ def test_what_cannot_work_is_named_with_its_line(
     assert message in error_of(write(app=source))
 
 
+@pytest.mark.parametrize("name", ["json", "my-app"])
+def test_an_app_has_a_name_that_can_be_imported(write: Callable[..., Path], name: str) -> None:
+    assert f"{name}.py cannot be imported under this name" in error_of(write(**{name: TOOL}))
+
+
+def test_a_module_that_hides_the_standard_library_is_named(write: Callable[..., Path]) -> None:
+    error = error_of(write(app=TOOL + "import random\n", random=""))
+    assert "random.py has the name of a module of the standard library | rename it" in error
+
+
 def test_all_problems_are_named_at_once(write: Callable[..., Path]) -> None:
     error = error_of(write(app="import socket\nimport helper\n", helper="import lzma\n"))
     assert "app.py:1: `socket`" in error
@@ -153,7 +163,9 @@ def test_the_modules_of_the_plugin_are_bundled(
     write: Callable[..., Path], tmp_path: Path, packages: Path
 ) -> None:
     (packages / "pure").mkdir()
-    (packages / "pure" / "__init__.py").write_text("def f():\n    from pure import later\n")
+    (packages / "pure" / "__init__.py").write_text(
+        "def f():\n    from pure import later\n    import ssl\n"
+    )
     (packages / "pure" / "later.py").write_text("")
     (packages / "unused.py").write_text("")
     app = write(
@@ -172,6 +184,10 @@ def test_the_modules_of_the_plugin_are_bundled(
     (app.parent / "parts").mkdir()
     (app.parent / "parts" / "__init__.py").write_text("")
     (app.parent / "parts" / "one.py").write_text("")
+    (app.parent / "parts" / "prompt.txt").write_text("You are short.")
+    (app.parent / "build").mkdir()
+    (app.parent / "build" / "old.wasm").write_text("")
+    (app.parent / ".env").write_text("SECRET=1")
     _, files = prepare(app, tmp_path / "out", "--dependencies", packages)
     bundled = {path for path in files if path.startswith("python/") and "conclave_sdk" not in path}
     assert bundled == {
@@ -180,6 +196,7 @@ def test_the_modules_of_the_plugin_are_bundled(
         "python/helper.py",
         "python/parts/__init__.py",
         "python/parts/one.py",
+        "python/parts/prompt.txt",
         "python/pure/__init__.py",
         "python/pure/later.py",
     }
@@ -194,10 +211,10 @@ def test_the_modules_of_the_plugin_are_bundled(
         "parts.one",
         "datetime",
         "_strptime",
-        "pure.later",
     ):
         assert f"import {module}" in lines, module
     assert "import absent" not in lines
+    assert "entry.attempt(['pure', 'pure.later', 'ssl'])" in lines
     assert "from conclave_sdk._guest.tools import Tools" in lines
     assert "python/conclave_sdk/testing.py" not in files
     assert not [path for path in files if "/_build/" in path]

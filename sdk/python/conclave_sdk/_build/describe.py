@@ -55,9 +55,9 @@ def describe(app: Path, dependencies: list[Path]) -> Described:
     """Describe an app. Raises `AppError` for the first thing that cannot work."""
     if not app.is_file():
         raise AppError(f"{app} is not a file")
-    if not app.stem.isidentifier():
+    if not app.stem.isidentifier() or app.stem in sys.stdlib_module_names:
         hint = "rename it, such as to app.py"
-        raise AppError(f"{app.name} cannot be imported as a module", hint)
+        raise AppError(f"{app.name} cannot be imported under this name", hint)
     imports = find_imports(app, dependencies)
     if imports.problems:
         raise _joined(imports.problems)

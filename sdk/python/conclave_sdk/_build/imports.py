@@ -56,7 +56,9 @@ class Imports:
     dependencies: set[str] = field(default_factory=set)
     """The top-level names of dependencies."""
     late: set[str] = field(default_factory=set)
-    """Modules that are imported inside of functions."""
+    """Modules that the plugin's functions import."""
+    attempted: set[str] = field(default_factory=set)
+    """Modules that may be absent: optional ones, and those that functions of dependencies import."""
     interfaces: set[str] = field(default_factory=set)
     """Interfaces of the contract, besides those of the exported kinds."""
     problems: list[AppError] = field(default_factory=list)
@@ -98,7 +100,7 @@ class _Scan:
         visitor = _Visitor(module)
         visitor.visit(tree)
         self._found.interfaces |= visitor.interfaces
-        self._found.late |= visitor.codecs
+        (self._found.late if is_own else self._found.attempted).update(visitor.codecs)
         if is_own:
             self._found.problems += visitor.problems
         for item in visitor.imports:
@@ -119,10 +121,11 @@ class _Scan:
         if top in sys.stdlib_module_names:
             if is_own and top in _OPENS:
                 self._found.interfaces.add("files")
-            hidden = _HIDDEN.get(item.module, [])
-            self._found.late.update(hidden)
-            if item.is_late:
-                self._found.late.add(item.module)
+            if is_own and (self._own / f"{top}.py").is_file():
+                what = f"{top}.py has the name of a module of the standard library"
+                self._found.problems.append(AppError(what, "rename it"))
+            self._found.late.update(_HIDDEN.get(item.module, []))
+            self._add_late(item.module, item, is_own=is_own)
             return
         place = self._resolve(item.module)
         if place is None:
@@ -134,9 +137,7 @@ class _Scan:
         found, is_inside = place
         if not is_inside:
             self._add_dependency(top, by, item.line)
-        # An optional module may fail to be imported, which the code expects.
-        if item.is_late and (is_own or not item.is_optional):
-            self._found.late.add(item.module)
+        self._add_late(item.module, item, is_own=is_own)
         # Importing `a.b` also runs `a`.
         parents = found.name.split(".")
         for depth in range(1, len(parents)):
@@ -146,9 +147,13 @@ class _Scan:
         self.module(found, is_own=is_inside)
         submodule = self._resolve(wanted[1]) if wanted[1] else None
         if submodule:
-            if item.is_late and (is_own or not item.is_optional):
-                self._found.late.add(wanted[1])
+            self._add_late(wanted[1], item, is_own=is_own)
             self.module(submodule[0], is_own=submodule[1])
+
+    def _add_late(self, name: str, item: _Import, *, is_own: bool) -> None:
+        if item.is_late:
+            is_certain = is_own and not item.is_optional
+            (self._found.late if is_certain else self._found.attempted).add(name)
 
     def _add_dependency(self, top: str, by: Module, line: int) -> None:
         if top in self._found.dependencies:

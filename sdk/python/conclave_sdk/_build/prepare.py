@@ -20,6 +20,9 @@ ENTRY = "conclave_entry"
 
 # Modules of the SDK that only the author's machine needs.
 _NATIVE = ("_build", "harness.py", "testing.py", "__main__.py", "__pycache__")
+# Folders beside an app that hold nothing for it, and the largest file that is copied.
+_NO_DATA = ("__pycache__", "build", "conclave-sdk", "dist", "node_modules", "target", "tests")
+_DATA_BYTES = 1 << 20
 # Codecs that the interpreter imports by name when a text is encoded or a file is opened.
 _ENCODINGS = ("ascii", "cp1252", "idna", "latin_1", "punycode", "utf_16", "utf_8_sig")
 
@@ -65,6 +68,7 @@ def _write_modules(described: Described, app: Path, out: Path, dependencies: lis
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(module.path, target)
         sources[module.name] = str(relative)
+    _copy_data(app.parent, out)
     without = shutil.ignore_patterns("__pycache__", "tests", "*.dist-info")
     for name in imports.dependencies:
         for folder in dependencies:
@@ -77,8 +81,21 @@ def _write_modules(described: Described, app: Path, out: Path, dependencies: lis
     (out / f"{ENTRY}.py").write_text(_entry(described, app.stem, sources), encoding="utf-8")
 
 
+def _copy_data(folder: Path, out: Path) -> None:
+    """Copy the plugin's other files, which its modules can read while they are imported."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or path.is_symlink():
+            continue
+        if path.is_dir() and path.name not in _NO_DATA and not (path / "pyvenv.cfg").exists():
+            _copy_data(path, out / path.name)
+        elif path.is_file() and path.suffix != ".py" and path.stat().st_size <= _DATA_BYTES:
+            out.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, out / path.name)
+
+
 def _entry(described: Described, app: str, sources: dict[str, str]) -> str:
     late = sorted({*described.imports.late, *(f"encodings.{name}" for name in _ENCODINGS)})
+    attempted = sorted(described.imports.attempted.difference(late))
     exports = []
     for name in described.app.exports:
         kind = "".join(word.capitalize() for word in name.split("-"))
@@ -91,6 +108,7 @@ def _entry(described: Described, app: str, sources: dict[str, str]) -> str:
         "",
         "# Modules that are imported inside of functions, where the component cannot load them.",
         *(f"import {name}" for name in late),
+        f"entry.attempt({attempted!r})",
         "",
         f"entry.load({app}, {sources!r})",
         "",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import linecache
 import logging
 import sys
@@ -40,6 +42,14 @@ def load(module: ModuleType, sources: Mapping[str, str]) -> None:
         logging.root.addHandler(log.Handler())
         logging.root.setLevel(logging.INFO)
     _host.use(ComponentHost())
+
+
+def attempt(names: list[str]) -> None:
+    """Import modules that may be absent."""
+    for name in names:
+        # Also another exception than `ImportError` means that the module cannot be used here.
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
 
 
 def freeze() -> None:
