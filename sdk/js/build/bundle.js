@@ -117,6 +117,9 @@ function sdk({ specifier, bigInt } = {}) {
           ? { path: specifier(name), external: true, sideEffects: false }
           : { path: source(`native/${name}.js`) };
       });
+      build.onResolve({ filter: /^wasi:/ }, ({ path, importer }) =>
+        importer.startsWith(SDK) ? { path, external: true } : undefined,
+      );
       build.onResolve({ filter: /^#u64$/ }, ({ importer }) =>
         importer.startsWith(SDK)
           ? { path: source(bigInt ? "u64_bigint.js" : "u64_number.js") }

@@ -12,14 +12,23 @@ import { INTERFACES } from "./kinds.js";
 
 const WORLD = "javascript-plugin";
 
+/** The package of `src/random.js`, as QuickJS imports it. */
+const WASI_RANDOM = `package wasi:random@0.2.12;
+
+interface insecure-seed {
+    insecure-seed: func() -> tuple<u64, u64>;
+}
+`;
+
 /**
- * How each engine's compiler is called, whether its 64-bit integers are BigInts, and the lines that
- * it puts before the module's.
+ * How each engine's compiler is called, whether its 64-bit integers are BigInts, the lines that it
+ * puts before the module's, and the modules of the SDK that run before the plugin's.
  */
 const ENGINES = {
   quickjs: {
     bigInt: false,
     linesBefore: 0,
+    setup: ["globals.js", "random.js"],
     command: ({ toolchain, wit, module, component }) => [
       join(toolchain, "node_modules/componentize-qjs/cli.mjs"),
       // The contract's functions are not async. A call has its own instance, whose memory is
@@ -39,6 +48,7 @@ const ENGINES = {
   starlingmonkey: {
     bigInt: true,
     linesBefore: 1,
+    setup: ["globals.js"],
     command: ({ toolchain, wit, module, component }) => [
       join(toolchain, "node_modules/@bytecodealliance/componentize-js/src/cli.js"),
       module,
@@ -67,12 +77,14 @@ export async function prepare({ app, wit, out, toolchain, engine }) {
   const contract = await packageOf(wit);
   const bundle = await bundleForComponent({
     app,
-    entry: entryOf(app, names),
+    entry: entryOf(app, names, build.setup),
     toolchain,
     specifier: (name) => contract.replace("@", `/${name}@`),
     bigInt: build.bigInt,
   });
-  const imports = bundle.imports.map((specifier) => specifier.split("/")[1].split("@")[0]);
+  const own = bundle.imports.filter((specifier) => !specifier.startsWith("wasi:"));
+  const wasi = bundle.imports.filter((specifier) => specifier.startsWith("wasi:"));
+  const imports = own.map((specifier) => specifier.split("/")[1].split("@")[0]);
   const paths = {
     toolchain,
     wit: join(out, "wit"),
@@ -82,7 +94,11 @@ export async function prepare({ app, wit, out, toolchain, engine }) {
   await rm(paths.wit, { recursive: true, force: true });
   await mkdir(out, { recursive: true });
   await cp(wit, paths.wit, { recursive: true });
-  await writeFile(join(paths.wit, `${WORLD}.wit`), worldOf(contract, imports, names));
+  await writeFile(join(paths.wit, `${WORLD}.wit`), worldOf(contract, [...imports, ...wasi], names));
+  if (wasi.length > 0) {
+    await mkdir(join(paths.wit, "deps/random"), { recursive: true });
+    await writeFile(join(paths.wit, "deps/random/random.wit"), WASI_RANDOM);
+  }
   await writeFile(paths.module, bundle.text + lineTable(app, bundle, build.linesBefore));
   return {
     ...description(parts),
@@ -104,13 +120,13 @@ async function packageOf(wit) {
 }
 
 /** Returns the component's entry module: the plugin, and an adapter for each interface. */
-function entryOf(app, names) {
+function entryOf(app, names, setup) {
   const modules = names.map((name) => ({
     name: INTERFACES[name].name,
     module: INTERFACES[name].module,
   }));
   return [
-    'import "conclave-sdk:globals.js";',
+    ...setup.map((module) => `import "conclave-sdk:${module}";`),
     `import * as app from ${JSON.stringify(app)};`,
     'import { KIND } from "conclave-sdk:kind.js";',
     ...modules.map(

@@ -49,6 +49,9 @@ export const GLOBALS = {
   Buffer: BYTES,
   WebAssembly: "the engine does not run WebAssembly; use a package in plain JavaScript",
   URL: "the default engine has no URL; use a package in plain JavaScript",
+  structuredClone:
+    "the default engine has no structuredClone; use `JSON.parse(JSON.stringify(value))`",
+  Intl: "the default engine has no Intl; format in plain JavaScript",
   crypto: "the default engine has no crypto; use a package in plain JavaScript",
 };
 

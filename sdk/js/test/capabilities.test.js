@@ -22,6 +22,7 @@ import {
 } from "@conclave/sdk";
 import { fakeHost } from "@conclave/sdk/testing";
 
+import { randomNumbers } from "../src/random_numbers.js";
 import { Utf8Decoder, Utf8Encoder } from "../src/utf8.js";
 
 const code = (expected) => (error) => error instanceof HostError && error.code === expected;
@@ -366,4 +367,28 @@ test("UTF-8 is that of the Encoding Standard", () => {
     TypeError,
   );
   assert.throws(() => new Utf8Decoder("latin1"), RangeError);
+});
+
+test("random numbers differ by their seed, and are spread over 0 to 1", () => {
+  const numbers = (...seed) =>
+    Array.from(
+      { length: 4000 },
+      randomNumbers(() => seed),
+    );
+  assert.deepEqual(numbers(1, 2), numbers(1, 2));
+  assert.notDeepEqual(numbers(1, 2).slice(0, 3), numbers(1, 3).slice(0, 3));
+  const large = numbers(2 ** 63 + 2 ** 40, 17);
+  assert.ok(large.every((number) => number >= 0 && number < 1));
+  const tenths = Array(10).fill(0);
+  for (const number of large) tenths[Math.floor(number * 10)]++;
+  assert.ok(
+    tenths.every((count) => count > 300 && count < 500),
+    String(tenths),
+  );
+  let seeds = 0;
+  const random = randomNumbers(() => (seeds++, [1, 2]));
+  assert.equal(seeds, 0);
+  random();
+  random();
+  assert.equal(seeds, 1);
 });

@@ -587,6 +587,7 @@ test("a strategy's decisions are in the contract's form", () => {
     ],
   );
   assert.match(decide(delivery.wait(1)).error.val, /return a list of decisions/);
+  assert.match(decide([delivery.wait(0.5)]).error.val, /RangeError: 0.5 is not an integer/);
 });
 
 test("a result that failed waits for its time, and the rest does not wait for it", () => {
