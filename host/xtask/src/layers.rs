@@ -128,7 +128,7 @@ pub(crate) const LAYERS: [TestLayer; 7] = [
     },
     TestLayer {
         name: FOREIGN,
-        holds: "programs that others wrote, from pip: LiteLLM, MCP servers and clients",
+        holds: "programs that others wrote: LiteLLM, MCP servers and clients; plugins in Python and JavaScript",
         packages: &[],
         modules: &[],
         needs: Needs::All,

@@ -45,7 +45,7 @@ usage: cargo xtask COMMAND [OPTIONS]
       --hostile        run the plugins that try to break out instead
   test               everything that CI checks: texts, format, clippy, and the tests in layers; the last line counts them
   test LAYER…        only these layers, from what is quickest to what needs most:
-                     core, runtime, guests, suite, cli, docs, foreign (LiteLLM and MCP peers from pip)
+                     core, runtime, guests, suite, cli, docs, foreign (LiteLLM, MCP peers, Python and JavaScript)
   test FILTER…       only the tests whose names contain one of these; behind a layer's name, of those layers
       --busy N         with N loops beside it that take what the machine has
       --crowded        in a home and a folder for temporary files that are full of stores, keys and configs

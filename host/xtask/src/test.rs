@@ -170,7 +170,7 @@ fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, Xtask
 fn phases_of(layer: &TestLayer) -> usize {
     match layer.name {
         DOCS => 2,
-        FOREIGN => 3,
+        FOREIGN => 4,
         _ => 1,
     }
 }
@@ -341,7 +341,7 @@ impl Tests<'_> {
         Ok((!names.is_empty()).then_some(command))
     }
 
-    /// Two phases for the foreign programs. Returns commands for the tests that talk to them, which
+    /// Three phases for the foreign programs. Returns commands for the tests that talk to them, which
     /// the other layers leave out.
     fn foreign(&self, phases: &mut Phases) -> Result<Vec<Command>, XtaskFailure> {
         let (litellm, mcp) =
@@ -377,7 +377,10 @@ impl Tests<'_> {
         let servers =
             litellm.map(|program| command("servers", "CONCLAVE_LITELLM", &program)).transpose()?;
         let peers = mcp.map(|python| command("mcp", "CONCLAVE_MCP_PYTHON", &python)).transpose()?;
-        Ok(servers.flatten().into_iter().chain(peers.flatten()).collect())
+        let languages = servers::languages(self.place, phases)?
+            .map(|python| command("languages", "CONCLAVE_LANGUAGES", &python))
+            .transpose()?;
+        Ok([servers, peers, languages].into_iter().flatten().flatten().collect())
     }
 
     fn runner(&self, packages: &[&str]) -> Command {

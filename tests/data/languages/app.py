@@ -11,7 +11,7 @@ def fails(text: str) -> str:
     Args:
         text: What to look up.
     """
-    return {}[text]
+    raise LookupError(f"there is no {text}")
 
 
 @tool
@@ -67,7 +67,7 @@ class Desk(Agent):
         scratch.set(steps)
         answer = model.complete()
         if answer.tool_calls:
-            return answer.turn()
+            return answer.as_turn()
         return finish(f"{answer.text} ({steps})")
 
 

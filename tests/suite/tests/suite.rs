@@ -28,6 +28,7 @@ mod gates;
 mod keeping;
 mod kill;
 mod kv;
+mod languages;
 mod limits;
 mod listing;
 mod loading;
