@@ -31,10 +31,8 @@ const ENGINES = {
     setup: ["globals.js", "random.js"],
     command: ({ toolchain, wit, module, component }) => [
       join(toolchain, "node_modules/componentize-qjs/cli.mjs"),
-      // The contract's functions are not async. A call has its own instance, whose memory is
-      // dropped after it, and a collection in it would touch every page of the snapshot.
+      // The contract's functions are not async.
       "--sync",
-      "--disable-gc",
       "--wit",
       wit,
       "--world",
