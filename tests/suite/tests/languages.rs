@@ -42,9 +42,21 @@ fn node() -> PathBuf {
 /// Returns a command of the program in a plugin's folder.
 fn conclave(rig: &Rig, folder: &str, arguments: &[&str]) -> Command {
     let mut command = rig.conclave(arguments);
-    for name in ["RUSTUP_TOOLCHAIN", "PATH"] {
-        command.envs(std::env::var_os(name).map(|value| (name, value)));
-    }
+    // The first build installs packages, through what the machine has set up for that.
+    let passed = [
+        "PATH",
+        "PIP",
+        "NPM",
+        "NODE_EXTRA_CA_CERTS",
+        "SSL_CERT",
+        "HTTP",
+        "NO_PROXY",
+        "RUSTUP_TOOLCHAIN",
+    ];
+    command.envs(std::env::vars().filter(|(name, _)| {
+        let name = name.to_ascii_uppercase();
+        passed.iter().any(|prefix| name.starts_with(prefix))
+    }));
     let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     for (name, usual) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
         command.env(name, std::env::var_os(name).unwrap_or_else(|| home.join(usual).into()));

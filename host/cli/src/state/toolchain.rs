@@ -35,6 +35,19 @@ pub(crate) struct Toolchain {
     sdk: PathBuf,
 }
 
+/// The part of the JavaScript SDK's package.json with packages that only one engine needs.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct JsToolchain {
+    config: JsEngines,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct JsEngines {
+    starlingmonkey: Vec<String>,
+}
+
 /// The answer of the SDK's command `prepare`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -91,7 +104,7 @@ impl Toolchain {
         let identity = format!("{pins}{}{}", interpreter.display(), engine.as_str());
         let name = format!("{}-{}", language.as_str(), short_digest(&identity));
         let folder = folder.join(name);
-        install(language, &interpreter, &pins, engine, &folder, output)?;
+        install(language, &interpreter, &pins, engine, &sdk, &folder, output)?;
         let interpreter = match language {
             Language::Python => folder.join("bin").join("python"),
             Language::Js | Language::Rust => interpreter,
@@ -297,7 +310,7 @@ fn interpreter(language: Language) -> Result<PathBuf, CliError> {
 fn pins(language: Language, sdk: &Path) -> Result<String, CliError> {
     let file = sdk.join(match language {
         Language::Python => "sdk/python/conclave_sdk/_build/toolchain.txt",
-        Language::Js | Language::Rust => "sdk/js/toolchain/package-lock.json",
+        Language::Js | Language::Rust => "sdk/js/toolchain/package.json",
     });
     std::fs::read_to_string(&file).map_err(|error| {
         CliError::usage(format!("{} could not be read: {error}", show_path(&file)))
@@ -311,6 +324,7 @@ fn install(
     interpreter: &Path,
     pins: &str,
     engine: Engine,
+    sdk: &Path,
     folder: &Path,
     output: OutputArgs,
 ) -> Result<(), CliError> {
@@ -345,12 +359,26 @@ fn install(
             vec![venv, pip]
         }
         Language::Js | Language::Rust => {
-            std::fs::write(folder.join("package-lock.json"), pins).map_err(unwritten)?;
-            std::fs::write(folder.join("package.json"), package_of(pins)).map_err(unwritten)?;
-            let mut npm = npm(interpreter);
-            npm.args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(folder);
-            npm.args((engine == Engine::Quickjs).then_some("--omit=dev"));
-            vec![npm]
+            for name in ["package.json", "package-lock.json"] {
+                let from = sdk.join("sdk/js/toolchain").join(name);
+                std::fs::copy(from, folder.join(name)).map_err(unwritten)?;
+            }
+            let npm = |command: &str, more: &[String]| {
+                let mut npm = npm(interpreter);
+                npm.arg(command).args(["--loglevel=error", "--no-audit", "--no-fund"]).args(more);
+                npm.current_dir(folder);
+                npm
+            };
+            let mut commands = vec![npm("ci", &[])];
+            if engine == Engine::Starlingmonkey {
+                let pins: JsToolchain = serde_json::from_str(pins).unwrap_or_default();
+                let unsaved = ["--no-save".to_owned()].into_iter();
+                commands.push(npm(
+                    "install",
+                    &unsaved.chain(pins.config.starlingmonkey).collect::<Vec<_>>(),
+                ));
+            }
+            commands
         }
     };
     for command in commands {
@@ -381,12 +409,6 @@ fn npm(node: &Path) -> Command {
         }
         None => Command::new("npm"),
     }
-}
-
-/// Returns the package.json that a lock file belongs to, whose root entry repeats it.
-fn package_of(lock: &str) -> String {
-    let lock: serde_json::Value = serde_json::from_str(lock).unwrap_or_default();
-    format!("{:#}\n", lock["packages"][""])
 }
 
 /// Writes the SDK of this program into the cache, for a folder without one.
