@@ -50,6 +50,7 @@ mod reworded;
 mod rooms;
 mod run_input;
 mod secrets;
+mod serve;
 mod servers;
 mod steering_cli;
 mod streams;

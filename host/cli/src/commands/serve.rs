@@ -149,7 +149,8 @@ fn check_listen(args: &args::Serve) -> Result<(), CliError> {
     let host = args.public.as_deref();
     match host {
         None if !is_local => {
-            let what = format!("other machines could reach {}, and talk to the agents", args.listen);
+            let what =
+                format!("other machines could reach {}, and talk to the agents", args.listen);
             let hint = "listen on 127.0.0.1; or, behind a proxy with TLS, name the host in the address bar of browsers: --public HOST";
             Err(CliError::usage(what).hint(hint))
         }
@@ -206,7 +207,11 @@ fn channel(config: &Config, named: Option<&str>, file: &Path) -> Result<ChannelI
         }
         (Some(named), names) => {
             let what = format!("{} has no channel {} of kind `web`", show_path(file), shell(named));
-            Err(CliError::usage(what).known(named, "its channels of that kind are", names.iter().copied()))
+            Err(CliError::usage(what).known(
+                named,
+                "its channels of that kind are",
+                names.iter().copied(),
+            ))
         }
         (None, [first, ..]) => {
             let what = format!("{} has several channels of kind `web`", show_path(file));
@@ -244,11 +249,14 @@ fn storage(
 fn check_owner(reader: &StoreReader, file: &Path) -> Result<(), CliError> {
     let rows = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
     let config = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-    let other = rows.iter().find(|row| row.command != SERVED || row.config.as_ref() != Some(&config));
+    let other =
+        rows.iter().find(|row| row.command != SERVED || row.config.as_ref() != Some(&config));
     let Some(row) = other else { return Ok(()) };
     let of = row.config.as_deref().map_or_else(|| "no config".to_owned(), show_path);
-    let what = format!("the store holds {}, which belongs to `conclave {}` of {of}", row.run, row.command);
-    Err(CliError::usage(what).hint("choose another name, or another store: --room NAME, --store FOLDER"))
+    let what =
+        format!("the store holds {}, which belongs to `conclave {}` of {of}", row.run, row.command);
+    Err(CliError::usage(what)
+        .hint("choose another name, or another store: --room NAME, --store FOLDER"))
 }
 
 #[cfg(test)]
@@ -256,7 +264,9 @@ mod tests {
     use super::*;
 
     fn named(text: &str, channel: Option<&str>) -> Result<String, String> {
-        let config = format!("entry = 'a'\n[plugins.a]\nsource = 'stock:chat'\n[tasks.a]\nagent = 'a'\n{text}");
+        let config = format!(
+            "entry = 'a'\n[plugins.a]\nsource = 'stock:chat'\n[tasks.a]\nagent = 'a'\n{text}"
+        );
         let config = Config::parse("c.toml", "", &config).expect("it is a config");
         super::channel(&config, channel, Path::new("c.toml"))
             .map(|channel| channel.to_string())
@@ -295,7 +305,8 @@ mod tests {
 
     #[test]
     fn each_config_has_a_room_of_its_own() {
-        let (one, other) = (default_room(Path::new("/a/c.toml")), default_room(Path::new("/b/c.toml")));
+        let (one, other) =
+            (default_room(Path::new("/a/c.toml")), default_room(Path::new("/b/c.toml")));
         assert_eq!(one, default_room(Path::new("/a/c.toml")));
         assert!(one.starts_with("serve-") && one != other, "{one} {other}");
     }

@@ -166,7 +166,10 @@ impl Transcript {
         while let Some(effect) = folded.room.poll_effect() {
             match effect {
                 Effect::StartBackground { opening, .. }
-                    if opening.bindings.as_ref().is_some_and(|to| to.contains_key(&self.channel)) =>
+                    if opening
+                        .bindings
+                        .as_ref()
+                        .is_some_and(|to| to.contains_key(&self.channel)) =>
                 {
                     self.rooms.entry(opening.room.clone()).or_default();
                     sharing.push(opening.room);
@@ -220,7 +223,11 @@ impl Transcript {
                 && room.activity_of(&self.channel) == Activity::Generating,
             is_asking: self.asking.is_some_and(|call| room.is_in_flight(call)),
             tools: self.tools.values().cloned().collect(),
-            background: self.background.iter().map(|(id, task)| (id.clone(), task.clone())).collect(),
+            background: self
+                .background
+                .iter()
+                .map(|(id, task)| (id.clone(), task.clone()))
+                .collect(),
             ..status
         }
     }

@@ -114,11 +114,11 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let access = server.access();
-    let mut response =
-        match access.check(request.method(), request.uri().path(), request.headers()) {
-            Ok(()) => next.run(request).await,
-            Err(failure) => failure.into_response(),
-        };
+    let mut response = match access.check(request.method(), request.uri().path(), request.headers())
+    {
+        Ok(()) => next.run(request).await,
+        Err(failure) => failure.into_response(),
+    };
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use conclave_core::inspect::transcript::{EntryKind, Transcript, TranscriptEntry, TranscriptStatus};
+use conclave_core::inspect::transcript::{
+    EntryKind, Transcript, TranscriptEntry, TranscriptStatus,
+};
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::ApprovalRequest;
@@ -145,8 +147,7 @@ impl ConversationState {
             (status.is_working, status.is_asking) = (false, false);
         }
         // An approval of a stopped turn has no answer that would remove it.
-        let is_pending =
-            |room: &RoomId, call| room != root || self.transcript.is_in_flight(call);
+        let is_pending = |room: &RoomId, call| room != root || self.transcript.is_in_flight(call);
         let pending = self.approvals.iter().filter(|((room, call), _)| is_pending(room, *call));
         let approvals = pending.map(|((room, call), tool)| PendingApproval {
             id: approval_id(room, *call),
@@ -239,7 +240,9 @@ impl Channels for WebChannel {
             Ok(())
         } else {
             let (channel, own) = (&message.channel, &self.0);
-            Err(format!("`conclave serve` serves the channel {own} and has no client for {channel}"))
+            Err(format!(
+                "`conclave serve` serves the channel {own} and has no client for {channel}"
+            ))
         };
         Box::pin(std::future::ready(sent))
     }

@@ -10,13 +10,13 @@ use conclave_core::policy::budget::LimitIncrease;
 use conclave_core::types::channel::{Binding, ChannelAccess};
 use conclave_core::types::ids::{ChannelId, RoomId};
 use conclave_core::types::request::{Refusal, RefusalCode};
+use conclave_runtime::approval::{ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::Journals;
 use conclave_runtime::store::{RunFilter, StoreReader};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
-use conclave_runtime::approval::{ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
 
 use super::conversation::{Conversation, ConversationRow, WebChannel};
@@ -150,10 +150,9 @@ impl Conversations {
         reader: &StoreReader,
         room: &RoomId,
     ) -> Result<Arc<Conversation>, CliError> {
-        let transcript = Transcript::of_stored(room.clone(), self.channel.clone(), |room| {
-            reader.records(room)
-        })
-        .map_err(|error| unusable(&error))?;
+        let transcript =
+            Transcript::of_stored(room.clone(), self.channel.clone(), |room| reader.records(room))
+                .map_err(|error| unusable(&error))?;
         let waits = reader.waits(Some(room)).map_err(|error| unusable(&error))?;
         let approvals = waits.into_iter().filter_map(|wait| {
             let WaitKey::Call(call) = wait.wait.key else { return None };

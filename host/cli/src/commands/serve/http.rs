@@ -160,7 +160,10 @@ struct SessionRequest {
 }
 
 /// Exchanges the token of the printed address for a cookie.
-async fn begin_session(State(server): State<Server>, request: Request) -> Result<Response, Failure> {
+async fn begin_session(
+    State(server): State<Server>,
+    request: Request,
+) -> Result<Response, Failure> {
     let SessionRequest { token } = body(request).await?;
     let cookie = server.access().begin_session(&token).ok_or_else(|| {
         let what = "the address is not valid any more; open the one that `conclave serve` printed";
