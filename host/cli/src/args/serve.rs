@@ -17,8 +17,8 @@ pub(crate) struct Serve {
     /// The address and port to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8800")]
     pub(crate) listen: SocketAddr,
-    /// Allow an address that other machines can reach, under this name in browsers, such as
-    /// chat.example.org. HTTP is not encrypted: put a proxy with TLS in front
+    /// Allow an address that other machines can reach. Browsers use this host: that of a proxy with
+    /// TLS, such as chat.example.org, or with a port this server itself, which encrypts nothing
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) public: Option<String>,
     /// The channel of the config to serve, of kind `web` [default: the only one]

@@ -85,8 +85,7 @@ pub(crate) async fn serve(
         }
         subscribers.push(Arc::new(PendingLine(Arc::clone(&screen))));
     }
-    // Before a room asks for an approval again that was given meanwhile.
-    let attending = ControlListener::begin_resumed(store, &host, &screen).await;
+    let attending = ControlListener::begin(store, &host, &screen);
     let conversations = Conversations::new(RoomParts {
         prepared,
         name: RoomId::from(name.as_str()),
@@ -97,11 +96,17 @@ pub(crate) async fn serve(
     });
     let resumed = conversations.resume(&reader).await?;
     let hosts = hosts(address, args.public.as_deref());
-    let access = Access::new(address.port(), hosts.clone())?;
-    let url = format!("http://{}/#token={}", hosts[0], access.token());
+    // A host without a port is that of a proxy, which has TLS.
+    let is_proxied = args.public.as_deref().is_some_and(|public| !has_port(public));
+    let scheme = if is_proxied { "https" } else { "http" };
+    let page = format!("{scheme}://{}", hosts[0]);
+    let access = Access::new(address.port(), hosts)?;
+    let url = format!("{page}/#token={}", access.token());
     report(&args, (&channel, &name, resumed), &url, (output, &screen))?;
     let router = http::router(Server::new(access, conversations));
     // The rooms are not stopped: they are resumed, as after a crash.
+    interrupts.run_begins();
+    interrupts.lingers();
     tokio::select! {
         () = connections::serve(listener, router) => {}
         () = interrupts.next() => {}
@@ -172,24 +177,20 @@ fn is_host(text: &str) -> bool {
 fn hosts(address: SocketAddr, public: Option<&str>) -> Vec<String> {
     let port = address.port();
     let mut hosts = Vec::new();
-    if let Some(public) = public.map(str::to_ascii_lowercase) {
-        let has_port = public.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        if !has_port {
-            hosts.push(format!("{public}:{port}"));
-        }
-        // A proxy passes on the host that the browser named.
-        hosts.push(public);
-    }
+    // A proxy passes on the host that the browser named.
+    hosts.extend(public.map(str::to_ascii_lowercase));
     if address.ip().is_loopback() {
         hosts.extend([address.to_string(), format!("localhost:{port}")]);
     }
-    if port == 80 {
-        // Browsers leave the usual port out.
-        let short = hosts.iter().filter_map(|host| host.strip_suffix(":80")).map(str::to_owned);
-        let short: Vec<String> = short.collect();
-        hosts.extend(short);
-    }
+    // Browsers leave the usual port out.
+    let short = hosts.iter().filter_map(|host| host.strip_suffix(":80")).map(str::to_owned);
+    let short: Vec<String> = short.collect();
+    hosts.extend(short);
     hosts
+}
+
+fn has_port(host: &str) -> bool {
+    host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
 }
 
 /// Returns the channel to serve.
@@ -295,9 +296,10 @@ mod tests {
         let of = |address: &str, public| hosts(address.parse().expect("an address"), public);
         assert_eq!(of("127.0.0.1:8800", None), ["127.0.0.1:8800", "localhost:8800"]);
         assert_eq!(of("[::1]:80", None), ["[::1]:80", "localhost:80", "[::1]", "localhost"]);
-        let public = of("0.0.0.0:8800", Some("Chat.example.org"));
-        assert_eq!(public, ["chat.example.org:8800", "chat.example.org"]);
-        assert_eq!(of("0.0.0.0:8800", Some("192.0.2.7:80")), ["192.0.2.7:80"]);
+        assert_eq!(of("0.0.0.0:8800", Some("Chat.example.org")), ["chat.example.org"]);
+        assert_eq!(of("0.0.0.0:80", Some("192.0.2.7:80")), ["192.0.2.7:80", "192.0.2.7"]);
+        assert!(has_port("192.0.2.7:80") && has_port("[::1]:80"));
+        assert!(!has_port("chat.example.org") && !has_port("[::1]"));
         for host in ["a b", "http://a", "", "a/b", "a@b", "-a"] {
             assert!(!is_host(host), "{host}");
         }

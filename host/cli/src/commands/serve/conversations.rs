@@ -95,9 +95,7 @@ impl Conversations {
     /// # Errors
     /// If the store cannot be read, or a room cannot be resumed.
     pub(super) async fn resume(&self, reader: &StoreReader) -> Result<usize, CliError> {
-        let mut rows = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
-        rows.sort_by_key(|row| row.started);
-        for row in rows {
+        for row in reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))? {
             let Some(number) = self.number_of(&row.run) else { continue };
             let conversation = self.resume_room(reader, &row.run).await?;
             self.rooms().insert(number, conversation);
@@ -163,7 +161,15 @@ impl Conversations {
         let session = session.map_err(|error| unresumable(&error))?;
         if session.is_cut_off() {
             let (handle, guard) = session.resume_room();
-            self.attend(&conversation, handle, guard);
+            self.attend(&conversation, handle.clone(), guard);
+            // A room keeps the channels with which it was opened; the operator may have changed this.
+            let binding = self.prepared.setup().channels.get(&self.channel);
+            if let Some(binding) = binding
+                && handle.bindings().get(&self.channel) != Some(binding)
+            {
+                let bound = handle.bind(self.channel.clone(), binding.clone()).await;
+                bound.map_err(|refusal| CliError::internal(refusal.message))?;
+            }
         }
         Ok(conversation)
     }
