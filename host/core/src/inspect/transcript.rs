@@ -286,9 +286,11 @@ impl Transcript {
                 self.add(at, EntryKind::User, from, text);
             }
             Notice::MessagePosted { task, message, .. } => {
-                if folded.holder() == Some(&task) && self.may_show_interim(&folded.room) {
+                // A message of the host about the agent's own may precede the answer.
+                let text = said(&message).filter(|_| self.may_show_interim(&folded.room));
+                if let Some(text) = text.filter(|_| folded.holder() == Some(&task)) {
                     self.add_said(at);
-                    self.said = said(&message).map(|text| (task, text));
+                    self.said = Some((task, text));
                 }
             }
             Notice::StepStarted { task, .. } if folded.holder() == Some(&task) => self.add_said(at),

@@ -212,9 +212,8 @@ impl World {
         assert_eq!(of(|kind| kind == EntryKind::User), came, "from {channel}");
         let sent = self.sent.iter().filter(|message| message.channel.as_str() == channel);
         let sent: Vec<&str> = sent.map(|message| message.text.as_str()).collect();
-        let is_sent = |kind| {
-            matches!(kind, EntryKind::Answer | EntryKind::Relayed | EntryKind::Result)
-        };
+        let is_sent =
+            |kind| matches!(kind, EntryKind::Answer | EntryKind::Relayed | EntryKind::Result);
         assert_eq!(of(is_sent), sent, "to {channel}");
     }
 
