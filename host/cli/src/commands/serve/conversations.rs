@@ -134,11 +134,7 @@ impl Conversations {
         let input = RunInput { channel: Some(self.channel.clone()), ..RunInput::default() };
         let (handle, guard) = session.open_room(input);
         self.attend(&conversation, handle.clone(), guard);
-        // Nobody reads the terminal of a server, and results must not be sent there.
-        if let Some(binding) = handle.bindings().get(&ChannelId::from(TERMINAL)) {
-            let binding = Binding { access: ChannelAccess::None, ..binding.clone() };
-            handle.bind(TERMINAL, binding).await?;
-        }
+        self.bind_channels(&handle).await?;
         self.rooms().insert(number, Arc::clone(&conversation));
         Ok(conversation)
     }
@@ -162,16 +158,29 @@ impl Conversations {
         if session.is_cut_off() {
             let (handle, guard) = session.resume_room();
             self.attend(&conversation, handle.clone(), guard);
-            // A room keeps the channels with which it was opened; the operator may have changed this.
-            let binding = self.prepared.setup().channels.get(&self.channel);
-            if let Some(binding) = binding
-                && handle.bindings().get(&self.channel) != Some(binding)
-            {
-                let bound = handle.bind(self.channel.clone(), binding.clone()).await;
-                bound.map_err(|refusal| CliError::internal(refusal.message))?;
+            match self.bind_channels(&handle).await {
+                // It was closed, and its work comes to its end.
+                Err(refusal) if refusal.error == RefusalCode::RoomClosed => {}
+                bound => bound.map_err(|refusal| CliError::internal(refusal.message))?,
             }
         }
         Ok(conversation)
+    }
+
+    /// Binds the channels of a room as this server has them. A resumed room has those of before.
+    async fn bind_channels(&self, handle: &RoomHandle) -> Result<(), Refusal> {
+        let configured = self.prepared.setup().channels.get(&self.channel).cloned();
+        let terminal = ChannelId::from(TERMINAL);
+        // Nobody reads the terminal of a server, so results must not be sent there.
+        let unread = handle.bindings().get(&terminal).cloned();
+        let unread = unread.map(|binding| Binding { access: ChannelAccess::None, ..binding });
+        for (channel, wanted) in [(self.channel.clone(), configured), (terminal, unread)] {
+            let Some(wanted) = wanted else { continue };
+            if handle.bindings().get(&channel) != Some(&wanted) {
+                handle.bind(channel, wanted).await?;
+            }
+        }
+        Ok(())
     }
 
     fn options(&self, conversation: &Arc<Conversation>) -> RunOptions {
