@@ -105,7 +105,7 @@ impl EventCursor {
         let (number, sent) = self.draft;
         let is_new = number != state.draft.number;
         let more = state.draft.text.get(if is_new { 0 } else { sent }..).unwrap_or_default();
-        if is_new || !more.is_empty() {
+        if !more.is_empty() || (is_new && sent > 0) {
             self.push("draft", None, &json!({ "number": state.draft.number, "text": more }));
         }
         self.draft = (state.draft.number, state.draft.text.len());
