@@ -10,6 +10,7 @@ mod mcp;
 mod model;
 mod plugins;
 mod run_input;
+mod serve;
 mod storage;
 mod stored_runs;
 mod target;
@@ -34,6 +35,7 @@ pub(crate) use plugins::{
     NewPlugin, TestPlugin, WatchPlugin,
 };
 pub(crate) use run_input::RunInputArgs;
+pub(crate) use serve::Serve;
 pub(crate) use storage::{Approvals, Approve, Keep, Refuse, Resume};
 pub(crate) use stored_runs::{
     ApprovalList, Audit, AuditCommand, Runs, Show, StoreCommand, TasksArgs,
@@ -129,6 +131,8 @@ pub(crate) enum Command {
     Trajectory(Trajectory),
     /// Serve the tools of a config to a client of the Model Context Protocol, on stdin and stdout
     Mcp(Mcp),
+    /// Serve a channel of a config to browsers: a page with persistent conversations
+    Serve(Serve),
     /// Check this machine, and whether the model servers of a config answer
     Doctor(Doctor),
     /// Print the JSON Schema of conclave.toml
@@ -155,6 +159,7 @@ impl Command {
                 | Self::Batch(_)
                 | Self::Resume(_)
                 | Self::Mcp(_)
+                | Self::Serve(_)
                 | Self::Trajectory(_)
         )
     }

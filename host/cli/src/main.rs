@@ -126,6 +126,7 @@ async fn dispatch(
             commands::trajectory::trajectory(command, output, interrupts).await
         }
         Command::Mcp(args) => commands::mcp::mcp(args, output, interrupts).await,
+        Command::Serve(args) => commands::serve::serve(args, output, interrupts).await,
         Command::Doctor(args) => commands::doctor::doctor(args, output).await,
         Command::Schema => commands::schema::schema(),
         Command::Completions { shell } => commands::manual::completions(shell),

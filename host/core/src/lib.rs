@@ -107,4 +107,5 @@ pub mod inspect {
     pub mod export;
     pub mod permission_summary;
     pub mod timeline;
+    pub mod transcript;
 }

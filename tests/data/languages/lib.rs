@@ -25,8 +25,8 @@ fn opened(
 /// Count its calls.
 #[tool]
 fn counted() -> Result<u32> {
-    let count = kv::get::<u32>("count")?.unwrap_or(0) + 1;
-    kv::set("count", &count)?;
+    let count = kv::get_json::<u32>("count")?.unwrap_or(0) + 1;
+    kv::set_json("count", &count)?;
     Ok(count)
 }
 
@@ -36,7 +36,7 @@ fn fetched(
     /// The page.
     url: String,
 ) -> Result<String> {
-    fetch::get(&url)?.text()
+    fetch::get(url).send()?.text()
 }
 
 /// Never end.
@@ -75,10 +75,10 @@ impl Agent for Desk {
 struct AtOnce;
 
 impl DeliveryStrategy for AtOnce {
-    fn decide(_: &Wake, context: &Context) -> Result<Vec<Decision>> {
+    fn decide(_: Wake, context: &Context) -> Result<Vec<Decision>> {
         let pending = context.pending_results();
-        Ok(if pending.is_empty() { Vec::new() } else { vec![deliver(&pending)] })
+        Ok(if pending.is_empty() { Vec::new() } else { vec![deliver(pending.into_iter().map(|ended| ended.task_id))] })
     }
 }
 
-conclave_sdk::export!(tools: [fails, opened, counted, fetched, spins, grows], agent: Desk, strategy: AtOnce);
+conclave_sdk::export!(tools: [fails, opened, counted, fetched, spins, grows], agent: Desk, delivery: AtOnce);

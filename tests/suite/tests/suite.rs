@@ -52,6 +52,7 @@ mod reworded;
 mod rooms;
 mod run_input;
 mod secrets;
+mod serve;
 mod servers;
 mod steering_cli;
 mod streams;

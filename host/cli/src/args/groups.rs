@@ -12,7 +12,10 @@ use super::Cli;
 const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Run",
-        &["run", "chat", "batch", "mcp", "resume", "stop", "pause", "tell", "approve", "refuse"],
+        &[
+            "run", "chat", "serve", "batch", "mcp", "resume", "stop", "pause", "tell", "approve",
+            "refuse",
+        ],
     ),
     ("Inspect", &["runs", "show", "tasks", "approvals", "audit", "why", "trajectory"]),
     ("Configure", &["init", "check", "add", "grant", "revoke", "can"]),

@@ -46,7 +46,8 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
 /// Characters of a room's name.
 const ROOM_NAME: usize = 64;
 
-fn room_name(text: &str) -> Result<String, String> {
+/// Parses the name of a room, which is also that of a folder.
+pub(super) fn room_name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
     if begins && text.len() <= ROOM_NAME && text.chars().all(is_plain) {

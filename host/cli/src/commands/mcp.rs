@@ -137,8 +137,8 @@ fn checked(pattern: &str) -> Result<ToolPattern, CliError> {
         .hint("write `plugin.tool`, or `plugin.*` for all of a plugin"))
 }
 
-/// Waits for `SIGTERM`, with which a client ends a server that does not exit by itself.
-async fn terminated() {
+/// Waits for `SIGTERM`, with which a client or a service manager ends a server.
+pub(crate) async fn terminated() {
     #[cfg(unix)]
     if let Ok(mut signal) =
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())

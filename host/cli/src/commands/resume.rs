@@ -23,9 +23,10 @@ use crate::commands::batch::results::worst;
 use crate::commands::chat;
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::program::shell::shell;
 use crate::state::control::{pause_reason, report, send, until};
 use crate::state::interrupted_runs::{
-    CLIENT, CONVERSATION, close_orphans, give_up_calls, interrupted_in, report_interrupted,
+    CLIENT, CONVERSATION, SERVED, close_orphans, give_up_calls, interrupted_in, report_interrupted,
 };
 use crate::state::journals::RunStorage;
 use crate::state::observers;
@@ -62,6 +63,10 @@ pub(crate) async fn resume(
         return Err(
             CliError::usage(what).hint(format!("`conclave show {}` shows what happened", row.run))
         );
+    }
+    if row.command == SERVED && row.state == RunState::Interrupted {
+        let what = format!("{} is a conversation of browsers, which a server resumes", row.run);
+        return Err(CliError::usage(what).hint(served_again(&row)));
     }
     match Store::open(&row.store) {
         Ok(store) => resume_now(&store, &row, &observers, args, output, &interrupts).await,
@@ -122,6 +127,10 @@ async fn all(
                     "{} is a conversation; resume it on its own: conclave resume {}",
                     row.run, row.run
                 ));
+                continue;
+            }
+            if row.command == SERVED {
+                says(format!("{} is a conversation of browsers; {}", row.run, served_again(row)));
                 continue;
             }
             says(format!("\n{} · “{}”", row.run, one_line(&row.message, SHOWN)));
@@ -279,6 +288,12 @@ async fn resume_now(
     let code = context.end(&outcome, began, None)?;
     observers::drain(&host, true, output, interrupts).await?;
     Ok(code)
+}
+
+/// Returns the command that resumes a conversation of browsers.
+fn served_again(row: &RunRow) -> String {
+    let config = row.config.as_deref().map(|config| shell(&config.display().to_string()));
+    format!("resume it with its server: conclave serve {}", config.unwrap_or_default())
 }
 
 /// Returns the observers that the configs of a run named.

@@ -115,6 +115,14 @@ impl Interrupts {
         RAISED.notify_one();
     }
 
+    /// Ends the program at once, and drops nothing. A room that is dropped would record an end,
+    /// while one whose process ended is resumed.
+    pub(crate) fn exit(code: u8) -> ! {
+        // An stdout that cannot be written was reported before.
+        let _ = crate::ui::stdout::drain();
+        leave(code)
+    }
+
     /// Resolves at the next Ctrl-C.
     pub(crate) async fn next(&mut self) {
         if self.0.changed().await.is_err() {
@@ -159,9 +167,13 @@ async fn next_press() -> Option<Pressed> {
 }
 
 fn end() -> ! {
+    leave(exit::INTERRUPTED)
+}
+
+fn leave(code: u8) -> ! {
     crate::ui::user::restore_terminal();
     conclave_mcp::source::stop_all();
-    std::process::exit(i32::from(exit::INTERRUPTED));
+    std::process::exit(i32::from(code));
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use conclave_core::inspect::transcript::{EntryKind, Transcript};
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, RunOpening};
@@ -35,6 +36,10 @@ struct World {
     /// Effects that have begun and were not taken yet.
     begun: Vec<Effect>,
     spoken: Vec<OutgoingMessage>,
+    /// All messages that were sent, for the transcripts.
+    sent: Vec<OutgoingMessage>,
+    /// Whether the room was resumed, so that another world has what came before.
+    is_resumed: bool,
 }
 
 type Channels = BTreeMap<ChannelId, Binding>;
@@ -74,6 +79,8 @@ impl World {
             replies,
             begun: Vec::new(),
             spoken: Vec::new(),
+            sent: Vec::new(),
+            is_resumed: false,
         };
         world.happened(Event::RoomOpened { setup: setup.into(), opening: opened, secret: SECRET });
         world
@@ -96,6 +103,7 @@ impl World {
                 }
                 Effect::Send { message: outgoing, .. } => {
                     self.spoken.push(*outgoing.clone());
+                    self.sent.push(*outgoing.clone());
                     self.begun.push(Effect::Send {
                         call: effect_call(&self.recorded, &outgoing),
                         message: outgoing,
@@ -191,6 +199,47 @@ impl World {
         self.asked(RoomRequest::Close { reason: "good night".to_owned() })
     }
 
+    /// Checks that the transcript of a channel has each message that came from it and each that was
+    /// sent to it, once and in order.
+    fn transcribes(&self, channel: &str) {
+        let transcript = self.transcript(channel);
+        let of = |is_it: fn(EntryKind) -> bool| {
+            let entries = transcript.entries().iter().filter(move |entry| is_it(entry.kind));
+            entries.map(|entry| entry.text.as_str()).collect::<Vec<_>>()
+        };
+        let came = self.recorded.notices.iter().filter_map(|notice| match notice {
+            Notice::Inbound { channel: from, text, .. } if from.as_str() == channel => Some(text),
+            _ => None,
+        });
+        let came: Vec<&str> = came.map(String::as_str).collect();
+        let users = self.since(of(|kind| kind == EntryKind::User), came.len());
+        assert_eq!(users, came, "from {channel}");
+        let sent = self.sent.iter().filter(|message| message.channel.as_str() == channel);
+        let sent: Vec<&str> = sent.map(|message| message.text.as_str()).collect();
+        let is_sent =
+            |kind| matches!(kind, EntryKind::Answer | EntryKind::Relayed | EntryKind::Result);
+        assert_eq!(self.since(of(is_sent), sent.len()), sent, "to {channel}");
+    }
+
+    /// Returns the entries that this world has: the newest `count` of a resumed room, else all.
+    fn since<'a>(&self, mut entries: Vec<&'a str>, count: usize) -> Vec<&'a str> {
+        let before = if self.is_resumed { entries.len().saturating_sub(count) } else { 0 };
+        entries.split_off(before)
+    }
+
+    fn transcript(&self, channel: &str) -> Transcript {
+        let records = self.recorded.records.clone();
+        let Event::RoomOpened { opening, .. } = &records[0].event else { panic!("it opens") };
+        let room = opening.room.clone();
+        let mut live = Transcript::new(room.clone(), channel.into());
+        records.iter().for_each(|record| drop(live.take(&room, record.clone())));
+        let stored = Transcript::of_stored(room, channel.into(), |_| Ok::<_, ()>(records.clone()));
+        let stored = stored.expect("the records are there");
+        assert_eq!(stored.entries(), live.entries());
+        assert_eq!(stored.status(), live.status());
+        live
+    }
+
     /// Checks that the room equals the fold of its events, also after they were written and read.
     fn folds(&self) {
         let folded = Unfinished::fold(self.recorded.records.clone());
@@ -198,6 +247,8 @@ impl World {
         let written = serde_json::to_value(self.room()).expect("a room is serialisable");
         let read: Room = serde_json::from_value(written.clone()).expect("and can be read");
         assert_eq!(serde_json::to_value(&read).expect("again"), written);
+        self.transcribes("web");
+        self.transcribes("terminal");
         let line =
             |record| conclave_core::journal::record::to_line(record).expect("it is not deep");
         let lines: Vec<String> = self.recorded.records.iter().map(line).collect();
@@ -430,6 +481,35 @@ fn an_interactive_task_in_a_held_room_is_answered_on_any_channel() {
 }
 
 #[test]
+fn the_transcript_of_a_channel_says_who_said_what_and_what_goes_on() {
+    let setup = json!({ "tasks": { "desk": { "interactive": true } } });
+    let mut world = World::open(setup, two(), |opening| opening.channel = "web".into());
+    assert!(!world.transcript("web").status().is_working, "nobody is at work");
+    world.says("web", "Which lighthouse?").expect("it is accepted");
+    assert!(world.transcript("web").status().is_working);
+    world.finishes("Skerryvore or Bell Rock?");
+    let transcript = world.transcript("web");
+    let said: Vec<_> = transcript
+        .entries()
+        .iter()
+        .map(|entry| (entry.kind, entry.from.as_deref(), entry.text.as_str()))
+        .collect();
+    let question = (EntryKind::Question, Some("desk"), "Skerryvore or Bell Rock?");
+    assert_eq!(said, [(EntryKind::User, None, "Which lighthouse?"), question]);
+    let status = transcript.status();
+    assert_eq!((status.is_working, status.is_asking), (false, true));
+    // To the other channel both are messages of the room.
+    let elsewhere = world.transcript("terminal");
+    let kinds: Vec<_> = elsewhere.entries().iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [EntryKind::Relayed, EntryKind::Answer]);
+    world.close().expect("it is open");
+    let closed = world.transcript("web");
+    assert_eq!(closed.status().closed.as_deref(), Some("good night"));
+    assert_eq!(closed.entries().last().map(|entry| entry.kind), Some(EntryKind::Note));
+    world.folds();
+}
+
+#[test]
 fn a_room_that_is_closed_while_it_waits_for_its_user_is_over() {
     let mut world =
         World::open(json!({ "tasks": { "desk": { "interactive": true } } }), two(), |opening| {
@@ -476,6 +556,8 @@ fn a_held_room_that_was_cut_off_goes_on() {
             replies: BTreeMap::new(),
             begun,
             spoken: Vec::new(),
+            sent: Vec::new(),
+            is_resumed: true,
         };
         resumption.events.into_iter().for_each(|event| again.happened(event));
         if cut == world.recorded.records.len() {

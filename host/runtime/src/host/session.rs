@@ -75,6 +75,8 @@ pub struct RunInput {
     /// Whether the room stays open while idle, and accepts messages on its channels until it is
     /// closed.
     pub persistent: bool,
+    /// The channel on which tasks ask their user; `None` means `terminal`.
+    pub channel: Option<ChannelId>,
     /// The metadata of the room: a JSON object, or null. The value under `_child_metadata` is
     /// passed to all rooms below.
     pub metadata: Value,
@@ -97,6 +99,7 @@ impl Default for RunInput {
             role_call: None,
             limits: None,
             persistent: false,
+            channel: None,
             metadata: Value::Null,
         }
     }
@@ -531,7 +534,7 @@ impl Session {
             metadata: ask.metadata,
             deadline: limits.wall_ms.map(|wall| self.driver.now().plus(wall)),
             limits,
-            channel: ChannelId::from(USER_CHANNEL),
+            channel: ask.channel.unwrap_or_else(|| ChannelId::from(USER_CHANNEL)),
             ..RunOpening::default()
         };
         self.driver.begin(opening);

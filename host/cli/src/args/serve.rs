@@ -1,0 +1,51 @@
+//! The arguments of `serve`, which serves a channel of a config to browsers.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::run_input::room_name;
+use super::storage::DurabilityChoice;
+use super::{CONFIG, Keep, Locked, ModelChoice};
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// The config
+    #[arg(default_value = CONFIG)]
+    pub(crate) file: PathBuf,
+    /// The address and port to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8800")]
+    pub(crate) listen: SocketAddr,
+    /// Allow an address that other machines can reach. Browsers use this host: that of a proxy with
+    /// TLS, such as chat.example.org, or with a port this server itself, which encrypts nothing
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) public: Option<String>,
+    /// The channel of the config to serve, of kind `web` [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) channel: Option<String>,
+    /// The name of the first conversation's room; others get NAME.2 and so on [default: a name for
+    /// each config]
+    #[arg(long, value_name = "NAME", value_parser = room_name)]
+    pub(crate) room: Option<String>,
+    /// Store the conversations in this folder; created if it does not exist
+    #[arg(long, value_name = "FOLDER")]
+    store: Option<PathBuf>,
+    /// When records survive a power cut, instead of the config's `durability`
+    #[arg(long, value_name = "WHEN")]
+    durability: Option<DurabilityChoice>,
+    #[command(flatten)]
+    pub(crate) model: ModelChoice,
+    #[command(flatten)]
+    pub(crate) locked: Locked,
+    /// Also show log lines of plugins at the levels debug and trace
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
+
+impl Serve {
+    /// Returns the storage arguments: a conversation is always stored.
+    pub(crate) fn keep(&self) -> Keep {
+        Keep { store: self.store.clone(), durability: self.durability, ..Keep::default() }
+    }
+}

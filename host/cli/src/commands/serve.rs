@@ -1,0 +1,315 @@
+//! `conclave serve [CONFIG]`: serves a channel of kind `web` to browsers. Each conversation on its
+//! page is a persistent room. The address goes to stdout, everything else to stderr.
+
+mod access;
+mod connections;
+mod conversation;
+mod conversations;
+mod events;
+mod http;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use conclave_core::config::Config;
+use conclave_core::types::channel::ChannelKind;
+use conclave_core::types::ids::{ChannelId, RoomId};
+use conclave_runtime::store::{RunFilter, StoreReader};
+use conclave_runtime::subscribe::Subscriber;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tokio::net::TcpListener;
+
+use self::access::Access;
+use self::conversations::{Conversations, RoomParts};
+use self::http::Server;
+use crate::approve::PendingLine;
+use crate::args::{self, Keep, OutputArgs};
+use crate::commands::mcp::terminated;
+use crate::commands::run::JsonLinesOnStdout;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::program::shell::shell;
+use crate::state::control_inbox::ControlListener;
+use crate::state::interrupted_runs::SERVED;
+use crate::state::journals::{RunCommand, RunStorage};
+use crate::state::setup::{self, EngineStart};
+use crate::state::stores::{room_folder, unusable};
+use crate::ui::interrupt::Interrupts;
+use crate::ui::screen::{Screen, Verbosity};
+use crate::ui::show::trace::TracePrinter;
+use crate::ui::show::{FAINT, ODD, head, paint, plural, show_path};
+use crate::ui::stdout;
+
+/// Bytes of a config's digest in the default name of its first room.
+const DIGEST: usize = 4;
+
+pub(crate) async fn serve(
+    args: args::Serve,
+    output: OutputArgs,
+    mut interrupts: Interrupts,
+) -> Result<u8, CliError> {
+    let loading = Instant::now();
+    let (models, locked) = (args.model.models()?, args.locked.locked);
+    check_listen(&args)?;
+    let config = setup::read_config(&args.file, &models)?;
+    let channel = channel(&config, args.channel.as_deref(), &args.file)?;
+    let name = args.room.clone().unwrap_or_else(|| default_room(&args.file));
+    let engine = EngineStart::begin();
+    let kept = storage(&args, &name, (&models, locked))?;
+    let Some(store) = kept.store() else {
+        return Err(CliError::internal("conversations need a store, and none is there"));
+    };
+    let reader = StoreReader::open(store.folder()).map_err(|error| unusable(&error))?;
+    check_owner(&reader, &args.file)?;
+    let listener = TcpListener::bind(args.listen).await.map_err(|error| {
+        CliError::usage(format!("{} cannot be listened on: {error}", args.listen))
+            .hint("name another port: --listen 127.0.0.1:0 takes a free one")
+    })?;
+    let address = listener.local_addr().map_err(|error| CliError::internal(error.to_string()))?;
+    let host = Arc::new(setup::open_host_keeping(&args.file, &kept, engine)?);
+    let prepared = setup::prepare_with(&host, &args.file, &models, locked, output).await?;
+    if !output.quiet && !output.json {
+        head::print(&prepared, None, loading.elapsed());
+    }
+    let screen = Screen::new(Verbosity::of(output));
+    let mut subscribers: Vec<Arc<dyn Subscriber>> = Vec::new();
+    if output.json {
+        subscribers.push(Arc::new(JsonLinesOnStdout));
+    } else {
+        if !output.quiet {
+            let trace = TracePrinter::of_run(Arc::clone(&screen), args.verbose, prepared.setup());
+            subscribers.push(Arc::new(trace.with_addresses(true)));
+        }
+        subscribers.push(Arc::new(PendingLine(Arc::clone(&screen))));
+    }
+    let attending = ControlListener::begin(store, &host, &screen);
+    let conversations = Conversations::new(RoomParts {
+        prepared,
+        name: RoomId::from(name.as_str()),
+        channel: channel.clone(),
+        journals: kept.journals(),
+        subscribers,
+        screen: Arc::clone(&screen),
+    });
+    let resumed = conversations.resume(&reader).await?;
+    let hosts = hosts(address, args.public.as_deref());
+    // A host without a port is that of a proxy, which has TLS.
+    let is_proxied = args.public.as_deref().is_some_and(|public| !has_port(public));
+    let scheme = if is_proxied { "https" } else { "http" };
+    let page = format!("{scheme}://{}", hosts[0]);
+    let access = Access::new(address.port(), hosts)?;
+    let url = format!("{page}/#token={}", access.token());
+    report(&args, (&channel, &name, resumed), &url, (output, &screen))?;
+    let router = http::router(Server::new(access, conversations));
+    // The rooms are not stopped: they are resumed, as after a crash.
+    interrupts.run_begins();
+    interrupts.lingers();
+    tokio::select! {
+        () = connections::serve(listener, router) => {}
+        () = interrupts.next() => {}
+        () = terminated() => {}
+    }
+    drop(attending);
+    let again = format!("conclave serve {}", shell(&args.file.display().to_string()));
+    screen.line(paint(FAINT, format_args!("\nclosed; the conversations continue with: {again}")));
+    Interrupts::exit(exit::OK)
+}
+
+/// Prints where the page is.
+fn report(
+    args: &args::Serve,
+    (channel, room, resumed): (&ChannelId, &str, usize),
+    url: &str,
+    (output, screen): (OutputArgs, &Arc<Screen>),
+) -> Result<(), CliError> {
+    if output.json {
+        return stdout::queue_json(json!({
+            "type": "serving", "url": url, "channel": channel, "room": room, "resumed": resumed,
+        }));
+    }
+    if args.public.is_some() {
+        screen.notice(paint(
+            ODD,
+            "other machines can reach this server: whoever has the address may talk to the agents, and without a proxy with TLS \
+             others on the network can read it",
+        ));
+    }
+    let resumed = match resumed {
+        0 => String::new(),
+        count => format!(", {} resumed", plural(count as u64, "conversation", "conversations")),
+    };
+    screen.line(paint(
+        FAINT,
+        format_args!("serving the channel {channel} of room {room}{resumed}; open this address, which gives access; Ctrl-C closes"),
+    ));
+    stdout::queue(format!("{url}\n"))
+}
+
+/// Checks that only this machine can reach the address, unless the operator says otherwise.
+fn check_listen(args: &args::Serve) -> Result<(), CliError> {
+    let is_local = args.listen.ip().is_loopback();
+    let host = args.public.as_deref();
+    match host {
+        None if !is_local => {
+            let what =
+                format!("other machines could reach {}, and talk to the agents", args.listen);
+            let hint = "listen on 127.0.0.1; or, behind a proxy with TLS, name the host in the address bar of browsers: --public HOST";
+            Err(CliError::usage(what).hint(hint))
+        }
+        Some(host) if !is_host(host) => {
+            Err(CliError::usage(format!("--public {} is no host", shell(host)))
+                .hint("write a name or address, such as chat.example.org or 192.0.2.7:8800"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether the text is a host with or without a port, as in the header `Host`.
+fn is_host(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '[' | ']');
+    text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[') && text.chars().all(is_plain)
+}
+
+/// Returns the values of `Host` under which browsers reach the server, the printed one first.
+fn hosts(address: SocketAddr, public: Option<&str>) -> Vec<String> {
+    let port = address.port();
+    let mut hosts = Vec::new();
+    // A proxy passes on the host that the browser named.
+    hosts.extend(public.map(str::to_ascii_lowercase));
+    if address.ip().is_loopback() {
+        hosts.extend([address.to_string(), format!("localhost:{port}")]);
+    }
+    // Browsers leave the usual port out.
+    let short = hosts.iter().filter_map(|host| host.strip_suffix(":80")).map(str::to_owned);
+    let short: Vec<String> = short.collect();
+    hosts.extend(short);
+    hosts
+}
+
+fn has_port(host: &str) -> bool {
+    host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+}
+
+/// Returns the channel to serve.
+fn channel(config: &Config, named: Option<&str>, file: &Path) -> Result<ChannelId, CliError> {
+    let web = || config.channels.iter().filter(|(_, binding)| binding.kind == ChannelKind::Web);
+    let names: Vec<&str> = web().map(|(name, _)| name.as_str()).collect();
+    match (named, names.as_slice()) {
+        (Some(named), names) if names.contains(&named) => Ok(ChannelId::from(named)),
+        (None, [only]) => Ok(ChannelId::from(*only)),
+        (_, []) => {
+            let name = named.unwrap_or("web");
+            let what = format!("{} has no channel of kind `web`", show_path(file));
+            Err(CliError::usage(what)
+                .hint(format!("add these lines to it:\n\n[channels.{name}]\nkind = \"web\"")))
+        }
+        (Some(named), names) => {
+            let what = format!("{} has no channel {} of kind `web`", show_path(file), shell(named));
+            Err(CliError::usage(what).known(
+                named,
+                "its channels of that kind are",
+                names.iter().copied(),
+            ))
+        }
+        (None, [first, ..]) => {
+            let what = format!("{} has several channels of kind `web`", show_path(file));
+            Err(CliError::usage(what)
+                .hint(format!("name one of {}: --channel {first}", names.join(", "))))
+        }
+    }
+}
+
+/// Returns the name of a config's first room: the same for each start, and another for each config.
+fn default_room(file: &Path) -> String {
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let digest = Sha256::digest(file.as_os_str().as_encoded_bytes());
+    let digest: String = digest.iter().take(DIGEST).map(|byte| format!("{byte:02x}")).collect();
+    format!("{SERVED}-{digest}")
+}
+
+/// Opens the store of the conversations. No other process may use it.
+fn storage(
+    args: &args::Serve,
+    name: &str,
+    (models, locked): (&setup::Models, bool),
+) -> Result<RunStorage, CliError> {
+    let keep = args.keep();
+    let store = keep.store.clone().or_else(|| room_folder(name)).ok_or_else(|| {
+        CliError::internal("conversations need a store, and no state folder is known")
+            .hint("set HOME or CONCLAVE_STATE, or name a store with --store")
+    })?;
+    let keep = Keep { store: Some(store), ..keep };
+    let file = &args.file;
+    RunStorage::open(&keep, RunCommand { command: SERVED, file, models, locked, is_bulk: false })
+}
+
+/// Checks that the rooms of the store are conversations of this config.
+fn check_owner(reader: &StoreReader, file: &Path) -> Result<(), CliError> {
+    let rows = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
+    let config = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let other =
+        rows.iter().find(|row| row.command != SERVED || row.config.as_ref() != Some(&config));
+    let Some(row) = other else { return Ok(()) };
+    let of = row.config.as_deref().map_or_else(|| "no config".to_owned(), show_path);
+    let what =
+        format!("the store holds {}, which belongs to `conclave {}` of {of}", row.run, row.command);
+    Err(CliError::usage(what)
+        .hint("choose another name, or another store: --room NAME, --store FOLDER"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(text: &str, channel: Option<&str>) -> Result<String, String> {
+        let config = format!(
+            "entry = 'a'\n[plugins.a]\nsource = 'stock:chat'\n[tasks.a]\nagent = 'a'\n{text}"
+        );
+        let config = Config::parse("c.toml", "", &config).expect("it is a config");
+        super::channel(&config, channel, Path::new("c.toml"))
+            .map(|channel| channel.to_string())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_only_web_channel_is_served_and_of_several_the_named_one() {
+        let (web, pager) = ("[channels.web]\nkind = 'web'\n", "[channels.pager]\nkind = 'text'\n");
+        let both = format!("{web}{pager}[channels.shop]\nkind = 'web'\n");
+        assert_eq!(named(web, None).as_deref(), Ok("web"));
+        assert_eq!(named(&both, Some("shop")).as_deref(), Ok("shop"));
+        for (text, channel, says) in [
+            ("", None, "[channels.web]\nkind = \"web\""),
+            (pager, Some("desk"), "[channels.desk]\nkind = \"web\""),
+            (both.as_str(), None, "name one of shop, web: --channel shop"),
+            (both.as_str(), Some("pager"), "its channels of that kind are: shop, web"),
+        ] {
+            let error = named(text, channel).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn browsers_reach_the_server_only_under_its_own_names() {
+        let of = |address: &str, public| hosts(address.parse().expect("an address"), public);
+        assert_eq!(of("127.0.0.1:8800", None), ["127.0.0.1:8800", "localhost:8800"]);
+        assert_eq!(of("[::1]:80", None), ["[::1]:80", "localhost:80", "[::1]", "localhost"]);
+        assert_eq!(of("0.0.0.0:8800", Some("Chat.example.org")), ["chat.example.org"]);
+        assert_eq!(of("0.0.0.0:80", Some("192.0.2.7:80")), ["192.0.2.7:80", "192.0.2.7"]);
+        assert!(has_port("192.0.2.7:80") && has_port("[::1]:80"));
+        assert!(!has_port("chat.example.org") && !has_port("[::1]"));
+        for host in ["a b", "http://a", "", "a/b", "a@b", "-a"] {
+            assert!(!is_host(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn each_config_has_a_room_of_its_own() {
+        let (one, other) =
+            (default_room(Path::new("/a/c.toml")), default_room(Path::new("/b/c.toml")));
+        assert_eq!(one, default_room(Path::new("/a/c.toml")));
+        assert!(one.starts_with("serve-") && one != other, "{one} {other}");
+    }
+}

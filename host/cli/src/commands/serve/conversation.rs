@@ -1,0 +1,249 @@
+//! A conversation: a persistent room, its transcript, and what its page shows besides. The
+//! transcript is folded from the room's records, so nothing is stored for the page alone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use conclave_core::inspect::transcript::{
+    EntryKind, Transcript, TranscriptEntry, TranscriptStatus,
+};
+use conclave_core::protocol::event::Event;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::approval::ApprovalRequest;
+use conclave_core::types::ids::{CallId, ChannelId, RoomId};
+use conclave_runtime::RoomHandle;
+use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
+use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::program::approval_id::approval_id;
+
+/// Characters of the first message that name a conversation in the list.
+const TITLE: usize = 60;
+
+/// A conversation.
+pub(super) struct Conversation {
+    room: RoomId,
+    /// Set while the room's loop runs.
+    handle: OnceLock<RoomHandle>,
+    state: Mutex<ConversationState>,
+    changed: watch::Sender<()>,
+}
+
+/// What the page shows.
+pub(super) struct ConversationState {
+    pub(super) transcript: Transcript,
+    /// The text that a model writes now.
+    pub(super) draft: Draft,
+    approvals: BTreeMap<(RoomId, CallId), String>,
+    /// The reason why the room's loop ended before the room did.
+    failure: Option<String>,
+}
+
+/// The text of the agent's model while it is generated. It is in no journal.
+#[derive(Default)]
+pub(super) struct Draft {
+    /// The step that generates it.
+    step: Option<CallId>,
+    /// The number of the draft, so that a reader notices a new one.
+    pub(super) number: u64,
+    pub(super) text: String,
+}
+
+/// The status of a conversation, as the page reads it.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct ConversationStatus {
+    #[serde(flatten)]
+    status: TranscriptStatus,
+    approvals: Vec<PendingApproval>,
+}
+
+/// A call that waits for the operator.
+#[derive(Debug, PartialEq, Serialize)]
+struct PendingApproval {
+    /// The id for `conclave approve`.
+    id: String,
+    tool: String,
+}
+
+/// A line in the list of conversations.
+#[derive(Serialize)]
+pub(super) struct ConversationRow {
+    id: RoomId,
+    /// The beginning of its first message; empty without one.
+    title: String,
+    is_open: bool,
+}
+
+impl Conversation {
+    pub(super) fn new(
+        room: RoomId,
+        transcript: Transcript,
+        approvals: impl IntoIterator<Item = (RoomId, CallId, ApprovalRequest)>,
+    ) -> Arc<Self> {
+        let approvals =
+            approvals.into_iter().map(|(room, call, request)| ((room, call), request.tool));
+        let state = ConversationState {
+            transcript,
+            draft: Draft::default(),
+            approvals: approvals.collect(),
+            failure: None,
+        };
+        let (state, changed) = (Mutex::new(state), watch::Sender::new(()));
+        Arc::new(Self { room, handle: OnceLock::new(), state, changed })
+    }
+
+    pub(super) fn room(&self) -> &RoomId {
+        &self.room
+    }
+
+    /// Stores the handle of the room, whose loop runs now.
+    pub(super) fn begin(&self, handle: RoomHandle) {
+        let _ = self.handle.set(handle);
+    }
+
+    /// Returns the handle of the room; `None` if the room was over when it was found.
+    pub(super) fn handle(&self) -> Option<&RoomHandle> {
+        self.handle.get()
+    }
+
+    /// Records that the room's loop failed.
+    pub(super) fn fail(&self, reason: String) {
+        self.state().failure = Some(reason);
+        self.changed.send_replace(());
+    }
+
+    /// Returns a receiver that is notified after each change.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, ConversationState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        let state = self.state();
+        state.failure.is_none() && state.transcript.status().closed.is_none()
+    }
+
+    pub(super) fn row(&self) -> ConversationRow {
+        let state = self.state();
+        let mut entries = state.transcript.entries().iter();
+        let first = entries.find(|entry: &&TranscriptEntry| entry.kind == EntryKind::User);
+        let title = first.map(|entry| entry.text.trim().chars().take(TITLE).collect());
+        let is_open = state.failure.is_none() && state.transcript.status().closed.is_none();
+        ConversationRow { id: self.room.clone(), title: title.unwrap_or_default(), is_open }
+    }
+}
+
+impl ConversationState {
+    pub(super) fn status(&self, root: &RoomId) -> ConversationStatus {
+        let mut status = self.transcript.status();
+        if let Some(failure) = &self.failure {
+            status.closed = Some(failure.clone());
+            (status.is_working, status.is_asking) = (false, false);
+        }
+        // An approval of a stopped turn has no answer that would remove it.
+        let is_pending = |room: &RoomId, call| room != root || self.transcript.is_in_flight(call);
+        let pending = self.approvals.iter().filter(|((room, call), _)| is_pending(room, *call));
+        let approvals = pending.map(|((room, call), tool)| PendingApproval {
+            id: approval_id(room, *call),
+            tool: tool.clone(),
+        });
+        ConversationStatus { approvals: approvals.collect(), status }
+    }
+
+    fn notice(&mut self, room: &RoomId, root: &RoomId, notice: &Notice) {
+        match notice {
+            Notice::ApprovalAsked { call, request } => {
+                self.approvals.insert((room.clone(), *call), request.tool.clone());
+            }
+            Notice::TopUpAsked { call, top_up } => {
+                self.approvals.insert((room.clone(), *call), top_up.as_approval().tool);
+            }
+            Notice::ApprovalGiven { call, .. } | Notice::ToppedUp { call, .. } => {
+                self.approvals.remove(&(room.clone(), *call));
+            }
+            Notice::ResultReady { .. } => self.approvals.retain(|(of, _), _| of != room),
+            Notice::StepStarted { call, task, .. }
+                if room == root
+                    && self.transcript.is_speaker(task)
+                    && self.transcript.shows_interim() =>
+            {
+                self.draft.step = Some(*call);
+            }
+            Notice::ModelCalled { call, .. } if self.draft.step == Some(*call) => {
+                self.draft.begin();
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Draft {
+    fn begin(&mut self) {
+        self.number += 1;
+        self.text.clear();
+    }
+}
+
+impl Subscriber for Conversation {
+    fn on(&self, published: &Published) {
+        let Published { room, what, .. } = published;
+        let mut state = self.state();
+        match what {
+            RunEvent::Recorded { record } => {
+                let ends_draft = matches!(&record.event,
+                    Event::AgentStepped { call, .. } if state.draft.step == Some(*call))
+                    || matches!(record.event.effective(), Event::TurnStopped { .. });
+                if *room == self.room && ends_draft {
+                    state.draft.step = None;
+                    state.draft.begin();
+                }
+                state.transcript.take(room, (**record).clone());
+            }
+            RunEvent::Notice { notice } => state.notice(room, &self.room, notice),
+            RunEvent::Streamed { call, text, .. }
+                if *room == self.room && state.draft.step == Some(*call) =>
+            {
+                state.draft.text.push_str(text);
+            }
+            _ => return,
+        }
+        drop(state);
+        self.changed.send_replace(());
+    }
+}
+
+/// The served channel. The page shows what the room's records say was sent, so a message is accepted
+/// as soon as the room sends it. An answer to a question comes as a message.
+pub(super) struct WebChannel(pub(super) ChannelId);
+
+impl Channels for WebChannel {
+    fn ask(
+        &self,
+        channel: ChannelId,
+        _: conclave_core::types::ids::TaskName,
+        _: String,
+    ) -> BoxFuture<'static, Option<HumanAnswer>> {
+        if channel == self.0 {
+            return Box::pin(std::future::pending());
+        }
+        Box::pin(std::future::ready(None))
+    }
+
+    fn send(&self, message: OutgoingMessage) -> BoxFuture<'static, Result<(), String>> {
+        let sent = if message.channel == self.0 {
+            Ok(())
+        } else {
+            let (channel, own) = (&message.channel, &self.0);
+            Err(format!(
+                "`conclave serve` serves the channel {own} and has no client for {channel}"
+            ))
+        };
+        Box::pin(std::future::ready(sent))
+    }
+}

@@ -1,0 +1,244 @@
+//! The conversations of a server: each a persistent room in one store, which is resumed when the
+//! server starts again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use conclave_core::inspect::transcript::Transcript;
+use conclave_core::journal::pending_work::WaitKey;
+use conclave_core::policy::budget::LimitIncrease;
+use conclave_core::types::channel::{Binding, ChannelAccess};
+use conclave_core::types::ids::{ChannelId, RoomId};
+use conclave_core::types::request::{Refusal, RefusalCode};
+use conclave_runtime::approval::{ApprovalAnswer, ApprovalRequest};
+use conclave_runtime::approve::Approver;
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::ids::{Ids, RandomIds};
+use conclave_runtime::journal::Journals;
+use conclave_runtime::store::{RunFilter, StoreReader};
+use conclave_runtime::subscribe::{Subscriber, Subscribers};
+use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
+
+use super::conversation::{Conversation, ConversationRow, WebChannel};
+use crate::commands::resume::unresumable;
+use crate::program::error::CliError;
+use crate::state::stores::unusable;
+use crate::ui::screen::Screen;
+use crate::ui::show::{BAD, paint};
+
+/// Conversations that are open at once. Each holds its histories in memory.
+const OPEN: usize = 64;
+/// The channel of the operator's terminal, where nobody types into these rooms.
+const TERMINAL: &str = "terminal";
+
+/// The conversations of a server.
+pub(super) struct Conversations {
+    prepared: Prepared,
+    /// The name of the first room; the others have a number behind it.
+    name: RoomId,
+    channel: ChannelId,
+    journals: Arc<dyn Journals>,
+    subscribers: Vec<Arc<dyn Subscriber>>,
+    screen: Arc<Screen>,
+    /// The number of this process, in the ids of events.
+    epoch: String,
+    rooms: Mutex<BTreeMap<u64, Arc<Conversation>>>,
+    /// Held while a conversation begins, so that two do not get the same number.
+    beginning: tokio::sync::Mutex<()>,
+}
+
+/// The parts that a server brings for its rooms.
+pub(super) struct RoomParts {
+    pub(super) prepared: Prepared,
+    pub(super) name: RoomId,
+    pub(super) channel: ChannelId,
+    pub(super) journals: Arc<dyn Journals>,
+    pub(super) subscribers: Vec<Arc<dyn Subscriber>>,
+    pub(super) screen: Arc<Screen>,
+}
+
+impl Conversations {
+    pub(super) fn new(parts: RoomParts) -> Self {
+        let RoomParts { prepared, name, channel, journals, subscribers, screen } = parts;
+        Self {
+            prepared,
+            name,
+            channel,
+            journals,
+            subscribers,
+            screen,
+            epoch: RandomIds.run().to_string(),
+            rooms: Mutex::default(),
+            beginning: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(super) fn channel(&self) -> &ChannelId {
+        &self.channel
+    }
+
+    pub(super) fn epoch(&self) -> &str {
+        &self.epoch
+    }
+
+    pub(super) fn find(&self, id: &str) -> Option<Arc<Conversation>> {
+        self.rooms().values().find(|room| room.room().as_str() == id).cloned()
+    }
+
+    /// Returns the list of conversations, the newest first.
+    pub(super) fn rows(&self) -> Vec<ConversationRow> {
+        self.rooms().values().rev().map(|room| room.row()).collect()
+    }
+
+    /// Resumes the stored conversations, and begins one if none is open. Returns their number.
+    ///
+    /// # Errors
+    /// If the store cannot be read, or a room cannot be resumed.
+    pub(super) async fn resume(&self, reader: &StoreReader) -> Result<usize, CliError> {
+        for row in reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))? {
+            let Some(number) = self.number_of(&row.run) else { continue };
+            let conversation = self.resume_room(reader, &row.run).await?;
+            self.rooms().insert(number, conversation);
+        }
+        let open = self.rooms().values().filter(|room| room.is_open()).count();
+        if open == 0 {
+            self.begin().await.map_err(|refusal| CliError::internal(refusal.message))?;
+        }
+        Ok(open)
+    }
+
+    /// Begins a new conversation.
+    ///
+    /// # Errors
+    /// `limit_reached` if too many are open, `room_closed` if its room cannot be opened.
+    pub(super) async fn begin(&self) -> Result<Arc<Conversation>, Refusal> {
+        let _beginning = self.beginning.lock().await;
+        let (open, last) = {
+            let rooms = self.rooms();
+            let open = rooms.values().filter(|room| room.is_open()).count();
+            (open, rooms.keys().next_back().copied().unwrap_or(0))
+        };
+        if open >= OPEN {
+            let what = format!(
+                "{OPEN} conversations are open, and no more may be; the operator ends one with `conclave stop ROOM`"
+            );
+            return Err(Refusal::new(RefusalCode::LimitReached, what));
+        }
+        let number = last + 1;
+        let room = self.room_of(number);
+        let transcript = Transcript::new(room.clone(), self.channel.clone());
+        let conversation = Conversation::new(room, transcript, []);
+        let failed = |error: String| Refusal::new(RefusalCode::RoomClosed, error);
+        let session = self.prepared.session(self.options(&conversation));
+        let session = session.map_err(|error| failed(error.to_string()))?;
+        let input = RunInput { channel: Some(self.channel.clone()), ..RunInput::default() };
+        let (handle, guard) = session.open_room(input);
+        self.attend(&conversation, handle.clone(), guard);
+        self.bind_channels(&handle).await?;
+        self.rooms().insert(number, Arc::clone(&conversation));
+        Ok(conversation)
+    }
+
+    async fn resume_room(
+        &self,
+        reader: &StoreReader,
+        room: &RoomId,
+    ) -> Result<Arc<Conversation>, CliError> {
+        let transcript =
+            Transcript::of_stored(room.clone(), self.channel.clone(), |room| reader.records(room))
+                .map_err(|error| unusable(&error))?;
+        let waits = reader.waits(Some(room)).map_err(|error| unusable(&error))?;
+        let approvals = waits.into_iter().filter_map(|wait| {
+            let WaitKey::Call(call) = wait.wait.key else { return None };
+            Some((wait.room, call, *wait.wait.request?))
+        });
+        let conversation = Conversation::new(room.clone(), transcript, approvals);
+        let session = self.prepared.reopen(room, self.options(&conversation)).await;
+        let session = session.map_err(|error| unresumable(&error))?;
+        if session.is_cut_off() {
+            let (handle, guard) = session.resume_room();
+            self.attend(&conversation, handle.clone(), guard);
+            match self.bind_channels(&handle).await {
+                // It was closed, and its work comes to its end.
+                Err(refusal) if refusal.error == RefusalCode::RoomClosed => {}
+                bound => bound.map_err(|refusal| CliError::internal(refusal.message))?,
+            }
+        }
+        Ok(conversation)
+    }
+
+    /// Binds the channels of a room as this server has them. A resumed room has those of before.
+    async fn bind_channels(&self, handle: &RoomHandle) -> Result<(), Refusal> {
+        let configured = self.prepared.setup().channels.get(&self.channel).cloned();
+        let terminal = ChannelId::from(TERMINAL);
+        // Nobody reads the terminal of a server, so results must not be sent there.
+        let unread = handle.bindings().get(&terminal).cloned();
+        let unread = unread.map(|binding| Binding { access: ChannelAccess::None, ..binding });
+        for (channel, wanted) in [(self.channel.clone(), configured), (terminal, unread)] {
+            let Some(wanted) = wanted else { continue };
+            if handle.bindings().get(&channel) != Some(&wanted) {
+                handle.bind(channel, wanted).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn options(&self, conversation: &Arc<Conversation>) -> RunOptions {
+        // The page comes first: the others may be slow.
+        let page = std::iter::once(Arc::clone(conversation) as Arc<dyn Subscriber>);
+        RunOptions {
+            ids: Arc::new(conversation.room().clone()),
+            channels: Arc::new(WebChannel(self.channel.clone())),
+            approver: Arc::new(Later),
+            journals: Arc::clone(&self.journals),
+            subscribers: Subscribers::new(page.chain(self.subscribers.iter().cloned())),
+            ..RunOptions::default()
+        }
+    }
+
+    /// Watches the loop of a room.
+    fn attend(&self, conversation: &Arc<Conversation>, handle: RoomHandle, guard: RoomGuard) {
+        conversation.begin(handle);
+        let (conversation, screen) = (Arc::clone(conversation), Arc::clone(&self.screen));
+        tokio::spawn(async move {
+            if let Err(error) = guard.closed().await {
+                let what = format!("{}: {error}", conversation.room());
+                screen.notice(format_args!("{} {what}", paint(BAD, "error:")));
+                conversation.fail("the server failed, and its operator knows why".to_owned());
+            }
+        });
+    }
+
+    fn room_of(&self, number: u64) -> RoomId {
+        match number {
+            1 => self.name.clone(),
+            number => RoomId::from(format!("{}.{number}", self.name)),
+        }
+    }
+
+    /// Returns the number of a room; `None` for a room of another name.
+    fn number_of(&self, room: &RoomId) -> Option<u64> {
+        let rest = room.as_str().strip_prefix(self.name.as_str())?;
+        match rest {
+            "" => Some(1),
+            rest => rest.strip_prefix('.')?.parse().ok(),
+        }
+    }
+
+    fn rooms(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Conversation>>> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Leaves each call to `conclave approve`: the people on the page are users, and not the operator.
+struct Later;
+
+impl Approver for Later {
+    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
+        Box::pin(std::future::pending())
+    }
+
+    fn top_up(&self, _: LimitIncrease) -> BoxFuture<'static, ApprovalAnswer> {
+        Box::pin(std::future::pending())
+    }
+}

@@ -1,0 +1,123 @@
+//! The events of a conversation for one browser, as server-sent events: entries of the transcript,
+//! each with an id; the status; and pieces of the text that a model writes. A browser that connects
+//! again names the last id, and gets what follows. A slow one delays nobody: it reads from the shared
+//! transcript at its own speed.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::response::sse::Event;
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+use super::conversation::{Conversation, ConversationState};
+
+/// Entries that are prepared at once.
+const ENTRIES: usize = 100;
+
+/// The position of a browser in a conversation.
+struct EventCursor {
+    conversation: Arc<Conversation>,
+    changes: watch::Receiver<()>,
+    /// The number of this process, in the ids. Another process may order entries of several rooms
+    /// differently.
+    epoch: String,
+    next: usize,
+    /// Whether the browser has to forget what it shows.
+    resets: bool,
+    status: Option<String>,
+    /// The number of the draft, and the bytes of it that were sent.
+    draft: (u64, usize),
+    ready: VecDeque<Event>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Returns the events after the id `last`, or all.
+pub(super) fn events(
+    conversation: Arc<Conversation>,
+    epoch: &str,
+    last: Option<&str>,
+    permit: OwnedSemaphorePermit,
+) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
+    let entries = conversation.state().transcript.entries().len();
+    let known = last.map(|last| {
+        let (of, number) = last.rsplit_once('.')?;
+        let next = number.parse::<usize>().ok()?.checked_add(1)?;
+        (of == epoch && next <= entries).then_some(next)
+    });
+    let cursor = EventCursor {
+        changes: conversation.changes(),
+        conversation,
+        epoch: epoch.to_owned(),
+        next: known.flatten().unwrap_or(0),
+        resets: known == Some(None),
+        status: None,
+        draft: (0, 0),
+        ready: VecDeque::new(),
+        _permit: permit,
+    };
+    unfold(cursor, |mut cursor| async move {
+        loop {
+            if let Some(event) = cursor.ready.pop_front() {
+                return Some((Ok(event), cursor));
+            }
+            cursor.changes.borrow_and_update();
+            cursor.prepare();
+            // The conversation owns the sender, so it lives as long as the cursor.
+            if cursor.ready.is_empty() && cursor.changes.changed().await.is_err() {
+                return None;
+            }
+        }
+    })
+}
+
+impl EventCursor {
+    /// Prepares what changed since the last time.
+    fn prepare(&mut self) {
+        let conversation = Arc::clone(&self.conversation);
+        let state = conversation.state();
+        if std::mem::take(&mut self.resets) {
+            self.push("reset", None, &json!({}));
+        }
+        let entries = state.transcript.entries();
+        let until = entries.len().min(self.next + ENTRIES);
+        for (number, entry) in entries.iter().enumerate().take(until).skip(self.next) {
+            let id = format!("{}.{number}", self.epoch);
+            self.push("entry", Some(id), entry);
+        }
+        self.next = until;
+        if until == entries.len() {
+            self.prepare_status(&state);
+        }
+    }
+
+    /// Prepares the status and the draft, which belong after the newest entry.
+    fn prepare_status(&mut self, state: &ConversationState) {
+        let status = json!(state.status(self.conversation.room()));
+        let text = status.to_string();
+        if self.status.as_ref() != Some(&text) {
+            self.push("status", None, &status);
+            self.status = Some(text);
+        }
+        let (number, sent) = self.draft;
+        let is_new = number != state.draft.number;
+        let more = state.draft.text.get(if is_new { 0 } else { sent }..).unwrap_or_default();
+        if !more.is_empty() || (is_new && sent > 0) {
+            self.push("draft", None, &json!({ "number": state.draft.number, "text": more }));
+        }
+        self.draft = (state.draft.number, state.draft.text.len());
+    }
+
+    fn push(&mut self, kind: &str, id: Option<String>, data: &impl serde::Serialize) {
+        // JSON has no line break, and these types always have a JSON form.
+        let data = serde_json::to_string(data).unwrap_or_default();
+        let event = Event::default().event(kind).data(data);
+        self.ready.push_back(match id {
+            Some(id) => event.id(id),
+            None => event,
+        });
+    }
+}

@@ -1,0 +1,231 @@
+//! The routes of the server. A handler translates a request to the room's own, and the room's reply
+//! to a status; it decides nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
+use axum::http::{StatusCode, Uri};
+use axum::response::sse::{KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use conclave_core::types::request::{Inbound, Refusal, RefusalCode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::access::{Access, guard};
+use super::conversation::Conversation;
+use super::conversations::Conversations;
+use super::events::events;
+
+/// Bytes of a request's body.
+const BODY: usize = 256 << 10;
+/// The time in which a body has to arrive.
+const BODY_TIME: Duration = Duration::from_secs(10);
+/// Event streams at once. Each occupies a connection.
+pub(super) const STREAMS: usize = 32;
+/// Silence of an event stream after which it sends a comment, which proxies and browsers read as a
+/// sign of life.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// The reason of a turn that a person on the page stopped.
+const STOPPED: &str = "its user stopped it";
+
+const PAGE: (&str, &str) = ("text/html; charset=utf-8", include_str!("page/index.html"));
+const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/chat.css"));
+const SCRIPT: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page/chat.js"));
+
+/// The state of the server. Clones share it.
+#[derive(Clone)]
+pub(super) struct Server(Arc<ServerState>);
+
+struct ServerState {
+    access: Access,
+    conversations: Conversations,
+    streams: Arc<Semaphore>,
+}
+
+impl Server {
+    pub(super) fn new(access: Access, conversations: Conversations) -> Self {
+        let streams = Arc::new(Semaphore::new(STREAMS));
+        Self(Arc::new(ServerState { access, conversations, streams }))
+    }
+
+    pub(super) fn access(&self) -> &Access {
+        &self.0.access
+    }
+
+    /// Returns the conversation of a path.
+    fn conversation(&self, id: &str) -> Result<Arc<Conversation>, Failure> {
+        self.0.conversations.find(id).ok_or_else(|| {
+            let what = format!("there is no conversation {id}");
+            Failure::new(StatusCode::NOT_FOUND, "room_not_found", what)
+        })
+    }
+}
+
+pub(super) fn router(server: Server) -> Router {
+    Router::new()
+        .route("/", get(|| asset(PAGE)))
+        .route("/chat.css", get(|| asset(STYLE)))
+        .route("/chat.js", get(|| asset(SCRIPT)))
+        .route("/api/session", post(begin_session))
+        .route("/api/conversations", get(list).post(begin))
+        .route("/api/conversations/{id}/events", get(follow))
+        .route("/api/conversations/{id}/messages", post(message))
+        .route("/api/conversations/{id}/stop", post(stop))
+        .fallback(missing)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(BODY))
+        .layer(middleware::from_fn_with_state(server.clone(), guard))
+        .with_state(server)
+}
+
+/// A refused or failed request: a status and a code for programs, a sentence for people.
+#[derive(Debug)]
+pub(super) struct Failure {
+    status: StatusCode,
+    body: Value,
+}
+
+impl Failure {
+    pub(super) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+        Self { status, body: json!({ "error": code, "message": message.into() }) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn code(&self) -> &'static str {
+        let codes = ["wrong_host", "wrong_origin", "no_access"];
+        codes.into_iter().find(|code| self.body["error"] == *code).unwrap_or_default()
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let status = match refusal.error {
+            RefusalCode::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            RefusalCode::Busy | RefusalCode::LimitReached => StatusCode::SERVICE_UNAVAILABLE,
+            RefusalCode::RoomClosed => StatusCode::GONE,
+            RefusalCode::NoAccess | RefusalCode::Blocked | RefusalCode::NotGranted => {
+                StatusCode::FORBIDDEN
+            }
+            RefusalCode::RoomNotFound | RefusalCode::UnknownChannel => StatusCode::NOT_FOUND,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Self { status, body: refusal.to_value() }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.body)).into_response()
+    }
+}
+
+async fn asset((kind, text): (&'static str, &'static str)) -> Response {
+    ([(CONTENT_TYPE, kind)], text).into_response()
+}
+
+async fn missing(uri: Uri) -> Failure {
+    let what = format!("this server has no {}", uri.path());
+    Failure::new(StatusCode::NOT_FOUND, "not_found", what)
+}
+
+async fn wrong_method() -> Failure {
+    let what = "this address does not accept the method of the request";
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", what)
+}
+
+/// Reads a JSON body of limited size, within a limited time.
+async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Failure> {
+    let read = tokio::time::timeout(BODY_TIME, Json::<T>::from_request(request, &()));
+    match read.await {
+        Ok(Ok(Json(body))) => Ok(body),
+        Ok(Err(rejection)) => {
+            Err(Failure::new(rejection.status(), "bad_arguments", rejection.body_text()))
+        }
+        Err(_) => {
+            let what = format!("the body did not arrive within {} s", BODY_TIME.as_secs());
+            Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "too_slow", what))
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct SessionRequest {
+    token: String,
+}
+
+/// Exchanges the token of the printed address for a cookie.
+async fn begin_session(
+    State(server): State<Server>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let SessionRequest { token } = body(request).await?;
+    let cookie = server.access().begin_session(&token).ok_or_else(|| {
+        let what = "the address is not valid any more; open the one that `conclave serve` printed";
+        Failure::new(StatusCode::UNAUTHORIZED, "no_access", what)
+    })?;
+    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
+}
+
+async fn list(State(server): State<Server>) -> Json<Value> {
+    Json(json!({ "conversations": server.0.conversations.rows() }))
+}
+
+async fn begin(State(server): State<Server>) -> Result<Response, Failure> {
+    let conversation = server.0.conversations.begin().await?;
+    Ok((StatusCode::CREATED, Json(conversation.row())).into_response())
+}
+
+async fn follow(
+    State(server): State<Server>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let conversation = server.conversation(&id)?;
+    let permit = Arc::clone(&server.0.streams).try_acquire_owned().map_err(|_| {
+        let what = format!("{STREAMS} pages are open already; close one and load this one again");
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what)
+    })?;
+    let last = headers.get(HeaderName::from_static("last-event-id"));
+    let last = last.and_then(|last| last.to_str().ok());
+    let events = events(conversation, server.0.conversations.epoch(), last, permit);
+    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
+    Ok(Sse::new(events).keep_alive(keep_alive).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MessageRequest {
+    text: String,
+    /// The idempotency key: a message that is sent again has the same one.
+    key: String,
+}
+
+async fn message(
+    State(server): State<Server>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Json<Value>, Failure> {
+    let conversation = server.conversation(&id)?;
+    let MessageRequest { text, key } = body(request).await?;
+    let channel = server.0.conversations.channel().clone();
+    let inbound = Inbound { key: Some(key), ..Inbound::new(channel, text) };
+    let handle = conversation.handle().ok_or_else(over)?;
+    let accepted = handle.inbound(inbound).await?;
+    Ok(Json(json!({ "index": accepted.index, "duplicate": accepted.duplicate })))
+}
+
+async fn stop(State(server): State<Server>, Path(id): Path<String>) -> Result<StatusCode, Failure> {
+    let conversation = server.conversation(&id)?;
+    conversation.handle().ok_or_else(over)?.stop_turn(STOPPED);
+    Ok(StatusCode::ACCEPTED)
+}
+
+fn over() -> Failure {
+    Refusal::new(RefusalCode::RoomClosed, "the conversation is over; begin a new one").into()
+}

@@ -1,0 +1,287 @@
+// The page of `conclave serve`. Text of people, agents and models is only ever set as text. The
+// server's transcript is the only state; messages that it has not confirmed are kept with their keys
+// and sent again, and the server takes each key once.
+"use strict";
+
+const element = (id) => document.getElementById(id);
+const [log, entries, draft, pending] = ["log", "entries", "draft", "pending"].map(element);
+const [form, text, send, stop] = ["form", "text", "send", "stop"].map(element);
+const [picker, begin, statusLine, problem] = ["conversations", "begin", "status", "problem"].map(element);
+
+const PENDING = "conclave-pending";
+const RETRY = 3000;
+const NO_ACCESS = "This browser has no access. Open the address that `conclave serve` printed.";
+const LOST = "The connection is lost. Trying again …";
+
+let current = null; // the id of the conversation
+let stream = null;
+let timer = null;
+let outbox = []; // { id, key, text, item }
+
+async function call(path, body) {
+  const response = await fetch(path, body === undefined ? {} : {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  const answer = response.headers.get("content-type")?.includes("json") ? await response.json() : {};
+  if (!response.ok) {
+    throw Object.assign(new Error(answer.message || `the server answered ${response.status}`),
+      { status: response.status, code: answer.error });
+  }
+  return answer;
+}
+
+const randomKey = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+function node(name, className, content) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  if (content !== undefined) made.textContent = content;
+  return made;
+}
+
+// The position is kept at the end, unless the reader has scrolled back.
+function atEnd(change) {
+  const follows = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
+  change();
+  if (follows) log.scrollTop = log.scrollHeight;
+}
+
+function speaker({ kind, from }) {
+  switch (kind) {
+    case "user": return from || "You";
+    case "interim": return `${from}, at work`;
+    case "result": return from ? `${from}, result` : "Result";
+    case "relayed": return "Another channel";
+    default: return from || "";
+  }
+}
+
+function addEntry(entry) {
+  const item = node("li", `entry ${entry.kind}`);
+  if (entry.kind !== "note") {
+    const who = node("b", "who", speaker(entry));
+    const at = new Date(entry.at);
+    const time = node("time", "", at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }));
+    time.dateTime = at.toISOString();
+    time.title = at.toLocaleString();
+    who.append(time);
+    item.append(who);
+  }
+  const body = node("p", "", entry.text);
+  body.dir = "auto";
+  item.append(body);
+  entries.append(item);
+  if (entry.kind === "user") nameConversation(entry.text);
+}
+
+function nameConversation(title) {
+  const option = Array.from(picker.options).find((option) => option.value === current);
+  if (option && option.dataset.unnamed) {
+    option.textContent = title.trim().slice(0, 60);
+    delete option.dataset.unnamed;
+  }
+}
+
+function showStatus(status) {
+  const lines = [];
+  if (status.paused) lines.push(`The operator paused the agents: ${status.paused}`);
+  if (status.is_working) {
+    lines.push(status.tools.length ? `Working; running: ${status.tools.join(", ")}` : "Working …");
+  }
+  for (const { id, tool } of status.approvals) {
+    lines.push(`${tool} waits until the operator approves it: conclave approve ${id}`);
+  }
+  if (status.background.length) {
+    lines.push(`In the background: ${status.background.map(([id, task]) => `${task} (${id})`).join(", ")}`);
+  }
+  if (status.is_asking && !status.is_working) lines.push("Waiting for your message");
+  if (!status.can_send && !status.closed) lines.push("This channel sends no messages here");
+  if (!status.can_receive && !status.closed) lines.push("This channel receives no messages: answers are not shown");
+  if (status.closed) lines.push(`The conversation is over: ${status.closed}`);
+  // The same text again would be read out again.
+  const shown = lines.join("\n");
+  if (statusLine.textContent !== shown) statusLine.textContent = shown;
+  statusLine.classList.toggle("working", status.is_working);
+  statusLine.classList.toggle("asked", status.approvals.length > 0);
+  stop.hidden = !status.is_working;
+  const isClosed = Boolean(status.closed) || !status.can_send;
+  send.disabled = text.disabled = isClosed;
+  entries.removeAttribute("aria-busy");
+}
+
+function showDraft({ number, text: more }) {
+  const isNew = draft.dataset.number !== String(number);
+  draft.dataset.number = number;
+  const body = draft.querySelector("p");
+  body.textContent = isNew ? more : body.textContent + more;
+  draft.querySelector(".who").textContent = "Writing …";
+  draft.hidden = !body.textContent;
+}
+
+function clear() {
+  entries.replaceChildren();
+  entries.setAttribute("aria-busy", "true");
+  draft.hidden = true;
+  draft.dataset.number = "";
+}
+
+function follow(id) {
+  clearTimeout(timer);
+  stream?.close();
+  current = id;
+  location.hash = `#${id}`;
+  clear();
+  const events = stream = new EventSource(`/api/conversations/${encodeURIComponent(id)}/events`);
+  events.addEventListener("open", () => { problem.textContent = ""; sendAll(); });
+  events.addEventListener("reset", clear);
+  events.addEventListener("entry", (event) => atEnd(() => addEntry(JSON.parse(event.data))));
+  events.addEventListener("status", (event) => showStatus(JSON.parse(event.data)));
+  events.addEventListener("draft", (event) => atEnd(() => showDraft(JSON.parse(event.data))));
+  events.addEventListener("error", () => {
+    if (events !== stream) return;
+    problem.textContent = LOST;
+    // The browser connects again by itself, except after an answer that is no stream.
+    if (events.readyState === EventSource.CLOSED) timer = setTimeout(check, RETRY);
+  });
+}
+
+async function check() {
+  try {
+    await call("/api/conversations");
+    follow(current);
+  } catch (error) {
+    fail(error);
+    if (error.status !== 401) timer = setTimeout(check, RETRY);
+  }
+}
+
+function fail(error) {
+  problem.textContent = error.status === 401 ? NO_ACCESS : error.status ? error.message : LOST;
+}
+
+function save() {
+  sessionStorage.setItem(PENDING, JSON.stringify(outbox.map(({ id, key, text }) => ({ id, key, text }))));
+}
+
+function queue(message) {
+  const item = node("li", "entry waiting");
+  const body = node("p", "", message.text);
+  body.dir = "auto";
+  item.append(node("b", "who", "Sending …"), body);
+  outbox.push({ ...message, item });
+  pending.append(item);
+  save();
+}
+
+function remove(message) {
+  outbox = outbox.filter((other) => other !== message);
+  message.item.remove();
+  save();
+}
+
+function refuse(message, error) {
+  const { item } = message;
+  message.isRefused = true;
+  item.classList.add("refused");
+  item.querySelector(".who").textContent = "Not accepted";
+  item.querySelector(".reason")?.remove();
+  item.querySelector(".choices")?.remove();
+  const code = error.code ? ` (${error.code})` : "";
+  item.append(node("p", "reason", `${error.message}${code}`));
+  const [again, drop] = [node("button", "", "Send again"), node("button", "", "Discard")];
+  again.type = drop.type = "button";
+  again.addEventListener("click", () => { message.isRefused = false; deliver(message); });
+  drop.addEventListener("click", () => { remove(message); text.focus(); });
+  const choices = node("div", "choices");
+  choices.append(again, drop);
+  item.append(choices);
+}
+
+async function deliver(message) {
+  if (message.isSending) return;
+  message.isSending = true;
+  message.item.classList.remove("refused");
+  message.item.querySelector(".who").textContent = "Sending …";
+  try {
+    const path = `/api/conversations/${encodeURIComponent(message.id)}/messages`;
+    await call(path, { key: message.key, text: message.text });
+    atEnd(() => remove(message));
+  } catch (error) {
+    // Without an answer it is unknown whether the message arrived. It is sent again under its key.
+    if (error.status) atEnd(() => refuse(message, error));
+    else problem.textContent = LOST;
+  } finally {
+    message.isSending = false;
+  }
+}
+
+function sendAll() {
+  outbox.filter((message) => !message.isRefused).reduce((before, message) => before.then(() => deliver(message)), Promise.resolve());
+}
+
+async function list(chosen) {
+  const { conversations } = await call("/api/conversations");
+  picker.replaceChildren(...conversations.map(({ id, title, is_open: isOpen }) => {
+    const option = node("option", "", (title || "New conversation") + (isOpen ? "" : " (over)"));
+    option.value = id;
+    if (!title) option.dataset.unnamed = "1";
+    return option;
+  }));
+  const known = conversations.find(({ id }) => id === chosen) || conversations.find(({ is_open: isOpen }) => isOpen) || conversations[0];
+  picker.value = known.id;
+  follow(known.id);
+}
+
+async function start() {
+  const hash = decodeURIComponent(location.hash.slice(1));
+  const token = hash.startsWith("token=") ? hash.slice(6) : null;
+  try {
+    if (token) {
+      // Neither the history nor a screenshot keeps it.
+      history.replaceState(null, "", "/");
+      await call("/api/session", { token });
+    }
+    await list(hash);
+    problem.textContent = "";
+    text.focus();
+  } catch (error) {
+    fail(error);
+    send.disabled = text.disabled = true;
+    if (error.status !== 401) timer = setTimeout(start, RETRY);
+  }
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (!text.value.trim() || send.disabled) return;
+  queue({ id: current, key: randomKey(), text: text.value });
+  text.value = "";
+  log.scrollTop = log.scrollHeight;
+  sendAll();
+});
+text.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    form.requestSubmit();
+  }
+});
+stop.addEventListener("click", () =>
+  call(`/api/conversations/${encodeURIComponent(current)}/stop`, {}).catch(fail));
+picker.addEventListener("change", () => follow(picker.value));
+begin.addEventListener("click", async () => {
+  try {
+    const { id } = await call("/api/conversations", {});
+    await list(id);
+    text.focus();
+  } catch (error) {
+    fail(error);
+  }
+});
+window.addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#token=")) start();
+});
+JSON.parse(sessionStorage.getItem(PENDING) || "[]").forEach(queue);
+start();

@@ -1,0 +1,184 @@
+//! Attacks on a server that every web site in the operator's browser can reach.
+
+use std::io::{Read, Write};
+
+use conclave_test_support::until;
+use serde_json::json;
+
+use super::client::{Response, Served};
+use super::echo;
+
+const LIST: &str = "/api/conversations";
+
+#[test]
+fn no_request_of_another_site_has_an_effect() {
+    let rig = echo(super::WEB);
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let path = format!("/api/conversations/{room}/messages");
+    let message = json!({ "key": "a", "text": "hello" }).to_string();
+    let with = |name: &str, value: &str| {
+        let mut headers = served.own();
+        headers.retain(|(own, _)| !own.eq_ignore_ascii_case(name));
+        let leaked = Box::leak(name.to_owned().into_boxed_str());
+        headers.push((leaked, value.to_owned()));
+        headers
+    };
+    // A form or script of another site, with the cookie of a browser that does not know `SameSite`.
+    for origin in ["http://evil.example", "null", "http://127.0.0.1:1", "https://evil.example"] {
+        let response = served.request("POST", &path, &with("Origin", origin), &message);
+        assert_eq!((response.status, &response.body["error"]), (403, &json!("wrong_origin")));
+        let response = served.request("GET", LIST, &with("Origin", origin), "");
+        assert_eq!(response.status, 403, "{origin}");
+        assert_eq!(response.header("access-control-allow-origin"), None);
+    }
+    let mut without = served.own();
+    without.retain(|(name, _)| *name != "Origin");
+    assert_eq!(served.request("POST", &path, &without, &message).status, 403);
+    let image = with("Sec-Fetch-Site", "cross-site");
+    assert_eq!(served.request("GET", LIST, &image, "").status, 403);
+    // A name of the attacker that leads to this machine.
+    for host in ["evil.example", "evil.example:80", "127.0.0.1", ""] {
+        let response = served.request("GET", LIST, &with("Host", host), "");
+        assert_eq!((response.status, &response.body["error"]), (421, &json!("wrong_host")));
+        assert_eq!(served.request("GET", "/", &with("Host", host), "").status, 421, "{host}");
+    }
+    assert_eq!(served.request("OPTIONS", &path, &served.own(), "").status, 405);
+    assert!(served.entries(&room).is_empty(), "nothing had an effect");
+}
+
+#[test]
+fn without_the_cookie_nothing_is_shown_and_a_token_counts_nowhere_else() {
+    let rig = echo(super::WEB);
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let events = format!("/api/conversations/{room}/events");
+    let mut headers = served.own();
+    headers.retain(|(name, _)| *name != "Cookie");
+    let page = format!("http://{}/#token={}", served.address(), served.token());
+    let leaked = [
+        ("Referer", page.clone()),
+        ("Cookie", format!("conclave={}", served.token())),
+        ("Authorization", format!("Bearer {}", served.token())),
+    ];
+    for header in std::iter::once(None).chain(leaked.into_iter().map(Some)) {
+        let headers: Vec<_> = headers.iter().cloned().chain(header).collect();
+        for path in [LIST, events.as_str(), &format!("{LIST}?token={}", served.token())] {
+            let response = served.request("GET", path, &headers, "");
+            assert_eq!((response.status, &response.body["error"]), (401, &json!("no_access")));
+        }
+    }
+    let wrong = served.post("/api/session", &json!({ "token": "0".repeat(64) }));
+    assert_eq!((wrong.status, wrong.header("set-cookie")), (401, None));
+    // The page is the same for everybody, and lets no address leave.
+    let page = served.request("GET", "/", &headers, "");
+    assert_eq!(page.status, 200);
+    assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
+    assert!(!page.text.contains(served.token()) && !page.text.contains(&room));
+}
+
+#[test]
+fn the_page_runs_no_script_but_its_own_and_is_in_no_frame() {
+    let rig = echo(super::WEB);
+    let served = Served::start(&rig, &[]);
+    for path in ["/", "/chat.js", "/chat.css", LIST, "/nothing"] {
+        let response = served.get(path);
+        let policy = response.header("content-security-policy").unwrap_or_default().to_owned();
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",
+        ] {
+            assert!(policy.contains(part), "{path}: {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(response.header("x-content-type-options"), Some("nosniff"), "{path}");
+        assert_eq!(response.header("cache-control"), Some("no-store"), "{path}");
+    }
+    // Markup of a person, an agent or a model stays text: it is in JSON, and never in a page.
+    let (room, markup) = (served.only_room(), "<img src=x onerror=alert(1)></script>");
+    served.send(&room, "a", markup);
+    let mut events = served.events(&room, None);
+    let (user, answer) = (events.entry(), events.entry());
+    assert_eq!((&user["text"], &answer["text"]), (&json!(markup), &json!(markup)));
+    let page = served.get("/");
+    let external = ["src=\"http", "href=\"http", "src=\"//", "onload=", "style=\"", "<script>"];
+    assert!(external.iter().all(|part| !page.text.contains(part)), "{}", page.text);
+}
+
+#[test]
+fn a_huge_body_or_head_is_refused() {
+    let rig = echo(super::WEB);
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let huge = served.send(&room, "a", &"x".repeat(256 << 10));
+    assert_eq!((huge.status, &huge.body["error"]), (413, &json!("bad_arguments")));
+    let mut headers = served.own();
+    headers.push(("X-Long", "x".repeat(17 << 10)));
+    assert_eq!(served.request("GET", LIST, &headers, "").status, 431);
+    assert_eq!(served.get(LIST).status, 200, "others are served");
+    assert!(served.entries(&room).is_empty());
+}
+
+#[test]
+fn a_client_that_sends_slowly_is_cut_off_and_others_are_served() {
+    let rig = echo(super::WEB);
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let mut head = served.connect();
+    write!(head, "GET /api/conversations HTTP/1.1\r\nHost: ").expect("it listens");
+    let headers: String =
+        served.own().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let mut body = served.connect();
+    write!(
+        body,
+        "POST /api/conversations/{room}/messages HTTP/1.1\r\n{headers}Connection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{{"
+    )
+    .expect("it listens");
+    assert_eq!(served.get(LIST).status, 200);
+    let mut rest = Vec::new();
+    // Both reads end only because the server ends them.
+    let _ = head.read_to_end(&mut rest);
+    let refused = Response::read(body);
+    assert_eq!((refused.status, &refused.body["error"]), (408, &json!("too_slow")));
+    assert!(served.entries(&room).is_empty());
+}
+
+#[test]
+fn event_streams_are_limited_and_free_their_place() {
+    let rig = echo(super::WEB);
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let mut streams: Vec<_> = (0..32).map(|_| served.events(&room, None)).collect();
+    let path = format!("/api/conversations/{room}/events");
+    let refused = served.get(&path);
+    assert_eq!((refused.status, &refused.body["error"]), (503, &json!("busy")));
+    // Requests still have connections, and each stream gets the answer.
+    assert_eq!(served.send(&room, "a", "hello").status, 200);
+    for stream in &mut streams {
+        stream.entry_so(|entry| entry["kind"] == "answer");
+    }
+    drop(streams.pop());
+    until("a free place", || {
+        let mut stream = served.connect();
+        let headers: String =
+            served.own().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        write!(stream, "GET {path} HTTP/1.0\r\n{headers}\r\n").expect("it listens");
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).expect("it answers");
+        first.ends_with(b"200").then_some(())
+    });
+}
+
+#[test]
+fn conversations_are_limited() {
+    let rig = echo(super::WEB);
+    let served = Served::start(&rig, &[]);
+    for _ in 1..64 {
+        assert_eq!(served.post(LIST, &json!({})).status, 201);
+    }
+    let refused = served.post(LIST, &json!({}));
+    assert_eq!((refused.status, &refused.body["error"]), (503, &json!("limit_reached")));
+}

@@ -1,0 +1,275 @@
+//! A started server, and a client that is as plain as possible: tests see each byte.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+
+use conclave_test_support::Rig;
+use serde_json::{Value, json};
+
+/// A running `conclave serve`, killed when it is dropped.
+pub(super) struct Served {
+    child: Child,
+    arguments: Vec<String>,
+    address: String,
+    token: String,
+    cookie: String,
+}
+
+/// A server that was killed.
+pub(super) struct Killed {
+    arguments: Vec<String>,
+}
+
+pub(super) struct Response {
+    pub(super) status: u16,
+    pub(super) head: String,
+    pub(super) body: Value,
+    pub(super) text: String,
+}
+
+impl Served {
+    /// Starts `conclave serve c.toml` on a free port, and opens its address as a browser does.
+    pub(super) fn start(rig: &Rig, arguments: &[&str]) -> Self {
+        let all = [&["serve", "c.toml", "--listen", "127.0.0.1:0"], arguments].concat();
+        Self::start_with(rig, all.iter().map(|word| (*word).to_owned()).collect())
+    }
+
+    fn start_with(rig: &Rig, arguments: Vec<String>) -> Self {
+        let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let log = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(rig.folder().join("serve.log"))
+            .expect("a log");
+        let mut child = rig
+            .conclave(&words)
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("the program starts");
+        let mut url = String::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut url).expect("it prints its address");
+        let parts = url.trim().strip_prefix("http://").and_then(|url| url.split_once("/#token="));
+        let log = || std::fs::read_to_string(rig.folder().join("serve.log")).unwrap_or_default();
+        let (address, token) = parts.unwrap_or_else(|| panic!("{url}{}", log()));
+        let mut served = Self {
+            child,
+            arguments,
+            address: address.to_owned(),
+            token: token.to_owned(),
+            cookie: String::new(),
+        };
+        let session = served.post("/api/session", &json!({ "token": served.token }));
+        assert_eq!(session.status, 204, "{}", session.text);
+        let cookie = session.header("set-cookie").expect("it is set").to_owned();
+        assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+        served.cookie = cookie.split(';').next().unwrap_or_default().to_owned();
+        served
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(super) fn token(&self) -> &str {
+        &self.token
+    }
+
+    pub(super) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills the process at once.
+    pub(super) fn killed(mut self) -> Killed {
+        self.child.kill().expect("it can be killed");
+        self.ended()
+    }
+
+    /// Waits until the process has ended.
+    pub(super) fn ended(mut self) -> Killed {
+        self.child.wait().expect("it ends");
+        Killed { arguments: std::mem::take(&mut self.arguments) }
+    }
+
+    /// Returns the headers of the page's own requests.
+    pub(super) fn own(&self) -> Vec<(&str, String)> {
+        vec![
+            ("Host", self.address.clone()),
+            ("Origin", format!("http://{}", self.address)),
+            ("Cookie", self.cookie.clone()),
+        ]
+    }
+
+    pub(super) fn get(&self, path: &str) -> Response {
+        self.request("GET", path, &self.own(), "")
+    }
+
+    pub(super) fn post(&self, path: &str, body: &Value) -> Response {
+        self.request("POST", path, &self.own(), &body.to_string())
+    }
+
+    pub(super) fn send(&self, room: &str, key: &str, text: &str) -> Response {
+        let message = json!({ "key": key, "text": text });
+        self.post(&format!("/api/conversations/{room}/messages"), &message)
+    }
+
+    /// Sends a request with exactly these headers, and those of the body.
+    pub(super) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, String)],
+        body: &str,
+    ) -> Response {
+        let mut stream = self.connect();
+        let headers: String =
+            headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        // A server that refuses the head need not read the rest.
+        let _ = stream.write_all(request.as_bytes());
+        Response::read(stream)
+    }
+
+    pub(super) fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).expect("it listens")
+    }
+
+    /// Returns the id of the only conversation.
+    pub(super) fn only_room(&self) -> String {
+        let list = self.get("/api/conversations").body;
+        let rows = list["conversations"].as_array().expect("a list");
+        assert_eq!(rows.len(), 1, "{list}");
+        rows[0]["id"].as_str().expect("it has an id").to_owned()
+    }
+
+    /// Opens the event stream of a conversation.
+    pub(super) fn events(&self, room: &str, last: Option<&str>) -> Events {
+        let mut stream = self.connect();
+        let last = last.map(|last| format!("Last-Event-ID: {last}\r\n")).unwrap_or_default();
+        let headers: String =
+            self.own().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        // In HTTP/1.0 the body is not cut into chunks.
+        write!(stream, "GET /api/conversations/{room}/events HTTP/1.0\r\n{headers}{last}\r\n")
+            .expect("it listens");
+        let mut lines = BufReader::new(stream);
+        let mut first = String::new();
+        lines.read_line(&mut first).expect("it answers");
+        assert!(first.contains(" 200 "), "{first}");
+        Events { lines }
+    }
+
+    /// Returns all entries of a conversation so far.
+    pub(super) fn entries(&self, room: &str) -> Vec<Value> {
+        let mut events = self.events(room, None);
+        let mut entries = Vec::new();
+        loop {
+            match events.next() {
+                event if event.kind == "entry" => entries.push(event.data),
+                // The status follows the newest entry.
+                event if event.kind == "status" => return entries,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Killed {
+    /// Starts the same command again.
+    pub(super) fn start_again(self, rig: &Rig) -> Served {
+        Served::start_with(rig, self.arguments)
+    }
+}
+
+impl Response {
+    pub(super) fn read(mut stream: TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        // A refused body can reset the connection behind the answer.
+        let _ = stream.read_to_end(&mut bytes);
+        let all = String::from_utf8_lossy(&bytes).into_owned();
+        let (head, text) = all.split_once("\r\n\r\n").unwrap_or((&all, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        Self {
+            status: status.unwrap_or_default(),
+            head: head.to_owned(),
+            body: serde_json::from_str(text).unwrap_or_default(),
+            text: text.to_owned(),
+        }
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let pairs = self.head.lines().filter_map(|line| line.split_once(": "));
+        pairs
+            .into_iter()
+            .find(|(found, _)| found.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+    }
+}
+
+/// The event stream of a conversation.
+pub(super) struct Events {
+    lines: BufReader<TcpStream>,
+}
+
+pub(super) struct Event {
+    pub(super) id: Option<String>,
+    pub(super) kind: String,
+    pub(super) data: Value,
+}
+
+impl Events {
+    /// Waits for the next event.
+    pub(super) fn next(&mut self) -> Event {
+        let mut event = Event { id: None, kind: String::new(), data: Value::Null };
+        loop {
+            let mut line = String::new();
+            let read = self.lines.read_line(&mut line).expect("the stream is open");
+            assert!(read > 0, "the stream has ended");
+            match line.trim_end().split_once(": ") {
+                Some(("id", id)) => event.id = Some(id.to_owned()),
+                Some(("event", kind)) => kind.clone_into(&mut event.kind),
+                Some(("data", data)) => {
+                    event.data = serde_json::from_str(data).expect("it is JSON")
+                }
+                _ if line.trim().is_empty() && !event.kind.is_empty() => return event,
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn entry(&mut self) -> Value {
+        self.entry_so(|_| true)
+    }
+
+    /// Waits for an entry for which this holds.
+    pub(super) fn entry_so(&mut self, is_so: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let event = self.next();
+            if event.kind == "entry" && is_so(&event.data) {
+                return event.data;
+            }
+        }
+    }
+
+    /// Waits for a status for which this holds.
+    pub(super) fn status(&mut self, is_so: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let event = self.next();
+            if event.kind == "status" && is_so(&event.data) {
+                return event.data;
+            }
+        }
+    }
+}
