@@ -11,9 +11,9 @@ mod client;
 mod event_stream;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod key;
 #[cfg(feature = "http")]
 pub mod http;
+mod key;
 mod scripted;
 #[cfg(feature = "test-server")]
 pub mod test_server;

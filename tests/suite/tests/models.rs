@@ -66,8 +66,10 @@ fn a_model_with_the_messages_api_answers_and_its_key_is_not_shown() {
     assert_eq!(said, "By the other API, (key).\n", "{trace}");
     assert!(trace.contains("10 tokens") && !trace.contains(KEY), "{trace}");
     let request = server.requests().pop().expect("it was asked");
-    assert_eq!((request.path.as_str(), request.headers["x-api-key"].as_str()), ("/v1/messages", KEY));
-
+    assert_eq!(
+        (request.path.as_str(), request.headers["x-api-key"].as_str()),
+        ("/v1/messages", KEY)
+    );
 }
 
 #[test]

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use crate::config::confusables::pairs;
 use crate::config::{
-    Config, ConfigProblem, ModelKind, ModelServerConfig, PluginConfig, ProblemCode, Problems, TaskConfig,
+    Config, ConfigProblem, ModelKind, ModelServerConfig, PluginConfig, ProblemCode, Problems,
+    TaskConfig,
 };
 use crate::setup::{AgentResponder, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
 use crate::types::ids::{PluginName, TaskName};

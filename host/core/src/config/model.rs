@@ -139,19 +139,15 @@ fn scripted(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> Model
     ModelKind::Scripted { replies: replies.unwrap_or_else(|| config_path("", "")) }
 }
 
-fn server(
-    reader: &mut ConfigReader,
-    folder: &str,
-    table: &Table<'_>,
-    api: ModelApi,
-) -> ModelKind {
+fn server(reader: &mut ConfigReader, folder: &str, table: &Table<'_>, api: ModelApi) -> ModelKind {
     let url =
         table.require(reader, "url").and_then(|item| http_url(reader, &item)).unwrap_or_default();
     let model =
         table.require(reader, "model").and_then(|item| full(reader, &item)).unwrap_or_default();
     let mut config = ModelServerConfig::new(api, url, model);
     config.key = table.get("key").and_then(|item| key(reader, folder, &item, KEY));
-    config.headers = table.get("headers").map(|item| headers(reader, &item, api)).unwrap_or_default();
+    config.headers =
+        table.get("headers").map(|item| headers(reader, &item, api)).unwrap_or_default();
     config.options = table.get("options").map(|item| options(reader, &item)).unwrap_or_default();
     config.proxy = table.get("proxy").and_then(|item| http_url(reader, &item));
     table.set(reader, "retries", &mut config.retries);

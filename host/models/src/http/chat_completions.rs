@@ -5,8 +5,8 @@ mod wire;
 
 pub(crate) use self::request::CompletionsBody;
 pub(crate) use self::wire::{
-    BoundedCalls, CALLS_MAX, CallPiece, Choices, Chunk, Content, FunctionPiece, ModelNames,
-    TokenDetails, Tokens, WireChoice, WireText, json_text, some_amount, text,
+    CALLS_MAX, CallPiece, Choices, Chunk, Content, FunctionPiece, ModelNames, TokenDetails, Tokens,
+    WireChoice, WireText, json_text, some_amount, text,
 };
 use super::reply::Decoded;
 
@@ -19,7 +19,7 @@ pub(crate) fn decode(json: &[u8]) -> Result<Decoded, serde_json::Error> {
     Ok(if chunk.error.is_some() || chunk.object == "error" {
         Decoded::Error
     } else if chunk.choices.any || chunk.usage.is_some() {
-        Decoded::Chunk(chunk)
+        Decoded::Chunk(Box::new(chunk))
     } else {
         Decoded::Nothing
     })

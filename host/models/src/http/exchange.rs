@@ -124,8 +124,7 @@ impl ClientState {
     async fn models(&self) -> Result<Vec<String>, Failed> {
         let key = self.key().await?;
         let teller = self.teller(key.as_ref());
-        let response =
-            self.send(self.server.models_request(), key.as_ref(), &teller).await?;
+        let response = self.send(self.server.models_request(), key.as_ref(), &teller).await?;
         let (bytes, error) = read_at_most(response, LIST_MAX).await;
         let names = serde_json::from_slice::<ModelList>(&bytes)
             .ok()

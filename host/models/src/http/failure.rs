@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use conclave_core::types::completion::{ModelApi, ModelDiagnostic, ModelDiagnosticKind, ModelError};
+use conclave_core::types::completion::{
+    ModelApi, ModelDiagnostic, ModelDiagnosticKind, ModelError,
+};
 use conclave_core::types::text::show_size;
 use reqwest::{StatusCode, Url};
 

@@ -53,7 +53,8 @@ pub(crate) fn merged(
         match (api, name) {
             (ModelApi::Messages, name) if NOT_IN_MESSAGES.contains(&name) => {}
             (ModelApi::Messages, "stop") => {
-                let stops = if value.is_string() { vec![value.clone()].into() } else { value.clone() };
+                let stops =
+                    if value.is_string() { vec![value.clone()].into() } else { value.clone() };
                 merged.insert("stop_sequences".to_owned(), stops);
             }
             (ModelApi::Messages, name) if LENGTHS.contains(&name) => {
@@ -136,7 +137,8 @@ mod tests {
             merge(json!({"max_tokens": 9, "stop_sequences": ["a"], "top_k": 4}), &plugin),
             json!({"max_tokens": 5, "stop_sequences": ["END"], "top_k": 4, "temperature": 0.5})
         );
-        let lengths = merge(json!({}), &[("max_completion_tokens", json!(5)), ("stop", json!(["a"]))]);
+        let lengths =
+            merge(json!({}), &[("max_completion_tokens", json!(5)), ("stop", json!(["a"]))]);
         assert_eq!(lengths, json!({"max_tokens": 5, "stop_sequences": ["a"]}));
         assert_eq!(merge(json!({"max_tokens": 9}), &[("max_tokens", Value::Null)]), json!({}));
         assert!(merge_for(ModelApi::Messages, &json!({}), &[("thinking", json!({}))]).is_err());

@@ -42,7 +42,7 @@ impl From<AnswerTooLong> for ReplyError {
 /// The meaning of one JSON value of a reply.
 #[derive(Debug)]
 pub(crate) enum Decoded {
-    Chunk(Chunk),
+    Chunk(Box<Chunk>),
     /// Nothing more follows.
     End,
     /// The value is an error.
@@ -223,7 +223,7 @@ impl ReplyReader {
         match self.decoder.decode(json).map_err(|_| self.not_understood())? {
             Decoded::Chunk(chunk) => {
                 self.has_chunks = true;
-                Ok(self.answer.handle_chunk(chunk, sink)?)
+                Ok(self.answer.handle_chunk(*chunk, sink)?)
             }
             Decoded::End => {
                 self.is_done = true;

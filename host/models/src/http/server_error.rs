@@ -211,7 +211,13 @@ mod tests {
             (400, json!({"error": llama}), 4096),
             (400, json!({"error": "the input length exceeds the context length"}), 0),
             (400, said("prompt is too long: 208310 tokens > 200000 maximum"), 200_000),
-            (400, said("input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease"), 200_000),
+            (
+                400,
+                said(
+                    "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease",
+                ),
+                200_000,
+            ),
             (400, said("prompt is too long"), 0),
             (400, json!({"error": {"message": "litellm.ContextWindowExceededError: ..."}}), 0),
         ] {

@@ -50,8 +50,7 @@ pub struct HttpModelSettings {
 impl Default for HttpModelSettings {
     fn default() -> Self {
         // Uses the defaults of a config.
-        let config =
-            ModelServerConfig::new(ModelApi::default(), String::new(), String::new());
+        let config = ModelServerConfig::new(ModelApi::default(), String::new(), String::new());
         Self {
             api: config.api,
             url: config.url,

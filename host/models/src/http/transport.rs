@@ -134,8 +134,8 @@ fn key_header(api: ModelApi) -> HeaderName {
 
 fn base_url(text: &str, api: ModelApi) -> Result<Url, HttpModelError> {
     let wrong = |reason: &str| HttpModelError::Url { reason: reason.to_owned() };
-    let url =
-        Url::parse(text.trim()).map_err(|error| HttpModelError::Url { reason: error.to_string() })?;
+    let url = Url::parse(text.trim())
+        .map_err(|error| HttpModelError::Url { reason: error.to_string() })?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(wrong("it must begin with http:// or https://"));
     }

@@ -84,7 +84,10 @@ async fn something_else_than_an_answer_is_malformed() {
         let (error, kind, text) = refused(TestReply::bytes(200, "text/html", body)).await;
         assert!(matches!(error, ModelError::Other { .. }));
         assert_eq!(kind, ModelDiagnosticKind::Malformed, "{text}");
-        assert!(text.contains(body.trim()) && text.contains("Are its url and its kind right?"), "{text}");
+        assert!(
+            text.contains(body.trim()) && text.contains("Are its url and its kind right?"),
+            "{text}"
+        );
     }
 }
 

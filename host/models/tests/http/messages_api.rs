@@ -88,7 +88,10 @@ async fn the_operator_may_set_the_version_and_not_the_header_of_the_key() {
     settings.headers.insert("anthropic-beta".to_owned(), "x".to_owned());
     ask(&HttpModel::new(settings.clone()).unwrap(), false).await.0.unwrap();
     let headers = &server.requests()[0].headers;
-    assert_eq!((headers["anthropic-version"].as_str(), headers["anthropic-beta"].as_str()), ("2031-01-01", "x"));
+    assert_eq!(
+        (headers["anthropic-version"].as_str(), headers["anthropic-beta"].as_str()),
+        ("2031-01-01", "x")
+    );
     settings.headers.insert("X-Api-Key".to_owned(), "sk-other".to_owned());
     assert!(matches!(HttpModel::new(settings), Err(HttpModelError::Header { .. })));
 }
@@ -111,17 +114,22 @@ async fn a_stream_is_heard_while_it_comes_also_byte_by_byte() {
 async fn a_stream_that_broke_off_is_tried_again_unless_text_was_heard() {
     let server = Server::start(vec![streams(&[], &[]), streams(&["a"], &stop("end_turn"))]);
     assert_eq!(ask(&client(&server), true).await.0.unwrap().content.as_deref(), Some("a"));
-    let busy = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    let busy =
+        json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     let server = Server::start(vec![streams(&["a"], &[busy]), says("never")]);
     let (error, kind, text) = fails(&client(&server), true).await;
-    assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Refused));
+    assert_eq!(
+        (error, kind),
+        (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Refused)
+    );
     assert!(text.contains("Overloaded"), "{text}");
     assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn tool_calls_come_back_under_the_host_s_names() {
-    let call = json!({"type": "tool_use", "id": "toolu_1", "name": "search__find", "input": {"q": "x"}});
+    let call =
+        json!({"type": "tool_use", "id": "toolu_1", "name": "search__find", "input": {"q": "x"}});
     let server = Server::start(vec![message(json!([call]), "tool_use")]);
     let mut prompt = prompt(false);
     prompt.tools = vec![ToolSummary {
@@ -143,7 +151,8 @@ async fn a_busy_server_is_asked_again_when_it_says() {
     assert_eq!(ask(&client(&server), false).await.0.unwrap().content.as_deref(), Some("a"));
     assert_eq!(server.requests().len(), 3);
 
-    let server = Server::start(vec![error(429, "rate_limit_error", "slow").header("retry-after", "7")]);
+    let server =
+        Server::start(vec![error(429, "rate_limit_error", "slow").header("retry-after", "7")]);
     let mut settings = settings(&server);
     settings.retries = 0;
     let (error, ..) = fails(&HttpModel::new(settings).unwrap(), false).await;
@@ -196,5 +205,8 @@ async fn the_server_s_models_are_listed_with_the_key() {
     assert_eq!(client(&server).probe().await.unwrap(), ["a"]);
     let request = &server.requests()[0];
     assert_eq!(request.path, "/v1/models?limit=1000");
-    assert_eq!((request.headers["x-api-key"].as_str(), request.headers.contains_key("anthropic-version")), (SECRET, true));
+    assert_eq!(
+        (request.headers["x-api-key"].as_str(), request.headers.contains_key("anthropic-version")),
+        (SECRET, true)
+    );
 }

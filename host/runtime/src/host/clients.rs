@@ -189,8 +189,7 @@ impl Host {
         // Unused in this build; the fields exist in every build.
         let _ = (&self.secrets, &self.blobs);
         let what = "this program was built without a client for model servers";
-        let help =
-            "build it with the feature `http-models` of conclave-runtime, or take `kind = \"native\"`";
+        let help = "build it with the feature `http-models` of conclave-runtime, or take `kind = \"native\"`";
         Err(vec![
             config.problem(ProblemCode::NoClient, &format!("models.{name}.kind"), what).help(help),
         ])

@@ -7,10 +7,8 @@ mod bounded;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-pub(crate) use self::bounded::{
-    BoundedCalls, Choices, Content, ModelNames, json_text,
-};
 use self::bounded::Scalar;
+pub(crate) use self::bounded::{BoundedCalls, Choices, Content, ModelNames, json_text};
 
 /// Maximum calls of one answer, far above real use.
 pub(crate) const CALLS_MAX: usize = 1024;

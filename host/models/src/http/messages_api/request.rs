@@ -201,7 +201,8 @@ impl<'a> Conversation<'a> {
     /// Adds blocks to the last message if it has the same role, else as a message. The API refuses
     /// blank texts.
     fn push(&mut self, role: &'static str, blocks: impl IntoIterator<Item = Block<'a>>) {
-        let is_wanted = |block: &Block<'_>| !matches!(block, Block::Text { text } if is_blank(text));
+        let is_wanted =
+            |block: &Block<'_>| !matches!(block, Block::Text { text } if is_blank(text));
         let mut blocks = blocks.into_iter().filter(is_wanted).peekable();
         match self.messages.last_mut().filter(|last| last.role == role) {
             Some(last) => last.content.extend(blocks),

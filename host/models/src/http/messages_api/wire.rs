@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 
 use crate::http::chat_completions::{
-    BoundedCalls, CALLS_MAX, CallPiece, Choices, Chunk, Content, FunctionPiece, TokenDetails,
-    Tokens, WireChoice, WireText, json_text, some_amount, text,
+    CALLS_MAX, CallPiece, Choices, Chunk, Content, FunctionPiece, TokenDetails, Tokens, WireChoice,
+    WireText, json_text, some_amount, text,
 };
 use crate::http::reply::Decoded;
 
@@ -70,7 +70,7 @@ impl EventReader {
         let finish_reason = stop_reason.map(finish_reason);
         let choice = WireChoice { index: None, delta: said, message: None, finish_reason };
         let choices = Choices { any: true, first: Some(choice) };
-        Decoded::Chunk(Chunk { id, model, choices, usage, ..Chunk::default() })
+        Decoded::Chunk(Box::new(Chunk { id, model, choices, usage, ..Chunk::default() }))
     }
 }
 

@@ -176,7 +176,10 @@ fn a_conversation_begins_and_ends_with_the_user() {
     let roles = |pieces| {
         let body = sent(&prompt(pieces));
         let messages = body["messages"].as_array().unwrap().clone();
-        messages.iter().map(|message| message["role"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        messages
+            .iter()
+            .map(|message| message["role"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(roles(vec![draft(Role::Llm, "a")]), ["user", "assistant", "user"]);
     assert_eq!(roles(vec![draft(Role::User, "a"), draft(Role::Agent, "b")]), ["user"]);
@@ -206,7 +209,9 @@ fn tools_are_offered_and_chosen() {
     assert_eq!(choice(&prompt, json!({})), json!({"type": "tool", "name": "search__find"}));
     prompt.tool_format = ToolFormat::Json;
     let body = sent_with(&prompt, serial);
-    assert!(["tools", "tool_choice", "parallel_tool_calls"].iter().all(|key| body.get(key).is_none()));
+    assert!(
+        ["tools", "tool_choice", "parallel_tool_calls"].iter().all(|key| body.get(key).is_none())
+    );
     assert_eq!(body["system"], json!([said("Your next answer must call the tool `search.find`.")]));
 }
 
@@ -215,10 +220,13 @@ fn a_schema_becomes_a_sentence_and_options_their_own_fields() {
     let mut prompt = prompt(vec![system("be good"), draft(Role::User, "hi")]);
     prompt.output_schema = Some(json!({"type": "object"}));
     prompt.stream = true;
-    prompt.options = vec![("max-output-tokens".to_owned(), json!(50)), ("stop".to_owned(), json!("END"))];
+    prompt.options =
+        vec![("max-output-tokens".to_owned(), json!(50)), ("stop".to_owned(), json!("END"))];
     let body = sent_with(&prompt, json!({"top_k": 4, "max_tokens": 900}));
     let schema = body["system"][1]["text"].as_str().unwrap();
-    assert!(schema.starts_with("Your answer must be JSON") && schema.ends_with(r#"{"type":"object"}"#));
+    assert!(
+        schema.starts_with("Your answer must be JSON") && schema.ends_with(r#"{"type":"object"}"#)
+    );
     assert_eq!(
         (&body["stream"], &body["max_tokens"], &body["stop_sequences"], &body["top_k"]),
         (&json!(true), &json!(50), &json!(["END"]), &json!(4))

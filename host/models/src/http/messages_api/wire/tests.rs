@@ -106,10 +106,7 @@ fn a_stream_cut_anywhere_gives_the_same() {
     assert_eq!((completion.id.as_str(), completion.model.as_str()), ("msg_1", "claude-x"));
     assert_eq!(completion.stop, StopReason::ToolCalls);
     let usage = completion.usage;
-    assert_eq!(
-        (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens),
-        (35, 20, 30)
-    );
+    assert_eq!((usage.input_tokens, usage.cached_input_tokens, usage.output_tokens), (35, 20, 30));
     for size in [1, 2, 7] {
         let (again, streamed) = read(stream.as_bytes().chunks(size), 10_000).unwrap();
         assert_eq!((&again, streamed.as_str()), (&completion, "Héllo"));
