@@ -53,7 +53,9 @@ fn draft(role: Role, content: &str) -> PromptPiece {
 fn history(messages: Vec<Message>) -> PromptPiece {
     let end = messages.len();
     let mut history = History::default();
-    messages.into_iter().for_each(|message| history.push(&Arc::new(message)));
+    for (seq, message) in (0..).zip(messages) {
+        history.push(&Arc::new(Message { seq, ..message }));
+    }
     PromptPiece::History { messages: history, start: 0, end }
 }
 
