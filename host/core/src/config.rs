@@ -51,6 +51,7 @@ use crate::permissions::grant::{Grants, SecretPlace, ToolPattern};
 use crate::permissions::policy_rules::Policy;
 use crate::setup::{GateRule, ModelSetup, ObserverRule, TaskSetup};
 use crate::types::channel::Binding;
+use crate::types::completion::ModelApi;
 use crate::types::durability::Durability;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
@@ -154,10 +155,11 @@ pub struct SecretConfig {
     pub places: BTreeSet<SecretPlace>,
 }
 
-/// A server that speaks Chat Completions.
+/// The server of a model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OpenAiConfig {
-    /// The URL before `/chat/completions`.
+pub struct ModelServerConfig {
+    pub api: ModelApi,
+    /// The URL before `/chat/completions` or `/messages`.
     pub url: String,
     /// The model's name on the server.
     pub model: String,
@@ -177,7 +179,7 @@ pub struct OpenAiConfig {
     pub reply_max: u64,
 }
 
-impl OpenAiConfig {
+impl ModelServerConfig {
     /// The default time limit of all attempts together, in milliseconds.
     pub(crate) const TIMEOUT_MS: u64 = 600_000;
     pub(crate) const RETRIES: u32 = 3;
@@ -187,8 +189,9 @@ impl OpenAiConfig {
 
     /// Returns a server without a key, with the default limits.
     #[must_use]
-    pub fn new(url: String, model: String) -> Self {
+    pub fn new(api: ModelApi, url: String, model: String) -> Self {
         Self {
+            api,
             url,
             model,
             key: None,
@@ -207,8 +210,8 @@ impl OpenAiConfig {
 /// The way to reach a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelKind {
-    /// A Chat Completions server.
-    OpenAi(Box<OpenAiConfig>),
+    /// A server with Chat Completions or the Messages API.
+    Server(Box<ModelServerConfig>),
     /// A file with prepared replies.
     Scripted { replies: ConfigPath },
     /// A model of the embedding program.

@@ -19,7 +19,7 @@ use crate::permissions::task_scope::{ScopedTask, TaskScope};
 use crate::tool_calls::sequence::Sequence;
 use crate::tool_calls::toolbox::Toolbox;
 use crate::types::channel::Binding;
-use crate::types::completion::ToolFormat;
+use crate::types::completion::{ModelApi, ToolFormat};
 use crate::types::confirm::ConfirmRules;
 use crate::types::delegation::{BackgroundRules, OnClose, ResultForm};
 use crate::types::host_tool::HostTool;
@@ -574,6 +574,9 @@ pub struct ModelSetup {
     /// Host and port of its server; `None` if prompts stay in this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached_at: Option<String>,
+    /// The API of its server.
+    #[serde(default, skip_serializing_if = "ModelApi::is_default")]
+    pub api: ModelApi,
     /// The context size in tokens, prompt and answer together; `None` disables the cutting of
     /// histories (L-180).
     #[serde(default, skip_serializing_if = "Option::is_none")]

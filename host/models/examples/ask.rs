@@ -8,7 +8,7 @@ use std::sync::Arc;
 use conclave_core::types::completion::{DraftMessage, Prompt, PromptPiece, ToolChoice, ToolFormat};
 use conclave_core::types::message::Role;
 use conclave_core::types::tool::ToolSummary;
-use conclave_models::openai::{OpenAi, OpenAiSettings};
+use conclave_models::http::{HttpModel, HttpModelSettings};
 use conclave_models::{ApiKey, KeySource, ModelClient, TextSink};
 use serde_json::json;
 
@@ -35,11 +35,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .iter()
         .find_map(|word| word.strip_prefix("key="))
         .map(|key| Arc::new(ApiKey::new(key.to_owned())) as Arc<dyn KeySource>);
-    let client = OpenAi::new(OpenAiSettings {
+    let client = HttpModel::new(HttpModelSettings {
         url: url.to_owned(),
         model: model.to_owned(),
         key,
-        ..OpenAiSettings::default()
+        ..HttpModelSettings::default()
     })?;
     if is_set("models") {
         println!("{:#?}", client.probe().await);

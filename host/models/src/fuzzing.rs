@@ -3,9 +3,9 @@
 
 use std::sync::Mutex;
 
-use conclave_core::types::completion::Completion;
+use conclave_core::types::completion::{Completion, ModelApi};
 
-use crate::openai::fuzzing;
+use crate::http::fuzzing;
 use crate::{ApiKey, TextSink};
 
 /// A parsed reply.
@@ -21,9 +21,14 @@ pub struct ParsedReply {
 
 /// Reads a reply of at most `limit` bytes in these chunks; `key` must not appear in the result.
 #[must_use]
-pub fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limit: u64, key: &str) -> ParsedReply {
+pub fn read<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    api: ModelApi,
+    limit: u64,
+    key: &str,
+) -> ParsedReply {
     let sink = Streamed::default();
-    let (answer, error) = fuzzing::read(pieces, limit, ApiKey::new(key.to_owned()), &sink);
+    let (answer, error) = fuzzing::read(pieces, api, limit, ApiKey::new(key.to_owned()), &sink);
     let streamed = sink.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     ParsedReply { streamed, answer, error }
 }

@@ -7,13 +7,13 @@
 
 mod blobs;
 mod client;
-#[cfg(feature = "openai")]
+#[cfg(feature = "http")]
 mod event_stream;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+#[cfg(feature = "http")]
+pub mod http;
 mod key;
-#[cfg(feature = "openai")]
-pub mod openai;
 mod scripted;
 #[cfg(feature = "test-server")]
 pub mod test_server;

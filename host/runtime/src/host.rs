@@ -1,7 +1,7 @@
 //! The host: loads the plugins of a config, checks them against it and starts runs. The entry point
 //! for embedding programs.
 
-#[cfg(feature = "openai")]
+#[cfg(feature = "http-models")]
 pub use clients::Probe;
 #[cfg(feature = "sqlite")]
 pub use control_inbox::ControlInbox;

@@ -140,7 +140,7 @@ pub use driver::observing::ObserverBacklog;
 pub use driver::room_handle::{Accepted, Announced, RoomHandle, TaskHandle, WaitError};
 #[cfg(feature = "sqlite")]
 pub use host::ControlInbox;
-#[cfg(feature = "openai")]
+#[cfg(feature = "http-models")]
 pub use host::Probe;
 pub use host::observers::ObserverReport;
 pub use host::prepared::{
@@ -154,7 +154,7 @@ pub use host::{
 /// The pages whose examples are tests.
 #[cfg(all(
     doctest,
-    feature = "openai",
+    feature = "http-models",
     feature = "schemars",
     feature = "sqlite",
     feature = "tracing"

@@ -196,7 +196,7 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 13] = [
     ),
     ("host/runtime/tests/embed/one_tool.rs", 1, "ignored: it measures, for whoever asks for it"),
     (
-        "host/models/tests/openai/patience.rs",
+        "host/models/tests/http/patience.rs",
         1,
         "the least that a wait may take: a slow machine makes it longer",
     ),

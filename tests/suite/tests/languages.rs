@@ -174,14 +174,29 @@ fn a_killed_run_goes_on(rig: &Rig, language: &str) {
     assert_eq!((counted, &shown["status"]), (1, &json!("DONE")), "{language}: {shown}");
 }
 
-/// The code blocks of a page that name a file, in sections that begin with `plugin new`.
-fn plugins_of(page: &str) -> Vec<(String, Vec<(String, String)>)> {
-    let mut plugins: Vec<(String, Vec<(String, String)>)> = Vec::new();
+/// An example of a page.
+#[derive(Default)]
+struct PageExample {
+    /// The arguments of `conclave plugin new`.
+    command: String,
+    /// The code blocks that name a file.
+    files: Vec<(String, String)>,
+    /// The commands that make other files.
+    commands: Vec<String>,
+}
+
+/// Returns the examples of a page, each of which begins with `plugin new`.
+fn plugins_of(page: &str) -> Vec<PageExample> {
+    let mut plugins: Vec<PageExample> = Vec::new();
     let mut block: Option<(String, String)> = None;
     for line in page.lines() {
         if let Some(command) = line.strip_prefix("$ conclave plugin new ") {
             let command = command.split(" && ").next().unwrap_or(command);
-            plugins.push((command.to_owned(), Vec::new()));
+            plugins.push(PageExample { command: command.to_owned(), ..PageExample::default() });
+        }
+        if let (Some(command), Some(example)) = (line.strip_prefix("$ mkdir "), plugins.last_mut())
+        {
+            example.commands.push(format!("mkdir -p {command}"));
         }
         match (&mut block, line.strip_prefix("```")) {
             (None, Some(fence)) => {
@@ -190,8 +205,8 @@ fn plugins_of(page: &str) -> Vec<(String, Vec<(String, String)>)> {
             }
             (Some(_), Some(_)) => {
                 let (file, text) = block.take().expect("it is open");
-                if let Some((_, files)) = plugins.last_mut().filter(|_| !file.is_empty()) {
-                    files.push((file, text));
+                if let Some(example) = plugins.last_mut().filter(|_| !file.is_empty()) {
+                    example.files.push((file, text));
                 }
             }
             (Some((_, text)), None) => *text += &format!("{line}\n"),
@@ -208,7 +223,7 @@ fn the_pages_are_built_and_tested_as_they_are_written() {
         let path = root().join("docs/write-plugins").join(page).with_extension("md");
         let plugins = plugins_of(&std::fs::read_to_string(path).expect("the page"));
         assert!(plugins.len() >= 2, "{page}: a tool and an agent");
-        for (command, files) in plugins {
+        for PageExample { command, files, commands } in plugins {
             let rig = Rig::new();
             let arguments: Vec<&str> = command.split(' ').collect();
             let name = arguments[0];
@@ -219,9 +234,11 @@ fn the_pages_are_built_and_tested_as_they_are_written() {
                 std::fs::create_dir_all(file.parent().expect("a folder")).expect("it can be made");
                 std::fs::write(file, text).expect("it can be written");
             }
-            std::fs::create_dir_all(folder.join("tables")).expect("it can be made");
-            std::fs::write(folder.join("tables/today.txt"), "Oban 06:12 18:40\n")
-                .expect("it can be written");
+            for line in commands {
+                let mut shell = bare("sh");
+                shell.current_dir(&folder).args(["-c", &line]);
+                said(shell);
+            }
             said(conclave(&rig, name, &["plugin", "build"]));
             let passed = said(conclave(&rig, name, &["plugin", "test", "--yes"]));
             assert!(passed.contains(": 0 failed"), "{command}: {passed}");

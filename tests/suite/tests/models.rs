@@ -54,6 +54,34 @@ fn a_model_of_the_command_line_takes_the_place_of_the_configs() {
 }
 
 #[test]
+fn a_model_with_the_messages_api_answers_and_its_key_is_not_shown() {
+    let reply = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "test-model",
+        "content": [{"type": "text", "text": format!("By the other API, {KEY}.")}], "stop_reason": "end_turn",
+        "usage": {"input_tokens": 7, "output_tokens": 3}});
+    let server = Server::start(vec![TestReply::json(200, &reply)]);
+    let lines = server_lines(&server, "key = { env = \"TEST_MODEL_KEY\" }");
+    let rig = rig(&lines.replace("\"openai\"", "\"anthropic\""));
+    let output = conclave(&rig, &["run", "c.toml", "Hello"]);
+    let (said, trace) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(said, "By the other API, (key).\n", "{trace}");
+    assert!(trace.contains("10 tokens") && !trace.contains(KEY), "{trace}");
+    let request = server.requests().pop().expect("it was asked");
+    assert_eq!(
+        (request.path.as_str(), request.headers["x-api-key"].as_str()),
+        ("/v1/messages", KEY)
+    );
+}
+
+#[test]
+fn check_names_the_kind_of_a_url_with_the_path_of_the_other_api() {
+    let server = "[models.default]\nkind = \"openai\"\nurl = \"http://127.0.0.1:9/v1/messages\"\nmodel = \"m\"";
+    let output = conclave(&rig(server), &["check", "c.toml"]);
+    let trace = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{trace}");
+    assert!(trace.contains("the Messages API has the kind \"anthropic\""), "{trace}");
+}
+
+#[test]
 fn no_model_is_switched_on_by_a_variable() {
     let server = Server::start(vec![TestReply::says("I was asked.")]);
     let rig = rig("");

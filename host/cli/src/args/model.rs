@@ -77,7 +77,7 @@ mod tests {
     fn a_server_and_a_name_make_the_default_model() {
         assert!(ModelChoice::default().models().expect("nothing was chosen").is_empty());
         let models = choice("http://127.0.0.1:8080/v1#a#b:1", Some("env:KEY")).expect("a model");
-        let ModelKind::OpenAi(server) = &models["default"].kind else { panic!("a server") };
+        let ModelKind::Server(server) = &models["default"].kind else { panic!("a server") };
         assert_eq!(
             (server.url.as_str(), server.model.as_str()),
             ("http://127.0.0.1:8080/v1", "a#b:1")

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use crate::config::confusables::pairs;
 use crate::config::{
-    Config, ConfigProblem, ModelKind, OpenAiConfig, PluginConfig, ProblemCode, Problems, TaskConfig,
+    Config, ConfigProblem, ModelKind, ModelServerConfig, PluginConfig, ProblemCode, Problems,
+    TaskConfig,
 };
 use crate::setup::{AgentResponder, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
 use crate::types::ids::{PluginName, TaskName};
@@ -149,8 +150,8 @@ fn limits_of(config: &Config, name: &PluginName, plugin: &PluginConfig) -> Plugi
         .flat_map(|grant| &grant.names)
         .filter_map(|model| config.models.get(model));
     let patience = granted.map(|model| match &model.kind {
-        ModelKind::OpenAi(server) => server.timeout_ms,
-        ModelKind::Native => OpenAiConfig::TIMEOUT_MS,
+        ModelKind::Server(server) => server.timeout_ms,
+        ModelKind::Native => ModelServerConfig::TIMEOUT_MS,
         ModelKind::Scripted { .. } => 0,
     });
     if let Some(patience) = patience.max().filter(|patience| *patience > 0) {

@@ -7,7 +7,7 @@ use ValueShape::{
     Text, Texts, Whole,
 };
 
-use super::OpenAiConfig;
+use super::ModelServerConfig;
 use crate::permissions::grant::{DelegateGrant, FetchGrant, HistoryGrant, KvGrant};
 use crate::setup::{CondenseRules, GateRule, LoopRules, ObserverRule};
 use crate::types::delegation::CONVERSATION_MAX;
@@ -298,24 +298,24 @@ pub const KEYS: &[ConfigKey] = &[
     key("", "gates", List(&Table(GATES)), "", "The plugins that check a text before it takes effect, in this order. The first one that blocks ends the checks."),
     key("", "observers", List(&Table(OBSERVERS)), "", "The plugins that receive the events of a run after they are durable. They decide nothing, and delay nothing until their queue is full."),
     key("", "policy", List(&Table(POLICY)), "", "The rules by which tool calls are allowed, denied or wait for an approval. The first rule that matches applies."),
-    key(MODELS, "kind", Choice(&["openai", "scripted", "native"]), r#"kind = "openai""#, "How the host reaches the model: `openai`, a server with the Chat Completions API; `scripted`, a file of replies; `native`, a client of the embedding program.").required(),
-    key(MODELS, "url", TEXT, r#"url = "http://127.0.0.1:11434/v1""#, "The URL of the server, with the path before `/chat/completions`.").otherwise("required for `openai`"),
-    key(MODELS, "model", TEXT, r#"model = "qwen3:8b""#, "The model's name on its server.").otherwise("required for `openai`"),
+    key(MODELS, "kind", Choice(&["openai", "anthropic", "scripted", "native"]), r#"kind = "openai""#, "How the host reaches the model: `openai`, a server with the Chat Completions API; `anthropic`, a server with the Messages API; `scripted`, a file of replies; `native`, a client of the embedding program.").required(),
+    key(MODELS, "url", TEXT, r#"url = "http://127.0.0.1:11434/v1""#, "The URL of the server, with the path before `/chat/completions` or `/messages`.").otherwise("required for `openai` and `anthropic`"),
+    key(MODELS, "model", TEXT, r#"model = "qwen3:8b""#, "The model's name on its server.").otherwise("required for `openai` and `anthropic`"),
     key(MODELS, "key", Table(KEY), r#"key = { env = "MY_KEY" }"#, "The source of the server's key. Plugins never see it."),
     key(MODELS, "headers", Texts, r#"headers = { "X-Title" = "desk" }"#, "Headers of every request. Not for secrets."),
     key(MODELS, "options", Free, "options = { temperature = 0.2 }", "Options of every request, such as `temperature` and `seed`. Plugins may override some of them."),
     key(MODELS, "proxy", TEXT, r#"proxy = "http://proxy.example:3128""#, "The proxy for requests to the server. The proxy variables of the environment are not used."),
-    key(MODELS, "retries", Whole { least: 0, most: 20 }, "retries = 3", "The maximum number of retries after the first attempt.").whole(OpenAiConfig::RETRIES as u64),
-    key(MODELS, "timeout", TIME, r#"timeout = "10 min""#, "The time limit of one completion, including all attempts and the pauses between them.").time(OpenAiConfig::TIMEOUT_MS),
-    key(MODELS, "attempt_timeout", TIME, r#"attempt_timeout = "5 min""#, "The time limit of one attempt, from the request to the end of the reply.").time(OpenAiConfig::ATTEMPT_TIMEOUT_MS),
-    key(MODELS, "idle_timeout", TIME, r#"idle_timeout = "60 s""#, "The maximum time between two pieces of a streamed reply.").time(OpenAiConfig::IDLE_TIMEOUT_MS),
-    key(MODELS, "reply_size", Size { least: 1, most: limits::MEMORY_MAX }, r#"reply_size = "8 MiB""#, "The size limit of one reply.").size(OpenAiConfig::REPLY_MAX),
+    key(MODELS, "retries", Whole { least: 0, most: 20 }, "retries = 3", "The maximum number of retries after the first attempt.").whole(ModelServerConfig::RETRIES as u64),
+    key(MODELS, "timeout", TIME, r#"timeout = "10 min""#, "The time limit of one completion, including all attempts and the pauses between them.").time(ModelServerConfig::TIMEOUT_MS),
+    key(MODELS, "attempt_timeout", TIME, r#"attempt_timeout = "5 min""#, "The time limit of one attempt, from the request to the end of the reply.").time(ModelServerConfig::ATTEMPT_TIMEOUT_MS),
+    key(MODELS, "idle_timeout", TIME, r#"idle_timeout = "60 s""#, "The maximum time between two pieces of a streamed reply.").time(ModelServerConfig::IDLE_TIMEOUT_MS),
+    key(MODELS, "reply_size", Size { least: 1, most: limits::MEMORY_MAX }, r#"reply_size = "8 MiB""#, "The size limit of one reply.").size(ModelServerConfig::REPLY_MAX),
     key(MODELS, "replies", TEXT, r#"replies = "replies.json""#, "The file of a scripted model's replies, from the config's folder.").otherwise("required for `scripted`"),
     key(MODELS, "input_price", Dollars, "input_price = 0.25", "US dollars for a million tokens of input."),
     key(MODELS, "output_price", Dollars, "output_price = 2.00", "US dollars for a million tokens of output."),
     key(MODELS, "cached_input_price", Dollars, "cached_input_price = 0.03", "US dollars for a million tokens of input from the provider's cache.").otherwise("`input_price`"),
     key(MODELS, "context", COUNT, "context = 128_000", "The size of the model's context in tokens, for prompt and answer together. Longer histories are truncated. Without this key the host truncates nothing."),
-    key(MODELS, "max_output", COUNT, "max_output = 4_096", "The token limit of an answer.").otherwise("with `context`, 4096 are reserved"),
+    key(MODELS, "max_output", COUNT, "max_output = 4_096", "The token limit of an answer.").otherwise("4096 for `anthropic`; with `context`, 4096 are reserved"),
     key(MODELS, "min_output", COUNT, "min_output = 50", "The number of tokens that stay reserved for an answer if `context` is small.").otherwise("with `context`, 50"),
     key(KEY, "env", TEXT, r#"env = "MY_KEY""#, "An environment variable."),
     key(KEY, "file", TEXT, r#"file = "key.txt""#, "A file, from the config's folder; its first line is the key."),

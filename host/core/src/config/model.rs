@@ -7,14 +7,15 @@ use super::address::AddressError;
 use super::keys::{KEY, MODELS};
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
-use super::{ConfigPath, KeyRef, ModelConfig, ModelKind, OpenAiConfig, address, json, names};
+use super::{ConfigPath, KeyRef, ModelConfig, ModelKind, ModelServerConfig, address, json, names};
 use crate::setup::ModelSetup;
 use crate::tool_calls::truncate::{MIN_OUTPUT, RESERVE};
+use crate::types::completion::ModelApi;
 use crate::types::ids::ModelName;
-use crate::types::wording::{code, string, thousands};
+use crate::types::wording::{code, one_of, string, thousands};
 
 /// Keys that only one kind has.
-const OPENAI_ONLY: [&str; 11] = [
+const SERVER_ONLY: [&str; 11] = [
     "url",
     "model",
     "key",
@@ -28,10 +29,11 @@ const OPENAI_ONLY: [&str; 11] = [
     "reply_size",
 ];
 const SCRIPTED_ONLY: [&str; 1] = ["replies"];
-const OF_A_KIND: [(&str, &[&str]); 2] = [("openai", &OPENAI_ONLY), ("scripted", &SCRIPTED_ONLY)];
+const OF_A_KIND: [(&[&str], &[&str]); 2] =
+    [(&["openai", "anthropic"], &SERVER_ONLY), (&["scripted"], &SCRIPTED_ONLY)];
 /// Options that the host writes itself.
-pub const RESERVED_OPTIONS: [&str; 6] =
-    ["model", "messages", "tools", "tool_choice", "stream", "n"];
+pub const RESERVED_OPTIONS: [&str; 7] =
+    ["model", "messages", "system", "tools", "tool_choice", "stream", "n"];
 /// Headers that carry the key or frame the request.
 const RESERVED_HEADERS: [&str; 6] =
     ["authorization", "content-length", "content-type", "host", "transfer-encoding", "connection"];
@@ -52,11 +54,12 @@ pub(crate) fn read_all(
 
 fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelConfig {
     let kind = table.require(reader, "kind").and_then(|item| item.choice(reader));
-    for (other, keys) in
-        OF_A_KIND.iter().filter(|(other, _)| kind.is_some_and(|kind| kind != *other))
+    for (others, keys) in
+        OF_A_KIND.iter().filter(|(others, _)| kind.is_some_and(|kind| !others.contains(&kind)))
     {
         for item in keys.iter().filter_map(|name| table.get(name)) {
-            let help = format!("leave it out, or write `kind = {}`", string(other));
+            let kinds = one_of(others.iter().map(|other| format!("kind = {}", string(other))));
+            let help = format!("leave it out, or write {kinds}");
             reader.error(
                 ProblemCode::Conflict,
                 &item.key_span,
@@ -65,15 +68,17 @@ fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelConf
             );
         }
     }
-    let kind = match kind {
-        Some("openai") => openai(reader, folder, table),
-        Some("scripted") => scripted(reader, folder, table),
-        _ => ModelKind::Native,
+    let api = ModelApi::ALL.into_iter().find(|api| kind == Some(api.kind()));
+    let kind = match (api, kind) {
+        (Some(api), _) => server(reader, folder, table, api),
+        (None, Some("scripted")) => scripted(reader, folder, table),
+        (None, _) => ModelKind::Native,
     };
     let mut prices = prices(reader, table);
     lengths(reader, table, &mut prices);
-    if let ModelKind::OpenAi(server) = &kind {
+    if let ModelKind::Server(server) = &kind {
         prices.reached_at = reached_at(server);
+        prices.api = server.api;
         if prices.context.is_some() {
             prices.max_output = prices.max_output.or_else(|| length_option(server));
         }
@@ -110,14 +115,14 @@ fn lengths(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut ModelSetup)
 }
 
 /// Returns the operator's limit of an answer, if it is among the options.
-fn length_option(server: &OpenAiConfig) -> Option<u64> {
+fn length_option(server: &ModelServerConfig) -> Option<u64> {
     ["max_completion_tokens", "max_tokens"]
         .into_iter()
         .find_map(|name| server.options.get(name)?.as_u64())
 }
 
 /// Returns the receivers of prompts: the server, and a proxy on the way.
-fn reached_at(server: &OpenAiConfig) -> Option<String> {
+fn reached_at(server: &ModelServerConfig) -> Option<String> {
     let place = address::authority(&server.url)?;
     let proxy = server
         .proxy
@@ -134,14 +139,15 @@ fn scripted(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> Model
     ModelKind::Scripted { replies: replies.unwrap_or_else(|| config_path("", "")) }
 }
 
-fn openai(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelKind {
+fn server(reader: &mut ConfigReader, folder: &str, table: &Table<'_>, api: ModelApi) -> ModelKind {
     let url =
         table.require(reader, "url").and_then(|item| http_url(reader, &item)).unwrap_or_default();
     let model =
         table.require(reader, "model").and_then(|item| full(reader, &item)).unwrap_or_default();
-    let mut config = OpenAiConfig::new(url, model);
+    let mut config = ModelServerConfig::new(api, url, model);
     config.key = table.get("key").and_then(|item| key(reader, folder, &item, KEY));
-    config.headers = table.get("headers").map(|item| headers(reader, &item)).unwrap_or_default();
+    config.headers =
+        table.get("headers").map(|item| headers(reader, &item, api)).unwrap_or_default();
     config.options = table.get("options").map(|item| options(reader, &item)).unwrap_or_default();
     config.proxy = table.get("proxy").and_then(|item| http_url(reader, &item));
     table.set(reader, "retries", &mut config.retries);
@@ -149,7 +155,7 @@ fn openai(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelKi
     table.set(reader, "attempt_timeout", &mut config.attempt_timeout_ms);
     table.set(reader, "idle_timeout", &mut config.idle_timeout_ms);
     table.set(reader, "reply_size", &mut config.reply_max);
-    ModelKind::OpenAi(Box::new(config))
+    ModelKind::Server(Box::new(config))
 }
 
 fn full(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
@@ -232,7 +238,11 @@ pub(crate) fn command(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Opt
     Some(words)
 }
 
-fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeMap<String, String> {
+fn headers(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+    api: ModelApi,
+) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
     let Some(entries) = item.entries(reader, "a table of texts") else { return headers };
     for (name, value) in entries {
@@ -242,8 +252,10 @@ fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeMap<Strin
             && name
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"-_.!#$&'*+^`|~%".contains(&byte));
-        if RESERVED_HEADERS.contains(&lower.as_str()) {
-            let help = if lower == "authorization" {
+        // The Messages API has the key in a header of its own.
+        let is_key = api == ModelApi::Messages && lower == "x-api-key";
+        if is_key || RESERVED_HEADERS.contains(&lower.as_str()) {
+            let help = if is_key || lower == "authorization" {
                 "write `key = { env = \"MY_KEY\" }`"
             } else {
                 "leave it out"
@@ -322,8 +334,8 @@ fn prices(reader: &mut ConfigReader, table: &Table<'_>) -> ModelSetup {
 }
 
 impl ModelConfig {
-    /// Returns a server named on the command line or by an embedding program, as the file would
-    /// describe it.
+    /// Returns a server with Chat Completions, named on the command line or by an embedding
+    /// program, as the file would describe it.
     ///
     /// # Errors
     /// The mistake in the URL or the name, in words that follow "it".
@@ -337,8 +349,11 @@ impl ModelConfig {
             reached_at: address::authority(url).map(str::to_owned),
             ..ModelSetup::default()
         };
-        let server = OpenAiConfig { key, ..OpenAiConfig::new(url.to_owned(), model.to_owned()) };
-        Ok(Self { kind: ModelKind::OpenAi(Box::new(server)), prices })
+        let server = ModelServerConfig {
+            key,
+            ..ModelServerConfig::new(ModelApi::ChatCompletions, url.to_owned(), model.to_owned())
+        };
+        Ok(Self { kind: ModelKind::Server(Box::new(server)), prices })
     }
 }
 

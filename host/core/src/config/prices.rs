@@ -181,7 +181,7 @@ impl Config {
 
 fn take_price(name: &ModelName, model: &mut ModelConfig, prices: &Prices) {
     let at_server = match &model.kind {
-        ModelKind::OpenAi(server) => server.model.as_str(),
+        ModelKind::Server(server) => server.model.as_str(),
         ModelKind::Scripted { .. } | ModelKind::Native => name.as_str(),
     };
     let Some(price) = prices.of(at_server).filter(|_| model.prices.input_price.is_none()) else {

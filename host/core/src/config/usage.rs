@@ -285,7 +285,7 @@ fn check_responders(config: &Config, problems: &mut Problems) {
 /// Warns about a key that is sent unencrypted over a network.
 fn check_keys(config: &Config, problems: &mut Problems) {
     for (name, model) in &config.models {
-        let ModelKind::OpenAi(server) = &model.kind else { continue };
+        let ModelKind::Server(server) = &model.kind else { continue };
         let next = server.proxy.as_deref().unwrap_or(&server.url);
         if server.key.is_some() && server.url.starts_with("http://") && !address::is_loopback(next)
         {

@@ -83,6 +83,7 @@ pub fn data_can_leave(setup: &Setup) -> String {
                 output_price: _,
                 cached_input_price: _,
                 reached_at,
+                api: _,
                 context: _,
                 max_output: _,
                 min_output: _,

@@ -1,6 +1,7 @@
 //! Model requests and completions in the core's types. Mirrors the `model` interface of
-//! `wit/capabilities.wit`. Does not implement any provider's protocol.
+//! `wit/capabilities.wit`. Names the APIs of providers, and implements none.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,53 @@ use crate::types::denial::Denial;
 use crate::types::history::History;
 use crate::types::message::{Role, ToolCall, ToolResult};
 use crate::types::tool::ToolSummary;
+
+/// The API of a model server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModelApi {
+    /// Chat Completions, the API of OpenAI and of most other servers.
+    #[default]
+    ChatCompletions,
+    /// The Messages API of Anthropic.
+    Messages,
+}
+
+impl ModelApi {
+    pub const ALL: [Self; 2] = [Self::ChatCompletions, Self::Messages];
+
+    /// Returns the `kind` of such a model in a config, which is also its provider in spans.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::ChatCompletions => "openai",
+            Self::Messages => "anthropic",
+        }
+    }
+
+    /// Returns the path of a request, below the base URL of the API.
+    #[must_use]
+    pub fn path(self) -> &'static [&'static str] {
+        match self {
+            Self::ChatCompletions => &["chat", "completions"],
+            Self::Messages => &["messages"],
+        }
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Returns the name of the API in a sentence.
+impl fmt::Display for ModelApi {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::ChatCompletions => "Chat Completions",
+            Self::Messages => "the Messages API",
+        })
+    }
+}
 
 /// Counts of tokens, with their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

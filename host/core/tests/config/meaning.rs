@@ -3,6 +3,7 @@
 use conclave_core::config::{KEYS, ModelKind, PluginSource, Position, ProblemCode};
 use conclave_core::permissions::grant::{FileMode, ToolPattern};
 use conclave_core::setup::{AgentResponder, NoTool};
+use conclave_core::types::completion::ModelApi;
 use conclave_core::types::ids::{ModelName, PluginName, TaskName};
 use conclave_core::types::limits::{PluginLimits, RunLimits, WhenUsedUp};
 use conclave_core::types::message::Role;
@@ -282,8 +283,12 @@ fn a_star_uses_every_plugin_and_a_grant_to_delegate_every_task() {
 }
 
 fn served(url: &str, more: &str) -> conclave_core::config::Config {
+    served_by("openai", url, more)
+}
+
+fn served_by(kind: &str, url: &str, more: &str) -> conclave_core::config::Config {
     let end =
-        format!("[models.default]\nkind = \"openai\"\nurl = \"{url}\"\nmodel = \"m\"\n{more}");
+        format!("[models.default]\nkind = \"{kind}\"\nurl = \"{url}\"\nmodel = \"m\"\n{more}");
     good(&Parts { plugin: "grants.model = [\"default\"]", end: &end, ..Parts::default() }.text())
 }
 
@@ -308,6 +313,25 @@ fn a_key_that_crosses_a_network_in_the_clear_is_a_warning() {
             "without a key there is nothing to read"
         );
     }
+}
+
+#[test]
+fn the_kind_of_a_server_is_its_api_and_its_keys_are_the_same() {
+    for (kind, expected) in
+        [("openai", ModelApi::ChatCompletions), ("anthropic", ModelApi::Messages)]
+    {
+        let keys = "key = { env = \"K\" }\nheaders = { anthropic-beta = \"x\" }\nretries = 7\n\
+            context = 8_000\noptions = { max_tokens = 900 }";
+        let config = served_by(kind, "https://models.example/v1", keys);
+        let model = &config.models["default"];
+        let ModelKind::Server(server) = &model.kind else { panic!("a server") };
+        assert_eq!((server.api, server.retries, server.headers.len()), (expected, 7, 1));
+        assert!(server.key.is_some());
+        assert_eq!((model.prices.api, model.prices.max_output), (expected, Some(900)));
+        assert_eq!(model.prices.reached_at.as_deref(), Some("models.example"));
+    }
+    // The key of Chat Completions has another header.
+    served_by("openai", "https://models.example/v1", "headers = { X-Api-Key = \"x\" }");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use conclave_runtime::models::openai::platform_tls;
+use conclave_runtime::models::http::platform_tls;
 use reqwest::redirect::Policy;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;

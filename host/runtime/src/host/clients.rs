@@ -5,24 +5,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use conclave_core::config::{
-    Config, ConfigProblem, ModelConfig, ModelKind, OpenAiConfig, ProblemCode, Problems,
+    Config, ConfigProblem, ModelConfig, ModelKind, ModelServerConfig, ProblemCode, Problems,
 };
 use conclave_core::types::ids::ModelName;
 
-#[cfg(feature = "openai")]
+#[cfg(feature = "http-models")]
 use conclave_core::types::completion::{ModelDiagnostic, ModelDiagnosticKind};
-#[cfg(feature = "openai")]
+#[cfg(feature = "http-models")]
 use std::time::{Duration, Instant};
 
 use super::Host;
-#[cfg(feature = "openai")]
+#[cfg(feature = "http-models")]
 use crate::imports::secrets::KeyOf;
-#[cfg(feature = "openai")]
-use crate::models::openai::{OpenAi, OpenAiError, OpenAiSettings};
+#[cfg(feature = "http-models")]
+use crate::models::http::{HttpModel, HttpModelError, HttpModelSettings};
 use crate::models::{ModelClient, Scripted};
 
 /// The reply of a model server to the request for its list of models.
-#[cfg(feature = "openai")]
+#[cfg(feature = "http-models")]
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// The name of the model in the config.
@@ -56,7 +56,7 @@ impl Host {
                     )]
                 }),
                 ModelKind::Native => self.native_client(config, name),
-                ModelKind::OpenAi(server) => self.server_client(config, name, server),
+                ModelKind::Server(server) => self.server_client(config, name, server),
             };
             match client {
                 Ok(client) => drop(clients.insert(name.clone(), client)),
@@ -70,7 +70,7 @@ impl Host {
     }
 
     fn lacks_key(&self, model: &ModelConfig) -> bool {
-        matches!(&model.kind, ModelKind::OpenAi(server) if server.key.as_ref().is_some_and(|from| self.secrets.check(from).is_err()))
+        matches!(&model.kind, ModelKind::Server(server) if server.key.as_ref().is_some_and(|from| self.secrets.check(from).is_err()))
     }
 
     fn native_client(
@@ -98,12 +98,12 @@ impl Host {
         ])
     }
 
-    #[cfg(feature = "openai")]
+    #[cfg(feature = "http-models")]
     fn server_client(
         &self,
         config: &Config,
         name: &ModelName,
-        server: &OpenAiConfig,
+        server: &ModelServerConfig,
     ) -> Result<Arc<dyn ModelClient>, Vec<ConfigProblem>> {
         let mut problems = Vec::new();
         if let Some(Err(what)) = server.key.as_ref().map(|from| self.secrets.check(from)) {
@@ -127,13 +127,13 @@ impl Host {
         }
     }
 
-    #[cfg(feature = "openai")]
-    fn open_client(&self, server: &OpenAiConfig) -> Result<OpenAi, OpenAiError> {
+    #[cfg(feature = "http-models")]
+    fn open_client(&self, server: &ModelServerConfig) -> Result<HttpModel, HttpModelError> {
         let from = |from: &conclave_core::config::KeyRef| KeyOf {
             secrets: Arc::clone(&self.secrets),
             from: from.clone(),
         };
-        OpenAi::new(OpenAiSettings {
+        HttpModel::new(HttpModelSettings {
             url: server.url.clone(),
             model: server.model.clone(),
             key: server
@@ -149,17 +149,17 @@ impl Host {
             idle_timeout: Duration::from_millis(server.idle_timeout_ms),
             reply_max: server.reply_max,
             images: Arc::clone(&self.blobs) as Arc<dyn crate::models::BlobSource>,
-            ..OpenAiSettings::default()
+            ..HttpModelSettings::default()
         })
     }
 
     /// Requests the list of models from the server of each model. This checks the connection and
     /// the key, and costs nothing.
-    #[cfg(feature = "openai")]
+    #[cfg(feature = "http-models")]
     pub async fn probe(&self, config: &Config) -> Vec<Probe> {
         let mut probes = Vec::new();
         for (name, model) in &config.models {
-            let ModelKind::OpenAi(server) = &model.kind else { continue };
+            let ModelKind::Server(server) = &model.kind else { continue };
             let began = Instant::now();
             let answer = match self.open_client(server) {
                 Ok(client) => client.probe().await,
@@ -179,18 +179,17 @@ impl Host {
         probes
     }
 
-    #[cfg(not(feature = "openai"))]
+    #[cfg(not(feature = "http-models"))]
     fn server_client(
         &self,
         config: &Config,
         name: &ModelName,
-        _: &OpenAiConfig,
+        _: &ModelServerConfig,
     ) -> Result<Arc<dyn ModelClient>, Vec<ConfigProblem>> {
         // Unused in this build; the fields exist in every build.
         let _ = (&self.secrets, &self.blobs);
         let what = "this program was built without a client for model servers";
-        let help =
-            "build it with the feature `openai` of conclave-runtime, or take `kind = \"native\"`";
+        let help = "build it with the feature `http-models` of conclave-runtime, or take `kind = \"native\"`";
         Err(vec![
             config.problem(ProblemCode::NoClient, &format!("models.{name}.kind"), what).help(help),
         ])

@@ -155,7 +155,7 @@ pub(super) fn guarded(
         found.key(&format!("the secret {name}"), &secret.from, &folder);
     }
     for (name, model) in &config.models {
-        if let ModelKind::OpenAi(server) = &model.kind
+        if let ModelKind::Server(server) = &model.kind
             && let Some(key) = &server.key
         {
             found.key(&format!("the key of the model {name}"), key, &folder);

@@ -201,13 +201,13 @@ fn first_line(from: &mut impl Read) -> Result<ApiKey, String> {
 }
 
 /// The key source of one model.
-#[cfg(feature = "openai")]
+#[cfg(feature = "http-models")]
 pub(crate) struct KeyOf {
     pub(crate) secrets: std::sync::Arc<dyn SecretSource>,
     pub(crate) from: KeyRef,
 }
 
-#[cfg(feature = "openai")]
+#[cfg(feature = "http-models")]
 impl conclave_models::KeySource for KeyOf {
     fn key(&self) -> BoxFuture<'static, Result<ApiKey, String>> {
         self.secrets.secret(&self.from)

@@ -107,8 +107,8 @@ impl SpanSubscriber {
         self
     }
 
-    /// Sets the provider of a configured model. The default is `openai` for a model behind Chat
-    /// Completions, otherwise `_OTHER`.
+    /// Sets the provider of a configured model. The default is the `kind` of a model behind a
+    /// server, otherwise `_OTHER`.
     #[must_use]
     pub fn with_provider(mut self, model: &str, provider: &str) -> Self {
         self.providers.insert(model.to_owned(), provider.to_owned());

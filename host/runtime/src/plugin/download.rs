@@ -150,7 +150,7 @@ fn client() -> Result<Client, DownloadError> {
             Err(why) => attempt.error(why),
         }
     });
-    let tls = crate::models::openai::platform_tls().map_err(|error| setup(&error))?;
+    let tls = crate::models::http::platform_tls().map_err(|error| setup(&error))?;
     let builder = Client::builder()
         .user_agent(concat!("conclave/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT)

@@ -8,7 +8,7 @@ use conclave_runtime::config::KeyRef;
 use conclave_runtime::models::ApiKey;
 use conclave_runtime::native::{Plugin, Step};
 use conclave_runtime::secrets::SecretSource;
-#[cfg(feature = "openai")]
+#[cfg(feature = "http-models")]
 use conclave_runtime::secrets::Sources;
 use conclave_runtime::{Host, HostOptions};
 
@@ -54,7 +54,7 @@ impl SecretSource for Counting {
     }
 }
 
-#[cfg(not(feature = "openai"))]
+#[cfg(not(feature = "http-models"))]
 #[tokio::test]
 async fn without_the_feature_a_server_is_a_problem_that_names_it() {
     let counting = Arc::new(Counting::default());
@@ -64,13 +64,13 @@ async fn without_the_feature_a_server_is_a_problem_that_names_it() {
     )
     .await;
     assert!(
-        problem.contains("the feature `openai` of conclave-runtime")
+        problem.contains("the feature `http-models` of conclave-runtime")
             && problem.contains("app.toml:3:"),
         "{problem}"
     );
 }
 
-#[cfg(feature = "openai")]
+#[cfg(feature = "http-models")]
 #[tokio::test]
 async fn preparing_looks_whether_a_key_is_there_and_never_takes_it() {
     let counting = Arc::new(Counting::default());
@@ -85,7 +85,7 @@ async fn preparing_looks_whether_a_key_is_there_and_never_takes_it() {
     );
 }
 
-#[cfg(feature = "openai")]
+#[cfg(feature = "http-models")]
 #[tokio::test]
 async fn a_key_that_is_not_there_is_told_at_its_line() {
     let sources = || Arc::new(Sources::new(|_| None)) as Arc<dyn SecretSource>;

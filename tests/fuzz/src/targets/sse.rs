@@ -1,5 +1,6 @@
-//! A model's reply, in one chunk and in many.
+//! A model's reply, in one chunk and in many, as each API reads it.
 
+use conclave_core::types::completion::ModelApi;
 use conclave_models::fuzzing::{ParsedReply, read};
 
 use crate::Random;
@@ -9,7 +10,11 @@ const KEY: &str = "sk-fuzz-0123456789abcdef";
 const LIMIT: u64 = 1 << 20;
 
 pub(super) fn check(input: &[u8]) {
-    let whole = read([input], LIMIT, KEY);
+    ModelApi::ALL.into_iter().for_each(|api| check_api(input, api));
+}
+
+fn check_api(input: &[u8], api: ModelApi) {
+    let whole = read([input], api, LIMIT, KEY);
     hides_the_key(&whole);
     let mut random = Random::new(
         input.iter().fold(0, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte))),
@@ -18,9 +23,9 @@ pub(super) fn check(input: &[u8]) {
         (0..5).map(|_| random.below(input.len() + 1)).chain([0, input.len()]).collect();
     cuts.sort_unstable();
     for other in [
-        read(cuts.windows(2).map(|pair| &input[pair[0]..pair[1]]), LIMIT, KEY),
-        read(input.chunks(1), LIMIT, KEY),
-        read(input.chunks(3), LIMIT, KEY),
+        read(cuts.windows(2).map(|pair| &input[pair[0]..pair[1]]), api, LIMIT, KEY),
+        read(input.chunks(1), api, LIMIT, KEY),
+        read(input.chunks(3), api, LIMIT, KEY),
     ] {
         hides_the_key(&other);
         assert_eq!(
@@ -29,7 +34,7 @@ pub(super) fn check(input: &[u8]) {
             "cut otherwise it says something else"
         );
     }
-    let short = read(input.chunks(7), 64, KEY);
+    let short = read(input.chunks(7), api, 64, KEY);
     hides_the_key(&short);
     assert!(
         short.streamed.len() <= 64 + KEY.len() * 8,

@@ -64,7 +64,7 @@ fn reach(config: &Config, folder: &Path, reached: &mut BTreeSet<String>) {
         config.secrets.iter().map(|(name, secret)| (format!("the secret {name}"), &secret.from)),
     );
     for (name, model) in &config.models {
-        if let ModelKind::OpenAi(server) = &model.kind {
+        if let ModelKind::Server(server) = &model.kind {
             keys.extend(
                 server.key.as_ref().map(|key| (format!("the key of the model {name}"), key)),
             );

@@ -138,7 +138,7 @@ entry = "chat"                          # the task that gets the message
 
 # -- models: only the host talks to them, and only it reads the key
 [models.default]
-kind = "openai"                         # any server that speaks Chat Completions
+kind = "openai"                         # Chat Completions; `anthropic` is the Messages API
 url = <URL>
 model = <MODEL>
 # key = { env = "MY_KEY" }              # the variable that holds the key; no plugin ever sees it

@@ -237,11 +237,7 @@ proptest! {
         let setup = ModelSetup {
             input_price: Some(0),
             output_price: Some(price),
-            cached_input_price: None,
-            reached_at: None,
-            context: None,
-            max_output: None,
-            min_output: None,
+            ..ModelSetup::default()
         };
         let tokens = affordable(&setup, money);
         prop_assert!(cost_of(&setup, 0, tokens).unwrap() <= money);

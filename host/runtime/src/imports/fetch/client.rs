@@ -32,7 +32,7 @@ use tower_http::decompression::{Decompression, DecompressionBody};
 use url::{Host, Position, Url};
 
 use super::interim::{Interim, Wire};
-use crate::models::openai::shared_tls;
+use crate::models::http::shared_tls;
 
 /// Maximum number of headers in a response.
 const HEADERS: usize = 100;

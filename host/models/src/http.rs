@@ -1,0 +1,100 @@
+//! Chat Completions and the Messages API over HTTP. One [`HttpModel`] is one model on one server; it
+//! keeps connections and the key. Costs and permissions are decided elsewhere.
+
+mod answer;
+mod arrange;
+mod chat_completions;
+mod content;
+mod exchange;
+mod failure;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+mod keys;
+mod messages_api;
+mod names;
+mod options;
+mod quote;
+mod reply;
+mod request;
+mod retry;
+mod secrets;
+mod server_error;
+mod settings;
+mod transport;
+
+use std::fmt;
+use std::sync::Arc;
+
+use conclave_core::types::completion::{Completion, ModelDiagnostic, Prompt};
+
+use self::keys::KeyHolder;
+use self::quote::Quoter;
+use self::transport::ServerAddress;
+use crate::{ApiKey, BoxFuture, ModelClient, ModelFailure, TextSink};
+
+pub use self::settings::{HttpModelError, HttpModelSettings};
+pub use self::transport::{platform_tls, shared_tls};
+
+/// A model behind a server. Cloning is cheap; clones share connections and the key.
+#[derive(Clone)]
+pub struct HttpModel {
+    shared: Arc<ClientState>,
+}
+
+impl fmt::Debug for HttpModel {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("HttpModel")
+            .field("server", &self.shared.server.shown)
+            .field("model", &self.shared.settings.model)
+            .finish()
+    }
+}
+
+struct ClientState {
+    settings: HttpModelSettings,
+    server: ServerAddress,
+    keys: KeyHolder,
+    /// Masks the values of the operator's headers and of the URL's query.
+    quoter: Quoter,
+}
+
+impl HttpModel {
+    /// Checks the settings, without sending anything or reading a key.
+    ///
+    /// # Errors
+    /// If a URL, a header or an option is invalid.
+    pub fn new(settings: HttpModelSettings) -> Result<Self, HttpModelError> {
+        if settings.model.is_empty() {
+            return Err(HttpModelError::NoModel);
+        }
+        if let Some(name) =
+            settings.options.keys().find(|name| options::RESERVED.contains(&name.as_str()))
+        {
+            return Err(HttpModelError::Option { name: name.clone() });
+        }
+        let server = ServerAddress::new(&settings)?;
+        let keys = KeyHolder::new(settings.key.clone());
+        let quoter = Quoter::new(settings.secrets().chain(server.secrets()).map(ApiKey::new));
+        Ok(Self { shared: Arc::new(ClientState { settings, server, keys, quoter }) })
+    }
+
+    /// Returns the names of the server's models, in its order, to test connection and key. One
+    /// attempt, with a timeout of five seconds.
+    ///
+    /// # Errors
+    /// The reason why it failed.
+    pub async fn probe(&self) -> Result<Vec<String>, ModelDiagnostic> {
+        self.shared.probe().await.map_err(|failed| failed.trouble)
+    }
+}
+
+impl ModelClient for HttpModel {
+    fn complete(
+        &self,
+        prompt: Prompt,
+        sink: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move { shared.complete(Arc::new(prompt), sink).await })
+    }
+}

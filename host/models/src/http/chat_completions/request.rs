@@ -1,0 +1,205 @@
+//! The body of a request as Chat Completions.
+
+use std::borrow::Cow;
+
+use conclave_core::types::completion::{Prompt, ToolChoice};
+use conclave_core::types::message::ToolCall;
+use conclave_core::types::tool::ToolSummary;
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use crate::http::arrange::{NO_RESULT, OutgoingMessage};
+use crate::http::content::ContentPart;
+use crate::http::names::ToolNames;
+use crate::http::request::{
+    Parameters, RequestMessage, RequestParts, arguments_object, call_id, orphaned_text, result_text,
+};
+
+pub(crate) struct CompletionsBody<'a> {
+    prompt: &'a Prompt,
+    names: &'a ToolNames<'a>,
+    model: &'a str,
+    messages: Vec<WireMessage<'a>>,
+    tools: &'a [ToolSummary],
+    options: Map<String, Value>,
+}
+
+impl<'a> CompletionsBody<'a> {
+    pub(crate) fn new(parts: RequestParts<'a>) -> Self {
+        let RequestParts { prompt, names, model, mut messages, tools, mut demand, options } = parts;
+        let is_system = |message: &OutgoingMessage<'_>| {
+            matches!(message, OutgoingMessage::Said { role: "system", .. })
+        };
+        // The sentence goes to the end of the first system message.
+        if demand.is_some() && !messages.iter().any(|said| is_system(&said.message)) {
+            let message = OutgoingMessage::Said {
+                role: "system",
+                text: None,
+                attachments: &[],
+                is_data: false,
+            };
+            messages.insert(0, RequestMessage { message, parts: Vec::new() });
+        }
+        let messages = messages.into_iter().map(|RequestMessage { message, parts }| {
+            let demand = if is_system(&message) { demand.take() } else { None };
+            WireMessage { message, parts, names, demand }
+        });
+        Self { prompt, names, model, messages: messages.collect(), tools, options }
+    }
+}
+
+impl Serialize for CompletionsBody<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("model", self.model)?;
+        map.serialize_entry("messages", &self.messages)?;
+        if !self.tools.is_empty() {
+            map.serialize_entry("tools", &Tools { tools: self.tools, names: self.names })?;
+            map.serialize_entry("tool_choice", &self.tool_choice())?;
+        }
+        if let Some(schema) = &self.prompt.output_schema {
+            let format = json!({"type": "json_schema", "json_schema": {"name": "answer", "strict": false, "schema": schema}});
+            map.serialize_entry("response_format", &format)?;
+        }
+        if self.prompt.stream {
+            map.serialize_entry("stream", &true)?;
+            if !self.options.contains_key("stream_options") {
+                map.serialize_entry("stream_options", &json!({"include_usage": true}))?;
+            }
+        }
+        for (name, value) in self.options.iter().filter(|(name, value)| self.goes_out(name, value))
+        {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl CompletionsBody<'_> {
+    fn tool_choice(&self) -> Value {
+        match &self.prompt.tool_choice {
+            ToolChoice::Auto => json!("auto"),
+            ToolChoice::None => json!("none"),
+            ToolChoice::Required => json!("required"),
+            ToolChoice::Named { name } => {
+                json!({"type": "function", "function": {"name": self.names.wire(name)}})
+            }
+        }
+    }
+
+    /// Returns whether an option is sent with this request: some are only accepted in combination.
+    fn goes_out(&self, name: &str, value: &Value) -> bool {
+        match name {
+            "stream_options" => self.prompt.stream && !value.is_null(),
+            "response_format" => self.prompt.output_schema.is_none(),
+            "parallel_tool_calls" => !self.tools.is_empty(),
+            _ => true,
+        }
+    }
+}
+
+struct WireMessage<'a> {
+    message: OutgoingMessage<'a>,
+    parts: Vec<ContentPart<'a>>,
+    names: &'a ToolNames<'a>,
+    /// Text that is appended to the message.
+    demand: Option<String>,
+}
+
+impl Serialize for WireMessage<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match &self.message {
+            OutgoingMessage::Said { role, text, .. } => {
+                map.serialize_entry("role", role)?;
+                if let Some(demand) = &self.demand {
+                    let before =
+                        text.as_ref().map(|text| format!("{text}\n\n")).unwrap_or_default();
+                    map.serialize_entry("content", &format!("{before}{demand}"))?;
+                } else if self.parts.is_empty() {
+                    map.serialize_entry("content", text.as_deref().unwrap_or_default())?;
+                } else {
+                    let text = text.as_deref().map(ContentPart::Text);
+                    map.serialize_entry(
+                        "content",
+                        &text.iter().chain(&self.parts).collect::<Vec<_>>(),
+                    )?;
+                }
+            }
+            OutgoingMessage::Called { text, calls } => {
+                map.serialize_entry("role", "assistant")?;
+                map.serialize_entry("content", text)?;
+                map.serialize_entry("tool_calls", &RequestCalls { calls, names: self.names })?;
+            }
+            OutgoingMessage::Answered { number, result } => {
+                map.serialize_entry("role", "tool")?;
+                map.serialize_entry("tool_call_id", &call_id(*number))?;
+                map.serialize_entry(
+                    "content",
+                    &result.map_or(Cow::Borrowed(NO_RESULT), result_text),
+                )?;
+            }
+            OutgoingMessage::Orphaned { result } => {
+                map.serialize_entry("role", "user")?;
+                map.serialize_entry("content", &orphaned_text(result))?;
+            }
+        }
+        map.end()
+    }
+}
+
+struct RequestCalls<'a> {
+    calls: &'a [(usize, &'a ToolCall)],
+    names: &'a ToolNames<'a>,
+}
+
+impl Serialize for RequestCalls<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.calls.len()))?;
+        for (number, call) in self.calls {
+            let function = json!({"name": self.names.wire(&call.name), "arguments": arguments_object(&call.arguments).to_string()});
+            list.serialize_element(
+                &json!({"id": call_id(*number), "type": "function", "function": function}),
+            )?;
+        }
+        list.end()
+    }
+}
+
+struct Tools<'a> {
+    tools: &'a [ToolSummary],
+    names: &'a ToolNames<'a>,
+}
+
+impl Serialize for Tools<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.tools.len()))?;
+        for tool in self.tools {
+            let function = Function {
+                name: self.names.wire(&tool.name),
+                description: &tool.description,
+                parameters: Parameters(&tool.input_schema),
+            };
+            list.serialize_element(&RequestTool { kind: "function", function })?;
+        }
+        list.end()
+    }
+}
+
+#[derive(Serialize)]
+struct RequestTool<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: Parameters<'a>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Replies of Chat Completions as servers send them, whole or in chunks. Every field may be missing
+//! or null, as some server omits each. Memory is a small multiple of the received bytes: unused
+//! parts of lists are skipped.
+
+mod bounded;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+
+use self::bounded::Scalar;
+pub(crate) use self::bounded::{BoundedCalls, Choices, Content, ModelNames, json_text};
+
+/// Maximum calls of one answer, far above real use.
+pub(crate) const CALLS_MAX: usize = 1024;
+
+/// A whole reply, or one chunk of it.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Chunk {
+    #[serde(default, deserialize_with = "text")]
+    pub id: String,
+    #[serde(default, deserialize_with = "text")]
+    pub model: String,
+    #[serde(default)]
+    pub choices: Choices,
+    #[serde(default)]
+    pub usage: Option<Tokens>,
+    /// An error in a stream, or with a status of success; some servers send either.
+    #[serde(default)]
+    pub error: Option<IgnoredAny>,
+    /// `error` if the whole value is one, in an older format.
+    #[serde(default, deserialize_with = "text")]
+    pub object: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct WireChoice {
+    #[serde(default)]
+    pub index: Option<u64>,
+    /// Present in a chunk.
+    #[serde(default)]
+    pub delta: Option<WireText>,
+    /// Present in a whole reply.
+    #[serde(default)]
+    pub message: Option<WireText>,
+    #[serde(default)]
+    pub finish_reason: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct WireText {
+    #[serde(default)]
+    pub content: Option<Content>,
+    #[serde(default)]
+    pub reasoning_content: Option<Content>,
+    #[serde(default)]
+    pub reasoning: Option<Content>,
+    /// A refusal by the provider's policy.
+    #[serde(default)]
+    pub refusal: Option<String>,
+    #[serde(default)]
+    pub tool_calls: Option<BoundedCalls>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct CallPiece {
+    #[serde(default)]
+    pub index: Option<u64>,
+    #[serde(default, deserialize_with = "text")]
+    pub id: String,
+    #[serde(default)]
+    pub function: Option<FunctionPiece>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct FunctionPiece {
+    #[serde(default, deserialize_with = "text")]
+    pub name: String,
+    /// A piece of JSON as text; a few servers send the JSON itself.
+    #[serde(default, deserialize_with = "json_text")]
+    pub arguments: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(crate) struct Tokens {
+    #[serde(default, deserialize_with = "amount")]
+    pub prompt_tokens: u64,
+    #[serde(default, deserialize_with = "amount")]
+    pub completion_tokens: u64,
+    #[serde(default)]
+    pub prompt_tokens_details: Option<TokenDetails>,
+    /// Cost in dollars, from some gateways.
+    #[serde(default, deserialize_with = "dollars")]
+    pub cost: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(crate) struct TokenDetails {
+    #[serde(default, deserialize_with = "amount")]
+    pub cached_tokens: u64,
+}
+
+/// Reads a text, a number as text, or nothing.
+pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(match Scalar::deserialize(deserializer)? {
+        Scalar::Text(text) => text,
+        Scalar::Number(number) => number.to_string(),
+        Scalar::Other => String::new(),
+    })
+}
+
+/// Reads a count; 0 for anything else.
+fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    some_amount(deserializer).map(Option::unwrap_or_default)
+}
+
+/// Reads a count; `None` for anything else.
+pub(crate) fn some_amount<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u64>, D::Error> {
+    let Scalar::Number(number) = Scalar::deserialize(deserializer)? else { return Ok(None) };
+    let rounded = number.as_f64().filter(|amount| *amount >= 0.0).map(|amount| amount as u64);
+    Ok(number.as_u64().or(rounded))
+}
+
+fn dollars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let Scalar::Number(number) = Scalar::deserialize(deserializer)? else { return Ok(None) };
+    Ok(number.as_f64().filter(|cost| cost.is_finite() && *cost >= 0.0))
+}
+
+#[cfg(test)]
+mod tests;

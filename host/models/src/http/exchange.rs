@@ -1,0 +1,311 @@
+//! One request and its answer: attempts, delays and timeouts. Decisions about an answer are made
+//! elsewhere, from its bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use conclave_core::types::completion::{Completion, ModelError, Prompt};
+use reqwest::header::LOCATION;
+use reqwest::{Request, Response};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::chat_completions::ModelNames;
+use super::failure::{Failed, FailureReport, RetryAdvice};
+use super::names::ToolNames;
+use super::quote::Quoter;
+use super::reply::{ReplyError, ReplyReader};
+use super::retry::{self, Patience};
+use super::server_error::{ERROR_MAX, ServerError};
+use super::{ClientState, request};
+use crate::{ApiKey, ModelFailure, TextSink};
+
+/// Maximum bytes of a model list; gateways have thousands of models.
+const LIST_MAX: usize = 4 << 20;
+
+/// Timeout of the model list, short because a user waits for the diagnosis.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Timeout for the usage and the end of the stream after the model has finished. Not every server
+/// ends the stream.
+const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Timeout for the end of the body after the stream has ended.
+const END_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// Maximum number of known models in an error message.
+const NAMES_TOLD: usize = 5;
+
+/// Bytes shown of a response that is no list.
+const BEGINNING: usize = 1000;
+
+/// An effectively infinite timeout; larger ones overflow the clock.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Forwards text and records that it did: forwarded text rules out another attempt.
+struct TrackedSink {
+    sink: Arc<dyn TextSink>,
+    is_streamed: bool,
+    any: AtomicBool,
+}
+
+impl TextSink for TrackedSink {
+    fn text(&self, piece: &str) {
+        if self.is_streamed {
+            self.any.store(true, Ordering::Relaxed);
+            self.sink.text(piece);
+        }
+    }
+}
+
+/// State shared by all attempts of one request.
+struct RequestExchange<'a> {
+    shared: &'a ClientState,
+    names: ToolNames<'a>,
+    request: Request,
+    heard: TrackedSink,
+    deadline: Instant,
+}
+
+impl ClientState {
+    pub(super) async fn complete(
+        &self,
+        prompt: Arc<Prompt>,
+        sink: Arc<dyn TextSink>,
+    ) -> Result<Completion, ModelFailure> {
+        let body = request::body_beside(&prompt, &self.settings).await?;
+        let names = ToolNames::of(&prompt);
+        let deadline = Instant::now() + self.settings.timeout.min(FOREVER);
+        let heard = TrackedSink { sink, is_streamed: prompt.stream, any: AtomicBool::new(false) };
+        let request = self.server.request(self.settings.api.path(), Some(body));
+        let exchange = RequestExchange { shared: self, names, request, heard, deadline };
+        // One deadline for all attempts and delays, besides the timeout of each attempt.
+        let outcome = timeout_at(deadline, exchange.attempts()).await;
+        let failed = match outcome {
+            Ok(Ok(completion)) => return Ok(completion),
+            Ok(Err(failed)) => failed,
+            Err(_) => self.teller(None).timed_out(
+                "did not answer",
+                self.settings.timeout,
+                RetryAdvice::Never,
+            ),
+        };
+        Err(self.with_known_models(failed).await.into())
+    }
+
+    /// Returns the names of the server's models, without a retry.
+    pub(super) async fn probe(&self) -> Result<Vec<String>, Failed> {
+        let models = timeout(PROBE_TIMEOUT, self.models()).await;
+        models.unwrap_or_else(|_| {
+            Err(self.teller(None).timed_out(
+                "did not list its models",
+                PROBE_TIMEOUT,
+                RetryAdvice::Never,
+            ))
+        })
+    }
+
+    fn teller(&self, key: Option<&ApiKey>) -> FailureReport<'_> {
+        let quoter = self.quoter.with(key);
+        FailureReport {
+            api: self.settings.api,
+            server: &self.server.shown,
+            model: &self.settings.model,
+            quoter,
+            has_key: key.is_some(),
+        }
+    }
+
+    async fn key(&self) -> Result<Option<ApiKey>, Failed> {
+        self.keys.current().await.map_err(|reason| self.teller(None).no_key(&reason))
+    }
+
+    async fn models(&self) -> Result<Vec<String>, Failed> {
+        let key = self.key().await?;
+        let teller = self.teller(key.as_ref());
+        let response = self.send(self.server.models_request(), key.as_ref(), &teller).await?;
+        let (bytes, error) = read_at_most(response, LIST_MAX).await;
+        let names = serde_json::from_slice::<ModelList>(&bytes)
+            .ok()
+            .and_then(|list| list.names(&teller.quoter));
+        names.ok_or_else(|| match error {
+            Some(error) => teller.broken_off(Some(error)),
+            None => {
+                let window = &bytes[..bytes.len().min(teller.quoter.window(BEGINNING))];
+                let beginning = teller.quoter.beginning(window, BEGINNING);
+                teller.reply(ReplyError::NotUnderstood { beginning }, 0, None)
+            }
+        })
+    }
+
+    /// Sends a request and returns the beginning of a successful response.
+    async fn send(
+        &self,
+        mut request: Request,
+        key: Option<&ApiKey>,
+        teller: &FailureReport<'_>,
+    ) -> Result<Response, Failed> {
+        if let Some(key) = key {
+            self.server.set_key(&mut request, key).ok_or_else(|| teller.unusable_key())?;
+        }
+        let response =
+            self.server.send(request).await.map_err(|error| teller.unreachable(error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        if status.is_redirection() {
+            let location =
+                response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+            return Err(teller.redirected(status.as_u16(), location));
+        }
+        let asked = retry::asked(response.headers());
+        let (bytes, _) = read_at_most(response, teller.quoter.window(ERROR_MAX)).await;
+        Err(teller.refused(status.as_u16(), &ServerError::read(&bytes, &teller.quoter), asked))
+    }
+
+    /// Adds some known models to an unknown-model error.
+    async fn with_known_models(&self, mut failed: Failed) -> Failed {
+        if matches!(failed.error, ModelError::UnknownModel { .. })
+            && let Ok(mut models) = self.probe().await
+            && !models.is_empty()
+        {
+            let key = self.keys.current().await.ok().flatten();
+            let count = models.len();
+            models.truncate(NAMES_TOLD);
+            let more = if count > NAMES_TOLD {
+                format!(", and {} more", count - NAMES_TOLD)
+            } else {
+                String::new()
+            };
+            failed.trouble.text += &format!(
+                " It has {}{more}.",
+                self.quoter.with(key.as_ref()).quote(&models.join(", "))
+            );
+        }
+        failed
+    }
+}
+
+impl RequestExchange<'_> {
+    async fn attempts(&self) -> Result<Completion, Failed> {
+        let settings = &self.shared.settings;
+        let mut patience = Patience::new(settings.retries, settings.backoff, self.deadline);
+        let mut key = self.shared.key().await?;
+        let mut is_key_new = false;
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let mut failed = match self.attempt(key.as_ref()).await {
+                Ok(completion) => return Ok(completion),
+                Err(failed) => failed,
+            };
+            // A retry would send the same text to the sink twice.
+            if self.heard.any.load(Ordering::Relaxed) {
+                return Err(failed);
+            }
+            match failed.again {
+                RetryAdvice::Never => return Err(failed),
+                RetryAdvice::WithNewKey => {
+                    // A second refusal means that the renewed key is wrong too.
+                    let Some(refused) = key.filter(|_| !is_key_new) else { return Err(failed) };
+                    let Ok(Some(renewed)) = self.shared.keys.renewed(&refused).await else {
+                        return Err(failed);
+                    };
+                    (key, is_key_new) = (Some(renewed), true);
+                }
+                RetryAdvice::Later(asked) => match patience.wait(asked) {
+                    Some(wait) => sleep(wait).await,
+                    None if tried == 1 => return Err(failed),
+                    None => {
+                        failed.trouble.text += &format!(" (tried {tried} times)");
+                        return Err(failed);
+                    }
+                },
+            }
+        }
+    }
+
+    async fn attempt(&self, key: Option<&ApiKey>) -> Result<Completion, Failed> {
+        let teller = self.shared.teller(key);
+        let limit = self.shared.settings.attempt_timeout;
+        let request = self.request.try_clone().expect("a body that is in memory can be sent twice");
+        let exchange =
+            async { self.read(self.shared.send(request, key, &teller).await?, &teller).await };
+        timeout(limit, exchange).await.unwrap_or_else(|_| {
+            Err(teller.timed_out("did not answer", limit, RetryAdvice::Later(None)))
+        })
+    }
+
+    async fn read(
+        &self,
+        mut response: Response,
+        teller: &FailureReport<'_>,
+    ) -> Result<Completion, Failed> {
+        let settings = &self.shared.settings;
+        let asked = retry::asked(response.headers());
+        let told = |error| teller.reply(error, settings.reply_max, asked);
+        let mut reply = ReplyReader::new(settings.api, settings.reply_max, teller.quoter.clone());
+        while !reply.is_done() {
+            let silence = match (self.heard.is_streamed, reply.is_finished()) {
+                (true, true) => settings.idle_timeout.min(TAIL_TIMEOUT),
+                (true, false) => settings.idle_timeout,
+                // Without streaming nothing has to arrive before the end; the attempt has its own
+                // timeout.
+                (false, _) => FOREVER,
+            };
+            match timeout(silence, response.chunk()).await {
+                Ok(Ok(Some(bytes))) => reply.handle_bytes(&bytes, &self.heard).map_err(told)?,
+                Ok(Ok(None)) => break,
+                // The answer is complete and only lacks a proper end.
+                _ if reply.is_finished() => break,
+                Ok(Err(error)) => return Err(teller.broken_off(Some(error))),
+                Err(_) => {
+                    return Err(teller.timed_out(
+                        "fell silent: nothing more came",
+                        silence,
+                        RetryAdvice::Later(None),
+                    ));
+                }
+            }
+        }
+        if reply.is_done() {
+            // A connection is reused only if its body was read to the end, which is usually already
+            // on its way.
+            drop(timeout(END_TIMEOUT, response.chunk()).await);
+        }
+        reply.finish(&self.names, &settings.model, &self.heard).map_err(told)
+    }
+}
+
+/// Reads the body up to a size; also returns the error if it broke off.
+async fn read_at_most(mut response: Response, limit: usize) -> (Vec<u8>, Option<reqwest::Error>) {
+    let mut bytes = Vec::new();
+    while bytes.len() < limit {
+        match response.chunk().await {
+            Ok(Some(chunk)) => {
+                bytes.extend_from_slice(&chunk[..chunk.len().min(limit - bytes.len())])
+            }
+            Ok(None) => break,
+            Err(error) => return (bytes, Some(error)),
+        }
+    }
+    (bytes, None)
+}
+
+/// The standard field, and one that some servers send besides or instead.
+#[derive(Deserialize)]
+struct ModelList {
+    #[serde(default)]
+    data: Option<ModelNames>,
+    #[serde(default)]
+    models: Option<ModelNames>,
+}
+
+impl ModelList {
+    /// Returns the names, or `None` if this is no model list.
+    fn names(self, quoter: &Quoter) -> Option<Vec<String>> {
+        Some(self.data.or(self.models)?.0.iter().map(|name| quoter.name(name)).collect())
+    }
+}

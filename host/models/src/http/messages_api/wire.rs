@@ -1,0 +1,278 @@
+//! Replies of the Messages API, whole or as events, as chunks of Chat Completions, so that one
+//! accumulator serves both APIs. Memory is a small multiple of the received bytes.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
+
+use crate::http::chat_completions::{
+    CALLS_MAX, CallPiece, Choices, Chunk, Content, FunctionPiece, TokenDetails, Tokens, WireChoice,
+    WireText, json_text, some_amount, text,
+};
+use crate::http::reply::Decoded;
+
+/// Translates the events of one reply. The counts of tokens come in two events.
+#[derive(Debug, Default)]
+pub(crate) struct EventReader {
+    usage: Usage,
+}
+
+impl EventReader {
+    /// Returns the meaning of an event, or of a whole reply.
+    ///
+    /// # Errors
+    /// If it is not JSON of the API.
+    pub(crate) fn decode(&mut self, json: &[u8]) -> Result<Decoded, serde_json::Error> {
+        let event: Event = serde_json::from_slice(json)?;
+        let piece = |index, block| WireText::from_blocks([(index, block)]);
+        Ok(match event.kind.as_str() {
+            "message" => {
+                let said = event.content.unwrap_or_default().0;
+                self.chunk(event.id, event.model, Some(said), event.stop_reason, event.usage)
+            }
+            "message_start" => {
+                let Message { id, model, content, usage } = event.message.unwrap_or_default();
+                self.chunk(id, model, content.map(|blocks| blocks.0), None, usage)
+            }
+            "content_block_start" => {
+                let said = event.content_block.map(|block| piece(event.index, block));
+                self.chunk(String::new(), String::new(), said, None, None)
+            }
+            "content_block_delta" => {
+                let said = event.delta.map(|delta| piece(event.index, delta.block()));
+                self.chunk(String::new(), String::new(), said, None, None)
+            }
+            "message_delta" => {
+                let stop = event.delta.and_then(|delta| delta.stop_reason);
+                self.chunk(String::new(), String::new(), None, stop, event.usage)
+            }
+            "message_stop" => Decoded::End,
+            "error" => Decoded::Error,
+            _ if event.error.is_some() => Decoded::Error,
+            // Such as `ping`, `content_block_stop`, and events that newer versions add.
+            _ => Decoded::Nothing,
+        })
+    }
+
+    fn chunk(
+        &mut self,
+        id: String,
+        model: String,
+        said: Option<WireText>,
+        stop_reason: Option<String>,
+        usage: Option<Usage>,
+    ) -> Decoded {
+        let usage = usage.map(|new| {
+            self.usage.update(new);
+            self.usage.tokens()
+        });
+        let finish_reason = stop_reason.map(finish_reason);
+        let choice = WireChoice { index: None, delta: said, message: None, finish_reason };
+        let choices = Choices { any: true, first: Some(choice) };
+        Decoded::Chunk(Box::new(Chunk { id, model, choices, usage, ..Chunk::default() }))
+    }
+}
+
+/// Returns the reason in the words of Chat Completions.
+fn finish_reason(reason: String) -> String {
+    match reason.as_str() {
+        "end_turn" | "stop_sequence" => "stop".to_owned(),
+        "tool_use" => "tool_calls".to_owned(),
+        "max_tokens" | "model_context_window_exceeded" => "length".to_owned(),
+        "refusal" => "content_filter".to_owned(),
+        _ => reason,
+    }
+}
+
+/// An event, or a whole reply, which has the fields of a message itself.
+#[derive(Debug, Default, Deserialize)]
+struct Event {
+    #[serde(default, rename = "type", deserialize_with = "text")]
+    kind: String,
+    #[serde(default)]
+    message: Option<Message>,
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(default)]
+    content_block: Option<Block>,
+    #[serde(default)]
+    delta: Option<Delta>,
+    #[serde(default)]
+    error: Option<IgnoredAny>,
+    #[serde(default, deserialize_with = "text")]
+    id: String,
+    #[serde(default, deserialize_with = "text")]
+    model: String,
+    #[serde(default)]
+    content: Option<Blocks>,
+    #[serde(default)]
+    stop_reason: Option<String>,
+    #[serde(default)]
+    usage: Option<Usage>,
+}
+
+/// The message of `message_start`.
+#[derive(Debug, Default, Deserialize)]
+struct Message {
+    #[serde(default, deserialize_with = "text")]
+    id: String,
+    #[serde(default, deserialize_with = "text")]
+    model: String,
+    #[serde(default)]
+    content: Option<Blocks>,
+    #[serde(default)]
+    usage: Option<Usage>,
+}
+
+/// A block of the content. Blocks of another type, such as those of tools that the server runs
+/// itself, have none of these fields in use.
+#[derive(Debug, Default, Deserialize)]
+struct Block {
+    #[serde(default, rename = "type", deserialize_with = "text")]
+    kind: String,
+    #[serde(default, deserialize_with = "text")]
+    text: String,
+    #[serde(default, deserialize_with = "text")]
+    thinking: String,
+    #[serde(default, deserialize_with = "text")]
+    id: String,
+    #[serde(default, deserialize_with = "text")]
+    name: String,
+    #[serde(default, deserialize_with = "json_text")]
+    input: String,
+}
+
+/// A piece of a block, or the end of the message.
+#[derive(Debug, Default, Deserialize)]
+struct Delta {
+    #[serde(default, rename = "type", deserialize_with = "text")]
+    kind: String,
+    #[serde(default, deserialize_with = "text")]
+    text: String,
+    #[serde(default, deserialize_with = "text")]
+    thinking: String,
+    #[serde(default, deserialize_with = "text")]
+    partial_json: String,
+    #[serde(default)]
+    stop_reason: Option<String>,
+}
+
+impl Delta {
+    /// Returns the piece as a block of its type.
+    fn block(self) -> Block {
+        let kind = match self.kind.as_str() {
+            "text_delta" => "text",
+            "thinking_delta" => "thinking",
+            "input_json_delta" => "tool_use",
+            _ => "",
+        };
+        Block {
+            kind: kind.to_owned(),
+            text: self.text,
+            thinking: self.thinking,
+            input: self.partial_json,
+            ..Block::default()
+        }
+    }
+}
+
+/// The used parts of a list of blocks.
+#[derive(Debug, Default)]
+struct Blocks(WireText);
+
+impl WireText {
+    fn from_blocks(blocks: impl IntoIterator<Item = (Option<u64>, Block)>) -> Self {
+        let mut said = Self::default();
+        blocks.into_iter().for_each(|(index, block)| said.add_block(index, block));
+        said
+    }
+
+    fn add_block(&mut self, index: Option<u64>, block: Block) {
+        let append = |kept: &mut Option<Content>, new: &str| {
+            kept.get_or_insert_default().0.push_str(new);
+        };
+        match block.kind.as_str() {
+            "text" => append(&mut self.content, &block.text),
+            "thinking" => append(&mut self.reasoning_content, &block.thinking),
+            "tool_use" => {
+                // The start of a streamed call has an empty object in place of its input.
+                let arguments = if block.input == "{}" { String::new() } else { block.input };
+                let function = Some(FunctionPiece { name: block.name, arguments });
+                let calls = self.tool_calls.get_or_insert_default();
+                calls.0.push(CallPiece { index, id: block.id, function });
+            }
+            _ => {}
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Blocks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(BlocksVisitor)
+    }
+}
+
+struct BlocksVisitor;
+
+impl<'de> Visitor<'de> for BlocksVisitor {
+    type Value = Blocks;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "a list of blocks with at most {CALLS_MAX} calls")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Blocks, A::Error> {
+        let mut said = WireText::default();
+        let mut index = 0;
+        while let Some(block) = list.next_element::<Block>()? {
+            said.add_block(Some(index), block);
+            index += 1;
+            if said.tool_calls.as_ref().is_some_and(|calls| calls.0.len() > CALLS_MAX) {
+                return Err(A::Error::invalid_length(CALLS_MAX + 1, &self));
+            }
+        }
+        Ok(Blocks(said))
+    }
+}
+
+/// Counts of tokens; a later event has only some of them.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+struct Usage {
+    /// The input besides the next two.
+    #[serde(default, deserialize_with = "some_amount")]
+    input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "some_amount")]
+    cache_creation_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "some_amount")]
+    cache_read_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "some_amount")]
+    output_tokens: Option<u64>,
+}
+
+impl Usage {
+    fn update(&mut self, new: Self) {
+        self.input_tokens = new.input_tokens.or(self.input_tokens);
+        self.cache_creation_input_tokens =
+            new.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.cache_read_input_tokens = new.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.output_tokens = new.output_tokens.or(self.output_tokens);
+    }
+
+    fn tokens(self) -> Tokens {
+        let cached_tokens = self.cache_read_input_tokens.unwrap_or_default();
+        Tokens {
+            prompt_tokens: self
+                .input_tokens
+                .unwrap_or_default()
+                .saturating_add(self.cache_creation_input_tokens.unwrap_or_default())
+                .saturating_add(cached_tokens),
+            completion_tokens: self.output_tokens.unwrap_or_default(),
+            prompt_tokens_details: Some(TokenDetails { cached_tokens }),
+            cost: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! Options of a request. The operator's are passed on, except for those that the host sets. A
+//! plugin may only set those that change the model's output, not the destination or the contents.
+
+use conclave_core::types::completion::{ModelApi, ModelError};
+use serde_json::{Map, Value};
+
+/// Shared with the config, which refuses them with their line.
+pub(crate) use conclave_core::config::RESERVED_OPTIONS as RESERVED;
+
+/// The options that a plugin may set, by their wire names.
+const ALLOWED: [&str; 10] = [
+    "temperature",
+    "top_p",
+    "seed",
+    "stop",
+    "max_tokens",
+    "max_completion_tokens",
+    "frequency_penalty",
+    "presence_penalty",
+    "reasoning_effort",
+    "parallel_tool_calls",
+];
+
+/// The options among them that the Messages API lacks. They are hints, so a plugin that sets one
+/// gets its answer without it.
+const NOT_IN_MESSAGES: [&str; 4] =
+    ["seed", "frequency_penalty", "presence_penalty", "reasoning_effort"];
+
+/// Newer models of some providers require the second; everything else only knows the first.
+const LENGTHS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
+/// Returns the plugin's options merged over the operator's. Names in `kebab-case` and `snake_case`
+/// are equal; null removes an option. For the Messages API a plugin's options get its names.
+///
+/// # Errors
+/// `other` if a plugin sets a forbidden option.
+pub(crate) fn merged(
+    api: ModelApi,
+    operator: &Map<String, Value>,
+    plugin: &[(String, Value)],
+) -> Result<Map<String, Value>, ModelError> {
+    let mut merged = operator.clone();
+    for (name, value) in plugin {
+        let name = name.replace('-', "_");
+        let name = if name == "max_output_tokens" { LENGTHS[0] } else { &name };
+        if !ALLOWED.contains(&name) {
+            let message = format!(
+                "the option {name:?} cannot be set by a plugin; these can: {}",
+                ALLOWED.join(", ")
+            );
+            return Err(ModelError::Other { message });
+        }
+        match (api, name) {
+            (ModelApi::Messages, name) if NOT_IN_MESSAGES.contains(&name) => {}
+            (ModelApi::Messages, "stop") => {
+                let stops =
+                    if value.is_string() { vec![value.clone()].into() } else { value.clone() };
+                merged.insert("stop_sequences".to_owned(), stops);
+            }
+            (ModelApi::Messages, name) if LENGTHS.contains(&name) => {
+                merged.insert(LENGTHS[0].to_owned(), value.clone());
+            }
+            (ModelApi::ChatCompletions, name) if LENGTHS.contains(&name) => {
+                // Only one of them is sent, under the operator's name if set, since the operator
+                // knows the model.
+                let name =
+                    LENGTHS.into_iter().find(|known| operator.contains_key(*known)).unwrap_or(name);
+                LENGTHS.iter().for_each(|other| drop(merged.remove(*other)));
+                merged.insert(name.to_owned(), value.clone());
+            }
+            (_, name) => {
+                merged.insert(name.to_owned(), value.clone());
+            }
+        }
+    }
+    // The operator's `stream_options` counts even if null, because some servers fail on it.
+    merged.retain(|name, value| !value.is_null() || name == "stream_options");
+    Ok(merged)
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::types::completion::{ModelApi, ModelError};
+    use serde_json::{Value, json};
+
+    use super::merged;
+
+    fn merge(operator: &Value, plugin: &[(&str, Value)]) -> Result<Value, ModelError> {
+        merge_for(ModelApi::ChatCompletions, operator, plugin)
+    }
+
+    fn merge_for(
+        api: ModelApi,
+        operator: &Value,
+        plugin: &[(&str, Value)],
+    ) -> Result<Value, ModelError> {
+        let plugin: Vec<(String, Value)> =
+            plugin.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        merged(api, operator.as_object().unwrap(), &plugin).map(Value::Object)
+    }
+
+    #[test]
+    fn the_plugin_s_go_over_the_operator_s() {
+        let operator = json!({"temperature": 1, "top_k": 40, "seed": 7});
+        let merged = merge(
+            &operator,
+            &[("temperature", json!(0.5)), ("top-p", json!(0.9)), ("seed", Value::Null)],
+        )
+        .unwrap();
+        assert_eq!(merged, json!({"temperature": 0.5, "top_k": 40, "top_p": 0.9}));
+    }
+
+    #[test]
+    fn a_length_goes_out_once_under_the_operator_s_name() {
+        let length = |operator, name| merge(&operator, &[(name, json!(5))]).unwrap();
+        assert_eq!(length(json!({}), "max-output-tokens"), json!({"max_tokens": 5}));
+        assert_eq!(length(json!({}), "max_completion_tokens"), json!({"max_completion_tokens": 5}));
+        assert_eq!(
+            length(json!({"max_completion_tokens": 9}), "max-tokens"),
+            json!({"max_completion_tokens": 5})
+        );
+    }
+
+    #[test]
+    fn the_messages_api_gets_its_own_names_and_no_option_that_it_lacks() {
+        let merge = |operator: Value, plugin: &[(&str, Value)]| {
+            merge_for(ModelApi::Messages, &operator, plugin).unwrap()
+        };
+        let plugin = [
+            ("max-output-tokens", json!(5)),
+            ("stop", json!("END")),
+            ("seed", json!(7)),
+            ("reasoning-effort", json!("low")),
+            ("temperature", json!(0.5)),
+        ];
+        assert_eq!(
+            merge(json!({"max_tokens": 9, "stop_sequences": ["a"], "top_k": 4}), &plugin),
+            json!({"max_tokens": 5, "stop_sequences": ["END"], "top_k": 4, "temperature": 0.5})
+        );
+        let lengths =
+            merge(json!({}), &[("max_completion_tokens", json!(5)), ("stop", json!(["a"]))]);
+        assert_eq!(lengths, json!({"max_tokens": 5, "stop_sequences": ["a"]}));
+        assert_eq!(merge(json!({"max_tokens": 9}), &[("max_tokens", Value::Null)]), json!({}));
+        assert!(merge_for(ModelApi::Messages, &json!({}), &[("thinking", json!({}))]).is_err());
+    }
+
+    #[test]
+    fn nothing_else_can_be_set_by_a_plugin() {
+        for name in [
+            "model",
+            "messages",
+            "system",
+            "stream",
+            "tools",
+            "top_k",
+            "user",
+            "stream-options",
+            "extra_body",
+            "",
+        ] {
+            assert!(
+                matches!(merge(&json!({}), &[(name, json!(1))]), Err(ModelError::Other { .. })),
+                "{name}"
+            );
+        }
+    }
+}

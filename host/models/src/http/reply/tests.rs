@@ -1,0 +1,124 @@
+//! Bodies of every form: whole, split and truncated.
+
+use std::sync::Mutex;
+
+use conclave_core::types::completion::{Completion, ModelApi};
+use serde_json::json;
+
+use super::{ReplyError, ReplyReader};
+use crate::TextSink;
+use crate::http::names::ToolNames;
+use crate::http::quote::Quoter;
+
+const STREAM: &str = "\u{feff}: hello\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"Hé\"}}]}\n\n\
+    data: {\"choices\":[{\"delta\":{\"content\":\"llo\"},\"finish_reason\":\"stop\"}]}\r\r\
+    data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2}}\n\ndata: [DONE]\n\ndata: not read\n\n";
+
+#[derive(Default)]
+struct Heard(Mutex<String>);
+
+impl TextSink for Heard {
+    fn text(&self, piece: &str) {
+        self.0.lock().unwrap().push_str(piece);
+    }
+}
+
+fn read<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    limit: u64,
+) -> Result<(Completion, String), ReplyError> {
+    let heard = Heard::default();
+    let mut reply = ReplyReader::new(ModelApi::ChatCompletions, limit, Quoter::default());
+    for piece in pieces {
+        reply.handle_bytes(piece, &heard)?;
+    }
+    let completion = reply.finish(&ToolNames::default(), "m", &heard)?;
+    let text = heard.0.lock().unwrap().clone();
+    Ok((completion, text))
+}
+
+fn text(body: &str) -> Result<String, ReplyError> {
+    read([body.as_bytes()], 10_000).map(|(_, text)| text)
+}
+
+#[test]
+fn a_stream_cut_at_every_byte_says_the_same() {
+    let whole = read([STREAM.as_bytes()], 10_000).unwrap();
+    assert_eq!((whole.1.as_str(), whole.0.usage.input_tokens), ("Héllo", 2));
+    assert_eq!(read(STREAM.as_bytes().chunks(1), 10_000).unwrap(), whole);
+    for cut in 0..STREAM.len() {
+        let (first, second) = STREAM.as_bytes().split_at(cut);
+        assert_eq!(read([first, second], 10_000).unwrap(), whole, "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_whole_reply_is_read_after_any_white_space() {
+    let body =
+        json!({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}).to_string();
+    assert_eq!(text(&format!("\n \n{body}\n")).unwrap(), "Hi");
+    assert_eq!(read(format!("  {body}").as_bytes().chunks(1), 10_000).unwrap().1, "Hi");
+}
+
+#[test]
+fn an_end_is_needed_but_not_both_of_them() {
+    let said = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+    let finished = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    assert_eq!(text(&format!("{said}{finished}")).unwrap(), "a");
+    assert_eq!(text(&format!("{said}{}", finished.trim_end())).unwrap(), "a");
+    assert_eq!(text(&format!("{said}data: [DONE]")).unwrap(), "a");
+    assert_eq!(text(said), Err(ReplyError::BrokenOff));
+    assert_eq!(text(&format!("{said}data: {{\"choi")), Err(ReplyError::BrokenOff));
+}
+
+#[test]
+fn an_error_in_the_answer_is_the_server_s() {
+    for body in [
+        "{\"error\":{\"message\":\"boom\",\"code\":502}}",
+        "data: {\"error\":{\"message\":\"boom\",\"code\":502}}\n\n",
+        "event: error\ndata: {\"message\":\"boom\",\"code\":502}\n\n",
+        "data: {\"object\":\"error\",\"message\":\"boom\",\"code\":502}\n\n",
+    ] {
+        let Err(ReplyError::Server(error)) = text(body) else { panic!("{body}") };
+        assert_eq!((error.message.as_str(), error.inner_status()), ("boom", 502), "{body}");
+    }
+}
+
+#[test]
+fn what_is_no_answer_is_shown_from_its_beginning() {
+    for body in [
+        "<html>login</html>",
+        "",
+        "  ",
+        "{\"a\":1}",
+        "{\"choices\":[]}",
+        "{\"choices\":",
+        "Not found",
+        ": x\n\ndata: y\n\n",
+        "[1]",
+    ] {
+        let Err(ReplyError::NotUnderstood { beginning }) = text(body) else { panic!("{body}") };
+        assert_eq!(beginning, body);
+    }
+    let Err(ReplyError::NotUnderstood { beginning }) = text(&"<".repeat(5000)) else { panic!() };
+    assert_eq!(beginning.len(), 400);
+}
+
+#[test]
+fn what_a_server_puts_between_the_chunks_is_skipped() {
+    let body = format!(
+        "data: {{\"type\":\"ping\"}}\n\ndata:\n\n{}",
+        STREAM.trim_start_matches('\u{feff}')
+    );
+    assert_eq!(text(&body).unwrap(), "Héllo");
+}
+
+#[test]
+fn the_size_is_limited_for_what_is_said_and_for_what_wraps_it() {
+    let whole = json!({"choices": [{"message": {"content": "Hi"}}]}).to_string();
+    assert_eq!(read([whole.as_bytes()], 20), Err(ReplyError::TooLong));
+    let many = "data: {\"choices\":[{\"delta\":{\"content\":\"0123456789\"}}]}\n\n".repeat(9);
+    assert_eq!(read([many.as_bytes()], 80), Err(ReplyError::TooLong));
+    assert_eq!(read([": alive\n".repeat(1000).as_bytes()], 100), Err(ReplyError::TooLong));
+    assert_eq!(read(["data: ".repeat(100).as_bytes()], 100), Err(ReplyError::TooLong));
+}

@@ -1,0 +1,16 @@
+//! The client against a test server on loopback: requests, responses and all kinds of failures.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "http/answers.rs"]
+mod answers;
+#[path = "http/failures.rs"]
+mod failures;
+#[path = "http/keys.rs"]
+mod keys;
+#[path = "http/messages_api.rs"]
+mod messages_api;
+#[path = "http/patience.rs"]
+mod patience;
+#[path = "http/world.rs"]
+mod world;
