@@ -68,7 +68,10 @@ mod tests {
             let whole = embed(EMPTY, &manifest(&"d".repeat(length))).expect("it is a component");
             let read = anatomy::read(&whole).expect("it is a component with a manifest");
             assert_eq!(
-                Manifest::parse(read.manifest).expect("it is right").description.len(),
+                Manifest::parse(read.manifest.expect("it has one"))
+                    .expect("it is right")
+                    .description
+                    .len(),
                 length
             );
         }
