@@ -35,6 +35,7 @@ mod state {
     pub(crate) mod lock_file;
     pub(crate) mod machine;
     pub(crate) mod observers;
+    pub(crate) mod registry;
     pub(crate) mod setup;
     pub(crate) mod source;
     pub(crate) mod state_folder;
@@ -141,6 +142,10 @@ async fn dispatch(
         Command::Plugin(PluginCommand::Upgrade(args)) => {
             commands::upgrade::upgrade(&args, output).await
         }
+        Command::Plugin(PluginCommand::Push(args)) => commands::push::push(&args, output).await,
+        Command::Plugin(PluginCommand::Pull(args)) => commands::pull::pull(&args, output).await,
+        Command::Plugin(PluginCommand::Sign(args)) => commands::sign::sign(&args, output).await,
+        Command::Plugin(PluginCommand::Keygen { file }) => commands::sign::keygen(&file, output),
         Command::Plugin(PluginCommand::Embed { file, manifest }) => {
             commands::embed::embed(&file, &manifest, output)
         }
