@@ -43,6 +43,7 @@ mod outputs;
 mod parking;
 mod policy;
 mod public_api;
+mod registry;
 mod reload;
 mod replay;
 mod resume_cli;
