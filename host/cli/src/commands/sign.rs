@@ -31,7 +31,7 @@ pub(crate) async fn sign(args: &Sign, output: OutputArgs) -> Result<u8, CliError
         ComponentPlace::File(file) => {
             let package = Package::new(found.bytes, &found.inspection);
             append(file, key.sign(&Statement::of_package(&package)))?;
-            show_path(&signature_file(file))
+            show_path(signature_file(file))
         }
         ComponentPlace::Registry { artifact, .. } => {
             let registry = registry();

@@ -218,7 +218,7 @@ pub(crate) async fn signers_of(found: &LocatedComponent) -> Result<BTreeSet<Publ
 /// If the file is there and cannot be read.
 pub(crate) fn envelopes_beside(component: &Path) -> Result<Vec<Envelope>, CliError> {
     signatures_beside(component).map_err(|error| {
-        let file = show_path(&signature_file(component));
+        let file = show_path(signature_file(component));
         CliError::usage(format!("{file} could not be read: {error}"))
     })
 }
