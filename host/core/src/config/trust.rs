@@ -322,7 +322,8 @@ pub(crate) fn read_rule(
     let available = keys.as_ref().map_or(trust.keys.len(), BTreeSet::len);
     if available < threshold as usize {
         let help = "lower `threshold`, or add keys".to_owned();
-        let problem = format!("needs signatures of {threshold} keys, and {available} count");
+        let problem =
+            format!("has a threshold of {threshold}, and fewer keys that count: {available}");
         item.reject(reader, ProblemCode::Conflict, &problem, help);
     }
     Some(SignatureRule { threshold, keys })
