@@ -32,7 +32,7 @@ pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
 pub(crate) use plugins::{
     Add, BuildPlugin, CallArgs, EditArgs, Engine, Grant, Init, InspectPlugin, Language, NewKind,
-    NewPlugin, TestPlugin, WatchPlugin,
+    NewPlugin, Pull, Push, Sign, TestPlugin, WatchPlugin,
 };
 pub(crate) use run_input::RunInputArgs;
 pub(crate) use serve::Serve;
@@ -123,7 +123,7 @@ pub(crate) enum Command {
     Why(WhyArgs),
     /// Check whether a plugin may do something, and which layer denies it; nothing is run
     Can(Can),
-    /// Write, build, test and inspect plugins, call their tools, and pin them
+    /// Write, build, test, inspect and publish plugins, call their tools, and pin them
     #[command(subcommand)]
     Plugin(PluginCommand),
     /// Show, export and replay agents' logs in the formats of OpenHands
@@ -265,6 +265,18 @@ pub(crate) enum PluginCommand {
     Lock(LockArgs),
     /// Show the plugins that differ from the lock, and accept them
     Upgrade(Upgrade),
+    /// Publish a component in an OCI registry, in the layout of `wkg`. Prints its reference with the
+    /// digest
+    Push(Push),
+    /// Write a component of an OCI registry to a file. Prints its reference with the digest
+    Pull(Pull),
+    /// Sign a component: beside its file (FILE.sig), or in its registry
+    Sign(Sign),
+    /// Make a key to sign components with. Writes the secret key to FILE, and prints the public key
+    Keygen {
+        /// The file to write, which must not exist
+        file: PathBuf,
+    },
     /// Embed a manifest into a component that was built without one
     Embed {
         /// The component, a .wasm file; changed in place

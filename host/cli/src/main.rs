@@ -36,6 +36,7 @@ mod state {
     pub(crate) mod machine;
     pub(crate) mod observers;
     pub(crate) mod project;
+    pub(crate) mod registry;
     pub(crate) mod sdk;
     pub(crate) mod setup;
     pub(crate) mod source;
@@ -145,6 +146,10 @@ async fn dispatch(
         Command::Plugin(PluginCommand::Upgrade(args)) => {
             commands::upgrade::upgrade(&args, output).await
         }
+        Command::Plugin(PluginCommand::Push(args)) => commands::push::push(&args, output).await,
+        Command::Plugin(PluginCommand::Pull(args)) => commands::pull::pull(&args, output).await,
+        Command::Plugin(PluginCommand::Sign(args)) => commands::sign::sign(&args, output).await,
+        Command::Plugin(PluginCommand::Keygen { file }) => commands::sign::keygen(&file, output),
         Command::Plugin(PluginCommand::Embed { file, manifest }) => {
             commands::embed::embed(&file, &manifest, output)
         }

@@ -39,6 +39,7 @@ mod spans;
 mod task;
 mod task_rules;
 mod task_tools;
+mod trust;
 pub(crate) mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +57,7 @@ use crate::types::durability::Durability;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
 use crate::types::limits::{PluginLimits, RunLimits};
+use crate::types::oci::OciReference;
 
 pub use keys::{ConfigKey, KEYS, KeyDefault, ValueShape};
 pub use limits::{config_value, replace_run_limits};
@@ -68,6 +70,7 @@ pub use names::{
 pub use prices::{Price, Prices};
 pub use problem::{ConfigProblem, Problems, Severity};
 pub use problem_code::ProblemCode;
+pub use trust::{PublicKey, PublicKeyError, SignatureRule, SignedComponent, Trust, TrustRefusal};
 
 use crate::types::wording::{code, one_of, string};
 use problem::{SourceText, Span};
@@ -106,11 +109,24 @@ pub enum PluginSource {
         /// The digest in lower-case hexadecimal.
         sha256: String,
     },
+    /// A component in an OCI registry.
+    Oci {
+        /// Without a digest until the lock resolves the tag.
+        reference: OciReference,
+        /// The reference for people: as the config has it.
+        shown: String,
+    },
     /// An external server, which speaks the Model Context Protocol.
     Mcp(Box<McpSource>),
 }
 
 impl PluginSource {
+    /// Returns whether it is a tag of a registry without a digest.
+    #[must_use]
+    pub fn is_open_tag(&self) -> bool {
+        matches!(self, Self::Oci { reference, .. } if reference.digest().is_none())
+    }
+
     /// Returns the source for people: `stock`, or the path as written.
     #[must_use]
     pub fn label(&self) -> &str {
@@ -119,6 +135,7 @@ impl PluginSource {
             Self::File(path) => &path.shown,
             Self::Native(_) => "native",
             Self::Url { url, .. } => url,
+            Self::Oci { shown, .. } => shown,
             Self::Mcp(source) => &source.label,
         }
     }
@@ -128,6 +145,8 @@ impl PluginSource {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PluginConfig {
     pub source: PluginSource,
+    /// The signatures that its component needs; `None` for those that `[trust]` requires.
+    pub require_signed: Option<SignatureRule>,
     pub grants: Grants,
     pub limits: PluginLimits,
     /// A JSON object; checked against the manifest when the plugin is known.
@@ -332,6 +351,8 @@ pub struct Config {
     /// The durability; `None` for the program's default.
     pub durability: Option<Durability>,
     pub limits: RunLimits,
+    /// The keys that the operator trusts, and what they must sign.
+    pub trust: Trust,
     /// The file of model prices.
     pub prices: Option<ConfigPath>,
     /// Warnings about valid but probably unintended parts, such as an unused plugin.
@@ -444,7 +465,8 @@ fn read(
     let mut models = model::read_all(reader, folder, &root);
     models.extend(added.iter().map(|(name, model)| (name.clone(), model.clone())));
     let secrets = secret::read_all(reader, folder, &root);
-    let plugins = plugin::read_all(reader, &mut references, folder, &root, &secrets);
+    let trust = trust::read(reader, &root);
+    let plugins = plugin::read_all(reader, &mut references, folder, &root, (&secrets, &trust));
     let tasks = task::read_all(reader, &mut references, &root, &plugins, folder);
     let channels = channels::read_all(reader, &mut references, &root);
     let policy = policy::read_all(reader, &mut references, &root);
@@ -471,6 +493,7 @@ fn read(
         policy,
         durability,
         limits,
+        trust,
         prices,
         warnings: Problems::default(),
         folder: folder.to_owned(),

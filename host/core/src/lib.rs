@@ -33,6 +33,7 @@ pub mod types {
     pub mod limits;
     pub mod message;
     pub mod observed;
+    pub mod oci;
     pub mod outcome;
     pub mod plan;
     pub mod request;

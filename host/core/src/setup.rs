@@ -26,6 +26,7 @@ use crate::types::host_tool::HostTool;
 use crate::types::ids::{ChannelId, ModelName, PluginName, TaskName};
 use crate::types::limits::{PluginLimits, RunLimits};
 use crate::types::message::{Role, ToolCall};
+use crate::types::oci::OciReference;
 use crate::types::stuck_rules::StuckRules;
 use crate::types::task_options::Overflow;
 use crate::types::tool::ToolSpec;
@@ -134,6 +135,25 @@ pub struct PluginFacts {
     /// sandbox, and their results are text from outside.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mcp: bool,
+    #[serde(default, skip_serializing_if = "Provenance::is_empty")]
+    pub provenance: Provenance,
+}
+
+/// The place that a component came from, as the host verified it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// The artifact of a registry, with the digest of its manifest; `None` for other sources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<OciReference>,
+    /// The operator's names of the trusted keys whose signatures were required and verified.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub signed_by: BTreeSet<String>,
+}
+
+impl Provenance {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl PluginFacts {

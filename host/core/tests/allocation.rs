@@ -20,7 +20,7 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{self, Event, HistoryChange, Principal, Record, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
-use conclave_core::setup::{PluginFacts, PluginKind, Setup};
+use conclave_core::setup::{PluginFacts, PluginKind, Provenance, Setup};
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::fault::CallReport;
@@ -313,7 +313,14 @@ impl Talk {
         };
         let sha256 = "00".repeat(32);
         let kinds = [PluginKind::Agent].into();
-        let facts = PluginFacts { manifest, kinds, tools: Vec::new(), sha256, mcp: false };
+        let facts = PluginFacts {
+            manifest,
+            kinds,
+            tools: Vec::new(),
+            sha256,
+            mcp: false,
+            provenance: Provenance::default(),
+        };
         let facts = BTreeMap::from([(PluginName::from("talker"), facts)]);
         let config =
             Config::parse("c.toml", "", TALK).unwrap_or_else(|problems| panic!("{problems}"));

@@ -27,6 +27,7 @@ pub mod servers;
 pub(crate) mod session;
 pub mod simulated_channel;
 mod sources;
+mod trust;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ use std::time::Duration;
 
 use conclave_core::config::assemble::{Assembly, assemble};
 use conclave_core::config::{Config, ModelKind, PluginSource, ProblemCode, Problems, Severity};
-use conclave_core::setup::{PluginSetup, Setup};
+use conclave_core::setup::{PluginSetup, Provenance, Setup};
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_core::types::message::Blob;
 
@@ -58,6 +59,8 @@ use crate::observe::subscribe::OWN_CLIENT;
 use crate::plugin::Downloads;
 use crate::plugin::sandboxed::{Sandbox, Sandboxes};
 use crate::plugin::{Cache, CacheError, Compiler, LoadedPlugin, Loader, Precompiled};
+#[cfg(feature = "registry")]
+use crate::plugin::{NoLogins, Registry, RegistryLogins};
 use crate::sandbox::engine::{Engine, EngineError, EngineSettings};
 use crate::support::blobs::{BlobError, Blobs, MemoryBlobs};
 
@@ -87,6 +90,9 @@ pub struct HostOptions {
     pub blobs: Arc<dyn Blobs>,
     /// The store of plugins with `grants.kv`, which lasts from run to run.
     pub kv: Arc<dyn KvStore>,
+    /// The logins at OCI registries, for components from `oci://…`.
+    #[cfg(feature = "registry")]
+    pub logins: Arc<dyn RegistryLogins>,
     /// The client for tool servers (`source = { mcp = { … } }`); `None` refuses configs that name
     /// one.
     pub servers: Option<Arc<dyn ToolServers>>,
@@ -108,6 +114,8 @@ impl Default for HostOptions {
             secrets: Arc::new(NoSecrets),
             blobs: Arc::new(MemoryBlobs::default()),
             kv: Arc::new(MemoryKv::default()),
+            #[cfg(feature = "registry")]
+            logins: Arc::new(NoLogins),
             servers: None,
             guarded: Vec::new(),
         }
@@ -172,6 +180,8 @@ pub struct Host {
     everything: Arc<RoomRegistry>,
     #[cfg(feature = "download")]
     downloads: Downloads,
+    #[cfg(feature = "registry")]
+    registry: Registry,
 }
 
 impl fmt::Debug for Host {
@@ -262,11 +272,13 @@ impl Host {
             secrets,
             blobs,
             kv,
+            #[cfg(feature = "registry")]
+            logins,
             servers,
             guarded,
         } = options;
         #[cfg(feature = "download")]
-        let downloads = Downloads::new(cache.as_ref().map(|folder| folder.join("components")));
+        let components = cache.as_ref().map(|folder| folder.join("components"));
         let kept = cache.clone();
         let (cache, cache_failure) = match cache.map(|folder| Cache::open(&folder)).transpose() {
             Ok(cache) => (cache, None),
@@ -288,8 +300,10 @@ impl Host {
             guarded,
             cache_failure,
             everything: Arc::default(),
+            #[cfg(feature = "registry")]
+            registry: Registry::new(logins, components.clone()),
             #[cfg(feature = "download")]
-            downloads,
+            downloads: Downloads::new(components),
         }
     }
 
@@ -400,9 +414,12 @@ impl Host {
         let config = priced.as_ref().unwrap_or(config);
         let with_micro_agents = micro::read(config, &mut problems);
         let config = with_micro_agents.as_ref().unwrap_or(config);
+        let resolved = pins.resolve_tags(config);
+        let config = resolved.as_ref().unwrap_or(config);
         // The steps below collect problems instead of returning early, so that all of a config are
         // reported at once.
-        let (loaded, mut refused) = self.load_all(config, follow, &mut problems).await;
+        let (loaded, mut refused) =
+            self.load_all(config, OpenTags::Refuse(pins), follow, &mut problems).await;
         let natives = self.load_natives(config, follow, &mut problems, &mut refused).await;
         let (models, keyless) = self.clients(config, &mut problems);
         let (vault, missing) = self.vault(config, &mut problems);
@@ -436,9 +453,7 @@ impl Host {
         let setup_of = |name: &PluginName| {
             Arc::clone(setup.plugins.get(name).expect("assemble keeps every plugin of the config"))
         };
-        let home = folders::home(config).to_string_lossy().into();
-        let stores =
-            PluginStores { kv: Arc::clone(&self.kv), blobs: Arc::clone(&self.blobs), home };
+        let stores = self.stores(config);
         let mut sandboxes = Vec::with_capacity(loaded.len());
         let mut plugins = Vec::with_capacity(config.plugins.len());
         for (name, plugin) in loaded {
@@ -465,6 +480,7 @@ impl Host {
             sandboxes: sandboxes.clone(),
             sources: plugin_files(config, setup_of),
             pins: Arc::new(pins.clone()),
+            config: Arc::new(config.clone()),
         };
         let mut calls: Arc<dyn Plugins> = Arc::new(sandboxes);
         if !natives.is_empty() {
@@ -495,10 +511,17 @@ impl Host {
         })
     }
 
+    /// Returns what a config's plugins can store.
+    fn stores(&self, config: &Config) -> PluginStores {
+        let home = folders::home(config).to_string_lossy().into();
+        PluginStores { kv: Arc::clone(&self.kv), blobs: Arc::clone(&self.blobs), home }
+    }
+
     /// Returns the plugins that could be loaded, and whether one was refused.
     async fn load_all(
         &self,
         config: &Config,
+        open_tags: OpenTags<'_>,
         follow: &Follow,
         problems: &mut Problems,
     ) -> (BTreeMap<PluginName, LoadedPlugin>, bool) {
@@ -506,16 +529,24 @@ impl Host {
         for (name, plugin) in config.plugins.iter().filter(|(_, plugin)| {
             !matches!(plugin.source, PluginSource::Native(_) | PluginSource::Mcp(_))
         }) {
+            if let OpenTags::Refuse(pins) = open_tags
+                && plugin.source.is_open_tag()
+            {
+                refused = true;
+                problems.push(pins.open_tag(config, name, &plugin.source));
+                continue;
+            }
             let key = format!("plugins.{name}.source");
             let (told, who) = (Arc::clone(follow), name.clone());
             let from = plugin.source.label().to_owned();
-            let bytes = match self
-                .component(&plugin.source, move || {
+            let limit = plugin.limits.component;
+            let found = match self
+                .component(&plugin.source, limit, move || {
                     told(LoadStep::Downloading { plugin: who, from })
                 })
                 .await
             {
-                Ok(bytes) => bytes,
+                Ok(found) => found,
                 Err(missing) => {
                     // An absent component is a problem of the config; a different one is a refused
                     // plugin.
@@ -524,6 +555,16 @@ impl Host {
                     continue;
                 }
             };
+            let signed_by = match self.check_trust(config, name, &found).await {
+                Ok(names) => names,
+                Err(problem) => {
+                    refused = true;
+                    problems.push(problem);
+                    continue;
+                }
+            };
+            let provenance = Provenance { artifact: found.reference(), signed_by };
+            let bytes = found.bytes;
             let (told, who, size) = (Arc::clone(follow), name.clone(), bytes.len() as u64);
             let compiling = move || told(LoadStep::Compiling { plugin: who, bytes: size });
             // Stock components belong to this program, so they need no separate compiler.
@@ -534,6 +575,7 @@ impl Host {
             };
             match loader.load(bytes, &plugin.limits, &plugin.config, compiling).await {
                 Ok(plugin) => {
+                    let plugin = plugin.with_provenance(provenance);
                     for note in plugin.notes() {
                         follow(LoadStep::Warning {
                             plugin: Some(name.clone()),
@@ -562,6 +604,15 @@ impl Host {
     }
 }
 
+/// The treatment of tags that no lock pins.
+#[derive(Clone, Copy, Debug)]
+enum OpenTags<'a> {
+    /// Asks the registry, for a new lock.
+    Resolve,
+    /// Loads nothing that this lock does not pin: a tag can name another component tomorrow.
+    Refuse(&'a Pins),
+}
+
 /// Adds the models that the embedding program answers itself.
 fn add_native_models(config: &Config, setup: &mut Setup) {
     for (name, model) in config.models.iter().filter(|(_, model)| model.kind == ModelKind::Native) {
@@ -588,6 +639,7 @@ fn plugin_files(
         PluginSource::Stock(_)
         | PluginSource::Native(_)
         | PluginSource::Url { .. }
+        | PluginSource::Oci { .. }
         | PluginSource::Mcp(_) => None,
     });
     files.collect()

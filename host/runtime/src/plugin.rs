@@ -14,8 +14,12 @@ mod load;
 mod plain;
 mod precompiled;
 mod probe;
+#[cfg(feature = "registry")]
+mod registry;
 pub(crate) mod sandboxed;
 mod schema;
+#[cfg(feature = "registry")]
+mod signature;
 mod source;
 mod weight;
 
@@ -25,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::permissions::manifest::{Manifest, ManifestError};
-use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::setup::{PluginFacts, PluginKind, Provenance};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::fault::Fault;
 use serde::Serialize;
@@ -48,6 +52,13 @@ pub use download::{DownloadError, Downloads, fetch};
 pub use embed::embed;
 pub use load::{Loader, inspect};
 pub use precompiled::{CodeTarget, CompiledComponent, Precompiled, precompile};
+#[cfg(feature = "registry")]
+pub use registry::{Artifact, Login, NoLogins, Package, Registry, RegistryError, RegistryLogins};
+#[cfg(feature = "registry")]
+pub use signature::{
+    Envelope, SigningKey, SigningKeyError, Statement, Subject, signature_file, signatures_beside,
+    signers,
+};
 pub use source::read_component;
 
 /// Why a component is refused.
@@ -236,6 +247,13 @@ impl LoadedPlugin {
     #[must_use]
     pub fn facts(&self) -> &PluginFacts {
         &self.facts
+    }
+
+    /// Returns the same plugin with the place that its bytes came from.
+    #[must_use]
+    pub(crate) fn with_provenance(mut self, provenance: Provenance) -> Self {
+        self.facts.provenance = provenance;
+        self
     }
 
     /// Returns the facts that are known without running it.

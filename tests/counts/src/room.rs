@@ -8,7 +8,7 @@ use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_core::room::Room;
-use conclave_core::setup::{PluginFacts, PluginKind, Setup};
+use conclave_core::setup::{PluginFacts, PluginKind, Provenance, Setup};
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::delegation::Delegation;
 use conclave_core::types::delivery::{BackgroundStatus, Decision, EndedTask};
@@ -238,5 +238,6 @@ fn facts(name: &str, kind: PluginKind, asks: &[&str]) -> PluginFacts {
         tools: if name == "search" { vec![tool()] } else { Vec::new() },
         sha256: "00".repeat(32),
         mcp: false,
+        provenance: Provenance::default(),
     }
 }

@@ -45,6 +45,7 @@ mod parking;
 mod plain;
 mod policy;
 mod public_api;
+mod registry;
 mod reload;
 mod replay;
 mod resume_cli;

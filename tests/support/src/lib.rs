@@ -3,6 +3,7 @@
 
 mod program;
 mod ran;
+pub mod registry;
 mod rig;
 
 use std::path::PathBuf;

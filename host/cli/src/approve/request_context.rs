@@ -119,7 +119,7 @@ pub(super) mod testing {
     use conclave_core::config::Config;
     use conclave_core::permissions::grant::{FileGrant, FileMode, Grants};
     use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
-    use conclave_core::setup::{PluginFacts, PluginSetup, Setup};
+    use conclave_core::setup::{PluginFacts, PluginSetup, Provenance, Setup};
     use conclave_core::types::approval::{ApprovalCause, ApprovalRequest};
     use conclave_core::types::limits::RunLimits;
     use serde_json::{Value, json};
@@ -161,6 +161,7 @@ pub(super) mod testing {
             tools: Vec::new(),
             sha256: "00".into(),
             mcp: false,
+            provenance: Provenance::default(),
         };
         let dir = folder.to_string_lossy().into_owned();
         let files = vec![FileGrant {

@@ -30,7 +30,8 @@ pub(crate) struct Init {
 
 #[derive(Debug, Args)]
 pub(crate) struct Add {
-    /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
+    /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, https://…/x.wasm#sha256=…, or
+    /// oci://REGISTRY/REPOSITORY:TAG
     pub(crate) source: String,
     /// The plugin's name in the config [default: the name in its manifest]
     #[arg(long = "as", value_name = "NAME")]
@@ -81,7 +82,8 @@ pub(crate) struct Grant {
     after_help = "Exit codes: 0 the tool succeeded; 1 it returned an error; 5 it failed or was stopped\n\nWith --grant 'kv = true', its keys persist from call to call."
 )]
 pub(crate) struct CallArgs {
-    /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
+    /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, https://…/x.wasm#sha256=…, or
+    /// oci://REGISTRY/REPOSITORY:TAG
     pub(crate) source: String,
     /// The tool, such as `find`; without it, the tools are listed
     pub(crate) tool: Option<String>,
@@ -208,11 +210,45 @@ impl NewKind {
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectPlugin {
-    /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
+    /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, https://…/x.wasm#sha256=…, or
+    /// oci://REGISTRY/REPOSITORY:TAG
     pub(crate) source: String,
     /// Do not list its tools: nothing of the component is compiled or run
     #[arg(long)]
     pub(crate) no_tools: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Push {
+    /// `stock:NAME`, a .wasm file, or the folder of a plugin's crate
+    pub(crate) source: String,
+    /// Where to push it: oci://REGISTRY/REPOSITORY:TAG
+    pub(crate) reference: String,
+    /// Also sign it with the secret key in this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) sign: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Sign {
+    /// A .wasm file, the folder of a plugin's crate, or oci://REGISTRY/REPOSITORY, with a tag or a
+    /// digest
+    pub(crate) source: String,
+    /// The file of the secret key, which `conclave plugin keygen` wrote
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Pull {
+    /// oci://REGISTRY/REPOSITORY, with a tag or a digest (@sha256:…)
+    pub(crate) reference: String,
+    /// The file to write [default: the last word of the repository, with .wasm]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

@@ -5,13 +5,15 @@
 pub(crate) mod hints;
 mod questions;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use conclave_core::config::edit::{Fragment, capability_of, proposed_name};
 use conclave_core::config::lockfile::is_pinned;
-use conclave_core::config::{Config, check_name};
+use conclave_core::config::{Config, PublicKey, SignedComponent, check_name};
 use conclave_core::permissions::manifest::Manifest;
 use conclave_core::types::capability::Capability;
+use conclave_core::types::ids::PluginName;
 use serde_json::json;
 
 use crate::args::{Add, OutputArgs};
@@ -25,7 +27,7 @@ use crate::state::lock_file::LockFile;
 use crate::state::source::{self, ComponentPlace, LocatedComponent};
 use crate::ui::ask;
 use crate::ui::screen::total_columns;
-use crate::ui::show::{FAINT, ODD, bytes, component, one_line, paint, show_path};
+use crate::ui::show::{FAINT, GOOD, ODD, bytes, component, one_line, paint, show_path};
 
 /// Columns of a component's text: longer text could wrap into rows that look like the program's.
 const TEXT: usize = 200;
@@ -51,11 +53,14 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
     let quiet = output.quiet || output.json;
     let is_dev =
         (args.dev || found.is_built_here) && matches!(found.place, ComponentPlace::File(_));
+    let before = Config::parse(&show_path(&args.file), "", edit.text()).ok();
+    let signers = source::signers_of(&found).await?;
     if !quiet {
-        show(&found, is_dev);
+        let trust = before.as_ref().map(|config| &config.trust);
+        let signed_by = trust.map(|trust| trust.names(&signers)).unwrap_or_default();
+        show(&found, is_dev, &signed_by);
     }
     let asks = given.is_empty() && !args.no_questions && !quiet && ask::is_user_there();
-    let before = Config::parse(&show_path(&args.file), "", edit.text()).ok();
     let chosen = if asks {
         questions::ask_all(&found.inspection, before.as_ref(), file.folder())
     } else {
@@ -76,10 +81,17 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
         &edited,
     )?;
     check_by_host(&args.file, &name, before.as_ref(), &edited)?;
+    if let Some(config) = &edited.config {
+        check_trust(config, &name, &found, &signers)?;
+    }
     // Opened early, so that an unreadable lock is reported before anything is written.
     let lock = LockFile::open(&args.file)?;
     file.write(&edited)?;
-    let pinned = lock::pin(&lock, &name, &found, is_dev).await?;
+    // Pinning compiles it, which takes a config that says whether it is trusted.
+    let pinned = match &edited.config {
+        Some(_) => lock::pin(&lock, &name, &found, is_dev).await?,
+        None => None,
+    };
     let hints = edited
         .config
         .as_ref()
@@ -114,6 +126,25 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
         hints::show(&hints, &args.file);
     }
     Ok(exit::OK)
+}
+
+/// Checks that a config trusts the component, before anything of it is compiled for its lock.
+fn check_trust(
+    config: &Config,
+    name: &str,
+    found: &LocatedComponent,
+    signers: &BTreeSet<PublicKey>,
+) -> Result<(), CliError> {
+    let artifact_sha256 = match &found.place {
+        ComponentPlace::Registry { artifact, .. } => artifact.digest(),
+        _ => None,
+    };
+    let component = SignedComponent { sha256: &found.inspection.sha256, artifact_sha256, signers };
+    let checked = config.check_trust(&PluginName::from(name), component);
+    checked.map(drop).map_err(|refusal| {
+        CliError::plugin(format!("{} is refused: {refusal}", found.place.shown()))
+            .hint(refusal.help())
+    })
 }
 
 /// Returns the same command with another source.
@@ -189,7 +220,7 @@ fn comment(found: &LocatedComponent) -> Vec<String> {
 }
 
 /// Shows the component, its capabilities and its reasons, before any question.
-fn show(found: &LocatedComponent, is_dev: bool) {
+fn show(found: &LocatedComponent, is_dev: bool, signed_by: &BTreeSet<String>) {
     let mut err = crate::ui::output::stderr();
     let (inspection, manifest) = (&found.inspection, &found.inspection.manifest);
     let columns = total_columns();
@@ -213,6 +244,13 @@ fn show(found: &LocatedComponent, is_dev: bool) {
                 ODD,
                 "DEV: built by you, so its bytes are not pinned; any build is accepted while its requests and texts stay the same, and none under --locked"
             )
+        );
+    } else if !signed_by.is_empty() {
+        let names: Vec<&str> = signed_by.iter().map(String::as_str).collect();
+        let _ = writeln!(
+            err,
+            "{}",
+            paint(GOOD, format_args!("SIGNED by {}", one_line(&names.join(", "), TEXT)))
         );
     } else if found.place.is_strange() {
         let _ = writeln!(

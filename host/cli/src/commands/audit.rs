@@ -194,7 +194,7 @@ fn style_of(kind: AuditKind) -> Style {
         | AuditKind::LimitIgnored
         | AuditKind::Resumed => ODD,
         AuditKind::Approved | AuditKind::Message => GOOD,
-        AuditKind::Granted => FAINT,
+        AuditKind::Granted | AuditKind::Signed => FAINT,
     }
 }
 

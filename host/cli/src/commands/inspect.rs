@@ -22,10 +22,13 @@ type Tools = Option<Result<ComponentTools, String>>;
 pub(crate) async fn inspect(args: &InspectPlugin, output: OutputArgs) -> Result<u8, CliError> {
     let again = |source: &str| format!("conclave plugin inspect {}", shell(source));
     let found = source::find(&args.source, again).await?;
+    let signers = source::signers_of(&found).await?;
+    let signers: Vec<String> = signers.iter().map(ToString::to_string).collect();
     let tools = if args.no_tools { None } else { tools_of(&found, output).await? };
     if output.json {
         let mut value = json!(found.inspection);
         value["type"] = "inspection".into();
+        value["signed_by"] = json!(signers);
         match tools {
             Some(Ok(listed)) => {
                 value["tools"] = json!(listed.tools);
@@ -36,7 +39,7 @@ pub(crate) async fn inspect(args: &InspectPlugin, output: OutputArgs) -> Result<
         }
         stdout::json(value)?;
     } else {
-        show(&one_line(&found.place.shown(), TEXT), &found.inspection, &tools)?;
+        show(&one_line(&found.place.shown(), TEXT), &found.inspection, (&signers, &tools))?;
     }
     Ok(exit::OK)
 }
@@ -61,9 +64,16 @@ const IMPORTS: usize = 100;
 /// Bytes of a component whose compilation can take more than a moment.
 const WORTH_A_LINE: u64 = 4 << 20;
 
-fn show(place: &str, found: &Inspection, tools: &Tools) -> Result<(), CliError> {
+fn show(
+    place: &str,
+    found: &Inspection,
+    (signers, tools): (&[String], &Tools),
+) -> Result<(), CliError> {
     let columns = table::total();
     stdout::styled(format_args!("{place}  {}  sha256 {}", bytes(found.size), found.sha256))?;
+    for key in signers {
+        stdout::styled(format_args!("signed by {key}"))?;
+    }
     let mut rows = component::head(&found.manifest, &found.kinds, columns);
     rows.push(String::new());
     if found.manifest.asks.is_empty() {

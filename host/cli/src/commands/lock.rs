@@ -7,7 +7,7 @@ use std::path::Path;
 
 use conclave_core::config::lockfile::{Lockfile as PinnedPlugins, Pinned, diff, is_pinned};
 use conclave_core::config::{Config, PluginSource};
-use conclave_core::setup::PluginFacts;
+use conclave_core::setup::{PluginFacts, Provenance};
 use conclave_core::types::ids::PluginName;
 use conclave_runtime::plugin::Inspection;
 use serde_json::json;
@@ -17,13 +17,15 @@ use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::lock_file::LockFile;
 use crate::state::setup::{self, Models};
-use crate::state::source::{LocatedComponent, is_build};
+use crate::state::source::{ComponentPlace, LocatedComponent, is_build};
 use crate::ui::show::{FAINT, GOOD, NAME, ODD, one_line, paint, plural, show_path};
 use crate::ui::stdout;
 
 pub(crate) async fn lock(args: &LockArgs, output: OutputArgs) -> Result<u8, CliError> {
-    let config = setup::read_config(&args.file, &Models::new())?;
+    let mut config = setup::read_config(&args.file, &Models::new())?;
     let file = LockFile::open(&args.file)?;
+    // A tag that is pinned keeps its digest; `upgrade` asks the registry again.
+    file.lock.iter().for_each(|lock| lock.resolve_tags(&mut config));
     let facts = facts_of(&args.file, &config, output).await?;
     let mut lock = file.lock.clone().unwrap_or_default();
     let gone = lock.keep_only(&facts.keys().cloned().collect::<BTreeSet<_>>());
@@ -80,8 +82,15 @@ pub(crate) async fn pin(
         return Ok(None);
     };
     let tools = listed.tools;
-    let (name, facts) =
-        (PluginName::from(name), PluginFacts { manifest, kinds, tools, sha256, mcp: false });
+    let artifact = match &found.place {
+        ComponentPlace::Registry { artifact, .. } => Some(artifact.clone()),
+        _ => None,
+    };
+    let provenance = Provenance { artifact, ..Provenance::default() };
+    let (name, facts) = (
+        PluginName::from(name),
+        PluginFacts { manifest, kinds, tools, sha256, mcp: false, provenance },
+    );
     let mut lock = file.lock.clone().unwrap_or_default();
     lock.plugins.insert(name.clone(), Pinned { dev, ..Pinned::of(&facts) });
     file.write(&lock)?;

@@ -25,6 +25,7 @@ use crate::program::error::CliError;
 use crate::program::shell::shell;
 use crate::state::journals::RunStorage;
 use crate::state::lock_file::LockFile;
+use crate::state::registry::DockerLogins;
 use crate::ui::show::{FAINT, NAME, ODD, paint, plural, printable, show_path, time};
 
 /// Milliseconds of compilation above which a plugin is reported. Plugins from the cache stay below
@@ -330,6 +331,7 @@ pub(crate) fn host_options() -> HostOptions {
         compiler: crate::program::compile::compiler(),
         secrets: Arc::new(secrets()),
         servers: Some(Arc::new(servers())),
+        logins: Arc::new(DockerLogins),
         kv: kv(),
         guarded: state(),
         ..HostOptions::default()
@@ -393,6 +395,11 @@ pub(crate) fn cache_folder() -> Option<PathBuf> {
     named("CONCLAVE_CACHE")
         .or_else(|| named("XDG_CACHE_HOME").map(|folder| folder.join("conclave")))
         .or_else(|| named("HOME").map(|home| home.join(".cache").join("conclave")))
+}
+
+/// Returns the folder of downloaded components. `None` if nothing is cached.
+pub(crate) fn components_folder() -> Option<PathBuf> {
+    cache_folder().map(|folder| folder.join("components"))
 }
 
 /// Returns a callback that reports slow compilations and warnings about plugins.

@@ -1,18 +1,25 @@
 //! Resolves a plugin's source and inspects it: its bytes, its manifest, and its name in a config.
 //! Nothing of it is run or built.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
-use conclave_core::config::{Config, PluginSource};
+use conclave_core::config::{Config, PluginSource, PublicKey};
+use conclave_core::types::limits::COMPONENT_BYTES;
+use conclave_core::types::oci::OciReference;
 use conclave_core::types::wording::quoted;
-use conclave_runtime::plugin::{Downloads, Inspection, fetch, inspect, read_component};
+use conclave_runtime::plugin::{
+    Downloads, Envelope, Inspection, Subject, fetch, inspect, read_component, signature_file,
+    signatures_beside, signers,
+};
 
 use crate::args::Language;
 use crate::program::error::CliError;
 use crate::program::shell::shell;
 use crate::state::folders;
 use crate::state::project::{self, Project};
+use crate::state::registry::{failed, registry};
 use crate::state::setup;
 use crate::ui::show::{one_line, show_path};
 
@@ -50,6 +57,12 @@ pub(crate) enum ComponentPlace {
     File(PathBuf),
     /// The address and digest, in the config's syntax.
     Url(String),
+    Registry {
+        /// The reference as named, in the config's syntax.
+        named: String,
+        /// The artifact with its digest.
+        artifact: OciReference,
+    },
 }
 
 impl ComponentPlace {
@@ -58,6 +71,7 @@ impl ComponentPlace {
         match self {
             Self::Stock(name) => format!("stock:{name}"),
             Self::Url(url) => url.clone(),
+            Self::Registry { named, .. } => named.clone(),
             Self::File(file) if file.is_absolute() => file.display().to_string(),
             Self::File(file) => relative(file, folder).display().to_string(),
         }
@@ -73,6 +87,7 @@ impl ComponentPlace {
         match self {
             Self::Stock(name) => format!("stock:{name}"),
             Self::Url(url) => url.split('#').next().unwrap_or_default().to_owned(),
+            Self::Registry { artifact, .. } => artifact.to_string(),
             Self::File(file) => file.display().to_string(),
         }
     }
@@ -90,6 +105,7 @@ pub(crate) async fn find(
     let (place, bytes) = match source.split_once(':') {
         Some(("stock", name)) => (ComponentPlace::Stock(name.to_owned()), stock_bytes(name)?),
         Some(("http" | "https", _)) => download(source, again).await?,
+        Some(("oci", _)) => pull(source).await?,
         _ => from_disk(Path::new(source))?,
     };
     let inspection = inspect(&bytes)
@@ -118,7 +134,10 @@ pub(crate) fn look_up(source: &PluginSource) -> Option<Inspection> {
     let bytes = match source {
         PluginSource::Stock(name) => stock_bytes(name).ok()?,
         PluginSource::File(path) => read_component(Path::new(&path.path)).ok()?,
-        PluginSource::Native(_) | PluginSource::Url { .. } | PluginSource::Mcp(_) => return None,
+        PluginSource::Native(_)
+        | PluginSource::Url { .. }
+        | PluginSource::Oci { .. }
+        | PluginSource::Mcp(_) => return None,
     };
     inspect(&bytes).ok()
 }
@@ -170,10 +189,66 @@ async fn download(
         )));
     };
     // The host's own download cache, so that the component is fetched once.
-    let downloads = Downloads::new(setup::cache_folder().map(|folder| folder.join("components")));
+    let downloads = Downloads::new(setup::components_folder());
     let fetched = downloads.component(&url, &sha256, || {}).await;
     let bytes = fetched.map_err(|error| CliError::plugin(error.to_string()))?;
     Ok((ComponentPlace::Url(source.to_owned()), bytes))
+}
+
+async fn pull(source: &str) -> Result<(ComponentPlace, Vec<u8>), CliError> {
+    let reference = reference(source)?;
+    let registry = registry();
+    let artifact = registry.artifact(&reference, || {}).await.map_err(|error| failed(&error))?;
+    let bytes = registry
+        .component(&artifact, COMPONENT_BYTES, || {})
+        .await
+        .map_err(|error| failed(&error))?;
+    let artifact = artifact.reference().clone();
+    Ok((ComponentPlace::Registry { named: source.to_owned(), artifact }, bytes))
+}
+
+/// Returns the keys that signed a component: in the file beside it, or in its registry. Whether
+/// they are trusted is for the config to say.
+///
+/// # Errors
+/// If the signatures cannot be read.
+pub(crate) async fn signers_of(found: &LocatedComponent) -> Result<BTreeSet<PublicKey>, CliError> {
+    match &found.place {
+        ComponentPlace::File(file) => {
+            let subject = Subject::File { sha256: &found.inspection.sha256 };
+            Ok(signers(&envelopes_beside(file)?, subject))
+        }
+        ComponentPlace::Registry { artifact, .. } => {
+            let registry = registry();
+            let artifact =
+                registry.artifact(artifact, || {}).await.map_err(|error| failed(&error))?;
+            let signatures = registry.signatures(&artifact).await;
+            let signatures = signatures.map_err(|error| failed(&error))?;
+            Ok(signers(&signatures, Subject::Artifact(&artifact)))
+        }
+        ComponentPlace::Stock(_) | ComponentPlace::Url(_) => Ok(BTreeSet::new()),
+    }
+}
+
+/// Returns the signatures in the file beside a component; none if there is no such file.
+///
+/// # Errors
+/// If the file is there and cannot be read.
+pub(crate) fn envelopes_beside(component: &Path) -> Result<Vec<Envelope>, CliError> {
+    signatures_beside(component).map_err(|error| {
+        let file = show_path(signature_file(component));
+        CliError::usage(format!("{file} could not be read: {error}"))
+    })
+}
+
+/// Parses a reference as typed.
+pub(crate) fn reference(text: &str) -> Result<OciReference, CliError> {
+    text.parse().map_err(|error| {
+        let what = format!("{} is no artifact of a registry: {error}", one_line(text, 200));
+        CliError::usage(what).hint(
+            "write registry, repository, and tag or digest: oci://registry.example/team/notes:1.2.0",
+        )
+    })
 }
 
 /// Returns the error for an address without a digest, since its server could send anything. The
@@ -195,7 +270,7 @@ async fn without_digest(url: &str, again: impl Fn(&str) -> String) -> CliError {
 fn from_disk(path: &Path) -> Result<(ComponentPlace, Vec<u8>), CliError> {
     let file = if path.is_dir() { built(path)? } else { path.to_owned() };
     let bytes = read_component(&file).map_err(|error| {
-        let hint = "name stock:NAME, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…";
+        let hint = "name stock:NAME, a .wasm file, the folder of a plugin's crate, https://…/x.wasm#sha256=…, or oci://REGISTRY/REPOSITORY:TAG";
         CliError::usage(format!("{} could not be read: {error}", show_path(&file))).hint(hint)
     })?;
     if file.extension().is_none_or(|ending| ending != "wasm") {

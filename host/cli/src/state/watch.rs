@@ -85,6 +85,7 @@ fn files(config: &Path) -> Vec<PathBuf> {
             PluginSource::Stock(_)
             | PluginSource::Native(_)
             | PluginSource::Url { .. }
+            | PluginSource::Oci { .. }
             | PluginSource::Mcp(_) => None,
         }));
     }

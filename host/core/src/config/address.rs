@@ -1,5 +1,7 @@
 //! URLs in a config. Lexical only: nothing here connects to a server.
 
+use crate::types::oci::is_sha256;
+
 /// The reason why a URL is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AddressError {
@@ -31,9 +33,7 @@ pub(crate) fn check_http_url(text: &str) -> Result<(), AddressError> {
 pub(crate) fn check_pinned_url(text: &str) -> Result<(&str, &str), AddressError> {
     authority_of(text)?;
     let (url, digest) = text.split_once("#sha256=").ok_or(AddressError::NoDigest)?;
-    let is_digest =
-        digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    if is_digest { Ok((url, digest)) } else { Err(AddressError::Digest) }
+    if is_sha256(digest) { Ok((url, digest)) } else { Err(AddressError::Digest) }
 }
 
 /// Returns host and port as written; `None` if the text is not a URL.

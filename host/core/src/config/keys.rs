@@ -248,6 +248,10 @@ pub(crate) const BUDGET: &str = "tasks.NAME.budget";
 pub(crate) const CONDENSE: &str = "tasks.NAME.condense";
 /// The rules of stuck detection.
 pub(crate) const STUCK: &str = "tasks.NAME.stuck_detection";
+/// The trusted keys.
+pub(crate) const TRUST: &str = "trust";
+/// The signatures that a component needs.
+pub(crate) const SIGNATURES: &str = "trust.require_signed";
 pub(crate) const LIMITS_TABLE: &str = "limits";
 pub(crate) const RUN: &str = "limits.run";
 
@@ -298,6 +302,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("", "gates", List(&Table(GATES)), "", "The plugins that check a text before it takes effect, in this order. The first one that blocks ends the checks."),
     key("", "observers", List(&Table(OBSERVERS)), "", "The plugins that receive the events of a run after they are durable. They decide nothing, and delay nothing until their queue is full."),
     key("", "policy", List(&Table(POLICY)), "", "The rules by which tool calls are allowed, denied or wait for an approval. The first rule that matches applies."),
+    key("", "trust", Table(TRUST), "", "The keys that you trust, and the signatures that components need."),
     key(MODELS, "kind", Choice(&["openai", "anthropic", "scripted", "native"]), r#"kind = "openai""#, "How the host reaches the model: `openai`, a server with the Chat Completions API; `anthropic`, a server with the Messages API; `scripted`, a file of replies; `native`, a client of the embedding program.").required(),
     key(MODELS, "url", TEXT, r#"url = "http://127.0.0.1:11434/v1""#, "The URL of the server, with the path before `/chat/completions` or `/messages`.").otherwise("required for `openai` and `anthropic`"),
     key(MODELS, "model", TEXT, r#"model = "qwen3:8b""#, "The model's name on its server.").otherwise("required for `openai` and `anthropic`"),
@@ -326,7 +331,8 @@ pub const KEYS: &[ConfigKey] = &[
     key(SECRET_FROM, "env", TEXT, r#"env = "MET_TOKEN""#, "An environment variable."),
     key(SECRET_FROM, "file", TEXT, r#"file = "token.txt""#, "A file, from the config's folder; its first line is the secret."),
     key(SECRET_FROM, "command", TEXTS, r#"command = ["pass", "show", "met"]"#, "A program and its arguments; the first line of its output is the secret."),
-    key(PLUGIN, "source", Either(&[TEXT, Table(SOURCE)]), r#"source = "./x.wasm""#, "`stock:NAME`, the path of a .wasm file from the config's folder, `https://…#sha256=…`, or a table for an MCP server.").required(),
+    key(PLUGIN, "source", Either(&[TEXT, Table(SOURCE)]), r#"source = "./x.wasm""#, "`stock:NAME`, the path of a .wasm file from the config's folder, `https://…#sha256=…`, `oci://…` by tag or digest, or a table for an MCP server. The lock pins the digest of a tag.").required(),
+    key(PLUGIN, "require_signed", Table(SIGNATURES), r#"require_signed = { threshold = 2, keys = ["alice", "bob"] }"#, "The signatures that this component needs, in place of those that `[trust]` requires.").otherwise("as in `[trust]`"),
     key(PLUGIN, "grants", Table(GRANTS), r#"grants.tools = ["search.*"]"#, "The capabilities of the plugin. What is not listed is denied."),
     key(PLUGIN, "limits", Table(LIMITS), r#"limits = { memory = "64 MiB" }"#, "The limits of one call of the plugin."),
     key(PLUGIN, "config", Free, r#"config = { units = "celsius" }"#, "The plugin's own settings."),
@@ -537,6 +543,11 @@ pub const KEYS: &[ConfigKey] = &[
     key(POLICY, "arguments", Free, r#"arguments = { path = "/notes/public/*" }"#, "The required arguments. Each key is a property or a JSON pointer; each value is a pattern, a value or a list of these. In a pattern `*` matches any text and `\\*` a star.").otherwise("any"),
     key(POLICY, "decide", Choice(&["allow", "ask", "deny"]), r#"decide = "ask""#, "`allow` the call, `ask` an approver, or `deny` the call.").required(),
     key(POLICY, "expires", TIME, r#"expires = "10 min""#, "For `ask`: the time limit of the approval. When it expires, the call is denied."),
+    key(TRUST, "keys", Texts, r#"keys = { alice = "ed25519:0000000000000000000000000000000000000000000000000000000000000001" }"#, "The public keys, each under a name of your choice, as `conclave plugin keygen` prints them."),
+    key(TRUST, "require_signed", Table(SIGNATURES), "require_signed = { threshold = 1 }", "The signatures that every component from a file, a URL or a registry needs. They are verified before it is compiled."),
+    key(TRUST, "revoked", TEXTS, r#"revoked = ["sha256:0000000000000000000000000000000000000000000000000000000000000000"]"#, "Keys (`ed25519:…`) whose signatures no longer count, and digests (`sha256:…`) of components and manifests that are never loaded."),
+    key(SIGNATURES, "threshold", Whole { least: 0, most: 100 }, "threshold = 2", "The number of different keys that must have signed it. 0 requires none.").whole(1),
+    key(SIGNATURES, "keys", TEXTS, r#"keys = ["alice", "bob"]"#, "The names of the keys that count.").otherwise("all of `[trust]`"),
     key(LIMITS_TABLE, "run", Table(RUN), r#"run = { wall = "5 min" }"#, "The limits of one run, including its sub-tasks and background tasks."),
     key(RUN, "wall", TIME, r#"wall = "5 min""#, "The time limit from the first message; in a conversation, from the first message of each turn.").time(some(RunLimits::DEFAULT.wall_ms)),
     key(RUN, "turns", COUNT, "turns = 40", "The maximum number of steps of agents.").whole(some(RunLimits::DEFAULT.turns)),

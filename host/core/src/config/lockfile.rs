@@ -11,10 +11,11 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::PluginSource;
+use crate::config::{Config, PluginSource};
 use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::{PluginFacts, PluginKind};
 use crate::types::ids::PluginName;
+use crate::types::oci::OciReference;
 use crate::types::tool::ToolSpec;
 
 pub use admit::{Admission, LockRefusal, admit};
@@ -42,6 +43,9 @@ pub struct Pinned {
     /// The digest of the component, in lower-case hexadecimal; empty for a plugin without one, such
     /// as a tool server.
     pub sha256: String,
+    /// The artifact that the component came from, with the digest of its manifest; `None` if it did
+    /// not come from a registry.
+    pub artifact: Option<OciReference>,
     /// Whether the operator builds it. Its bytes are then not pinned: any build is admitted while
     /// all texts for people and models stay equal, and none where only pinned plugins are.
     pub dev: bool,
@@ -61,6 +65,7 @@ impl Pinned {
             description: facts.manifest.description.clone(),
             version: facts.manifest.version.clone(),
             sha256: facts.sha256.clone(),
+            artifact: facts.provenance.artifact.clone(),
             dev: false,
             contract: facts.manifest.contract.clone(),
             kinds: facts.kinds.clone(),
@@ -78,6 +83,21 @@ pub fn is_pinned(source: &PluginSource) -> bool {
 }
 
 impl Lockfile {
+    /// Resolves the tags in a config's sources to the pinned digests. A tag that is not pinned, or
+    /// was pinned under another name, stays unresolved.
+    pub fn resolve_tags(&self, config: &mut Config) {
+        for (name, plugin) in &mut config.plugins {
+            let PluginSource::Oci { reference, .. } = &mut plugin.source else { continue };
+            let pinned = self.plugins.get(name).and_then(|pinned| pinned.artifact.as_ref());
+            if let Some(pinned) = pinned
+                && reference.digest().is_none()
+                && reference.has_same_name(pinned)
+            {
+                *reference = pinned.clone();
+            }
+        }
+    }
+
     /// Removes the plugins that are not among these, and returns their names.
     pub fn keep_only(&mut self, names: &BTreeSet<PluginName>) -> Vec<PluginName> {
         let gone: Vec<PluginName> =

@@ -10,26 +10,25 @@ use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{
-    ConfigPath, PluginConfig, PluginSource, SecretConfig, address, grants, json, limits, names,
+    ConfigPath, PluginConfig, PluginSource, SecretConfig, Trust, address, grants, json, limits,
+    names, trust,
 };
 use crate::types::ids::{PluginName, SecretName};
+use crate::types::oci::OciReference;
 use crate::types::wording::{code, string};
-
-/// Schemes of plugin sources in later versions.
-const LATER_SCHEMES: [&str; 1] = ["oci"];
 
 pub(crate) fn read_all(
     reader: &mut ConfigReader,
     references: &mut References,
     folder: &str,
     root: &Table<'_>,
-    secrets: &BTreeMap<SecretName, SecretConfig>,
+    context: (&BTreeMap<SecretName, SecretConfig>, &Trust),
 ) -> BTreeMap<PluginName, PluginConfig> {
     let mut plugins = BTreeMap::new();
     for (name, span, table) in root.named(reader, "plugins", PLUGIN) {
         check_name(reader, "plugins", name, &span);
         let table = table.checked(reader);
-        plugins.insert(PluginName::from(name), read(reader, references, folder, &table, secrets));
+        plugins.insert(PluginName::from(name), read(reader, references, folder, &table, context));
     }
     plugins
 }
@@ -39,11 +38,14 @@ fn read(
     references: &mut References,
     folder: &str,
     table: &Table<'_>,
-    secrets: &BTreeMap<SecretName, SecretConfig>,
+    (secrets, trust): (&BTreeMap<SecretName, SecretConfig>, &Trust),
 ) -> PluginConfig {
     let source = table.require(reader, "source").and_then(|item| source(reader, &item, folder));
     PluginConfig {
         source: source.unwrap_or(PluginSource::Stock(String::new())),
+        require_signed: table
+            .get("require_signed")
+            .and_then(|item| trust::read_rule(reader, &item, trust)),
         grants: table
             .get("grants")
             .map(|item| grants::read(reader, references, folder, &item, secrets))
@@ -58,7 +60,7 @@ fn read(
     }
 }
 
-/// Reads `stock:NAME`, or the path of a .wasm file.
+/// Reads a source: `stock:NAME`, the path of a .wasm file, a URL, a reference, or a table.
 fn source(
     reader: &mut ConfigReader,
     item: &SpannedValue<'_>,
@@ -102,10 +104,19 @@ fn source(
                 );
             }
         },
-        Some((scheme, _)) if LATER_SCHEMES.contains(&scheme) => {
-            let help = "put the .wasm file beside the config and write `source = \"./x.wasm\"`";
-            reader.unavailable(&item.span, &format!("source = \"{scheme}:…\""), help.to_owned());
-        }
+        Some(("oci", _)) => match text.parse::<OciReference>() {
+            Ok(reference) => {
+                return Some(PluginSource::Oci { reference, shown: text.to_owned() });
+            }
+            Err(problem) => {
+                let help = "write registry, repository, and tag or digest: `source = \"oci://registry.example/team/x:1.2.0\"`";
+                item.wrong(
+                    reader,
+                    &format!("cannot be {}: {problem}", code(text)),
+                    help.to_owned(),
+                );
+            }
+        },
         Some((scheme, _)) => {
             item.wrong(reader, &format!("cannot begin with {}", code(&format!("{scheme}:"))), None)
         }

@@ -90,6 +90,10 @@ codes! {
     LockMismatch = "config/lock-mismatch",
     /// The plugin is not in the lock.
     NotLocked = "config/not-locked",
+    /// The plugin lacks signatures that the config requires.
+    Unsigned = "config/unsigned",
+    /// The digest of the plugin is revoked.
+    Revoked = "config/revoked",
     /// A file that the config names is not there, or cannot be read.
     UnreadableFile = "config/unreadable-file",
     /// A granted folder is not there.

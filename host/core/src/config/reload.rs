@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
     use crate::permissions::manifest::{CapabilityRequest, Manifest};
-    use crate::setup::PluginKind;
+    use crate::setup::{PluginKind, Provenance};
     use crate::types::tool::ToolSpec;
 
     fn facts() -> PluginFacts {
@@ -83,6 +83,7 @@ mod tests {
             tools: vec![tool],
             sha256: "00".repeat(32),
             mcp: false,
+            provenance: Provenance::default(),
         }
     }
 

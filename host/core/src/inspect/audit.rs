@@ -39,6 +39,8 @@ pub struct AuditEntry {
 pub enum AuditKind {
     /// The permissions of a plugin from this record on.
     Granted,
+    /// The trusted keys that signed a plugin's component, as it was loaded.
+    Signed,
     /// A layer denied a plugin an access.
     Denied,
     ApprovalRequested,
@@ -66,8 +68,9 @@ pub enum AuditKind {
 
 impl AuditKind {
     /// Every kind, in the order of lists.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Granted,
+        Self::Signed,
         Self::Denied,
         Self::ApprovalRequested,
         Self::Approved,
@@ -90,6 +93,7 @@ impl AuditKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Granted => "granted",
+            Self::Signed => "signed",
             Self::Denied => "denied",
             Self::ApprovalRequested => "approval-requested",
             Self::Approved => "approved",
@@ -222,6 +226,15 @@ impl AuditFindings {
                 row.may.join(", ")
             };
             self.push(of, AuditKind::Granted, Some(&row.plugin), format!("may {may}"));
+        }
+        for (name, plugin) in &setup.plugins {
+            let signed_by = &plugin.facts.provenance.signed_by;
+            if !signed_by.is_empty() {
+                let names: Vec<&str> = signed_by.iter().map(String::as_str).collect();
+                let message =
+                    format!("component {} is signed by {}", plugin.facts.sha256, names.join(", "));
+                self.push(of, AuditKind::Signed, Some(name), message);
+            }
         }
     }
 

@@ -32,6 +32,9 @@ pub struct RightsRow {
     /// Whether the lock marks it as built by the operator.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dev: bool,
+    /// The names of the trusted keys whose signatures were required and verified.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub signed_by: BTreeSet<String>,
     /// Permissions such as `read docs/`; empty if the plugin can only compute.
     pub may: Vec<String>,
 }
@@ -44,6 +47,11 @@ pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Ve
         plugin: plugin.clone(),
         source: sources.get(plugin).cloned().unwrap_or_default(),
         dev: false,
+        signed_by: setup
+            .plugins
+            .get(plugin)
+            .map(|plugin| plugin.facts.provenance.signed_by.clone())
+            .unwrap_or_default(),
         may: rights_of(setup, plugin),
     };
     setup.plugins.keys().map(row).collect()

@@ -14,7 +14,7 @@ use crate::permissions::manifest::{CapabilityRequest, Manifest};
 use crate::protocol::effect::Effect;
 use crate::protocol::event::RunOpening;
 use crate::protocol::notice::Notice;
-use crate::setup::{PluginFacts, PluginKind, Setup, TaskSetup};
+use crate::setup::{PluginFacts, PluginKind, Provenance, Setup, TaskSetup};
 use crate::types::capability::Capability;
 use crate::types::ids::{FrameId, Millis, TaskName};
 use crate::types::message::{Message, Role};
@@ -57,6 +57,7 @@ pub(super) fn context(more: &str) -> RoomContext {
         tools: Vec::new(),
         sha256: "00".to_owned(),
         mcp: false,
+        provenance: Provenance::default(),
     };
     let plugins = config.plugins.keys().map(|name| (name.clone(), facts.clone())).collect();
     let setup = assemble(&config, &plugins).unwrap_or_else(|problems| panic!("{problems}")).setup;

@@ -59,11 +59,10 @@ fn unknown_keys_are_errors_with_the_nearest_one() {
 
 #[test]
 fn keys_of_later_versions_are_refused_by_name() {
-    let mut shown = all(
+    let shown = all(
         in_plugin,
         &["grants.exec = [\"ls\"]", "grants.blobs = true", "grants.route = [\"reject\"]"],
     );
-    shown += &all(at_end, &["[plugins.x]\nsource = \"oci://example.org/x@sha256:00\""]);
     insta::assert_snapshot!(shown);
 }
 
@@ -144,7 +143,28 @@ fn a_plugin_from_elsewhere_is_held_to_its_digest() {
             "[plugins.x]\nsource = \"https://example.org/x.wasm\"",
             "[plugins.x]\nsource = \"https://example.org/x.wasm#sha256=00\"",
             "[plugins.x]\nsource = \"https://me@example.org/x.wasm#sha256=00\"",
+            "[plugins.x]\nsource = \"oci://example.org/x\"",
+            "[plugins.x]\nsource = \"oci://me@example.org/x:1\"",
+            "[plugins.x]\nsource = \"oci://example.org/../x:1\"",
+            "[plugins.x]\nsource = \"oci://example.org/x@sha256:00\"",
             "[plugins.x]\nsource = \"native:X\"",
+        ],
+    );
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn what_is_trusted_is_held_to_its_form() {
+    let shown = all(
+        at_end,
+        &[
+            "[trust]\nkeys = { alice = \"ed25519:00\", bob = 1 }",
+            "[trust]\nkeys.alice = \"ed25519:1111111111111111111111111111111111111111111111111111111111111111\"\nkeys.twin = \"ed25519:1111111111111111111111111111111111111111111111111111111111111111\"",
+            "[trust]\nrequire_signed = true",
+            "[trust]\nrequire_signed = { threshold = 1 }",
+            "[trust]\nkeys.alice = \"ed25519:1111111111111111111111111111111111111111111111111111111111111111\"\nrequire_signed = { threshold = 2, keys = [\"bob\"] }",
+            "[trust]\nrevoked = [\"alice\", \"sha256:00\"]",
+            "[plugins.x]\nsource = \"stock:x\"\nrequire_signed = { keys = [\"bob\"] }",
         ],
     );
     insta::assert_snapshot!(shown);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use conclave_core::config::assemble::{Assembly, assemble};
 use conclave_core::config::{Config, Problems};
 use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
-use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::setup::{PluginFacts, PluginKind, Provenance};
 use conclave_core::types::ids::PluginName;
 use conclave_core::types::tool::ToolSpec;
 use serde_json::{Value, json};
@@ -186,6 +186,7 @@ pub(crate) fn plugin(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> Plu
         tools: tools.iter().map(|name| tool(name)).collect(),
         sha256: "00".repeat(32),
         mcp: false,
+        provenance: Provenance::default(),
     }
 }
 

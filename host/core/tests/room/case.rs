@@ -13,7 +13,7 @@ use conclave_core::permissions::task_scope::TaskScope;
 use conclave_core::protocol::event::RunOpening;
 use conclave_core::setup::{
     AgentResponder, CondenseRules, Knowledge, LoopRules, ModelSetup, NoTool, PluginFacts,
-    PluginKind, PluginSetup, ResponderName, ReturnType, Setup, TaskSetup, TextRules,
+    PluginKind, PluginSetup, Provenance, ResponderName, ReturnType, Setup, TaskSetup, TextRules,
 };
 use conclave_core::tool_calls::sequence::Sequence;
 use conclave_core::tool_calls::toolbox::TaskTool;
@@ -513,7 +513,14 @@ impl PluginPlan {
         let tools = self.tools.into_iter().map(spec).collect();
         let sha256 = if self.sandboxed { "00".to_owned() } else { String::new() };
         PluginSetup {
-            facts: PluginFacts { manifest, kinds: self.kinds, tools, sha256, mcp: false },
+            facts: PluginFacts {
+                manifest,
+                kinds: self.kinds,
+                tools,
+                sha256,
+                mcp: false,
+                provenance: Provenance::default(),
+            },
             grants,
             limits: PluginLimits::default(),
             config: json!({}),

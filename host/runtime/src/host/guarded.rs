@@ -167,7 +167,10 @@ pub(super) fn guarded(
                 found.add(&format!("the plugin {name}"), Path::new(&path.path), false, false)
             }
             PluginSource::Mcp(source) => found.server(name.as_str(), &source.reach, &folder),
-            PluginSource::Stock(_) | PluginSource::Native(_) | PluginSource::Url { .. } => {}
+            PluginSource::Stock(_)
+            | PluginSource::Native(_)
+            | PluginSource::Url { .. }
+            | PluginSource::Oci { .. } => {}
         }
     }
     if let Some(cache) = cache {

@@ -63,7 +63,10 @@ impl Host {
                 PluginSource::Mcp(source) => {
                     self.load_server(name, source, &plugin.limits, follow).await
                 }
-                PluginSource::Stock(_) | PluginSource::File(_) | PluginSource::Url { .. } => {
+                PluginSource::Stock(_)
+                | PluginSource::File(_)
+                | PluginSource::Url { .. }
+                | PluginSource::Oci { .. } => {
                     continue;
                 }
             };

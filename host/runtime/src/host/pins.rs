@@ -11,7 +11,7 @@ use conclave_core::config::{Config, ConfigProblem, PluginSource, ProblemCode, Pr
 use conclave_core::setup::PluginFacts;
 use conclave_core::types::ids::PluginName;
 
-use super::{Follow, Host, PrepareError};
+use super::{Follow, Host, OpenTags, PrepareError};
 
 /// The lock that plugins must match. The default requires nothing.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +43,36 @@ impl Pins {
             .as_ref()
             .and_then(|lock| lock.plugins.get(plugin))
             .is_some_and(|pinned| pinned.dev)
+    }
+
+    /// Returns the config with the pinned digests in place of its tags; `None` if it names none.
+    pub(super) fn resolve_tags(&self, config: &Config) -> Option<Config> {
+        let lock = self.lock.as_ref()?;
+        let has_tags = config.plugins.values().any(|plugin| plugin.source.is_open_tag());
+        has_tags.then(|| {
+            let mut resolved = config.clone();
+            lock.resolve_tags(&mut resolved);
+            resolved
+        })
+    }
+
+    /// Returns the problem of a plugin whose tag is not pinned.
+    pub(super) fn open_tag(
+        &self,
+        config: &Config,
+        plugin: &PluginName,
+        source: &PluginSource,
+    ) -> ConfigProblem {
+        let is_pinned = self.lock.as_ref().is_some_and(|lock| lock.plugins.contains_key(plugin));
+        // A pin under another name is for `upgrade` to change.
+        let refusal =
+            if is_pinned { LockRefusal::Differs(Vec::new()) } else { LockRefusal::NotPinned };
+        let what = format!(
+            "the plugin `{plugin}` is refused: the lock does not pin the digest of {}",
+            source.label()
+        );
+        let key = format!("plugins.{plugin}.source");
+        helped(config.problem(ProblemCode::NotLocked, &key, what), &refusal, plugin)
     }
 
     /// Decides about all plugins and returns whether one is refused.
@@ -130,8 +160,8 @@ fn helped(problem: ConfigProblem, refusal: &LockRefusal, plugin: &PluginName) ->
 }
 
 impl Host {
-    /// Returns the facts of a config's plugins without grants, from which a lock is made. It does
-    /// not check whether they fit the config.
+    /// Returns the facts of a config's plugins without grants, from which a lock is made. Tags are
+    /// resolved at their registries. It does not check whether they fit the config.
     ///
     /// # Errors
     /// `Plugins` if one could not be loaded.
@@ -141,7 +171,8 @@ impl Host {
         follow: &Follow,
     ) -> Result<BTreeMap<PluginName, PluginFacts>, PrepareError> {
         let mut problems = Problems::default();
-        let (loaded, mut refused) = self.load_all(config, follow, &mut problems).await;
+        let (loaded, mut refused) =
+            self.load_all(config, OpenTags::Resolve, follow, &mut problems).await;
         let natives = self.load_natives(config, follow, &mut problems, &mut refused).await;
         if problems.has_errors() {
             return Err(PrepareError::Plugins(problems.in_order()));

@@ -7,15 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use conclave_core::config::PluginSource;
 use conclave_core::config::reload::may_replace;
+use conclave_core::config::{Config, PluginSource};
 use conclave_core::setup::PluginSetup;
 use conclave_core::types::ids::PluginName;
 use tokio::task::JoinHandle;
 
 use crate::host::Pins;
+use crate::host::trust::Candidate;
 use crate::plugin::sandboxed::{Sandbox, Sandboxes};
 use crate::plugin::{Loader, read_component};
+use crate::support::digest::sha256;
 
 /// The result of reloading a changed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub(crate) struct Rebuilt {
     pub(crate) sandboxes: Sandboxes,
     pub(crate) sources: BTreeMap<PluginName, PluginFile>,
     pub(crate) pins: Arc<Pins>,
+    /// The signatures that components need.
+    pub(crate) config: Arc<Config>,
 }
 
 /// Polls the files of a config's plugins.
@@ -63,6 +67,7 @@ pub struct Reloader {
     sandboxes: Sandboxes,
     files: BTreeMap<PluginName, WatchedFile>,
     pins: Arc<Pins>,
+    config: Arc<Config>,
 }
 
 #[derive(Debug)]
@@ -102,12 +107,12 @@ impl Drop for FileWatch {
 }
 
 impl Reloader {
-    pub(crate) fn new(Rebuilt { loader, sandboxes, sources, pins }: Rebuilt) -> Self {
+    pub(crate) fn new(Rebuilt { loader, sandboxes, sources, pins, config }: Rebuilt) -> Self {
         let watched = |(name, source): (PluginName, PluginFile)| {
             let known = FileVersion::of(&source.path);
             (name, WatchedFile { source, known, changed: None })
         };
-        Self { loader, sandboxes, files: sources.into_iter().map(watched).collect(), pins }
+        Self { loader, sandboxes, files: sources.into_iter().map(watched).collect(), pins, config }
     }
 
     /// Polls at this interval and reports each reloaded file.
@@ -157,6 +162,8 @@ impl Reloader {
     ) -> Result<(String, Duration), String> {
         let bytes = read_component(&source.path)
             .map_err(|error| format!("{} could not be read: {error}", source.path.display()))?;
+        let component = Candidate { config: &self.config, plugin: name, sha256: sha256(&bytes) };
+        component.check_file(&source.path).map_err(|refusal| refusal.to_string())?;
         let plugin = self
             .loader
             .load(bytes, &source.setup.limits, &source.setup.config, || {})

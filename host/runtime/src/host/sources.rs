@@ -1,12 +1,15 @@
-//! The sources of a config's components: the program itself, a file or a URL.
+//! The sources of a config's components: the program itself, a file, a URL or a registry.
 
 use std::path::Path;
 
 use conclave_core::config::{Config, ConfigProblem, PluginSource, ProblemCode};
 use conclave_core::types::limits::PluginLimits;
+use conclave_core::types::oci::OciReference;
 use conclave_core::types::tool::ToolSpec;
 
 use super::Host;
+#[cfg(feature = "registry")]
+use crate::plugin::Artifact;
 use crate::plugin::{LoadError, read_component};
 
 /// The tools of a component.
@@ -19,15 +22,46 @@ pub struct ComponentTools {
     pub unserved: Vec<String>,
 }
 
+/// The bytes of a plugin's component.
+#[derive(Debug)]
+pub(super) struct ComponentBytes {
+    pub(super) bytes: Vec<u8>,
+    /// The artifact of a registry that contains it.
+    #[cfg(feature = "registry")]
+    pub(super) artifact: Option<Artifact>,
+}
+
+impl ComponentBytes {
+    fn new(bytes: Vec<u8>) -> Self {
+        Self {
+            bytes,
+            #[cfg(feature = "registry")]
+            artifact: None,
+        }
+    }
+
+    /// Returns the reference of the artifact, with its digest.
+    #[cfg(feature = "registry")]
+    pub(super) fn reference(&self) -> Option<OciReference> {
+        self.artifact.as_ref().map(|artifact| artifact.reference().clone())
+    }
+
+    #[cfg(not(feature = "registry"))]
+    pub(super) fn reference(&self) -> Option<OciReference> {
+        None
+    }
+}
+
 impl Host {
-    /// Returns the bytes of a plugin's component. `downloading` is called before the network is
-    /// used.
+    /// Returns the bytes of a plugin's component, from a registry at most `limit`. `downloading` is
+    /// called before the network is used.
     pub(super) async fn component(
         &self,
         source: &PluginSource,
+        limit: u64,
         downloading: impl FnOnce(),
-    ) -> Result<Vec<u8>, Missing> {
-        match source {
+    ) -> Result<ComponentBytes, Missing> {
+        let bytes = match source {
             PluginSource::Stock(name) => match self.stock.get(name) {
                 Some(bytes) => Ok(bytes.to_vec()),
                 None if self.stock.is_empty() => {
@@ -41,11 +75,15 @@ impl Host {
             PluginSource::Native(name) => Err(self.no_native(name)),
             PluginSource::Mcp(_) => Err(no_servers()),
             PluginSource::Url { url, sha256 } => self.downloaded(url, sha256, downloading).await,
+            PluginSource::Oci { reference, .. } => {
+                return self.pulled(reference, limit, downloading).await;
+            }
             PluginSource::File(path) => read_component(Path::new(&path.path)).map_err(|error| {
                 let what = format!("{} could not be read: {error}", path.path);
                 Missing::new(what, "build the component, or correct the path; it starts at the folder of the config")
             }),
-        }
+        };
+        bytes.map(ComponentBytes::new)
     }
 
     /// Returns the tools of a component without grants and config, for inspection before it is
@@ -87,6 +125,45 @@ impl Host {
             let is_other = matches!(error, DownloadError::OtherDigest { .. });
             Missing { is_other, ..Missing::new(error.to_string(), help) }
         })
+    }
+
+    #[cfg(feature = "registry")]
+    async fn pulled(
+        &self,
+        reference: &OciReference,
+        limit: u64,
+        downloading: impl FnOnce(),
+    ) -> Result<ComponentBytes, Missing> {
+        use crate::plugin::RegistryError;
+
+        let mut downloading = Some(downloading);
+        let mut told = || downloading.take().into_iter().for_each(|told| told());
+        let pulled = async {
+            let artifact = self.registry.artifact(reference, &mut told).await?;
+            let bytes = self.registry.component(&artifact, limit, &mut told).await?;
+            Ok(ComponentBytes { bytes, artifact: Some(artifact) })
+        };
+        pulled.await.map_err(|error: RegistryError| {
+            let help = error.help();
+            let is_other = matches!(error, RegistryError::OtherDigest { .. });
+            Missing { is_other, ..Missing::new(error.to_string(), help) }
+        })
+    }
+
+    #[cfg(not(feature = "registry"))]
+    async fn pulled(
+        &self,
+        reference: &OciReference,
+        _: u64,
+        _: impl FnOnce(),
+    ) -> Result<ComponentBytes, Missing> {
+        let help = "pull it with `conclave plugin pull`, and write `source = \"./x.wasm\"`";
+        Err(Missing::new(
+            format!(
+                "this program was built without the client for registries that {reference} needs"
+            ),
+            help,
+        ))
     }
 
     #[cfg(not(feature = "download"))]

@@ -9,7 +9,7 @@ use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, 
 use conclave_core::setup::plugin_query::{
     Condensation, GateVerdict, ObserverReply, PluginReply, Ruling, TaskResult, Verdict,
 };
-use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::setup::{PluginFacts, PluginKind, Provenance};
 use conclave_core::types::capability::Capability;
 use serde_json::Value;
 
@@ -499,7 +499,14 @@ impl Plugin {
         kinds.extend(self.advisors.keys().copied());
         let tools = self.tools.iter().map(|tool| tool.spec.clone()).collect();
         // A native plugin has no component and thus no digest.
-        Ok(PluginFacts { manifest, kinds, tools, sha256: String::new(), mcp: false })
+        Ok(PluginFacts {
+            manifest,
+            kinds,
+            tools,
+            sha256: String::new(),
+            mcp: false,
+            provenance: Provenance::default(),
+        })
     }
 }
 

@@ -13,6 +13,8 @@ use reqwest::{Client, Response};
 use url::Url;
 
 use super::read_component;
+#[cfg(feature = "registry")]
+use super::signature::Envelope;
 use crate::support::digest::sha256 as digest;
 use crate::support::durable_file::{self, FileAccess};
 
@@ -65,6 +67,18 @@ pub enum DownloadError {
     Setup(String),
 }
 
+/// The kind of a kept file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FileKind {
+    Component,
+    /// The manifest of an artifact in a registry.
+    #[cfg(feature = "registry")]
+    Manifest,
+    /// The signatures of such a manifest, named by its digest.
+    #[cfg(feature = "registry")]
+    Signatures,
+}
+
 /// The downloaded components, by digest.
 #[derive(Clone, Debug)]
 pub struct Downloads {
@@ -91,7 +105,7 @@ impl Downloads {
         sha256: &str,
         downloading: impl FnOnce(),
     ) -> Result<Vec<u8>, DownloadError> {
-        if let Some(bytes) = self.kept(sha256) {
+        if let Some(bytes) = self.kept(sha256, FileKind::Component) {
             return Ok(bytes);
         }
         downloading();
@@ -104,25 +118,47 @@ impl Downloads {
                 wanted: sha256.to_owned(),
             });
         }
-        self.keep(sha256, &bytes);
+        self.keep(sha256, FileKind::Component, &bytes);
         Ok(bytes)
     }
 
-    /// Returns the kept component if its digest still matches.
-    fn kept(&self, sha256: &str) -> Option<Vec<u8>> {
-        let bytes = read_component(&self.path(sha256)?).ok()?;
+    /// Returns the kept file if its digest still matches.
+    pub(super) fn kept(&self, sha256: &str, kind: FileKind) -> Option<Vec<u8>> {
+        let bytes = read_component(&self.path(sha256, kind)?).ok()?;
         (digest(&bytes) == sha256).then_some(bytes)
     }
 
-    /// Stores a component atomically. After a failure the next run downloads it again.
-    fn keep(&self, sha256: &str, bytes: &[u8]) {
-        let Some(path) = self.path(sha256) else { return };
+    /// Stores a file atomically. After a failure the next run downloads it again.
+    pub(super) fn keep(&self, sha256: &str, kind: FileKind, bytes: &[u8]) {
+        let Some(path) = self.path(sha256, kind) else { return };
         let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         let _ = made.and_then(|()| durable_file::replace(&path, bytes, &FileAccess::Usual));
     }
 
-    fn path(&self, sha256: &str) -> Option<PathBuf> {
-        self.folder.as_deref().map(|folder: &Path| folder.join(format!("{sha256}.wasm")))
+    /// Returns the kept signatures of a manifest. They are verified at every use, so nothing depends
+    /// on who wrote them.
+    #[cfg(feature = "registry")]
+    pub(super) fn kept_signatures(&self, sha256: &str) -> Vec<Envelope> {
+        let path = self.path(sha256, FileKind::Signatures);
+        let bytes = path.and_then(|path| read_component(&path).ok()).unwrap_or_default();
+        Envelope::parse_lines(&bytes)
+    }
+
+    #[cfg(feature = "registry")]
+    pub(super) fn keep_signatures(&self, sha256: &str, envelopes: &[Envelope]) {
+        let lines: String = envelopes.iter().map(|envelope| envelope.to_json() + "\n").collect();
+        self.keep(sha256, FileKind::Signatures, lines.as_bytes());
+    }
+
+    fn path(&self, sha256: &str, kind: FileKind) -> Option<PathBuf> {
+        let ending = match kind {
+            FileKind::Component => "wasm",
+            #[cfg(feature = "registry")]
+            FileKind::Manifest => "json",
+            #[cfg(feature = "registry")]
+            FileKind::Signatures => "sig",
+        };
+        self.folder.as_deref().map(|folder: &Path| folder.join(format!("{sha256}.{ending}")))
     }
 }
 
@@ -131,7 +167,8 @@ impl Downloads {
 /// # Errors
 /// If the server does not answer, or the answer exceeds the maximum size.
 pub async fn fetch(url: &str) -> Result<Vec<u8>, DownloadError> {
-    let response = client()?.get(url).send().await.map_err(|error| unreachable(url, error))?;
+    let response =
+        client(true, may_follow)?.get(url).send().await.map_err(|error| unreachable(url, error))?;
     if !response.status().is_success() {
         return Err(DownloadError::Status {
             url: url.to_owned(),
@@ -141,16 +178,22 @@ pub async fn fetch(url: &str) -> Result<Vec<u8>, DownloadError> {
     body(url, response).await
 }
 
-fn client() -> Result<Client, DownloadError> {
+/// Returns a client for files of strangers. `may_follow` decides about each redirect, given the
+/// first address, the next one and the number of hops. Without `is_secure` it needs no
+/// certificates, and cannot connect securely.
+pub(super) fn client(
+    is_secure: bool,
+    may_follow: fn(Option<&Url>, &Url, usize) -> Result<(), &'static str>,
+) -> Result<Client, DownloadError> {
     let setup = |error: &dyn Error| DownloadError::Setup(error.to_string());
-    let redirects = Policy::custom(|attempt| {
+    let redirects = Policy::custom(move |attempt| {
         let first = attempt.previous().first().cloned();
         match may_follow(first.as_ref(), attempt.url(), attempt.previous().len()) {
             Ok(()) => attempt.follow(),
             Err(why) => attempt.error(why),
         }
     });
-    let tls = crate::models::http::platform_tls().map_err(|error| setup(&error))?;
+    let tls = crate::models::http::shared_tls(is_secure).map_err(|error| setup(&error))?;
     let builder = Client::builder()
         .user_agent(concat!("conclave/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT)
@@ -166,7 +209,7 @@ fn client() -> Result<Client, DownloadError> {
 
 /// Returns whether a redirect is followed. It must not lead from HTTPS to HTTP. It must not lead
 /// from a public address to this machine or its network.
-fn may_follow(first: Option<&Url>, to: &Url, hops: usize) -> Result<(), &'static str> {
+pub(super) fn may_follow(first: Option<&Url>, to: &Url, hops: usize) -> Result<(), &'static str> {
     if hops > REDIRECTS {
         return Err("it leads on and on");
     }
@@ -196,14 +239,18 @@ async fn body(url: &str, mut response: Response) -> Result<Vec<u8>, DownloadErro
     Ok(bytes)
 }
 
-/// The innermost cause is the most specific.
 fn unreachable(url: &str, error: reqwest::Error) -> DownloadError {
+    DownloadError::Unreachable { url: url.to_owned(), cause: innermost(error) }
+}
+
+/// Returns the innermost cause, which is the most specific.
+pub(super) fn innermost(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut cause: &dyn Error = &error;
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
-    DownloadError::Unreachable { url: url.to_owned(), cause: cause.to_string() }
+    cause.to_string()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_core::permissions::manifest::Manifest;
-use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::setup::{PluginFacts, PluginKind, Provenance};
 use conclave_core::types::limits::{COMPONENT_BYTES, PluginLimits};
 use conclave_core::types::tool::ToolSpec;
 use serde_json::Value;
@@ -106,6 +106,7 @@ impl Loader {
             tools: Vec::new(),
             sha256: inspection.sha256.clone(),
             mcp: false,
+            provenance: Provenance::default(),
         };
         let settings = with_defaults(&facts.manifest, settings);
         facts.tools = probe(&self.engine, &code, &exports, facts.clone(), limits, settings).await?;

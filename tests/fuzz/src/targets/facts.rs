@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
-use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::setup::{PluginFacts, PluginKind, Provenance};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::ids::PluginName;
 use conclave_core::types::tool::ToolSpec;
@@ -44,6 +44,7 @@ pub(super) fn versatile() -> PluginFacts {
         tools: vec![tool("find"), tool("save")],
         sha256: "00".repeat(32),
         mcp: false,
+        provenance: Provenance::default(),
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::process::{Child, Command, Output, Stdio};
 
+use conclave_test_support::registry::TestRegistry;
 use conclave_test_support::{Rig, cache, guest, program};
 use serde_json::Value;
 
@@ -111,6 +112,8 @@ struct Stage {
     rig: Rig,
     page: String,
     under_way: Option<Child>,
+    /// The registry that a page calls `registry.example`.
+    registry: Option<TestRegistry>,
 }
 
 /// Returns a config whose agent calls a tool that needs an approval, then answers.
@@ -132,7 +135,9 @@ impl Stage {
         let rig = Rig::new().with_file("asking.toml", asking());
         let rig = match page {
             "README.md" => rig.with_file("stranger.wasm", weather),
-            "docs/use/operate.md" => rig.with_file("weather.wasm", weather),
+            "docs/use/operate.md" | "docs/use/registry.md" => {
+                rig.with_file("weather.wasm", weather)
+            }
             "docs/use/runs.md" => rig
                 .with_file("weather.wasm", fetching)
                 .with_file("token.txt", "a token of the test")
@@ -142,11 +147,12 @@ impl Stage {
                 .with_file("FILE", read(&root().join("tests/data/trajectory/pairs-2024-07.json"))),
             _ => rig,
         };
-        let mut stage = Self { rig, page: page.to_owned(), under_way: None };
+        let mut stage = Self { rig, page: page.to_owned(), under_way: None, registry: None };
         match page {
             "docs/use/lock.md" | "docs/use/models.md" | "docs/use/background.md" => {
                 stage.hidden("conclave init");
             }
+            "docs/use/registry.md" => stage.registry = Some(TestRegistry::start()),
             "docs/use/runs.md" => {
                 stage.hidden("conclave init");
                 stage.hidden("conclave add stock:notes --as notes --grant 'kv = true'");
@@ -313,6 +319,9 @@ impl Stage {
         let mut command = command.replace("/path/to/conclave", &root().display().to_string());
         // The page's call belongs to another tool than the stage's.
         command = command.replace(r#"{"path": "/notes/a.md"}"#, r#"{"text": "other words"}"#);
+        if let Some(registry) = &self.registry {
+            command = command.replace("registry.example", &registry.host());
+        }
         if command.contains("3f2a91c0:c7") {
             command = command.replace("3f2a91c0:c7", &self.call());
         }

@@ -56,6 +56,8 @@ pub(super) fn config(
         ComponentPlace::File(file) => {
             std::path::absolute(file).unwrap_or_else(|_| file.clone()).display().to_string()
         }
+        // No lock pins a tag here.
+        ComponentPlace::Registry { artifact, .. } => artifact.to_string(),
         other => other.in_config(std::path::Path::new(".")),
     };
     text.add_plugin(name, &source, &[]).map_err(refused)?;

@@ -52,6 +52,7 @@ fn title(change: &LockChange) -> String {
     let of = paint(NAME, one_line(&change.of, 64));
     match change.part {
         PluginPart::Component => "the component's SHA-256".to_owned(),
+        PluginPart::Artifact => "the artifact in a registry".to_owned(),
         PluginPart::Name => paint(BAD, "the name in its manifest, which selects its stored data"),
         PluginPart::About => "its description".to_owned(),
         PluginPart::Version => "the version".to_owned(),

@@ -127,6 +127,9 @@ fn source(row: &RightsRow) -> String {
     match row.source.as_str() {
         "stock" => row.source.clone(),
         path if row.dev => format!("{} DEV", one_line(&short(path), usize::MAX)),
+        path if !row.signed_by.is_empty() => {
+            format!("{} SIGNED", one_line(&short(path), usize::MAX))
+        }
         path => format!("{} UNSIGNED", one_line(&short(path), usize::MAX)),
     }
 }
@@ -147,7 +150,13 @@ mod tests {
 
     fn row(plugin: &str, source: &str, may: &[&str]) -> RightsRow {
         let may = may.iter().map(ToString::to_string).collect();
-        RightsRow { plugin: plugin.into(), source: source.to_owned(), may, dev: false }
+        RightsRow {
+            plugin: plugin.into(),
+            source: source.to_owned(),
+            may,
+            dev: false,
+            signed_by: [].into(),
+        }
     }
 
     fn shown(rows: &[RightsRow], most: usize) -> Vec<String> {

@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
     use crate::permissions::manifest::Manifest;
-    use crate::setup::PluginFacts;
+    use crate::setup::{PluginFacts, Provenance};
     use crate::types::tool::ToolSpec;
 
     #[test]
@@ -202,6 +202,7 @@ mod tests {
             tools,
             sha256: String::new(),
             mcp: false,
+            provenance: Provenance::default(),
         };
         let mut problems = Problems::default();
         check(&config, &[("p".into(), facts)].into(), &mut problems);

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::Pinned;
 use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::PluginFacts;
+use crate::types::oci::OciReference;
 use crate::types::tool::ToolSpec;
 use crate::types::wording::{code, plain};
 
@@ -19,6 +20,8 @@ use crate::types::wording::{code, plain};
 pub enum PluginPart {
     /// Its bytes, and nothing else that is pinned.
     Component,
+    /// The artifact of a registry that it came from.
+    Artifact,
     /// The name in its manifest, which decides on its stores.
     Name,
     /// Its description of itself.
@@ -68,7 +71,8 @@ impl LockChange {
         };
         match self.part {
             PluginPart::Component => both(),
-            part => part == PluginPart::Version,
+            // The component has a digest of its own.
+            part => matches!(part, PluginPart::Version | PluginPart::Artifact),
         }
     }
 }
@@ -95,6 +99,11 @@ pub fn diff(pinned: &Pinned, facts: &PluginFacts) -> Vec<LockChange> {
     asks(&pinned.asks, &now.asks, &mut changes);
     tools(&pinned.tools, &now.tools, &mut changes);
     changes.extend(changed(PluginPart::Version, "", pinned.version.clone(), now.version));
+    let artifact = |pinned: &Option<OciReference>| {
+        pinned.as_ref().map(ToString::to_string).unwrap_or_default()
+    };
+    let (before, after) = (artifact(&pinned.artifact), artifact(&now.artifact));
+    changes.extend(changed(PluginPart::Artifact, "", before, after));
     changes.extend(changed(PluginPart::Component, "", pinned.sha256.clone(), now.sha256));
     changes
 }
@@ -295,6 +304,9 @@ impl fmt::Display for LockChange {
             }
             (PluginPart::Component, ..) => {
                 write!(out, "its component is another one: sha256 {before} → {now}")
+            }
+            (PluginPart::Artifact, ..) => {
+                write!(out, "it comes from another artifact: {before} → {now}")
             }
             (PluginPart::Name, ..) => write!(
                 out,

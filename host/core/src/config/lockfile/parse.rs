@@ -12,6 +12,7 @@ use crate::config::check_name;
 use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::PluginKind;
 use crate::types::ids::PluginName;
+use crate::types::oci::{OciReference, is_sha256};
 use crate::types::tool::ToolSpec;
 
 /// A lock that cannot be read.
@@ -51,6 +52,8 @@ struct FilePlugin {
     description: String,
     version: String,
     sha256: Spanned<String>,
+    #[serde(default)]
+    artifact: Option<Spanned<String>>,
     #[serde(default)]
     dev: bool,
     contract: String,
@@ -122,13 +125,19 @@ impl LockReader<'_> {
     }
 
     fn plugin(&self, plugin: FilePlugin) -> Result<Pinned, LockError> {
-        let FilePlugin { name, description, version, sha256, dev, contract, kinds, asks, tools } =
-            plugin;
-        let is_digest = |text: &str| {
-            text.len() == 64
-                && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-        };
-        if !sha256.get_ref().is_empty() && !is_digest(sha256.get_ref()) {
+        let FilePlugin {
+            name,
+            description,
+            version,
+            sha256,
+            artifact,
+            dev,
+            contract,
+            kinds,
+            asks,
+            tools,
+        } = plugin;
+        if !sha256.get_ref().is_empty() && !is_sha256(sha256.get_ref()) {
             return Err(self.error(
                 &sha256.span(),
                 "this is no SHA-256: 64 lower-case hexadecimal digits, or none".to_owned(),
@@ -142,12 +151,22 @@ impl LockReader<'_> {
             description,
             version,
             sha256: sha256.into_inner(),
+            artifact: artifact.map(|artifact| self.artifact(&artifact)).transpose()?,
             dev,
             contract,
             kinds,
             asks: asks.collect::<Result<_, _>>()?,
             tools: tools.collect::<Result<_, _>>()?,
         })
+    }
+
+    fn artifact(&self, text: &Spanned<String>) -> Result<OciReference, LockError> {
+        let problem = match text.get_ref().parse::<OciReference>() {
+            Ok(reference) if reference.digest().is_some() => return Ok(reference),
+            Ok(_) => "it has no digest".to_owned(),
+            Err(problem) => problem.to_string(),
+        };
+        Err(self.error(&text.span(), format!("this is no artifact of a registry: {problem}")))
     }
 
     fn ask(&self, ask: FileAsk) -> Result<CapabilityRequest, LockError> {

@@ -26,8 +26,18 @@ impl fmt::Display for Lockfile {
 }
 
 fn plugin(out: &mut impl Write, name: &str, pinned: &Pinned) -> fmt::Result {
-    let Pinned { name: own_name, description, version, sha256, dev, contract, kinds, asks, tools } =
-        pinned;
+    let Pinned {
+        name: own_name,
+        description,
+        version,
+        sha256,
+        artifact,
+        dev,
+        contract,
+        kinds,
+        asks,
+        tools,
+    } = pinned;
     let kinds: BTreeSet<String> = kinds.iter().map(|kind| line(kind.as_str())).collect();
     let kinds: Vec<String> = kinds.into_iter().collect();
     writeln!(out, "\n[plugins.{name}]")?;
@@ -39,6 +49,9 @@ fn plugin(out: &mut impl Write, name: &str, pinned: &Pinned) -> fmt::Result {
         line(sha256),
         line(contract)
     )?;
+    if let Some(artifact) = artifact {
+        writeln!(out, "artifact = {}", line(&artifact.to_string()))?;
+    }
     writeln!(out, "kinds = [{}]", kinds.join(", "))?;
     if *dev {
         out.write_str("dev = true\n")?;

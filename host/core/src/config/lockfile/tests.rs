@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::ConfigPath;
 use crate::permissions::manifest::Manifest;
+use crate::setup::Provenance;
 
 fn facts() -> PluginFacts {
     let ask = |detail: Value| serde_json::from_value::<CapabilityRequest>(detail).expect("an ask");
@@ -36,6 +37,7 @@ fn facts() -> PluginFacts {
         tools: vec![tool("save", "Saves a note."), tool("find", "Finds a note.")],
         sha256: "00".repeat(32),
         mcp: false,
+        provenance: Provenance::default(),
     }
 }
 
@@ -372,4 +374,58 @@ proptest! {
         let _ = Lockfile::parse(&format!("format = 1\n{key}"));
         let _ = Lockfile::parse(&format!("{}{key}", lock()));
     }
+}
+
+fn reference(text: &str) -> OciReference {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+#[test]
+fn an_artifact_is_pinned_with_its_digest() {
+    let tag = "oci://registry.example/notes:1";
+    let pinned = reference(tag).at("0a".repeat(32));
+    let facts = after(|facts| facts.provenance.artifact = Some(pinned.clone()));
+    let lock = Lockfile { plugins: [(name(), Pinned::of(&facts))].into() };
+    let text = lock.to_string();
+    assert_eq!(Lockfile::parse(&text).as_ref(), Ok(&lock));
+    let open = text.replace(&format!("@sha256:{}", "0a".repeat(32)), "");
+    let refused = Lockfile::parse(&open).expect_err("a tag alone pins nothing");
+    assert!(refused.what.contains("no digest"), "{refused}");
+
+    let config = |source: &str| {
+        let text = format!(
+            "entry = \"t\"\n[plugins.notes]\nsource = \"{source}\"\n[tasks.t]\nagent = \"notes\"\n"
+        );
+        let mut config =
+            Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"));
+        lock.resolve_tags(&mut config);
+        let source = config.plugins.into_values().next().map(|plugin| plugin.source);
+        let Some(PluginSource::Oci { reference, .. }) = source else { panic!("{source:?}") };
+        reference
+    };
+    assert_eq!(config(tag), pinned);
+    let exact = format!("{tag}@sha256:{}", "0b".repeat(32));
+    assert_eq!(config(&exact), reference(&exact), "the config's own digest stays");
+    for other in ["oci://registry.example/notes:2", "oci://other.example/notes:1"] {
+        assert_eq!(
+            config(other),
+            reference(other),
+            "what was pinned under another name stays open"
+        );
+    }
+}
+
+#[test]
+fn the_same_component_in_another_artifact_is_a_harmless_difference() {
+    let at = |digest: &str| {
+        let artifact = reference("oci://registry.example/notes:1").at(digest.repeat(32));
+        after(|facts| facts.provenance.artifact = Some(artifact))
+    };
+    let lock = Lockfile { plugins: [(name(), Pinned::of(&at("0a")))].into() };
+    let facts = at("0b");
+    let admitted = |locked| admit(Some(&lock), &name(), &file(), &facts, locked);
+    assert_eq!(admitted(false), Ok(Admission::Rebuilt));
+    assert!(
+        matches!(admitted(true), Err(LockRefusal::Differs(changes)) if changes[0].part == PluginPart::Artifact)
+    );
 }

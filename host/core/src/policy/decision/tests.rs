@@ -13,7 +13,7 @@ use crate::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest
 use crate::permissions::policy_rules::ArgumentRule;
 use crate::permissions::policy_rules::is_odd;
 use crate::policy::permit::leave;
-use crate::setup::PluginFacts;
+use crate::setup::{PluginFacts, Provenance};
 use crate::types::approval::ApprovalCause;
 use crate::types::capability::Capability;
 use crate::types::ids::{ModelName, SecretName};
@@ -36,6 +36,7 @@ fn plugin(asks: &[Capability], grants: Grants) -> PluginSetup {
         tools: Vec::new(),
         sha256: "00".to_owned(),
         mcp: false,
+        provenance: Provenance::default(),
     };
     PluginSetup { facts, grants, limits: PluginLimits::default(), config: json!({}) }
 }

@@ -10,7 +10,7 @@ use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, 
 use conclave_core::permissions::policy_rules::{Decide, Rule};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::{
-    AgentResponder, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup,
+    AgentResponder, PluginFacts, PluginKind, PluginSetup, Provenance, Setup, TaskSetup,
 };
 use conclave_core::tool_calls::arguments::{Wrong, check};
 use conclave_core::tool_calls::toolbox::TaskTool;
@@ -302,6 +302,7 @@ fn setup_of(caller: Caller, tool: &str) -> PluginSetup {
         tools: Vec::new(),
         sha256: String::new(),
         mcp: false,
+        provenance: Provenance::default(),
     };
     let grants = Grants {
         tools: Some(ToolsGrant { names: vec![ToolPattern(tool.to_owned())], calls: None }),

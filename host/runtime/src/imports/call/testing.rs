@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conclave_core::permissions::grant::Grants;
 use conclave_core::permissions::manifest::Manifest;
-use conclave_core::setup::{PluginFacts, PluginSetup};
+use conclave_core::setup::{PluginFacts, PluginSetup, Provenance};
 use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
 use conclave_core::types::denial::{Denial, DenialRecord};
 use conclave_core::types::history::History;
@@ -30,6 +30,7 @@ pub(crate) fn setup() -> PluginSetup {
         tools: Vec::new(),
         sha256: String::new(),
         mcp: false,
+        provenance: Provenance::default(),
     };
     PluginSetup {
         facts,

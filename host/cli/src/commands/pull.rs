@@ -1,0 +1,67 @@
+//! `conclave plugin pull REFERENCE`: writes a component of an OCI registry to a file. Runs nothing
+//! of it, and need not be a plugin.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use conclave_core::types::limits::COMPONENT_BYTES;
+use conclave_runtime::durable_file::{self, FileAccess};
+use serde_json::json;
+
+use crate::args::{OutputArgs, Pull};
+use crate::commands::sign::write_beside;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::registry::{failed, registry};
+use crate::state::source::reference;
+use crate::ui::show::{FAINT, bytes, paint, show_path};
+use crate::ui::stdout;
+
+pub(crate) async fn pull(args: &Pull, output: OutputArgs) -> Result<u8, CliError> {
+    let reference = reference(&args.reference)?;
+    let file = args.output.clone().unwrap_or_else(|| file_name(reference.repository()));
+    check_free(&file, args.force)?;
+    let registry = registry();
+    let artifact = registry.artifact(&reference, || {}).await.map_err(|error| failed(&error))?;
+    let component = registry
+        .component(&artifact, COMPONENT_BYTES, || {})
+        .await
+        .map_err(|error| failed(&error))?;
+    // Without --force not even a file that appeared meanwhile is replaced.
+    let write = if args.force { durable_file::replace } else { durable_file::create };
+    write(&file, &component, &FileAccess::Usual).map_err(|error| {
+        CliError::internal(format!("{} could not be written: {error}", show_path(&file)))
+    })?;
+    let signatures = registry.signatures(&artifact).await.map_err(|error| failed(&error))?;
+    if !signatures.is_empty() {
+        write_beside(&file, &signatures)?;
+    }
+    let pulled = artifact.reference();
+    if output.json {
+        let (path, sha256) = (file.display().to_string(), artifact.component_sha256());
+        stdout::json(
+            json!({ "type": "pull", "reference": pulled, "sha256": sha256, "file": path }),
+        )?;
+    } else {
+        if !output.quiet {
+            let what = format!("{}, {}", show_path(&file), bytes(component.len() as u64));
+            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
+        }
+        stdout::line(pulled)?;
+    }
+    Ok(exit::OK)
+}
+
+/// Returns the last word of a repository as the name of a file.
+fn file_name(repository: &str) -> PathBuf {
+    let name = repository.rsplit('/').next().unwrap_or_default();
+    PathBuf::from(format!("{name}.wasm"))
+}
+
+fn check_free(file: &Path, force: bool) -> Result<(), CliError> {
+    if force || file.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    Err(CliError::usage(format!("{} exists", show_path(file)))
+        .hint("replace it with --force, or name another file with --output FILE"))
+}
