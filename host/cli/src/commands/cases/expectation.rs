@@ -46,7 +46,7 @@ pub(super) struct Expectation {
     /// `high: it deletes files`; a part of each is enough.
     #[serde(default)]
     asked: Option<Vec<String>>,
-    /// Lines of the plugins' logs; a part of each is enough.
+    /// Lines of the plugins' logs, in order; a part of each is enough, and others may stand between.
     #[serde(default)]
     logged: Option<Vec<String>>,
 }
@@ -176,7 +176,12 @@ impl Expectation {
             let fits = |(expected, seen): (&String, &String)| {
                 expected == seen || (is_part && seen.contains(expected.as_str()))
             };
-            let is_met = expected.len() == seen.len() && expected.iter().zip(seen).all(fits);
+            let is_met = if what == "logged" {
+                let mut lines = seen.iter();
+                expected.iter().all(|part| lines.any(|line| fits((part, line))))
+            } else {
+                expected.len() == seen.len() && expected.iter().zip(seen).all(fits)
+            };
             check(is_met, what, of(&Some(expected)), of(&Some(seen)));
         }
         problems
