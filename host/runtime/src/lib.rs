@@ -67,6 +67,7 @@ mod sandbox {
     pub mod engine;
     pub(crate) mod fault;
     pub(crate) mod guest_calls;
+    pub(crate) mod plain;
     pub(crate) mod run;
 }
 pub mod plugin;

@@ -11,7 +11,6 @@ mod download;
 mod embed;
 mod exports;
 mod load;
-mod plain;
 mod precompiled;
 mod probe;
 #[cfg(feature = "registry")]
@@ -42,7 +41,6 @@ use exports::Exports;
 
 pub(crate) use arguments::ArgumentChecker;
 pub(crate) use load::schemas;
-pub(crate) use plain::{PlainTool, ProgramInput};
 
 pub use cache::{Cache, CacheError};
 pub use compiler::Compiler;

@@ -11,7 +11,7 @@ pub(crate) mod state;
 pub(crate) mod stdio;
 #[cfg(test)]
 pub(crate) mod testing;
-mod wasi;
+pub(crate) mod wasi;
 
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::ids::PluginName;

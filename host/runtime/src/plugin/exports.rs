@@ -4,7 +4,6 @@ use conclave_core::setup::PluginKind;
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
-use super::plain::PlainTools;
 use super::{Inspection, LoadError};
 use crate::imports::bindings::exports::conclave::plugin::{
     agent, condenser, delivery_strategy, gate, judge, memory, observer, responder,
@@ -12,6 +11,7 @@ use crate::imports::bindings::exports::conclave::plugin::{
 };
 use crate::imports::call::CallState;
 use crate::imports::call::log::excerpt;
+use crate::sandbox::plain::PlainTools;
 
 /// The exports of the contract that a component has.
 #[derive(Default)]

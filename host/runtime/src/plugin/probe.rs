@@ -27,6 +27,7 @@ use crate::imports::call::{CallInput, CallState, PluginContext};
 use crate::imports::convert::{spec_in, text_in};
 use crate::observe::subscribe::Level;
 use crate::sandbox::engine::Engine;
+use crate::sandbox::plain::is_tool_name;
 use crate::sandbox::run::{self, GuestCall};
 use crate::support::clock::BoxFuture;
 
@@ -166,15 +167,6 @@ fn checked(tools: Vec<ToolSpec>) -> Result<Vec<ToolSpec>, LoadError> {
         }
     }
     Ok(tools)
-}
-
-pub(super) fn is_tool_name(name: &str) -> bool {
-    let word = |word: &str| {
-        !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
-    };
-    name.len() <= 64
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.split('_').all(word)
 }
 
 /// Discards logs and refuses model requests while a plugin is loaded.

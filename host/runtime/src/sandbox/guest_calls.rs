@@ -25,7 +25,7 @@ use crate::imports::convert::{
     judged_out, observed_out, observer_reply_in, outcome_in, reason_out, ruling_in, task_result_in,
     tool_error_in, turn_in, verdict_in, wake_out,
 };
-use crate::plugin::PlainTool;
+use crate::sandbox::plain::PlainTool;
 
 /// An export of a component, with its arguments. A task or a room is not among them: the guest reads
 /// it through imports.

@@ -20,7 +20,7 @@ use super::log::{LogBook, harmless};
 use super::meter::Meter;
 use super::plugin_context::PluginContext;
 use super::replay::CallReplay;
-use super::wasi::Wasi;
+use super::wasi::{ProgramInput, Wasi};
 use crate::calls::{CallStart, ToolInput};
 use crate::imports::bindings::conclave::plugin::types;
 use crate::imports::convert;
@@ -29,7 +29,6 @@ use crate::imports::interfaces::files::Listings;
 use crate::imports::interfaces::wasi_files::FileStreams;
 use crate::imports::secrets::scrub::{Scrubbed, scrubber};
 use crate::imports::secrets::vault::CallSecrets;
-use crate::plugin::ProgramInput;
 use crate::support::suspension::Suspension;
 
 /// Number of refusals that the report lists one by one. A guest that repeats one attempt thousands

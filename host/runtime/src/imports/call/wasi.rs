@@ -19,10 +19,16 @@ use super::log::LogBook;
 use super::stdio::GuestStream;
 use crate::calls::CallStart;
 use crate::observe::subscribe::Level;
-use crate::plugin::ProgramInput;
 
 /// Maximum bytes of randomness for one host call.
 const RANDOM_MAX: u64 = 1 << 20;
+
+/// The arguments and the standard input of a program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProgramInput {
+    pub(crate) arguments: Vec<String>,
+    pub(crate) stdin: String,
+}
 
 /// The WASI context, and the output streams to finish after the call.
 pub(crate) struct Wasi {

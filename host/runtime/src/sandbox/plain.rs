@@ -13,9 +13,9 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, Instance, InstancePre, Type, Val};
 use wasmtime_wasi::I32Exit;
 
-use super::probe::is_tool_name;
 use crate::imports::call::CallState;
 use crate::imports::call::log::excerpt;
+use crate::imports::call::wasi::ProgramInput;
 use values::{TypeWriter, Unserved};
 
 /// The export of a program, with any version of WASI 0.2.
@@ -43,13 +43,6 @@ enum PlainForm {
     Program,
 }
 
-/// The arguments and the standard input of a program.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ProgramInput {
-    pub(crate) arguments: Vec<String>,
-    pub(crate) stdin: String,
-}
-
 /// A function as it is found, before its tool has a name.
 struct ExportedFunction {
     /// The interface; empty for a function of the component itself.
@@ -61,7 +54,7 @@ struct ExportedFunction {
 
 impl PlainTools {
     /// Finds the functions and the program of a component.
-    pub(super) fn find(code: &InstancePre<CallState>) -> Self {
+    pub(crate) fn find(code: &InstancePre<CallState>) -> Self {
         let component = code.component();
         let engine = component.engine();
         let mut found = Self::default();
@@ -136,12 +129,12 @@ impl PlainTools {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 
     /// Returns the descriptions of the tools.
-    pub(super) fn specs(&self) -> Vec<ToolSpec> {
+    pub(crate) fn specs(&self) -> Vec<ToolSpec> {
         self.tools.iter().map(|tool| tool.spec.clone()).collect()
     }
 
@@ -327,6 +320,16 @@ fn shown(value: &Value) -> String {
 /// `[method]` and the like stay, and make the name invalid.
 fn tool_name(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")
+}
+
+/// Returns whether the contract allows the name of a tool.
+pub(crate) fn is_tool_name(name: &str) -> bool {
+    let word = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+    };
+    name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.split('_').all(word)
 }
 
 /// Returns `calc` of `acme:math/calc@1.0.0`.
