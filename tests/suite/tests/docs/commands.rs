@@ -18,7 +18,7 @@ use crate::cli::text;
 use crate::resume_cli::{kill, until};
 
 /// Lines that no test runs, by their prefix, with the reason.
-const ELSEWHERE: [(&str, &str); 22] = [
+const ELSEWHERE: [(&str, &str); 23] = [
     (
         "cargo xtask ",
         "starts the tests themselves; xtask's own tests hold that these commands exist",
@@ -40,6 +40,7 @@ const ELSEWHERE: [(&str, &str); 22] = [
     ("conclave plugin new keeper", FIRST_AGENT),
     ("mkdir pages && echo", FIRST_AGENT),
     ("conclave run \"When was Skerryvore lit?\"", FIRST_AGENT),
+    ("conclave serve", "waits for clients; played by the tests of `serve`"),
     ("conclave plugin build", AUTHORING),
     ("conclave plugin test", AUTHORING),
     ("conclave run \"How many words has this?\"", AUTHORING),
@@ -143,13 +144,20 @@ impl Stage {
                 .with_file("token.txt", "a token of the test")
                 .with_file("hint.txt", "Look at the tower.\n")
                 .with_file("library/page.md", "Skerryvore was first lit in 1844."),
+            "docs/write-plugins/any-component.md" => {
+                let program = std::fs::read(guest("plain_program")).expect("guests are built");
+                rig.with_file("shout.wasm", program)
+            }
             "docs/use/acting.md" => rig
                 .with_file("FILE", read(&root().join("tests/data/trajectory/pairs-2024-07.json"))),
             _ => rig,
         };
         let mut stage = Self { rig, page: page.to_owned(), under_way: None, registry: None };
         match page {
-            "docs/use/lock.md" | "docs/use/models.md" | "docs/use/background.md" => {
+            "docs/use/lock.md"
+            | "docs/use/models.md"
+            | "docs/use/background.md"
+            | "docs/write-plugins/any-component.md" => {
                 stage.hidden("conclave init");
             }
             "docs/use/registry.md" => stage.registry = Some(TestRegistry::start()),
