@@ -134,6 +134,7 @@ impl Host {
             from: from.clone(),
         };
         HttpModel::new(HttpModelSettings {
+            api: server.api,
             url: server.url.clone(),
             model: server.model.clone(),
             key: server

@@ -18,10 +18,11 @@ use super::blocks::{Block, blocks};
 use super::{read, root};
 
 /// Components that pages name and readers write, each with the guest that replaces it here.
-const STRANGERS: [(&str, &str); 5] = [
+const STRANGERS: [(&str, &str); 6] = [
     ("./weather.wasm", "secret_sender"),
     ("./guard.wasm", "hostile_gate"),
     ("reader.wasm", "agent_caller"),
+    ("shout.wasm", "plain_program"),
     ("target/wasm32-wasip2/release/tides.wasm", "weather"),
     ("target/wasm32-wasip2/release/polite.wasm", "strategy_silent"),
 ];
