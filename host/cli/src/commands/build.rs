@@ -86,7 +86,7 @@ fn script(project: &Project, engine: Engine, output: OutputArgs) -> Result<(), C
     })?;
     let whole = put_in(&bytes, &manifest)
         .map_err(|error| CliError::plugin(format!("{}: {error}", show_path(&component))))?;
-    // The last step, so that what is there is whole.
+    // Replaced at the end, so that an interrupted build leaves the previous component.
     durable_file::replace(&component, &whole, &FileAccess::Usual).map_err(unwritten)
 }
 

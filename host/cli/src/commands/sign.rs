@@ -106,7 +106,7 @@ pub(crate) fn keygen(file: &Path, output: OutputArgs) -> Result<u8, CliError> {
     durable_file::create(file, secret.as_bytes(), &FileAccess::Private).map_err(|error| {
         let what = format!("{} could not be written: {error}", show_path(file));
         match error.kind() {
-            // Nobody could sign with a key that was replaced.
+            // An overwritten private key is lost.
             ErrorKind::AlreadyExists => CliError::usage(what).hint("name a new file"),
             _ => CliError::internal(what),
         }

@@ -28,7 +28,7 @@ use crate::ui::show::{BAD, paint};
 
 /// Conversations that are open at once. Each holds its histories in memory.
 const OPEN: usize = 64;
-/// The channel of the operator's terminal, where nobody types into these rooms.
+/// The channel of the operator's terminal, which is no channel of these rooms.
 const TERMINAL: &str = "terminal";
 
 /// The conversations of a server.
@@ -171,7 +171,7 @@ impl Conversations {
     async fn bind_channels(&self, handle: &RoomHandle) -> Result<(), Refusal> {
         let configured = self.prepared.setup().channels.get(&self.channel).cloned();
         let terminal = ChannelId::from(TERMINAL);
-        // Nobody reads the terminal of a server, so results must not be sent there.
+        // A result that is sent to the terminal would not reach the user of the page.
         let unread = handle.bindings().get(&terminal).cloned();
         let unread = unread.map(|binding| Binding { access: ChannelAccess::None, ..binding });
         for (channel, wanted) in [(self.channel.clone(), configured), (terminal, unread)] {

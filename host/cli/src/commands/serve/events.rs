@@ -1,7 +1,7 @@
 //! The events of a conversation for one browser, as server-sent events: entries of the transcript,
 //! each with an id; the status; and pieces of the text that a model writes. A browser that connects
-//! again names the last id, and gets what follows. A slow one delays nobody: it reads from the shared
-//! transcript at its own speed.
+//! again names the last id, and gets what follows. A slow browser delays no other: it reads from the
+//! shared transcript at its own speed.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -26,7 +26,7 @@ struct EventCursor {
     /// differently.
     epoch: String,
     next: usize,
-    /// Whether the browser has to forget what it shows.
+    /// Whether the browser must clear its transcript before the next entry.
     resets: bool,
     status: Option<String>,
     /// The number of the draft, and the bytes of it that were sent.
