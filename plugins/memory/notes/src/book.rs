@@ -9,9 +9,9 @@ use conclave_sdk::kv::KvError;
 use conclave_sdk::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::index;
 use crate::store::Store;
 use crate::words::words;
+use crate::{index, vectors};
 
 pub(crate) const MOST_NOTES: u64 = 10_000;
 const MOST_BYTES: usize = 32 * 1024;
@@ -22,6 +22,8 @@ const MOST_QUERY_WORDS: usize = 64;
 /// The usual BM25 constants: the saturation of repeated words, and the penalty for long notes.
 const SATURATION: f64 = 1.2;
 const LENGTH_WEIGHT: f64 = 0.75;
+/// The usual constant of reciprocal rank fusion: the weight of the first ranks against later ones.
+const RANK_WEIGHT: f64 = 60.0;
 const TOTALS: &str = "totals";
 
 /// A note in its stored form.
@@ -34,7 +36,12 @@ pub(crate) struct Note {
 
 impl Note {
     fn words(&self) -> Vec<String> {
-        words(&[self.tags.join(" "), self.text.clone()].join(" "))
+        words(&self.searched())
+    }
+
+    /// Returns what a query is compared with.
+    fn searched(&self) -> String {
+        [self.tags.join(" "), self.text.clone()].join(" ")
     }
 }
 
@@ -130,6 +137,7 @@ pub(crate) fn forget(store: &mut impl Store, id: u64) -> Result<Option<Note>> {
     let Some(note) = note(store, id)? else { return Ok(None) };
     let words = note.words();
     store.delete(&key_of(id)).map_err(readable)?;
+    vectors::remove(store, id).map_err(readable)?;
     index::remove(store, id, &words).map_err(readable)?;
     let before = totals(store)?;
     let after = Totals {
@@ -146,14 +154,45 @@ fn note(store: &impl Store, id: u64) -> Result<Option<Note>> {
     Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
 
-/// Returns the notes that fit a query best, by BM25, with the newest first among equals. Reads only
-/// the index of the query's words, and the notes that it returns.
-pub(crate) fn search(store: &impl Store, query: &str, limit: usize) -> Result<Vec<Found>> {
+/// A query and the model's vector of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueryVector<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) values: &'a [f32],
+}
+
+/// Returns the notes that fit a query best, by BM25, with the newest first among equals. With a
+/// vector, the nearest notes are ranked too, and the two rankings are fused. Reads only the index
+/// of the query's words, the signs of the vectors, and the notes that it returns.
+pub(crate) fn search(
+    store: &impl Store,
+    query: &str,
+    vector: Option<QueryVector>,
+    limit: usize,
+) -> Result<Vec<Found>> {
+    let totals = totals(store)?;
+    let mut ranked = by_words(store, query, totals)?;
+    if let Some(QueryVector { model, values }) = vector {
+        let near = vectors::nearest(store, model, values, totals.next).map_err(readable)?;
+        ranked = fused([ranked, near]);
+    }
+    let mut found = Vec::new();
+    for id in ranked {
+        if found.len() >= limit {
+            break;
+        }
+        // A note whose removal was interrupted may be in the index only.
+        found.extend(note(store, id)?.map(|note| Found { id, note }));
+    }
+    Ok(found)
+}
+
+/// Returns the notes that contain words of the query, by BM25.
+fn by_words(store: &impl Store, query: &str, totals: Totals) -> Result<Vec<u64>> {
     let mut wanted = words(query);
     wanted.sort_unstable();
     wanted.dedup();
     wanted.truncate(MOST_QUERY_WORDS);
-    let totals = totals(store)?;
     let mean = (totals.words as f64 / totals.notes.max(1) as f64).max(1.0);
     let mut scores: BTreeMap<u64, f64> = BTreeMap::new();
     for word in &wanted {
@@ -168,17 +207,39 @@ pub(crate) fn search(store: &impl Store, query: &str, limit: usize) -> Result<Ve
                 rarity * count * (SATURATION + 1.0) / (count + weight);
         }
     }
+    Ok(best_first(scores))
+}
+
+/// Returns the notes of several rankings in one: a note counts by its rank in each.
+fn fused(rankings: [Vec<u64>; 2]) -> Vec<u64> {
+    let mut scores: BTreeMap<u64, f64> = BTreeMap::new();
+    for ranking in rankings {
+        for (rank, id) in (1_u32..).zip(ranking) {
+            *scores.entry(id).or_default() += 1.0 / (RANK_WEIGHT + f64::from(rank));
+        }
+    }
+    best_first(scores)
+}
+
+fn best_first(scores: BTreeMap<u64, f64>) -> Vec<u64> {
     let mut ranked: Vec<(f64, u64)> = scores.into_iter().map(|(id, score)| (score, id)).collect();
     ranked.sort_by(|one, other| {
         other.0.partial_cmp(&one.0).unwrap_or(Ordering::Equal).then(other.1.cmp(&one.1))
     });
+    ranked.into_iter().map(|(_, id)| id).collect()
+}
+
+/// Returns the oldest notes that have no vector of this model, with the text to make one from.
+pub(crate) fn without_vector(
+    store: &impl Store,
+    model: &str,
+    count: u32,
+) -> Result<Vec<(u64, String)>> {
+    let next = vectors::next(store, model).map_err(readable)?;
     let mut found = Vec::new();
-    for (_, id) in ranked {
-        if found.len() >= limit {
-            break;
-        }
-        // A note whose removal was interrupted may be in the index only.
-        found.extend(note(store, id)?.map(|note| Found { id, note }));
+    for key in store.keys("note/", &key_of(next.saturating_sub(1)), count).map_err(readable)? {
+        let Some(id) = key.strip_prefix("note/").and_then(|id| id.parse().ok()) else { continue };
+        found.extend(note(store, id)?.map(|note| (id, note.searched())));
     }
     Ok(found)
 }

@@ -1,16 +1,20 @@
 //! Notes: a memory that outlives a run. The action `recall` finds notes by their words (BM25);
 //! tools write, list and forget them. Everything is in the plugin's own key-value store. A search
-//! reads the index of its words and the notes that it returns, however many there are.
+//! reads the index of its words and the notes that it returns, however many there are. With
+//! `embeddings` in its config it also finds notes by their meaning.
 //!
 //! Two simultaneous calls may overwrite each other's index: `limits.at_once = 1` serializes them.
 
 mod book;
+mod embeddings;
 mod index;
+mod meaning;
 mod store;
+mod vectors;
 mod words;
 
 use conclave_sdk::memory::Memory;
-use conclave_sdk::{Error, Outcome, Result, tool};
+use conclave_sdk::{Error, Outcome, Result, log, tool};
 use serde::Serialize;
 
 use book::Found;
@@ -44,6 +48,10 @@ fn remember(
     tags: Option<Vec<String>>,
 ) -> Result<Outcome> {
     let (id, notes) = book::remember(&mut Granted, &text, tags.unwrap_or_default())?;
+    // The note is kept, with its vector or without.
+    if let Err(error) = meaning::catch_up(&mut Granted) {
+        log::warn!("notes without vectors are found by their words only: {error}");
+    }
     Outcome::text(format!("Remembered as note {id}.")).with_value(&Remembered { id, notes })
 }
 
@@ -69,7 +77,9 @@ fn memories(
 ) -> Result<Outcome> {
     let limit = limit.unwrap_or(LISTED).min(MOST_LISTED);
     let listed = match query.filter(|query| !query.trim().is_empty()) {
-        Some(query) => Listed { notes: None, memories: book::search(&Granted, &query, limit)? },
+        Some(query) => {
+            Listed { notes: None, memories: meaning::search(&mut Granted, &query, limit)? }
+        }
         None => {
             let (memories, notes) = book::newest(&Granted, limit)?;
             Listed { notes: Some(notes), memories }
@@ -115,7 +125,7 @@ struct Notes;
 
 impl Memory for Notes {
     fn search(query: &str, limit: u32) -> Result<Vec<String>> {
-        Ok(book::search(&Granted, query, limit as usize)?
+        Ok(meaning::search(&mut Granted, query, limit as usize)?
             .into_iter()
             .map(|found| found.note.text)
             .collect())

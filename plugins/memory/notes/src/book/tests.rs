@@ -58,7 +58,7 @@ fn with(texts: &[&str]) -> Fake {
 }
 
 fn found(store: &Fake, query: &str) -> Vec<u64> {
-    search(store, query, 10).unwrap().into_iter().map(|found| found.id).collect()
+    search(store, query, None, 10).unwrap().into_iter().map(|found| found.id).collect()
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn better_notes_come_first_and_newer_ones_of_equals() {
     ]);
     assert_eq!(found(&store, "tea coffee")[0], 4);
     assert_eq!(found(&store, "tea"), [4, 3, 1, 2]);
-    assert_eq!(search(&store, "tea", 2).unwrap().len(), 2);
+    assert_eq!(search(&store, "tea", None, 2).unwrap().len(), 2);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn what_was_cut_off_does_no_harm() {
     store.values.remove(&key_of(1));
     assert_eq!(found(&store, "tea"), [2], "an index entry without its note");
     store.values.insert("index/00".into(), b"broken".to_vec());
-    assert!(search(&store, "a b c d e f g h tea", 10).is_ok());
+    assert!(search(&store, "a b c d e f g h tea", None, 10).is_ok());
     store.values.insert(key_of(2), b"broken".to_vec());
     assert_eq!(found(&store, "tea"), [0; 0]);
 }
