@@ -35,8 +35,7 @@ pub(crate) fn search(store: &mut impl Store, query: &str, limit: usize) -> Resul
     let Settings { embeddings } = config::get()?;
     let Some(embeddings) = embeddings else { return book::search(store, query, None, limit) };
     let values = vector(store, &embeddings, Some(query))?;
-    let vector =
-        values.as_deref().map(|values| QueryVector { model: &embeddings.model, values });
+    let vector = values.as_deref().map(|values| QueryVector { model: &embeddings.model, values });
     book::search(store, query, vector, limit)
 }
 
@@ -49,11 +48,8 @@ fn vector(
     let model = embeddings.model.as_str();
     let mut batch = BATCH;
     loop {
-        let notes = if batch == 0 {
-            Vec::new()
-        } else {
-            book::without_vector(store, model, batch)?
-        };
+        let notes =
+            if batch == 0 { Vec::new() } else { book::without_vector(store, model, batch)? };
         let texts: Vec<&str> =
             query.into_iter().chain(notes.iter().map(|(_, text)| text.as_str())).collect();
         if texts.is_empty() {

@@ -48,8 +48,7 @@ fn mark(model: &str) -> [u8; MODEL_BYTES] {
 /// Returns the number of the first note that may have no vector.
 pub(crate) fn next(store: &impl Store, model: &str) -> Result<u64, KvError> {
     let progress = store.get(PROGRESS)?;
-    let progress: Option<Progress> =
-        progress.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let progress: Option<Progress> = progress.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     Ok(progress.filter(|progress| progress.model == model).map_or(1, |progress| progress.next))
 }
 
@@ -128,7 +127,9 @@ pub(crate) fn nearest(
             found.push((cosine, note));
         }
     }
-    found.sort_by(|one, other| other.0.total_cmp(&one.0).then(Reverse(one.1).cmp(&Reverse(other.1))));
+    found.sort_by(|one, other| {
+        other.0.total_cmp(&one.0).then(Reverse(one.1).cmp(&Reverse(other.1)))
+    });
     Ok(found.into_iter().map(|(_, note)| note).collect())
 }
 

@@ -3,6 +3,7 @@
 use conclave_core::protocol::event::Record;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::trajectory::Era;
+use conclave_models::test_server::{SeenRequest, Server, TestReply};
 use conclave_test_support::block_on;
 use serde_json::{Value, json};
 
@@ -54,6 +55,68 @@ fn what_was_remembered_is_recalled_in_this_run_and_in_the_next() {
             seen(&told, 1),
             json!({ "memories": ["The lamp of Skerryvore was lit in 1844."] }),
             "notes outlive their run"
+        );
+    });
+}
+
+/// A server for embeddings that understands dogs and tea.
+fn embeddings() -> Server {
+    Server::answering(|request: &SeenRequest| {
+        let means = |text: &str, words: &[&str]| -> f32 {
+            if words.iter().any(|word| text.contains(word)) { 1.0 } else { 0.1 }
+        };
+        let vector = |text: &str| [means(text, &["dog", "animal"]), means(text, &["tea", "drink"])];
+        let asked = request.json();
+        assert_eq!(asked["model"], "small");
+        let data: Vec<Value> = asked["input"]
+            .as_array()
+            .expect("texts")
+            .iter()
+            .enumerate()
+            .map(|(index, text)| {
+                json!({ "index": index, "embedding": vector(text.as_str().expect("a text")) })
+            })
+            .collect();
+        TestReply::json(200, &json!({ "data": data }))
+    })
+}
+
+#[test]
+fn with_a_server_for_embeddings_notes_are_found_by_their_meaning() {
+    let server = embeddings();
+    let script = json!([
+        remember("The dog is ill."),
+        remember("The tea is cold."),
+        recall("animals that are unwell")
+    ]);
+    let notes = |grant: &str| {
+        let url = server.url();
+        let lines = format!(
+            "{NOTES}\nconfig.embeddings = {{ url = \"{url}/v1/embeddings\", model = \"small\" }}{grant}"
+        );
+        let rest = stocked("notes", &lines);
+        acting(&script, "grants.tools = [\"notes.*\"]", "memory = \"notes\"", &(rest + ALLOW))
+    };
+    let url = server.url();
+    let grant = format!(
+        "\ngrants.fetch = {{ urls = [\"{url}/*\"], methods = [\"POST\"], private = [\"127.0.0.1\"] }}"
+    );
+    block_on(async {
+        let told = steps(&World::new().run(&notes(&grant), "go").await);
+        let memories = seen(&told, 3)["memories"].clone();
+        assert_eq!(memories[0], "The dog is ill.", "{told:#?}");
+        // Without the grant, nothing is sent, the operator reads why, and words are searched.
+        let (world, sent) = (World::new(), server.requests().len());
+        let told = steps(&world.run(&notes(""), "go").await);
+        assert_eq!(seen(&told, 3), json!({ "memories": [] }), "{told:#?}");
+        assert_eq!(server.requests().len(), sent);
+        let suggested = world.told().into_iter().find_map(|notice| match notice {
+            Notice::Denied { record, .. } => record.suggestion,
+            _ => None,
+        });
+        assert!(
+            suggested.as_deref().is_some_and(|grant| grant.contains("grants.fetch")),
+            "{suggested:?}"
         );
     });
 }
