@@ -246,8 +246,8 @@ pub(crate) struct Doctor {
 pub(crate) enum PluginCommand {
     /// Write the crate of a new plugin, which builds, passes its tests and runs as it is
     New(NewPlugin),
-    /// Build a plugin's crate with cargo, and inspect the component. Its build scripts and macros
-    /// run without a sandbox
+    /// Build a plugin's component, and inspect it. What a build runs is not in a sandbox: the build
+    /// scripts and macros of a crate, app.py, and app.js
     Build(BuildPlugin),
     /// Run the cases of a plugin: calls of its component in sandboxes, with what they must return.
     /// The cases name the grants, and their configs can start programs outside of any sandbox: read

@@ -1,6 +1,7 @@
 //! `conclave plugin build [FOLDER]`: builds a plugin of its sources, and inspects the component.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -73,11 +74,13 @@ fn script(project: &Project, engine: Engine, output: OutputArgs) -> Result<(), C
     };
     let tools = Toolchain::of(project, engine, output)?;
     let made_in = component.with_extension("made");
-    std::fs::create_dir_all(&made_in).map_err(unwritten)?;
+    // It has copies of the files beside the plugin's code.
+    std::fs::create_dir_all(durable_file::folder_of(&made_in)).map_err(unwritten)?;
+    durable_file::make_folders(&made_in, 0o700).map_err(unwritten)?;
     let prepared = tools.prepare(&app, &made_in, engine, output)?;
     if !output.quiet {
         for warning in &prepared.warnings {
-            eprintln!("{} {warning}", paint(ODD, "warning:"));
+            let _ = writeln!(crate::ui::output::stderr(), "{} {warning}", paint(ODD, "warning:"));
         }
     }
     tools.make(&prepared, output)?;

@@ -1,6 +1,8 @@
 //! `conclave plugin inspect SOURCE`: a component's description, capabilities, tools and imports.
 //! Runs nothing of the component but its list of tools, with nothing granted.
 
+use std::io::Write as _;
+
 use conclave_core::setup::PluginKind;
 use conclave_runtime::ComponentTools;
 use conclave_runtime::plugin::Inspection;
@@ -51,7 +53,11 @@ async fn tools_of(found: &LocatedComponent, output: OutputArgs) -> Result<Tools,
     }
     let host = setup::open_host()?;
     if !output.quiet && !output.json && found.inspection.size > WORTH_A_LINE {
-        eprintln!("{}", paint(FAINT, "compiling it, to list its tools; --no-tools does without"));
+        let _ = writeln!(
+            crate::ui::output::stderr(),
+            "{}",
+            paint(FAINT, "compiling it, to list its tools; --no-tools does without")
+        );
     }
     let tools = host.tools_of(found.bytes.clone()).await;
     Ok(Some(tools.map_err(|error| error.to_string())))

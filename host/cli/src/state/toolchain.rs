@@ -21,6 +21,13 @@ use crate::ui::show::{FAINT, one_line, paint, show_path, time};
 
 /// The folder of the SDK in a plugin's folder, as `conclave plugin new` writes it.
 pub(crate) const SDK: &str = "conclave-sdk";
+/// The folder of the JavaScript SDK with the pins of its tools, and the lock in it.
+const JS_TOOLCHAIN: &str = "sdk/js/toolchain";
+const JS_LOCK: &str = "package-lock.json";
+/// Options of npm. No script of a package runs.
+const NPM: [&str; 4] = ["--loglevel=error", "--no-audit", "--no-fund", "--ignore-scripts"];
+/// Keeps Python from looking for modules in the current folder, which may be anybody's.
+const SAFE_PATH: (&str, &str) = ("PYTHONSAFEPATH", "1");
 /// Says that an installation is complete.
 const COMPLETE: &str = "complete";
 
@@ -100,8 +107,13 @@ impl Toolchain {
         };
         let interpreter = interpreter(language)?;
         let pins = pins(language, &sdk)?;
-        // The larger engine needs more packages.
-        let identity = format!("{pins}{}{}", interpreter.display(), engine.as_str());
+        // The larger engine needs more packages. All that is installed is named, so a project with
+        // other pins has a folder of its own.
+        let lock = match language {
+            Language::Python => String::new(),
+            Language::Js | Language::Rust => read(&sdk.join(JS_TOOLCHAIN).join(JS_LOCK))?,
+        };
+        let identity = format!("{pins}{lock}{}{}", interpreter.display(), engine.as_str());
         let name = format!("{}-{}", language.as_str(), short_digest(&identity));
         let folder = folder.join(name);
         install(language, &interpreter, &pins, engine, &sdk, &folder, output)?;
@@ -233,7 +245,7 @@ fn step(output: OutputArgs, what: &str) {
 }
 
 fn with_hint(error: CliError, hint: Option<String>) -> CliError {
-    match hint {
+    match hint.filter(|hint| !hint.is_empty()) {
         Some(hint) => error.hint(hint),
         None => error,
     }
@@ -243,6 +255,7 @@ fn with_hint(error: CliError, hint: Option<String>) -> CliError {
 fn run(mut command: Command, failed: impl FnOnce() -> CliError) -> Result<(), CliError> {
     let ran = command
         .stdin(Stdio::null())
+        .env(SAFE_PATH.0, SAFE_PATH.1)
         .output()
         .map_err(|error| unstarted(Path::new(command.get_program()), &error))?;
     if ran.status.success() {
@@ -260,6 +273,7 @@ fn answer<T: DeserializeOwned>(mut command: Command, file: &Path) -> Result<T, C
     let ran = command
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
+        .env(SAFE_PATH.0, SAFE_PATH.1)
         .output()
         .map_err(|error| unstarted(Path::new(command.get_program()), &error))?;
     serde_json::from_slice(&ran.stdout).map_err(|_| {
@@ -295,7 +309,11 @@ fn interpreter(language: Language) -> Result<PathBuf, CliError> {
         .filter(|value| !value.is_empty())
         .unwrap_or_else(|| OsString::from(name));
     let flag = if language == Language::Python { "-c" } else { "-e" };
-    let ran = Command::new(&program).args([flag, question]).stdin(Stdio::null()).output();
+    let ran = Command::new(&program)
+        .args([flag, question])
+        .env(SAFE_PATH.0, SAFE_PATH.1)
+        .stdin(Stdio::null())
+        .output();
     let shown = one_line(&program.to_string_lossy(), 200);
     let ran =
         ran.map_err(|error| CliError::usage(format!("{shown} cannot be run: {error}")).hint(how))?;
@@ -312,8 +330,13 @@ fn pins(language: Language, sdk: &Path) -> Result<String, CliError> {
         Language::Python => "sdk/python/conclave_sdk/_build/toolchain.txt",
         Language::Js | Language::Rust => "sdk/js/toolchain/package.json",
     });
-    std::fs::read_to_string(&file).map_err(|error| {
-        CliError::usage(format!("{} could not be read: {error}", show_path(&file)))
+    read(&file)
+}
+
+/// Reads a file of an SDK.
+fn read(file: &Path) -> Result<String, CliError> {
+    std::fs::read_to_string(file).map_err(|error| {
+        CliError::usage(format!("{} could not be read: {error}", show_path(file)))
             .hint("the SDK in this folder is not whole; write a new one with `conclave plugin new`")
     })
 }
@@ -359,13 +382,13 @@ fn install(
             vec![venv, pip]
         }
         Language::Js | Language::Rust => {
-            for name in ["package.json", "package-lock.json"] {
-                let from = sdk.join("sdk/js/toolchain").join(name);
+            for name in ["package.json", JS_LOCK] {
+                let from = sdk.join(JS_TOOLCHAIN).join(name);
                 std::fs::copy(from, folder.join(name)).map_err(unwritten)?;
             }
             let npm = |command: &str, more: &[String]| {
                 let mut npm = npm(interpreter);
-                npm.arg(command).args(["--loglevel=error", "--no-audit", "--no-fund"]).args(more);
+                npm.arg(command).args(NPM).args(more);
                 npm.current_dir(folder);
                 npm
             };
@@ -384,7 +407,7 @@ fn install(
     for command in commands {
         run(command, || {
             let what = format!("the build tools for {} could not be installed", language.as_str());
-            CliError::usage(what).hint("go online once: after that a build needs no network")
+            CliError::usage(what).hint("the output above says why; the first installation needs a network, and later builds do not")
         })?;
     }
     std::fs::write(folder.join(COMPLETE), "").map_err(unwritten)?;

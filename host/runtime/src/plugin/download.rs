@@ -2,12 +2,15 @@
 //! trusted. Downloads are kept in a folder by digest, and verified at every read.
 
 use std::error::Error;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::permissions::fetch::is_inside;
+use conclave_core::permissions::fetch::{AddressKind, is_inside};
 use conclave_core::types::limits::COMPONENT_BYTES;
 use conclave_core::types::text::show_size as size;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use url::Url;
@@ -21,7 +24,8 @@ use crate::support::durable_file::{self, FileAccess};
 /// Maximum redirects of one download.
 const REDIRECTS: usize = 5;
 const CONNECT: Duration = Duration::from_secs(10);
-const WHOLE: Duration = Duration::from_secs(300);
+/// The time of one request, with its redirects and the whole answer.
+pub(super) const WHOLE: Duration = Duration::from_secs(300);
 
 /// Why a download failed.
 #[derive(Debug, thiserror::Error)]
@@ -167,8 +171,11 @@ impl Downloads {
 /// # Errors
 /// If the server does not answer, or the answer exceeds the maximum size.
 pub async fn fetch(url: &str) -> Result<Vec<u8>, DownloadError> {
-    let response =
-        client(true, may_follow)?.get(url).send().await.map_err(|error| unreachable(url, error))?;
+    let response = client(&host_of(url), true, may_follow)?
+        .get(url)
+        .send()
+        .await
+        .map_err(|error| unreachable(url, error))?;
     if !response.status().is_success() {
         return Err(DownloadError::Status {
             url: url.to_owned(),
@@ -178,10 +185,51 @@ pub async fn fetch(url: &str) -> Result<Vec<u8>, DownloadError> {
     body(url, response).await
 }
 
-/// Returns a client for files of strangers. `may_follow` decides about each redirect, given the
-/// first address, the next one and the number of hops. Without `is_secure` it needs no
-/// certificates, and cannot connect securely.
+fn host_of(url: &str) -> String {
+    Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// Resolves names. A name that a server led to has no address of this machine or its network,
+/// unless the operator's own name has one too.
+#[derive(Debug)]
+struct OutsideAddresses {
+    /// The host that the operator named.
+    named: String,
+}
+
+impl Resolve for OutsideAddresses {
+    fn resolve(&self, name: Name) -> Resolving {
+        let named = self.named.clone();
+        Box::pin(async move {
+            let mut addresses = lookup(name.as_str()).await?;
+            if name.as_str() != named && !lookup(&named).await?.iter().any(is_of_own_network) {
+                addresses.retain(|address| !is_of_own_network(address));
+                if addresses.is_empty() {
+                    let why = format!(
+                        "it leads from the web to {}, which is this machine or in its network",
+                        name.as_str()
+                    );
+                    return Err(why.into());
+                }
+            }
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
+
+async fn lookup(name: &str) -> std::io::Result<Vec<SocketAddr>> {
+    Ok(tokio::net::lookup_host((name, 0)).await?.collect())
+}
+
+fn is_of_own_network(address: &SocketAddr) -> bool {
+    AddressKind::of(address.ip()).is_some()
+}
+
+/// Returns a client for files of strangers, which begins at the host `named`. `may_follow` decides
+/// about each redirect, given the first address, the next one and the number of hops. Without
+/// `is_secure` it needs no certificates, and cannot connect securely.
 pub(super) fn client(
+    named: &str,
     is_secure: bool,
     may_follow: fn(Option<&Url>, &Url, usize) -> Result<(), &'static str>,
 ) -> Result<Client, DownloadError> {
@@ -199,6 +247,7 @@ pub(super) fn client(
         .connect_timeout(CONNECT)
         .timeout(WHOLE)
         .redirect(redirects)
+        .dns_resolver(Arc::new(OutsideAddresses { named: named.to_owned() }))
         .no_proxy()
         .no_gzip()
         .no_brotli()
@@ -284,12 +333,26 @@ mod tests {
         assert!(!follow("https://a.example/x.wasm", "http://b.example/x.wasm"));
     }
 
+    #[tokio::test]
+    async fn a_name_that_a_server_led_to_is_not_resolved_to_this_machine() {
+        let resolved = async |named: &str| {
+            let resolver = OutsideAddresses { named: named.to_owned() };
+            let addresses = resolver.resolve("localhost".parse().unwrap()).await;
+            addresses.map(Iterator::count).map_err(|error| error.to_string())
+        };
+        // An address needs no resolver, so this test uses no network.
+        let refused = resolved("192.0.66.1").await.unwrap_err();
+        assert!(refused.contains("this machine"), "{refused}");
+        assert!(resolved("localhost").await.unwrap() > 0, "the operator named it");
+        assert!(resolved("127.0.0.1").await.unwrap() > 0, "as in the operator's own network");
+    }
+
     /// Starts a server that returns these answers in order, and counts the requests.
-    async fn server(answers: Vec<String>) -> (String, std::sync::Arc<AtomicU32>) {
+    async fn server(answers: Vec<String>) -> (String, Arc<AtomicU32>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = std::sync::Arc::new(AtomicU32::new(0));
-        let counted = std::sync::Arc::clone(&asked);
+        let asked = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&asked);
         tokio::spawn(async move {
             for answer in answers {
                 let (mut stream, _) = listener.accept().await.unwrap();

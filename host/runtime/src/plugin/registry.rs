@@ -12,7 +12,7 @@ use bytes::Bytes;
 use conclave_core::types::oci::OciReference;
 use conclave_core::types::text::show_size;
 
-use super::download::{Downloads, FileKind};
+use super::download::{Downloads, FileKind, WHOLE};
 use super::signature::{ENVELOPE_BYTES, ENVELOPES, Envelope};
 use crate::support::digest::sha256;
 use exchange::Exchange;
@@ -23,6 +23,8 @@ pub use login::{Login, NoLogins, RegistryLogins};
 
 /// Bytes of a manifest, at most: what registries must accept by the distribution specification.
 const MANIFEST_BYTES: u64 = 4 << 20;
+/// A part that is too large, for messages.
+const COMPONENT: &str = "the component";
 
 /// Why a registry did not give or take an artifact.
 #[derive(Debug, thiserror::Error)]
@@ -123,8 +125,11 @@ impl RegistryError {
             Self::Unauthorized { registry, .. } => format!(
                 "log in with `docker login {registry}`; Conclave reads the login that it stores"
             ),
-            Self::TooLarge { .. } => {
+            Self::TooLarge { what: COMPONENT, .. } => {
                 "raise `limits.component` of the plugin if you expect a component of this size".to_owned()
+            }
+            Self::TooLarge { .. } => {
+                "no limit of yours changes this: check that the address is that of an OCI registry".to_owned()
             }
             Self::Unreachable { .. } | Self::Setup(_) => {
                 "go online once: it is kept after that; or put the .wasm file beside the config and name it".to_owned()
@@ -210,7 +215,7 @@ impl Registry {
         let reference = artifact.reference();
         let too_large = || RegistryError::TooLarge {
             reference: reference.to_string(),
-            what: "the component",
+            what: COMPONENT,
             limit: show_size(limit),
         };
         // The size in the manifest, before anything is downloaded.
@@ -224,12 +229,17 @@ impl Registry {
         downloading();
         let mut exchange = self.exchange(reference)?;
         // The manifest fixes the size, so a longer blob is another one.
-        let blob = exchange.blob(wanted, artifact.component_size()).await?.ok_or_else(too_large)?;
+        let blob = exchange.blob(wanted, artifact.component_size()).await?.ok_or_else(|| {
+            RegistryError::Protocol {
+                registry: reference.registry().to_owned(),
+                reason: "the component is longer than its manifest says".to_owned(),
+            }
+        })?;
         let found = sha256(&blob);
         if found != wanted {
             return Err(RegistryError::OtherDigest {
                 reference: reference.to_string(),
-                what: "the component",
+                what: COMPONENT,
                 found,
                 wanted: wanted.to_owned(),
             });
@@ -307,13 +317,25 @@ impl Registry {
             // A digest goes into the path of a request.
             .filter(|entry| entry.sha256().is_some());
         let mut envelopes = Vec::new();
-        for entry in signatures.take(ENVELOPES) {
-            match envelope(&mut exchange, entry).await {
-                Ok(envelope) => envelopes.extend(envelope),
-                // An entry that leads nowhere must not hide the others.
-                Err(RegistryError::NotFound { .. } | RegistryError::TooLarge { .. }) => {}
-                Err(error) => return Err(error),
+        // One time limit for all: each of many slow answers would be within its own.
+        let read = async {
+            for entry in signatures.take(ENVELOPES) {
+                match envelope(&mut exchange, entry).await {
+                    Ok(envelope) => envelopes.extend(envelope),
+                    // An entry that leads nowhere must not hide the others.
+                    Err(
+                        RegistryError::NotFound { .. }
+                        | RegistryError::TooLarge { .. }
+                        | RegistryError::Status { .. },
+                    ) => {}
+                    Err(error) => return Err(error),
+                }
             }
+            Ok(())
+        };
+        // Those that came in time are verified.
+        if let Ok(read) = tokio::time::timeout(WHOLE, read).await {
+            read?;
         }
         self.downloads.keep_signatures(digest, &envelopes);
         Ok(envelopes)

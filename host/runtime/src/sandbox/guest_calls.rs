@@ -79,11 +79,12 @@ impl GuestCall for GuestFunction<'_> {
             }
             Self::Tool { tools, name, arguments } => {
                 let answer = call!(tools.call_call(name, arguments) in store, instance);
-                PluginOutput::Tool(answer.map_err(tool_error_in).and_then(|outcome| {
-                    let outcome =
-                        outcome_in(outcome).map_err(|fault| ToolError::Fault { fault })?;
-                    Ok(store.data_mut().own_outcome(outcome))
-                }))
+                PluginOutput::Tool(match answer {
+                    Ok(outcome) => outcome_in(outcome)
+                        .map(|outcome| store.data_mut().own_outcome(outcome))
+                        .map_err(|fault| ToolError::Fault { fault }),
+                    Err(error) => Err(store.data().own_error(tool_error_in(error))),
+                })
             }
             Self::Plain { tool, arguments } => {
                 PluginOutput::Tool(tool.call(store, instance, arguments).await?)

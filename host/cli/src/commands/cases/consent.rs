@@ -1,7 +1,8 @@
-//! What the cases of a plugin reach outside of sandboxes and of the plugin's folder: the cases come
-//! with the plugin, so the user is asked first.
+//! What the cases of a plugin reach outside of sandboxes and of the plugin's folder, also through the
+//! network: the cases come with the plugin, so the user is asked first.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::path::Path;
 
 use conclave_core::config::edit::Fragment;
@@ -20,7 +21,7 @@ use crate::ui::show::{ODD, one_line, paint, show_path};
 /// Columns of a command.
 const COMMAND: usize = 120;
 
-/// Asks the user about files outside of the plugin's folder and about programs.
+/// Asks the user about files outside of the plugin's folder, programs and addresses.
 ///
 /// # Errors
 /// If the cases reach any and neither `yes` nor the user allows it, or a config cannot be read.
@@ -47,7 +48,11 @@ pub(super) fn require(
     let list: Vec<String> = reached.iter().map(|what| format!("  {what}")).collect();
     let list = list.join("\n");
     if ask::is_user_there() {
-        eprintln!("{}\n{list}", paint(ODD, "The cases reach more than the plugin's folder:"));
+        let _ = writeln!(
+            crate::ui::output::stderr(),
+            "{}\n{list}",
+            paint(ODD, "The cases reach more than the plugin's folder:")
+        );
         if ask::confirm("Play them?") {
             return Ok(());
         }
@@ -65,6 +70,8 @@ fn reach(config: &Config, folder: &Path, reached: &mut BTreeSet<String>) {
     );
     for (name, model) in &config.models {
         if let ModelKind::Server(server) = &model.kind {
+            let url = one_line(&server.url, COMMAND);
+            reached.insert(format!("the model {name} is the server {url}"));
             keys.extend(
                 server.key.as_ref().map(|key| (format!("the key of the model {name}"), key)),
             );
@@ -79,10 +86,16 @@ fn reach(config: &Config, folder: &Path, reached: &mut BTreeSet<String>) {
                     let command = one_line(&command.join(" "), COMMAND);
                     reached.insert(format!("the tool server {name} is the program {command}"));
                 }
-                McpReach::Address { key, .. } => {
+                McpReach::Address { url, key } => {
+                    let url = one_line(url, COMMAND);
+                    reached.insert(format!("the tool server {name} is at {url}"));
                     keys.extend(key.as_ref().map(|key| (of(), key)));
                 }
             }
+        }
+        for rule in plugin.grants.fetch.iter().flat_map(|grant| &grant.rules) {
+            let url = one_line(rule.url.as_str(), COMMAND);
+            reached.insert(format!("{name} sends requests to {url}"));
         }
         for grant in &plugin.grants.files {
             let dir = whole(Path::new(&grant.dir));
@@ -131,12 +144,19 @@ mod tests {
             hosts = ["example.org"]
             [plugins.p]
             source = "./p.wasm"
+            grants.fetch = { urls = ["http://127.0.0.1/*"], private = ["127.0.0.1"] }
             grants.files = [
                 { dir = "data", at = "/data", mode = "read-write" },
                 { dir = "..", at = "/all", mode = "read" },
             ]
             [plugins.server]
             source = { mcp = { command = ["python3", "server.py"] } }
+            [plugins.far]
+            source = { mcp = { url = "https://tools.example.org/mcp" } }
+            [models.m]
+            kind = "openai"
+            model = "small"
+            url = "http://127.0.0.1:8000/v1"
         "#;
         let config = Config::parse("c.toml", &folder.to_string_lossy(), text).unwrap();
         let mut reached = BTreeSet::new();
@@ -147,8 +167,11 @@ mod tests {
             reached,
             [
                 format!("p reads {}", parent.display()),
+                "p sends requests to http://127.0.0.1/*".to_owned(),
+                "the model m is the server http://127.0.0.1:8000/v1".to_owned(),
                 "the secret home is the environment variable HOME".to_owned(),
                 "the secret token starts sh -c id".to_owned(),
+                "the tool server far is at https://tools.example.org/mcp".to_owned(),
                 "the tool server server is the program python3 server.py".to_owned(),
             ]
         );

@@ -12,6 +12,7 @@ use conclave_core::permissions::grant::Rights;
 use conclave_core::types::delivery::DeliveryView;
 use conclave_core::types::denial::{Denial, DenialRecord, Layer};
 use conclave_core::types::fault::CallReport;
+use conclave_core::types::tool::ToolError;
 use conclave_core::types::view::AgentView;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtxView, WasiView};
@@ -194,6 +195,24 @@ impl CallState {
         denial
     }
 
+    /// Returns a tool's error as the host reports it. A denial is the host's only if this call had
+    /// it; any other is what the plugin says.
+    pub(crate) fn own_error(&self, error: ToolError) -> ToolError {
+        let ToolError::Denied { denial: said } = error else { return error };
+        let is_same = |record: &&DenialRecord| {
+            (&record.denial.capability, &record.denial.target) == (&said.capability, &said.target)
+        };
+        match self.denials.iter().find(is_same) {
+            Some(record) => ToolError::Denied { denial: record.denial.clone() },
+            None => ToolError::Other {
+                message: format!(
+                    "the plugin says that it was refused {}: {}; the host refused it no such thing",
+                    said.capability, said.target
+                ),
+            },
+        }
+    }
+
     /// Keeps a refusal, or counts it above the bound. The first refusal of each capability is
     /// always kept, so that many refusals of one cannot hide another.
     fn keep(&mut self, record: DenialRecord) {
@@ -341,5 +360,23 @@ mod tests {
             "{denials:?}"
         );
         assert_eq!(denials[0].suggestion, None);
+    }
+
+    #[test]
+    fn a_refusal_is_the_hosts_only_if_it_refused() {
+        let mut state = state(setup());
+        let record =
+            state.rights().require(Capability::Fetch, "https://a.example/", || None).unwrap_err();
+        let denial = record.denial.clone();
+        state.refuse(*record);
+        let error = |capability: &str| ToolError::Denied {
+            denial: Denial { capability: capability.to_owned(), ..denial.clone() },
+        };
+        assert_eq!(state.own_error(error("fetch")), error("fetch"));
+        let forged = state.own_error(error("files"));
+        assert!(
+            matches!(&forged, ToolError::Other { message } if message.contains("plugin says")),
+            "{forged:?}"
+        );
     }
 }

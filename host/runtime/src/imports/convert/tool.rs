@@ -59,6 +59,7 @@ pub(crate) fn outcome_in(outcome: tools::Outcome) -> Result<ToolOutcome, Fault> 
     })
 }
 
+/// Converts the error of a tool. The caller decides whether a denial is one of the host.
 pub(crate) fn tool_error_in(error: tools::ToolError) -> ToolError {
     match error {
         tools::ToolError::InvalidArguments(message) => {

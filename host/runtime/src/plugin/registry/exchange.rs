@@ -49,7 +49,7 @@ impl Exchange {
         // Only on this machine nobody else can read or change what is sent.
         let is_local = is_loopback(&secure);
         let base = if is_local { url("http").map_err(invalid)? } else { secure };
-        let client = download::client(!is_local, may_lead)
+        let client = download::client(base.host_str().unwrap_or_default(), !is_local, may_lead)
             .map_err(|error| RegistryError::Setup(error.to_string()))?;
         Ok(Self {
             client,
@@ -429,6 +429,12 @@ async fn body(mut response: Response, limit: u64) -> Result<Option<Vec<u8>>, Reg
 }
 
 fn unreachable(url: &Url, error: reqwest::Error) -> RegistryError {
+    if error.is_redirect() {
+        return RegistryError::Protocol {
+            registry: url.host_str().unwrap_or_default().to_owned(),
+            reason: format!("a redirect is not followed: {}", innermost(error)),
+        };
+    }
     RegistryError::Unreachable { url: shown(url), cause: innermost(error) }
 }
 
