@@ -1,7 +1,7 @@
 //! Foreign programs for the tests that talk to them: LiteLLM, the MCP SDK, and Node with the tools of
 //! authors, from pip, each in a virtual environment below the target folder.
 
-use std::fs;
+use std::{env, fs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -53,11 +53,20 @@ pub(crate) fn mcp(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBu
 }
 
 /// One phase. Returns the Python that has the packages; `None` under the same conditions.
+///
+/// # Errors
+/// In CI, where the variable `CI` is set, if it would return `None`.
 pub(crate) fn languages(
     place: &Checkout,
     phases: &mut Phases,
 ) -> Result<Option<PathBuf>, XtaskFailure> {
-    foreign_with(&LANGUAGES, place, phases, reaches_npm)
+    let python = foreign_with(&LANGUAGES, place, phases, reaches_npm)?;
+    if python.is_none() && env::var_os("CI").is_some() {
+        return Err(XtaskFailure::new(
+            "CI does not skip the tests of Python and JavaScript plugins",
+        ));
+    }
+    Ok(python)
 }
 
 /// Asks the registry of npm for a version, because the tests install packages from there.

@@ -162,15 +162,16 @@ fn a_download_stops_at_its_limit() {
     assert!(matches!(&refused, Err(RegistryError::TooLarge { .. })), "{refused:?}");
     let asked = registry.take_requests();
     assert!(asked.iter().all(|request| !request.contains("/blobs/")), "{asked:?}");
-    for (path, what) in [("/blobs/", "the component"), ("/manifests/", "the manifest")] {
-        registry.behave();
-        registry.misbehave(path, Misbehaviour::Endless);
-        let refused = pull(&client(), &pushed);
-        assert!(
-            matches!(&refused, Err(RegistryError::TooLarge { what: part, .. }) if *part == what),
-            "{refused:?}"
-        );
-    }
+    registry.misbehave("/blobs/", Misbehaviour::Endless);
+    let refused = pull(&client(), &pushed).unwrap_err();
+    assert!(refused.to_string().contains("longer than its manifest says"), "{refused}");
+    registry.behave();
+    registry.misbehave("/manifests/", Misbehaviour::Endless);
+    let refused = pull(&client(), &pushed);
+    assert!(
+        matches!(&refused, Err(RegistryError::TooLarge { what: "the manifest", .. })),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -181,7 +182,8 @@ fn a_registry_leads_to_no_address_without_tls_but_this_machine() {
         registry.behave();
         registry.misbehave("/blobs/", Misbehaviour::Redirect(inner.to_owned()));
         let refused = pull(&client(), &pushed);
-        assert!(matches!(&refused, Err(RegistryError::Unreachable { .. })), "{inner}: {refused:?}");
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("a redirect is not followed"), "{inner}: {refused}");
     }
     registry.behave();
     let mirror = TestRegistry::start();
