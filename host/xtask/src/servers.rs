@@ -1,9 +1,9 @@
 //! Foreign programs for the tests that talk to them: LiteLLM, the MCP SDK, and Node with the tools of
 //! authors, from pip, each in a virtual environment below the target folder.
 
-use std::{env, fs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use crate::failure::XtaskFailure;
 use crate::phase::Phases;

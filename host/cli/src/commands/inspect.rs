@@ -27,6 +27,7 @@ pub(crate) async fn inspect(args: &InspectPlugin, output: OutputArgs) -> Result<
     let signers = source::signers_of(&found).await?;
     let signers: Vec<String> = signers.iter().map(ToString::to_string).collect();
     let tools = if args.no_tools { None } else { tools_of(&found, output).await? };
+    let code = if matches!(tools, Some(Err(_))) { exit::PLUGIN } else { exit::OK };
     if output.json {
         let mut value = json!(found.inspection);
         value["type"] = "inspection".into();
@@ -43,7 +44,7 @@ pub(crate) async fn inspect(args: &InspectPlugin, output: OutputArgs) -> Result<
     } else {
         show(&one_line(&found.place.shown(), TEXT), &found.inspection, (&signers, &tools))?;
     }
-    Ok(exit::OK)
+    Ok(code)
 }
 
 /// Asks the component for its tools, if it has any.

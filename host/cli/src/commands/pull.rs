@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use conclave_core::types::limits::COMPONENT_BYTES;
 use conclave_runtime::durable_file::{self, FileAccess};
+use conclave_runtime::plugin::signature_file;
 use serde_json::json;
 
 use crate::args::{OutputArgs, Pull};
@@ -21,6 +22,7 @@ pub(crate) async fn pull(args: &Pull, output: OutputArgs) -> Result<u8, CliError
     let reference = reference(&args.reference)?;
     let file = args.output.clone().unwrap_or_else(|| file_name(reference.repository()));
     check_free(&file, args.force)?;
+    check_free(&signature_file(&file), args.force)?;
     let registry = registry();
     let artifact = registry.artifact(&reference, || {}).await.map_err(|error| failed(&error))?;
     let component = registry

@@ -110,9 +110,7 @@ fn with_a_server_for_embeddings_notes_are_found_by_their_meaning() {
         let told = steps(&world.run(&notes(""), "go").await);
         assert_eq!(seen(&told, 3), json!({ "memories": [] }), "{told:#?}");
         assert_eq!(server.requests().len(), sent);
-        let is_of_fetch = |notice: &Notice| {
-            matches!(notice, Notice::Denied { record, .. } if record.denial.capability == "fetch")
-        };
+        let is_of_fetch = |notice: &Notice| matches!(notice, Notice::Denied { record, .. } if record.denial.capability == "fetch");
         assert!(world.told().iter().any(is_of_fetch), "{:#?}", world.told());
     });
 }
