@@ -279,6 +279,46 @@ test("a wrong call of the program says how to call it", { skip }, () => {
   assert.match(cli("describe", join(FOLDER, "absent.js")).errors[0], /Could not resolve/);
 });
 
+/** Returns what `code` prints of the component's exports, with a host that answers `imports`. */
+function played({ out }, imports, code) {
+  let text = readFileSync(join(out, "plugin.js"), "utf8");
+  for (const [name, source] of Object.entries(imports)) {
+    text = text.replaceAll(name, `data:text/javascript,${encodeURIComponent(source)}`);
+  }
+  writeFileSync(join(out, "played.mjs"), text);
+  writeFileSync(
+    join(out, "run.mjs"),
+    `const print = (value) => process.stdout.write(JSON.stringify(value));
+     const app = await import("./played.mjs"); ${code}`,
+  );
+  return JSON.parse(
+    execFileSync(process.execPath, [join(out, "run.mjs")], { encoding: "utf8", stdio: "pipe" }),
+  );
+}
+
+test("a random number at the top level does not fix those of the calls", { skip }, () => {
+  const prepared = prepare({
+    "app.js": `import { tool } from "@conclave/sdk";
+      const { random } = Math; const early = Math.random();
+      export const a = tool({ name: "a", description: "Rolls.", run: () => [early, Math.random(), random()] });`,
+  });
+  const roll = (seed) =>
+    played(
+      prepared,
+      {
+        "wasi:random/insecure-seed@0.2.12":
+          "export const insecureSeed = () => [globalThis.seed ?? 1, 2];",
+        "conclave:plugin/log@0.1.0-draft": "export const log = () => {};",
+      },
+      `globalThis.seed = ${seed}; print(app.tools.call("a", "{}").value);`,
+    );
+  const [one, again, other] = [roll(3), roll(3), roll(4)].map(JSON.parse);
+  assert.deepEqual(one, again);
+  assert.equal(one[0], other[0]);
+  assert.notEqual(one[1], other[1]);
+  assert.notEqual(one[2], other[2]);
+});
+
 const TEMPLATES = readdirSync(join(SDK, "templates"), { withFileTypes: true });
 for (const { name: kind } of TEMPLATES.filter((entry) => entry.isDirectory())) {
   test(`the template of ${kind} passes its test and can be prepared`, { skip }, () => {
