@@ -220,6 +220,37 @@ def test_the_modules_of_the_plugin_are_bundled(
     assert not [path for path in files if "/_build/" in path]
 
 
+def test_private_files_are_named_and_not_copied(write: Callable[..., Path], tmp_path: Path) -> None:
+    app = write(app=TOOL)
+    app.chmod(0o644)
+    modes = {"alice.key": 0o644, "token": 0o600, "team.txt": 0o640, "list.txt": 0o444}
+    for folder in (app.parent, app.parent / "data", app.parent / "home"):
+        folder.mkdir(exist_ok=True)
+        for name, mode in modes.items():
+            (folder / name).write_text(name)
+            (folder / name).chmod(mode)
+    (app.parent / "home").chmod(0o700)
+    result, files = prepare(app, tmp_path / "out")
+    copied = {path for path in files if path.endswith((".txt", ".key", "token"))}
+    assert copied == {"python/list.txt", "python/data/list.txt"}
+    assert (tmp_path / "out" / "python/list.txt").stat().st_mode & 0o777 == 0o444
+    names = ("alice.key", "data/alice.key", "data/team.txt", "data/token", "home", "team.txt")
+    assert [text.split(" ")[0] for text in result["warnings"]] == [*names, "token"]
+
+
+def test_data_is_copied_if_all_files_are_private(
+    write: Callable[..., Path], tmp_path: Path
+) -> None:
+    app = write(app=TOOL)
+    (app.parent / "list.txt").write_text("one")
+    for path in app.parent.iterdir():
+        path.chmod(0o600)
+    result, files = prepare(app, tmp_path / "out")
+    assert (files["python/list.txt"], result["warnings"]) == ("one", [])
+    for name in ("app.py", "list.txt"):
+        assert (tmp_path / "out" / "python" / name).stat().st_mode & 0o777 == 0o600
+
+
 def test_a_folder_of_someone_else_is_not_removed(
     write: Callable[..., Path], tmp_path: Path
 ) -> None:
