@@ -216,6 +216,50 @@ test("what no component has is named with the alternative", { skip }, () => {
   assert.match(refused('import "left-pad";'), /^app\.js:\d+: Could not resolve "left-pad"/);
 });
 
+test("async functions and top-level await are refused with their lines", { skip }, () => {
+  const errors = (code, more = {}) => prepare({ "app.js": code, ...more }).errors;
+  const found = errors(
+    `import { tool } from "@conclave/sdk"; import "./more.ts";
+     export const a = tool({ name: "a", description: "A.", run: async () => 1 });
+     async function helper() { return 1; }
+     class One { async step() {} async *all() {} }
+     function* fine() { yield 1; }`,
+    { "more.ts": "export const b: number = 1;\nexport const c = async (): Promise<number> => b;" },
+  );
+  assert.deepEqual(
+    found.map((text) => text.split(": ")[0]).sort(),
+    ["app.js:2", "app.js:3", "app.js:4", "app.js:4", "more.ts:2"],
+  );
+  assert.match(found[0], /: no event loop runs in a component, so an async function never ends: rem/);
+  assert.match(errors(`${TOOL}\nawait 1;`)[0], /^app\.js:5: no event loop .* a module cannot await/);
+  assert.match(errors(`${TOOL}\nfor await (const one of []) one;`)[0], /^app\.js:5: no event loop/);
+  // Not all functions of a package are called.
+  const { errors: none } = prepare({
+    ...withCode('import { now } from "pkg"; export const b = now;'),
+    "node_modules/pkg/package.json": '{"name": "pkg", "type": "module", "main": "index.js"}',
+    "node_modules/pkg/index.js": "export const now = 1; export async function later() {}",
+  });
+  assert.equal(none, undefined);
+  assert.match(
+    errors(`${TOOL} import "pkg";`, {
+      "node_modules/pkg/package.json": '{"name": "pkg", "type": "module", "main": "index.js"}',
+      "node_modules/pkg/index.js": "await 1;",
+    })[0],
+    /^node_modules\/pkg\/index\.js:1: .* a module cannot await/,
+  );
+  // A tool of a package is checked by what it is.
+  assert.match(
+    errors(
+      'import { tool } from "@conclave/sdk"; import run from "pkg"; export const a = tool({ name: "a", description: "A.", run });',
+      {
+        "node_modules/pkg/package.json": '{"name": "pkg", "type": "module", "main": "index.js"}',
+        "node_modules/pkg/index.js": "export default async () => 1;",
+      },
+    )[0],
+    /tool a: run is async/,
+  );
+});
+
 test("a global that no component has is a warning", { skip }, () => {
   const { warnings } = prepare(
     withCode("export const wait = () => setTimeout(a, fetch('https://a.example'));"),
