@@ -91,6 +91,26 @@ def test_every_kind_is_exported_with_what_it_reads(write: Callable[..., Path]) -
         ("import os\nos.system('ls')\n", "app.py:2: `os.system` does not work"),
         ("import missing\n", "app.py:1: there is no module `missing` | add its package"),
         ("def f():\n    import missing.part\n", "app.py:2: there is no module `missing.part`"),
+        (
+            "from conclave_sdk import tool\n@tool\nasync def go() -> str:\n    'Go.'\n",
+            "app.py:2: the tool `go` is async | no event loop runs in a component: write `def`",
+        ),
+        (
+            "from conclave_sdk import tool\n@tool\nasync def go():\n    'Go.'\n    yield 1\n",
+            "the tool `go` is async",
+        ),
+        (
+            "from conclave_sdk import Agent\nclass A(Agent):\n    async def step(self, view): 1\n",
+            "app.py:3: the method `step` of `A` is async",
+        ),
+        (
+            "from conclave_sdk import Judge\nclass A(Judge):\n    async def done(self, a, v): 1\n",
+            "the method `done` of `A` is async",
+        ),
+        (
+            "from conclave_sdk import Toolset\nclass A(Toolset):\n    async def list(self): 1\n",
+            "the method `list` of `A` is async",
+        ),
     ],
 )
 def test_what_cannot_work_is_named_with_its_line(
