@@ -297,6 +297,90 @@ def test_packages_are_installed_as_pure_python(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "item",
+    [
+        "six",
+        "Six_x.y[a,b-c] >=1.0, !=2.*; python_version < '4'",
+        "six (>=1)",
+        "six @ https://a.example/six-1.0-py3-none-any.whl#sha256=00 ; os_name == 'x'",
+    ],
+)
+def test_a_package_is_named_in_each_form_of_the_standard(tmp_path: Path, item: str) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text(f'[project]\ndependencies = ["{item}"]\n')
+    code, result = run("dependencies", project, "--out", tmp_path / "packages")
+    assert (code, result["command"][-1]) == (0, item)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "--target=/tmp/elsewhere",
+        "-r",
+        " -e",
+        "",
+        "six\\n--pre",
+        "./six",
+        "../six",
+        "/tmp/six",
+        "six-1.0-py3-none-any.whl",
+        "six.tar.gz[a]",
+        "file:///tmp/six",
+        "https://a.example/six-1.0-py3-none-any.whl",
+        "git+https://a.example/six",
+        "six @ file:///tmp/six",
+        "six @ file:///tmp/six-1.0-py3-none-any.whl",
+        "six @ /tmp/six-1.0-py3-none-any.whl",
+        "six @ http://a.example/six-1.0-py3-none-any.whl",
+        "six @ https://a.example/six-1.0.tar.gz",
+        "six @ https://a.example/six-1.0.tar.gz#six-1.0-py3-none-any.whl",
+        "six @ git+https://a.example/six.whl",
+    ],
+)
+def test_what_is_no_package_or_a_source_is_refused(tmp_path: Path, item: str) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text(f'[project]\ndependencies = ["humanize", "{item}"]\n')
+    code, result = run("dependencies", project, "--out", tmp_path / "packages")
+    assert code == 1
+    assert result["error"].startswith("pyproject.toml: `")
+    assert "in `dependencies` is not" in result["error"]
+
+
+def test_a_package_that_is_no_longer_listed_is_removed(tmp_path: Path) -> None:
+    project, out = tmp_path / "pyproject.toml", tmp_path / "made" / "packages"
+
+    def installed(*packages: str) -> list[str]:
+        """Install what is missing as `conclave plugin build` does, with files in place of pip."""
+        names = ", ".join(f'"{name}"' for name in packages)
+        project.write_text(f"[project]\ndependencies = [{names}]\n")
+        code, result = run("dependencies", project, "--out", out)
+        assert code == 0, result
+        listed = out.with_suffix(".txt")
+        if listed.read_text() != "\n".join(packages):
+            for name in packages:
+                (out / name).mkdir(parents=True, exist_ok=True)
+            if "offline" not in packages:
+                listed.write_text("\n".join(packages))
+        return sorted(path.name for path in out.iterdir())
+
+    assert installed("idna", "six") == ["idna", "six"]
+    (out / "kept").mkdir()
+    assert installed("idna", "six") == ["idna", "kept", "six"]
+    assert installed("six") == ["six"]
+    assert installed("offline") == ["offline"]
+    assert installed("six") == ["six"]
+    out.with_suffix(".txt").unlink()
+    code, result = run("dependencies", project, "--out", out)
+    assert (code, "no list of them" in result["error"]) == (1, True)
+
+
+def test_an_error_without_a_remedy_has_no_hint(write: Callable[..., Path]) -> None:
+    assert run("describe", write(app="def f(:\n"))[1]["hint"] is None
+    two = run("describe", write(app="import socket\nimport lzma\n"))[1]
+    assert (two["hint"], two["error"].count("\n")) == (None, 1)
+
+
+@pytest.mark.parametrize(
     "folder", sorted((PARENT / "templates").glob("[a-z]*/")), ids=lambda p: p.name
 )
 def test_a_template_is_a_plugin_whose_test_passes(folder: Path) -> None:
