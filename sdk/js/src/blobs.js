@@ -15,5 +15,6 @@ export const read = ({ sha256 }, part) =>
 
 /** Stores bytes, and returns a blob for an outcome or a reply. */
 export function put(data, mediaType, name) {
-  return blobFrom(ask("blobs", () => host.put(toBytes(data), wellFormed(mediaType), wellFormed(name))));
+  const texts = wellFormed([mediaType, name]);
+  return blobFrom(ask("blobs", () => host.put(toBytes(data), ...texts)));
 }

@@ -37,7 +37,10 @@ export function* walk(path, { enter = () => true } = {}) {
 
 /** Returns the whole file; with `offset` or `length`, a part of it. */
 export const read = (path, part) =>
-  readPages((offset, length) => ask(path, () => host.read(wellFormed(path), u64(offset), length)), part);
+  readPages(
+    (offset, length) => ask(path, () => host.read(wellFormed(path), u64(offset), length)),
+    part,
+  );
 
 export const readText = (path) => toText(path, read(path));
 
@@ -51,7 +54,8 @@ export function lines(path) {
 
 /** Replaces the whole file; with `offset`, writes there. Returns the file's new length. */
 export function write(path, data, { offset = 0, truncate = offset === 0 } = {}) {
-  return Number(ask(path, () => host.write(wellFormed(path), u64(offset), toBytes(data), truncate)));
+  const bytes = toBytes(data);
+  return Number(ask(path, () => host.write(wellFormed(path), u64(offset), bytes, truncate)));
 }
 
 export const remove = (path) => ask(path, () => host.remove(wellFormed(path)));
