@@ -1,11 +1,12 @@
 // Bundles a plugin with esbuild: for Node, to describe and test it, or for a component.
 
+import { readFile } from "node:fs/promises";
 import { createRequire, builtinModules } from "node:module";
-import { dirname, join, relative } from "node:path";
+import { dirname, extname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { BuildError } from "./error.js";
-import { GLOBALS, MODULES, UNBUNDLED } from "./unavailable.js";
+import { ASYNC, GLOBALS, MODULES, TOP_LEVEL_AWAIT, UNBUNDLED } from "./unavailable.js";
 
 export const SDK = join(dirname(fileURLToPath(import.meta.url)), "..");
 
@@ -26,7 +27,27 @@ const SHARED = {
   logLevel: "silent",
   define: { "process.env.NODE_ENV": '"production"' },
   // An `import()` of a name that is not a literal becomes a `require`, which is a warning.
-  supported: { "dynamic-import": false },
+  supported: { "dynamic-import": false, "top-level-await": false },
+};
+
+/** What esbuild is told that the target lacks, so that it names each use with its line. */
+const SYNCHRONOUS = {
+  generator: false,
+  "async-await": false,
+  "async-generator": false,
+  "for-await": false,
+};
+
+/** By the extension of a source file. */
+const LOADERS = {
+  ".js": "js",
+  ".mjs": "js",
+  ".cjs": "js",
+  ".jsx": "jsx",
+  ".ts": "ts",
+  ".mts": "ts",
+  ".cts": "ts",
+  ".tsx": "tsx",
 };
 
 /** Returns esbuild from the folder where the toolchain is installed. */
@@ -40,12 +61,14 @@ function esbuildIn(toolchain) {
 
 /** Returns the plugin's entry file with all that it imports, as a module for Node. */
 export async function bundleForNode({ app, toolchain }) {
-  const result = await run(toolchain, app, {
+  const refused = [];
+  const settings = {
     entryPoints: [app],
     outfile: "plugin.js",
     sourcemap: "inline",
-    plugins: [sdk(), unavailable()],
-  });
+    plugins: [sdk(), unavailable(), asyncFunctions(refused)],
+  };
+  const result = await run(toolchain, app, settings, refused);
   return result.outputFiles[0].text;
 }
 
@@ -73,21 +96,24 @@ export async function bundleForComponent({ app, entry, toolchain, specifier, big
   return { text, sourceMap: JSON.parse(file(".map")), imports: [...imported].sort(), warnings };
 }
 
-async function run(toolchain, app, settings) {
+/** Throws also for what the settings' plugins have added to `refused`. */
+async function run(toolchain, app, settings, refused = []) {
   const esbuild = esbuildIn(toolchain);
   let result;
   try {
     result = await esbuild.build({ ...SHARED, absWorkingDir: dirname(app), ...settings });
   } catch (error) {
     if (!error.errors) throw error;
-    throw new BuildError(error.errors.map(sentence));
+    throw new BuildError([...refused, ...error.errors].map(sentence));
   }
-  const errors = dynamicImports(result);
+  const errors = [...refused.map(sentence), ...dynamicImports(result)];
   if (errors.length > 0) throw new BuildError(errors);
   return result;
 }
 
 function sentence({ text, location, notes = [] }) {
+  if (text.startsWith("Top-level await"))
+    return `${location.file}:${location.line}: ${TOP_LEVEL_AWAIT}`;
   const place = location ? `${location.file}:${location.line}: ` : "";
   const hint = notes.length > 0 ? ` (${notes[0].text})` : "";
   return `${place}${text}${hint}`.replace(/\s+/g, " ");
@@ -167,6 +193,37 @@ function unavailable() {
           };
         },
       );
+    },
+  };
+}
+
+/**
+ * Adds the async functions of the plugin's own files to `refused`, as errors of esbuild. Those of
+ * packages may be unused.
+ */
+function asyncFunctions(refused) {
+  return {
+    name: "async-functions",
+    setup(build) {
+      build.onLoad({ filter: /\.[cm]?[jt]sx?$/ }, async ({ path }) => {
+        if (path.startsWith(SDK) || path.includes(`${sep}node_modules${sep}`)) return;
+        const settings = {
+          loader: LOADERS[extname(path)],
+          target: SHARED.target,
+          supported: SYNCHRONOUS,
+          logLevel: "silent",
+        };
+        const file = relative(build.initialOptions.absWorkingDir, path);
+        try {
+          await build.esbuild.transform(await readFile(path, "utf8"), settings);
+        } catch ({ errors = [] }) {
+          // Other problems, such as a syntax error, are those of the build itself.
+          for (const { text, location } of errors) {
+            if (!/^Transforming (async|for-await)/.test(text)) continue;
+            refused.push({ text: ASYNC, location: { ...location, file } });
+          }
+        }
+      });
     },
   };
 }

@@ -22,13 +22,14 @@ interface insecure-seed {
 
 /**
  * How each engine's compiler is called, whether its 64-bit integers are BigInts, the lines that it
- * puts before the module's, and the modules of the SDK that run before the plugin's.
+ * puts before the module's, and the modules of the SDK that run before and after the plugin's.
  */
 const ENGINES = {
   quickjs: {
     bigInt: false,
     linesBefore: 0,
-    setup: ["globals.js", "random.js"],
+    before: ["globals.js", "random.js"],
+    after: ["random_after_setup.js"],
     command: ({ toolchain, wit, module, component }) => [
       join(toolchain, "node_modules/componentize-qjs/cli.mjs"),
       // The contract's functions are not async.
@@ -46,7 +47,8 @@ const ENGINES = {
   starlingmonkey: {
     bigInt: true,
     linesBefore: 1,
-    setup: ["globals.js"],
+    before: ["globals.js"],
+    after: [],
     command: ({ toolchain, wit, module, component }) => [
       join(toolchain, "node_modules/@bytecodealliance/componentize-js/src/cli.js"),
       module,
@@ -75,7 +77,7 @@ export async function prepare({ app, wit, out, toolchain, engine }) {
   const contract = await packageOf(wit);
   const bundle = await bundleForComponent({
     app,
-    entry: entryOf(app, names, build.setup),
+    entry: entryOf(app, names, build),
     toolchain,
     specifier: (name) => contract.replace("@", `/${name}@`),
     bigInt: build.bigInt,
@@ -118,14 +120,15 @@ async function packageOf(wit) {
 }
 
 /** Returns the component's entry module: the plugin, and an adapter for each interface. */
-function entryOf(app, names, setup) {
+function entryOf(app, names, { before, after }) {
   const modules = names.map((name) => ({
     name: INTERFACES[name].name,
     module: INTERFACES[name].module,
   }));
   return [
-    ...setup.map((module) => `import "conclave-sdk:${module}";`),
+    ...before.map((module) => `import "conclave-sdk:${module}";`),
     `import * as app from ${JSON.stringify(app)};`,
+    ...after.map((module) => `import "conclave-sdk:${module}";`),
     'import { KIND } from "conclave-sdk:kind.js";',
     ...modules.map(
       ({ name, module }) =>

@@ -55,6 +55,14 @@ export const GLOBALS = {
   crypto: "the default engine has no crypto; use a package in plain JavaScript",
 };
 
+/** The error for each async function of the plugin. */
+export const ASYNC =
+  "no event loop runs in a component, so an async function never ends: remove `async` and `await`; the host's functions return their results at once";
+
+/** The error for each module that awaits outside of its functions. */
+export const TOP_LEVEL_AWAIT =
+  "no event loop runs in a component, so a module cannot await: remove `await`; the host's functions return their results at once";
+
 /** The warning about a module that esbuild could not bundle. */
 export const UNBUNDLED =
   "the plugin or a package names a module with `require` or `import()` and no literal, which is not bundled: write `import … from`";

@@ -6,6 +6,7 @@ import { u64 } from "#u64";
 import { ask } from "./errors.js";
 import { readPages } from "./pages.js";
 import { toBytes } from "./utf8.js";
+import { wellFormed } from "./well_formed.js";
 import { blobFrom } from "./wire.js";
 
 /** Returns the whole attachment; with `offset` or `length`, a part of it. */
@@ -14,5 +15,6 @@ export const read = ({ sha256 }, part) =>
 
 /** Stores bytes, and returns a blob for an outcome or a reply. */
 export function put(data, mediaType, name) {
-  return blobFrom(ask("blobs", () => host.put(toBytes(data), mediaType, name)));
+  const texts = wellFormed([mediaType, name]);
+  return blobFrom(ask("blobs", () => host.put(toBytes(data), ...texts)));
 }

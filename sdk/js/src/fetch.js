@@ -8,6 +8,7 @@ import { HostError, Unavailable, ask } from "./errors.js";
 import { readPages } from "./pages.js";
 import { placeholder } from "./secrets.js";
 import { toBytes, toText } from "./utf8.js";
+import { wellFormed } from "./well_formed.js";
 import { extraTo, json, optional } from "./wire.js";
 
 /** Bytes and characters of a body in an error. */
@@ -30,14 +31,14 @@ export function fetch(url, options = {}) {
   const unknown = Object.keys(options).find((key) => !FIELDS.includes(key));
   if (unknown) throw new TypeError(`fetch: there is no option ${unknown}`);
   const hasBody = options.body !== undefined || options.json !== undefined;
-  const request = {
+  const request = wellFormed({
     method: (options.method ?? (hasBody ? "POST" : "GET")).toUpperCase(),
     url: withQuery(String(url), options.query ?? {}),
     headers: headersOf(options),
     body: bodyOf(options),
     timeoutMs: options.timeoutMs,
     extra: extraTo(options.extra),
-  };
+  });
   return new Response(ask(`fetch ${url}`, () => host.send(request)));
 }
 

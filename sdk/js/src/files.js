@@ -6,6 +6,7 @@ import { u64 } from "#u64";
 import { ask } from "./errors.js";
 import { readPages } from "./pages.js";
 import { toBytes, toText } from "./utf8.js";
+import { wellFormed } from "./well_formed.js";
 
 /** Entries per call of the host. */
 const PAGE = 256;
@@ -16,7 +17,7 @@ export function list(path) {
   const entries = [];
   for (;;) {
     const after = entries.at(-1)?.name;
-    const page = ask(path, () => host.listEntries(path, after, PAGE));
+    const page = ask(path, () => host.listEntries(wellFormed(path), after, PAGE));
     if (page.length === 0) return entries.map(entryFrom);
     entries.push(...page);
   }
@@ -36,7 +37,10 @@ export function* walk(path, { enter = () => true } = {}) {
 
 /** Returns the whole file; with `offset` or `length`, a part of it. */
 export const read = (path, part) =>
-  readPages((offset, length) => ask(path, () => host.read(path, u64(offset), length)), part);
+  readPages(
+    (offset, length) => ask(path, () => host.read(wellFormed(path), u64(offset), length)),
+    part,
+  );
 
 export const readText = (path) => toText(path, read(path));
 
@@ -50,7 +54,8 @@ export function lines(path) {
 
 /** Replaces the whole file; with `offset`, writes there. Returns the file's new length. */
 export function write(path, data, { offset = 0, truncate = offset === 0 } = {}) {
-  return Number(ask(path, () => host.write(path, u64(offset), toBytes(data), truncate)));
+  const bytes = toBytes(data);
+  return Number(ask(path, () => host.write(wellFormed(path), u64(offset), bytes, truncate)));
 }
 
-export const remove = (path) => ask(path, () => host.remove(path));
+export const remove = (path) => ask(path, () => host.remove(wellFormed(path)));

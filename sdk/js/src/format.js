@@ -2,9 +2,21 @@
 
 import { log } from "#host/log";
 
+import { wellFormedJson } from "./well_formed.js";
+
 /** Writes values to the log: texts as they are, errors with their stack, others as JSON. */
 export function writeLog(level, ...values) {
-  for (const line of values.map(shown).join(" ").split("\n")) log(level, line);
+  const text = values.map(readable).join(" ").toWellFormed();
+  for (const line of text.split("\n")) log(level, line);
+}
+
+function readable(value) {
+  try {
+    return shown(value);
+  } catch {
+    // A getter or `toString` of the value threw. A line of the log is no reason to fail.
+    return "(a value whose text cannot be read)";
+  }
 }
 
 function shown(value) {
@@ -12,7 +24,7 @@ function shown(value) {
   if (value instanceof Error) return stackOf(value);
   if (typeof value !== "object" || value === null) return String(value);
   try {
-    return JSON.stringify(value);
+    return wellFormedJson(value);
   } catch {
     // A cycle, or a BigInt.
     return String(value);

@@ -5,6 +5,7 @@ import * as host from "#host/model";
 import { u64 } from "#u64";
 
 import { ask } from "./errors.js";
+import { wellFormed } from "./well_formed.js";
 import { draftTo, extraTo, json, numbersFrom, optional, toolCallFrom } from "./wire.js";
 
 const FIELDS = [
@@ -92,7 +93,7 @@ function requestTo(request) {
   const unknown = Object.keys(request).find((key) => !FIELDS.includes(key));
   if (unknown) throw new TypeError(`model: a request has no field ${unknown}`);
   const { toolChoice = "auto", prompt = [] } = request;
-  return {
+  return wellFormed({
     model: request.model,
     prompt: prompt.map(partTo),
     tools: request.tools,
@@ -104,7 +105,7 @@ function requestTo(request) {
     outputSchema: optional(request.outputSchema, json),
     stream: request.stream ?? true,
     options: extraTo(request.options),
-  };
+  });
 }
 
 function partTo(part) {

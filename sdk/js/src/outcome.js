@@ -1,5 +1,7 @@
 // The outcome of a tool, and the outcomes that control the task of the calling agent.
 
+import { wellFormedJson } from "./well_formed.js";
+
 /** The result of a tool call. Each part may be absent. */
 export class Outcome {
   constructor({ content, value, attachments = [], followUpCalls = [] } = {}) {
@@ -55,9 +57,9 @@ const next = (name, values) => new Outcome({ followUpCalls: [{ name, arguments: 
  */
 export function outcomeOf(result, hasOutputSchema) {
   if (result instanceof Outcome) return result;
-  if (hasOutputSchema) return new Outcome({ value: result, content: JSON.stringify(result) });
+  if (hasOutputSchema) return new Outcome({ value: result, content: wellFormedJson(result) });
   if (result === undefined || result === null) return new Outcome();
   if (typeof result === "object")
-    return new Outcome({ value: result, content: JSON.stringify(result) });
+    return new Outcome({ value: result, content: wellFormedJson(result) });
   return new Outcome({ content: String(result) });
 }

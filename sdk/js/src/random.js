@@ -5,4 +5,6 @@ import { insecureSeed } from "wasi:random/insecure-seed@0.2.12";
 
 import { randomNumbers } from "./random_numbers.js";
 
-Math.random = randomNumbers(() => insecureSeed().map(Number));
+export const random = randomNumbers(() => insecureSeed().map(Number));
+
+Math.random = random;

@@ -1,6 +1,9 @@
 // A generator of random numbers (sfc32), for an engine whose own is seeded when it is built.
 
-/** Returns a function like `Math.random`; `seed` is called once, and returns two numbers below 2^64. */
+/**
+ * Returns a function like `Math.random`. `seed` returns two numbers below 2^64; it is called before
+ * the first number, and before the first one after `random.forget()`.
+ */
 export function randomNumbers(seed) {
   let words;
   const next = () => {
@@ -13,7 +16,7 @@ export function randomNumbers(seed) {
     words = [a, b, c, d];
     return sum >>> 0;
   };
-  return () => {
+  const random = () => {
     if (words === undefined) {
       words = seed().flatMap((number) => [(number % 2 ** 32) | 0, (number / 2 ** 32) | 0]);
       // The first numbers are close for seeds that are close.
@@ -21,4 +24,8 @@ export function randomNumbers(seed) {
     }
     return ((next() >>> 5) * 2 ** 26 + (next() >>> 6)) / 2 ** 53;
   };
+  random.forget = () => {
+    words = undefined;
+  };
+  return random;
 }

@@ -3,5 +3,6 @@
 import * as host from "#host/secrets";
 
 import { ask } from "./errors.js";
+import { wellFormed } from "./well_formed.js";
 
-export const placeholder = (name) => ask("secrets", () => host.placeholder(name));
+export const placeholder = (name) => ask("secrets", () => host.placeholder(wellFormed(name)));

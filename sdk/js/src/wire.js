@@ -3,11 +3,13 @@
 
 import { u64 } from "#u64";
 
+import { wellFormedJson } from "./well_formed.js";
+
 export const optional = (value, convert = (one) => one) =>
   value === undefined || value === null ? undefined : convert(value);
 
 /** Returns JSON text. `undefined`, which JSON does not have, is `null`. */
-export const json = (value) => JSON.stringify(value) ?? "null";
+export const json = (value) => wellFormedJson(value) ?? "null";
 
 export const parsed = (text) => optional(text, JSON.parse);
 

@@ -216,6 +216,51 @@ test("what no component has is named with the alternative", { skip }, () => {
   assert.match(refused('import "left-pad";'), /^app\.js:\d+: Could not resolve "left-pad"/);
 });
 
+test("async functions and top-level await are refused with their lines", { skip }, () => {
+  const errors = (code, more = {}) => prepare({ "app.js": code, ...more }).errors;
+  const found = errors(
+    `import { tool } from "@conclave/sdk"; import "./more.ts";
+     export const a = tool({ name: "a", description: "A.", run: async () => 1 });
+     async function helper() { return 1; }
+     class One { async step() {} async *all() {} }
+     function* fine() { yield 1; }`,
+    { "more.ts": "export const b: number = 1;\nexport const c = async (): Promise<number> => b;" },
+  );
+  assert.deepEqual(
+    found.map((text) => text.split(": ")[0]).sort(),
+    ["app.js:2", "app.js:3", "app.js:4", "app.js:4", "more.ts:2"],
+  );
+  assert.match(found[0], /: no event loop runs in a component, so an async function never ends: /);
+  assert.match(errors(`${TOOL}\nawait 1;`)[0], /^app\.js:5: no event loop .* module cannot await/);
+  assert.match(errors(`${TOOL}\nfor await (const one of []) one;`)[0], /^app\.js:5: no event loop/);
+  // Not all functions of a package are called.
+  const { errors: none } = prepare({
+    ...withCode('import { now } from "pkg"; export const b = now;'),
+    "node_modules/pkg/package.json": '{"name": "pkg", "type": "module", "main": "index.js"}',
+    "node_modules/pkg/index.js": "export const now = 1; export async function later() {}",
+  });
+  assert.equal(none, undefined);
+  assert.match(
+    errors(`${TOOL} import "pkg";`, {
+      "node_modules/pkg/package.json": '{"name": "pkg", "type": "module", "main": "index.js"}',
+      "node_modules/pkg/index.js": "await 1;",
+    })[0],
+    /^node_modules\/pkg\/index\.js:1: .* a module cannot await/,
+  );
+  // A tool of a package is checked by what it is.
+  assert.match(
+    errors(
+      `import { tool } from "@conclave/sdk"; import run from "pkg";
+       export const a = tool({ name: "a", description: "A.", run });`,
+      {
+        "node_modules/pkg/package.json": '{"name": "pkg", "type": "module", "main": "index.js"}',
+        "node_modules/pkg/index.js": "export default async () => 1;",
+      },
+    )[0],
+    /tool a: run is async/,
+  );
+});
+
 test("a global that no component has is a warning", { skip }, () => {
   const { warnings } = prepare(
     withCode("export const wait = () => setTimeout(a, fetch('https://a.example'));"),
@@ -277,6 +322,47 @@ test("a wrong call of the program says how to call it", { skip }, () => {
   assert.match(cli("prepare", "app.js").errors[0], /^usage:/);
   assert.match(cli("describe", "app.js", "--fast").errors[0], /Unknown option '--fast'/);
   assert.match(cli("describe", join(FOLDER, "absent.js")).errors[0], /Could not resolve/);
+});
+
+/** Returns what `code` prints of the component's exports, with a host that answers `imports`. */
+function played({ out }, imports, code) {
+  let text = readFileSync(join(out, "plugin.js"), "utf8");
+  for (const [name, source] of Object.entries(imports)) {
+    text = text.replaceAll(name, `data:text/javascript,${encodeURIComponent(source)}`);
+  }
+  writeFileSync(join(out, "played.mjs"), text);
+  writeFileSync(
+    join(out, "run.mjs"),
+    `const print = (value) => process.stdout.write(JSON.stringify(value));
+     const app = await import("./played.mjs"); ${code}`,
+  );
+  return JSON.parse(
+    execFileSync(process.execPath, [join(out, "run.mjs")], { encoding: "utf8", stdio: "pipe" }),
+  );
+}
+
+test("a random number at the top level does not fix those of the calls", { skip }, () => {
+  const prepared = prepare({
+    "app.js": `import { tool } from "@conclave/sdk";
+      const { random } = Math; const early = Math.random();
+      const run = () => [early, Math.random(), random()];
+      export const a = tool({ name: "a", description: "Rolls.", run });`,
+  });
+  const roll = (seed) =>
+    played(
+      prepared,
+      {
+        "wasi:random/insecure-seed@0.2.12":
+          "export const insecureSeed = () => [globalThis.seed ?? 1, 2];",
+        "conclave:plugin/log@0.1.0-draft": "export const log = () => {};",
+      },
+      `globalThis.seed = ${seed}; print(app.tools.call("a", "{}").value);`,
+    );
+  const [one, again, other] = [roll(3), roll(3), roll(4)].map(JSON.parse);
+  assert.deepEqual(one, again);
+  assert.equal(one[0], other[0]);
+  assert.notEqual(one[1], other[1]);
+  assert.notEqual(one[2], other[2]);
 });
 
 const TEMPLATES = readdirSync(join(SDK, "templates"), { withFileTypes: true });

@@ -8,7 +8,9 @@ import {
   Unavailable,
   config,
   files,
+  kv,
   log,
+  model,
   s,
   tool,
   toolset,
@@ -58,6 +60,60 @@ test("a schema has descriptions, and lists the fields that are required", () => 
     required: ["text"],
     additionalProperties: false,
   });
+});
+
+test("half of a surrogate pair leaves the plugin as a replacement character", () => {
+  const half = "😀".slice(0, 1);
+  const outcome = (run) => call({ tool: [throws("a", run)] }, "a", {});
+  assert.equal(outcome(() => `a${half}b`).content, "a\ufffdb");
+  assert.equal(outcome(() => "😀").content, "😀");
+  // The JSON holds the character, and no escape that a parser refuses.
+  const { content, value } = outcome(() => ({ [half]: [`\\ud83d${half}`, "😀"] }));
+  assert.equal(value, JSON.stringify({ "\ufffd": ["\\ud83d\ufffd", "😀"] }));
+  assert.equal(content, value);
+  const next = outcome(() => Outcome.send(half, half)).followUpCalls[0];
+  assert.equal(next.arguments, '{"to":"\ufffd","content":"\ufffd"}');
+  const raise = (error) =>
+    errorOf(() => {
+      throw error;
+    }).val;
+  assert.equal(raise(new Error(`bad ${half}`)), "bad \ufffd");
+  assert.equal(raise(new InvalidArguments(half)), "\ufffd");
+  const host = fakeHost({ kv: true, replies: ["yes"] });
+  host.run(() => {
+    log.info(half, { half });
+    kv.set(half, "one");
+    model.complete({ prompt: [half] });
+  });
+  assert.equal(host.logs[0].message, '\ufffd {"half":"\ufffd"}');
+  assert.equal(
+    host.run(() => kv.keys()[0]),
+    "\ufffd",
+  );
+  assert.equal(host.prompts[0].prompt[0].val.content, "\ufffd");
+});
+
+test("an error whose getters throw is an error of the contract", () => {
+  const hostile = (key) =>
+    Object.defineProperty(new Error("x"), key, {
+      get() {
+        throw new Error("inside");
+      },
+    });
+  const host = fakeHost();
+  const raise = (error) =>
+    errorOf(() => {
+      throw error;
+    }, host);
+  assert.deepEqual(raise(hostile("stack")), { tag: "other", val: "x" });
+  assert.equal(host.logs[0].message, "(a value whose text cannot be read)");
+  const unreadable = {
+    tag: "other",
+    val: "the plugin threw an error whose text cannot be read",
+  };
+  assert.deepEqual(raise(hostile("message")), unreadable);
+  assert.deepEqual(raise(hostile("name")), unreadable);
+  assert.deepEqual(raise(Object.create(null)), unreadable);
 });
 
 test("a wrong argument is named with its path", () => {

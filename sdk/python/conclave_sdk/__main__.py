@@ -5,7 +5,7 @@
     dependencies PYPROJECT.toml --out FOLDER
 
 Each prints one JSON object. For a plugin that cannot be built it is `{"error": …, "hint": …}`, and
-the exit code is 1.
+the exit code is 1; the hint is null where none is needed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> int:
         else:
             result = prepare(args.app, args.wit, args.out, args.dependencies)
     except AppError as error:
-        print(json.dumps({"error": str(error), "hint": error.hint}, ensure_ascii=False))
+        print(json.dumps({"error": str(error), "hint": error.hint or None}, ensure_ascii=False))
         return 1
     print(json.dumps(result, ensure_ascii=False))
     return 0

@@ -17,7 +17,7 @@ from conclave_sdk.judge import Judge
 from conclave_sdk.memory import Memory
 from conclave_sdk.observer import Observer
 from conclave_sdk.simulated_user import SimulatedUser
-from conclave_sdk.tools import Tool, Toolset
+from conclave_sdk.tools import NO_EVENT_LOOP, Tool, Toolset, is_async, where
 
 KINDS: dict[str, type] = {
     "agent": Agent,
@@ -50,7 +50,10 @@ class App:
 
 
 def read_app(module: ModuleType) -> App:
-    """Return what a module exports. Raises `AppError` if two things would be the same export."""
+    """Return what a module exports.
+
+    Raises `AppError` if two things would be the same export, or a method is async.
+    """
     app = App()
     for name, value in vars(module).items():
         if isinstance(value, Tool):
@@ -88,4 +91,15 @@ def _add_class(app: App, name: str, value: type) -> None:
         if known is None or issubclass(value, known):
             app.classes[kind] = value
     if issubclass(value, Toolset):
+        bases["tools"] = Toolset
         app.toolset = value
+    for base in bases.values():
+        _check_methods(base, name, value)
+
+
+def _check_methods(base: type, name: str, value: type) -> None:
+    for method in vars(base):
+        function = getattr(value, method)
+        if is_async(function):
+            what = f"{where(function)}the method `{method}` of `{name}` is async"
+            raise AppError(what, NO_EVENT_LOOP)

@@ -152,6 +152,23 @@ class _Options:
     examples: list[Example]
 
 
+NO_EVENT_LOOP = (
+    "no event loop runs in a component: write `def` and remove `await`; "
+    "the host's functions return their results at once"
+)
+
+
+def is_async(function: Any) -> bool:
+    """Return whether a call of a function returns a coroutine or an asynchronous generator."""
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def where(function: Any) -> str:
+    """Return the file and line of a function, for the start of an error."""
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
+
+
 class Tool(Generic[P, R]):
     """A function that `@tool` marked. A call of it calls the function."""
 
@@ -184,6 +201,8 @@ class Tool(Generic[P, R]):
                 f"the tool `{self.name}` has no description",
                 "write a docstring: the model reads its first paragraph",
             )
+        if is_async(self.function):
+            raise self._wrong(f"the tool `{self.name}` is async", NO_EVENT_LOOP)
         _ = self._call_parameter  # Found now, so that no call has to look for it.
         return ToolSpec(
             name=self.name,
@@ -297,9 +316,7 @@ class Tool(Generic[P, R]):
         return extra
 
     def _wrong(self, what: str, hint: str) -> AppError:
-        code = getattr(self.function, "__code__", None)
-        where = f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
-        return AppError(where + what, hint)
+        return AppError(where(self.function) + what, hint)
 
 
 @overload

@@ -91,6 +91,26 @@ def test_every_kind_is_exported_with_what_it_reads(write: Callable[..., Path]) -
         ("import os\nos.system('ls')\n", "app.py:2: `os.system` does not work"),
         ("import missing\n", "app.py:1: there is no module `missing` | add its package"),
         ("def f():\n    import missing.part\n", "app.py:2: there is no module `missing.part`"),
+        (
+            "from conclave_sdk import tool\n@tool\nasync def go() -> str:\n    'Go.'\n",
+            "app.py:2: the tool `go` is async | no event loop runs in a component: write `def`",
+        ),
+        (
+            "from conclave_sdk import tool\n@tool\nasync def go():\n    'Go.'\n    yield 1\n",
+            "the tool `go` is async",
+        ),
+        (
+            "from conclave_sdk import Agent\nclass A(Agent):\n    async def step(self, view): 1\n",
+            "app.py:3: the method `step` of `A` is async",
+        ),
+        (
+            "from conclave_sdk import Judge\nclass A(Judge):\n    async def done(self, a, v): 1\n",
+            "the method `done` of `A` is async",
+        ),
+        (
+            "from conclave_sdk import Toolset\nclass A(Toolset):\n    async def list(self): 1\n",
+            "the method `list` of `A` is async",
+        ),
     ],
 )
 def test_what_cannot_work_is_named_with_its_line(
@@ -220,6 +240,37 @@ def test_the_modules_of_the_plugin_are_bundled(
     assert not [path for path in files if "/_build/" in path]
 
 
+def test_private_files_are_named_and_not_copied(write: Callable[..., Path], tmp_path: Path) -> None:
+    app = write(app=TOOL)
+    app.chmod(0o644)
+    modes = {"alice.key": 0o644, "token": 0o600, "team.txt": 0o640, "list.txt": 0o444}
+    for folder in (app.parent, app.parent / "data", app.parent / "home"):
+        folder.mkdir(exist_ok=True)
+        for name, mode in modes.items():
+            (folder / name).write_text(name)
+            (folder / name).chmod(mode)
+    (app.parent / "home").chmod(0o700)
+    result, files = prepare(app, tmp_path / "out")
+    copied = {path for path in files if path.endswith((".txt", ".key", "token"))}
+    assert copied == {"python/list.txt", "python/data/list.txt"}
+    assert (tmp_path / "out" / "python/list.txt").stat().st_mode & 0o777 == 0o444
+    names = ("alice.key", "data/alice.key", "data/team.txt", "data/token", "home", "team.txt")
+    assert [text.split(" ")[0] for text in result["warnings"]] == [*names, "token"]
+
+
+def test_data_is_copied_if_all_files_are_private(
+    write: Callable[..., Path], tmp_path: Path
+) -> None:
+    app = write(app=TOOL)
+    (app.parent / "list.txt").write_text("one")
+    for path in app.parent.iterdir():
+        path.chmod(0o600)
+    result, files = prepare(app, tmp_path / "out")
+    assert (files["python/list.txt"], result["warnings"]) == ("one", [])
+    for name in ("app.py", "list.txt"):
+        assert (tmp_path / "out" / "python" / name).stat().st_mode & 0o777 == 0o600
+
+
 def test_a_folder_of_someone_else_is_not_removed(
     write: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -243,6 +294,90 @@ def test_packages_are_installed_as_pure_python(tmp_path: Path) -> None:
     assert run("dependencies", project, "--out", tmp_path / "packages")[1]["command"] is None
     project.write_text("[project\n")
     assert run("dependencies", project, "--out", tmp_path / "packages")[0] == 1
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "six",
+        "Six_x.y[a,b-c] >=1.0, !=2.*; python_version < '4'",
+        "six (>=1)",
+        "six @ https://a.example/six-1.0-py3-none-any.whl#sha256=00 ; os_name == 'x'",
+    ],
+)
+def test_a_package_is_named_in_each_form_of_the_standard(tmp_path: Path, item: str) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text(f'[project]\ndependencies = ["{item}"]\n')
+    code, result = run("dependencies", project, "--out", tmp_path / "packages")
+    assert (code, result["command"][-1]) == (0, item)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "--target=/tmp/elsewhere",
+        "-r",
+        " -e",
+        "",
+        "six\\n--pre",
+        "./six",
+        "../six",
+        "/tmp/six",
+        "six-1.0-py3-none-any.whl",
+        "six.tar.gz[a]",
+        "file:///tmp/six",
+        "https://a.example/six-1.0-py3-none-any.whl",
+        "git+https://a.example/six",
+        "six @ file:///tmp/six",
+        "six @ file:///tmp/six-1.0-py3-none-any.whl",
+        "six @ /tmp/six-1.0-py3-none-any.whl",
+        "six @ http://a.example/six-1.0-py3-none-any.whl",
+        "six @ https://a.example/six-1.0.tar.gz",
+        "six @ https://a.example/six-1.0.tar.gz#six-1.0-py3-none-any.whl",
+        "six @ git+https://a.example/six.whl",
+    ],
+)
+def test_what_is_no_package_or_a_source_is_refused(tmp_path: Path, item: str) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text(f'[project]\ndependencies = ["humanize", "{item}"]\n')
+    code, result = run("dependencies", project, "--out", tmp_path / "packages")
+    assert code == 1
+    assert result["error"].startswith("pyproject.toml: `")
+    assert "in `dependencies` is not" in result["error"]
+
+
+def test_a_package_that_is_no_longer_listed_is_removed(tmp_path: Path) -> None:
+    project, out = tmp_path / "pyproject.toml", tmp_path / "made" / "packages"
+
+    def installed(*packages: str) -> list[str]:
+        """Install what is missing as `conclave plugin build` does, with files in place of pip."""
+        names = ", ".join(f'"{name}"' for name in packages)
+        project.write_text(f"[project]\ndependencies = [{names}]\n")
+        code, result = run("dependencies", project, "--out", out)
+        assert code == 0, result
+        listed = out.with_suffix(".txt")
+        if listed.read_text() != "\n".join(packages):
+            for name in packages:
+                (out / name).mkdir(parents=True, exist_ok=True)
+            if "offline" not in packages:
+                listed.write_text("\n".join(packages))
+        return sorted(path.name for path in out.iterdir())
+
+    assert installed("idna", "six") == ["idna", "six"]
+    (out / "kept").mkdir()
+    assert installed("idna", "six") == ["idna", "kept", "six"]
+    assert installed("six") == ["six"]
+    assert installed("offline") == ["offline"]
+    assert installed("six") == ["six"]
+    out.with_suffix(".txt").unlink()
+    code, result = run("dependencies", project, "--out", out)
+    assert (code, "no list of them" in result["error"]) == (1, True)
+
+
+def test_an_error_without_a_remedy_has_no_hint(write: Callable[..., Path]) -> None:
+    assert run("describe", write(app="def f(:\n"))[1]["hint"] is None
+    two = run("describe", write(app="import socket\nimport lzma\n"))[1]
+    assert (two["hint"], two["error"].count("\n")) == (None, 1)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import json
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from conclave_sdk import (
 from conclave_sdk.actions import OnClose, Strategy
 from conclave_sdk.app import KINDS, App
 from conclave_sdk.testing import FakeHost
+from conclave_sdk.tools import as_outcome
 from conclave_sdk.types import Blob, Draft, Message
 from tests.conftest import WIT
 
@@ -190,6 +192,57 @@ def test_every_export_is_built(codec: Any, monkeypatch: pytest.MonkeyPatch) -> N
 def test_another_type_than_expected_is_named(codec: Any) -> None:
     with pytest.raises(TypeError, match="expected a Decision, got 'now'"):
         codec.encoder(list[delivery.Decision])(["now"])
+
+
+HALF: str = json.loads(r'"\ud83d"')
+
+
+def test_a_surrogate_leaves_the_plugin_as_a_replacement_character(
+    codec: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = importlib.import_module("conclave_sdk._guest.entry")
+    monkeypatch.setattr(entry, "app", App())
+    encoded = importlib.import_module("conclave_sdk._guest.tools")._encoded
+    outcome = encoded(as_outcome({HALF: [f"a{HALF}", "😀"]}).then("done", {"content": HALF}))
+    assert outcome.value == outcome.content == '{"\ufffd": ["a\ufffd", "😀"]}'
+    assert outcome.follow_up_calls[0].arguments == '{"content": "\ufffd"}'
+    assert encoded(as_outcome(f"a{HALF}")).content == "a\ufffd"
+    turn = codec.encoder(Turn)(call("a.b").because(HALF).with_extra(HALF, HALF))
+    assert (turn.thought, turn.extra[0].key, turn.extra[0].value) == (
+        "\ufffd",
+        "\ufffd",
+        '"\ufffd"',
+    )
+    assert codec.encoder(list[str])([HALF]) == ["\ufffd"]
+
+
+def test_a_surrogate_in_an_error_or_an_import_is_replaced(
+    codec: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forms = importlib.import_module("conclave_sdk._guest.errors")
+    form = forms.ErrorForm("tools", "ToolError")
+    for error in (ToolError(HALF), InvalidArguments(HALF)):
+        assert form.of(error).value == "\ufffd"
+    with FakeHost():
+        assert form.of(ValueError(HALF)).value == "ValueError: \ufffd"
+    assert form.of(Denied("files", HALF, HALF)).value.target == "\ufffd"
+    assert forms.calling("kv", "a", lambda key, value: (key, value), HALF, b"1") == ("\ufffd", b"1")
+    host = importlib.import_module("conclave_sdk._guest.host")
+    lines: list[str] = []
+    monkeypatch.setattr(host._log.functions, "log", lambda _, message: lines.append(message))
+    host.ComponentHost().log("info", HALF)
+    assert lines == ["\ufffd"]
+
+
+def test_an_exception_without_a_text_is_an_error_of_the_contract(codec: Any) -> None:
+    class Unreadable(Exception):
+        def __str__(self) -> str:
+            raise ValueError("inside")
+
+    form = importlib.import_module("conclave_sdk._guest.errors").ErrorForm("tools", "ToolError")
+    with FakeHost() as host:
+        assert form.of(Unreadable()).value == "Unreadable: its text cannot be read"
+    assert "Unreadable" in host.logged[-1]
 
 
 class Case(Enum):

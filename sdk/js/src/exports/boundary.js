@@ -3,13 +3,23 @@
 
 import { Denied, InvalidArguments, Unavailable, oneLine } from "../errors.js";
 import { writeLog } from "../format.js";
+import { wellFormed } from "../well_formed.js";
 
 /** Returns the result of `work`. Throws the contract's error, as `toError` words it. */
 export function boundary(work, toError = deniedOrOther) {
   try {
-    return work();
+    return wellFormed(work());
   } catch (error) {
-    throw toError(error);
+    throw wellFormed(contractError(error, toError));
+  }
+}
+
+function contractError(error, toError) {
+  try {
+    return toError(error);
+  } catch {
+    // A getter of the error threw; what leaves an export otherwise would be a trap.
+    return { tag: "other", val: "the plugin threw an error whose text cannot be read" };
   }
 }
 

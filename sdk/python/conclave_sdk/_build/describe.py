@@ -96,8 +96,7 @@ def _import(app: Path, dependencies: list[Path]) -> Any:
 
 
 def _joined(problems: list[AppError]) -> AppError:
-    first, *others = problems
-    if not others:
-        return first
-    lines = [f"{problem} ({problem.hint})" if problem.hint else str(problem) for problem in others]
-    return AppError("\n".join([f"{first} ({first.hint})", *lines]))
+    if len(problems) == 1:
+        return problems[0]
+    lines = [f"{problem} ({problem.hint})" if problem.hint else str(problem) for problem in problems]
+    return AppError("\n".join(lines))

@@ -23,6 +23,8 @@ _NATIVE = ("_build", "harness.py", "testing.py", "__main__.py", "__pycache__")
 # Folders beside an app that hold nothing for it, and the largest file that is copied.
 _NO_DATA = ("__pycache__", "build", "conclave-sdk", "dist", "node_modules", "target", "tests")
 _DATA_BYTES = 1 << 20
+# The permissions of a group and of others to read a file.
+_READABLE = 0o044
 # Codecs that the interpreter imports by name when a text is encoded or a file is opened.
 _ENCODINGS = ("ascii", "cp1252", "idna", "latin_1", "punycode", "utf_16", "utf_8_sig")
 
@@ -35,12 +37,16 @@ def prepare(app: Path, wit: Path, out: Path, dependencies: list[Path]) -> dict[s
         raise AppError(f"{out} is not empty", "name a folder that does not exist")
     shutil.rmtree(out, ignore_errors=True)
     _write_world(described, wit, out / "wit")
-    _write_modules(described, app, out / "python", dependencies)
+    private = _write_modules(described, app, out / "python", dependencies)
     empty = out / "empty"
     (empty / "lib" / "site-packages").mkdir(parents=True)
     command = ["-d", str(out / "wit"), "-w", WORLD, "componentize"]
     return {
         **described.to_json(),
+        "warnings": [
+            f"{path} is private and was not copied for the build: the plugin cannot read it"
+            for path in private
+        ],
         "command": ["componentize-py", *command, "-p", str(out / "python"), ENTRY],
         # Otherwise componentize-py adds the packages of this virtual environment.
         "env": {"VIRTUAL_ENV": str(empty)},
@@ -59,16 +65,22 @@ def _write_world(described: Described, wit: Path, out: Path) -> None:
     (out / f"{WORLD}.wit").write_text(text, encoding="utf-8")
 
 
-def _write_modules(described: Described, app: Path, out: Path, dependencies: list[Path]) -> None:
+def _write_modules(
+    described: Described, app: Path, out: Path, dependencies: list[Path]
+) -> list[Path]:
+    """Write the modules and the data, and return the private files that were not copied."""
     imports = described.imports
     sources = {}
     for module in imports.own.values():
         relative = module.path.resolve().relative_to(app.parent.resolve())
         target = out / relative
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(module.path, target)
+        shutil.copy(module.path, target)
         sources[module.name] = str(relative)
-    _copy_data(app.parent, out)
+    private = [
+        path.relative_to(app.parent)
+        for path in _copy_data(app.parent, out, app.stat().st_mode & _READABLE)
+    ]
     without = shutil.ignore_patterns("__pycache__", "tests", "*.dist-info")
     for name in imports.dependencies:
         for folder in dependencies:
@@ -79,18 +91,33 @@ def _write_modules(described: Described, app: Path, out: Path, dependencies: lis
     sdk = Path(conclave_sdk.__file__).parent
     shutil.copytree(sdk, out / "conclave_sdk", ignore=shutil.ignore_patterns(*_NATIVE))
     (out / f"{ENTRY}.py").write_text(_entry(described, app.stem, sources), encoding="utf-8")
+    return private
 
 
-def _copy_data(folder: Path, out: Path) -> None:
-    """Copy the plugin's other files, which its modules can read while they are imported."""
+def _copy_data(folder: Path, out: Path, readable: int) -> list[Path]:
+    """Copy the plugin's other files, which its modules can read while they are imported.
+
+    Returns those that are private: keys, and files that fewer users may read than `readable`. The
+    build's folder may be open to others.
+    """
+    private = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or path.is_symlink():
             continue
-        if path.is_dir() and path.name not in _NO_DATA and not (path / "pyvenv.cfg").exists():
-            _copy_data(path, out / path.name)
-        elif path.is_file() and path.suffix != ".py" and path.stat().st_size <= _DATA_BYTES:
+        is_data = path.is_file() and path.suffix != ".py" and path.stat().st_size <= _DATA_BYTES
+        is_folder = (
+            path.is_dir() and path.name not in _NO_DATA and not (path / "pyvenv.cfg").exists()
+        )
+        if not is_data and not is_folder:
+            continue
+        if path.suffix == ".key" or readable & ~path.stat().st_mode:
+            private.append(path)
+        elif is_folder:
+            private += _copy_data(path, out / path.name, readable)
+        else:
             out.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, out / path.name)
+            shutil.copy(path, out / path.name)
+    return private
 
 
 def _entry(described: Described, app: str, sources: dict[str, str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import re
 import types
 import typing
 from collections.abc import Callable
@@ -34,6 +35,8 @@ from conclave_sdk import types as sdk_types
 from conclave_sdk.shapes import dumps
 
 Conversion = Callable[[Any], Any]
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _EXPORTED = {
     "condenser",
@@ -223,6 +226,19 @@ def encoder(hint: Any) -> Conversion:
     return _encoders[hint] if hint in _encoders else _encoders.setdefault(hint, _encoder(hint))
 
 
+def well_formed(text: str) -> str:
+    """Return the text with U+FFFD for each surrogate, which UTF-8 cannot express.
+
+    The bindings would trap on one. `json.loads` returns them for escapes such as `"\\ud83d"`.
+    """
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def well_formed_json(value: Any) -> str:
+    """Return the JSON text of a value."""
+    return well_formed(dumps(value))
+
+
 _decoders: dict[Any, Conversion] = {}
 _encoders: dict[Any, Conversion] = {}
 
@@ -283,7 +299,7 @@ def _encoder(hint: Any) -> Conversion:
     form, inner = _inner(hint)
     match form:
         case "json":
-            return dumps
+            return well_formed_json
         case "extra":
             return _extra_encoder()
         case "option":
@@ -293,7 +309,7 @@ def _encoder(hint: Any) -> Conversion:
             item = encoder(inner[0])
             return lambda value: [item(each) for each in value]
         case _:
-            return _same
+            return well_formed if hint is str else _same
 
 
 def _decode_extra(value: Any) -> dict[str, Any]:
@@ -302,7 +318,9 @@ def _decode_extra(value: Any) -> dict[str, Any]:
 
 def _extra_encoder() -> Conversion:
     kind = wit("types", "Extra")
-    return lambda value: [kind(key, dumps(item)) for key, item in value.items()]
+    return lambda value: [
+        kind(well_formed(key), well_formed_json(item)) for key, item in value.items()
+    ]
 
 
 def _fields(kind: Any) -> list[tuple[str, Any]]:

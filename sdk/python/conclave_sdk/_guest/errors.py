@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 from componentize_py_types import Err
 
 from conclave_sdk import _host, errors
-from conclave_sdk._guest.codec import wit
+from conclave_sdk._guest.codec import well_formed, wit
 
 T = TypeVar("T")
 
@@ -21,8 +21,9 @@ source_paths: dict[str, str] = {}
 
 def calling(capability: str, target: str, function: Callable[..., T], *arguments: Any) -> T:
     """Call an import, and raise its error as the SDK's exception."""
+    sent = [well_formed(item) if isinstance(item, str) else item for item in arguments]
     try:
-        return function(*arguments)
+        return function(*sent)
     except Err as error:
         _raise(capability, target, error.value)
 
@@ -88,7 +89,7 @@ class ErrorForm:
         if isinstance(error, errors.InvalidArguments):
             case = self._case("InvalidArguments") or self._case("Malformed")
             if case:
-                return case(str(error))
+                return case(well_formed(_text(error)))
         if isinstance(error, errors.Unavailable):
             case = self._case("Unavailable")
             if case:
@@ -96,7 +97,7 @@ class ErrorForm:
         if not isinstance(error, errors.Error):
             _log_traceback(error)
             return self._other(one_line(error))
-        return self._other(str(error))
+        return self._other(_text(error))
 
     def _case(self, name: str) -> Any:
         try:
@@ -105,10 +106,11 @@ class ErrorForm:
             return None
 
     def _denied(self, capability: str, target: str, detail: str) -> Any:
-        return self._case("Denied")(self._denial(capability, target, detail))
+        texts = map(well_formed, (capability, target, detail))
+        return self._case("Denied")(self._denial(*texts))
 
     def _other(self, text: str) -> Any:
-        return self._case("Other")(text)
+        return self._case("Other")(well_formed(text))
 
     def raise_from(self, error: Exception) -> NoReturn:
         """Raise the contract's error for an exception, as the bindings expect it."""
@@ -117,9 +119,17 @@ class ErrorForm:
 
 def one_line(error: BaseException) -> str:
     """Return the type and the message of an exception, such as `KeyError: 'nothing'`."""
-    message = " ".join(str(error).split())
+    message = " ".join(_text(error).split())
     name = type(error).__name__
     return f"{name}: {message}" if message else name
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        # `__str__` of the plugin's own class raised. What leaves an export otherwise is a trap.
+        return "its text cannot be read"
 
 
 def _log_traceback(error: Exception) -> None:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from conclave_sdk import _host
-from conclave_sdk._guest.codec import decoder, encoder
+from conclave_sdk._guest.codec import decoder, encoder, well_formed
 from conclave_sdk._guest.errors import calling
 from conclave_sdk.agents import PastAction, Peer, RemainingBudgets, RunMetrics, ToolSummary
 from conclave_sdk.delivery import Channel, EndedTask
@@ -67,10 +67,10 @@ class ComponentHost(_host.Host):
     """The host of a call in a component."""
 
     def log(self, level: str, message: str) -> None:
-        _log.log(_log.Level[level.upper()], message)
+        _log.log(_log.Level[level.upper()], well_formed(message))
 
     def report(self, done: int, total: int | None, message: str) -> None:
-        _progress.report(done, total, message)
+        _progress.report(done, total, well_formed(message))
 
     def config(self) -> dict[str, Any]:
         settings: dict[str, Any] = json.loads(_config.get())

@@ -7,10 +7,9 @@ from typing import Any
 
 from conclave_sdk import _host
 from conclave_sdk._guest import entry
-from conclave_sdk._guest.codec import encoder, wit
+from conclave_sdk._guest.codec import encoder, well_formed, well_formed_json, wit
 from conclave_sdk._guest.errors import ErrorForm
 from conclave_sdk.errors import ToolError
-from conclave_sdk.shapes import dumps
 from conclave_sdk.tools import Outcome, ToolSpec, as_outcome, tool
 from conclave_sdk.types import Blob, ToolCall
 
@@ -57,10 +56,11 @@ def _encoded(outcome: Outcome) -> Any:
     A fresh instance copies each page of memory that it touches, so this takes no further step than
     the outcome needs: a generic conversion costs 0.1 ms more.
     """
-    value = None if outcome.value is None else dumps(outcome.value)
+    content = None if outcome.content is None else well_formed(outcome.content)
+    value = None if outcome.value is None else well_formed_json(outcome.value)
     attachments = _of_attachments(outcome.attachments) if outcome.attachments else []
     calls = _of_calls(outcome.follow_up_calls) if outcome.follow_up_calls else []
-    return _outcome(outcome.content, value, attachments, calls)
+    return _outcome(content, value, attachments, calls)
 
 
 @tool
