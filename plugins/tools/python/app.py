@@ -1,0 +1,40 @@
+"""An executor of `run_ipython`: cells of Python, whose variables live on from cell to cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conclave_sdk import files, log, tool
+
+import library
+from session import Session
+
+library.install()
+
+
+@tool
+def run_ipython(
+    code: str,
+    thought: Any = None,
+    kernel_init_code: str = "",
+    include_extra: Any = None,
+    confirmation_state: Any = None,
+    security_risk: Any = None,
+) -> str:
+    """Run a cell of Python. Returns what it prints and the value of its last expression.
+
+    Variables, functions, classes and imports live on in later cells. The standard library is there,
+    without network, threads and processes; packages cannot be installed.
+
+    Args:
+        code: The cell.
+        kernel_init_code: Code that runs once, before the first cell.
+    """
+    # Parts of the action's JSON that do not matter here.
+    del thought, include_extra, confirmation_state, security_risk
+    session = Session([root.path for root in files.roots()])
+    with session:
+        content = session.run(code, kernel_init_code)
+    for line in session.lost:
+        log.warn(line)
+    return content
