@@ -18,7 +18,6 @@ import calendar
 import cmath
 import codecs
 import collections.abc
-import colorsys
 import configparser
 import contextlib
 import contextvars
@@ -29,17 +28,11 @@ import datetime
 import decimal
 import difflib
 import dis
-import doctest
-import email.message
-import email.parser
-import email.policy
 import enum
-import fileinput
 import fnmatch
 import fractions
 import functools
 import gc
-import getpass
 import glob
 import graphlib
 import gzip
@@ -56,35 +49,27 @@ import itertools
 import json
 import keyword
 import linecache
-import locale
 import logging
 import math
-import mimetypes
 import numbers
 import operator
-import optparse
 import os.path
 import pathlib
 import pickle
 import pkgutil
 import platform
-import plistlib
 import pprint
 import queue
 import random
 import re
 import reprlib
-import sched
 import secrets
-import shelve
 import shlex
 import shutil
 import stat
 import statistics
 import string
-import stringprep
 import struct
-import symtable
 import sys
 import tarfile
 import tempfile
@@ -98,19 +83,15 @@ import traceback
 import types
 import typing
 import unicodedata
-import unittest.mock
+import unittest
 import urllib.error
 import urllib.parse
 import uuid
 import warnings
-import wave
 import weakref
-import xml.dom.minidom
 import xml.etree.ElementTree
-import xml.sax
 import zipfile
 import zlib
-import zoneinfo
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -129,6 +110,8 @@ _REFUSED = {
     **dict.fromkeys(["pty", "subprocess"], _PROCESS),
     **dict.fromkeys(["asyncio", "concurrent", "multiprocessing", "selectors"], _THREAD),
     **dict.fromkeys(["bz2", "compression.zstd", "lzma"], f"{_ABSENT}; use `zlib` or `gzip`"),
+    "unittest.mock": "it needs an event loop; write a small class in its place",
+    "zoneinfo": "there are no data of time zones; use `datetime.timezone` with an offset",
     "sqlite3": f"{_ABSENT}; keep the data in lists and dictionaries, or in a file as JSON",
 }
 
@@ -153,7 +136,7 @@ def _reason(name: str) -> str:
     top = name.partition(".")[0]
     if top in sys.stdlib_module_names:
         return _ABSENT if top == name else "this module of the standard library is not in it"
-    return "cells have the standard library and modules in the granted folders; nothing can be installed"
+    return "a cell has the standard library and the modules of its folder; nothing can be installed"
 
 
 def install() -> None:

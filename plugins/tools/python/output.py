@@ -11,6 +11,8 @@ PRINTED_BYTES = 100_000
 class _Screen(io.RawIOBase):
     """What a cell prints. A cell may print without end, so the middle is dropped meanwhile."""
 
+    name = "cell"
+
     def __init__(self) -> None:
         self.head = bytearray()
         self.tail = bytearray()
@@ -51,7 +53,7 @@ class Output:
         self._screen = _Screen()
 
     def stream(self) -> io.TextIOWrapper:
-        """Return a new standard stream. All write to the same place, in the order of their lines."""
+        """Return a new standard stream. All of them write to the same place, in their order."""
         return _Stream(self._screen, "utf-8", "backslashreplace", newline="", write_through=True)
 
     def stdin(self) -> io.StringIO:

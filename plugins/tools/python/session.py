@@ -16,6 +16,8 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from conclave_sdk import Denied, files
+
 import state
 import tracebacks
 from output import Output, shortened
@@ -68,6 +70,9 @@ class Session:
         # Otherwise a cell's `logging.basicConfig` has no effect.
         logging.root.handlers.clear()
         logging.root.setLevel(logging.WARNING)
+        if self._roots:
+            # First, because variables may refer to modules of the folder.
+            sys.path.insert(0, self._roots[0])
         folder = self._roots[0] if self._roots else ""
         found = state.load(self.main.__dict__)
         if found is not None:
@@ -76,7 +81,6 @@ class Session:
             for name, source in self._sources.items():
                 _show_lines(name, source)
         if folder:
-            sys.path.insert(0, self._roots[0] if self._roots else folder)
             with contextlib.suppress(OSError):
                 os.chdir(folder)
 
@@ -94,7 +98,9 @@ class Session:
             if value is not None and output is not None:
                 output.result = shortened(repr(value), RESULT_CHARS)
         except BaseException as error:
-            return shortened(tracebacks.render(error, self._sources), RESULT_CHARS)
+            text = shortened(tracebacks.render(error, self._sources), RESULT_CHARS)
+            refusal = _refusal(error)
+            return f"{text}\n{refusal}" if refusal else text
         return ""
 
     def _execute(self, code: str, name: str) -> Any:
@@ -109,6 +115,24 @@ class Session:
         exec(compile(tree, name, "exec", dont_inherit=True), namespace)
         expression = ast.Expression(last.value)
         return eval(compile(expression, name, "eval", dont_inherit=True), namespace)
+
+
+def _refusal(error: BaseException) -> str:
+    """Return why the host refused a file; empty if it did not.
+
+    Outside of every granted folder WASI reports that there is no such file.
+    """
+    path = getattr(error, "filename", None)
+    if not isinstance(error, OSError) or not isinstance(path, str):
+        return ""
+    try:
+        # The host reports the missing grant to the operator, too.
+        files.read_at(os.path.join(os.getcwd(), path), 0, 0)
+    except Denied as denied:
+        return str(denied)
+    except Exception:
+        pass
+    return ""
 
 
 def _show_lines(name: str, code: str) -> None:

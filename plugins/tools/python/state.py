@@ -67,6 +67,10 @@ _globals: contextvars.ContextVar[dict[str, Any]] = contextvars.ContextVar("globa
 class _TooLarge(Exception):
     """The pickles are larger than what is tried."""
 
+    def __init__(self, end: int) -> None:
+        super().__init__()
+        self.end = end
+
 
 def load(namespace: dict[str, Any]) -> State | None:
     """Restore the variables into a namespace. Returns `None` if there is no state."""
@@ -143,8 +147,8 @@ def _pickled(
                 writer.dump(value)
                 segments.append((name, stream.tell() - begin))
             return segments, stream.getvalue(), writer.files
-        except (_TooLarge, MemoryError):
-            segments.append((name, stream.tell() - begin))
+        except _TooLarge as error:
+            segments.append((name, error.end - begin))
             name = max(segments, key=lambda segment: segment[1])[0]
             lost.append(f"`{name}`: it is too large")
         except BaseException as error:
@@ -159,8 +163,9 @@ def _because(name: str, error: BaseException) -> str:
 
 class _Bounded(io.BytesIO):
     def write(self, content: Any) -> int:
-        if self.tell() + len(content) > _PICKLED_BYTES:
-            raise _TooLarge
+        end = self.tell() + len(content)
+        if end > _PICKLED_BYTES:
+            raise _TooLarge(end)
         return super().write(content)
 
 
@@ -171,7 +176,7 @@ class _CellReference:
         return types.CellType, ()
 
 
-class _Writer(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
+class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles functions of cells without their globals."""
 
     def __init__(self, stream: io.BytesIO, namespace: dict[str, Any]) -> None:
@@ -206,7 +211,14 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
         return _new_function, arguments, state, None, None, _fill_function
 
 
-_ATTRIBUTES = ("__name__", "__qualname__", "__module__", "__doc__", "__defaults__", "__kwdefaults__")
+_ATTRIBUTES = (
+    "__name__",
+    "__qualname__",
+    "__module__",
+    "__doc__",
+    "__defaults__",
+    "__kwdefaults__",
+)
 
 
 def _new_function(code: bytes, cells: Any) -> types.FunctionType:

@@ -6,6 +6,8 @@ import traceback
 from collections.abc import Iterator, Mapping
 from types import CodeType, TracebackType
 
+import library
+
 _RULE = "-" * 75
 # Lines that are shown before and after the failed one.
 _AROUND = 2
@@ -74,7 +76,7 @@ def _frames(trace: TracebackType | None, sources: Mapping[str, str]) -> Iterator
         if source is not None:
             head = f"{code.co_filename}, line {trace.tb_lineno}{_function(code)}"
             yield "\n".join([head, *_lines(source, trace.tb_lineno)])
-        else:
+        elif code.co_filename != library.__file__:  # It raises what the import statement reports.
             yield f"File {code.co_filename}:{trace.tb_lineno}{_function(code)}"
         trace = trace.tb_next
 
