@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from conclave_sdk import files, log, tool
+from conclave_sdk import config, files, log, scratch, tool
 
 import library
+import rehearsal
 from session import Session
 
-library.install()
+
+@dataclass
+class Settings:
+    """The plugin's settings."""
+
+    state_bytes: int = 1_000_000
+    """The largest state. The limits `scratch` and `output` of the plugin apply too."""
+
+
+class TaskScratch:
+    """The scratch of the task, which no other task can read."""
+
+    get_bytes = staticmethod(scratch.get_bytes)
+    set_bytes = staticmethod(scratch.set_bytes)
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
 
 
 @tool
@@ -32,9 +50,13 @@ def run_ipython(
     """
     # Parts of the action's JSON that do not matter here.
     del thought, include_extra, confirmation_state, security_risk
-    session = Session([root.path for root in files.roots()])
-    with session:
+    store = TaskScratch(config.get(Settings).state_bytes)
+    with Session(store, [root.path for root in files.roots()]) as session:
         content = session.run(code, kernel_init_code)
     for line in session.lost:
         log.warn(line)
     return content
+
+
+library.install()
+rehearsal.run()

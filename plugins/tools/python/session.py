@@ -30,11 +30,12 @@ _SUMMARY = "[not kept for the next cell: {}]"
 class Session:
     """The state of a session for one cell. As a context manager, it is the module `__main__`."""
 
-    def __init__(self, roots: list[str]) -> None:
+    def __init__(self, store: state.Store, roots: list[str]) -> None:
         """Open the stored session, or a new one. `roots` are the granted folders."""
         self.main = types.ModuleType("__main__")
         self.lost: list[str] = []
         """The variables that could not be kept or restored, each with its reason."""
+        self._store = store
         self._roots = roots
         self._count = 0
         self._sources: dict[str, str] = {}
@@ -74,7 +75,7 @@ class Session:
             # First, because variables may refer to modules of the folder.
             sys.path.insert(0, self._roots[0])
         folder = self._roots[0] if self._roots else ""
-        found = state.load(self.main.__dict__)
+        found = state.load(self._store, self.main.__dict__)
         if found is not None:
             self._count, self._sources, folder = found.count, found.sources, found.folder or folder
             self.lost += found.lost
@@ -87,7 +88,7 @@ class Session:
     def _keep(self) -> None:
         folder = os.getcwd() if self._roots else ""
         kept = state.State(self._count, self._sources, folder)
-        self.lost += state.save(self.main.__dict__, kept)
+        self.lost += state.save(self._store, self.main.__dict__, kept)
 
     def _run_cell(self, code: str, name: str, output: Output | None = None) -> str:
         """Run code, and return the traceback of its exception; empty if there is none."""

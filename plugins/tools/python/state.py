@@ -17,10 +17,10 @@ import sys
 import types
 import zlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import cloudpickle
-from conclave_sdk import QuotaExceeded, config, scratch
+from conclave_sdk import QuotaExceeded
 
 # Another build of Python may not read it.
 _FORMAT = (1, sys.hexversion)
@@ -38,12 +38,17 @@ _OWN = frozenset(types.ModuleType("").__dict__) | {
 }
 
 
-@dataclass
-class Settings:
-    """The plugin's settings."""
+class Store(Protocol):
+    """Where the state of a session is from cell to cell."""
 
-    state_bytes: int = 1_000_000
-    """The largest state. The limits `scratch` and `output` of the plugin apply too."""
+    limit: int
+    """The largest state in bytes."""
+
+    def get_bytes(self) -> bytes:
+        """Return the state; empty at first."""
+
+    def set_bytes(self, value: bytes) -> None:
+        """Replace the state. Raises `QuotaExceeded`; then nothing was changed."""
 
 
 @dataclass
@@ -72,9 +77,9 @@ class _TooLarge(Exception):
         self.end = end
 
 
-def load(namespace: dict[str, Any]) -> State | None:
+def load(store: Store, namespace: dict[str, Any]) -> State | None:
     """Restore the variables into a namespace. Returns `None` if there is no state."""
-    content = scratch.get_bytes()
+    content = store.get_bytes()
     if not content:
         return None
     try:
@@ -103,11 +108,11 @@ def load(namespace: dict[str, Any]) -> State | None:
     return found
 
 
-def save(namespace: dict[str, Any], kept: State) -> list[str]:
+def save(store: Store, namespace: dict[str, Any], kept: State) -> list[str]:
     """Store the variables, and return those that could not be stored, each with its reason."""
     variables = {name: value for name, value in namespace.items() if name not in _OWN}
     lost: list[str] = []
-    limit = config.get(Settings).state_bytes
+    limit = store.limit
     while True:
         segments, pickled, files = _pickled(variables, namespace, lost)
         sources = {name: text for name, text in kept.sources.items() if name in files}
@@ -116,7 +121,7 @@ def save(namespace: dict[str, Any], kept: State) -> list[str]:
         content = b"p" + whole if len(whole) <= _PLAIN_BYTES else b"z" + zlib.compress(whole, 1)
         if len(content) <= limit:
             try:
-                scratch.set_bytes(content)
+                store.set_bytes(content)
                 return lost
             except QuotaExceeded as error:
                 limit = int(error.limit)
