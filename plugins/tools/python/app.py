@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from conclave_sdk import config, files, log, scratch, tool
@@ -11,13 +10,8 @@ import library
 import rehearsal
 from session import Session
 
-
-@dataclass
-class Settings:
-    """The plugin's settings."""
-
-    state_bytes: int = 1_000_000
-    """The largest state. The limits `scratch` and `output` of the plugin apply too."""
+# Of a state, unless the settings say otherwise. The default of `limits.output` allows no more.
+STATE_BYTES = 1_000_000
 
 
 class TaskScratch:
@@ -50,7 +44,8 @@ def run_ipython(
     """
     # Parts of the action's JSON that do not matter here.
     del thought, include_extra, confirmation_state, security_risk
-    store = TaskScratch(config.get(Settings).state_bytes)
+    # Not as a dataclass: to derive its form costs a call 1 ms. The manifest has the type.
+    store = TaskScratch(config.get().get("state_bytes", STATE_BYTES))
     with Session(store, [root.path for root in files.roots()]) as session:
         content = session.run(code, kernel_init_code)
     for line in session.lost:

@@ -36,7 +36,7 @@ rows = [{"name": f"row {i}", "value": i / 3, "even": i % 2 == 0} for i in range(
 double, point, plain, found = outer(2), Point(1), Plain([1, 2]), {"a": (1, None), "b": {1, 2}}
 sorted(rows, key=lambda row: -row["value"])[:2]
 """,
-    "print(double(3), point, plain.value, json.dumps(found['a']), re.findall('w', 'row'))\npoint.far()",
+    "print(double(3), point, json.dumps(found['a']), re.findall('w', 'row'))\npoint.far()",
     "rows.append({'name': 'another'})\nrows[-1]['value']",
     "double(",
 )
