@@ -130,7 +130,7 @@ def save(store: Store, namespace: dict[str, Any], kept: State) -> list[str]:
         name, length = max(segments, key=lambda segment: segment[1])
         del variables[name]
         lost.append(
-            f"`{name}`: it has {length} bytes, and `limits.scratch` allows {limit} for all variables"
+            f"`{name}`: it has {length} bytes; `limits.scratch` allows {limit} for all variables"
         )
 
 
