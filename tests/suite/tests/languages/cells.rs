@@ -100,6 +100,7 @@ fn cells_share_their_variables_and_reach_what_is_granted() {
     let passed = said(conclave(&rig, "python", &["plugin", "test", "--yes"]));
     assert!(passed.contains(": 0 failed"), "{passed}");
     variables_live_on(&rig);
+    the_listed_modules_are_there_and_others_are_refused(&rig);
     the_state_of_a_hundred_cells_does_not_grow(&rig);
     files_are_those_of_the_grant(&rig);
     a_stopped_cell_leaves_the_state_before_it(&rig);
@@ -127,6 +128,26 @@ fn variables_live_on(rig: &Rig) {
     }
     assert!(shown[3].contains("a cell has one thread"), "{}", shown[3]);
     assert!(shown[3].contains("[not kept for the next cell: `later`"), "{}", shown[3]);
+}
+
+/// The list is that of the page.
+fn the_listed_modules_are_there_and_others_are_refused(rig: &Rig) {
+    let page = std::fs::read_to_string(root().join("docs/use/stock-plugins.md")).expect("a page");
+    let list = page.split("The **standard library** of a cell: ").nth(1).expect("the list");
+    let list = list.split(". The import of").next().expect("its end");
+    let modules: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+    assert!(modules.len() > 60, "{modules:?}");
+    let imports: String = modules.iter().map(|module| format!("import {module}\n")).collect();
+    let refused = ["socket", "sqlite3", "bz2", "subprocess", "numpy"];
+    let tries = refused.map(|module| format!("import {module}"));
+    let codes: Vec<&str> =
+        std::iter::once(imports.as_str()).chain(tries.iter().map(String::as_str)).collect();
+    let shown = run(rig, "", &codes);
+    assert_eq!(shown[0], "");
+    for (module, answer) in refused.iter().zip(&shown[1..]) {
+        let sentence = format!("ModuleNotFoundError: No module named '{module}': ");
+        assert!(answer.contains(&sentence), "{answer}");
+    }
 }
 
 fn the_state_of_a_hundred_cells_does_not_grow(rig: &Rig) {
