@@ -10,6 +10,7 @@ use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::Phases;
 use crate::place::{Checkout, PLUGIN_TARGET};
+use crate::python_plugin;
 use crate::toml;
 
 const STOCK_PREFIX: &str = "conclave-plugin-";
@@ -55,7 +56,8 @@ pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// One phase: builds the stock plugins into `target/conclave/stock`.
+/// One phase: builds the stock plugins into `target/conclave/stock`. Those in Python have a line of
+/// their own when they are built.
 pub(crate) fn build_stock(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
     let plugins = stock_plugins(place)?;
     let mut command = place.cargo(["build", "--profile", "plugin", "--target", PLUGIN_TARGET]);
@@ -66,7 +68,7 @@ pub(crate) fn build_stock(place: &Checkout, phases: &mut Phases) -> Result<(), X
     let built = place.target.join(PLUGIN_TARGET).join("plugin");
     let components =
         plugins.iter().map(|plugin| (built.join(&plugin.file), plugin.name().to_owned()));
-    publish_all(components, &place.stock())
+    publish_all(components.chain(python_plugin::build(place)?), &place.stock())
 }
 
 /// One phase: builds the program with the stock plugins inside.

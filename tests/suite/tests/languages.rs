@@ -1,6 +1,8 @@
 //! Plugins in each language: the same behaviour by the same cases, the pages as they are written,
 //! limits, and a kill. `cargo xtask test` installs Python packages and Node, and runs these alone.
 
+mod cells;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

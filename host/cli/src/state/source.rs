@@ -147,6 +147,10 @@ fn stock_bytes(name: &str) -> Result<Vec<u8>, CliError> {
     if let Some(bytes) = stock.get(name) {
         return Ok(bytes.to_vec());
     }
+    if name == "python" && !stock.is_empty() {
+        return Err(CliError::usage("this program was built without `stock:python`")
+            .hint("build it where Python 3.11 and pip are, with `cargo xtask install`, or name the component that `conclave plugin build plugins/tools/python` makes"));
+    }
     let known: Vec<String> = stock.keys().map(|name| format!("stock:{name}")).collect();
     let unknown =
         CliError::usage(format!("the stock plugin `{}` does not exist", one_line(name, 64)));

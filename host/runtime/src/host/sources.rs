@@ -67,6 +67,9 @@ impl Host {
                 None if self.stock.is_empty() => {
                     Err(Missing::new("this program was built without stock plugins", "build it with `cargo xtask build`"))
                 }
+                None if name == "python" => {
+                    Err(Missing::new("this program was built without `stock:python`", "build it where Python 3.11 and pip are, with `cargo xtask install`, or name the component that `conclave plugin build plugins/tools/python` makes"))
+                }
                 None => {
                     let known: Vec<&str> = self.stock.keys().map(String::as_str).collect();
                     Err(Missing::new(format!("there is no stock plugin `{name}`"), format!("these are there: {}", known.join(", "))))

@@ -1,0 +1,78 @@
+//! The stock plugins in Python, which componentize-py from pip makes components of. Where it cannot
+//! be installed they are left out, with one line that gives the reason.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::XtaskFailure;
+use crate::phase;
+use crate::place::{Checkout, files_below};
+use crate::servers;
+
+/// The plugins' folders, each named as its plugin.
+const FOLDERS: [&str; 1] = ["plugins/tools/python"];
+const BUILDER: &str = "host/xtask/python_plugin.py";
+/// What a component is made of, besides the plugin's folder and the builder.
+const SHARED: [(&str, &str); 3] = [
+    ("sdk/python/conclave_sdk", ".py"),
+    ("sdk/python/conclave_sdk/_build", ".txt"),
+    ("wit", ".wit"),
+];
+
+/// Returns the component and the name of each plugin, which is built again only after its inputs
+/// changed; none if componentize-py cannot be installed.
+pub(crate) fn build(place: &Checkout) -> Result<Vec<(PathBuf, String)>, XtaskFailure> {
+    let mut built = Vec::new();
+    for folder in FOLDERS {
+        let name = folder.rsplit('/').next().unwrap_or(folder);
+        let out = place.own().join("python-plugins").join(name);
+        let component = out.join(format!("{name}.wasm"));
+        let (digest, kept) = (digest(place, folder)?, out.join("inputs"));
+        let is_current = fs::read_to_string(&kept).is_ok_and(|found| found == digest);
+        if !(is_current && component.is_file()) {
+            let interpreter = match servers::componentize(place) {
+                Ok(interpreter) => interpreter,
+                Err(reason) => {
+                    eprintln!("stock:{name} is left out: {reason}");
+                    continue;
+                }
+            };
+            let mut command = Command::new(interpreter);
+            command.arg(place.root.join(BUILDER)).arg(place.root.join(folder)).arg(&out);
+            phase::beforehand(place, &format!("building stock:{name}"), name, command)?;
+            fs::write(&kept, digest).map_err(|error| XtaskFailure::io("write", &kept, &error))?;
+        }
+        built.push((component, name.to_owned()));
+    }
+    Ok(built)
+}
+
+/// Returns a digest of the paths and contents of all inputs.
+fn digest(place: &Checkout, folder: &str) -> Result<String, XtaskFailure> {
+    let own = place.root.join(folder);
+    let mut files = vec![place.root.join(BUILDER), own.join("conclave-plugin.toml")];
+    files.push(own.join("pyproject.toml"));
+    files.extend(modules(&own));
+    for (folder, ending) in SHARED {
+        files.extend(files_below(&place.root.join(folder), ending));
+    }
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        let content = fs::read(&file).map_err(|error| XtaskFailure::io("read", &file, &error))?;
+        hasher.write(place.shown(&file).as_bytes());
+        hasher.write_usize(content.len());
+        hasher.write(&content);
+    }
+    Ok(format!("{:016x}", hasher.finish()))
+}
+
+/// Returns the modules beside an app, without its tests and what a build left there.
+fn modules(folder: &Path) -> Vec<PathBuf> {
+    let is_module = |path: &PathBuf| {
+        path.parent() == Some(folder)
+            && path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with("test_"))
+    };
+    files_below(folder, ".py").into_iter().filter(is_module).collect()
+}
