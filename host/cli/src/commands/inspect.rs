@@ -57,7 +57,7 @@ async fn tools_of(found: &LocatedComponent, output: OutputArgs) -> Result<Tools,
         let _ = writeln!(
             crate::ui::output::stderr(),
             "{}",
-            paint(FAINT, "compiling it, to list its tools; --no-tools does without")
+            paint(FAINT, "compiling it, to list its tools")
         );
     }
     let tools = host.tools_of(found.bytes.clone()).await;

@@ -17,6 +17,11 @@ pub(crate) struct CliError {
 }
 
 impl CliError {
+    /// Returns the text and the remedy, for another kind of report.
+    pub(crate) fn into_texts(self) -> (String, Option<String>) {
+        (self.what, self.hint)
+    }
+
     /// Returns an error of the command line, or of a file named on it.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
         Self { code: exit::USAGE, what: what.into(), hint: None, problems: None }

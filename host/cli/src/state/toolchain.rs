@@ -288,20 +288,23 @@ fn unstarted(program: &Path, error: &std::io::Error) -> CliError {
 }
 
 /// Returns the interpreter of a language, if it is new enough.
-fn interpreter(language: Language) -> Result<PathBuf, CliError> {
+///
+/// # Errors
+/// If it cannot be run, or is too old.
+pub(crate) fn interpreter(language: Language) -> Result<PathBuf, CliError> {
     let (variable, name, question, needed, how) = match language {
         Language::Python => (
             "PYTHON",
             "python3",
-            "import sys; print(sys.version_info[0] * 100 + sys.version_info[1])",
-            311,
+            "import platform; print(platform.python_version())",
+            (3, 11),
             "install Python 3.11 or newer with its module venv, or name one: PYTHON=/path/to/python3",
         ),
         Language::Js | Language::Rust => (
             "NODE",
             "node",
-            "console.log(process.versions.node.split('.')[0])",
-            22,
+            "console.log(process.versions.node)",
+            (22, 0),
             "install Node 22 or newer, or name one: NODE=/path/to/node",
         ),
     };
@@ -317,10 +320,14 @@ fn interpreter(language: Language) -> Result<PathBuf, CliError> {
     let shown = one_line(&program.to_string_lossy(), 200);
     let ran =
         ran.map_err(|error| CliError::usage(format!("{shown} cannot be run: {error}")).hint(how))?;
-    let version: Option<u32> = String::from_utf8_lossy(&ran.stdout).trim().parse().ok();
-    match version {
-        Some(found) if found >= needed => Ok(PathBuf::from(program)),
-        _ => Err(CliError::usage(format!("{shown} is too old to build plugins")).hint(how)),
+    let version = one_line(String::from_utf8_lossy(&ran.stdout).trim(), 40);
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(major), Some(minor)) if (major, minor) >= needed => Ok(PathBuf::from(program)),
+        _ => {
+            let what = format!("{shown} is version {version}, which is too old to build plugins");
+            Err(CliError::usage(what).hint(how))
+        }
     }
 }
 

@@ -4,12 +4,19 @@ use std::path::Path;
 use std::process::Command;
 
 use super::Finding;
+use crate::args::Language;
+use crate::state::toolchain;
+use crate::ui::show::show_path;
 
 const TARGET: &str = "wasm32-wasip2";
 
 /// Runs each tool with its version option only.
 pub(crate) fn authors_tools() -> Vec<Finding> {
-    vec![rust(), python(), javascript()]
+    vec![
+        rust(),
+        scripted("plugins in Python", Language::Python),
+        scripted("plugins in JavaScript", Language::Js),
+    ]
 }
 
 fn rust() -> Finding {
@@ -28,26 +35,18 @@ fn rust() -> Finding {
     )
 }
 
-fn python() -> Finding {
-    const WHAT: &str = "plugins in Python";
-    match said_by("componentize-py", &["--version"]) {
-        Some(version) => Finding::ok(WHAT, version),
-        None => Finding::note(
-            WHAT,
-            "componentize-py was not found",
-            "pip install componentize-py; only plugin authors need it",
+/// Asks as a build does. A build installs the other tools itself.
+fn scripted(what: &'static str, language: Language) -> Finding {
+    match toolchain::interpreter(language) {
+        Ok(program) => Finding::ok(
+            what,
+            format!("{}; the other tools are installed by the first build", show_path(program)),
         ),
-    }
-}
-
-fn javascript() -> Finding {
-    const WHAT: &str = "plugins in JavaScript";
-    match said_by("node", &["--version"]) {
-        Some(version) => Finding::ok(
-            WHAT,
-            format!("node {version}; each project brings its own componentize-js"),
-        ),
-        None => Finding::note(WHAT, "node was not found", "only plugin authors need it"),
+        Err(error) => {
+            let (why, remedy) = error.into_texts();
+            let remedy = remedy.unwrap_or_default();
+            Finding::note(what, why, format!("{remedy}; only plugin authors need it"))
+        }
     }
 }
 
