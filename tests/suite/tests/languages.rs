@@ -185,6 +185,8 @@ struct PageExample {
     files: Vec<(String, String)>,
     /// The commands that make other files.
     commands: Vec<String>,
+    /// The messages of `conclave run`.
+    messages: Vec<String>,
 }
 
 /// Returns the examples of a page, each of which begins with `plugin new`.
@@ -199,6 +201,11 @@ fn plugins_of(page: &str) -> Vec<PageExample> {
         if let (Some(command), Some(example)) = (line.strip_prefix("$ mkdir "), plugins.last_mut())
         {
             example.commands.push(format!("mkdir -p {command}"));
+        }
+        if let (Some(message), Some(example)) =
+            (line.strip_prefix("$ conclave run "), plugins.last_mut())
+        {
+            example.messages.push(message.trim_matches('"').to_owned());
         }
         match (&mut block, line.strip_prefix("```")) {
             (None, Some(fence)) => {
@@ -225,7 +232,8 @@ fn the_pages_are_built_and_tested_as_they_are_written() {
         let path = root().join("docs/write-plugins").join(page).with_extension("md");
         let plugins = plugins_of(&std::fs::read_to_string(path).expect("the page"));
         assert!(plugins.len() >= 2, "{page}: a tool and an agent");
-        for PageExample { command, files, commands } in plugins {
+        for PageExample { command, files, commands, messages } in plugins {
+            assert!(!messages.is_empty(), "{page}: {command}");
             let rig = Rig::new();
             let arguments: Vec<&str> = command.split(' ').collect();
             let name = arguments[0];
@@ -244,6 +252,11 @@ fn the_pages_are_built_and_tested_as_they_are_written() {
             said(conclave(&rig, name, &["plugin", "build"]));
             let passed = said(conclave(&rig, name, &["plugin", "test", "--yes"]));
             assert!(passed.contains(": 0 failed"), "{command}: {passed}");
+            for message in messages {
+                let ended = output(conclave(&rig, name, &["run", &message]));
+                let trace = text(&ended.stderr);
+                assert!(ended.status.success() && !trace.contains("DENIED"), "{command}: {trace}");
+            }
             let mut tests = bare(if native == "node" { node() } else { python() });
             tests.current_dir(&folder);
             if native == "node" {
