@@ -10,7 +10,7 @@ use bashkit::parser::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::shell;
+use crate::shell::{self, End};
 use crate::state::TerminalState;
 
 /// Parser operations for one script, above which it runs as one slice.
@@ -41,6 +41,8 @@ pub(crate) struct Job {
     /// The time before which it waits, in milliseconds since 1970.
     due_ms: u64,
     exit_code: i32,
+    /// Whether the rest of the steps is skipped, such as after `exit`.
+    is_over: bool,
 }
 
 /// A piece of a script.
@@ -76,6 +78,7 @@ impl Job {
             shell,
             due_ms: 0,
             exit_code: 0,
+            is_over: false,
         }
     }
 
@@ -91,7 +94,7 @@ impl Job {
             if self.due_ms > now || !slice.output.is_empty() {
                 return slice;
             }
-            let Some(step) = self.steps.pop() else {
+            let Some(step) = self.steps.pop().filter(|_| !self.is_over) else {
                 slice.exit_code = Some(self.exit_code);
                 return slice;
             };
@@ -150,10 +153,8 @@ impl Job {
     fn run(&mut self, text: &str, state: &mut TerminalState, slice: &mut Slice) -> Duration {
         let ran = shell::run(state, &mut self.shell, text, LONGEST_SLICE);
         slice.output.push_str(&ran.output);
-        self.exit_code = ran.exit_code;
-        if ran.exited || ran.timed_out {
-            self.steps.clear();
-        }
+        self.exit_code = ran.end.code();
+        self.is_over = !matches!(ran.end, End::Done(_));
         ran.waited
     }
 

@@ -99,7 +99,7 @@ impl Folder {
     fn entries(&self, path: &str) -> io::Result<Vec<Entry>> {
         let mut known = self.known();
         if !self.is_directory(&mut known, path)? {
-            return Err(ErrorKind::NotADirectory.into());
+            return Err(not_a_directory());
         }
         let mut entries = self.listing(&mut known, path)?.clone();
         let made = known.notes.made.iter().filter_map(|made| split(made));
@@ -115,14 +115,14 @@ impl Folder {
     fn entry(&self, known: &mut Known, path: &str) -> io::Result<Entry> {
         let Some((parent, name)) = split(path) else { return Ok(directory("")) };
         if !self.is_directory(known, parent)? {
-            return Err(ErrorKind::NotADirectory.into());
+            return Err(not_a_directory());
         }
         if known.notes.made.contains(path) {
             return Ok(directory(name));
         }
         let found = self.listing(known, parent)?.get(name).cloned();
         let found = found.filter(|_| !self.is_removed(known, path));
-        found.ok_or_else(|| ErrorKind::NotFound.into())
+        found.ok_or_else(missing)
     }
 
     fn is_directory(&self, known: &mut Known, path: &str) -> io::Result<bool> {
@@ -160,10 +160,21 @@ impl Folder {
     }
 
     fn write_file(&self, path: &str, offset: u64, bytes: &[u8], truncate: bool) -> io::Result<()> {
+        // The host would make the directories that are missing.
+        self.require_parent(path)?;
         let length =
             files::write_at(&self.at(path), offset, bytes, truncate).map_err(io_error)?;
         self.wrote(path, length);
         Ok(())
+    }
+
+    fn require_parent(&self, path: &str) -> io::Result<()> {
+        let Some((parent, _)) = split(path) else { return Ok(()) };
+        match self.is_directory(&mut self.known(), parent) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(not_a_directory()),
+            Err(error) => Err(error),
+        }
     }
 
     fn make(&self, path: &str) -> io::Result<()> {
@@ -187,10 +198,10 @@ impl Folder {
         }
         let entries = self.entries(path)?;
         if !recursive && !entries.is_empty() {
-            return Err(ErrorKind::DirectoryNotEmpty.into());
+            return Err(io::Error::new(ErrorKind::DirectoryNotEmpty, "Directory not empty"));
         }
         if path == "/" {
-            return Err(ErrorKind::ResourceBusy.into());
+            return Err(io::Error::new(ErrorKind::ResourceBusy, "Device or resource busy"));
         }
         for entry in entries {
             self.erase(&join(path, &entry.name), true)?;
@@ -362,21 +373,29 @@ fn text(path: &Path) -> io::Result<&str> {
     path.to_str().ok_or_else(|| ErrorKind::InvalidFilename.into())
 }
 
-fn read_only() -> io::Error {
-    ErrorKind::ReadOnlyFilesystem.into()
-}
-
-/// Converts an error so that commands report it as those of bash do.
+/// Converts an error to the kind and the words of Linux, because commands print them.
 fn io_error(error: FileError) -> io::Error {
     match error {
-        FileError::NotFound => ErrorKind::NotFound.into(),
-        FileError::NotAFile => ErrorKind::IsADirectory.into(),
-        FileError::NotADirectory => ErrorKind::NotADirectory.into(),
-        FileError::Denied(_) => ErrorKind::PermissionDenied.into(),
+        FileError::NotFound => missing(),
+        FileError::NotAFile => io::Error::new(ErrorKind::IsADirectory, "Is a directory"),
+        FileError::NotADirectory => not_a_directory(),
+        FileError::Denied(_) => io::Error::new(ErrorKind::PermissionDenied, "Permission denied"),
         FileError::QuotaExceeded(limit) => io::Error::new(
             ErrorKind::StorageFull,
-            format!("the limit of {limit} is used up (`grants.files` or `limits.read`)"),
+            format!("No space left: the limit of {limit} in `grants.files` or `limits.read` is used up"),
         ),
         FileError::Other(text) => io::Error::other(text),
     }
+}
+
+fn missing() -> io::Error {
+    io::Error::new(ErrorKind::NotFound, "No such file or directory")
+}
+
+fn not_a_directory() -> io::Error {
+    io::Error::new(ErrorKind::NotADirectory, "Not a directory")
+}
+
+fn read_only() -> io::Error {
+    io::Error::new(ErrorKind::ReadOnlyFilesystem, "Read-only file system")
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bashkit::{
-    Bash, ControlFlow, Error, ExecOptions, ExecutionLimits, FsLimits, InMemoryFs, LimitExceeded, MountableFs,
+    Bash, ControlFlow, Error, ExecOptions, ExecutionLimits, FsLimits, InMemoryFs, MountableFs,
     PosixFs, SessionLimits, ShellState, StreamData, VfsEntry,
 };
 use conclave_sdk::files;
@@ -30,12 +30,30 @@ const MEMORY_FILES: u64 = 16 << 20;
 pub(crate) struct Ran {
     /// What it wrote to stdout and stderr, in the order of its writes.
     pub(crate) output: String,
-    pub(crate) exit_code: i32,
-    pub(crate) timed_out: bool,
-    /// Whether the shell ended, such as by `exit`.
-    pub(crate) exited: bool,
+    pub(crate) end: End,
     /// The time that it spent waiting.
     pub(crate) waited: Duration,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum End {
+    /// With this exit code.
+    Done(i32),
+    /// It ended the shell, such as by `exit`, with this code.
+    Exited(i32),
+    /// It waited longer than allowed. Its files stay; the rest of the shell is as before.
+    TimedOut,
+}
+
+impl End {
+    /// Returns the exit code: -1 after a time-out (O-133).
+    pub(crate) fn code(self) -> i32 {
+        match self {
+            Self::Done(code) | Self::Exited(code) => code,
+            Self::TimedOut => -1,
+        }
+    }
 }
 
 /// The file systems of one call.
@@ -89,9 +107,7 @@ fn is_kept(entry: &&VfsEntry) -> bool {
 }
 
 /// Runs `command` in `shell`, which is `None` for a new one, and puts the state after it there.
-///
-/// # Errors
-/// None: a command that fails is a [`Ran`] as in bash.
+/// `timeout` limits the time that it waits.
 pub(crate) fn run(
     state: &mut TerminalState,
     shell: &mut Option<ShellState>,
@@ -99,7 +115,7 @@ pub(crate) fn run(
     timeout: Duration,
 ) -> Ran {
     let files = Files::open(state);
-    let mut bash = build(&files, timeout);
+    let mut bash = build(&files);
     let mut script = String::new();
     if let Some(shell) = shell.as_ref() {
         bash.restore_shell_state(shell);
@@ -121,30 +137,31 @@ pub(crate) fn run(
     let (result, waited) = runtime.block_on(async {
         let began = Instant::now();
         let options = ExecOptions::new().streaming(Box::new(write));
-        let result = bash.exec_with_options(&script, options).await;
+        let result = tokio::time::timeout(timeout, bash.exec_with_options(&script, options)).await;
         (result, began.elapsed())
     });
     let mut output = std::mem::take(&mut *output.lock().unwrap_or_else(PoisonError::into_inner));
-    let (exit_code, timed_out) = match &result {
-        Ok(result) => (result.exit_code, false),
-        Err(Error::ResourceLimit(LimitExceeded::Timeout(_))) => (-1, true),
-        Err(error) => {
-            output.push(format!("bash: {error}\n").as_bytes());
-            (if matches!(error, Error::Parse { .. }) { 2 } else { 1 }, false)
+    let end = match result {
+        Ok(Ok(result)) if matches!(result.control_flow, ControlFlow::Exit(_)) => {
+            End::Exited(result.exit_code)
         }
+        Ok(Ok(result)) => End::Done(result.exit_code),
+        Ok(Err(error)) => {
+            output.push(format!("bash: {error}\n").as_bytes());
+            End::Done(if matches!(error, Error::Parse { .. }) { 2 } else { 1 })
+        }
+        Err(_) => End::TimedOut,
     };
-    let exited = result
-        .as_ref()
-        .is_ok_and(|result| matches!(result.control_flow, ControlFlow::Exit(_)));
-    let mut after = bash.shell_state();
-    after.last_exit_code = exit_code;
-    *shell = Some(after);
+    // An interrupted command may be inside a subshell, whose state is not the shell's.
+    if let End::Done(code) | End::Exited(code) = end {
+        *shell = Some(ShellState { last_exit_code: code, ..bash.shell_state() });
+    }
     drop(bash);
     files.close(state);
-    Ran { output: output.into_text(), exit_code, timed_out, exited, waited }
+    Ran { output: output.into_text(), end, waited }
 }
 
-fn build(files: &Files, timeout: Duration) -> Bash {
+fn build(files: &Files) -> Bash {
     // The host's limits on CPU time and memory stop a command; these bound only what would
     // otherwise end with a fault and no output.
     let limits = ExecutionLimits::new()
@@ -156,7 +173,8 @@ fn build(files: &Files, timeout: Duration) -> Bash {
         .max_parser_operations(10_000_000)
         .max_stdout_bytes(Output::MOST)
         .max_stderr_bytes(Output::MOST)
-        .timeout(timeout);
+        // None of its own: with one, the library asks the host for the time at every command.
+        .timeout(Duration::MAX);
     let builder = Bash::builder()
         .fs(Arc::clone(&files.root) as Arc<dyn bashkit::FileSystem>)
         .username("agent")

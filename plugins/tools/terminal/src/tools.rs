@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::background::Job;
-use crate::shell;
+use crate::shell::{self, End};
 use crate::state::TerminalState;
 
 /// The id of the first background command, as in the reference.
@@ -61,13 +61,13 @@ pub(crate) fn run(Run { command, background, timeout_s }: Run) -> Result<Outcome
     let ran = shell::run(&mut state, &mut shell, &command, timeout);
     state.shell = shell;
     let mut content = ran.output;
-    if ran.timed_out {
+    if ran.end == End::TimedOut {
         // O-133
         content.push_str(&format!(
             "Command: \"{command}\" timed out. Sent SIGINT to the process: "
         ));
     }
-    let mut exit_code = ran.exit_code;
+    let mut exit_code = ran.end.code();
     if let Err(error) = state.store() {
         content = with_line(content, &error.to_string());
         exit_code = if exit_code == 0 { 1 } else { exit_code };

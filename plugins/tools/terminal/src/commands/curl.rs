@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bashkit::{Builtin, BuiltinContext, ExecResult, async_trait, vfs_join};
 use conclave_sdk::Error;
 use conclave_sdk::fetch::{self, Response};
@@ -351,18 +353,7 @@ fn encoded(text: &str) -> String {
 }
 
 fn basic(user: &str) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = "Basic ".to_owned();
-    for chunk in user.as_bytes().chunks(3) {
-        let bits = (0..3).fold(0_usize, |bits, index| {
-            (bits << 8) | usize::from(chunk.get(index).copied().unwrap_or(0))
-        });
-        for index in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * index)) & 63];
-            out.push(if index <= chunk.len() { char::from(letter) } else { '=' });
-        }
-    }
-    out
+    format!("Basic {}", BASE64_STANDARD.encode(user))
 }
 
 #[async_trait]
