@@ -5,18 +5,13 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bashkit::ShellState;
-use bashkit::parser::{
-    Command, CompoundCommand, ListOperator, ParseOptions, Parser, function_string,
-};
+use bashkit::parser::{Command, CommandList, CompoundCommand, ListOperator, Parser};
 use serde::{Deserialize, Serialize};
 
+use crate::script::{commands_of, printed};
 use crate::shell::{self, End};
 use crate::state::TerminalState;
 
-/// Parser operations for one script, above which it runs as one slice.
-const PARSED: usize = 1_000_000;
-/// Levels of a script that are parsed.
-const DEPTH: usize = 100;
 /// Slices that a poll runs when nothing waits. A loop without `sleep` is otherwise one turn for
 /// each poll.
 const SLICES: usize = 100;
@@ -27,6 +22,8 @@ const LONGEST_SLICE: Duration = Duration::from_secs(24 * 60 * 60);
 const ENDED_BY: &str = "__terminal_ended_by";
 const PART: &str = "__terminal_part";
 const CODE: &str = "__terminal_code";
+/// The variable that a piece sets at its end if others follow: its exit code.
+const PASSED: &str = "__terminal_passed";
 /// The array in which a `for` collects its words.
 const WORDS: &str = "__terminal_words";
 
@@ -151,10 +148,24 @@ impl Job {
     }
 
     fn run(&mut self, text: &str, state: &mut TerminalState, slice: &mut Slice) -> Duration {
+        // What follows has to know whether the shell ended, such as by `exit` or `set -e`.
+        let is_followed = !self.steps.is_empty();
+        let marked = format!("{text}\n{PASSED}=$?");
+        let text = if is_followed { marked.as_str() } else { text };
         let ran = shell::run(state, &mut self.shell, text, LONGEST_SLICE);
         slice.output.push_str(&ran.output);
         self.exit_code = ran.end.code();
-        self.is_over = !matches!(ran.end, End::Done(_));
+        let passed = self.shell.as_mut().and_then(|shell| shell.variables.remove(PASSED));
+        match passed.and_then(|code| code.parse().ok()) {
+            Some(code) => {
+                self.exit_code = code;
+                if let Some(shell) = &mut self.shell {
+                    shell.last_exit_code = code;
+                }
+            }
+            None if is_followed => self.is_over = true,
+            None => self.is_over = ran.end == End::TimedOut,
+        }
         ran.waited
     }
 
@@ -198,35 +209,47 @@ enum Pieces {
 }
 
 fn pieces(text: &str) -> Pieces {
-    // Only inside a function does the parser keep the words as they were written.
-    let wrapped = format!("f () {{\n{text}\n}}");
-    let parser = Parser::with_limits(&wrapped, DEPTH, PARSED)
-        .with_options(ParseOptions { extglob: true, ..ParseOptions::default() });
-    let Ok(script) = parser.parse() else { return Pieces::Whole };
-    let [Command::Function(function)] = &script.commands[..] else { return Pieces::Whole };
-    let Command::Compound(CompoundCommand::BraceGroup(commands), redirects) = &*function.body else {
-        return Pieces::Whole;
-    };
-    if !redirects.is_empty() {
+    let Some(mut commands) = commands_of(text) else { return Pieces::Whole };
+    while let [Command::Compound(CompoundCommand::BraceGroup(inner), redirects)] = &commands[..]
+        && redirects.is_empty()
+    {
+        commands = inner.clone();
+    }
+    if !commands.iter().all(stands_alone) {
         return Pieces::Whole;
     }
+    let commands: Vec<Command> = commands.into_iter().flat_map(chains).collect();
     match &commands[..] {
-        [Command::Compound(compound, redirects)] if redirects.is_empty() => taken_apart(compound),
+        [Command::Compound(compound, redirects)] if redirects.is_empty() => turns(compound),
         [] | [_] => Pieces::Whole,
-        commands if commands.iter().all(stands_alone) => {
+        commands => {
             let step = |command| Step::Script(printed(std::slice::from_ref(command)));
             Pieces::Steps(commands.iter().map(step).collect())
         }
-        _ => Pieces::Whole,
     }
 }
 
-fn taken_apart(compound: &CompoundCommand) -> Pieces {
-    match compound {
-        CompoundCommand::BraceGroup(commands) if commands.iter().all(stands_alone) => {
-            let step = |command| Step::Script(printed(std::slice::from_ref(command)));
-            Pieces::Steps(commands.iter().map(step).collect())
+/// Splits `a; b && c` into `a` and `b && c`.
+fn chains(command: Command) -> Vec<Command> {
+    let Command::List(list) = command else { return vec![command] };
+    let mut chains: Vec<(Command, Vec<(ListOperator, Command)>)> = vec![(*list.first, Vec::new())];
+    for (operator, next) in list.rest {
+        match chains.last_mut() {
+            Some((_, links)) if operator != ListOperator::Semicolon => links.push((operator, next)),
+            _ => chains.push((next, Vec::new())),
         }
+    }
+    let chain = |(first, rest): (Command, Vec<_>)| {
+        if rest.is_empty() {
+            return first;
+        }
+        Command::List(CommandList { first: Box::new(first), rest, span: list.span })
+    };
+    chains.into_iter().map(chain).collect()
+}
+
+fn turns(compound: &CompoundCommand) -> Pieces {
+    match compound {
         CompoundCommand::While(found) => Pieces::Steps(vec![Step::Loop {
             condition: printed(&found.condition),
             body: printed(&found.body),
@@ -285,11 +308,4 @@ fn stands_alone(command: &Command) -> bool {
         Command::Compound(CompoundCommand::Coproc(_), _) => false,
         Command::Compound(..) | Command::Pipeline(_) | Command::Function(_) => true,
     }
-}
-
-/// Returns commands as the text of a group.
-fn printed(commands: &[Command]) -> String {
-    let group = Command::Compound(CompoundCommand::BraceGroup(commands.to_vec()), Vec::new());
-    let text = function_string("f", &group);
-    text.split_once('\n').map(|(_, group)| group.trim_end().to_owned()).unwrap_or(text)
 }

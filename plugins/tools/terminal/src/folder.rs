@@ -168,6 +168,10 @@ impl Folder {
         Ok(())
     }
 
+    fn is_writable(&self) -> bool {
+        files::roots().iter().any(|root| root.path == self.at && root.writable)
+    }
+
     fn require_parent(&self, path: &str) -> io::Result<()> {
         let Some((parent, _)) = split(path) else { return Ok(()) };
         match self.is_directory(&mut self.known(), parent) {
@@ -178,14 +182,12 @@ impl Folder {
     }
 
     fn make(&self, path: &str) -> io::Result<()> {
-        if !files::roots().iter().any(|root| root.path == self.at && root.writable) {
+        if !self.is_writable() {
             return Err(read_only());
         }
         let mut known = self.known();
-        // One that was removed is on the host's disk already, empty.
-        if !known.notes.removed.remove(path) {
-            known.notes.made.insert(path.to_owned());
-        }
+        known.notes.removed.remove(path);
+        known.notes.made.insert(path.to_owned());
         Ok(())
     }
 
@@ -206,13 +208,12 @@ impl Folder {
         for entry in entries {
             self.erase(&join(path, &entry.name), true)?;
         }
-        let mut known = self.known();
-        if !known.notes.made.remove(path) {
-            if !files::roots().iter().any(|root| root.path == self.at && root.writable) {
-                return Err(read_only());
-            }
-            known.notes.removed.insert(path.to_owned());
+        if !self.is_writable() {
+            return Err(read_only());
         }
+        let mut known = self.known();
+        known.notes.made.remove(path);
+        known.notes.removed.insert(path.to_owned());
         known.notes.modes.remove(path);
         Ok(())
     }

@@ -3,9 +3,11 @@
 //! follows background commands with `poll`. The shell itself is the library `bashkit`.
 
 mod background;
+mod chains;
 mod commands;
 mod folder;
 mod output;
+mod script;
 mod shell;
 mod state;
 #[cfg(test)]

@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bashkit::{
-    Bash, ControlFlow, Error, ExecOptions, ExecutionLimits, FsLimits, InMemoryFs, MountableFs,
+    Bash, Error, ExecOptions, ExecutionLimits, FsLimits, InMemoryFs, MountableFs,
     PosixFs, SessionLimits, ShellState, StreamData, VfsEntry,
 };
 use conclave_sdk::files;
 use tokio::time::Instant;
 
+use crate::chains;
 use crate::commands;
 use crate::folder::{Folder, FolderNotes};
 use crate::output::Output;
@@ -40,8 +41,6 @@ pub(crate) struct Ran {
 pub(crate) enum End {
     /// With this exit code.
     Done(i32),
-    /// It ended the shell, such as by `exit`, with this code.
-    Exited(i32),
     /// It waited longer than allowed. Its files stay; the rest of the shell is as before.
     TimedOut,
 }
@@ -50,7 +49,7 @@ impl End {
     /// Returns the exit code: -1 after a time-out (O-133).
     pub(crate) fn code(self) -> i32 {
         match self {
-            Self::Done(code) | Self::Exited(code) => code,
+            Self::Done(code) => code,
             Self::TimedOut => -1,
         }
     }
@@ -121,7 +120,7 @@ pub(crate) fn run(
         bash.restore_shell_state(shell);
         script = prologue(shell, command);
     }
-    script.push_str(command);
+    script.push_str(&chains::with_braces(command));
     let output = Arc::new(Mutex::new(Output::default()));
     let sink = Arc::clone(&output);
     let write = move |stdout: &StreamData, stderr: &StreamData| {
@@ -142,9 +141,6 @@ pub(crate) fn run(
     });
     let mut output = std::mem::take(&mut *output.lock().unwrap_or_else(PoisonError::into_inner));
     let end = match result {
-        Ok(Ok(result)) if matches!(result.control_flow, ControlFlow::Exit(_)) => {
-            End::Exited(result.exit_code)
-        }
         Ok(Ok(result)) => End::Done(result.exit_code),
         Ok(Err(error)) => {
             output.push(format!("bash: {error}\n").as_bytes());
@@ -153,7 +149,7 @@ pub(crate) fn run(
         Err(_) => End::TimedOut,
     };
     // An interrupted command may be inside a subshell, whose state is not the shell's.
-    if let End::Done(code) | End::Exited(code) = end {
+    if let End::Done(code) = end {
         *shell = Some(ShellState { last_exit_code: code, ..bash.shell_state() });
     }
     drop(bash);

@@ -1,6 +1,10 @@
 //! The terminal as a host calls it, with a host in memory.
 
+mod background;
 mod bash;
+mod hostile;
+mod network;
+mod state;
 
 use conclave_sdk::testing::FakeHost;
 use conclave_sdk::{Call, Outcome, Toolset};

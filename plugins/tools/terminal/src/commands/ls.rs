@@ -165,7 +165,7 @@ async fn entry(
     path: PathBuf,
     is_link_shown: bool,
 ) -> bashkit::Result<Entry> {
-    let mut metadata = context.fs.stat(&path).await?;
+    let mut metadata = context.fs.lstat(&path).await?;
     let mut target = None;
     if metadata.file_type == FileType::Symlink {
         let link = context.fs.read_link(&path).await?;

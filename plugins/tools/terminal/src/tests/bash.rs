@@ -117,8 +117,10 @@ fn in_bash(scripts: &[String]) -> Answer {
     Answer { output: text + end, exit_code }
 }
 
-/// Removes what depends on how a shell is started: the name and the line in front of an error.
+/// Removes what depends on how a shell is started, and on the locale: the name and the line in front
+/// of an error, and the form of quotes in it.
 fn comparable(answer: &Answer) -> Answer {
+    let output = answer.output.replace(['\u{2018}', '\u{2019}'], "'");
     let line = |line: &str| match line.strip_prefix("bash: ") {
         Some(rest) => match rest.strip_prefix("line ").and_then(|rest| rest.split_once(": ")) {
             Some((number, rest)) if number.parse::<u32>().is_ok() => rest.to_owned(),
@@ -126,7 +128,7 @@ fn comparable(answer: &Answer) -> Answer {
         },
         None => line.to_owned(),
     };
-    let lines: Vec<String> = answer.output.lines().map(line).collect();
+    let lines: Vec<String> = output.lines().map(line).collect();
     Answer { output: lines.join("\n"), exit_code: answer.exit_code }
 }
 
