@@ -5,7 +5,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bashkit::ShellState;
-use bashkit::parser::{Command, CommandList, CompoundCommand, ListOperator, Parser};
+use bashkit::parser::{Command, CommandList, CompoundCommand, ListOperator};
 use serde::{Deserialize, Serialize};
 
 use crate::script::{commands_of, printed};
@@ -274,9 +274,9 @@ fn turns(compound: &CompoundCommand) -> Pieces {
         }
         CompoundCommand::For(found) if found.words.is_some() => {
             let collect = format!("{WORDS}+=(\"${}\")", found.variable);
-            let Ok(collect) = Parser::new(&collect).parse() else { return Pieces::Whole };
+            let Some(collect) = commands_of(&collect) else { return Pieces::Whole };
             let mut words = found.clone();
-            words.body = collect.commands;
+            words.body = collect;
             let words = Command::Compound(CompoundCommand::For(words), Vec::new());
             Pieces::Words {
                 variable: found.variable.clone(),

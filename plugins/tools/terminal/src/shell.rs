@@ -23,9 +23,9 @@ use crate::state::TerminalState;
 /// The home directory, in memory as /tmp is.
 pub(crate) const HOME: &str = "/home/agent";
 
-/// Bytes of /tmp and of the home directory together, and of one file there. `limits.memory` is
-/// 64 MiB by default, and a file is in memory twice while it is written.
-const MEMORY_FILES: u64 = 16 << 20;
+/// Bytes of /tmp and of the home directory together. `limits.memory` is 64 MiB by default, and a file
+/// is in memory several times while commands read and write it.
+const MEMORY_FILES: u64 = 8 << 20;
 
 /// The end of a command.
 pub(crate) struct Ran {

@@ -167,39 +167,3 @@ fn snippets_answer_as_bash_does() {
     assert!(mended.is_empty(), "these no longer differ: {mended:?}");
     assert!(snippets.len() >= 150 && differ.len() * 20 <= snippets.len(), "{}", differ.len());
 }
-
-// PROBE-BEGIN
-#[test]
-fn probe() {
-    let Ok(path) = std::env::var("PROBE") else { return };
-    let groups: BTreeMap<String, BTreeMap<String, Snippet>> =
-        toml::from_str(&fs::read_to_string(path).unwrap()).unwrap_or_else(|error| panic!("{error}"));
-    let (mut all, mut bad) = (0, 0);
-    for (_, named) in groups {
-        for (name, snippet) in named {
-            let scripts = match snippet {
-                Snippet::One(script) => vec![script],
-                Snippet::Several(scripts) => scripts,
-            };
-            all += 1;
-            let terminal = comparable(&in_terminal(&scripts));
-            let bash = comparable(&in_bash(&scripts));
-            if terminal != bash {
-                bad += 1;
-                println!("== {name}: {} / {}", terminal.exit_code, bash.exit_code);
-                let diff = |a: &str, b: &str| {
-                    let (a, b): (Vec<&str>, Vec<&str>) = (a.lines().collect(), b.lines().collect());
-                    for i in 0..a.len().max(b.len()) {
-                        let (x, y) = (a.get(i), b.get(i));
-                        if x != y {
-                            println!("   {i} here {x:?}\n   {i} bash {y:?}");
-                        }
-                    }
-                };
-                diff(&terminal.output, &bash.output);
-            }
-        }
-    }
-    println!("{bad} of {all} differ");
-}
-// PROBE-END
