@@ -11,6 +11,7 @@ mod micro;
 mod planner;
 mod prompts;
 mod speaking;
+mod terminal;
 mod workspace;
 
 use conclave_models::test_server::{Server, TestReply};

@@ -228,8 +228,9 @@ fn example(name: &str) -> (Rig, String) {
     let folder = root().join("docs/examples");
     let config = read(&folder.join(name))
         .replace("\"../../docs\"", &format!("{:?}", root().join("docs").display().to_string()));
-    let replies = ["chat", "acting", "supervisor", "pipeline", "voice", "digest", "handoff"]
-        .map(|name| format!("{name}-replies.json"));
+    let replies =
+        ["chat", "acting", "terminal", "supervisor", "pipeline", "voice", "digest", "handoff"]
+            .map(|name| format!("{name}-replies.json"));
     (
         replies
             .iter()
@@ -253,6 +254,17 @@ fn the_example_of_an_agent_that_acts_works_through_its_plan() {
         .collect();
     assert_eq!(read, ["workspace.read", "workspace.read"]);
     assert!(ran.answers().iter().all(|answer| !answer.is_error), "{:?}", ran.answers());
+}
+
+#[test]
+fn the_example_of_a_terminal_runs_its_commands() {
+    let (rig, config) = example("terminal.toml");
+    let ran = rig.run(&config, "How many pages are there, and which is the longest?");
+    assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+    let answers: Vec<String> = ran.answers().into_iter().map(|answer| answer.content).collect();
+    let [count, longest] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(count, "more than twenty pages in /docs");
+    assert!(longest.ends_with(".md"), "{longest}");
 }
 
 #[test]
@@ -384,6 +396,7 @@ fn the_examples_load() {
         "demo.toml",
         "chat.toml",
         "acting.toml",
+        "terminal.toml",
         "supervisor.toml",
         "pipeline.toml",
         "voice.toml",
