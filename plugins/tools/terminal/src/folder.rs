@@ -162,8 +162,7 @@ impl Folder {
     fn write_file(&self, path: &str, offset: u64, bytes: &[u8], truncate: bool) -> io::Result<()> {
         // The host would make the directories that are missing.
         self.require_parent(path)?;
-        let length =
-            files::write_at(&self.at(path), offset, bytes, truncate).map_err(io_error)?;
+        let length = files::write_at(&self.at(path), offset, bytes, truncate).map_err(io_error)?;
         self.wrote(path, length);
         Ok(())
     }
@@ -383,7 +382,9 @@ fn io_error(error: FileError) -> io::Error {
         FileError::Denied(_) => io::Error::new(ErrorKind::PermissionDenied, "Permission denied"),
         FileError::QuotaExceeded(limit) => io::Error::new(
             ErrorKind::StorageFull,
-            format!("No space left: the limit of {limit} in `grants.files` or `limits.read` is used up"),
+            format!(
+                "No space left: the limit of {limit} in `grants.files` or `limits.read` is used up"
+            ),
         ),
         FileError::Other(text) => io::Error::other(text),
     }
