@@ -13,6 +13,9 @@ fn a_state_above_the_limit_is_refused_and_the_one_before_stays() {
     assert!(output.starts_with("wrote\n") && output.contains("`limits.scratch`"), "{output}");
     assert_eq!(code, 1);
     assert_eq!(run(&mut host, "echo $x; ls /tmp").0, "before\nsmall");
+    let (output, _) = run(&mut host, "seq 100000 > /tmp/larger; cat /tmp/larger >> /tmp/larger");
+    assert!(output.contains("`limits.scratch`"), "{output}");
+    assert_eq!(run(&mut host, "echo $x; ls /tmp").0, "before\nsmall");
     // A file in a granted folder needs no state.
     assert_eq!(run(&mut host, "seq 30000 > large; wc -l < large").0, "30000");
 }
