@@ -97,7 +97,8 @@ impl Job {
             };
             let waited = self.take_step(step, state, &mut slice);
             if !waited.is_zero() {
-                self.due_ms = now.saturating_add(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
+                self.due_ms =
+                    now.saturating_add(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
             }
         }
         slice
@@ -205,7 +206,11 @@ enum Pieces {
     Whole,
     Steps(Vec<Step>),
     /// A `for` over words, which the shell has to expand first.
-    Words { variable: String, collect: String, body: String },
+    Words {
+        variable: String,
+        collect: String,
+        body: String,
+    },
 }
 
 fn pieces(text: &str) -> Pieces {

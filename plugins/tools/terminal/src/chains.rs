@@ -72,10 +72,9 @@ fn put_braces_below(compound: &mut CompoundCommand) -> bool {
         CompoundCommand::Subshell(commands) | CompoundCommand::BraceGroup(commands) => {
             put_braces(commands)
         }
-        CompoundCommand::Time(found) => found
-            .command
-            .as_mut()
-            .is_some_and(|command| put_braces(std::slice::from_mut(command))),
+        CompoundCommand::Time(found) => {
+            found.command.as_mut().is_some_and(|command| put_braces(std::slice::from_mut(command)))
+        }
         CompoundCommand::Coproc(found) => put_braces(std::slice::from_mut(&mut found.body)),
         CompoundCommand::Arithmetic(_) | CompoundCommand::Conditional(_) => false,
     }
@@ -117,7 +116,7 @@ fn put_braces_in(list: &mut CommandList) -> bool {
             (first, links)
         };
         match operator {
-            None => list.first = Box::new(first),
+            None => *list.first = first,
             Some(operator) => rest.push((operator, first)),
         }
         rest.extend(links);
@@ -138,9 +137,8 @@ mod tests {
             assert_eq!(with_braces(script), script);
         }
         // A line ends each command, so a space in place of it is enough here.
-        let flat = |script: &str| {
-            with_braces(script).split_whitespace().collect::<Vec<_>>().join(" ")
-        };
+        let flat =
+            |script: &str| with_braces(script).split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(flat("cd x && run & wait"), "{ { cd x && run } & wait }");
         assert_eq!(flat("if t; then a || b & fi"), "{ if t; then { a || b } & fi }");
         assert_eq!(with_braces("x\na && b &\ny").lines().last(), Some("y"));

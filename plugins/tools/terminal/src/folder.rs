@@ -12,6 +12,9 @@ use bashkit::{DirEntry, FileType, FsBackend, Metadata, async_trait};
 use conclave_sdk::files::{self, Entry, EntryKind, FileError};
 use serde::{Deserialize, Serialize};
 
+/// Bytes of one write: a call is stopped if it hands over more than `limits.output` (1 MiB) at once.
+const PIECE: usize = 512 << 10;
+
 type Listing = BTreeMap<String, Entry>;
 
 /// What the host does not store about a folder. Paths begin with `/`, the folder itself.
@@ -162,8 +165,14 @@ impl Folder {
     fn write_file(&self, path: &str, offset: u64, bytes: &[u8], truncate: bool) -> io::Result<()> {
         // The host would make the directories that are missing.
         self.require_parent(path)?;
-        let length =
-            files::write_at(&self.at(path), offset, bytes, truncate).map_err(io_error)?;
+        let (first, mut rest) = bytes.split_at(bytes.len().min(PIECE));
+        let at = self.at(path);
+        let mut length = files::write_at(&at, offset, first, truncate).map_err(io_error)?;
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.len().min(PIECE));
+            length = files::write_at(&at, length, piece, false).map_err(io_error)?;
+            rest = after;
+        }
         self.wrote(path, length);
         Ok(())
     }
@@ -383,7 +392,9 @@ fn io_error(error: FileError) -> io::Error {
         FileError::Denied(_) => io::Error::new(ErrorKind::PermissionDenied, "Permission denied"),
         FileError::QuotaExceeded(limit) => io::Error::new(
             ErrorKind::StorageFull,
-            format!("No space left: the limit of {limit} in `grants.files` or `limits.read` is used up"),
+            format!(
+                "No space left: the limit of {limit} in `grants.files` or `limits.read` is used up"
+            ),
         ),
         FileError::Other(text) => io::Error::other(text),
     }

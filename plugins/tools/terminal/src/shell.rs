@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bashkit::{
-    Bash, Error, ExecOptions, ExecutionLimits, FsLimits, InMemoryFs, MountableFs,
-    PosixFs, SessionLimits, ShellState, StreamData, VfsEntry,
+    Bash, Error, ExecOptions, ExecutionLimits, FsLimits, InMemoryFs, MountableFs, PosixFs,
+    SessionLimits, ShellState, StreamData, VfsEntry,
 };
 use conclave_sdk::files;
 use tokio::time::Instant;
@@ -82,7 +82,9 @@ impl Files {
             for above in Path::new(&granted.path).ancestors().skip(1) {
                 memory.add_dir(above, 0o755);
             }
-            if root.mount(&granted.path, Arc::clone(&folder) as Arc<dyn bashkit::FileSystem>).is_ok()
+            if root
+                .mount(&granted.path, Arc::clone(&folder) as Arc<dyn bashkit::FileSystem>)
+                .is_ok()
             {
                 start.get_or_insert_with(|| granted.path.clone());
                 folders.insert(granted.path, folder);

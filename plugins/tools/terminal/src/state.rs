@@ -12,6 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::background::Job;
 use crate::folder::FolderNotes;
 
+/// Bytes of a state that are stored on trial before all of it. A call is stopped if it hands over
+/// more than `limits.output` (1 MiB) at once, and a smaller `limits.scratch` is an error instead.
+const PROBED: usize = 512 << 10;
+
 /// The state of a task's terminal.
 #[derive(Default, Deserialize, Serialize)]
 pub(crate) struct TerminalState {
@@ -56,16 +60,21 @@ impl TerminalState {
     /// Stores the state. Fails if it exceeds the limit, and the state before this call remains.
     pub(crate) fn store(mut self) -> Result<(), StateTooLarge> {
         let bytes = self.encode();
-        match scratch::set_bytes(&bytes) {
-            Ok(()) => Ok(()),
-            Err(ScratchError::TooLarge(limit)) => {
-                Err(StateTooLarge { length: bytes.len() as u64, limit })
-            }
-            // The host gives no other reason.
-            Err(ScratchError::Other(_)) => {
-                Err(StateTooLarge { length: bytes.len() as u64, limit: 0 })
-            }
-        }
+        let before = scratch::bytes();
+        let stored = if bytes.len() > PROBED {
+            scratch::set_bytes(&bytes[..PROBED]).and_then(|()| scratch::set_bytes(&bytes))
+        } else {
+            scratch::set_bytes(&bytes)
+        };
+        stored.map_err(|error| {
+            // The probe may be stored; what was stored before is within the limit.
+            drop(scratch::set_bytes(&before));
+            let limit = match error {
+                ScratchError::TooLarge(limit) => limit,
+                ScratchError::Other(_) => 0,
+            };
+            StateTooLarge { length: bytes.len() as u64, limit }
+        })
     }
 
     pub(crate) fn snapshot(&self) -> VfsSnapshot {
@@ -131,12 +140,12 @@ pub(crate) struct StateTooLarge {
 impl std::fmt::Display for StateTooLarge {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { length, limit } = self;
-        let enough = length.next_power_of_two().max(1 << 20) >> 20;
+        let enough = length.next_power_of_two().max(128 << 10) >> 10;
         write!(
             formatter,
             "terminal: the shell is as it was before this command, because its variables, functions, background commands and \
              files in /tmp and /home/agent need {length} bytes and `limits.scratch` is {limit}; keep large files in a granted \
-             folder, or set `limits.scratch = \"{enough} MiB\"`"
+             folder, or set `limits.scratch = \"{enough} KiB\"`"
         )
     }
 }

@@ -63,9 +63,8 @@ pub(crate) fn run(Run { command, background, timeout_s }: Run) -> Result<Outcome
     let mut content = ran.output;
     if ran.end == End::TimedOut {
         // O-133
-        content.push_str(&format!(
-            "Command: \"{command}\" timed out. Sent SIGINT to the process: "
-        ));
+        content
+            .push_str(&format!("Command: \"{command}\" timed out. Sent SIGINT to the process: "));
     }
     let mut exit_code = ran.end.code();
     if let Err(error) = state.store() {
@@ -77,11 +76,7 @@ pub(crate) fn run(Run { command, background, timeout_s }: Run) -> Result<Outcome
     Outcome::text(content).with_value(&json!({ "observation": observation }))
 }
 
-fn start(
-    mut state: TerminalState,
-    command: &str,
-    poll_ms: u64,
-) -> Result<Outcome> {
+fn start(mut state: TerminalState, command: &str, poll_ms: u64) -> Result<Outcome> {
     let id = FIRST_ID + state.started;
     state.started += 1;
     state.jobs.insert(id, Job::new(command, state.shell.clone()));
@@ -116,8 +111,7 @@ pub(crate) fn poll(OfCommand { command_id }: OfCommand) -> Result<Outcome> {
         slice.exit_code = Some(1);
     }
     let output = shown(&slice.output);
-    let value =
-        json!({ "output": output, "exit_code": slice.exit_code, "command_id": command_id });
+    let value = json!({ "output": output, "exit_code": slice.exit_code, "command_id": command_id });
     Outcome::text(output).with_value(&value)
 }
 

@@ -214,7 +214,11 @@ fn split_options(args: &[String]) -> Vec<String> {
             words.push(format!("-{letter}"));
             if WITH_VALUE.contains(letter) {
                 let value = &arg[index + letter.len_utf8()..];
-                words.extend(if value.is_empty() { args.next().cloned() } else { Some(value.to_owned()) });
+                words.extend(if value.is_empty() {
+                    args.next().cloned()
+                } else {
+                    Some(value.to_owned())
+                });
                 break;
             }
         }
@@ -227,13 +231,16 @@ async fn parse(context: &BuiltinContext<'_>) -> Result<Options, Failure> {
     let mut words = split_options(context.args).into_iter();
     while let Some(word) = words.next() {
         let (name, inline) = match word.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(value.to_owned())),
+            Some((name, value)) if name.starts_with("--") => {
+                (name.to_owned(), Some(value.to_owned()))
+            }
             _ => (word.clone(), None),
         };
         let mut value = || {
-            inline.clone().or_else(|| words.next()).ok_or_else(|| {
-                Failure(USAGE, format!("option {name}: requires parameter"))
-            })
+            inline
+                .clone()
+                .or_else(|| words.next())
+                .ok_or_else(|| Failure(USAGE, format!("option {name}: requires parameter")))
         };
         match name.as_str() {
             "-X" | "--request" => options.method = Some(value()?),
@@ -285,7 +292,8 @@ async fn parse(context: &BuiltinContext<'_>) -> Result<Options, Failure> {
             "-I" | "--head" => options.only_headers = true,
             "-G" | "--get" => options.is_query = true,
             "-L" | "--location" | "-k" | "--insecure" | "--compressed" | "-g" | "--globoff"
-            | "-v" | "--verbose" | "-#" | "--progress-bar" | "-N" | "--no-buffer" | "-4" | "-6" => {}
+            | "-v" | "--verbose" | "-#" | "--progress-bar" | "-N" | "--no-buffer" | "-4" | "-6" => {
+            }
             other if other.starts_with('-') && other.len() > 1 => {
                 return Err(Failure(USAGE, format!("option {other}: is not known here")));
             }
@@ -399,9 +407,8 @@ impl Builtin for Wget {
             done = transfer(&context, &options, url, &mut stdout).await;
         }
         // GNU wget's codes: 4 for the network, 8 for a status.
-        let done = done.map_err(|Failure(code, text)| {
-            Failure(if code == HTTP_ERROR { 8 } else { 4 }, text)
-        });
+        let done = done
+            .map_err(|Failure(code, text)| Failure(if code == HTTP_ERROR { 8 } else { 4 }, text));
         Ok(ended("wget", stdout, done, !options.is_silent))
     }
 }

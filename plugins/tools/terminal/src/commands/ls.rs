@@ -95,9 +95,15 @@ impl Builtin for Ls {
                 let mut below = Vec::new();
                 for entry in &entries {
                     if is_directory(entry) && !matches!(entry.name.as_str(), "." | "..") {
-                        let name = format!("{}/{}", directory.name.trim_end_matches('/'), entry.name);
+                        let name =
+                            format!("{}/{}", directory.name.trim_end_matches('/'), entry.name);
                         let metadata = entry.metadata.clone();
-                        below.push(Entry { name, path: entry.path.clone(), metadata, target: None });
+                        below.push(Entry {
+                            name,
+                            path: entry.path.clone(),
+                            metadata,
+                            target: None,
+                        });
                     }
                 }
                 sort(&options, &mut below);
@@ -317,7 +323,9 @@ fn time(entry: &Entry) -> String {
 
 /// Returns the year, the month from 0 and the day of a day since 1970.
 fn civil(mut days: u64) -> (u64, usize, u64) {
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let mut year = 1970;
     while days >= 365 + u64::from(is_leap(year)) {
         days -= 365 + u64::from(is_leap(year));

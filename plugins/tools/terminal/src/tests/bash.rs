@@ -162,7 +162,11 @@ fn snippets_answer_as_bash_does() {
     }
     let listed: BTreeSet<String> = differences.into_keys().collect();
     let mended: Vec<&String> = listed.difference(&differ).collect();
-    println!("{} of {} snippets answer as bash does", snippets.len() - differ.len(), snippets.len());
+    println!(
+        "{} of {} snippets answer as bash does",
+        snippets.len() - differ.len(),
+        snippets.len()
+    );
     assert!(report.is_empty(), "not in differences.toml:\n{report}");
     assert!(mended.is_empty(), "these no longer differ: {mended:?}");
     assert!(snippets.len() >= 150 && differ.len() * 20 <= snippets.len(), "{}", differ.len());

@@ -73,7 +73,8 @@ fn a_bomb_of_an_archive_is_refused_before_memory_is_full() {
     let (output, code) = run(&mut host, "gunzip bomb.gz");
     assert_ne!(code, 0, "{output}");
     assert_eq!(host.content("/work/bomb"), None);
-    let (output, _) = run(&mut host, "gunzip -c bomb.gz | wc -c; zcat bomb.gz | head -c 1 | wc -c; echo after");
+    let (output, _) =
+        run(&mut host, "gunzip -c bomb.gz | wc -c; zcat bomb.gz | head -c 1 | wc -c; echo after");
     assert!(output.ends_with("after") && !output.contains("67108864"), "{output}");
 }
 

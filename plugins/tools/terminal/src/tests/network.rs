@@ -19,11 +19,20 @@ fn host() -> FakeHost {
 fn a_granted_address_answers() {
     let mut host = host();
     assert_eq!(run(&mut host, &format!("curl -s {PAGE} | jq .a")).0, "1");
-    assert_eq!(run(&mut host, &format!("curl -sSLo page.json {PAGE} && cat page.json")).0, "{\"a\": 1}");
-    assert_eq!(run(&mut host, &format!("curl -sO {PAGE}; wget -q {PAGE} -O - ; ls")).0, "{\"a\": 1}\npage\npage.json");
+    assert_eq!(
+        run(&mut host, &format!("curl -sSLo page.json {PAGE} && cat page.json")).0,
+        "{\"a\": 1}"
+    );
+    assert_eq!(
+        run(&mut host, &format!("curl -sO {PAGE}; wget -q {PAGE} -O - ; ls")).0,
+        "{\"a\": 1}\npage\npage.json"
+    );
     let code = "curl -s -o /dev/null -w '%{http_code} %{content_type}\\n'";
     assert_eq!(run(&mut host, &format!("{code} {PAGE}")).0, "200 application/json");
-    assert_eq!(run(&mut host, &format!("curl -sI {PAGE} | head -1 | tr -d '\\r'")).0, "HTTP/1.1 200");
+    assert_eq!(
+        run(&mut host, &format!("curl -sI {PAGE} | head -1 | tr -d '\\r'")).0,
+        "HTTP/1.1 200"
+    );
     let query = "curl -sG https://docs.example.org/find --data-urlencode 'q=a b'";
     assert_eq!(run(&mut host, query).0, "found");
 }
@@ -31,13 +40,19 @@ fn a_granted_address_answers() {
 #[test]
 fn a_request_carries_what_its_options_say() {
     let mut host = host();
-    run(&mut host, &format!("echo '{{\"x\": 2}}' | curl -s -X PUT -H 'X-Test: yes' --json @- {PAGE}"));
+    run(
+        &mut host,
+        &format!("echo '{{\"x\": 2}}' | curl -s -X PUT -H 'X-Test: yes' --json @- {PAGE}"),
+    );
     run(&mut host, &format!("curl -s -u ann:secret -d a=1 -d b=2 {PAGE}"));
     let [json, form] = host.requests() else { panic!("{:?}", host.requests()) };
     let header = |request: &conclave_sdk::testing::FakeRequest, name: &str| {
         request.headers.iter().find(|header| header.name == name).map(|header| header.value.clone())
     };
-    assert_eq!((json.method.as_str(), json.body.as_deref()), ("PUT", Some(b"{\"x\": 2}\n".as_slice())));
+    assert_eq!(
+        (json.method.as_str(), json.body.as_deref()),
+        ("PUT", Some(b"{\"x\": 2}\n".as_slice()))
+    );
     assert_eq!(header(json, "x-test").as_deref(), Some("yes"));
     assert_eq!(header(json, "content-type").as_deref(), Some("application/json"));
     assert_eq!((form.method.as_str(), form.body.as_deref()), ("POST", Some(b"a=1&b=2".as_slice())));

@@ -13,6 +13,9 @@ fn a_state_above_the_limit_is_refused_and_the_one_before_stays() {
     assert!(output.starts_with("wrote\n") && output.contains("`limits.scratch`"), "{output}");
     assert_eq!(code, 1);
     assert_eq!(run(&mut host, "echo $x; ls /tmp").0, "before\nsmall");
+    let (output, _) = run(&mut host, "seq 100000 > /tmp/larger; cat /tmp/larger >> /tmp/larger");
+    assert!(output.contains("`limits.scratch`"), "{output}");
+    assert_eq!(run(&mut host, "echo $x; ls /tmp").0, "before\nsmall");
     // A file in a granted folder needs no state.
     assert_eq!(run(&mut host, "seq 30000 > large; wc -l < large").0, "30000");
 }
@@ -21,7 +24,8 @@ fn a_state_above_the_limit_is_refused_and_the_one_before_stays() {
 fn a_time_out_keeps_the_shell_and_the_files_before_it() {
     let mut host = FakeHost::new().writable("/work");
     run(&mut host, "x=before");
-    let arguments = json!({ "command": "x=after; echo made > made; sleep 9; echo never", "timeout_s": 5 });
+    let arguments =
+        json!({ "command": "x=after; echo made > made; sleep 9; echo never", "timeout_s": 5 });
     let (output, code) = observed(&call(&mut host, "run", arguments));
     assert_eq!(code, -1);
     assert!(output.starts_with("Command: \"x=after;") && output.contains("timed out"), "{output}");
@@ -34,8 +38,17 @@ fn a_time_out_keeps_the_shell_and_the_files_before_it() {
 fn what_the_host_does_not_keep_of_a_folder_is_kept_with_the_shell() {
     let mut host = FakeHost::new().writable("/work").file("/work/full/a", "x");
     run(&mut host, "mkdir -p empty/deep; echo 'echo ran $1' > s.sh; chmod +x s.sh; rm -r full");
-    assert_eq!(run(&mut host, "ls; ls empty; ./s.sh it; [ -e full ] || echo gone").0, "empty\ns.sh\ndeep\nran it\ngone");
-    assert_eq!(run(&mut host, "echo y > empty/deep/file; rmdir empty 2>&1; rm -r empty; ls").0.lines().last(), Some("s.sh"));
+    assert_eq!(
+        run(&mut host, "ls; ls empty; ./s.sh it; [ -e full ] || echo gone").0,
+        "empty\ns.sh\ndeep\nran it\ngone"
+    );
+    assert_eq!(
+        run(&mut host, "echo y > empty/deep/file; rmdir empty 2>&1; rm -r empty; ls")
+            .0
+            .lines()
+            .last(),
+        Some("s.sh")
+    );
     assert_eq!(run(&mut host, "mkdir full; ls full; echo z > full/b; ls full").0, "b");
     assert_eq!(host.content("/work/full/b"), Some(b"z\n".as_slice()));
 }
@@ -45,7 +58,11 @@ fn output_beyond_the_limit_keeps_both_ends_and_a_mark() {
     let mut host = FakeHost::new();
     let (output, code) = run(&mut host, "for ((i=1; i<=20000; i++)); do echo line $i; done");
     assert_eq!(code, 0);
-    assert!(output.starts_with("line 1\nline 2\n") && output.ends_with("line 20000"), "{}", output.len());
+    assert!(
+        output.starts_with("line 1\nline 2\n") && output.ends_with("line 20000"),
+        "{}",
+        output.len()
+    );
     assert!(output.chars().count() < 31_000, "{}", output.len());
     assert!(output.contains("truncated"), "{output}");
 }
@@ -53,7 +70,10 @@ fn output_beyond_the_limit_keeps_both_ends_and_a_mark() {
 #[test]
 fn a_folder_for_reading_only_is_not_changed() {
     let mut host = FakeHost::new().file("/docs/a.txt", "text\n");
-    let (output, _) = run(&mut host, "cat a.txt; echo x > a.txt; rm a.txt; mkdir d; mv a.txt b.txt; rm -r /docs; echo end");
+    let (output, _) = run(
+        &mut host,
+        "cat a.txt; echo x > a.txt; rm a.txt; mkdir d; mv a.txt b.txt; rm -r /docs; echo end",
+    );
     assert!(output.starts_with("text\n") && output.ends_with("end"), "{output}");
     assert_eq!(run(&mut host, "ls; cat a.txt").0, "a.txt\ntext");
     assert_eq!(host.content("/docs/a.txt"), Some(b"text\n".as_slice()));
@@ -68,5 +88,8 @@ fn a_command_that_does_not_exist_names_those_that_do() {
     for command in [" awk ", " curl ", " grep ", " jq ", " sed ", " tar "] {
         assert!(output.contains(command), "{output}");
     }
-    assert_eq!(run(&mut host, "command -v python3 || type ls >/dev/null && echo only ls").0, "only ls");
+    assert_eq!(
+        run(&mut host, "command -v python3 || type ls >/dev/null && echo only ls").0,
+        "only ls"
+    );
 }
