@@ -131,7 +131,7 @@ fn another_task_cannot_read_the_state() {
             _ => None,
         })
         .collect();
-    assert_eq!(answers, ["", "[]\n0", "skerryvore\nkept"]);
+    assert_eq!(answers[1..], ["[]\n0\n[exit code 1]", "skerryvore\nkept"]);
 }
 
 #[test]
