@@ -40,7 +40,10 @@ const ELSEWHERE: [(&str, &str); 23] = [
     ("conclave plugin new keeper", FIRST_AGENT),
     ("mkdir pages && echo", FIRST_AGENT),
     ("conclave run \"When was Skerryvore lit?\"", FIRST_AGENT),
-    ("conclave run \"When is high water at Oban?\"", AUTHORING),
+    (
+        "conclave run \"When is high water at Oban?\"",
+        "played by `languages::the_pages_are_built_and_tested_as_they_are_written`",
+    ),
     ("conclave plugin build", AUTHORING),
     ("conclave plugin test", AUTHORING),
     ("conclave run \"How many words has this?\"", AUTHORING),
