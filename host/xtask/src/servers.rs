@@ -9,6 +9,9 @@ use crate::failure::XtaskFailure;
 use crate::phase::Phases;
 use crate::place::Checkout;
 
+/// The file that names the installed packages, written after them.
+const INSTALLED: &str = "installed";
+
 /// A package from pip with a fixed version, because tests compare its behaviour.
 struct PipPackage {
     folder: &'static str,
@@ -41,14 +44,13 @@ const MCP: PipPackage = PipPackage {
 /// Returns the Python with componentize-py, or the reason why there is none.
 pub(crate) fn componentize(place: &Checkout) -> Result<PathBuf, String> {
     let folder = place.own().join("componentize");
-    let (program, installed) = (folder.join("bin/python"), folder.join("installed"));
+    let program = folder.join("bin/python");
     let pins = place.read("sdk/python/conclave_sdk/_build/toolchain.txt");
     let packages =
         pins.map_err(|failure| failure.text)?.split_whitespace().collect::<Vec<_>>().join(" ");
-    let has_it = fs::read_to_string(&installed).is_ok_and(|found| found == packages);
-    if !(has_it && program.is_file()) {
+    if !is_installed(&folder, &packages, &program) {
         install(&folder, &packages)?;
-        fs::write(&installed, packages).map_err(|error| error.to_string())?;
+        fs::write(folder.join(INSTALLED), packages).map_err(|error| error.to_string())?;
     }
     Ok(program)
 }
@@ -110,9 +112,8 @@ fn foreign_with(
     check: impl FnOnce(&Path) -> Result<(), String>,
 ) -> Result<Option<PathBuf>, XtaskFailure> {
     let folder = place.own().join(foreign.folder);
-    let (program, installed) = (folder.join(foreign.program), folder.join("installed"));
-    let has_it = fs::read_to_string(&installed).is_ok_and(|found| found == foreign.package)
-        && program.is_file();
+    let (program, installed) = (folder.join(foreign.program), folder.join(INSTALLED));
+    let has_it = is_installed(&folder, foreign.package, &program);
     let mut why_not = None;
     phases.check(foreign.label, || {
         if !has_it {
@@ -127,6 +128,12 @@ fn foreign_with(
     fs::write(&installed, foreign.package)
         .map_err(|error| XtaskFailure::io("write", &installed, &error))?;
     Ok(Some(program))
+}
+
+/// Returns whether these packages, in these versions, are in the virtual environment.
+fn is_installed(folder: &Path, packages: &str, program: &Path) -> bool {
+    program.is_file()
+        && fs::read_to_string(folder.join(INSTALLED)).is_ok_and(|found| found == packages)
 }
 
 fn install(folder: &Path, package: &str) -> Result<(), String> {

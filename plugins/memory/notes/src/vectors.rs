@@ -2,7 +2,7 @@
 //! signs of all notes, and then the vectors of those that come nearest, so it reads 64 bytes of
 //! each note and 64 vectors.
 //!
-//! Whatever another model made is ignored, and made again.
+//! Vectors of another model are ignored, and replaced when their notes are embedded again.
 
 use std::cmp::Reverse;
 
@@ -21,7 +21,7 @@ const MODEL_BYTES: usize = 8;
 /// Notes whose vectors a search compares.
 const CANDIDATES: usize = 64;
 
-/// How far the notes have vectors.
+/// The progress of embedding the notes in their order.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Progress {
     model: String,

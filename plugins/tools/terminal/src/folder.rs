@@ -86,7 +86,8 @@ impl Folder {
         Ok(known.listings.entry(path.to_owned()).or_default())
     }
 
-    /// Returns a removed directory's state: still removed if nobody wrote a file into it.
+    /// Returns whether a directory that the shell removed is still absent. A file that is written into
+    /// it later restores it.
     fn is_removed(&self, known: &mut Known, path: &str) -> bool {
         if !known.notes.removed.contains(path) {
             return false;
@@ -113,8 +114,8 @@ impl Folder {
         Ok(entries.into_values().collect())
     }
 
-    /// Returns the entry at a path. Every directory on the way is looked at, so that a removed one
-    /// hides what is below it.
+    /// Returns the entry at a path. Checks every parent, because a removed directory hides its
+    /// contents.
     fn entry(&self, known: &mut Known, path: &str) -> io::Result<Entry> {
         let Some((parent, name)) = split(path) else { return Ok(directory("")) };
         if !self.is_directory(known, parent)? {

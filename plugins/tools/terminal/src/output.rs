@@ -28,8 +28,7 @@ impl Output {
         }
     }
 
-    /// Returns the text, with a mark in place of what was dropped. Bytes that are no UTF-8 become
-    /// `U+FFFD`.
+    /// Returns the text, with a mark where output was dropped. Invalid UTF-8 becomes `U+FFFD`.
     pub(crate) fn into_text(mut self) -> String {
         if self.dropped == 0 {
             self.head.extend(&self.tail);

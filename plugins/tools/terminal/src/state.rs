@@ -67,7 +67,7 @@ impl TerminalState {
             scratch::set_bytes(&bytes)
         };
         stored.map_err(|error| {
-            // The probe may be stored; what was stored before is within the limit.
+            // The probe may have replaced the previous state, which is within the limit.
             drop(scratch::set_bytes(&before));
             let limit = match error {
                 ScratchError::TooLarge(limit) => limit,

@@ -105,7 +105,7 @@ fn with_a_server_for_embeddings_notes_are_found_by_their_meaning() {
         let told = steps(&World::new().run(&notes(&grant), "go").await);
         let memories = seen(&told, 3)["memories"].clone();
         assert_eq!(memories[0], "The dog is ill.", "{told:#?}");
-        // Without the grant nothing is sent, the operator is told, and words are searched.
+        // Without the grant the host sends nothing and reports a denial; the search uses words only.
         let (world, sent) = (World::new(), server.requests().len());
         let told = steps(&world.run(&notes(""), "go").await);
         assert_eq!(seen(&told, 3), json!({ "memories": [] }), "{told:#?}");

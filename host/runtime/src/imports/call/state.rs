@@ -195,19 +195,20 @@ impl CallState {
         denial
     }
 
-    /// Returns a tool's error as the host reports it. A denial is the host's only if this call had
-    /// it; any other is what the plugin says.
+    /// Returns a tool's error as the host reports it. A denial counts as the host's only if the host
+    /// denied that request in this call; otherwise a plugin could forge one.
     pub(crate) fn own_error(&self, error: ToolError) -> ToolError {
-        let ToolError::Denied { denial: said } = error else { return error };
+        let ToolError::Denied { denial: reported } = error else { return error };
         let is_same = |record: &&DenialRecord| {
-            (&record.denial.capability, &record.denial.target) == (&said.capability, &said.target)
+            (&record.denial.capability, &record.denial.target)
+                == (&reported.capability, &reported.target)
         };
         match self.denials.iter().find(is_same) {
             Some(record) => ToolError::Denied { denial: record.denial.clone() },
             None => ToolError::Other {
                 message: format!(
-                    "the plugin says that it was refused {}: {}; the host refused it no such thing",
-                    said.capability, said.target
+                    "the plugin reports a denial of {}: {}; the host denied no such request",
+                    reported.capability, reported.target
                 ),
             },
         }
@@ -375,7 +376,7 @@ mod tests {
         assert_eq!(state.own_error(error("fetch")), error("fetch"));
         let forged = state.own_error(error("files"));
         assert!(
-            matches!(&forged, ToolError::Other { message } if message.contains("plugin says")),
+            matches!(&forged, ToolError::Other { message } if message.contains("the host denied no such request")),
             "{forged:?}"
         );
     }
